@@ -1,0 +1,76 @@
+# make demo   train an agent on the embedded shapes, compare it with the heuristics, draw the result
+# make test   lint, then the test suite
+#
+# Both make .venv when it is missing. What can be set: PYTHON (3.11 or newer), WORKERS (test
+# processes), TORCH_INDEX_URL (another source of torch wheels, for example
+# https://download.pytorch.org/whl/cpu for the build without CUDA).
+
+PYTHON ?= python3
+WORKERS ?= 2
+TORCH_INDEX_URL ?=
+TORCH := torch==2.13.0
+EXTRAS := fast,mesh,viz,dev
+
+# Waiting threads sleep: spinning ones take the cores from the other test processes.
+export OMP_WAIT_POLICY := PASSIVE
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed.stamp
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+NOT_IN_CI := not slow and not gpu
+# Modules whose shapes and dtypes are checked. Not the compiled kernels, which cannot be wrapped, nor
+# what checks its arguments itself: the dispatcher, the parameters, the generators with arguments.
+CHECKED := packing_env.kernels.eager,packing_env.core,packing_env.items,packing_env.generators.base,packing_env.generators.catalogue_mix,packing_env.generators.uniform
+
+.PHONY: demo test lint test-tracing test-main test-slow install clean
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+install: $(STAMP)
+
+$(BIN)/python:
+	@command -v $(PYTHON) > /dev/null || { echo "make: '$(PYTHON)' not found; install Python 3.11 or newer, or: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $$($(PYTHON) --version) is too old; this needs Python 3.11 or newer: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "make: no virtual environment could be made (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+
+# torch goes first and alone: it is the largest, and the others accept the one they find.
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $(VENV) holds $$($(BIN)/python --version); this needs Python 3.11 or newer: remove $(VENV) and try again" >&2; exit 1; }
+	@echo "installing $(TORCH) and the project into $(VENV) ..."
+	@$(PIP_INSTALL) $(if $(TORCH_INDEX_URL),--extra-index-url $(TORCH_INDEX_URL)) $(TORCH)
+	@$(PIP_INSTALL) --quiet -e '.[$(EXTRAS)]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/packing train experiment=demo
+
+# Every part runs even when one before it fails; the last lines are the summary of the main suite.
+test: $(STAMP)
+	@failed=''; \
+	for part in lint test-tracing test-main; do \
+	  $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# A process of its own: the shape checker of the main suite breaks fullgraph compilation.
+test-tracing: $(STAMP)
+	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python -m pytest -q tests/tracing -m '$(NOT_IN_CI)'
+
+# One thread per process, for torch as for numba: the processes share the cores.
+test-main: $(STAMP)
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q --tb=short -n $(WORKERS) --dist worksteal \
+	  --ignore tests/tracing -m '$(NOT_IN_CI)' \
+	  --jaxtyping-packages=$(CHECKED),beartype.beartype
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -q -m 'slow and not gpu'
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
