@@ -1,0 +1,308 @@
+"""Parameters, instances and the layout of the simulator's state.
+
+Axes, used everywhere with these letters:
+
+| axis | meaning | axis | meaning |
+|---|---|---|---|
+| ``B`` | environments (rows) | ``X Y`` | cells of the container |
+| ``T`` | time | ``U V`` | cells of an item's window |
+| ``N`` | items per episode (capacity) | ``Xs Ys`` | action lattice, ``ceil(X / grid_step)`` |
+| ``L`` | visible items that may be picked | ``K`` | candidates |
+| ``S`` | visible slots, ``L + preview`` | ``A`` | actions |
+| ``R`` | orientations (capacity) | ``M`` | rows of the catalogue |
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+State = dict[str, Tensor]
+"""The simulator's state: a plain mapping of tensors, one row per environment.
+
+| key | shape, dtype | meaning |
+|---|---|---|
+| ``heightmap`` | ``[B, X, Y]`` float32 | metres above the container's floor |
+| ``item_id`` | ``[B, N]`` int64 | catalogue rows of the episode's items, in order |
+| ``num_items`` | ``[B]`` int64 | length of the instance, at most N |
+| ``queue`` | ``[B, N]`` int64 | positions (0..N-1) of the items still to pack, in order |
+| ``packed`` | ``[B, N]`` bool | by position |
+| ``items_packed`` | ``[B]`` int64 | number of packed items |
+| ``placement`` | ``[B, N, 4]`` int64 | i-th packed item: position, orientation, x, y (cells) |
+| ``placement_z`` | ``[B, N]`` float32 | its rest height, metres |
+| ``placement_support`` | ``[B, N]`` float32 | its support ratio |
+| ``volume`` | ``[B]`` float64 | packed volume, m^3 |
+| ``stable_items`` | ``[B]`` int64 | packed items that ``stability_metric`` calls stable |
+| ``support_sum`` | ``[B]`` float64 | sum of support ratios |
+| ``reward_sum`` | ``[B, num_terms]`` float64 | weighted reward terms, summed over the episode |
+| ``illegal_actions`` | ``[B]`` int64 | illegal actions so far |
+| ``step`` | ``[B]`` int64 | decisions taken |
+| ``terminated truncated`` | ``[B]`` bool | the row is finished (absorbing) |
+| ``candidate`` | ``[B, K]`` int64 | proposed placements, or -1 (``[B, 0]`` in other modes) |
+| ``task`` | ``[B]`` int64 | fingerprint of the container and items it belongs to |
+| ``seed row episode`` | ``[B]`` int64 | key and counters of the row's random stream |
+"""
+
+Catalogue = Mapping[str, Tensor]
+"""What the core needs of :class:`packing_env.items.Catalogue`: ``catalogue.tensors()``.
+
+``top bottom [M,R,U,V]``, ``size [M,R,2]``, ``peak [M,R]``, ``com [M,R,2]``, ``volume [M]``,
+``extent [M,3]``, ``orientation_mask [M,R]``.
+"""
+
+ILLEGAL_ACTIONS = ("terminate", "noop", "project")
+AUTORESETS = ("native", "masked")
+OBSERVATIONS = (
+    "heightmap",
+    "item_id",
+    "item_features",
+    "orientation_features",
+    "item_maps",
+    "drop_height",
+)
+MAX_SEED = 2**63 - 1
+"""Largest seed of a pool and of the rows' streams; the smallest is 0."""
+NOOP_PENALTY = 0.1
+"""Weight of the ``illegal`` reward term where illegal actions are no-ops and it is not given."""
+SLOPE_UNITS = 64
+"""The centre of mass is quantised to 1/64 of a cell (see ``core.stability.com_hull``)."""
+
+
+class ParameterError(ValueError):
+    """A parameter is impossible; the message names it and what would be right."""
+
+
+def to_float32(value: float) -> float:
+    """``value`` rounded to the nearest float32, as a Python float (no tensor, no NumPy)."""
+    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    return rounded
+
+
+def whole_cells(length: float, cell: float, name: str) -> int:
+    """``length / cell`` as an integer; raises if it is not whole to 1e-6 of a cell."""
+    cells = length / cell
+    if round(cells) < 1 or abs(cells - round(cells)) > 1e-6:
+        raise ParameterError(
+            f"container {name} = {length} m is not a whole multiple of cell = {cell} m "
+            f"({cells:.6f} cells); use {max(1, round(cells)) * cell:.6g} m or another cell"
+        )
+    return round(cells)
+
+
+def check_integer(name: str, value: Any, at_least: int, at_most: int | None = None) -> int:
+    """``value`` as an int, if it is a whole number in these bounds; floats and bools are not."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ParameterError(f"{name}={value!r} must be an integer, {at_least} or more")
+    whole = int(value)
+    if whole < at_least:
+        raise ParameterError(f"{name}={whole} must be at least {at_least}")
+    if at_most is not None and whole > at_most:
+        raise ParameterError(f"{name}={whole} must be at most {at_most}")
+    return whole
+
+
+def check_number(name: str, value: Any, above: float | None = None) -> float:
+    """``value`` as a float, if it is a finite number, and more than ``above``; a bool is not."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise ParameterError(f"{name}={value!r} must be a finite number")
+    number = float(value)
+    if above is not None and number <= above:
+        raise ParameterError(f"{name}={number} must be more than {above:g}")
+    return number
+
+
+def check_container(container: Any) -> tuple[float, float, float]:
+    """``(X, Y, H)`` in metres: three positive numbers."""
+    given = container.tolist() if hasattr(container, "tolist") else container
+    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 3:
+        raise ParameterError(f"container={given!r} must be three lengths (X, Y, H) in metres")
+    for length in given:
+        real = isinstance(length, Real) and not isinstance(length, bool)
+        if not real or not 0 < float(length) < math.inf:
+            raise ParameterError(f"container={given!r} must be positive numbers (X, Y, H), metres")
+    return float(given[0]), float(given[1]), float(given[2])
+
+
+@dataclass(frozen=True)
+class PackingParams:
+    """What defines a task, apart from its items: the rules, the modes, the sizes.
+
+    Lengths are metres. Presets are in :mod:`packing_env.tasks`.
+
+    Attributes:
+        container: Inner extent ``(X, Y, H)`` of the container.
+        cell: Side of a heightmap cell; X and Y are whole multiples of it.
+        grid_step: Placements lie on every ``grid_step``-th cell.
+        num_items: ``N``, capacity of an episode.
+        num_visible: ``L``, items that may be picked now (1: online, k: buffer or offline top-k).
+        preview: Items shown after those, which may not be picked yet.
+        item_order: ``"arrival"``, or ``"volume"`` (largest bounding box first, offline).
+        stability: Rule that a legal placement must satisfy.
+        stability_metric: Rule that the metric S is measured with.
+        contact_tol: A cell supports if its gap is at most this; ``None`` means one cell.
+        action_mode: Name of an action mode (:mod:`packing_env.envs.action_modes`).
+        num_candidates: ``K``, capacity of the candidate list.
+        candidate_generator: Name in ``core.candidates.GENERATORS``.
+        reward: Weight of each reward term (``core.rewards.TERMS``). With
+            ``illegal_action="noop"`` the term ``illegal`` has weight :data:`NOOP_PENALTY` unless
+            it is given; ``{"illegal": 0.0, ...}`` takes no penalty.
+        illegal_action: What an illegal action does: one of :data:`ILLEGAL_ACTIONS`.
+        max_steps: Truncation; ``None`` means N, or 2 N if illegal actions are no-ops.
+        observation: Which of :data:`OBSERVATIONS` the environment emits.
+    """
+
+    container: tuple[float, float, float]
+    cell: float
+    grid_step: int = 1
+    num_items: int = 24
+    num_visible: int = 1
+    preview: int = 0
+    item_order: str = "arrival"
+    stability: str = "com_hull"
+    stability_metric: str = "com_hull"
+    contact_tol: float | None = None
+    action_mode: str = "placement"
+    num_candidates: int = 80
+    candidate_generator: str = "lowest_z"
+    reward: Mapping[str, float] = field(default_factory=lambda: {"utilization": 1.0})
+    illegal_action: str = "terminate"
+    max_steps: int | None = None
+    observation: tuple[str, ...] = OBSERVATIONS
+    _penalty_is_default: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "container", check_container(self.container))
+        object.__setattr__(self, "cell", check_number("cell", self.cell, above=0.0))
+        self._check_counts()
+        self._check_choices()
+        object.__setattr__(self, "observation", tuple(self.observation))
+        reward = self._checked_reward()
+        if self.illegal_action == "noop" and "illegal" not in reward:
+            reward["illegal"] = NOOP_PENALTY
+            object.__setattr__(self, "_penalty_is_default", True)
+        object.__setattr__(self, "reward", reward)
+
+    def _check_counts(self) -> None:
+        for name in ("grid_step", "num_items", "num_visible", "num_candidates"):
+            object.__setattr__(self, name, check_integer(name, getattr(self, name), 1))
+        object.__setattr__(self, "preview", check_integer("preview", self.preview, 0))
+        if self.num_visible + self.preview > self.num_items:
+            raise ParameterError(
+                f"num_visible + preview = {self.num_visible + self.preview} exceeds "
+                f"num_items = {self.num_items}; show fewer or use longer episodes"
+            )
+        if self.max_steps is not None:
+            object.__setattr__(self, "max_steps", check_integer("max_steps", self.max_steps, 1))
+        if self.grid_step > min(self.grid):
+            raise ParameterError(f"grid_step={self.grid_step} exceeds the grid {self.grid}")
+        if self.contact_tol is not None and check_number("contact_tol", self.contact_tol) < 0:
+            raise ParameterError(f"contact_tol={self.contact_tol} must be 0 or more, in metres")
+
+    def _checked_reward(self) -> dict[str, float]:
+        """The weights as floats; :mod:`packing_env.core.rewards` knows the names."""
+        if not isinstance(self.reward, Mapping):
+            raise ParameterError(
+                f"reward={self.reward!r} must give each term a weight, as in utilization: 1.0"
+            )
+        return {name: check_number(f"reward.{name}", w) for name, w in self.reward.items()}
+
+    def _check_choices(self) -> None:
+        for name, allowed in (
+            ("illegal_action", ILLEGAL_ACTIONS),
+            ("item_order", ("arrival", "volume")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ParameterError(
+                    f"{name}={getattr(self, name)!r} is unknown; choose one of {', '.join(allowed)}"
+                )
+        if isinstance(self.observation, str) or not isinstance(self.observation, Sequence):
+            raise ParameterError(
+                f"observation={self.observation!r} must be a list of names out of {OBSERVATIONS}"
+            )
+        unknown = [name for name in self.observation if name not in OBSERVATIONS]
+        if unknown:
+            raise ParameterError(
+                f"observation has unknown entries {unknown}; choose from {OBSERVATIONS}"
+            )
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Cells of the container, ``(X, Y)``."""
+        return (
+            whole_cells(self.container[0], self.cell, "X"),
+            whole_cells(self.container[1], self.cell, "Y"),
+        )
+
+    @property
+    def lattice(self) -> tuple[int, int]:
+        """Size of the action lattice, ``(ceil(X / grid_step), ceil(Y / grid_step))``."""
+        x, y = self.grid
+        return -(-x // self.grid_step), -(-y // self.grid_step)
+
+    @property
+    def height(self) -> float:
+        """H, metres."""
+        return self.container[2]
+
+    @property
+    def lid(self) -> float:
+        """Highest legal ``float32(z + peak)``: ``float32(H + 1e-6)``."""
+        return to_float32(self.height + 1e-6)
+
+    @property
+    def tolerance(self) -> float:
+        """Contact tolerance in metres, as float32."""
+        return to_float32(self.cell if self.contact_tol is None else self.contact_tol)
+
+    @property
+    def num_slots(self) -> int:
+        """``S``: visible items, those on preview included."""
+        return self.num_visible + self.preview
+
+    @property
+    def step_limit(self) -> int:
+        """Decisions after which an episode is truncated."""
+        if self.max_steps is not None:
+            return self.max_steps
+        return self.num_items * (2 if self.illegal_action == "noop" else 1)
+
+    @property
+    def container_volume(self) -> float:
+        """``X * Y * H`` in m^3."""
+        return self.container[0] * self.container[1] * self.container[2]
+
+    def evolve(self, **changes: Any) -> PackingParams:
+        """A copy with some fields changed; an unknown name is an error that lists the known.
+
+        A penalty for no-ops that nobody asked for goes when illegal actions are no-ops no more.
+        """
+        known = {f.name for f in fields(self)}
+        unknown = set(changes) - known
+        if unknown:
+            raise ParameterError(f"unknown parameter {sorted(unknown)}; known: {sorted(known)}")
+        if self._penalty_is_default:
+            given = {name: w for name, w in self.reward.items() if name != "illegal"}
+            changes.setdefault("reward", given)
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class Instances:
+    """A pool of instances, made in bulk.
+
+    Attributes:
+        item_id: ``[P, N]`` int64 catalogue rows in arrival order; entries past the length are 0.
+        num_items: ``[P]`` int64 length of each instance.
+    """
+
+    item_id: Tensor
+    num_items: Tensor
+
+    def __len__(self) -> int:
+        return int(self.item_id.shape[0])
