@@ -1,0 +1,144 @@
+"""Random legal episodes on irregular items equal the reference program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tests.tiny import legal_action, stream, tiny_env
+
+from packing_env import kernels
+from packing_env.testing import Referee
+
+FULL = [
+    # grid, orientations, window, height, task
+    ((6, 5), 3, 3, 0.06, {"grid_step": 1, "stability": "com_hull"}),
+    ((7, 9), 2, 4, 0.08, {"grid_step": 2, "stability": "none"}),
+    ((8, 6), 4, 5, 0.07, {"grid_step": 3, "stability": "com_hull", "num_visible": 2}),
+    ((10, 10), 3, 4, 0.06, {"grid_step": 2, "stability": "com_hull", "num_visible": 3}),
+    ((5, 8), 6, 3, 0.09, {"grid_step": 1, "stability": "none", "num_visible": 2, "preview": 1}),
+    ((6, 6), 2, 3, 0.05, {"grid_step": 1, "stability": "com_hull", "contact_tol": 0.0}),
+    ((9, 7), 3, 4, 0.08, {"grid_step": 2, "stability": "com_hull", "action_mode": "candidate"}),
+    ((20, 20), 6, 6, 0.05, {"grid_step": 1, "stability": "com_hull"}),
+]
+REWARD = {"utilization": 1.0, "objective": 0.5, "item": 0.1, "height": 0.2, "illegal": 0.3}
+
+
+@pytest.fixture(params=kernels.available_backends())
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    kernels.set_backend(request.param)
+    yield request.param
+    kernels.set_backend(None)
+
+
+def compare(env, num_steps: int, mask_bits: int | None, seed: int) -> int:
+    """Play beside the reference, with resets; returns the number of finished episodes."""
+    generator = stream(seed)
+    root = env.reset()
+    referee = Referee(env, mask_bits=mask_bits, seed=seed)
+    referee.begin(torch.ones_like(root["done"]), root)
+    finished = 0
+    for _ in range(num_steps):
+        root.set("action", legal_action(root["action_mask"], generator))
+        decisions = referee.decide(root["action"])
+        following = env.step(root)["next"]
+        referee.step(decisions, following)
+        finished += int(following["done"].sum())
+        root = env.maybe_reset(env.step_mdp(root))
+        referee.begin(following["done"], root)
+    return finished
+
+
+@pytest.mark.parametrize("case", range(len(FULL)))
+def test_whole_masks(case: int, backend: str) -> None:
+    """40 steps per case, 320 in all: heights, rest heights, masks, done, reward, metrics."""
+    grid, orientations, window, height, task = FULL[case]
+    items = {"grid": grid, "num_orientations": orientations, "window": window, "height": height}
+    env = tiny_env(4, seed=case, items={"seed": case, **items}, reward=REWARD, **task)
+    assert compare(env, 10, None, seed=case) > 0
+
+
+@pytest.mark.parametrize("stability", ["none", "com_hull"])
+@pytest.mark.parametrize("case", range(3))
+def test_chosen_placements_and_sampled_masks(case: int, stability: str) -> None:
+    """500 steps per case, 3,000 in all."""
+    visible = case + 1
+    env = tiny_env(
+        10,
+        seed=case,
+        items={"seed": 10 + case, "grid": (8 + case, 8), "height": 0.08},
+        reward=REWARD,
+        stability=stability,
+        num_visible=visible,
+        grid_step=1 + case % 2,
+    )
+    assert compare(env, 50, 64, seed=case) > 10
+
+
+@pytest.mark.parametrize("action_mode", ["placement", "candidate"])
+@pytest.mark.parametrize("illegal_action", ["terminate", "noop"])
+def test_illegal_actions(action_mode: str, illegal_action: str) -> None:
+    """A third of the actions are drawn from the whole range, out of range included."""
+    env = tiny_env(
+        6,
+        action_mode=action_mode,
+        illegal_action=illegal_action,
+        num_visible=2,
+        num_candidates=12,
+        reward=REWARD,
+        items={"grid": (6, 5), "height": 0.06},
+    )
+    generator = stream(1)
+    root = env.reset()
+    referee = Referee(env, mask_bits=32)
+    illegal = 0
+    for _ in range(25):
+        action = legal_action(root["action_mask"], generator)
+        count = env.mode.num_actions
+        wild = torch.randint(-3, count + 3, action.shape, generator=generator)
+        action = torch.where(torch.rand(action.shape, generator=generator) < 0.33, wild, action)
+        root.set("action", action)
+        decisions = referee.decide(action)
+        following = env.step(root)["next"]
+        referee.step(decisions, following)
+        illegal += int(following["metrics", "illegal_actions"].gt(0).sum())
+        root = env.maybe_reset(env.step_mdp(root))
+        referee.begin(following["done"], root)
+    assert illegal > 5
+
+
+@pytest.mark.parametrize("grid_step", [1, 2])
+def test_projection(grid_step: int) -> None:
+    """Half of the actions are any of the lattice; the nearest legal placement is carried out."""
+    env = tiny_env(
+        4,
+        illegal_action="project",
+        num_visible=2,
+        grid_step=grid_step,
+        reward=REWARD,
+        items={"grid": (6, 5), "height": 0.06},
+    )
+    generator = stream(2)
+    root = env.reset()
+    referee = Referee(env, mask_bits=16)
+    illegal = 0
+    for _ in range(12):
+        action = legal_action(root["action_mask"], generator)
+        wild = torch.randint(env.mode.num_actions, action.shape, generator=generator)
+        action = torch.where(torch.rand(action.shape, generator=generator) < 0.5, wild, action)
+        decisions = referee.decide(action)
+        following = env.step(root.set("action", action))["next"]
+        referee.step(decisions, following)
+        illegal += int(following["metrics", "illegal_actions"].gt(0).sum())
+        root = env.maybe_reset(env.step_mdp(root))
+        referee.begin(following["done"], root)
+    assert illegal > 5
+
+
+def test_largest_first() -> None:
+    """``item_order="volume"`` hands the items out by bounding box."""
+    env = tiny_env(4, num_visible=3, item_order="volume", items={"seed": 3})
+    box = env.catalogue.tensors()["extent"].prod(-1)[env.instances.item_id]
+    assert bool((box.diff(dim=1) <= 0).all())
+    assert compare(env, 10, 64, seed=0) > 0

@@ -1,0 +1,152 @@
+"""The reference program against answers worked out by hand or by exact arithmetic."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from packing_env import reference
+from packing_env.reference import Episode, Item, Rules
+
+INF = np.inf
+
+
+def maps(rows: list[list[float]]) -> np.ndarray:
+    return np.array(rows, np.float32)
+
+
+def block(w: int, h: int, height: float, com: tuple[int, int] | None = None) -> Item:
+    return Item(
+        top=[np.full((w, h), height, np.float32)],
+        bottom=[np.zeros((w, h), np.float32)],
+        com=[com or (32 * w, 32 * h)],
+        volume=w * h * height,
+    )
+
+
+def rules(**changes: object) -> Rules:
+    return Rules(**{"height": 10.0, "cell": 1.0, "contact_tol": 0.0, **changes})  # type: ignore[arg-type]
+
+
+def test_drop_height_is_the_largest_gap() -> None:
+    ground = maps([[0, 2, 0], [1, 5, 0]])
+    bottom = maps([[0, 1.5], [0, INF]])
+    assert reference.drop_height(ground, bottom, 0, 0) == 1.0  # max(0-0, 2-1.5, 1-0)
+    assert reference.drop_height(ground, bottom, 0, 1) == 5.0  # max(2-0, 0-1.5, 5-0)
+
+
+def test_an_overhang_slides_under_nothing_but_spans() -> None:
+    ground = maps([[0, 3]])
+    assert reference.drop_height(ground, maps([[0, 3]]), 0, 0) == 0.0
+    assert reference.drop_height(ground, maps([[0, 2.5]]), 0, 0) == 0.5
+
+
+def test_only_the_footprint_must_stay_inside() -> None:
+    ground = maps([[0, 0], [0, 0]])
+    assert reference.drop_height(ground, maps([[0, INF], [INF, INF]]), 1, 1) == 0.0
+    assert reference.drop_height(ground, maps([[0, 0], [INF, INF]]), 1, 1) == INF
+    assert reference.drop_height(ground, maps([[INF, INF], [INF, INF]]), 0, 0) == INF
+
+
+def test_contact_tolerance_decides_what_supports() -> None:
+    ground, bottom = maps([[1, 0.75, 0]]), maps([[0, 0, 0]])
+    assert reference.supporting_cells(ground, bottom, 0, 0, np.float32(1), 0.0) == [(0, 0)]
+    cells = reference.supporting_cells(ground, bottom, 0, 0, np.float32(1), 0.25)
+    assert cells == [(0, 0), (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "com", "stable"),
+    [
+        ([(0, 0)], (0, 0), True),  # on a corner
+        ([(0, 0)], (64, 32), True),  # on an edge
+        ([(0, 0)], (65, 32), False),
+        ([(0, 0), (2, 2)], (96, 96), True),  # between two diagonal squares
+        ([(0, 0), (2, 2)], (64, 128), True),  # on the hull's edge from (0, 1) to (2, 3)
+        ([(0, 0), (2, 2)], (63, 128), False),
+        ([(0, 0), (3, 0)], (128, 64), True),  # on the upper edge of a bridge
+        ([(0, 0), (3, 0)], (128, 65), False),
+        ([], (0, 0), False),
+    ],
+)
+def test_com_hull_on_and_beside_the_boundary(
+    cells: list[tuple[int, int]], com: tuple[int, int], stable: bool
+) -> None:
+    assert reference.com_hull(cells, com) is stable
+
+
+def in_hull(points: set[tuple[int, int]], at: tuple[int, int]) -> bool:
+    """Exact: outside iff seen from ``at`` the points leave a gap of more than half a turn."""
+    rel = [(x - at[0], y - at[1]) for x, y in points]
+    if (0, 0) in rel:
+        return True
+    turn = sorted(rel, key=_angle)
+    return all(
+        ax * by >= ay * bx for (ax, ay), (bx, by) in zip(turn, turn[1:] + turn[:1], strict=True)
+    )
+
+
+def _angle(p: tuple[int, int]) -> tuple[int, Fraction]:
+    """Sorts directions counter-clockwise, exactly."""
+    x, y = p
+    if y == 0:
+        return (0 if x > 0 else 4, Fraction(0))
+    return (1 if y > 0 else 5, Fraction(-x, abs(y)) if y > 0 else Fraction(x, abs(y)))
+
+
+def test_com_hull_equals_exact_geometry() -> None:
+    random = np.random.default_rng(0)
+    answers = []
+    for _ in range(3000):
+        count = random.integers(1, 5)
+        cells = [tuple(int(v) for v in random.integers(0, 5, 2)) for _ in range(count)]
+        com = tuple(int(v) for v in random.integers(0, 11, 2) * random.choice([32, 16, 27]))
+        corners = {(64 * (u + i), 64 * (v + j)) for u, v in cells for i in (0, 1) for j in (0, 1)}
+        expected = in_hull(corners, com)
+        answers.append(expected)
+        assert reference.com_hull(cells, com) == expected, (cells, com)
+    assert 0.1 < np.mean(answers) < 0.9
+
+
+def test_stacking_two_blocks() -> None:
+    episode = Episode((4, 4), [block(4, 4, 1.0), block(2, 2, 2.0)], rules())
+    assert episode.step(0, 0, 0, 0, 1) == pytest.approx(16 / 160)
+    assert episode.step(0, 0, 2, 2, 1) == pytest.approx(8 / 160)
+    assert episode.heightmap[3, 3] == 3.0
+    assert episode.heightmap[0, 0] == 1.0
+    assert episode.terminated
+    assert not episode.truncated
+    found = episode.metrics()
+    assert found["utilization"] == pytest.approx(24 / 160)
+    assert found["compactness"] == pytest.approx(24 / 48)
+    assert found["pyramidality"] == pytest.approx(1.0)
+    assert found["stability"] == 1.0
+
+
+def test_the_lid_and_the_wall() -> None:
+    episode = Episode((3, 3), [block(2, 2, 10.0), block(1, 1, 1.0)], rules())
+    assert episode.mask(1)[0, 0].tolist() == [[True, True, False], [True, True, False], [False] * 3]
+    assert not Episode((3, 3), [block(2, 2, 10.00001)], rules()).mask(1).any()
+
+
+def test_an_overhanging_block_is_illegal_unless_the_rule_is_none() -> None:
+    items = [block(2, 4, 1.0), block(4, 1, 1.0, com=(192, 32))]
+    for rule, legal in (("com_hull", False), ("none", True)):
+        episode = Episode((4, 4), items, rules(stability=rule))
+        episode.step(0, 0, 0, 0, 1)
+        assert episode.check(0, 0, 0, 0).legal is legal
+
+
+def test_terminal_episodes_stay_and_allow_all() -> None:
+    episode = Episode((2, 2), [block(2, 2, 1.0)], rules())
+    episode.step(0, 0, 0, 0, 1)
+    assert episode.mask(1).all()
+    assert episode.step(0, 0, 0, 0, 1) == 0.0
+    assert episode.steps == 1
+
+
+def test_an_unknown_rule_is_refused() -> None:
+    with pytest.raises(ValueError, match="no stability rule 'wind'"):
+        reference.is_stable("wind", [], (0, 0))
