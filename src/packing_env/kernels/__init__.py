@@ -1,0 +1,11 @@
+"""The hot operations of the rules: one signature, several backends, the same bits from each."""
+
+from packing_env.kernels.dispatch import (
+    available_backends,
+    backend_for,
+    com_hull,
+    drop_height,
+    set_backend,
+)
+
+__all__ = ["available_backends", "backend_for", "com_hull", "drop_height", "set_backend"]

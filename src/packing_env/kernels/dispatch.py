@@ -1,0 +1,236 @@
+"""Chooses a backend for the hot operations: one public signature each, the same bits from each.
+
+A backend is chosen once per device type and named in the log. The argument `backend`,
+`set_backend` and the environment variable PACKING_KERNELS override the choice, in this order.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.kernels import eager
+
+_LOGGER = logging.getLogger("packing_env.kernels")
+
+ENVIRONMENT_VARIABLE = "PACKING_KERNELS"
+
+torch.library.define(
+    "packing_env::numba_drop_height", "(Tensor heightmap, Tensor bottom, int stride) -> Tensor"
+)
+torch.library.define(
+    "packing_env::numba_com_hull",
+    "(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, float contact_tol, int stride)"
+    " -> Tensor",
+)
+
+
+@torch.library.impl("packing_env::numba_drop_height", "cpu")
+def _numba_drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
+    from packing_env.kernels import compiled_cpu
+
+    return compiled_cpu.drop_height(heightmap, bottom, stride)
+
+
+@torch.library.impl("packing_env::numba_com_hull", "cpu")
+def _numba_com_hull(
+    heightmap: Tensor, bottom: Tensor, z: Tensor, com: Tensor, contact_tol: float, stride: int
+) -> Tensor:
+    from packing_env.kernels import compiled_cpu
+
+    return compiled_cpu.com_hull(heightmap, bottom, z, com, contact_tol, stride)
+
+
+@torch.library.register_fake("packing_env::numba_drop_height")
+def _fake_drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
+    return heightmap.new_empty(eager.lattice_shape(heightmap, bottom, stride))
+
+
+@torch.library.register_fake("packing_env::numba_com_hull")
+def _fake_com_hull(
+    heightmap: Tensor, bottom: Tensor, z: Tensor, com: Tensor, contact_tol: float, stride: int
+) -> Tensor:
+    return z.new_empty(z.shape, dtype=torch.bool)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One implementation of the hot operations."""
+
+    drop_height: Callable[[Tensor, Tensor, int], Tensor]
+    com_hull: Callable[[Tensor, Tensor, Tensor, Tensor, float, int], Tensor]
+    package: str | None = None
+    """What must be installed for it; None for torch itself."""
+    preferred_on: tuple[str, ...] = ()
+    """Device types on which it is the default where its package is installed."""
+
+
+BACKENDS: dict[str, Backend] = {
+    "eager": Backend(eager.drop_height, eager.com_hull),
+    "numba": Backend(
+        torch.ops.packing_env.numba_drop_height,
+        torch.ops.packing_env.numba_com_hull,
+        package="numba",
+        preferred_on=("cpu",),
+    ),
+}
+
+_forced: str | None = None
+_chosen: dict[str, str] = {}
+
+
+def drop_height(
+    heightmap: Float[Tensor, "B X Y"],
+    bottom: Float[Tensor, "B R U V"],
+    stride: int = 1,
+    *,
+    backend: str | None = None,
+) -> Float[Tensor, "B R Xs Ys"]:
+    """Rest height of every placement on the lattice {0, stride, 2 stride, ...}.
+
+    The maximum over the finite cells (u, v) of heightmap[x+u, y+v] - bottom[u, v]; +inf where one
+    of them leaves the container and for orientations without any. Metres.
+    Huang et al., RA-L 2023, Eq. 1.
+
+    Args:
+        heightmap: finite heights of the container.
+        bottom: lower surface of each orientation, +inf outside its footprint.
+        stride: lattice step in cells.
+        backend: a name in `available_backends`; None for the one chosen for this device.
+    """
+    _check_maps(heightmap, bottom, stride)
+    return _backend(backend, heightmap.device.type).drop_height(heightmap, bottom, stride)
+
+
+def com_hull(
+    heightmap: Float[Tensor, "B X Y"],
+    bottom: Float[Tensor, "B R U V"],
+    z: Float[Tensor, "B R Xs Ys"],
+    com: Int[Tensor, "B R 2"],
+    contact_tol: float,
+    stride: int = 1,
+    *,
+    backend: str | None = None,
+) -> Bool[Tensor, "B R Xs Ys"]:
+    """Whether the centre of mass lies over the convex hull of the supporting cells' squares.
+
+    A cell supports iff heightmap - bottom >= z - contact_tol in float32. Of all corners of
+    supporting squares, slope = dy/|dx| is taken from the centre of mass (1/64-cell integers,
+    float64; 2^20 dy where dx = 0), separately for the corners left (dx <= 0) and right (dx >= 0)
+    of it. Stable iff there are corners on both sides, max_left + max_right >= 0 and
+    min_left + min_right <= 0: the boundary counts as stable. False where z is +inf.
+
+    Args:
+        heightmap: finite heights of the container.
+        bottom: lower surface of each orientation, +inf outside its footprint.
+        z: what `drop_height` returned, or +inf for placements that do not matter.
+        com: centre of mass (x, y) from the window's lower corner, in 1/64 cell.
+        contact_tol: metres by which a supporting cell may miss contact.
+        stride: lattice step in cells.
+        backend: a name in `available_backends`; None for the one chosen for this device.
+    """
+    _check_maps(heightmap, bottom, stride)
+    _check_tensor("z", z, torch.float32, eager.lattice_shape(heightmap, bottom, stride))
+    _check_tensor("com", com, torch.int64, (*bottom.shape[:2], 2))
+    operations = _backend(backend, heightmap.device.type)
+    return operations.com_hull(heightmap, bottom, z, com, contact_tol, stride)
+
+
+def available_backends() -> list[str]:
+    """Names of the backends whose packages are installed."""
+    return [name for name, backend in BACKENDS.items() if _is_installed(backend)]
+
+
+def set_backend(name: str | None) -> None:
+    """Use this backend on every device from now on; None returns to the default choice.
+
+    Functions that torch.compile has traced keep the backend they were traced with.
+
+    Raises:
+        ValueError: no such backend, or its package is not installed.
+    """
+    global _forced
+    if name is not None:
+        _check(name)
+    _forced = name
+    _chosen.clear()
+
+
+def backend_for(device_type: str) -> str:
+    """Name of the backend used on a device type ("cpu", "cuda", "meta")."""
+    if device_type not in _chosen:
+        name, reason = _choose(device_type)
+        _chosen[device_type] = name
+        _LOGGER.info("kernels on %s: %s (%s)", device_type, name, reason)
+    return _chosen[device_type]
+
+
+def _choose(device_type: str) -> tuple[str, str]:
+    """Backend for a device type, and why."""
+    if _forced is not None:
+        return _forced, "set by set_backend"
+    wanted = os.environ.get(ENVIRONMENT_VARIABLE)
+    if wanted:
+        _check(wanted)
+        return wanted, f"set by {ENVIRONMENT_VARIABLE}"
+    for name, backend in BACKENDS.items():
+        if device_type in backend.preferred_on:
+            if _is_installed(backend):
+                return name, f"{backend.package} is installed"
+            return "eager", f"{backend.package} is not installed"
+    return "eager", "the only one for this device"
+
+
+@torch.compiler.assume_constant_result
+def _resolve(name: str | None, device_type: str) -> str:
+    """The backend's name, resolved while tracing so that a compiled graph holds one backend."""
+    if name is None:
+        return backend_for(device_type)
+    _check(name)
+    return name
+
+
+def _backend(name: str | None, device_type: str) -> Backend:
+    return BACKENDS[_resolve(name, device_type)]
+
+
+def _check(name: str) -> None:
+    if name not in BACKENDS:
+        raise ValueError(f"unknown kernel backend {name!r}: choose from {', '.join(BACKENDS)}")
+    if not _is_installed(BACKENDS[name]):
+        raise ValueError(
+            f"kernel backend {name!r} needs the package {BACKENDS[name].package!r}: "
+            f"install it or choose from {', '.join(available_backends())}"
+        )
+
+
+def _check_maps(heightmap: Tensor, bottom: Tensor, stride: int) -> None:
+    """The compiled kernels trust shapes and dtypes, so every backend checks them alike."""
+    if stride < 1:
+        raise ValueError(f"stride is a number of cells, at least 1, not {stride}")
+    for name, tensor in (("heightmap", heightmap), ("bottom", bottom)):
+        if tensor.dtype != torch.float32:
+            raise TypeError(f"{name} should be torch.float32, not {tensor.dtype}")
+    if heightmap.dim() != 3 or bottom.dim() != 4 or heightmap.shape[0] != bottom.shape[0]:
+        raise ValueError(
+            "heightmap should be [B, X, Y] and bottom [B, R, U, V] with the same B, not "
+            f"{list(heightmap.shape)} and {list(bottom.shape)}"
+        )
+
+
+def _check_tensor(name: str, tensor: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    if tensor.dtype != dtype:
+        raise TypeError(f"{name} should be {dtype}, not {tensor.dtype}")
+    if tensor.shape != shape:
+        raise ValueError(f"{name} should have shape {list(shape)}, not {list(tensor.shape)}")
+
+
+def _is_installed(backend: Backend) -> bool:
+    return backend.package is None or importlib.util.find_spec(backend.package) is not None

@@ -1,0 +1,114 @@
+"""The choice of a backend, its log line, and what wrong arguments get."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from packing_env import kernels
+from packing_env.kernels import dispatch
+
+HEIGHTMAP, BOTTOM = torch.zeros(2, 5, 4), torch.zeros(2, 3, 2, 2)
+NUMBA = "numba" in kernels.available_backends()
+
+
+@pytest.fixture(autouse=True)
+def _fresh_choice(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("PACKING_KERNELS", raising=False)
+    kernels.set_backend(None)
+    yield
+    kernels.set_backend(None)
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.name == "packing_env.kernels"]
+
+
+def test_the_choice_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "packing_env.kernels")
+    for _ in range(3):
+        kernels.drop_height(HEIGHTMAP, BOTTOM)
+    expected = "numba (numba is installed)" if NUMBA else "eager (numba is not installed)"
+    assert messages(caplog) == [f"kernels on cpu: {expected}"]
+
+
+def test_a_device_without_a_compiled_backend_gets_eager(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "packing_env.kernels")
+    assert kernels.backend_for("meta") == "eager"
+    assert len(messages(caplog)) == 1
+
+
+def test_eager_is_used_where_numba_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch.importlib.util, "find_spec", lambda name: None)
+    assert kernels.available_backends() == ["eager"]
+    assert kernels.backend_for("cpu") == "eager"
+    with pytest.raises(ValueError, match=r"needs the package 'numba'.*choose from eager"):
+        kernels.drop_height(HEIGHTMAP, BOTTOM, backend="numba")
+
+
+def test_set_backend_and_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PACKING_KERNELS", "eager")
+    assert kernels.backend_for("cpu") == "eager"
+    kernels.set_backend(None)
+    monkeypatch.setenv("PACKING_KERNELS", "fortran")
+    with pytest.raises(ValueError, match=r"'fortran'.*eager, numba"):
+        kernels.drop_height(HEIGHTMAP, BOTTOM)
+    kernels.set_backend("eager")
+    assert kernels.backend_for("cpu") == "eager"
+
+
+def test_an_unknown_backend_lists_the_known() -> None:
+    for call in (
+        lambda: kernels.drop_height(HEIGHTMAP, BOTTOM, backend="cuda"),
+        lambda: kernels.set_backend("cuda"),
+    ):
+        with pytest.raises(ValueError, match=r"'cuda'.*eager, numba"):
+            call()
+
+
+@pytest.mark.parametrize("backend", kernels.available_backends())
+def test_wrong_arguments(backend: str) -> None:
+    z = kernels.drop_height(HEIGHTMAP, BOTTOM, backend=backend)
+    com = torch.zeros(2, 3, 2, dtype=torch.int64)
+    with pytest.raises(ValueError, match="stride"):
+        kernels.drop_height(HEIGHTMAP, BOTTOM, 0, backend=backend)
+    with pytest.raises(ValueError, match="same B"):
+        kernels.drop_height(HEIGHTMAP, BOTTOM[:1], backend=backend)
+    with pytest.raises(ValueError, match="z should have shape"):
+        kernels.com_hull(HEIGHTMAP, BOTTOM, z, com, 0.0, 2, backend=backend)
+    with pytest.raises(ValueError, match="com should have shape"):
+        kernels.com_hull(HEIGHTMAP, BOTTOM, z, com[:1], 0.0, backend=backend)
+    with pytest.raises(TypeError, match="float32"):
+        kernels.drop_height(HEIGHTMAP.double(), BOTTOM, backend=backend)
+    with pytest.raises(TypeError, match="int64"):
+        kernels.com_hull(HEIGHTMAP, BOTTOM, z, com.int(), 0.0, backend=backend)
+
+
+def test_importing_the_kernels_does_not_import_numba() -> None:
+    code = "import sys, packing_env.kernels; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.skipif(not NUMBA, reason="numba is not installed")
+@pytest.mark.skipif(sys.platform != "linux", reason="fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_numba_threads_survive_a_fork() -> None:
+    code = """
+import os, torch
+from packing_env import kernels
+torch.set_num_threads(2)
+heightmap, bottom = torch.rand(8, 40, 40), torch.rand(8, 24, 8, 8)
+z = kernels.drop_height(heightmap, bottom, backend="numba")
+child = os.fork()
+if child == 0:
+    same = torch.equal(z, kernels.drop_height(heightmap, bottom, backend="numba"))
+    os._exit(0 if same else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    result = subprocess.run([sys.executable, "-c", code], check=False, timeout=120)
+    assert result.returncode == 0

@@ -1,0 +1,248 @@
+"""Every backend equals a plain NumPy loop, bit for bit, on ragged and degenerate cases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from packing_env import kernels
+
+NUM_CASES = 300
+CASES_PER_TEST = 20
+BACKENDS = kernels.available_backends()
+
+
+def oracle_drop_height(heightmap: np.ndarray, bottom: np.ndarray, stride: int) -> np.ndarray:
+    """Rest heights of one orientation in one container, by definition."""
+    length, width = heightmap.shape
+    z = np.full((-(-length // stride), -(-width // stride)), np.inf, np.float32)
+    cells = list(zip(*np.nonzero(np.isfinite(bottom)), strict=True))
+    for i, j in np.ndindex(z.shape):
+        reached = [(i * stride + u, j * stride + v, bottom[u, v]) for u, v in cells]
+        if cells and all(x < length and y < width for x, y, _ in reached):
+            z[i, j] = max(np.float32(heightmap[x, y] - cell) for x, y, cell in reached)
+    return z
+
+
+def oracle_com_hull(
+    heightmap: np.ndarray,
+    bottom: np.ndarray,
+    z: np.ndarray,
+    com: np.ndarray,
+    contact_tol: float,
+    stride: int,
+) -> np.ndarray:
+    """Stability of one orientation in one container, by definition."""
+    stable = np.zeros(z.shape, bool)
+    cells = list(zip(*np.nonzero(np.isfinite(bottom)), strict=True))
+    for i, j in zip(*np.nonzero(np.isfinite(z)), strict=True):
+        threshold = np.float32(z[i, j] - np.float32(contact_tol))
+        left, right = [], []
+        for u, v in cells:
+            gap = np.float32(heightmap[i * stride + u, j * stride + v] - bottom[u, v])
+            if gap < threshold:
+                continue
+            for a, c in ((u, v), (u + 1, v), (u, v + 1), (u + 1, v + 1)):
+                dx, dy = 64 * int(a) - int(com[0]), 64 * int(c) - int(com[1])
+                slope = dy / abs(dx) if dx else 2.0**20 * dy
+                left += [slope] if dx <= 0 else []
+                right += [slope] if dx >= 0 else []
+        meets = left and right
+        stable[i, j] = bool(meets and max(left) + max(right) >= 0 and min(left) + min(right) <= 0)
+    return stable
+
+
+@dataclass(frozen=True)
+class Case:
+    heightmap: np.ndarray
+    bottom: np.ndarray
+    com: np.ndarray
+    contact_tol: float
+    stride: int
+    z: np.ndarray
+    stable: np.ndarray
+
+    def tensors(self) -> list[torch.Tensor]:
+        return [torch.from_numpy(array) for array in (self.heightmap, self.bottom, self.com)]
+
+
+def random_bottom(rng: np.random.Generator, window: tuple[int, int], quantised: bool) -> np.ndarray:
+    """One orientation: ragged size, maybe holes, maybe padding, minimum 0."""
+    bottom = np.full(window, np.inf, np.float32)
+    if rng.random() < 0.15:
+        return bottom
+    small = rng.random() < 0.6
+    w, h = (min(int(rng.integers(1, n + 1)), 4 if small else n) for n in window)
+    relief = rng.integers(0, 3, (w, h)) * 0.01 if quantised else rng.random((w, h)) * 0.5
+    relief[rng.random((w, h)) < rng.choice([0.0, 0.0, 0.3, 0.9])] = np.inf
+    if rng.random() < 0.2:
+        relief[np.isfinite(relief)] = 0
+    finite = np.isfinite(relief)
+    relief = relief.astype(np.float32)
+    if finite.any():
+        relief[finite] -= relief[finite].min()
+    bottom[:w, :h] = relief
+    return bottom
+
+
+def random_com(rng: np.random.Generator, bottom: np.ndarray) -> np.ndarray:
+    """A centre of mass in the window: anywhere, or on a cell's corner or middle."""
+    u, v = (rng.integers(0, 64 * n + 1) for n in bottom.shape)
+    inside = np.argwhere(np.isfinite(bottom))
+    if len(inside) and rng.random() < 0.7:
+        u, v = inside.mean(axis=0) * 64 + 32
+    step = rng.choice([1, 1, 32, 64])
+    return np.array([u // step * step, v // step * step], np.int64)
+
+
+@cache
+def random_case(seed: int) -> Case:
+    rng = np.random.default_rng(seed)
+    batch, orientations, stride = (int(n) for n in rng.integers(1, (4, 4, 5)))
+    length, width = (int(n) for n in rng.integers(1, 11, 2))
+    window = tuple(int(n) for n in rng.integers(1, 13, 2))
+    quantised = seed % 3 != 0
+    shape = (batch, length, width)
+    heightmap = rng.integers(0, 4, shape) * 0.01 if quantised else rng.random(shape)
+    if seed % 7 == 0:
+        heightmap[:] = 0
+    heightmap = heightmap.astype(np.float32)
+    bottom = np.stack(
+        [
+            np.stack([random_bottom(rng, window, quantised) for _ in range(orientations)])
+            for _ in range(batch)
+        ]
+    )
+    com = np.stack([np.stack([random_com(rng, b) for b in row]) for row in bottom])
+    contact_tol = float(rng.choice([0.0, 0.01, 0.013, 0.3]))
+    rows = [(b, r) for b in range(batch) for r in range(orientations)]
+    z = [oracle_drop_height(heightmap[b], bottom[b, r], stride) for b, r in rows]
+    stable = [
+        oracle_com_hull(heightmap[b], bottom[b, r], plane, com[b, r], contact_tol, stride)
+        for (b, r), plane in zip(rows, z, strict=True)
+    ]
+    lead = (batch, orientations)
+    planes = (np.stack(maps).reshape(*lead, *z[0].shape) for maps in (z, stable))
+    return Case(heightmap, bottom, com, contact_tol, stride, *planes)
+
+
+def bits(array: np.ndarray) -> np.ndarray:
+    """Float bits, with -0 as +0."""
+    return (array + np.float32(0)).view(np.int32)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("first", range(0, NUM_CASES, CASES_PER_TEST))
+def test_equals_the_loop(backend: str, first: int) -> None:
+    for seed in range(first, first + CASES_PER_TEST):
+        case = random_case(seed)
+        heightmap, bottom, com = case.tensors()
+        versions = [t._version for t in (heightmap, bottom, com)]
+        copies = [t.clone() for t in (heightmap, bottom, com)]
+        z = kernels.drop_height(heightmap, bottom, case.stride, backend=backend)
+        assert np.array_equal(bits(z.numpy()), bits(case.z)), f"case {seed}"
+        stable = kernels.com_hull(
+            heightmap, bottom, z, com, case.contact_tol, case.stride, backend=backend
+        )
+        assert stable.dtype == torch.bool
+        assert np.array_equal(stable.numpy(), case.stable), f"case {seed}"
+        assert np.array_equal(bits(z.numpy()), bits(case.z)), "z was changed"
+        assert versions == [t._version for t in (heightmap, bottom, com)]
+        assert all(map(torch.equal, copies, (heightmap, bottom, com)))
+
+
+def test_cases_are_not_trivial() -> None:
+    cases = [random_case(seed) for seed in range(NUM_CASES)]
+    finite = np.concatenate([np.isfinite(case.z).ravel() for case in cases])
+    stable = np.concatenate([case.stable[np.isfinite(case.z)] for case in cases])
+    assert 0.1 < finite.mean() < 0.9
+    assert 0.1 < stable.mean() < 0.9
+    assert any(case.bottom.shape[2] > case.heightmap.shape[1] for case in cases)
+    assert any(case.heightmap.shape[1] % case.stride for case in cases)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("lift", [-3.5, 2.25])
+def test_heights_of_any_sign(backend: str, lift: float) -> None:
+    for seed in range(20):
+        case = random_case(seed)
+        heightmap, bottom, _ = case.tensors()
+        heightmap = heightmap + lift
+        bottom = bottom - 2 * lift
+        z = kernels.drop_height(heightmap, bottom, case.stride, backend=backend)
+        for b, r in np.ndindex(*z.shape[:2]):
+            expected = oracle_drop_height(heightmap[b].numpy(), bottom[b, r].numpy(), case.stride)
+            assert np.array_equal(z[b, r].numpy(), expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_placements_the_caller_ruled_out_are_unstable(backend: str) -> None:
+    heightmap, bottom = torch.zeros(1, 4, 4), torch.zeros(1, 1, 2, 2)
+    com = torch.full((1, 1, 2), 64)
+    z = kernels.drop_height(heightmap, bottom, backend=backend)
+    z[0, 0, 0, 0] = torch.inf
+    stable = kernels.com_hull(heightmap, bottom, z, com, 0.0, backend=backend)
+    assert stable.sum() == 8
+    assert not stable[0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("size", [3, 31, 45, 70])
+def test_near_ties_of_slopes_are_told_apart(backend: str, size: int) -> None:
+    """Two feet on the diagonal: their hull ends at the line y = x + 64 (in 1/64 cells).
+
+    Large windows need slopes in float64.
+    """
+    bottom = torch.full((1, 1, size, size), 0.5)
+    bottom[..., 0, 0] = bottom[..., -1, -1] = 0
+    heightmap = torch.zeros(1, size, size)
+    z = kernels.drop_height(heightmap, bottom, backend=backend)
+    for x in (1, 17, 64, 77, 64 * (size - 1) - 1):
+        for beyond in (-1, 0, 1):
+            com = torch.tensor([[[x, x + 64 + beyond]]])
+            stable = kernels.com_hull(heightmap, bottom, z, com, 0.0, backend=backend)
+            assert stable[0, 0, 0, 0] == (beyond <= 0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_non_contiguous_inputs(backend: str) -> None:
+    case = random_case(5)
+    heightmap, bottom, com = case.tensors()
+    heightmap = heightmap.transpose(1, 2).contiguous().transpose(1, 2)
+    bottom = bottom.flip(1).flip(1).permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0)
+    com = torch.stack([com, com], dim=-1)[..., 0]
+    z = kernels.drop_height(heightmap, bottom, case.stride, backend=backend)
+    stable = kernels.com_hull(
+        heightmap, bottom, z, com, case.contact_tol, case.stride, backend=backend
+    )
+    assert np.array_equal(z.numpy(), case.z)
+    assert np.array_equal(stable.numpy(), case.stable)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_large_batch_equals_its_rows(backend: str) -> None:
+    """Large enough for chunks (eager) and threads (numba); a container beyond one pass."""
+    generator = torch.Generator().manual_seed(0)
+    heightmap = torch.rand(6, 40, 36, generator=generator)
+    bottom = torch.rand(6, 24, 9, 7, generator=generator)
+    bottom -= bottom.amin(dim=(2, 3), keepdim=True)
+    bottom[:, ::5] = torch.inf
+    com = torch.randint(0, 64 * 7, (6, 24, 2), generator=generator)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        z = kernels.drop_height(heightmap, bottom, backend=backend)
+        stable = kernels.com_hull(heightmap, bottom, z, com, 0.2, backend=backend)
+    finally:
+        torch.set_num_threads(threads)
+    assert 0 < stable.sum() < stable.numel()
+    for row in range(6):
+        one = slice(row, row + 1)
+        single = kernels.drop_height(heightmap[one], bottom[one], backend="eager")
+        assert torch.equal(z[one], single)
+        rows = (heightmap[one], bottom[one], single, com[one])
+        assert torch.equal(stable[one], kernels.com_hull(*rows, 0.2, backend="eager"))
