@@ -1,0 +1,1 @@
+"""The rules of packing, as pure functions over tensors with a leading batch axis."""

@@ -1,0 +1,143 @@
+"""Rest heights and legality: of every placement on the lattice, and of one placement per row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env import kernels
+from packing_env.core import heightmap as hm
+from packing_env.core import stability
+from packing_env.types import Catalogue, PackingParams
+
+
+@dataclass(frozen=True)
+class Maps:
+    """All placements of the visible items.
+
+    Attributes:
+        z: ``[B, L, R, Xs, Ys]`` rest height, metres; +inf where the footprint leaves the container
+            or the orientation or the item is not there.
+        legal: ``[B, L, R, Xs, Ys]``: inside, under the lid, stable.
+    """
+
+    z: Float[Tensor, "B L R Xs Ys"]
+    legal: Bool[Tensor, "B L R Xs Ys"]
+
+
+def placement_maps(
+    heightmap: Float[Tensor, "B X Y"],
+    item_id: Int[Tensor, "B L"],
+    there: Bool[Tensor, "B L"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Maps:
+    """Rest height and legality of every placement on the lattice."""
+    bottom = catalogue["bottom"][item_id].flatten(1, 2)
+    peak = catalogue["peak"][item_id].flatten(1, 2)
+    com = catalogue["com"][item_id].flatten(1, 2)
+    z = kernels.drop_height(heightmap, bottom, params.grid_step)
+    shown = there.repeat_interleave(catalogue["peak"].shape[1], dim=1)[:, :, None, None]
+    z = torch.where(shown, z, torch.inf)
+    below_lid = z + peak[:, :, None, None] <= params.lid
+    judged = torch.where(below_lid, z, torch.inf)
+    contact = stability.Contact(heightmap, bottom, judged, com, params.tolerance, params.grid_step)
+    legal = below_lid & stability.get_rule(params.stability).maps(contact)
+    shape = (*item_id.shape, -1, *z.shape[2:])
+    return Maps(z.view(shape), legal.view(shape))
+
+
+def empty_container_maps(
+    item_id: Int[Tensor, "B L"],
+    there: Bool[Tensor, "B L"],
+    legal_on_floor: Bool[Tensor, "M R"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Maps:
+    """What :func:`placement_maps` finds in an empty container, without running a kernel.
+
+    Every rest height is 0, and whether an orientation may stand on the floor
+    (:func:`legal_on_floor`) does not depend on where.
+    """
+    size = catalogue["size"][item_id]
+    step = params.grid_step
+    xs = torch.arange(params.lattice[0], device=item_id.device) * step
+    ys = torch.arange(params.lattice[1], device=item_id.device) * step
+    fits_x = xs + size[..., 0, None] <= params.grid[0]
+    fits_y = ys + size[..., 1, None] <= params.grid[1]
+    shown = there[:, :, None] & catalogue["orientation_mask"][item_id]
+    inside = (fits_x & shown[..., None])[..., :, None] & fits_y[..., None, :]
+    z = torch.where(inside, 0.0, torch.inf)
+    return Maps(z, inside & legal_on_floor[item_id][..., None, None])
+
+
+def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
+    """Which orientations of which items may stand in a corner of the empty container."""
+    rows = []
+    for row in range(catalogue["peak"].shape[0]):  # once, when an environment is built
+        bottom = catalogue["bottom"][row].unsqueeze(1)
+        num = bottom.shape[0]
+        zero = torch.zeros(num, dtype=torch.int64, device=bottom.device)
+        found = examine(
+            bottom.new_zeros(num, *params.grid),
+            torch.full_like(zero, row),
+            torch.arange(num, device=bottom.device),
+            zero,
+            zero,
+            catalogue,
+            params,
+        )
+        rows.append(found.legal)
+    return torch.stack(rows)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """One placement per row.
+
+    Attributes:
+        z: ``[B]`` rest height, metres; +inf if it leaves the container.
+        legal: ``[B]``.
+        stable: ``[B]`` by the task's ``stability_metric``; False if illegal.
+        support_ratio: ``[B]`` float64, supporting cells per footprint cell; 0 if illegal.
+        top: ``[B, U, V]`` the item's upper surface, metres above its lowest point.
+    """
+
+    z: Float[Tensor, " B"]
+    legal: Bool[Tensor, " B"]
+    stable: Bool[Tensor, " B"]
+    support_ratio: Float[Tensor, " B"]
+    top: Float[Tensor, "B U V"]
+
+
+def examine(
+    heightmap: Float[Tensor, "B X Y"],
+    item_id: Int[Tensor, " B"],
+    orientation: Int[Tensor, " B"],
+    x: Int[Tensor, " B"],
+    y: Int[Tensor, " B"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Examined:
+    """Rest height, legality and support of the placement with lower corner ``(x, y)``, cells."""
+    bottom = catalogue["bottom"][item_id, orientation]
+    window, inside = hm.read_window(heightmap, x, y, (bottom.shape[1], bottom.shape[2]))
+    footprint = torch.isfinite(bottom)
+    z = (window - bottom).amax((1, 2))
+    leaves = (footprint & ~inside).flatten(1).any(1) | ~catalogue["orientation_mask"][
+        item_id, orientation
+    ]
+    z = torch.where(leaves, torch.inf, z)
+    under_lid = z + catalogue["peak"][item_id, orientation] <= params.lid
+    judged = torch.where(under_lid, z, torch.inf)
+    support = stability.supporting_cells(window, bottom, judged, params.tolerance)
+    com = catalogue["com"][item_id, orientation]
+    legal = under_lid & stability.get_rule(params.stability).single(support, footprint, com)
+    stable = legal & stability.get_rule(params.stability_metric).single(support, footprint, com)
+    count = support.flatten(1).sum(1, dtype=torch.float64)
+    cells = footprint.flatten(1).sum(1, dtype=torch.float64).clamp(min=1)
+    ratio = torch.where(legal, count / cells, 0.0)
+    return Examined(z, legal, stable, ratio, catalogue["top"][item_id, orientation])

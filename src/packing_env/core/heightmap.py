@@ -1,0 +1,50 @@
+"""Reading and raising windows of the heightmap, one window per row."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+def _window_index(
+    shape: tuple[int, int], x: Tensor, y: Tensor, window: tuple[int, int]
+) -> tuple[Tensor, Tensor]:
+    """Flat cell index ``[B, U*V]`` of each window cell, clamped, and whether it is inside."""
+    u = x[:, None] + torch.arange(window[0], device=x.device)
+    v = y[:, None] + torch.arange(window[1], device=x.device)
+    inside = ((u >= 0) & (u < shape[0]))[:, :, None] & ((v >= 0) & (v < shape[1]))[:, None, :]
+    flat = u.clamp(0, shape[0] - 1)[:, :, None] * shape[1] + v.clamp(0, shape[1] - 1)[:, None, :]
+    return flat.flatten(1), inside.flatten(1)
+
+
+def read_window(
+    heightmap: Float[Tensor, "B X Y"],
+    x: Int[Tensor, " B"],
+    y: Int[Tensor, " B"],
+    window: tuple[int, int],
+) -> tuple[Float[Tensor, "B U V"], Bool[Tensor, "B U V"]]:
+    """The ``U x V`` cells from lower corner ``(x, y)``, and which of them are in the container."""
+    flat, inside = _window_index((heightmap.shape[1], heightmap.shape[2]), x, y, window)
+    values = heightmap.flatten(1).gather(1, flat)
+    shape = (-1, *window)
+    return values.view(shape), inside.view(shape)
+
+
+def raise_window(
+    heightmap: Float[Tensor, "B X Y"],
+    x: Int[Tensor, " B"],
+    y: Int[Tensor, " B"],
+    surface: Float[Tensor, "B U V"],
+) -> Float[Tensor, "B X Y"]:
+    """``max(heightmap, surface)`` on each row's window; -inf leaves a cell as it is.
+
+    The maximum is order-independent, so clamped cells outside the container (which hold -inf)
+    cannot disturb their neighbours.
+    """
+    flat, inside = _window_index(
+        (heightmap.shape[1], heightmap.shape[2]), x, y, (surface.shape[1], surface.shape[2])
+    )
+    lifted = torch.where(inside, surface.flatten(1), -torch.inf)
+    raised = heightmap.flatten(1).scatter_reduce(1, flat, lifted, "amax", include_self=True)
+    return raised.view_as(heightmap)

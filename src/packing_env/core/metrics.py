@@ -1,0 +1,53 @@
+"""How well a container is packed. Never clipped; 0 for an empty container; sums in float64."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from packing_env.types import PackingParams, State
+
+NAMES = (
+    "utilization",
+    "compactness",
+    "pyramidality",
+    "stability",
+    "items_packed",
+    "success",
+    "height_ratio",
+    "support_ratio",
+    "illegal_actions",
+)
+UNBOUNDED = ("items_packed", "illegal_actions")
+
+
+def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """``numerator / denominator``, 0 where the denominator is 0."""
+    safe = torch.where(denominator > 0, denominator, 1.0)
+    return torch.where(denominator > 0, numerator / safe, 0.0)
+
+
+def measure(state: State, params: PackingParams) -> dict[str, Tensor]:
+    """Each metric of :data:`NAMES`, ``[B]`` float64.
+
+    With ``V`` the packed volume and ``h`` the heightmap's highest point: utilization
+    ``V / (X Y H)`` <= compactness ``V / (X Y h)`` <= pyramidality ``V / sum(heightmap) cell^2``
+    <= 1 (Huang et al., RA-L 2023; after TAP-Net, SIGGRAPH Asia 2020).
+    """
+    heightmap = state["heightmap"]
+    base = params.container[0] * params.container[1]
+    peak = heightmap.flatten(1).amax(1).double()
+    under = heightmap.sum((1, 2), dtype=torch.float64) * params.cell**2
+    volume = state["volume"]
+    packed = state["items_packed"].double()
+    return {
+        "utilization": volume / (base * params.height),
+        "compactness": _ratio(volume, base * peak),
+        "pyramidality": _ratio(volume, under),
+        "stability": _ratio(state["stable_items"].double(), packed),
+        "items_packed": packed,
+        "success": (state["items_packed"] == state["num_items"]).double(),
+        "height_ratio": peak / params.height,
+        "support_ratio": _ratio(state["support_sum"], packed),
+        "illegal_actions": state["illegal_actions"].double(),
+    }

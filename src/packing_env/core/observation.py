@@ -1,0 +1,103 @@
+"""What a policy sees: finite, normalised, the same for every action mode."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.core.feasibility import Maps
+from packing_env.core.orientation import visible_items
+from packing_env.types import Catalogue, PackingParams, State
+
+ITEM_FEATURES = ("dx", "dy", "dz", "volume", "fill", "remaining", "there")
+ORIENTATION_FEATURES = ("size_x", "size_y", "peak", "there")
+
+
+def item_features(
+    state: State,
+    item_id: Int[Tensor, "B S"],
+    there: Bool[Tensor, "B S"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Float[Tensor, "B S F"]:
+    """:data:`ITEM_FEATURES` of the visible items, in [0, 1]; zeros where there is none.
+
+    Extents are relative to the container's largest side, ``volume`` to the container's, ``fill``
+    is the volume's share of the bounding box, ``remaining`` the share of items still to pack.
+    """
+    extent = catalogue["extent"][item_id]
+    volume = catalogue["volume"][item_id]
+    remaining = (state["num_items"] - state["items_packed"]) / state["queue"].shape[1]
+    columns = torch.cat(
+        (
+            extent / max(params.container),
+            (volume / params.container_volume)[..., None],
+            (volume / extent.prod(-1))[..., None],
+            remaining.double()[:, None, None].expand(*item_id.shape, 1),
+            torch.ones_like(volume)[..., None],
+        ),
+        -1,
+    )
+    return torch.where(there[..., None], columns.clamp(0, 1), 0.0).float()
+
+
+def orientation_features(
+    item_id: Int[Tensor, "B S"],
+    there: Bool[Tensor, "B S"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Float[Tensor, "B S R F"]:
+    """:data:`ORIENTATION_FEATURES` of the visible items, in [0, 1]; zeros where there is none.
+
+    Window size relative to the container's, highest point relative to H.
+    """
+    shown = there[:, :, None] & catalogue["orientation_mask"][item_id]
+    size = catalogue["size"][item_id].float()
+    peak = torch.where(shown, catalogue["peak"][item_id], 0.0)
+    columns = (
+        size[..., 0] / params.grid[0],
+        size[..., 1] / params.grid[1],
+        peak / params.height,
+        torch.ones_like(peak),
+    )
+    return torch.where(shown[..., None], torch.stack(columns, -1).clamp(0, 1), 0.0)
+
+
+def item_maps(
+    item_id: Int[Tensor, "B S"],
+    there: Bool[Tensor, "B S"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> tuple[Float[Tensor, "B S R U V"], Float[Tensor, "B S R U V"]]:
+    """``(top, bottom)`` over H in [0, 1]; outside a footprint top is 0 and bottom 1."""
+    shown = there[:, :, None, None, None]
+    top = torch.where(shown, catalogue["top"][item_id] / params.height, 0.0)
+    bottom = torch.where(shown, catalogue["bottom"][item_id] / params.height, 1.0)
+    return top.clamp(0, 1), bottom.clamp(0, 1)
+
+
+def drop_heights(maps: Maps, params: PackingParams) -> Float[Tensor, "B L R Xs Ys"]:
+    """Rest heights over H in [0, 1]; 1 where the placement is illegal."""
+    return torch.where(maps.legal, maps.z / params.height, 1.0)
+
+
+def observe(
+    state: State, maps: Maps, catalogue: Catalogue, params: PackingParams
+) -> dict[str, Tensor]:
+    """The entries that ``params.observation`` asks for, by name."""
+    item_id, there = visible_items(state, params.num_slots)
+    out: dict[str, Tensor] = {}
+    if "heightmap" in params.observation:
+        out["heightmap"] = (state["heightmap"] / params.height).clamp(0, 1)
+    if "item_id" in params.observation:
+        out["item_id"] = torch.where(there, item_id, -1)
+    if "item_features" in params.observation:
+        out["item_features"] = item_features(state, item_id, there, catalogue, params)
+    if "orientation_features" in params.observation:
+        out["orientation_features"] = orientation_features(item_id, there, catalogue, params)
+    if "item_maps" in params.observation:
+        out["top"], out["bottom"] = item_maps(item_id, there, catalogue, params)
+    if "drop_height" in params.observation:
+        out["drop_height"] = drop_heights(maps, params)
+    return out

@@ -1,0 +1,143 @@
+"""Which items a row sees, in which orientations, and what an action index means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from packing_env.types import Catalogue, PackingParams, State
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Decisions, in cells: one per row (``[B]``) or a list per row (``[B, K]``).
+
+    Attributes:
+        slot: Index into the visible items.
+        orientation: Index into the item's orientations.
+        x: Lower corner of the item's window, cells.
+        y: Likewise.
+        valid: False where the action itself was out of range.
+        projected: True where an illegal action was replaced by this placement; None: nowhere.
+    """
+
+    slot: Int[Tensor, "*rows"]
+    orientation: Int[Tensor, "*rows"]
+    x: Int[Tensor, "*rows"]
+    y: Int[Tensor, "*rows"]
+    valid: Bool[Tensor, "*rows"]
+    projected: Bool[Tensor, "*rows"] | None = None
+
+
+def visible_items(state: State, num_slots: int) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
+    """Catalogue rows in the first ``num_slots`` places of the queue, and which places are filled.
+
+    An empty place shows catalogue row 0; the mask says that it is not there.
+    """
+    queue = state["queue"][:, :num_slots]
+    remaining = state["num_items"] - state["items_packed"]
+    there = torch.arange(num_slots, device=queue.device) < remaining[:, None]
+    item_id = state["item_id"].gather(1, queue)
+    return torch.where(there, item_id, 0), there
+
+
+def take_from_queue(
+    queue: Int[Tensor, "B N"], slot: Int[Tensor, " B"], taken: Bool[Tensor, " B"]
+) -> Int[Tensor, "B N"]:
+    """Remove place ``slot`` from each row's queue where ``taken``; later places move up."""
+    places = torch.arange(queue.shape[1], device=queue.device)
+    behind = (places >= slot[:, None]) & taken[:, None]
+    return queue.gather(1, (places + behind).clamp(max=queue.shape[1] - 1))
+
+
+def encode_placement(
+    slot: Tensor,
+    orientation: Tensor,
+    x: Tensor,
+    y: Tensor,
+    num_orientations: int,
+    params: PackingParams,
+) -> Tensor:
+    """``((slot * R + orientation) * Xs + x / step) * Ys + y / step``; x and y in cells."""
+    xs, ys = params.lattice
+    step = params.grid_step
+    return ((slot * num_orientations + orientation) * xs + x // step) * ys + y // step
+
+
+def decode_placement(
+    action: Int[Tensor, "*rows"], num_orientations: int, params: PackingParams
+) -> Placement:
+    """The placement that an index of the ``placement`` mode stands for."""
+    xs, ys = params.lattice
+    count = params.num_visible * num_orientations * xs * ys
+    valid = (action >= 0) & (action < count)
+    index = torch.where(valid, action, 0)
+    y = index % ys
+    x = torch.div(index, ys, rounding_mode="floor") % xs
+    plane = torch.div(index, xs * ys, rounding_mode="floor")
+    return Placement(
+        slot=torch.div(plane, num_orientations, rounding_mode="floor"),
+        orientation=plane % num_orientations,
+        x=x * params.grid_step,
+        y=y * params.grid_step,
+        valid=valid,
+    )
+
+
+def num_orientations(catalogue: Catalogue) -> int:
+    """``R``, the catalogue's capacity of orientations."""
+    return int(catalogue["peak"].shape[1])
+
+
+def choose(rows: Bool[Tensor, " B"], chosen: Placement, other: Placement) -> Placement:
+    """``chosen`` in the given rows, ``other`` elsewhere."""
+    return Placement(
+        *(
+            torch.where(rows, getattr(chosen, name), getattr(other, name))
+            for name in ("slot", "orientation", "x", "y", "valid")
+        )
+    )
+
+
+def nearest_legal(
+    placement: Placement, legal: Bool[Tensor, "B L R Xs Ys"], params: PackingParams
+) -> Int[Tensor, " B"]:
+    """Index of the legal placement nearest to the one asked for.
+
+    Another item costs more than another orientation, and that more than any distance on the
+    lattice (squared); ties go to the lower index.
+    """
+    _, items, orientations, xs, ys = legal.shape
+    device = legal.device
+    step = params.grid_step
+
+    def axis(size: int, at: Tensor) -> Tensor:
+        return torch.arange(size, device=device) - at[:, None]
+
+    across = axis(xs, placement.x // step)[:, :, None] ** 2
+    along = axis(ys, placement.y // step)[:, None, :] ** 2
+    far = xs * xs + ys * ys
+    turned = (axis(orientations, placement.orientation) != 0) * far
+    swapped = (axis(items, placement.slot) != 0) * (2 * far)
+    plane = (swapped[:, :, None] + turned[:, None, :])[..., None, None]
+    cost = plane + (across + along)[:, None, None]
+    return torch.where(legal, cost, 4 * far).flatten(1).argmin(1)
+
+
+def project(
+    placement: Placement,
+    nearest: Placement,
+    legal: Bool[Tensor, "B L R Xs Ys"],
+    params: PackingParams,
+) -> Placement:
+    """``nearest`` wherever the placement asked for is not a legal one of the lattice."""
+    index = encode_placement(
+        placement.slot, placement.orientation, placement.x, placement.y, legal.shape[2], params
+    )
+    on_lattice = (placement.x % params.grid_step == 0) & (placement.y % params.grid_step == 0)
+    good = legal.flatten(1).gather(1, index[:, None]).squeeze(1)
+    kept = placement.valid & on_lattice & good
+    return replace(choose(kept, placement, nearest), projected=~kept)

@@ -1,0 +1,72 @@
+"""Counter-based random numbers: a draw depends on its key and counter, never on its neighbours.
+
+Philox-4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011, on int64
+tensors that hold 32-bit words, so that the same draw comes out on every device, in every batch
+size and inside a captured graph.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+_WORD = 0xFFFFFFFF
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+
+
+def _mul_hi_lo(a: int, b: Tensor) -> tuple[Tensor, Tensor]:
+    """High and low words of ``a * b``; the product wraps in int64, its bits are those wanted."""
+    product = b * a
+    return (product >> 32) & _WORD, product & _WORD
+
+
+def philox(
+    seed: Int[Tensor, "*batch"], *counter: Int[Tensor, "*batch"]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Four uniform 32-bit words per element, as int64 in ``[0, 2**32)``.
+
+    Args:
+        seed: Key; its low 64 bits are used.
+        counter: Up to four non-negative counters, each below 2**32, broadcast against ``seed``.
+    """
+    zero = torch.zeros_like(seed)
+    c0, c1, c2, c3 = (*(c + zero for c in counter), *(zero,) * (4 - len(counter)))
+    k0, k1 = seed & _WORD, (seed >> 32) & _WORD
+    for _ in range(_ROUNDS):
+        hi0, lo0 = _mul_hi_lo(_MULTIPLIERS[0], c0)
+        hi1, lo1 = _mul_hi_lo(_MULTIPLIERS[1], c2)
+        c0, c1, c2, c3 = hi1 ^ c1 ^ k0, lo1, hi0 ^ c3 ^ k1, lo0
+        k0, k1 = (k0 + _WEYL[0]) & _WORD, (k1 + _WEYL[1]) & _WORD
+    return c0, c1, c2, c3
+
+
+def below(word: Int[Tensor, "*batch"], bound: int | Tensor) -> Int[Tensor, "*batch"]:
+    """Map 32-bit words to ``0 .. bound - 1`` by multiplication (bias below ``bound / 2**32``)."""
+    return (word * bound) >> 32
+
+
+def choose_uniform(
+    mask: Bool[Tensor, "*batch A"], uniform: Float[Tensor, "*batch"]
+) -> Int[Tensor, "*batch"]:
+    """Index of a True entry, each equally likely, from one uniform number in [0, 1) per row.
+
+    The entry of rank ``floor(uniform * count)`` is found in two steps, block and place within the
+    block, so that only one block per row is scanned entry by entry. A row without a True entry
+    gives some index in range.
+    """
+    size = mask.shape[-1]
+    width = 1 << max(0, (size - 1).bit_length() // 2)
+    blocks = torch.nn.functional.pad(mask, (0, -size % width)).unflatten(-1, (-1, width))
+    counts = blocks.sum(-1, dtype=torch.int32)
+    ends = counts.cumsum(-1)
+    total = ends[..., -1]
+    rank = torch.minimum((uniform.double() * total).long(), total - 1)
+    block = (ends <= rank[..., None]).sum(-1, keepdim=True).clamp(max=ends.shape[-1] - 1)
+    rank = rank - (ends - counts).gather(-1, block).squeeze(-1)
+    index = block[..., None].expand(*block.shape, width)
+    ranks = blocks.gather(-2, index).squeeze(-2).cumsum(-1)
+    place = (ranks <= rank[..., None]).sum(-1)
+    return (block.squeeze(-1) * width + place).clamp(max=size - 1)

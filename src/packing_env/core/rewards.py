@@ -1,0 +1,62 @@
+"""Reward terms: each a function of the metrics before and after one decision.
+
+A task's reward is a weighted sum of terms. To add a term, write a function and put it in
+:data:`TERMS`; ``reward={"mine": 0.5}`` then works everywhere, and the weighted term is logged as
+``reward/mine``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from packing_env.types import ParameterError
+
+Metrics = Mapping[str, Tensor]
+Term = Callable[[Metrics, Metrics, Tensor], Tensor]
+
+
+def objective(metrics: Metrics) -> Float[Tensor, " B"]:
+    """``J = 0.75 C + 0.25 P + 0.25 S``, 0 when empty. Huang et al., RA-L 2023, section III."""
+    return (
+        0.75 * metrics["compactness"] + 0.25 * metrics["pyramidality"] + 0.25 * metrics["stability"]
+    )
+
+
+def void(metrics: Metrics) -> Float[Tensor, " B"]:
+    """Space under the heightmap that no item fills, as a share of the container's volume.
+
+    ``sum(heightmap) cell^2 / (X Y H) - U``, with the first term equal to ``U / P``.
+    """
+    utilization, pyramidality = metrics["utilization"], metrics["pyramidality"]
+    filled = torch.where(pyramidality > 0, utilization / pyramidality, 0.0)
+    return filled - utilization
+
+
+TERMS: dict[str, Term] = {
+    "objective": lambda before, after, legal: objective(after) - objective(before),
+    "utilization": lambda before, after, legal: after["utilization"] - before["utilization"],
+    "item": lambda before, after, legal: after["items_packed"] - before["items_packed"],
+    "height": lambda before, after, legal: before["height_ratio"] - after["height_ratio"],
+    "void": lambda before, after, legal: void(before) - void(after),
+    "illegal": lambda before, after, legal: legal.double() - 1.0,
+}
+
+
+def check_weights(weights: Mapping[str, float]) -> None:
+    """Raise if a term is unknown or there is none."""
+    unknown = set(weights) - set(TERMS)
+    if unknown or not weights:
+        raise ParameterError(f"reward has {sorted(unknown) or 'no terms'}; known: {sorted(TERMS)}")
+
+
+def weighted_terms(
+    weights: Mapping[str, float], before: Metrics, after: Metrics, legal: Bool[Tensor, " B"]
+) -> Float[Tensor, "B terms"]:
+    """Each term times its weight, float64, in the order of ``weights``."""
+    return torch.stack(
+        [weight * TERMS[name](before, after, legal) for name, weight in weights.items()], dim=-1
+    )

@@ -1,0 +1,183 @@
+"""The next state, and only here: starting an episode, and taking one decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.core import feasibility, metrics, rewards
+from packing_env.core import heightmap as hm
+from packing_env.core.orientation import Placement, take_from_queue, visible_items
+from packing_env.core.random import below, philox
+from packing_env.types import Catalogue, PackingParams, State
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one decision brought, per row.
+
+    Attributes:
+        reward: ``[B]`` float32, 0 on rows that were finished before.
+        legal: ``[B]`` whether the action was carried out.
+        metrics: The metrics after it, ``[B]`` float64 each.
+    """
+
+    reward: Float[Tensor, " B"]
+    legal: Bool[Tensor, " B"]
+    metrics: dict[str, Tensor]
+
+
+def draw_instance(
+    seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"], pool_size: int
+) -> Int[Tensor, " B"]:
+    """Which instance of the pool a row plays: a function of (seed, row, episode) alone."""
+    return below(philox(seed, episode, row)[0], pool_size)
+
+
+def begin(
+    item_id: Int[Tensor, "B N"],
+    num_items: Int[Tensor, " B"],
+    seed: Int[Tensor, " B"],
+    row: Int[Tensor, " B"],
+    episode: Int[Tensor, " B"],
+    params: PackingParams,
+) -> State:
+    """An empty container and a full queue in every row."""
+    batch, capacity = item_id.shape
+    device = item_id.device
+    long: dict[str, Any] = {"dtype": torch.int64, "device": device}
+    double: dict[str, Any] = {"dtype": torch.float64, "device": device}
+    single: dict[str, Any] = {"dtype": torch.float32, "device": device}
+    return {
+        "heightmap": torch.zeros(batch, *params.grid, **single),
+        "item_id": item_id,
+        "num_items": num_items,
+        "queue": torch.arange(capacity, device=device).expand(batch, capacity).clone(),
+        "packed": torch.zeros(batch, capacity, dtype=torch.bool, device=device),
+        "items_packed": torch.zeros(batch, **long),
+        "placement": torch.zeros(batch, capacity, 4, **long),
+        "placement_z": torch.zeros(batch, capacity, **single),
+        "placement_support": torch.zeros(batch, capacity, **single),
+        "volume": torch.zeros(batch, **double),
+        "stable_items": torch.zeros(batch, **long),
+        "support_sum": torch.zeros(batch, **double),
+        "reward_sum": torch.zeros(batch, len(params.reward), **double),
+        "illegal_actions": torch.zeros(batch, **long),
+        "step": torch.zeros(batch, **long),
+        "terminated": torch.zeros(batch, dtype=torch.bool, device=device),
+        "truncated": torch.zeros(batch, dtype=torch.bool, device=device),
+        "seed": seed,
+        "row": row,
+        "episode": episode,
+    }
+
+
+def select(rows: Bool[Tensor, " B"], chosen: State, other: State) -> State:
+    """``chosen`` in the given rows, ``other`` elsewhere; nothing is read or indexed."""
+    return {
+        key: torch.where(rows.view(-1, *(1,) * (value.dim() - 1)), value, other[key])
+        for key, value in chosen.items()
+    }
+
+
+def _write_at(target: Tensor, index: Tensor, value: Tensor, written: Tensor) -> Tensor:
+    """``target[b, index[b]] = value[b]`` where ``written``; an index past the end is void."""
+    places = torch.arange(target.shape[1], device=target.device)
+    here = (places == index[:, None]) & written[:, None]
+    tail = (1,) * (target.dim() - 2)
+    return torch.where(here.view(*here.shape, *tail), value[:, None], target)
+
+
+def decide(
+    state: State, placement: Placement, catalogue: Catalogue, params: PackingParams
+) -> tuple[State, Outcome]:
+    """Carry out one placement per row; finished rows stay as they are (reward 0).
+
+    ``terminated`` and ``truncated`` are left for :func:`advance`, which sees what is still legal.
+    """
+    before = metrics.measure(state, params)
+    live = ~is_done(state)
+    slot = placement.slot
+    item_id, there = visible_items(state, params.num_visible)
+    chosen = item_id.gather(1, slot[:, None]).squeeze(1)
+    offered = placement.valid & there.gather(1, slot[:, None]).squeeze(1)
+    found = feasibility.examine(
+        state["heightmap"],
+        chosen,
+        placement.orientation,
+        placement.x,
+        placement.y,
+        catalogue,
+        params,
+    )
+    legal = found.legal & offered
+    carried = legal & live
+    asked = legal if placement.projected is None else legal & ~placement.projected
+    after = _commit(state, placement, chosen, found, carried, catalogue)
+    after["step"] = state["step"] + live
+    after["illegal_actions"] = state["illegal_actions"] + (live & ~asked)
+    measured = metrics.measure(after, params)
+    terms = rewards.weighted_terms(params.reward, before, measured, asked)
+    terms = torch.where(live[:, None], terms, 0.0)
+    after["reward_sum"] = state["reward_sum"] + terms
+    return after, Outcome(terms.sum(-1).float(), legal, measured)
+
+
+def _commit(
+    state: State,
+    placement: Placement,
+    item_id: Tensor,
+    found: feasibility.Examined,
+    carried: Tensor,
+    catalogue: Catalogue,
+) -> State:
+    """Put the chosen item down where ``carried``."""
+    after = dict(state)
+    surface = torch.where(carried[:, None, None], found.z[:, None, None] + found.top, -torch.inf)
+    after["heightmap"] = hm.raise_window(state["heightmap"], placement.x, placement.y, surface)
+    position = state["queue"].gather(1, placement.slot[:, None]).squeeze(1)
+    after["queue"] = take_from_queue(state["queue"], placement.slot, carried)
+    places = torch.arange(state["packed"].shape[1], device=position.device)
+    after["packed"] = state["packed"] | ((places == position[:, None]) & carried[:, None])
+    record = torch.stack((position, placement.orientation, placement.x, placement.y), -1)
+    count = state["items_packed"]
+    after["placement"] = _write_at(state["placement"], count, record, carried)
+    after["placement_z"] = _write_at(state["placement_z"], count, found.z, carried)
+    after["placement_support"] = _write_at(
+        state["placement_support"], count, found.support_ratio.float(), carried
+    )
+    after["items_packed"] = count + carried
+    after["volume"] = state["volume"] + torch.where(carried, catalogue["volume"][item_id], 0.0)
+    after["stable_items"] = state["stable_items"] + (carried & found.stable)
+    after["support_sum"] = state["support_sum"] + torch.where(carried, found.support_ratio, 0.0)
+    return after
+
+
+def is_done(state: State) -> Bool[Tensor, " B"]:
+    """Rows whose episode has ended."""
+    return state["terminated"] | state["truncated"]
+
+
+def advance(
+    state: State, placement: Placement, catalogue: Catalogue, params: PackingParams
+) -> tuple[State, Outcome, feasibility.Maps]:
+    """One decision, and what is legal after it.
+
+    A row terminates when all its items are packed, no visible item has a legal placement, or (by
+    ``illegal_action``) its action was illegal; it is truncated after ``step_limit`` decisions. A
+    finished row keeps its flags.
+    """
+    after, outcome = decide(state, placement, catalogue, params)
+    item_id, there = visible_items(after, params.num_visible)
+    maps = feasibility.placement_maps(after["heightmap"], item_id, there, catalogue, params)
+    stuck = ~maps.legal.flatten(1).any(1) | (after["items_packed"] >= after["num_items"])
+    if params.illegal_action == "terminate":
+        stuck = stuck | ~outcome.legal
+    live = ~is_done(state)
+    after["terminated"] = state["terminated"] | (live & stuck)
+    after["truncated"] = state["truncated"] | (live & (after["step"] >= params.step_limit))
+    return after, outcome, maps

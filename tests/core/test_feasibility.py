@@ -1,0 +1,67 @@
+"""All placements at once equal one placement at a time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.tiny import play_once, state_of, stream, tiny_env
+
+from packing_env.core import feasibility
+from packing_env.core.orientation import decode_placement, visible_items
+
+
+@pytest.mark.parametrize("stability", ["none", "com_hull"])
+@pytest.mark.parametrize("grid_step", [1, 2])
+def test_maps_equal_single_placements(stability: str, grid_step: int) -> None:
+    env = tiny_env(3, num_visible=2, stability=stability, grid_step=grid_step)
+    play_once(env, 3, stream())
+    state, items = state_of(env), env.catalogue.tensors()
+    item_id, there = visible_items(state, 2)
+    maps = feasibility.placement_maps(state["heightmap"], item_id, there, items, env.params)
+    z, legal = maps.z.flatten(1), maps.legal.flatten(1)
+    for index in range(env.mode.num_actions):
+        place = decode_placement(torch.full((3,), index), env.mode.num_orientations, env.params)
+        chosen = item_id.gather(1, place.slot[:, None]).squeeze(1)
+        found = feasibility.examine(
+            state["heightmap"], chosen, place.orientation, place.x, place.y, items, env.params
+        )
+        shown = there.gather(1, place.slot[:, None]).squeeze(1)
+        assert torch.equal(torch.where(shown, found.z, torch.inf), z[:, index])
+        assert torch.equal(found.legal & shown, legal[:, index])
+
+
+def test_an_examined_placement_reports_its_support() -> None:
+    env = tiny_env(1)
+    env.reset()
+    state, items = state_of(env), env.catalogue.tensors()
+    zero = torch.zeros(1, dtype=torch.int64)
+    found = feasibility.examine(state["heightmap"], zero, zero, zero, zero, items, env.params)
+    assert found.legal.all()  # item 0 is a block
+    assert found.support_ratio.tolist() == [1.0]
+    beyond = feasibility.examine(state["heightmap"], zero, zero, zero + 7, zero, items, env.params)
+    inside = int(items["size"][0, 0, 0]) == 1
+    assert bool(beyond.legal) is inside
+
+
+def test_padding_orientations_are_never_legal() -> None:
+    env = tiny_env(2, num_visible=3)
+    env.reset()
+    state, items = state_of(env), env.catalogue.tensors()
+    item_id, there = visible_items(state, 3)
+    maps = feasibility.placement_maps(state["heightmap"], item_id, there, items, env.params)
+    padding = ~items["orientation_mask"][item_id]
+    assert padding.any()
+    assert not maps.legal[padding].any()
+    assert maps.z[padding].isinf().all()
+
+
+def test_the_lid_is_closed_just_above_a_micrometre() -> None:
+    """float32(z + peak) <= float32(H + 1e-6)."""
+    env = tiny_env(1, stability="none")
+    items = dict(env.catalogue.tensors())
+    zero = torch.zeros(1, dtype=torch.int64)
+    ground = torch.zeros(1, *env.params.grid)
+    for above, legal in ((0.0, True), (0.9e-6, True), (3e-6, False)):
+        items["peak"] = torch.full_like(items["peak"], env.params.height + above)
+        found = feasibility.examine(ground, zero, zero, zero, zero, items, env.params)
+        assert bool(found.legal) is legal

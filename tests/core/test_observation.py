@@ -1,0 +1,78 @@
+"""What a policy sees is finite, bounded and says what is there."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.tiny import play, play_once, state_of, stream, tiny_env
+
+from packing_env.core import observation
+from packing_env.testing import random_catalogue, small_env
+from packing_env.types import OBSERVATIONS
+
+
+def test_everything_is_finite_and_within_its_bounds() -> None:
+    env = tiny_env(4, num_visible=2, preview=1)
+    steps = play(env, 12)
+    assert steps["next", "done"].any()
+    for entry in (steps["observation"], steps["next", "observation"]):
+        for name, value in entry.items():
+            assert value.isfinite().all(), name
+            low = -1 if name == "item_id" else 0
+            high = 5 if name == "item_id" else 1
+            assert ((value >= low) & (value <= high)).all(), name
+
+
+def test_drop_height_is_one_where_illegal() -> None:
+    root = play(tiny_env(4, num_visible=2), 6)
+    seen, mask = root["observation", "drop_height"].flatten(2), root["action_mask"]
+    assert (seen[~mask] == 1).all()
+    assert (seen[mask] < 1).all()
+
+
+def test_outside_a_footprint_top_is_0_and_bottom_1() -> None:
+    env = tiny_env(4, num_visible=2, preview=1)
+    root = env.reset()
+    top = env.catalogue.top[root["observation", "item_id"]]
+    outside = ~top.isfinite()
+    assert (root["observation", "top"][outside] == 0).all()
+    assert (root["observation", "bottom"][outside] == 1).all()
+    inside = root["observation", "top"][~outside]
+    assert torch.allclose(inside, (top[~outside] / env.params.height).clamp(0, 1))
+
+
+def test_places_without_an_item_are_empty() -> None:
+    env = tiny_env(3, num_items=4, num_visible=3, preview=1, container=(0.08, 0.07, 0.4))
+    seen = play_once(env, 3, stream())[-1]["observation"]
+    left = env.state["num_items"] - env.state["items_packed"]
+    gone = torch.arange(4) >= left[:, None]
+    assert gone.any()
+    assert (seen["item_id"][gone] == -1).all()
+    for name, filler in (("item_features", 0), ("orientation_features", 0), ("top", 0)):
+        assert (seen[name][gone] == filler).all(), name
+    assert (seen["bottom"][gone] == 1).all()
+
+
+def test_item_features_by_hand() -> None:
+    env = tiny_env(1, num_visible=1)
+    root = env.reset()
+    row = int(root["observation", "item_id"])
+    names = observation.ITEM_FEATURES
+    seen = dict(zip(names, root["observation", "item_features"][0, 0].tolist(), strict=True))
+    dx, dy, dz = env.catalogue.extent[row].tolist()
+    volume = float(env.catalogue.volume[row])
+    assert seen["dx"] == pytest.approx(dx / max(env.params.container))
+    assert seen["dz"] == pytest.approx(dz / max(env.params.container))
+    assert seen["volume"] == pytest.approx(volume / env.params.container_volume)
+    assert seen["fill"] == pytest.approx(min(1.0, volume / (dx * dy * dz)))
+    assert seen["remaining"] == 1.0
+    assert seen["there"] == 1.0
+
+
+@pytest.mark.parametrize("chosen", [(), ("heightmap",), ("item_id", "drop_height"), OBSERVATIONS])
+def test_only_what_is_asked_for_is_emitted(chosen: tuple[str, ...]) -> None:
+    env = small_env(random_catalogue(), observation=chosen)
+    names = set(env.reset()["observation"].keys())
+    expected = set(chosen) - {"item_maps"} | ({"top", "bottom"} if "item_maps" in chosen else set())
+    assert names == expected
+    assert "item_id" not in names or state_of(env)["item_id"].dtype == torch.int64

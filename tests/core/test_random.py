@@ -1,0 +1,100 @@
+"""Counter-based draws: known answers, independence of the batch, uniformity."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.tiny import legal_action, stream
+from torch import Tensor
+
+from packing_env.core.random import below, choose_uniform, philox
+
+
+def words(*values: int) -> tuple[Tensor, ...]:
+    return tuple(torch.tensor([value]) for value in values)
+
+
+@pytest.mark.parametrize(
+    ("seed", "counter", "answer"),
+    [
+        # Random123's kat_vectors, philox4x32 with 10 rounds
+        (0, (0, 0, 0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        (-1, (0xFFFFFFFF,) * 4, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (
+            0x299F31D0A4093822,
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ],
+)
+def test_philox_gives_the_known_answers(
+    seed: int, counter: tuple[int, ...], answer: tuple[int, ...]
+) -> None:
+    found = philox(torch.tensor([seed]), *words(*counter))
+    assert tuple(int(word) for word in found) == answer
+
+
+def test_missing_counters_are_zero() -> None:
+    full = philox(*words(7, 3, 0, 0, 0))
+    assert all(torch.equal(a, b) for a, b in zip(philox(*words(7, 3)), full, strict=True))
+
+
+def test_a_draw_does_not_depend_on_its_neighbours() -> None:
+    seed, row = torch.full((64,), 5), torch.arange(64)
+    together = philox(seed, row, row + 2)[0]
+    alone = torch.cat([philox(*words(5, r, r + 2))[0] for r in range(64)])
+    assert torch.equal(together, alone)
+    assert len(set(together.tolist())) == 64
+
+
+@pytest.mark.parametrize("bound", [1, 2, 7, 4096])
+def test_below_is_uniform(bound: int) -> None:
+    count = 20_000
+    drawn = below(philox(torch.full((count,), 1), torch.arange(count))[0], bound)
+    assert 0 <= int(drawn.min()) <= int(drawn.max()) < bound
+    expected = count / bound
+    chi2 = float(((drawn.bincount(minlength=bound) - expected) ** 2 / expected).sum())
+    # mean of chi^2 = bound - 1, standard deviation sqrt(2 (bound - 1)); five of them
+    assert chi2 <= bound - 1 + 5 * (2 * max(bound - 1, 1)) ** 0.5
+
+
+@pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 1000, 6000])
+def test_choose_uniform_never_picks_an_illegal_entry(size: int) -> None:
+    generator = stream(size)
+    mask = torch.rand(200, size, generator=generator) < 0.05
+    mask[torch.arange(200), torch.randint(0, size, (200,), generator=generator)] = True
+    chosen = legal_action(mask, generator)
+    assert mask.gather(1, chosen[:, None]).all()
+
+
+def test_choose_uniform_is_uniform_over_the_legal() -> None:
+    mask = torch.zeros(300, dtype=torch.bool)
+    legal = torch.tensor([0, 1, 17, 63, 64, 65, 128, 200, 298, 299])
+    mask[legal] = True
+    count = 20_000
+    chosen = legal_action(mask.expand(count, -1), stream())
+    seen = chosen.bincount(minlength=300)
+    assert seen[~mask].sum() == 0
+    expected = count / len(legal)
+    assert float(((seen[legal] - expected) ** 2 / expected).sum()) < 9 + 5 * 18**0.5
+
+
+@pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-53, 1.0])
+def test_choose_uniform_at_the_ends(uniform: float) -> None:
+    mask = torch.tensor([[False, True, False, True, False]])
+    chosen = int(choose_uniform(mask, torch.tensor([uniform], dtype=torch.float64)))
+    assert chosen == (1 if uniform < 0.5 else 3)
+
+
+def test_choose_uniform_of_nothing_stays_in_range() -> None:
+    chosen = choose_uniform(torch.zeros(3, 10, dtype=torch.bool), torch.tensor([0.0, 0.5, 0.99]))
+    assert ((chosen >= 0) & (chosen < 10)).all()
+
+
+def test_choose_uniform_takes_any_leading_axes() -> None:
+    mask = torch.rand(2, 3, 4, 30, generator=stream()) < 0.3
+    mask[..., 7] = True
+    uniform = torch.rand(2, 3, 4, generator=stream(1), dtype=torch.float64)
+    chosen = choose_uniform(mask, uniform)
+    flat = choose_uniform(mask.flatten(0, 2), uniform.flatten())
+    assert torch.equal(chosen.flatten(), flat)
