@@ -1,0 +1,403 @@
+"""Solids to height maps: conservative and exact per cell, in float64 torch on any device.
+
+The extremes of a triangle over a cell lie at vertices of their intersection: ends of the triangle's
+edges clipped to the cell, and corners of the cell inside the triangle. So two passes suffice: clip
+each edge to the cells of its bounding box (Liang and Barsky, ACM Trans. Graph. 1984), and evaluate
+the plane of each triangle at the cell corners it covers. Cells are open: they are shrunk by
+`CELL_MARGIN` on each side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.items.mesh import Mesh
+from packing_env.items.rotations import QUARTER_TURN
+
+CELL_MARGIN = 1e-6
+"""Geometry that reaches less than this share of a cell into one does not occupy it."""
+MAX_CELLS = 1 << 26
+"""Largest window that is allocated."""
+CHUNK = 1 << 18
+"""Pairs of a primitive and a cell that are processed at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class ItemMaps:
+    """A solid in one orientation, as two surfaces on the container's grid.
+
+    Attributes:
+        top: [U, V] float32 upper surface, metres above the lowest point; -inf outside.
+        bottom: [U, V] float32 lower surface, minimum 0; +inf outside.
+        rotation: [3, 3] float64 from the source frame.
+        offset: [3] float64 metres: p_map = rotation @ p_source + offset, with the origin of the
+            map frame at the lower corner of the window and the lowest point of the solid.
+        cell: metres.
+    """
+
+    top: Float[Tensor, "U V"]
+    bottom: Float[Tensor, "U V"]
+    rotation: Float[Tensor, "3 3"]
+    offset: Float[Tensor, " 3"]
+    cell: float
+
+    @property
+    def footprint(self) -> Bool[Tensor, "U V"]:
+        """Cells that the solid reaches into."""
+        return torch.isfinite(self.bottom)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Cells of the window along x and y."""
+        return self.top.shape[0], self.top.shape[1]
+
+    @property
+    def peak(self) -> float:
+        """Highest point, metres (a float32 value)."""
+        return float(self.top.max())
+
+    @property
+    def column_volume(self) -> float:
+        """m^3 between the two maps: an upper bound of the volume of the solid."""
+        column = torch.where(self.footprint, self.top.double() - self.bottom.double(), 0.0)
+        return float(column.sum()) * self.cell**2
+
+    def turned(self, quarter_turns: int) -> ItemMaps:
+        """The same maps after quarter turns about z (+90 degrees each) on the grid."""
+        rotation, offset = self.rotation, self.offset
+        turn = offset.new_tensor(QUARTER_TURN)
+        sides = self.size[::-1] if quarter_turns % 4 else self.size
+        for k in range(quarter_turns % 4):
+            rotation, offset = turn @ rotation, turn @ offset
+            offset = offset + offset.new_tensor([sides[k % 2] * self.cell, 0.0, 0.0])
+        return ItemMaps(
+            torch.rot90(self.top, quarter_turns),
+            torch.rot90(self.bottom, quarter_turns),
+            rotation + 0.0,
+            offset,
+            self.cell,
+        )
+
+
+def rasterize(
+    mesh: Mesh,
+    rotation: Float[Tensor, "3 3"],
+    cell: float,
+    device: torch.device | str | None = None,
+) -> ItemMaps:
+    """Height maps of a solid in one orientation; see `rasterize_many`."""
+    return rasterize_many(mesh, rotation[None], cell, device)[0]
+
+
+def rasterize_many(
+    mesh: Mesh,
+    rotations: Float[Tensor, "R 3 3"],
+    cell: float,
+    device: torch.device | str | None = None,
+) -> list[ItemMaps]:
+    """Height maps of a solid in several orientations.
+
+    Top is the maximum of the surface over the open area of a cell and bottom the minimum. The
+    window begins at the solid's smallest x and y. Rotations that are a quarter turn about z of an
+    earlier one take its maps, turned on the grid, so the pi/2 set costs six rasterisations.
+
+    Args:
+        mesh: the solid, metres.
+        rotations: [R, 3, 3], from the frame of `mesh`.
+        cell: side of a cell, metres.
+        device: where to compute; that of the mesh by default.
+
+    Returns:
+        One `ItemMaps` per rotation, on `device`.
+
+    Raises:
+        ValueError: the cell is not positive, or a window would exceed `MAX_CELLS`.
+    """
+    if not cell > 0.0:
+        raise ValueError(f"cell must be positive, got {cell}")
+    device = torch.device(device) if device is not None else mesh.vertices.device
+    rotations = rotations.to(device, torch.float64)
+    base, turns = quarter_turn_plan(rotations)
+    distinct = sorted(set(base))
+    faces = mesh.faces.to(device)
+    edges = _undirected_edges(faces)
+    vertices = mesh.vertices.to(device)
+    maps: dict[int, ItemMaps] = {}
+    group = max(1, CHUNK // len(edges))
+    for start in range(0, len(distinct), group):
+        ids = distinct[start : start + group]
+        solid = _Posed.make(vertices, faces, edges, rotations[ids], cell, mesh.name)
+        maps.update(zip(ids, solid.rasterize(), strict=True))
+    return [maps[b].turned(k) for b, k in zip(base, turns, strict=True)]
+
+
+def rasterize_cuboid(
+    extent: Float[Tensor, " 3"], rotations: Float[Tensor, "R 3 3"], cell: float
+) -> list[ItemMaps]:
+    """Height maps of the box [0, dx] x [0, dy] x [0, dz] in axis-aligned orientations.
+
+    Equal to `rasterize_many` on the mesh of that box, without the work.
+
+    Args:
+        extent: (dx, dy, dz), metres.
+        rotations: [R, 3, 3] with entries -1, 0 and 1.
+        cell: side of a cell, metres.
+    """
+    rotations = rotations.to(torch.float64)
+    base, turns = quarter_turn_plan(rotations)
+    maps = {}
+    for b in set(base):
+        rotation = rotations[b]
+        turned = rotation @ extent.to(torch.float64)
+        dx, dy, dz = turned.abs().tolist()
+        width, depth = _window(torch.tensor([[dx / cell, dy / cell]]).double())[0].tolist()
+        bottom = torch.zeros(width, depth)
+        top = torch.full((width, depth), dz)
+        maps[b] = ItemMaps(top, bottom, rotation, (-turned).clamp(min=0.0), cell)
+    return [maps[b].turned(k) for b, k in zip(base, turns, strict=True)]
+
+
+def window_sizes(mesh: Mesh, rotations: Float[Tensor, "R 3 3"], cell: float) -> Int[Tensor, "R 2"]:
+    """Cells (w, h) of the windows that the maps in some orientations would take."""
+    points = rotations[:, :2] @ mesh.vertices.mT
+    return _window((points.amax(2) - points.amin(2)) / cell)
+
+
+def quarter_turn_plan(rotations: Float[Tensor, "R 3 3"]) -> tuple[list[int], list[int]]:
+    """For each rotation, an earlier one (or itself) and the quarter turns about z between them."""
+    turn = rotations.new_tensor(QUARTER_TURN)
+    base: list[int] = []
+    turns: list[int] = []
+    distinct: list[int] = []
+    for i, rotation in enumerate(rotations):
+        for k in range(4):
+            same = (rotations[distinct] - rotation).abs().amax((1, 2)) < 1e-12 if distinct else None
+            if same is not None and bool(same.any()):
+                base.append(distinct[int(same.int().argmax())])
+                turns.append(k)
+                break
+            rotation = turn.T @ rotation
+        else:
+            distinct.append(i)
+            base.append(i)
+            turns.append(0)
+    return base, turns
+
+
+def _undirected_edges(faces: Int[Tensor, "F 3"]) -> Int[Tensor, "E 2"]:
+    """Each edge once."""
+    sides = torch.stack([faces, faces.roll(-1, 1)], -1).view(-1, 2).sort(1).values
+    num_vertices = int(faces.max()) + 1
+    key = torch.unique(sides[:, 0] * num_vertices + sides[:, 1])
+    return torch.stack([key // num_vertices, key % num_vertices], 1)
+
+
+def _window(extent: Float[Tensor, "K 2"]) -> Int[Tensor, "K 2"]:
+    """Cells of the windows for extents in cells, snapped to whole multiples."""
+    return torch.ceil(extent - CELL_MARGIN).clamp(min=1).to(torch.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Posed:
+    """A solid in K orientations at their windows, x and y in cells and z in metres."""
+
+    points: Float[Tensor, "K V 3"]
+    faces: Int[Tensor, "F 3"]
+    edges: Int[Tensor, "E 2"]
+    size: Int[Tensor, "K 2"]
+    start: Int[Tensor, " K"]
+    rotations: Float[Tensor, "K 3 3"]
+    low: Float[Tensor, "K 3"]
+    cell: float
+
+    @classmethod
+    def make(
+        cls,
+        vertices: Tensor,
+        faces: Tensor,
+        edges: Tensor,
+        rotations: Tensor,
+        cell: float,
+        name: str,
+    ) -> _Posed:
+        """Rotate the solid and lay out the windows one after the other in a flat buffer."""
+        points = (rotations[:, None] * vertices[None, :, None]).sum(-1)
+        low = points.amin(1)
+        points = points - low[:, None]
+        points[..., :2] /= cell
+        size = _window(points[..., :2].amax(1))
+        cells = size.prod(1)
+        if float(size.double().prod(1).max()) > MAX_CELLS:
+            raise ValueError(
+                f"{name}: a window of {size.amax(0).tolist()} cells of {cell} m is too large; "
+                "check the unit of the mesh, or use larger cells"
+            )
+        return cls(points, faces, edges, size, cells.cumsum(0) - cells, rotations, low, cell)
+
+    def rasterize(self) -> list[ItemMaps]:
+        """Height maps of each orientation."""
+        total = int(self.size.prod(1).sum())
+        top = self.points.new_full((total,), -torch.inf)
+        bottom = self.points.new_full((total,), torch.inf)
+        triangles, owner = self.points[:, self.faces].flatten(0, 1), self._owner(len(self.faces))
+        ends, edge_owner = self.points[:, self.edges].flatten(0, 1), self._owner(len(self.edges))
+        walls, wall_owner = self._walls_on_grid_lines(triangles, owner)
+        ends = torch.cat([ends, walls])
+        edge_owner = torch.cat([edge_owner, wall_owner])
+        for cells, high, low in self._clipped_edges(ends, edge_owner):
+            top.scatter_reduce_(0, cells, high, "amax")
+            bottom.scatter_reduce_(0, cells, low, "amin")
+        for cells, height in self._covered_corners(triangles, owner):
+            top.scatter_reduce_(0, cells, height, "amax")
+            bottom.scatter_reduce_(
+                0, cells, torch.where(height > -torch.inf, height, torch.inf), "amin"
+            )
+        return [self._maps(k, top, bottom) for k in range(len(self.size))]
+
+    def _owner(self, count: int) -> Tensor:
+        """[K * count] orientation of each of `count` primitives per orientation."""
+        return torch.arange(len(self.size), device=self.size.device).repeat_interleave(count)
+
+    def _maps(self, k: int, top: Tensor, bottom: Tensor) -> ItemMaps:
+        """The maps of orientation k, with the lowest point of the bottom map at zero."""
+        width, depth = self.size[k].tolist()
+        begin = int(self.start[k])
+        upper = top[begin : begin + width * depth].view(width, depth)
+        lower = bottom[begin : begin + width * depth].view(width, depth)
+        floor = lower.min()
+        offset = -self.low[k]
+        offset[2] -= floor
+        return ItemMaps(
+            (upper - floor).float(), (lower - floor).float(), self.rotations[k], offset, self.cell
+        )
+
+    def _walls_on_grid_lines(self, triangles: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+        """Edges of triangles that lie on a grid line, moved into the cell on their inner side.
+
+        Such a triangle reaches into no cell. On a closed solid the cell on its inner side is
+        covered anyway; on an open or very thin part it is what keeps the part from vanishing.
+        """
+        normal = torch.linalg.cross(
+            triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0]
+        )
+        low, high = triangles[..., :2].amin(1), triangles[..., :2].amax(1)
+        first, last = _cell_range(low, high)
+        on_line = last < first
+        facing = normal[:, :2].abs() > 0.5 * normal.norm(dim=1, keepdim=True)
+        wall = (on_line & (facing | on_line.all(1, keepdim=True))).any(1)
+        inner = (low + high).div(2.0).round() - (normal[:, :2] >= 0).double()
+        inner = torch.minimum(inner.clamp(min=0), self.size[owner] - 1.0) + 0.5
+        moved = triangles.clone()
+        moved[..., :2] = torch.where(on_line[:, None], inner[:, None], triangles[..., :2])
+        moved = moved[wall]
+        sides = torch.stack([moved, moved.roll(-1, 1)], 2).flatten(0, 1)
+        return sides, owner[wall].repeat_interleave(3)
+
+    def _clipped_edges(
+        self, ends: Tensor, owner: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Cells, and the highest and lowest z of each edge within them, chunk by chunk."""
+        first, last = _cell_range(ends[..., :2].amin(1), ends[..., :2].amax(1))
+        first = first.clamp(min=0)
+        last = torch.minimum(last, self.size[owner] - 1)
+        for edge, at in _pairs(first, last):
+            a, step = ends[edge, 0], ends[edge, 1] - ends[edge, 0]
+            enter, leave = _inside(a[:, :2], step[:, :2], at.double())
+            hit = enter <= leave
+            z_in = a[:, 2] + enter * step[:, 2]
+            z_out = a[:, 2] + leave * step[:, 2]
+            high = torch.where(hit, torch.maximum(z_in, z_out), -torch.inf)
+            low = torch.where(hit, torch.minimum(z_in, z_out), torch.inf)
+            yield self._flat(owner[edge], at), high, low
+
+    def _covered_corners(self, triangles: Tensor, owner: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Cells, and the height of each triangle at their corners (-inf outside), by chunks."""
+        a, b, c = triangles.unbind(1)
+        normal = torch.linalg.cross(b - a, c - a)
+        flat = normal[:, 2] == 0.0
+        first, last = _corner_range(triangles[..., :2].amin(1), triangles[..., :2].amax(1))
+        first = first.clamp(min=0)
+        last = torch.minimum(last, 2 * self.size[owner] - 1)
+        last = torch.where(flat[:, None], first - 1, last)
+        for triangle, at in _pairs(first, last):
+            cell = at // 2
+            point = cell.double() + CELL_MARGIN + (at % 2).double() * (1.0 - 2.0 * CELL_MARGIN)
+            corners = triangles[triangle]
+            n = normal[triangle]
+            away = point - corners[:, 0, :2]
+            height = corners[:, 0, 2] - (n[:, :2] * away).sum(1) / n[:, 2]
+            z = corners[..., 2]
+            height = torch.minimum(torch.maximum(height, z.amin(1)), z.amax(1))
+            covered = _covers(corners[..., :2], point, n[:, 2])
+            yield self._flat(owner[triangle], cell), torch.where(covered, height, -torch.inf)
+
+    def _flat(self, owner: Tensor, at: Tensor) -> Tensor:
+        """Position of cells [P, 2] of orientations [P] in the flat buffer."""
+        return self.start[owner] + at[:, 0] * self.size[owner, 1] + at[:, 1]
+
+
+def _cell_range(low: Tensor, high: Tensor) -> tuple[Int[Tensor, "P 2"], Int[Tensor, "P 2"]]:
+    """First and last cell whose open area an interval reaches, per axis; last < first if none."""
+    first = torch.ceil(low - 1.0 + CELL_MARGIN).to(torch.int64)
+    last = torch.floor(high - CELL_MARGIN).to(torch.int64)
+    return first, last
+
+
+def _corner_range(low: Tensor, high: Tensor) -> tuple[Int[Tensor, "P 2"], Int[Tensor, "P 2"]]:
+    """First and last cell corner in an interval; 2 i is at i + margin, the next at the end."""
+    cell, last_cell = torch.floor(low), torch.floor(high)
+    within, last_within = low - cell, high - last_cell
+    first = 2 * cell + (within > CELL_MARGIN).double() + (within > 1.0 - CELL_MARGIN).double()
+    last = (
+        2 * last_cell
+        - 1
+        + (last_within >= CELL_MARGIN).double()
+        + (last_within >= 1.0 - CELL_MARGIN).double()
+    )
+    return first.to(torch.int64), last.to(torch.int64)
+
+
+def _pairs(first: Tensor, last: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """All (primitive, grid position) pairs of inclusive ranges [P, 2], about `CHUNK` at a time."""
+    span = (last - first + 1).clamp(min=0)
+    count = span.prod(1)
+    kept = count.nonzero().flatten()
+    count, span, first = count[kept], span[kept], first[kept]
+    total = count.cumsum(0)
+    begin = 0
+    while begin < len(kept):
+        done = int(total[begin - 1]) if begin else 0
+        end = max(int(torch.searchsorted(total, done + CHUNK, right=True)), begin + 1)
+        here = slice(begin, end)
+        row = torch.arange(begin, end, device=kept.device).repeat_interleave(count[here])
+        local = torch.arange(len(row), device=kept.device) + done - (total - count)[row]
+        depth = span[row, 1]
+        yield kept[row], first[row] + torch.stack([local // depth, local % depth], 1)
+        begin = end
+
+
+def _inside(a: Tensor, step: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """Parameters at which the segments a + t step, t in [0, 1], enter and leave shrunk cells."""
+    low, high = cell + CELL_MARGIN - a, cell + 1.0 - CELL_MARGIN - a
+    still = step == 0.0
+    divisor = torch.where(still, 1.0, step)
+    one, other = low / divisor, high / divisor
+    outside = (low > 0.0) | (high < 0.0)
+    enter = torch.where(still, torch.where(outside, torch.inf, 0.0), torch.minimum(one, other))
+    leave = torch.where(still, torch.where(outside, -torch.inf, 1.0), torch.maximum(one, other))
+    return enter.amax(1).clamp(0.0, torch.inf), leave.amin(1).clamp(-torch.inf, 1.0)
+
+
+def _covers(
+    corners: Float[Tensor, "P 3 2"], point: Float[Tensor, "P 2"], area: Float[Tensor, " P"]
+) -> Bool[Tensor, " P"]:
+    """True where a point lies in the projected triangle (edges included)."""
+    side = corners.roll(-1, 1) - corners
+    away = point[:, None] - corners
+    turn = side[..., 0] * away[..., 1] - side[..., 1] * away[..., 0]
+    return (turn * area.sign()[:, None] >= 0.0).all(1)

@@ -1,0 +1,135 @@
+"""Sets of distinct rotations to try an item in.
+
+A rotation takes column vectors of the source frame to the container frame. Euler angles are
+roll about x, then pitch about y, then yaw about z, all fixed axes: R = Rz(yaw) Ry(pitch) Rx(roll).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+QUARTER = math.pi / 2
+
+UPWARD_FACES = (
+    ((1, 0, 0), (0, 1, 0), (0, 0, 1)),  # +z up: as given
+    ((1, 0, 0), (0, -1, 0), (0, 0, -1)),  # -z up
+    ((1, 0, 0), (0, 0, -1), (0, 1, 0)),  # +y up
+    ((1, 0, 0), (0, 0, 1), (0, -1, 0)),  # -y up
+    ((0, 0, -1), (0, 1, 0), (1, 0, 0)),  # +x up
+    ((0, 0, 1), (0, 1, 0), (-1, 0, 0)),  # -x up
+)
+"""One rotation for each axis of the source that can point up."""
+
+QUARTER_TURN = ((0, -1, 0), (1, 0, 0), (0, 0, 1))
+"""Rotation about z by +90 degrees: (x, y) becomes (-y, x)."""
+
+NAMES = ("pi/2", "pi/4", "pi/8", "yaw", "upright", "none", "identity")
+"""Names that `rotation_set` takes; "pi/K" works for any whole K."""
+
+
+def rotation_set(
+    interval: float | str = QUARTER,
+    yaw_interval: float | None = None,
+    roll_pitch_interval: float | None = None,
+) -> Float[Tensor, "R 3 3"]:
+    """The distinct rotations whose Euler angles are multiples of the search interval.
+
+    Args:
+        interval: radians, a whole fraction of a turn, for all three angles; or a name: "pi/2",
+            "pi/4", "pi/8", ...; "yaw" or "upright": the source's z axis stays up and only yaw
+            varies, by quarter turns unless `yaw_interval` says otherwise; "none" or "identity".
+        yaw_interval: radians, for yaw alone.
+        roll_pitch_interval: radians, for roll and pitch alone.
+
+    Returns:
+        [R, 3, 3] float64, identity first, yaw fastest. At pi/2 these are the 24 rotations
+        r = 4 * face + quarter_turn, with entries exactly -1, 0 or 1.
+
+    Raises:
+        ValueError: an unknown name, or an interval that does not divide a turn.
+    """
+    if interval in ("none", "identity"):
+        return torch.eye(3, dtype=torch.float64)[None]
+    if interval in ("yaw", "upright"):
+        return poses_with_yaws(torch.eye(3, dtype=torch.float64)[None], yaw_interval or QUARTER)
+    step = _radians(interval)
+    yaw, roll_pitch = yaw_interval or step, roll_pitch_interval or step
+    if math.isclose(roll_pitch, QUARTER):
+        return poses_with_yaws(torch.tensor(UPWARD_FACES, dtype=torch.float64), yaw)
+    angles = _multiples(roll_pitch)
+    pitch, roll = torch.cartesian_prod(angles, angles).unbind(1)
+    return poses_with_yaws(_about(1, pitch) @ _about(0, roll), yaw)
+
+
+def poses_with_yaws(
+    poses: Float[Tensor, "P 3 3"], yaw_interval: float = QUARTER
+) -> Float[Tensor, "R 3 3"]:
+    """Given poses, such as stable ones, each turned about z by all multiples of an interval.
+
+    Args:
+        poses: rotations from the source frame.
+        yaw_interval: radians, a whole fraction of a turn.
+
+    Returns:
+        [R, 3, 3] float64, distinct, in the order of the poses with yaw fastest.
+
+    Raises:
+        ValueError: a pose is no rotation, or the interval does not divide a turn.
+    """
+    poses = poses.to(torch.float64)
+    unit = poses @ poses.mT - torch.eye(3, dtype=torch.float64, device=poses.device)
+    if bool((unit.abs() > 1e-6).any()) or bool((torch.linalg.det(poses) < 0).any()):
+        raise ValueError("poses must be rotations: orthonormal, with determinant +1")
+    yaws = _about(2, _multiples(yaw_interval)).to(poses.device)
+    return _distinct(_snap((yaws[None] @ poses[:, None]).flatten(0, 1)))
+
+
+def _radians(interval: float | str) -> float:
+    """The interval as a number; names of the form "pi/K" are understood."""
+    if not isinstance(interval, str):
+        return float(interval)
+    pi, slash, divisor = interval.partition("/")
+    if pi.strip() == "pi" and slash and divisor.strip().isdigit() and int(divisor) > 0:
+        return math.pi / int(divisor)
+    raise ValueError(f"unknown orientations {interval!r}; use radians or one of {', '.join(NAMES)}")
+
+
+def _multiples(interval: float) -> Float[Tensor, " S"]:
+    """0, interval, 2 interval, ... up to a full turn."""
+    steps = round(2 * math.pi / interval) if interval > 0 else 0
+    if steps < 1 or not math.isclose(steps * interval, 2 * math.pi, rel_tol=1e-9):
+        raise ValueError(f"interval {interval} rad does not divide a full turn")
+    return torch.arange(steps, dtype=torch.float64) * (2 * math.pi / steps)
+
+
+def _about(axis: int, angle: Float[Tensor, " S"]) -> Float[Tensor, "S 3 3"]:
+    """Rotations about a coordinate axis, exact at quarter turns."""
+    first, second = (axis + 1) % 3, (axis + 2) % 3
+    matrix = torch.eye(3, dtype=torch.float64).repeat(len(angle), 1, 1)
+    matrix[:, first, first] = matrix[:, second, second] = angle.cos()
+    matrix[:, second, first] = angle.sin()
+    matrix[:, first, second] = -angle.sin()
+    return _snap(matrix)
+
+
+def _snap(matrix: Float[Tensor, "S 3 3"]) -> Float[Tensor, "S 3 3"]:
+    """Replace entries within rounding of -1, 0 or 1 by the exact value (never -0)."""
+    whole = matrix.round() + 0.0
+    return torch.where((matrix - whole).abs() < 1e-12, whole, matrix)
+
+
+def _distinct(rotations: Float[Tensor, "S 3 3"]) -> Float[Tensor, "R 3 3"]:
+    """Drop later repetitions, keeping the order.
+
+    Entries of distinct rotations of a set differ by far more than the comparison's 1e-7, and those
+    of equal ones by rounding, so a key offset from all common entries compares them safely.
+    """
+    key = torch.floor((rotations.flatten(1) + 0.1234567891) * 1e7).to(torch.int64)
+    groups, group = torch.unique(key, dim=0, return_inverse=True)
+    order = torch.arange(len(key), device=key.device)
+    first = torch.full((len(groups),), len(key), device=key.device)
+    return rotations[first.scatter_reduce(0, group, order, "amin").sort().values]

@@ -1,0 +1,184 @@
+"""From solids to the rows of a catalogue, and from rows to padded tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from packing_env.items.mesh import Mesh
+from packing_env.items.rasterize import (
+    ItemMaps,
+    rasterize_cuboid,
+    rasterize_many,
+    window_sizes,
+)
+from packing_env.types import whole_cells
+
+COM_STEPS = 64
+"""Steps per cell in which the centre of mass is kept."""
+LID_TOLERANCE = 1e-6
+"""Metres that an item may stand above the container's height (rounding)."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What items are rasterised for.
+
+    Attributes:
+        cell: metres.
+        container: (X, Y, H), metres; X and Y are whole multiples of the cell.
+    """
+
+    cell: float
+    container: tuple[float, float, float]
+
+    @property
+    def cells(self) -> tuple[int, int]:
+        """Cells of the container along x and y."""
+        x, y, _ = self.container
+        return whole_cells(x, self.cell, "X"), whole_cells(y, self.cell, "Y")
+
+    @property
+    def lid(self) -> float:
+        """Highest legal peak, a float32 value."""
+        return float(torch.tensor(self.container[2] + LID_TOLERANCE, dtype=torch.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One item at one scale.
+
+    Attributes:
+        name: shared by the scale variants of an item.
+        source: source, unit, scale, warnings.
+        maps: the distinct orientations that are no wider than the container.
+        volume: m^3.
+        volume_reliable: False where `volume` is a column volume.
+        com: [3] centre of mass in the scaled source frame, metres.
+        extent: [3] bounding box in the first orientation, metres.
+    """
+
+    name: str
+    source: dict[str, Any]
+    maps: list[ItemMaps]
+    volume: float
+    volume_reliable: bool
+    com: Float[Tensor, " 3"]
+    extent: Float[Tensor, " 3"]
+
+
+def mesh_row(mesh: Mesh, scale: float, grid: Grid, rotations: Float[Tensor, "R 3 3"]) -> Row:
+    """The row of a mesh at one scale."""
+    solid = mesh.scaled(scale)
+    maps = _fitting_maps(solid, grid, rotations)
+    extents = (maps[0].rotation if maps else rotations[0]) @ solid.vertices.mT
+    columns = [m.column_volume for m in maps]
+    return Row(
+        name=mesh.name,
+        source={
+            "source": mesh.source.path or f"mesh:{mesh.name}",
+            "unit": mesh.source.unit,
+            "scale": solid.source.scale,
+            "warnings": [*mesh.warnings, *_needle_warning(solid, grid.cell)],
+        },
+        maps=maps,
+        volume=solid.volume if mesh.volume_reliable or not columns else min(columns),
+        volume_reliable=mesh.volume_reliable,
+        com=solid.com,
+        extent=extents.amax(1) - extents.amin(1),
+    )
+
+
+def _fitting_maps(solid: Mesh, grid: Grid, rotations: Float[Tensor, "R 3 3"]) -> list[ItemMaps]:
+    """Distinct maps whose window is no wider than the container.
+
+    What is wider is not even rasterised. A window and its quarter turns are judged together first,
+    so that the maps of an orientation do not depend on the container.
+    """
+    width, depth = grid.cells
+    possible = (window_sizes(solid, rotations, grid.cell) <= max(width, depth)).all(1)
+    maps = rasterize_many(solid, rotations[possible], grid.cell) if bool(possible.any()) else []
+    return distinct_maps([m for m in maps if m.size[0] <= width and m.size[1] <= depth])
+
+
+def cuboid_row(
+    name: str,
+    box: Float[Tensor, " 3"],
+    source: dict[str, Any],
+    grid: Grid,
+    rotations: Float[Tensor, "R 3 3"],
+) -> Row:
+    """The row of the box [0, dx] x [0, dy] x [0, dz]; axis-aligned rotations only."""
+    width, depth = grid.cells
+    maps = [
+        m
+        for m in rasterize_cuboid(box, rotations, grid.cell)
+        if m.size[0] <= width and m.size[1] <= depth
+    ]
+    kept = distinct_maps(maps)
+    first = kept[0].rotation if kept else rotations[0]
+    return Row(name, source, kept, float(box.prod()), True, box / 2.0, (first @ box).abs())
+
+
+def _needle_warning(solid: Mesh, cell: float) -> list[str]:
+    """A sentence when the solid is thinner than a cell in two directions."""
+    if int((solid.extents < cell).sum()) < 2:
+        return []
+    return [f"thinner than a cell ({cell:g} m) in two directions: its footprint is rounded up"]
+
+
+def distinct_maps(maps: Sequence[ItemMaps]) -> list[ItemMaps]:
+    """The maps without later repetitions (equal windows, tops and bottoms), in order."""
+    seen: dict[tuple[Any, ...], ItemMaps] = {}
+    for m in maps:
+        key = (m.size, m.top.cpu().numpy().tobytes(), m.bottom.cpu().numpy().tobytes())
+        seen.setdefault(key, m)
+    return list(seen.values())
+
+
+def com_steps(maps: ItemMaps, com: Float[Tensor, " 3"]) -> Int[Tensor, " 2"]:
+    """Centre of mass (x, y) in 1/64 cell from the window's lower corner, to the nearest."""
+    at = maps.rotation @ com + maps.offset
+    return (at[:2] * (COM_STEPS / maps.cell)).round().to(torch.int64)
+
+
+def stack(rows: Sequence[Row], grid: Grid) -> dict[str, Tensor]:
+    """The rows as padded tensors; see `Catalogue`."""
+    num_rows = len(rows)
+    every = [m for row in rows for m in row.maps]
+    num_orientations = max([1, *(len(row.maps) for row in rows)])
+    width = max([1, *(m.size[0] for m in every)])
+    depth = max([1, *(m.size[1] for m in every)])
+    shape = (num_rows, num_orientations)
+    identity = torch.eye(3, dtype=torch.float64)
+    out = {
+        "top": torch.full((*shape, width, depth), -torch.inf),
+        "bottom": torch.full((*shape, width, depth), torch.inf),
+        "size": torch.zeros(*shape, 2, dtype=torch.int64),
+        "peak": torch.full(shape, torch.inf),
+        "com": torch.zeros(*shape, 2, dtype=torch.int64),
+        "volume": torch.tensor([row.volume for row in rows], dtype=torch.float64),
+        "extent": torch.stack([row.extent for row in rows]),
+        "orientation_mask": torch.zeros(shape, dtype=torch.bool),
+        "rotation": identity.expand(*shape, 3, 3).clone(),
+        "offset": torch.zeros(*shape, 3, dtype=torch.float64),
+        "volume_reliable": torch.tensor([row.volume_reliable for row in rows]),
+    }
+    for i, row in enumerate(rows):
+        for r, m in enumerate(row.maps):
+            u, v = m.size
+            out["top"][i, r, :u, :v] = m.top
+            out["bottom"][i, r, :u, :v] = m.bottom
+            out["size"][i, r] = torch.tensor([u, v])
+            out["peak"][i, r] = m.top.max()
+            out["com"][i, r] = com_steps(m, row.com)
+            out["orientation_mask"][i, r] = True
+            out["rotation"][i, r] = m.rotation
+            out["offset"][i, r] = m.offset
+    out["never_feasible"] = ~(out["peak"] <= grid.lid).any(1)
+    return out

@@ -1,0 +1,111 @@
+"""The embedded item library: named solids in eight families, and the generators that make them.
+
+`build()` gives them all as meshes, in metres, sized for a container of 0.32 x 0.32 x 0.30 m.
+Adding a shape is one entry in its family's table; a new family is one line in `_TABLES`.
+Your own parts come from the same generators: `extrusion(outline, 0.05).mesh("part")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from packing_env.items.mesh import Mesh
+from packing_env.items.shapes import polygons
+from packing_env.items.shapes.compact import POLYCUBES, SUPERQUADRICS
+from packing_env.items.shapes.goods import HOUSEHOLD, RODS_PLATES
+from packing_env.items.shapes.layers import extrusion, stack
+from packing_env.items.shapes.prismatic import BRACKETS, EXTRUSIONS
+from packing_env.items.shapes.solids import (
+    Solid,
+    box,
+    loft,
+    polycube,
+    revolution,
+    superquadric,
+)
+from packing_env.items.shapes.turned import CUPS, REVOLUTIONS
+
+__all__ = [
+    "FAMILIES",
+    "SHAPES",
+    "Shape",
+    "Solid",
+    "box",
+    "build",
+    "extrusion",
+    "loft",
+    "names",
+    "polycube",
+    "polygons",
+    "revolution",
+    "stack",
+    "superquadric",
+]
+
+_TABLES: Mapping[str, Mapping[str, Callable[[], Solid]]] = {
+    "polycubes": POLYCUBES,
+    "superquadrics": SUPERQUADRICS,
+    "extrusions": EXTRUSIONS,
+    "revolutions": REVOLUTIONS,
+    "brackets": BRACKETS,
+    "cups": CUPS,
+    "rods_plates": RODS_PLATES,
+    "household": HOUSEHOLD,
+}
+
+FAMILIES: tuple[str, ...] = tuple(_TABLES)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One embedded item.
+
+    Attributes:
+        name: Unique over all families.
+        family: One of `FAMILIES`.
+        make: Builds the solid with its exact volume; the same arrays every time.
+    """
+
+    name: str
+    family: str
+    make: Callable[[], Solid]
+
+
+SHAPES: tuple[Shape, ...] = tuple(
+    Shape(name, family, make) for family, table in _TABLES.items() for name, make in table.items()
+)
+
+
+def select(families: Sequence[str] | None = None) -> list[Shape]:
+    """The shapes of some families (default: all), in library order: `FAMILIES`, then table order.
+
+    Raises:
+        ValueError: A family that does not exist, or none at all.
+    """
+    wanted = FAMILIES if families is None else tuple(families)
+    unknown = sorted(set(wanted) - set(FAMILIES))
+    if unknown or not wanted:
+        what = f"unknown shape families {unknown}" if unknown else "no shape family given"
+        raise ValueError(f"{what}; choose from {', '.join(FAMILIES)}")
+    return [shape for shape in SHAPES if shape.family in wanted]
+
+
+def names(family: str | None = None) -> list[str]:
+    """Names of the embedded items of one family (default: all), in library order.
+
+    Raises:
+        ValueError: A family that does not exist.
+    """
+    return [shape.name for shape in select(None if family is None else [family])]
+
+
+def build(families: Sequence[str] | None = None) -> list[Mesh]:
+    """Meshes of the embedded items of some families (default: all), in library order.
+
+    The order does not depend on the order in which families are named, and holds between calls.
+
+    Raises:
+        ValueError: A family that does not exist, or none at all.
+    """
+    return [shape.make().mesh(shape.name) for shape in select(families)]

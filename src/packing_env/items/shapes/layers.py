@@ -1,0 +1,142 @@
+"""Extrusions and layered solids: flat layers with any outlines and holes, glued on each other.
+
+Brackets, flanges, hinges and tools are a few layers each. Where two layers meet, the part of either
+that the other does not cover is triangulated, so the union is closed by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float
+
+from packing_env.items.shapes.polygons import Length, contains, signed_area, triangulate
+from packing_env.items.shapes.solids import Corner, Solid, closed_solid
+
+Outline = Float[np.ndarray, "_ 2"]
+Layer = tuple[Sequence[Outline], Length]
+
+Point = tuple[int, int]  # nanometres: outlines that share a corner share it exactly
+Edges = dict[Point, Point]
+
+
+def extrusion(outline: Outline, height: Length, holes: Sequence[Outline] = ()) -> Solid:
+    """A prism over an outline with holes, standing on z = 0.
+
+    Args:
+        outline: Counter-clockwise or clockwise, not crossing itself; metres.
+        height: Metres.
+        holes: Outlines strictly inside, disjoint.
+
+    Raises:
+        ValueError: The outlines cross or touch, or enclose nothing.
+    """
+    return stack([([outline, *holes], height)])
+
+
+def stack(layers: Sequence[Layer]) -> Solid:
+    """Layers of material on each other, from z = 0 upwards.
+
+    A layer is (outlines, thickness); its material is what an odd number of its outlines encloses.
+    Outlines of neighbouring layers may be nested, apart, equal, or share edges; they must not
+    cross, nor overlap along a part of an edge (give both the corner where it ends).
+
+    Raises:
+        ValueError: Outlines that cross or touch in a point, or layers joined by an edge only.
+    """
+    edges = [{}, *(_layer_edges(outlines) for outlines, _ in layers), {}]
+    levels = np.concatenate([[0.0], np.cumsum([thickness for _, thickness in layers])])
+    vertex_of: dict[tuple[Point, int], int] = {}
+    faces: list[tuple[int, int, int]] = []
+
+    def vertex(point: Point, level: int) -> int:
+        return vertex_of.setdefault((point, level), len(vertex_of))
+
+    for level in range(len(levels)):
+        for a, b, c in _cap(edges[level], edges[level + 1]):
+            faces.append((vertex(a, level), vertex(b, level), vertex(c, level)))
+        for a, b in edges[level + 1].items():
+            low_a, low_b = vertex(a, level), vertex(b, level)
+            high_a, high_b = vertex(a, level + 1), vertex(b, level + 1)
+            faces += [(low_a, low_b, high_b), (low_a, high_b, high_a)]
+    vertices: list[Corner] = [(p[0] * 1e-9, p[1] * 1e-9, levels[at]) for p, at in vertex_of]
+    thicknesses = [thickness for _, thickness in layers]
+    return closed_solid(vertices, faces, sum(map(_volume, edges[1:-1], thicknesses)))
+
+
+def _volume(edges: Edges, thickness: Length) -> float:
+    """Green's formula over the edges of a layer, times its thickness."""
+    if not thickness > 0:
+        raise ValueError("a layer needs a positive thickness")
+    return 0.5e-18 * thickness * sum(a[0] * b[1] - b[0] * a[1] for a, b in edges.items())
+
+
+def _layer_edges(outlines: Sequence[Outline]) -> Edges:
+    """The directed boundary of a layer, material on its left."""
+    edges: Edges = {}
+    for i, outline in enumerate(outlines):
+        others = [other for j, other in enumerate(outlines) if j != i]
+        is_hole = sum(contains(other, outline[0]) for other in others) % 2 == 1
+        ring = outline if (signed_area(outline) > 0) != is_hole else outline[::-1]
+        points = [(round(x * 1e9), round(y * 1e9)) for x, y in ring.tolist()]
+        _add(edges, zip(points, points[1:] + points[:1], strict=True))
+    return edges
+
+
+def _add(edges: Edges, pairs: Sequence[tuple[Point, Point]] | zip[tuple[Point, Point]]) -> None:
+    for a, b in pairs:
+        if a in edges or a == b:
+            raise ValueError("outlines touch in a point, or overlap along an edge")
+        edges[a] = b
+
+
+def _cap(below: Edges, above: Edges) -> list[tuple[Point, Point, Point]]:
+    """Triangles that close what only one of two layers covers, turned outwards."""
+    boundary: Edges = {}
+    _add(boundary, [(a, b) for a, b in below.items() if above.get(a) != b])
+    _add(boundary, [(b, a) for a, b in above.items() if below.get(a) != b])
+    loops = _loops(boundary)
+    arrays = [np.array(loop, dtype=np.float64) * 1e-9 for loop in loops]
+    depth = [sum(contains(o, a[0]) for o in arrays if o is not a) for a in arrays]
+    triangles: list[tuple[Point, Point, Point]] = []
+    for i, outer in enumerate(arrays):
+        if depth[i] % 2 == 0:
+            inner = [
+                j
+                for j, other in enumerate(arrays)
+                if depth[j] == depth[i] + 1 and contains(outer, other[0])
+            ]
+            triangles += _region(loops[i], [loops[j] for j in inner], signed_area(outer) > 0)
+    return triangles
+
+
+def _region(
+    outer: list[Point], holes: list[list[Point]], faces_up: bool
+) -> list[tuple[Point, Point, Point]]:
+    """Triangles of one connected region, counter-clockwise where it faces up."""
+    loops = [loop if faces_up else loop[::-1] for loop in (outer, *holes)]
+    points = [point for loop in loops for point in loop]
+    starts = np.cumsum([0] + [len(loop) for loop in loops])
+    spans = [list(range(a, b)) for a, b in pairwise(starts.tolist())]
+    corners = np.array(points, dtype=np.float64) * 1e-9
+    found = triangulate(corners, spans[0], spans[1:])
+    order = (0, 1, 2) if faces_up else (2, 1, 0)
+    return [(points[t[order[0]]], points[t[order[1]]], points[t[order[2]]]) for t in found]
+
+
+def _loops(boundary: Edges) -> list[list[Point]]:
+    """Chain directed edges into closed loops."""
+    rest = dict(boundary)
+    loops = []
+    while rest:
+        start = min(rest)
+        loop, point = [start], rest.pop(start)
+        while point != start:
+            loop.append(point)
+            if point not in rest:
+                raise ValueError("outlines of neighbouring layers cross or overlap")
+            point = rest.pop(point)
+        loops.append(loop)
+    return loops

@@ -1,0 +1,102 @@
+"""Tensors and JSON in one file, without pickle, and a folder of such files as a cache.
+
+Layout: 8 bytes magic; SHA-256 of all that follows (32 bytes); length of the header (8 bytes, little
+endian); the header in JSON; the tensors, little endian, each at a multiple of 64 bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import torch
+from torch import Tensor
+
+MAGIC = b"PACKENV\x01"
+ALIGNMENT = 64
+_PREFIX = len(MAGIC) + 32 + 8
+_DTYPES = {str(t): t for t in (torch.float32, torch.float64, torch.int64, torch.bool)}
+
+
+class StorageError(ValueError):
+    """A file is truncated, altered or foreign."""
+
+
+def write(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+    """Write a file, all or nothing: a failure leaves what was there before.
+
+    Raises:
+        OSError: the folder is missing, not writable, or the disk is full.
+    """
+    entries, blobs, at = {}, [], 0
+    for name, tensor in tensors.items():
+        values = tensor.detach().cpu().contiguous()
+        blob = values.reshape(-1).view(torch.uint8).numpy().tobytes()
+        entries[name] = {
+            "dtype": str(values.dtype),
+            "shape": list(values.shape),
+            "offset": at,
+            "size": len(blob),
+        }
+        padded = -len(blob) % ALIGNMENT
+        blobs.append(blob + bytes(padded))
+        at += len(blob) + padded
+    header = json.dumps({"tensors": entries, "meta": dict(meta)}).encode()
+    header += b" " * (-(_PREFIX + len(header)) % ALIGNMENT)
+    body = [len(header).to_bytes(8, "little"), header, *blobs]
+    digest = hashlib.sha256()
+    for part in body:
+        digest.update(part)
+    _replace(path, [MAGIC, digest.digest(), *body])
+
+
+def _replace(path: Path, parts: list[bytes]) -> None:
+    """Write the parts to a temporary file beside the path, then rename it."""
+    beside = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        with beside.open("wb") as file:
+            file.writelines(parts)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the JSON of a file.
+
+    Raises:
+        OSError: the file cannot be read.
+        StorageError: it is truncated, altered or foreign.
+    """
+    data = bytearray(path.read_bytes())
+    if len(data) < _PREFIX or not data.startswith(MAGIC):
+        raise StorageError("not a file of this kind")
+    body = memoryview(data)[len(MAGIC) + 32 :]
+    if hashlib.sha256(body).digest() != data[len(MAGIC) : len(MAGIC) + 32]:
+        raise StorageError("truncated or altered: its checksum does not match")
+    begin = _PREFIX + int.from_bytes(body[:8], "little")
+    header = json.loads(data[_PREFIX:begin])
+    tensors = {name: _tensor(data, begin, entry) for name, entry in header["tensors"].items()}
+    return tensors, header["meta"]
+
+
+def _tensor(data: bytearray, begin: int, entry: Mapping[str, Any]) -> Tensor:
+    """One tensor, as a view of the file's bytes."""
+    dtype, shape = _DTYPES[entry["dtype"]], entry["shape"]
+    if entry["size"] == 0:
+        return torch.empty(shape, dtype=dtype)
+    count = entry["size"] // dtype.itemsize
+    flat = torch.frombuffer(data, dtype=dtype, count=count, offset=begin + entry["offset"])
+    return flat.view(shape)
+
+
+def cache_folder() -> Path:
+    """`packing_env` in the user's cache folder ($XDG_CACHE_HOME, or ~/.cache)."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path("~/.cache").expanduser()) / "packing_env"

@@ -1,0 +1,233 @@
+"""Connectivity of triangle meshes: welding, edges, components, winding, signed volume.
+
+Pure torch on the CPU; nothing here knows about files, units or messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+WELD_TOLERANCE = 1e-6
+"""Vertices at most this far apart (metres) are one vertex."""
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeTable:
+    """The undirected edges of a triangle mesh.
+
+    Attributes:
+        edge_of_side: [F, 3] edge id of each face side (i, i+1).
+        direction: [F, 3] +1 where the side runs from the lower to the higher vertex id, else -1.
+        count: [E] number of faces at the edge.
+        balance: [E] sum of the directions at the edge; 0 when the faces agree about it.
+    """
+
+    edge_of_side: Int[Tensor, "F 3"]
+    direction: Int[Tensor, "F 3"]
+    count: Int[Tensor, " E"]
+    balance: Int[Tensor, " E"]
+
+    @property
+    def open_edges(self) -> int:
+        """Number of edges with an odd number of faces: holes and fins."""
+        return int((self.count % 2).sum())
+
+    @property
+    def non_manifold_edges(self) -> int:
+        """Number of edges shared by more than two faces."""
+        return int((self.count > 2).sum())
+
+    @property
+    def consistent(self) -> bool:
+        """True when at each closed edge as many faces run one way as the other."""
+        return bool((self.balance[self.count % 2 == 0] == 0).all())
+
+
+def connected_labels(
+    num_nodes: int, first: Int[Tensor, " E"], second: Int[Tensor, " E"]
+) -> Int[Tensor, " N"]:
+    """Label each node of a graph with the smallest node id of its connected component.
+
+    Roots hook onto the smallest neighbouring root, then paths are compressed (Shiloach, Vishkin,
+    "An O(log n) parallel connectivity algorithm", 1982).
+    """
+    labels = torch.arange(num_nodes)
+    while True:
+        root_a, root_b = labels[first], labels[second]
+        low = torch.minimum(root_a, root_b)
+        hooked = labels.scatter_reduce(0, root_a, low, "amin").scatter_reduce(
+            0, root_b, low, "amin"
+        )
+        jumped = hooked[hooked]
+        while not torch.equal(jumped, hooked):
+            hooked, jumped = jumped, jumped[jumped]
+        if torch.equal(hooked, labels):
+            return labels
+        labels = hooked
+
+
+def weld(
+    vertices: Float[Tensor, "V 3"], tolerance: float, part: Int[Tensor, " V"]
+) -> Int[Tensor, " V"]:
+    """For each vertex, the lowest id of the vertices of its part it coincides with (or a chain).
+
+    Two points at most `tolerance` apart share a cell of at least one of eight grids of pitch
+    4 * tolerance shifted by half a pitch, so comparing within cells finds each such pair.
+    """
+    pitch = 4.0 * tolerance
+    origin = vertices.amin(0)
+    pairs: list[Int[Tensor, "2 P"]] = []
+    primes = torch.tensor([73856093, 19349663, 83492791])
+    for shift in product((0.0, 0.5), repeat=3):
+        offset = vertices.new_tensor(shift) * pitch
+        cell = torch.floor((vertices - origin + offset) / pitch).to(torch.int64)
+        key = (cell * primes).sum(1) + 19 * part
+        pairs += [p[:, part[p[0]] == part[p[1]]] for p in _near_pairs(vertices, key, tolerance)]
+    if not pairs:
+        return torch.arange(len(vertices))
+    first, second = torch.cat(pairs, dim=1)
+    return connected_labels(len(vertices), first, second)
+
+
+def _near_pairs(
+    vertices: Float[Tensor, "V 3"], key: Int[Tensor, " V"], tolerance: float
+) -> list[Int[Tensor, "2 P"]]:
+    """Pairs of vertices with the same key and at most `tolerance` apart."""
+    key, order = key.sort()
+    start = torch.arange(len(key))
+    pairs: list[Int[Tensor, "2 P"]] = []
+    step = 1
+    while True:
+        start = start[start + step < len(key)]
+        start = start[key[start] == key[start + step]]
+        if start.numel() == 0:
+            return pairs
+        a, b = order[start], order[start + step]
+        near = (vertices[a] - vertices[b]).norm(dim=1) <= tolerance
+        pairs.append(torch.stack([a[near], b[near]]))
+        step += 1
+
+
+def edge_table(faces: Int[Tensor, "F 3"], num_vertices: int) -> EdgeTable:
+    """Group the sides of all faces into undirected edges."""
+    start, end = faces, faces.roll(-1, dims=1)
+    key = torch.minimum(start, end) * num_vertices + torch.maximum(start, end)
+    _, edge, count = torch.unique(key, return_inverse=True, return_counts=True)
+    direction = torch.where(start < end, 1, -1)
+    balance = torch.zeros_like(count).scatter_add(0, edge.flatten(), direction.flatten())
+    return EdgeTable(edge, direction, count, balance)
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """The connected parts of a surface.
+
+    Attributes:
+        label: [F] part of each face, 0, 1, ...
+        closed: [C] True for parts without an open edge.
+        separable: False where parts that share faces of a non-manifold edge cannot be told apart.
+    """
+
+    label: Int[Tensor, " F"]
+    closed: Bool[Tensor, " C"]
+    separable: bool
+
+
+def face_components(edges: EdgeTable) -> Components:
+    """Split a surface into parts.
+
+    Faces at a two-face edge belong together. Where more faces meet at an edge, the parts are those
+    patches if each is closed by itself (solids that touch); otherwise all faces at an edge do.
+    """
+    side, count = edges.edge_of_side, edges.count
+    first, second = _faces_at_two_face_edges(edges)
+    patch = connected_labels(len(side), first // 3, second // 3)
+    separable = True
+    if edges.non_manifold_edges:
+        shared = torch.unique(side * len(side) + patch[:, None], return_inverse=True)[1]
+        num_shared = int(shared.max()) + 1
+        balance = torch.zeros(num_shared, dtype=torch.int64).scatter_add(
+            0, shared.flatten(), edges.direction.flatten()
+        )
+        separable = bool((balance == 0).all())
+    if not separable:
+        labels = connected_labels(
+            len(count), torch.cat([side[:, 0], side[:, 1]]), torch.cat([side[:, 1], side[:, 2]])
+        )
+        patch = labels[side[:, 0]]
+    label = torch.unique(patch, return_inverse=True)[1]
+    open_sides = (count % 2)[side].sum(1)
+    num_open = torch.zeros(int(label.max()) + 1, dtype=torch.int64).scatter_add(
+        0, label, open_sides
+    )
+    return Components(label, num_open == 0, separable)
+
+
+def _faces_at_two_face_edges(edges: EdgeTable) -> tuple[Int[Tensor, " P"], Int[Tensor, " P"]]:
+    """Positions (3 * face + side) of both sides of each edge that has exactly two faces."""
+    flat = edges.edge_of_side.flatten()
+    order = flat.argsort(stable=True)
+    first, second = order[edges.count[flat[order]] == 2].view(-1, 2).unbind(1)
+    return first, second
+
+
+def winding_flips(edges: EdgeTable) -> Bool[Tensor, " F"]:
+    """Faces to flip so that each pair of faces at a two-face edge agrees.
+
+    Connected components of the double cover: node f is "face f as given", node F + f is "face f
+    flipped". Within each orientable patch the smaller side is flipped; a patch that cannot be
+    oriented (a Moebius strip) is left alone.
+    """
+    num_faces = len(edges.edge_of_side)
+    first, second = _faces_at_two_face_edges(edges)
+    direction = edges.direction.flatten()
+    clash = direction[first] == direction[second]
+    face_a, face_b = first // 3, second // 3
+    partner = face_b + num_faces * clash
+    mirror = face_b + num_faces * ~clash
+    labels = connected_labels(
+        2 * num_faces, torch.cat([face_a, face_a + num_faces]), torch.cat([partner, mirror])
+    )
+    as_given, flipped = labels[:num_faces], labels[num_faces:]
+    patch = torch.minimum(as_given, flipped)
+    ones = torch.ones_like(patch)
+    size = torch.zeros_like(labels).scatter_add(0, patch, ones)
+    on_other_side = (as_given != patch).to(torch.int64)
+    num_other = torch.zeros_like(labels).scatter_add(0, patch, on_other_side)
+    flip_other = 2 * num_other[patch] <= size[patch]
+    return (as_given != flipped) & (on_other_side.bool() == flip_other)
+
+
+def signed_moments(
+    vertices: Float[Tensor, "V 3"], faces: Int[Tensor, "F 3"]
+) -> tuple[Float[Tensor, " F"], Float[Tensor, "F 3"]]:
+    """Signed volume of the tetrahedron under each face, and its first moment, about the origin."""
+    a, b, c = vertices[faces].unbind(1)
+    volume = (a * torch.linalg.cross(b, c)).sum(1) / 6.0
+    return volume, volume[:, None] * (a + b + c) / 4.0
+
+
+def face_areas(vertices: Float[Tensor, "V 3"], faces: Int[Tensor, "F 3"]) -> Float[Tensor, " F"]:
+    """Area of each face."""
+    a, b, c = vertices[faces].unbind(1)
+    return torch.linalg.cross(b - a, c - a).norm(dim=1) / 2.0
+
+
+def winding_number(
+    point: Float[Tensor, " 3"], vertices: Float[Tensor, "V 3"], faces: Int[Tensor, "F 3"]
+) -> float:
+    """How often the faces wind around a point: 1 inside an outward solid, 0 outside.
+
+    Sum of signed solid angles; Van Oosterom and Strackee, IEEE Trans. Biomed. Eng. 1983, Eq. 8.
+    """
+    a, b, c = (vertices[faces] - point).unbind(1)
+    la, lb, lc = a.norm(dim=1), b.norm(dim=1), c.norm(dim=1)
+    numerator = (a * torch.linalg.cross(b, c)).sum(1)
+    dot_ab, dot_bc, dot_ca = (a * b).sum(1), (b * c).sum(1), (c * a).sum(1)
+    denominator = la * lb * lc + dot_ab * lc + dot_bc * la + dot_ca * lb
+    return float(2.0 * torch.atan2(numerator, denominator).sum() / (4.0 * torch.pi))

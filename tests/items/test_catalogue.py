@@ -1,0 +1,516 @@
+"""Catalogues: contents, duplicates, scales, what never fits, files, the cache, cuboids."""
+
+import logging
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from packing_env.items import (
+    Catalogue,
+    CatalogueError,
+    MeshError,
+    load_mesh,
+    mesh_from_arrays,
+    rasterize_many,
+    rotation_set,
+)
+from packing_env.items.inputs import item_names
+
+GRID = {"cell": 0.01, "container": (0.32, 0.32, 0.30), "use_cache": False}
+BOX = torch.tensor([[x, y, z] for x in (0.0, 1) for y in (0.0, 1) for z in (0.0, 1)]).double()
+BOX_FACES = torch.tensor(
+    [
+        *([0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1]),
+        *([2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]),
+    ]
+)
+
+
+def _box(*extent: float, name: str = "box"):
+    return mesh_from_arrays(BOX * torch.tensor(extent, dtype=torch.float64), BOX_FACES, name=name)
+
+
+def _tetrahedron(name: str = "tetra"):
+    points = [(0.0, 0.0, 0.013), (0.05, 0.01, 0.0), (0.02, 0.03, 0.04), (0.03, 0.0, 0.03)]
+    return mesh_from_arrays(points, [(0, 2, 1), (0, 1, 3), (1, 2, 3), (2, 0, 3)], name=name)
+
+
+def _write_obj(path, mesh, factor=1.0):
+    lines = [f"v {x!r} {y!r} {z!r}" for x, y, z in (mesh.vertices * factor).tolist()]
+    lines += [f"f {a + 1} {b + 1} {c + 1}" for a, b, c in mesh.faces.tolist()]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def _same(a: Catalogue, b: Catalogue) -> bool:
+    tensors = all(torch.equal(value, b.tensors()[key]) for key, value in a.tensors().items())
+    flags = torch.equal(a.never_feasible, b.never_feasible)
+    return tensors and flags and a.names == b.names and a.sources == b.sources
+
+
+def test_tensors_have_the_shapes_and_types_of_the_rules():
+    catalogue = Catalogue.from_meshes([_box(0.03, 0.02, 0.01), _tetrahedron()], **GRID)
+    tensors = catalogue.tensors()
+    m, r, u, v = 2, 24, 5, 5
+    expected = {
+        "top": ((m, r, u, v), torch.float32),
+        "bottom": ((m, r, u, v), torch.float32),
+        "size": ((m, r, 2), torch.int64),
+        "peak": ((m, r), torch.float32),
+        "com": ((m, r, 2), torch.int64),
+        "volume": ((m,), torch.float64),
+        "extent": ((m, 3), torch.float64),
+        "orientation_mask": ((m, r), torch.bool),
+        "rotation": ((m, r, 3, 3), torch.float64),
+        "offset": ((m, r, 3), torch.float64),
+    }
+    assert {k: (tuple(t.shape), t.dtype) for k, t in tensors.items()} == expected
+    assert (len(catalogue), catalogue.num_orientations, catalogue.cell) == (2, 24, 0.01)
+    assert catalogue.container == (0.32, 0.32, 0.30)
+    assert catalogue.names == ["box", "tetra"]
+
+
+def test_rows_hold_the_maps_of_the_rasteriser():
+    mesh = _tetrahedron()
+    catalogue = Catalogue.from_meshes(mesh, **GRID)
+    maps = rasterize_many(mesh, rotation_set(), 0.01)
+    for r, m in enumerate(maps):
+        u, v = m.size
+        assert catalogue.size[0, r].tolist() == [u, v]
+        assert torch.equal(catalogue.top[0, r, :u, :v], m.top)
+        assert torch.equal(catalogue.bottom[0, r, :u, :v], m.bottom)
+        assert torch.equal(catalogue.rotation[0, r], m.rotation)
+        assert torch.equal(catalogue.offset[0, r], m.offset)
+        assert float(catalogue.peak[0, r]) == m.peak
+        com = (m.rotation @ mesh.com + m.offset)[:2] / 0.01
+        assert torch.allclose(catalogue.com[0, r] / 64.0, com.float(), atol=0.5 / 64)
+        assert bool((catalogue.com[0, r] >= 0).all())
+    assert catalogue.volume.tolist() == [mesh.volume]
+    assert catalogue.extent[0].tolist() == pytest.approx([0.05, 0.03, 0.04])
+
+
+def test_centres_of_mass_turn_with_the_maps():
+    catalogue = Catalogue.from_meshes(_tetrahedron(), **GRID)
+    for face in range(6):
+        width, depth = (64 * catalogue.size[0, 4 * face]).tolist()
+        x, y = catalogue.com[0, 4 * face].tolist()
+        turned = [[x, y], [depth - y, x], [width - x, depth - y], [y, width - x]]
+        assert catalogue.com[0, 4 * face : 4 * face + 4].tolist() == turned
+
+
+def test_repeated_orientations_are_dropped_and_the_rest_stands_in_front():
+    meshes = [_box(0.03, 0.03, 0.03), _box(0.03, 0.03, 0.02), _box(0.03, 0.02, 0.01)]
+    catalogue = Catalogue.from_meshes([*meshes, _tetrahedron()], **GRID)
+    assert catalogue.orientation_mask.sum(1).tolist() == [1, 3, 6, 24]
+    mask = catalogue.orientation_mask
+    assert torch.equal(mask, mask.sort(dim=1, descending=True, stable=True).values)
+    padding = ~mask
+    assert bool(torch.isneginf(catalogue.top[padding]).all())
+    assert bool(torch.isposinf(catalogue.bottom[padding]).all())
+    assert bool(torch.isposinf(catalogue.peak[padding]).all())
+    assert int(catalogue.size[padding].abs().sum()) == 0
+    assert bool((catalogue.bottom.amin((2, 3))[mask] == 0).all())
+    assert not bool(torch.isnan(catalogue.top).any())
+
+
+def test_a_yaw_set_keeps_the_pose():
+    catalogue = Catalogue.from_meshes(_box(0.03, 0.02, 0.01), **GRID, orientations="yaw")
+    assert catalogue.size[0].tolist() == [[3, 2], [2, 3]]
+    given = Catalogue.from_meshes(_box(0.03, 0.02, 0.01), **GRID, orientations=rotation_set("yaw"))
+    assert _same(catalogue, given)
+
+
+def test_scale_variants_are_rows_that_share_a_name():
+    mesh = _tetrahedron()
+    catalogue = Catalogue.from_meshes(mesh, **GRID, scales=(0.8, 1.0, 1.2))
+    assert catalogue.names == ["tetra"] * 3
+    assert [source["scale"] for source in catalogue.sources] == [0.8, 1.0, 1.2]
+    scales = torch.tensor([0.8, 1.0, 1.2], dtype=torch.float64)
+    assert torch.allclose(catalogue.volume, mesh.volume * scales**3)
+    assert torch.allclose(catalogue.extent, mesh.extents * scales[:, None])
+
+
+def test_offset_takes_file_coordinates_into_the_maps(tmp_path):
+    """p_map = rotation @ (scale * unit * p_file) + offset."""
+    path = _write_obj(tmp_path / "tetra.obj", _tetrahedron(), factor=1000.0)
+    catalogue = Catalogue.from_meshes(path, **GRID, unit="mm", scales=(1.25,))
+    source = catalogue.sources[0]
+    assert source == {"source": str(path), "unit": "mm", "scale": 1.25, "warnings": []}
+    in_file = _tetrahedron().vertices * 1000.0
+    for r in range(24):
+        points = 1.25 * 1e-3 * in_file @ catalogue.rotation[0, r].T + catalogue.offset[0, r]
+        assert torch.allclose(points[:, 2].min(), torch.zeros(()).double(), atol=1e-6)
+        assert torch.allclose(points[:, 2].max().float(), catalogue.peak[0, r], atol=1e-6)
+        assert float(points[:, :2].min()) > -1e-9
+        assert bool((points[:, :2].amax(0) / 0.01 <= catalogue.size[0, r] + 1e-6).all())
+
+
+def test_an_item_that_fits_nowhere_is_kept_and_flagged(data_dir, caplog):
+    """Row 24 of the awkward files: 0.5 x 0.45 x 0.4 m."""
+    big = data_dir / "bad" / "24_bigger_than_box.stl"
+    with caplog.at_level(logging.WARNING):
+        catalogue = Catalogue.from_meshes([big, _tetrahedron()], **GRID)
+    assert catalogue.never_feasible.tolist() == [True, False]
+    assert catalogue.peak[0].min() == torch.inf
+    assert catalogue.extent[0].tolist() == pytest.approx([0.5, 0.45, 0.4])
+    assert "1 of 2 items" in caplog.text
+    assert "24_bigger_than_box" in caplog.text
+    with pytest.raises(CatalogueError, match=r"none of the 1 items .*24_bigger_than_box"):
+        Catalogue.from_meshes(big, **GRID)
+
+
+def test_millimetres_read_as_metres_are_refused_with_a_hint(data_dir):
+    """Row 13: a sphere of 100 mm, read as 100 m; nothing of that size is rasterised."""
+    sphere = data_dir / "bad" / "13_millimetres.stl"
+    with pytest.raises(CatalogueError, match=r"measures 100 m.*unit='mm'"):
+        Catalogue.from_meshes(sphere, **{**GRID, "cell": 0.002})
+    assert not Catalogue.from_meshes(sphere, **GRID, unit="mm").never_feasible.any()
+
+
+def test_a_long_rod_fits_only_on_the_diagonal(data_dir):
+    """Row 25: 0.44 m in a base of 0.32 m."""
+    rod = data_dir / "bad" / "25_long_rod.stl"
+    with pytest.raises(CatalogueError, match="in any orientation"):
+        Catalogue.from_meshes(rod, **GRID)
+    diagonal = Catalogue.from_meshes(rod, **GRID, orientations=np.pi / 4)
+    yaws = diagonal.rotation[0][diagonal.peak[0] <= 0.3]
+    assert len(yaws) > 0
+    assert torch.allclose(yaws[:, :2, 0].abs(), torch.full((len(yaws), 2), 0.5**0.5).double())
+
+
+def test_a_needle_is_kept_with_a_warning(data_dir):
+    """Rows 42 and 43: thinner than a cell."""
+    bad = data_dir / "bad"
+    catalogue = Catalogue.from_meshes([bad / "43_needle.obj", bad / "42_thin_sheet.obj"], **GRID)
+    assert any("thinner than a cell" in line for line in catalogue.sources[0]["warnings"])
+    assert catalogue.sources[1]["warnings"] == []
+    finite = torch.isfinite(catalogue.bottom).flatten(2).any(2)
+    assert torch.equal(finite, catalogue.orientation_mask)
+    assert float(catalogue.peak[1, 0]) == pytest.approx(2e-4)
+
+
+def test_an_unreliable_volume_is_the_column_volume(data_dir):
+    shell = data_dir / "bad" / "08_open_shell.stl"
+    catalogue = Catalogue.from_meshes([shell, _tetrahedron()], **GRID)
+    assert catalogue.volume_reliable.tolist() == [False, True]
+    columns = [m.column_volume for m in rasterize_many(load_mesh(shell), rotation_set(), 0.01)]
+    assert float(catalogue.volume[0]) == pytest.approx(min(columns))
+
+
+def test_pyramidality_cannot_exceed_one():
+    """The volume of an item is at most the column volume of each of its orientations."""
+    catalogue = Catalogue.from_shapes(**GRID)
+    columns = torch.where(torch.isfinite(catalogue.bottom), catalogue.top - catalogue.bottom, 0.0)
+    volume = columns.double().sum((2, 3)) * 0.01**2
+    bound = volume * (1 + 1e-6)
+    assert bool((catalogue.volume[:, None] <= bound)[catalogue.orientation_mask].all())
+
+
+def test_embedded_shapes_all_fit_and_are_named():
+    catalogue = Catalogue.from_shapes(**GRID)
+    assert len(catalogue) >= 48
+    assert not catalogue.never_feasible.any()
+    assert catalogue.volume_reliable.all()
+    assert catalogue.sources[0]["source"] == f"shapes:{catalogue.names[0]}"
+    some = Catalogue.from_shapes(["household"], **GRID)
+    assert set(some.names) < set(catalogue.names)
+    with pytest.raises(ValueError, match="unknown shape families"):
+        Catalogue.from_shapes(["furniture"], **GRID)
+
+
+def test_folders_are_expanded_in_order(tmp_path):
+    (tmp_path / "deep").mkdir()
+    for name in ("b.obj", "a.OBJ", "deep/c.obj"):
+        _write_obj(tmp_path / name, _tetrahedron())
+    (tmp_path / "notes.txt").write_text("not a mesh")
+    assert Catalogue.from_meshes(tmp_path, **GRID).names == ["a", "b", "c"]
+    assert Catalogue.from_meshes([str(tmp_path / "deep"), _box(0.1, 0.1, 0.1)], **GRID).names == [
+        "c",
+        "box",
+    ]
+
+
+def test_parts_of_a_urdf_tree_are_no_items_of_their_own(tmp_path):
+    _write_obj(tmp_path / "part.obj", _tetrahedron())
+    _write_obj(tmp_path / "other.obj", _tetrahedron())
+    (tmp_path / "tree.urdf").write_text(
+        "<robot name='r'><link name='l'><visual><geometry><mesh filename='part.obj'/></geometry>"
+        "</visual></link></robot>"
+    )
+    assert Catalogue.from_meshes(tmp_path, **GRID).names == ["other", "tree"]
+
+
+def test_no_two_items_share_a_name(tmp_path):
+    files = []
+    for name in ("a/x/part.obj", "b/x/part.obj", "c/part.obj", "c/lid.obj", "c/d/pin.obj"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        files.append(_write_obj(tmp_path / name, _tetrahedron()))
+    assert item_names(files) == ["a/x/part", "b/x/part", "c/part", "lid", "pin"]
+    assert Catalogue.from_meshes(tmp_path, **GRID, scales=(0.5, 1.0)).names == [
+        *("a/x/part", "a/x/part", "b/x/part", "b/x/part", "pin", "pin"),
+        *("lid", "lid", "c/part", "c/part"),
+    ]
+    assert item_names([Path("pin.stl"), Path("pin.obj")]) == ["pin.stl", "pin.obj"]
+    assert item_names([Path("pin.stl"), Path("../a/pin.stl")]) == ["pin", "a/pin"]
+    assert item_names([Path("/pin.stl"), Path("/pin.stl")]) == ["pin", "pin#2"]
+    boxes = [_box(0.1, 0.1, length, name=name) for length, name in _LIKE_NAMED]
+    assert Catalogue.from_meshes(boxes, **GRID).names == ["box", "box#3", "box#2", "box#4"]
+    cuboids = Catalogue.from_cuboids([[0.1, 0.1, 0.1]] * 2, cell=0.01, container=(0.2, 0.2, 0.2))
+    assert cuboids.names == ["0.1x0.1x0.1", "0.1x0.1x0.1#2"]
+    with pytest.raises(CatalogueError, match="names has 1 entries for 2 cuboids"):
+        Catalogue.from_cuboids([[1, 1, 1]] * 2, cell=1.0, container=(4, 4, 4), names=["one"])
+
+
+_LIKE_NAMED = [(0.1, "box"), (0.2, "box"), (0.15, "box#2"), (0.05, "box")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"container": (0.325, 0.32, 0.3)}, "X = 0.325 m is not a whole multiple"),
+        ({"container": (0.32, 0.321, 0.3)}, "Y = 0.321 m is not a whole multiple"),
+        ({"container": (0.32, 0.32)}, r"container must be \(X, Y, H\)"),
+        ({"cell": -0.01}, "cell positive"),
+        ({"scales": ()}, "scales must be positive"),
+        ({"scales": (0.0,)}, "scales must be positive"),
+        ({"orientations": "sideways"}, "unknown orientations 'sideways'"),
+        ({"orientations": torch.eye(3)}, r"rotations \[R, 3, 3\]"),
+    ],
+)
+def test_impossible_settings_are_named(changes, message):
+    with pytest.raises(CatalogueError, match=message):
+        Catalogue.from_meshes(_tetrahedron(), **{**GRID, **changes})
+
+
+def test_nothing_to_load_is_an_error(tmp_path):
+    with pytest.raises(CatalogueError, match="no items given"):
+        Catalogue.from_meshes([], **GRID)
+    with pytest.raises(CatalogueError, match=r"no mesh files in it; supported are \.stl"):
+        Catalogue.from_meshes(tmp_path, **GRID)
+    with pytest.raises(MeshError, match=r"nowhere\.obj: no such file"):
+        Catalogue.from_meshes(tmp_path / "nowhere.obj", **GRID)
+    with pytest.raises(CatalogueError, match="no cuboids"):
+        Catalogue.from_cuboids([], cell=1.0, container=(10, 10, 10))
+
+
+# ------------------------------------------------------------------------------------ rows, devices
+
+
+def test_select_takes_rows_in_order():
+    catalogue = Catalogue.from_meshes([_box(0.1, 0.1, 0.1), _tetrahedron()], **GRID)
+    picked = catalogue.select([1, 0, 1])
+    assert picked.names == ["tetra", "box", "tetra"]
+    assert [s["source"] for s in picked.sources] == ["mesh:tetra", "mesh:box", "mesh:tetra"]
+    assert torch.equal(picked.top[0], catalogue.top[1])
+    assert torch.equal(picked.select(torch.tensor([1])).volume, catalogue.volume[:1])
+    assert _same(catalogue.to("cpu"), catalogue)
+
+
+# ------------------------------------------------------------------------------------ files
+
+
+def test_a_saved_catalogue_loads_bit_for_bit(tmp_path):
+    catalogue = Catalogue.from_meshes([_box(0.03, 0.02, 0.01), _tetrahedron()], **GRID)
+    catalogue.save(tmp_path / "items.catalogue")
+    again = Catalogue.load(tmp_path / "items.catalogue")
+    assert _same(catalogue, again)
+    assert torch.equal(catalogue.volume_reliable, again.volume_reliable)
+    assert (again.cell, again.container) == (catalogue.cell, catalogue.container)
+    assert [file.name for file in tmp_path.iterdir()] == ["items.catalogue"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "altered", "foreign", "empty", "pickle"])
+def test_a_damaged_file_is_refused(tmp_path, damage):
+    path = tmp_path / "items.catalogue"
+    Catalogue.from_meshes(_tetrahedron(), **GRID).save(path)
+    data = bytearray(path.read_bytes())
+    if damage == "truncated":
+        del data[-100:]
+    elif damage == "altered":
+        data[-1] ^= 1
+    elif damage == "foreign":
+        data[:4] = b"ABCD"
+    elif damage == "empty":
+        data.clear()
+    path.write_bytes(data)
+    if damage == "pickle":
+        torch.save({"top": torch.zeros(1)}, path)
+    with pytest.raises(CatalogueError, match=r"items\.catalogue: not a readable"):
+        Catalogue.load(path)
+
+
+def test_a_missing_or_newer_file_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(CatalogueError, match="nowhere"):
+        Catalogue.load(tmp_path / "nowhere")
+    monkeypatch.setattr("packing_env.items.catalogue.FORMAT", 999)
+    Catalogue.from_meshes(_tetrahedron(), **GRID).save(tmp_path / "new")
+    monkeypatch.undo()
+    with pytest.raises(CatalogueError, match="another version"):
+        Catalogue.load(tmp_path / "new")
+
+
+def test_a_failed_save_keeps_the_previous_file(tmp_path, monkeypatch):
+    path = tmp_path / "items.catalogue"
+    catalogue = Catalogue.from_meshes(_tetrahedron(), **GRID)
+    catalogue.save(path)
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        catalogue.save(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["items.catalogue"]
+
+
+# ------------------------------------------------------------------------------------ the cache
+
+
+@pytest.fixture
+def builds(monkeypatch):
+    """Names of the meshes that were rasterised."""
+    names = []
+    original = rasterize_many
+
+    def counted(mesh, *args, **kwargs):
+        names.append(mesh.name)
+        return original(mesh, *args, **kwargs)
+
+    monkeypatch.setattr("packing_env.items.rows.rasterize_many", counted)
+    return names
+
+
+CACHED = {key: value for key, value in GRID.items() if key != "use_cache"}
+
+
+def test_the_cache_answers_the_second_call(tmp_path, builds):
+    path = _write_obj(tmp_path / "tetra.obj", _tetrahedron())
+    options = {**CACHED, "cache_dir": tmp_path / "cache"}
+    first = Catalogue.from_meshes([path, _box(0.1, 0.1, 0.1)], **options)
+    assert builds == ["tetra", "box"]
+    second = Catalogue.from_meshes([path, _box(0.1, 0.1, 0.1)], **options)
+    assert builds == ["tetra", "box"]
+    assert _same(first, second)
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_the_cache_follows_content_and_settings(tmp_path, builds):
+    path = _write_obj(tmp_path / "tetra.obj", _tetrahedron())
+    options = {**CACHED, "cache_dir": tmp_path / "cache"}
+    Catalogue.from_meshes(path, **options)
+    variants = [
+        {"cell": 0.02},
+        {"container": (0.32, 0.32, 0.2)},
+        {"orientations": "yaw"},
+        {"scales": (0.5,)},
+        {"unit": "cm"},
+        {"strict": True},
+    ]
+    for number, change in enumerate(variants, 2):
+        Catalogue.from_meshes(path, **{**options, **change})
+        assert len(builds) == number, change
+    _write_obj(path, _tetrahedron(), factor=1.01)
+    Catalogue.from_meshes(path, **options)
+    assert len(builds) == len(variants) + 2
+
+
+def test_the_cache_follows_the_parts_of_a_urdf_tree(tmp_path, builds):
+    part = _write_obj(tmp_path / "part.obj", _tetrahedron())
+    tree = tmp_path / "tree.urdf"
+    tree.write_text(
+        "<robot name='r'><link name='l'><visual><geometry><mesh filename='part.obj'/></geometry>"
+        "</visual></link></robot>"
+    )
+    options = {**CACHED, "cache_dir": tmp_path / "cache"}
+    small = Catalogue.from_meshes(tree, **options)
+    _write_obj(part, _tetrahedron(), factor=2.0)
+    large = Catalogue.from_meshes(tree, **options)
+    assert len(builds) == 2
+    assert float(large.volume[0]) == pytest.approx(8 * float(small.volume[0]))
+
+
+@pytest.mark.parametrize("damage", [lambda d: d[:-7], lambda d: d[:200] + b"!" + d[201:]])
+def test_a_damaged_cache_file_is_built_again(tmp_path, builds, caplog, damage):
+    options = {**CACHED, "cache_dir": tmp_path}
+    first = Catalogue.from_meshes(_tetrahedron(), **options)
+    (file,) = tmp_path.iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    with caplog.at_level(logging.WARNING):
+        again = Catalogue.from_meshes(_tetrahedron(), **options)
+    assert "building the catalogue again" in caplog.text
+    assert len(builds) == 2
+    assert _same(first, again)
+    assert file.read_bytes() == whole
+
+
+def test_an_unwritable_cache_costs_one_log_line(tmp_path, caplog):
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    with caplog.at_level(logging.WARNING):
+        catalogue = Catalogue.from_meshes(_tetrahedron(), **CACHED, cache_dir=blocked / "cache")
+    assert len(catalogue) == 1
+    said = [r.message[:27] for r in caplog.records if r.name.startswith("packing_env")]
+    assert said == ["the catalogue is not cached"]
+
+
+def test_the_default_cache_is_in_the_users_cache_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    Catalogue.from_meshes(_tetrahedron(), **CACHED)
+    assert len(list((tmp_path / "packing_env").glob("*.catalogue"))) == 1
+    shutil.rmtree(tmp_path / "packing_env")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Catalogue.from_meshes(_tetrahedron(), **CACHED)
+    assert len(list((tmp_path / ".cache" / "packing_env").glob("*.catalogue"))) == 1
+
+
+# ------------------------------------------------------------------------------------ cuboids
+
+
+@pytest.mark.parametrize("orientations", ["pi/2", "yaw", "none"])
+def test_cuboids_equal_their_meshes(orientations):
+    extents = [(0.03, 0.02, 0.01), (0.1, 0.1, 0.1), (0.031, 0.02, 0.3), (0.4, 0.05, 0.05)]
+    options = {k: v for k, v in GRID.items() if k != "use_cache"} | {"orientations": orientations}
+    direct = Catalogue.from_cuboids(extents, **options, scales=(1.0, 0.5))
+    meshes = [_box(*extent) for extent in extents]
+    by_mesh = Catalogue.from_meshes(meshes, **options, scales=(1.0, 0.5), use_cache=False)
+    for key, value in by_mesh.tensors().items():
+        close = torch.allclose if key in ("volume", "extent") else torch.equal
+        assert close(direct.tensors()[key], value), key
+    assert torch.equal(direct.never_feasible, by_mesh.never_feasible)
+    assert [s["scale"] for s in direct.sources] == [1.0, 0.5] * 4
+    assert direct.names[:2] == ["0.03x0.02x0.01"] * 2
+
+
+def test_integer_cuboids_are_exact():
+    sides = torch.cartesian_prod(*[torch.arange(1, 6)] * 3)
+    catalogue = Catalogue.from_cuboids(
+        sides, cell=1.0, container=(10.0, 10.0, 10.0), orientations="yaw"
+    )
+    assert len(catalogue) == 125
+    assert torch.equal(catalogue.size[:, 0], sides[:, :2])
+    assert torch.equal(catalogue.peak[:, 0], sides[:, 2].float())
+    assert torch.equal(catalogue.com[:, 0], 32 * sides[:, :2])
+    assert torch.equal(catalogue.orientation_mask.sum(1), 1 + (sides[:, 0] != sides[:, 1]).int())
+
+
+@pytest.mark.parametrize(
+    ("extents", "options", "message"),
+    [
+        ([(1, 2)], {}, r"must be \[M, 3\]"),
+        ([(1, 2, 3), (1, 0, 1)], {}, "cuboid 1 has extents"),
+        ([(1, 2, float("nan"))], {}, "cuboid 0 has extents"),
+        ([(1, 2, 3)], {"orientations": "pi/4"}, "axis-aligned"),
+        ([(1, 2, 3)], {"unit": "furlong"}, "unknown unit 'furlong'"),
+        ([(100, 100, 100)], {}, "none of the 1 items"),
+    ],
+)
+def test_bad_cuboids_are_named(extents, options, message):
+    with pytest.raises(CatalogueError, match=message):
+        Catalogue.from_cuboids(extents, cell=1.0, container=(10, 10, 10), **options)

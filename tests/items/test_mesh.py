@@ -1,0 +1,429 @@
+"""Meshes: the 43 awkward files, repairs, volumes, formats and URDF trees."""
+
+import json
+import re
+import struct
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from packing_env.items import Mesh, MeshError, load_mesh, mesh_from_arrays
+from packing_env.items.mesh import UNITS
+
+CUBE = torch.tensor([[x, y, z] for x in (0.0, 1) for y in (0.0, 1) for z in (0.0, 1)]).double()
+CUBE_FACES = torch.tensor(
+    [
+        *([0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1]),
+        *([2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]),
+    ]
+)
+SPHERE_VOLUME = 5.058806e-04
+
+# What each row of EXPECTED.md means for us: words of the error, or of the warnings, or nothing.
+REJECTED = {
+    "01_empty.stl": "empty file",
+    "02_empty.obj": "empty file",
+    "03_comments_only.obj": "no geometry",
+    "04_nan_vertex.obj": "non-finite vertex",
+    "05_inf_vertex.obj": "non-finite vertex",
+    "06_nan_binary.stl": "non-finite vertex",
+    "07_zero_area_only.obj": "degenerate",
+    "12_huge_units.stl": "beyond any sane limit",
+    "14_tiny_units.obj": "too small",
+    "15_single_triangle.obj": "flat",
+    "16_flat_square.obj": "flat",
+    "19_text_renamed.stl": "neither binary nor ASCII STL",
+    "20_truncated_binary.stl": "size mismatch.*320 triangles",
+    "21_lying_count.stl": "size mismatch.*4294967280 triangles",
+    "23_truncated_ascii.stl": "cut off|truncated",
+    "30_index_out_of_range.obj": "line 21: .*vertex 99 of 8",
+    "31_index_zero.obj": "line 9: face index 0",
+    "36_vertices_only.obj": "no faces",
+    "37_wrong_suffix.obj": "binary content",
+    "38_unknown_suffix.xyz": r"unsupported format.*\.stl, \.obj",
+    "39_directory.stl": "is a directory",
+    "41_does_not_exist.stl": "no such file",
+}
+WARNED = {
+    "08_open_shell.stl": "not watertight",
+    "09_open_bowl_single_wall.obj": "not watertight",
+    "10_inverted_normals.obj": "inside out",
+    "11_mixed_winding.obj": "winding was inconsistent",
+    "13_millimetres.stl": "extent 100 m .*mm",
+    "26_two_components.obj": "2 separate components",
+    "27_overlapping_parts.obj": "parts overlap",
+    "34_nonmanifold_edge.obj": "non-manifold",
+    "35_far_from_origin.stl": "from its origin",
+}
+UNRELIABLE = {"08_open_shell.stl", "09_open_bowl_single_wall.obj", "34_nonmanifold_edge.obj"}
+BY_CATALOGUE = {"24_bigger_than_box.stl", "43_needle.obj"}  # see test_catalogue.py
+VOLUMES = {
+    "10_inverted_normals.obj": SPHERE_VOLUME,
+    "11_mixed_winding.obj": SPHERE_VOLUME,
+    "17_duplicate_vertices.obj": 1.92e-4,
+    "18_near_duplicate_vertices.obj": 1.92e-4,
+    "22_binary_starting_with_solid.stl": SPHERE_VOLUME,
+    "24_bigger_than_box.stl": 0.5 * 0.45 * 0.4,
+    "26_two_components.obj": 1.28e-4,
+    "27_overlapping_parts.obj": 7.68e-4,
+    "28_inner_void.obj": 4.48e-4,
+    "29_unreferenced_vertices.obj": 2.16e-4,
+    "32_negative_indices.obj": 2.16e-4,
+    "33_quads_slashes_crlf.obj": 2.16e-4,
+    "42_thin_sheet.obj": 2e-6,
+    "43_needle.obj": 1e-7,
+}
+EXTENTS = {
+    "25_long_rod.stl": (0.44, 0.01, 0.01),
+    "29_unreferenced_vertices.obj": (0.06, 0.06, 0.06),
+    "35_far_from_origin.stl": (0.12, 0.1, 0.04),
+}
+
+
+ACCEPTED = {
+    "17_duplicate_vertices.obj",
+    "18_near_duplicate_vertices.obj",
+    "22_binary_starting_with_solid.stl",
+    "25_long_rod.stl",
+    "28_inner_void.obj",
+    "29_unreferenced_vertices.obj",
+    "32_negative_indices.obj",
+    "33_quads_slashes_crlf.obj",
+    "40 name with space.stl",
+    "42_thin_sheet.obj",
+}
+ROWS = sorted({*REJECTED, *WARNED, *BY_CATALOGUE, *ACCEPTED})
+
+
+def _rows(data_dir):
+    rows = json.loads((data_dir / "bad" / "expected.json").read_text())["files"]
+    return {row["file"]: row["expect"] for row in rows}
+
+
+def _check_loaded(mesh: Mesh, name: str) -> None:
+    text = "; ".join(mesh.warnings)
+    assert re.search(WARNED[name], text) if name in WARNED else not text
+    assert mesh.volume_reliable == (name not in UNRELIABLE)
+    assert mesh.watertight == (name not in UNRELIABLE)
+    if name in VOLUMES:
+        assert mesh.volume == pytest.approx(VOLUMES[name], rel=1e-6)
+    if name in EXTENTS:
+        assert mesh.extents.tolist() == pytest.approx(EXTENTS[name], abs=3e-4)
+
+
+def test_the_awkward_files_are_the_ones_listed_here(data_dir):
+    rows = _rows(data_dir)
+    assert sorted(rows) == ROWS
+    assert len(rows) == 43
+    assert {name for name, expect in rows.items() if expect == "reject"} == set(REJECTED)
+    assert {name for name, expect in rows.items() if expect == "accept"} == ACCEPTED
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_an_awkward_file_gets_what_its_row_says(data_dir, name):
+    path = data_dir / "bad" / name
+    if name not in REJECTED:
+        _check_loaded(load_mesh(path), name)
+        return
+    with pytest.raises(MeshError, match=REJECTED[name]) as caught:
+        load_mesh(path)
+    assert str(path) in str(caught.value)
+
+
+def test_strict_mode_turns_each_warning_into_an_error(data_dir):
+    for name in WARNED:
+        with pytest.raises(MeshError, match="strict"):
+            load_mesh(data_dir / "bad" / name, strict=True)
+    load_mesh(data_dir / "bad" / "17_duplicate_vertices.obj", strict=True)
+
+
+def test_real_meshes_match_the_manifest(data_dir):
+    entries = json.loads((data_dir / "manifest.json").read_text())["meshes"]
+    for entry in entries:
+        if entry["file"].endswith(".ply"):
+            pytest.importorskip("trimesh")
+        mesh = load_mesh(data_dir / entry["file"])
+        assert mesh.watertight
+        assert mesh.volume_reliable
+        assert len(mesh.faces) == entry["n_faces"]
+        assert mesh.volume == pytest.approx(entry["volume_m3"], rel=1e-5)
+        assert mesh.com.tolist() == pytest.approx(entry["center_mass_m"], abs=2e-6)
+        assert mesh.extents.tolist() == pytest.approx(entry["extents_m"], abs=2e-6)
+
+
+def test_a_clean_cube_is_kept_as_it_is():
+    mesh = mesh_from_arrays(CUBE, CUBE_FACES, name="cube")
+    assert torch.equal(mesh.vertices, CUBE)
+    assert torch.equal(mesh.faces, CUBE_FACES)
+    assert mesh.volume == 1.0
+    assert mesh.com.tolist() == [0.5, 0.5, 0.5]
+    assert (mesh.watertight, mesh.volume_reliable, mesh.warnings) == (True, True, ())
+
+
+def test_scaling_scales_everything():
+    mesh = mesh_from_arrays(CUBE, CUBE_FACES).scaled(0.5)
+    assert (mesh.volume, mesh.com.tolist(), mesh.source.scale) == (0.125, [0.25] * 3, 0.5)
+    with pytest.raises(MeshError, match="positive"):
+        mesh.scaled(0.0)
+
+
+@pytest.mark.parametrize(
+    ("vertices", "faces", "message"),
+    [
+        (CUBE[:, :2], CUBE_FACES, "needs vertices"),
+        (CUBE, CUBE_FACES + 1, "outside 0..7"),
+        (CUBE, CUBE_FACES - 1, "outside 0..7"),
+        (CUBE, CUBE_FACES[:0], "no faces"),
+        (CUBE * torch.nan, CUBE_FACES, "non-finite"),
+        (CUBE, CUBE_FACES[:, [0, 0, 1]], "degenerate"),
+    ],
+)
+def test_bad_arrays_are_refused(vertices, faces, message):
+    with pytest.raises(MeshError, match=message):
+        mesh_from_arrays(vertices, faces)
+
+
+def test_vertices_weld_across_grid_boundaries():
+    generator = torch.Generator().manual_seed(0)
+    soup = CUBE[CUBE_FACES].view(-1, 3)
+    for _ in range(20):
+        noise = torch.rand(soup.shape, generator=generator).double()
+        shift = torch.rand(3, generator=generator).double()
+        mesh = mesh_from_arrays(soup + shift + 5e-7 * noise, torch.arange(36).view(-1, 3))
+        assert len(mesh.vertices) == 8
+        assert mesh.watertight
+        assert mesh.volume == pytest.approx(1.0, abs=1e-5)
+
+
+def test_vertices_further_apart_than_the_tolerance_stay_apart():
+    corner = CUBE.clone()
+    corner[0] += 2e-6
+    soup = torch.cat([CUBE[CUBE_FACES[:6]].view(-1, 3), corner[CUBE_FACES[6:]].view(-1, 3)])
+    assert not mesh_from_arrays(soup, torch.arange(36).view(-1, 3)).watertight
+
+
+def test_inverted_part_is_flipped_but_a_cavity_is_not():
+    faces = torch.cat([CUBE_FACES, CUBE_FACES.flip(1) + 8])
+    apart = mesh_from_arrays(torch.cat([CUBE, 0.5 * CUBE + 2.0]), faces)
+    assert apart.volume == pytest.approx(1.125)
+    assert any("one part was inside out" in line for line in apart.warnings)
+    cavity = mesh_from_arrays(torch.cat([CUBE, 0.5 * CUBE + 0.25]), faces)
+    assert cavity.volume == pytest.approx(0.875)
+    assert cavity.warnings == ()
+    hidden = mesh_from_arrays(torch.cat([CUBE, 0.5 * CUBE + 0.25]), faces.flip(1))
+    assert hidden.volume == pytest.approx(0.875)
+    assert len(hidden.warnings) == 1
+
+
+def _soup(*cubes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cubes whose triangles share no vertices, as in an STL file."""
+    corners = torch.cat([cube[CUBE_FACES].view(-1, 3) for cube in cubes])
+    return corners, torch.arange(len(corners)).view(-1, 3)
+
+
+def test_solids_that_touch_at_an_edge_keep_a_reliable_volume():
+    neighbour = CUBE + torch.tensor([1.0, 1.0, 0.0])
+    mesh = mesh_from_arrays(*_soup(CUBE, neighbour))
+    assert (mesh.volume, mesh.volume_reliable, mesh.watertight) == (pytest.approx(2.0), True, True)
+    assert any("non-manifold" in line for line in mesh.warnings)
+    indexed = torch.cat([CUBE, neighbour]), torch.cat([CUBE_FACES, CUBE_FACES + 8])
+    apart = mesh_from_arrays(*indexed)  # closed as it stands, so it is not welded
+    assert apart.volume == pytest.approx(2.0)
+    assert apart.warnings == ("2 separate components, kept as one rigid item",)
+
+
+def test_solids_welded_over_a_shared_face_are_flagged():
+    vertices, faces = _soup(CUBE, CUBE * torch.tensor([2.0, 1.0, 1.0]))
+    assert not mesh_from_arrays(vertices, faces).volume_reliable
+    pytest.importorskip("manifold3d")
+    part = torch.arange(2).repeat_interleave(36)
+    kept_apart = mesh_from_arrays(vertices, faces, part=part)
+    assert (kept_apart.volume, kept_apart.volume_reliable) == (pytest.approx(2.0), True)
+
+
+def test_overlap_without_manifold3d_is_flagged(monkeypatch):
+    monkeypatch.setitem(sys.modules, "manifold3d", None)
+    faces = torch.cat([CUBE_FACES, CUBE_FACES + 8])
+    mesh = mesh_from_arrays(torch.cat([CUBE, CUBE + 0.5]), faces)
+    assert not mesh.volume_reliable
+    assert any("pip install manifold3d" in line for line in mesh.warnings)
+
+
+def test_moebius_strip_has_no_volume():
+    angle = 2 * np.pi * np.arange(12) / 12
+    rim = np.stack([np.cos(angle), np.sin(angle), 0 * angle], 1)
+    tilt = np.stack([np.cos(angle) * np.cos(angle / 2), np.sin(angle) * np.cos(angle / 2)], 1)
+    side = 0.2 * np.concatenate([tilt, np.sin(angle / 2)[:, None]], 1)
+    quads = [(i, i + 1, i + 13, i + 12) for i in range(11)] + [(11, 12, 0, 23)]
+    faces = [f for a, b, c, d in quads for f in ((a, b, c), (a, c, d))]
+    mesh = mesh_from_arrays(np.concatenate([rim + side, rim - side]), faces)
+    assert not mesh.watertight
+    assert not mesh.volume_reliable
+
+
+def test_units_scale_the_file_and_bad_ones_are_named(tmp_path):
+    path = _obj(tmp_path / "cube.obj")
+    for unit, factor in UNITS.items():
+        if factor >= 1e-5:
+            mesh = load_mesh(path, unit=unit)
+            assert mesh.volume == pytest.approx(factor**3)
+            assert mesh.source.unit == unit
+    with pytest.raises(MeshError, match="unknown unit 'furlong'; use one of m, cm"):
+        load_mesh(path, unit="furlong")
+
+
+def _obj(path):
+    lines = [f"v {x} {y} {z}" for x, y, z in CUBE.tolist()]
+    lines += [f"f {a + 1} {b + 1} {c + 1}" for a, b, c in CUBE_FACES.tolist()]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["stl", "ply", "glb"])
+def test_single_precision_stands_for_its_shortest_decimal(tmp_path, suffix):
+    """Else a box of 30 cells of 1 cm would cover 31."""
+    trimesh = pytest.importorskip("trimesh")
+    path = tmp_path / f"box.{suffix}"
+    trimesh.Trimesh(CUBE.numpy() * [0.3, 0.1, 0.07], CUBE_FACES.numpy()).export(path)
+    assert load_mesh(path).extents.tolist() == [0.3, 0.1, 0.07]
+    again = mesh_from_arrays((CUBE * 0.3).float(), CUBE_FACES)
+    assert again.extents.tolist() == [0.3, 0.3, 0.3]
+
+
+def test_concave_polygons_are_not_fanned(tmp_path):
+    """An L-shaped prism whose caps are single hexagons, in OBJ and OFF."""
+    plan = [(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)]
+    plan = plan[4:] + plan[:4]  # a fan from (1, 2) would leave the L
+    points = [(*p, 0) for p in plan] + [(*p, 1) for p in plan]
+    polygons = [tuple(range(5, -1, -1)), tuple(range(6, 12))]
+    polygons += [(i, (i + 1) % 6, (i + 1) % 6 + 6, i + 6) for i in range(6)]
+    obj = [f"v {x} {y} {z}" for x, y, z in points]
+    obj += ["f " + " ".join(str(i + 1) for i in p) for p in polygons]
+    (tmp_path / "l.obj").write_text("\n".join(obj))
+    off = ["OFF", f"{len(points)} {len(polygons)} 0"]
+    off += [f"{x} {y} {z}" for x, y, z in points]
+    off += [" ".join(map(str, (len(p), *p))) for p in polygons]
+    (tmp_path / "l.off").write_text("\n".join(off))
+    for name in ("l.obj", "l.off"):
+        mesh = load_mesh(tmp_path / name)
+        assert mesh.volume == pytest.approx(3.0)
+        corners = mesh.vertices[mesh.faces]
+        areas = torch.linalg.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        assert areas.norm(dim=1).sum() / 2 == pytest.approx(2 * 3.0 + 8.0)
+
+
+@pytest.mark.parametrize("suffix", ["ply", "glb", "3mf", "off", "stl", "stl_ascii"])
+def test_formats_written_by_trimesh_load(tmp_path, suffix):
+    trimesh = pytest.importorskip("trimesh")
+    box = trimesh.Trimesh(CUBE.numpy() * 0.1 + 3.0, CUBE_FACES.numpy())
+    path = tmp_path / f"box.{suffix.split('_')[0]}"
+    box.export(path, file_type=suffix)
+    mesh = load_mesh(path, unit="m")
+    factor = 1e-3 if suffix == "3mf" else 1.0  # a 3MF without a stated unit is in millimetres
+    assert mesh.source.unit == ("mm" if suffix == "3mf" else "m")
+    assert mesh.volume == pytest.approx(1e-3 * factor**3, rel=1e-5)
+    assert mesh.vertices.amin(0).tolist() == pytest.approx([3.0 * factor] * 3)
+
+
+def test_ply_polygons_and_truncation(tmp_path):
+    pytest.importorskip("trimesh")
+    plan = [(1, 2), (0, 2), (0, 0), (2, 0), (2, 1), (1, 1)]
+    points = [(*p, 0) for p in plan] + [(*p, 1) for p in plan]
+    polygons = [tuple(range(5, -1, -1)), tuple(range(6, 12))]
+    polygons += [(i, (i + 1) % 6, (i + 1) % 6 + 6, i + 6) for i in range(6)]
+    head = ["ply", "format ascii 1.0", "element vertex 12"]
+    head += [f"property float {axis}" for axis in "xyz"]
+    head += ["element face 8", "property list uchar int vertex_indices", "end_header"]
+    body = [f"{x} {y} {z}" for x, y, z in points]
+    body += [" ".join(map(str, (len(p), *p))) for p in polygons]
+    (tmp_path / "l.ply").write_text("\n".join(head + body) + "\n")
+    assert load_mesh(tmp_path / "l.ply").volume == pytest.approx(3.0)
+    (tmp_path / "cut.ply").write_text("\n".join(head + body[:-2]) + "\n")
+    with pytest.raises(MeshError, match=r"cut\.ply"):
+        load_mesh(tmp_path / "cut.ply")
+
+
+@pytest.mark.parametrize("suffix", ["ply", "glb", "3mf", "off", "urdf"])
+def test_garbage_of_each_format_is_refused(tmp_path, suffix):
+    path = tmp_path / f"garbage.{suffix}"
+    path.write_bytes(bytes(range(256)) * 4)
+    with pytest.raises(MeshError, match="garbage"):
+        load_mesh(path)
+
+
+def test_missing_trimesh_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "trimesh", None)
+    (tmp_path / "part.glb").write_bytes(b"glTF" + bytes(40))
+    with pytest.raises(MeshError, match=r"pip install packing-env\[mesh\]"):
+        load_mesh(tmp_path / "part.glb")
+
+
+def _stl(path, vertices, faces):
+    corners = (vertices[faces]).float().numpy()
+    body = b"".join(struct.pack("<12fH", 0, 0, 0, *c.flatten(), 0) for c in corners)
+    path.write_bytes(bytes(80) + struct.pack("<I", len(faces)) + body)
+
+
+URDF = """<robot name="r">
+  <link name="base"><visual><origin xyz="0 0 0.1"/><geometry><box size="0.4 0.2 0.2"/></geometry>
+  </visual><collision><geometry><box size="9 9 9"/></geometry></collision></link>
+  <link name="arm"><collision><origin rpy="0 1.5707963267948966 0"/>
+    <geometry><cylinder radius="0.05" length="0.3"/></geometry></collision></link>
+  <link name="tip"><visual><geometry><mesh filename="{mesh}" scale="0.001 -0.001 0.001"/>
+    </geometry></visual></link>
+  <joint name="j1" type="revolute"><parent link="base"/><child link="arm"/>
+    <origin xyz="0.5 0 0.1"/></joint>
+  <joint name="j2" type="fixed"><parent link="arm"/><child link="tip"/>
+    <origin xyz="0.5 0 0" rpy="0 0 1.5707963267948966"/></joint>
+</robot>"""
+
+
+@pytest.mark.parametrize("reference", ["../meshes/tip.stl", "package://robot/meshes/tip.stl"])
+def test_urdf_tree_is_merged_at_zero(tmp_path, reference):
+    (tmp_path / "robot" / "meshes").mkdir(parents=True)
+    (tmp_path / "robot" / "urdf").mkdir()
+    _stl(tmp_path / "robot" / "meshes" / "tip.stl", 100.0 * CUBE, CUBE_FACES)
+    path = tmp_path / "robot" / "urdf" / "r.urdf"
+    path.write_text(URDF.format(mesh=reference))
+    mesh = load_mesh(path, unit="mm")
+    assert mesh.source.unit == "m"  # a URDF states its unit
+    prism = 64 * np.tan(np.pi / 64) * 0.05**2 * 0.3
+    assert mesh.volume == pytest.approx(0.4 * 0.2 * 0.2 + prism + 1e-3, rel=1e-6)
+    assert mesh.vertices.amin(0).tolist() == pytest.approx([-0.2, -0.1, 0.0])
+    # the tip is mirrored in y, then turned by +90 degrees about z: x in [1, 1.1], y in [0, 0.1]
+    assert mesh.vertices.amax(0).tolist() == pytest.approx([1.1, 0.1, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<robot>", "not valid XML"),
+        ("<robot><link name='a'/></robot>", "no visual or collision geometry"),
+        (URDF.format(mesh="package://nowhere/tip.stl"), "refers to 'package://nowhere/tip.stl'"),
+        (URDF.replace('link="base"', 'link="typo"'), "joint 'j1'"),
+        (URDF.replace('parent link="base"', 'parent link="tip"'), "loop"),
+        (URDF.replace("cylinder", "capsule"), "capsule"),
+        (URDF.replace('radius="0.05"', 'radius="x"'), "expected 1 number"),
+    ],
+)
+def test_broken_urdf_trees_are_named(tmp_path, text, message):
+    path = tmp_path / "r.urdf"
+    path.write_text(text)
+    with pytest.raises(MeshError, match=message) as caught:
+        load_mesh(path)
+    assert "r.urdf" in str(caught.value)
+
+
+def test_urdf_sphere_encloses_the_ball_and_keeps_its_extent(tmp_path):
+    path = tmp_path / "ball.urdf"
+    ball = '<robot name="b"><link name="l"><visual><geometry><sphere radius="0.02"/></geometry>'
+    path.write_text(ball + "</visual></link></robot>")
+    mesh = load_mesh(path)
+    assert mesh.warnings == ()
+    assert mesh.extents.tolist() == pytest.approx([0.04] * 3)
+    a, b, c = mesh.vertices[mesh.faces].unbind(1)
+    normal = torch.linalg.cross(b - a, c - a)
+    assert float(((a * normal).sum(1) / normal.norm(dim=1)).min()) >= 0.02 - 1e-12
+    assert mesh.volume == pytest.approx(4 / 3 * np.pi * 0.02**3, rel=5e-3)

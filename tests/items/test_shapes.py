@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+from math import gamma, pi
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from packing_env.items import shapes
+from packing_env.items.shapes import Shape, Solid, polygons
+
+EVERY = pytest.mark.parametrize("shape", shapes.SHAPES, ids=lambda shape: shape.name)
+
+
+def solid_of(name: str) -> Solid:
+    return next(shape for shape in shapes.SHAPES if shape.name == name).make()
+
+
+def surface_volume(solid: Solid) -> float:
+    """Sum of the signed tetrahedra between the faces and the centre: positive if outward."""
+    corners = (solid.vertices - solid.vertices.mean(axis=0))[solid.faces]
+    return float(np.linalg.det(corners).sum() / 6)
+
+
+def assert_closed(solid: Solid) -> None:
+    directed = [(int(face[i]), int(face[(i + 1) % 3])) for face in solid.faces for i in range(3)]
+    assert len(set(directed)) == len(directed)
+    assert {(b, a) for a, b in directed} == set(directed)
+
+
+def components(solid: Solid) -> int:
+    """Number of vertex groups joined by faces, by spreading the smallest label."""
+    label = np.arange(len(solid.vertices))
+    while True:
+        low = label[solid.faces].min(axis=1)
+        spread = label.copy()
+        np.minimum.at(spread, solid.faces.ravel(), np.repeat(low, 3))
+        if np.array_equal(spread, label):
+            return len(np.unique(label))
+        label = spread
+
+
+def superquadric_volume(half: tuple[float, float, float], e1: float, e2: float) -> float:
+    """Jaklic, Leonardis, Solina, "Segmentation and Recovery of Superquadrics", 2000."""
+
+    def beta(x: float, y: float) -> float:
+        return gamma(x) * gamma(y) / gamma(x + y)
+
+    return 2 * np.prod(half) * e1 * e2 * beta(e1 / 2 + 1, e1) * beta(e2 / 2, e2 / 2)
+
+
+def test_the_library_is_large_and_varied() -> None:
+    assert len(shapes.FAMILIES) == 8
+    assert len(shapes.SHAPES) >= 48
+    assert all(len(shapes.names(family)) >= 6 for family in shapes.FAMILIES)
+    assert len(set(shapes.names())) == len(shapes.names())
+
+
+def test_24_items_fill_half_to_two_thirds_of_the_default_container() -> None:
+    volumes = [shape.make().volume for shape in shapes.SHAPES]
+    share = 24 * np.mean(volumes) / (0.32 * 0.32 * 0.30)
+    assert 0.45 < share < 0.65
+
+
+@EVERY
+def test_surface_is_closed_outward_and_in_one_piece(shape: Shape) -> None:
+    solid = shape.make()
+    assert_closed(solid)
+    assert components(solid) == 1
+    assert len(np.unique(solid.vertices, axis=0)) == len(solid.vertices)
+    assert set(solid.faces.ravel().tolist()) == set(range(len(solid.vertices)))
+
+
+@EVERY
+def test_volume_is_the_known_one(shape: Shape) -> None:
+    solid = shape.make()
+    assert solid.volume > 0
+    assert surface_volume(solid) == pytest.approx(solid.volume, rel=1e-9)
+
+
+@EVERY
+def test_sizes_and_triangles_are_sane(shape: Shape) -> None:
+    solid = shape.make()
+    extents = np.ptp(solid.vertices, axis=0)
+    assert extents.max() <= 0.22
+    assert extents.max() >= 0.06
+    assert extents.min() >= 0.02
+    assert len(solid.faces) <= 1500
+    corners = solid.vertices[solid.faces]
+    sides = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2)
+    area = np.linalg.norm(
+        np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1
+    )
+    assert (area / sides.max(axis=1)).min() > 2e-4  # the lowest height of a triangle, metres
+
+
+@EVERY
+def test_every_call_builds_the_same_arrays(shape: Shape) -> None:
+    first, second = shape.make(), shape.make()
+    assert first.vertices.tobytes() == second.vertices.tobytes()
+    assert first.faces.tobytes() == second.faces.tobytes()
+
+
+def test_build_gives_watertight_meshes_in_library_order() -> None:
+    meshes = shapes.build()
+    assert [mesh.name for mesh in meshes] == shapes.names()
+    for mesh, shape in zip(meshes, shapes.SHAPES, strict=True):
+        assert mesh.watertight
+        assert mesh.volume_reliable
+        assert mesh.warnings == ()
+        assert mesh.volume == pytest.approx(shape.make().volume, rel=1e-9)
+        assert mesh.vertices.dtype == torch.float64
+
+
+def test_families_are_selected_in_library_order() -> None:
+    wanted = ["household", "cups"]
+    assert [mesh.name for mesh in shapes.build(wanted)] == [
+        *shapes.names("cups"),
+        *shapes.names("household"),
+    ]
+
+
+@pytest.mark.parametrize("families", [["cup"], ["cups", "spheres"], []])
+def test_unknown_family_is_refused_with_the_list(families: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"choose from polycubes, superquadrics, .*household"):
+        shapes.build(families)
+
+
+@pytest.mark.parametrize(
+    ("name", "litres"),
+    [
+        ("tetracube_l", 4 * 0.5**3),
+        ("staircase", 12 * 0.4**3),
+        ("l_profile", 0.9 * (1.4 * 1.0 - 1.0 * 0.6)),
+        ("u_profile", 1.0 * (1.2 * 1.0 - 0.6 * 0.7)),
+        ("plus_profile", 0.9 * (1.2**2 - 4 * 0.4**2)),
+        ("ramp", 1.0 * (1.5 * 0.8 - 1.3 * 0.8 / 2)),
+        ("open_box", 1.3 * 1.0 * 0.9 - 1.1 * 0.8 * 0.8),
+        ("tray", 1.8 * 1.3 * 0.4 - 1.6 * 1.1 * 0.3),
+        ("divided_tray", 1.8 * 1.0 * 0.55 - 2 * 0.75 * 0.8 * 0.4),
+        ("plank", 2.1 * 0.7 * 0.4),
+        ("cracker_box", 1.58 * 0.6 * 2.1),
+        ("wood_block", 0.85 * 0.85 * 2.0),
+    ],
+)
+def test_volumes_worked_out_by_hand(name: str, litres: float) -> None:
+    assert solid_of(name).volume == pytest.approx(litres * 1e-3, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "litres"),
+    [
+        ("cone", pi * 0.65**2 * 1.6 / 3),
+        ("dome", 2 / 3 * pi * 0.72**3),
+        ("torus", 2 * pi**2 * 0.55 * 0.25**2),
+        ("pipe", pi * (0.55**2 - 0.4**2) * 1.3),
+        ("spool", pi * (2 * 0.6**2 * 0.2 + 0.3**2 * 0.7)),
+        ("dumbbell", pi * (2 * 0.45**2 * 0.4 + 0.16**2 * 0.8)),
+        ("tomato_soup_can", pi * 0.33**2 * 1.01),
+        ("round_rod", pi * 0.2**2 * 2.0),
+        ("counterbored_block", 1.2 * 0.9 * 0.75 - pi * (0.18**2 * 0.35 + 0.32**2 * 0.4)),
+        ("flange", pi * (0.8**2 * 0.25 + 0.4**2 * 0.5 - 0.24**2 * 0.75 - 6 * 0.08**2 * 0.25)),
+        ("sphere", superquadric_volume((0.55, 0.55, 0.55), 1, 1)),
+        ("ellipsoid", superquadric_volume((0.85, 0.55, 0.45), 1, 1)),
+        ("rounded_box", superquadric_volume((0.6, 0.45, 0.4), 0.3, 0.3)),
+        ("rounded_cylinder", superquadric_volume((0.45, 0.45, 0.65), 0.3, 1)),
+        ("pillow", superquadric_volume((0.8, 0.65, 0.35), 1, 0.4)),
+        ("octahedron", superquadric_volume((0.85, 0.85, 0.85), 2, 2)),
+    ],
+)
+def test_tessellations_come_close_to_the_smooth_solids(name: str, litres: float) -> None:
+    assert solid_of(name).volume == pytest.approx(litres * 1e-3, rel=0.06)
+
+
+def test_a_finer_superquadric_converges_to_the_formula() -> None:
+    half = (0.08, 0.05, 0.04)
+    solid = shapes.superquadric(half, (0.7, 1.3), segments=160, rings=80)
+    assert solid.volume == pytest.approx(superquadric_volume(half, 0.7, 1.3), rel=2e-3)
+
+
+def test_published_dimensions_are_kept() -> None:
+    # Calli et al. 2015, millimetres.
+    for name, extents in {
+        "sugar_box": (38, 89, 175),
+        "tomato_soup_can": (66, 66, 101),
+        "master_chef_can": (102, 102, 139),
+        "tuna_fish_can": (33, 85, 85),
+        "potted_meat_can": (50, 82, 97),
+        "mustard_bottle": (50, 85, 175),
+        "bowl": (53, 159, 159),
+        "wine_glass": (89, 89, 137),
+    }.items():
+        measured = np.sort(np.ptp(solid_of(name).vertices, axis=0)) * 1000
+        np.testing.assert_allclose(measured, extents, atol=0.5, err_msg=name)
+
+
+def test_cups_hold_water() -> None:
+    """A ray down the middle meets the floor well below the rim."""
+    for name in ("tumbler", "deep_bowl", "dish", "hexagon_cup", "planter", "open_box", "tray"):
+        vertices = solid_of(name).vertices
+        solid = solid_of(name)
+        middle = (vertices.min(axis=0) + vertices.max(axis=0))[:2] / 2 + [1.3e-4, 0.7e-4]
+        top = max(heights_above(solid, middle))
+        assert top < 0.45 * vertices[:, 2].max(), name
+
+
+def heights_above(solid: Solid, point: np.ndarray) -> list[float]:
+    """Heights at which the vertical line through a point pierces the surface."""
+    heights = []
+    for a, b, c in solid.vertices[solid.faces]:
+        basis = np.array([b - a, c - a])[:, :2].T
+        if abs(np.linalg.det(basis)) > 1e-12:
+            u, v = np.linalg.solve(basis, point - a[:2])
+            if u >= 0 and v >= 0 and u + v <= 1:
+                heights.append(float(a[2] + u * (b - a)[2] + v * (c - a)[2]))
+    return heights
+
+
+def test_lying_is_a_proper_rotation() -> None:
+    solid = solid_of("banana")
+    again = solid.lying().lying().lying()
+    np.testing.assert_array_equal(again.vertices, solid.vertices)
+    assert surface_volume(solid.lying()) == pytest.approx(solid.volume, rel=1e-9)
+
+
+@st.composite
+def outlines(draw: st.DrawFn) -> np.ndarray:
+    """Star-shaped outlines, some corners nearly in line."""
+    radii = draw(st.lists(st.integers(20, 60), min_size=4, max_size=20))
+    corners = polygons.regular(len(radii), 1.0, turn=draw(st.floats(0, 6)))
+    return corners * np.array(radii)[:, None] * 1e-3
+
+
+@given(outlines(), st.integers(0, 2), st.floats(0.01, 0.2))
+@settings(max_examples=60, deadline=None)
+def test_any_extrusion_is_closed_with_area_times_height(
+    outline: np.ndarray, num_holes: int, height: float
+) -> None:
+    places = [(0.006, 0.0), (-0.006, 0.001)][:num_holes]
+    holes = [polygons.shifted(polygons.regular(7, 0.004), x, y) for x, y in places]
+    solid = shapes.extrusion(outline, height, holes)
+    assert_closed(solid)
+    area = polygons.signed_area(outline) - sum(map(polygons.signed_area, holes))
+    assert solid.volume == pytest.approx(area * height, rel=1e-5)
+    assert surface_volume(solid) == pytest.approx(solid.volume, rel=1e-9)
+    triangles = solid.vertices[solid.faces]
+    flat = np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0])[:, 2]
+    assert np.abs(flat).sum() / 4 == pytest.approx(area, rel=1e-5)  # caps overlap nowhere
+
+
+@given(
+    outlines(), st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=2, max_size=6)
+)
+@settings(max_examples=60, deadline=None)
+def test_any_loft_has_the_volume_of_its_sections(
+    outline: np.ndarray, factors: list[tuple[int, int]]
+) -> None:
+    heights = [0.02 * i for i in range(len(factors))]
+    scales = [(a / 5, b / 5) for a, b in factors]
+    offsets = [(0.01 * (i % 3), -0.02 * (i % 2)) for i in range(len(factors))]
+    solid = shapes.loft(outline, heights, scales, offsets)
+    assert_closed(solid)
+    assert surface_volume(solid) == pytest.approx(solid.volume, rel=1e-9)
+
+
+@given(st.sets(st.tuples(*[st.integers(0, 2)] * 3), min_size=1, max_size=9))
+@settings(max_examples=60, deadline=None)
+def test_any_polycube_is_closed_or_refused(cells: set[tuple[int, int, int]]) -> None:
+    try:
+        solid = shapes.polycube(cells, 0.03)
+    except ValueError:
+        return
+    assert_closed(solid)
+    assert surface_volume(solid) == pytest.approx(len(cells) * 0.03**3, rel=1e-9)
+
+
+def test_stack_glues_layers_that_share_edges() -> None:
+    base = polygons.polygon((0, 0), (1, 0), (3, 0), (3, 2), (1, 2), (0, 2))
+    post = polygons.polygon((0, 0), (1, 0), (1, 2), (0, 2))
+    solid = shapes.stack([([base], 1.0), ([post], 2.0), ([base], 1.0)])
+    assert_closed(solid)
+    assert solid.volume == pytest.approx(6 + 4 + 6)
+    assert surface_volume(solid) == pytest.approx(16)
+
+
+SQUARE = polygons.rectangle(1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: shapes.polycube([]), "at least one cell"),
+        (lambda: shapes.polycube([(0, 0, 0), (2, 0, 0)]), "joined by their faces"),
+        (lambda: shapes.polycube([(0, 0, 0), (1, 1, 0)]), "joined by their faces"),
+        (
+            lambda: shapes.polycube([(0, 0, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (1, 1, 0)]),
+            "along an edge",
+        ),
+        (lambda: shapes.extrusion(SQUARE, -1.0), "positive thickness"),
+        (lambda: shapes.extrusion(SQUARE, 1.0, [SQUARE]), "touch"),
+        (lambda: shapes.extrusion(SQUARE[[0, 2, 1, 3]], 1.0), "crosses itself"),
+        (lambda: shapes.revolution([(1.0, 1.0), (1.0, 0.0)]), "reverse"),
+        (lambda: shapes.revolution([(1.0, 0.0), (0.0, 1.0), (1.0, 2.0)]), "only the first"),
+        (lambda: shapes.loft(SQUARE, [0.0, 1.0], [1.0]), "one length"),
+    ],
+)
+def test_impossible_solids_are_refused(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
