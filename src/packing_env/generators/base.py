@@ -1,0 +1,135 @@
+"""What a generator is, and how a pool of playable instances is made from one."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from packing_env.items import Catalogue
+from packing_env.types import MAX_SEED, Instances, PackingParams, check_integer
+
+_LOGGER = logging.getLogger("packing_env.generators")
+SPLITS = ("train", "test")
+
+
+class GeneratorError(ValueError):
+    """A generator cannot do what it is asked; the message names the remedy."""
+
+
+class InfeasibleError(GeneratorError):
+    """No instance can be started: nothing fits the empty container."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a generator is asked for.
+
+    Attributes:
+        num_instances: ``P``.
+        num_items: ``N``, capacity of an instance.
+        seed: Seed of the pool.
+        stream: Disjoint random streams of one seed: one per split.
+        playable: ``[M]`` which catalogue rows have a legal placement in the empty container.
+    """
+
+    num_instances: int
+    num_items: int
+    seed: int
+    stream: int
+    playable: Bool[Tensor, " M"]
+
+
+class Generator(ABC):
+    """A source of instances. Same request, same instances, on every device."""
+
+    finite = False
+    """Whether :meth:`sample` returns all there is, whatever ``num_instances`` asks."""
+
+    @abstractmethod
+    def sample(self, request: Request, catalogue: Catalogue) -> Instances:
+        """``num_instances`` instances in arrival order, on the CPU."""
+
+
+def split_stream(split: str) -> int:
+    """The random stream of a split; held-out instances come from a stream of their own."""
+    if split not in SPLITS:
+        raise GeneratorError(f"split={split!r} is unknown; choose one of {SPLITS}")
+    return SPLITS.index(split)
+
+
+def check_pool(size: Any, seed: Any) -> tuple[int, int]:
+    """The size and the seed of a pool as integers, or a :class:`ParameterError`."""
+    return check_integer("pool_size", size, 1), check_integer("seed", seed, 0, MAX_SEED)
+
+
+def make_pool(
+    generator: Generator,
+    catalogue: Catalogue,
+    params: PackingParams,
+    playable: Bool[Tensor, " M"],
+    *,
+    seed: int = 0,
+    split: str = "train",
+    size: int = 4096,
+    skip_infeasible: bool | None = None,
+) -> Instances:
+    """Instances whose first visible items have a legal placement in the empty container.
+
+    Args:
+        generator: Their source.
+        catalogue: The items.
+        params: The task (capacity, visibility, order).
+        playable: ``[M]`` rows with a legal placement in the empty container.
+        seed: Seed of the pool.
+        split: ``"train"`` or ``"test"``: disjoint streams.
+        size: Number of instances, for generators without an end.
+        skip_infeasible: Leave out instances that cannot be started; ``None``: yes, except for
+            finite generators (files, fixed pools), which raise.
+
+    Raises:
+        InfeasibleError: An instance of a finite generator cannot be started, or none can.
+        ParameterError: ``seed`` or ``size`` is impossible.
+    """
+    size, seed = check_pool(size, seed)
+    playable = playable.cpu()
+    if not bool(playable.any()):
+        raise InfeasibleError(
+            f"none of the catalogue's {len(playable)} items has a legal placement in the empty "
+            f"{params.container} m container; check the items' unit, the container and the "
+            f"stability rule"
+        )
+    request = Request(size, params.num_items, seed, split_stream(split), playable)
+    made = _ordered(generator.sample(request, catalogue), catalogue, params)
+    first = made.item_id[:, : params.num_visible]
+    filled = torch.arange(first.shape[1]) < made.num_items[:, None]
+    startable = (playable[first] & filled).any(1)
+    skipped = int((~startable).sum())
+    skip = not generator.finite if skip_infeasible is None else skip_infeasible
+    if skipped and not skip:
+        index = int((~startable).nonzero()[0])
+        raise InfeasibleError(
+            f"instance {index} cannot be started: its first item "
+            f"({catalogue.names[int(made.item_id[index, 0])]}) fits nowhere in the empty container "
+            f"({skipped} of {len(made)} instances); set skip_infeasible=true to leave them out"
+        )
+    if skipped:
+        _LOGGER.warning("left out %d of %d instances that cannot be started", skipped, len(made))
+    if skipped == len(made):
+        raise InfeasibleError("no instance can be started in the empty container")
+    return Instances(made.item_id[startable], made.num_items[startable])
+
+
+def _ordered(made: Instances, catalogue: Catalogue, params: PackingParams) -> Instances:
+    """With ``item_order="volume"``, largest bounding box first (stable), padding last."""
+    if params.item_order == "arrival":
+        return made
+    box = catalogue.tensors()["extent"].cpu().prod(-1)[made.item_id]
+    real = torch.arange(made.item_id.shape[1]) < made.num_items[:, None]
+    order = torch.where(real, box, -1.0).argsort(dim=1, descending=True, stable=True)
+    return Instances(made.item_id.gather(1, order), made.num_items)

@@ -1,0 +1,98 @@
+"""Instances from a file: JSON lists or CSV lines of item names."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packing_env.generators.base import Generator, GeneratorError, Request
+from packing_env.generators.fixed_pool import FixedPool
+from packing_env.items import Catalogue
+from packing_env.types import Instances, ParameterError, check_number
+
+
+class SequenceError(GeneratorError):
+    """A sequence file cannot be read; the message names the file, the place and the remedy."""
+
+
+@dataclass(frozen=True)
+class SequenceFile(Generator):
+    """One instance per CSV line or JSON list: item names (or catalogue rows) in arrival order.
+
+    A text that is the name of an item means that item, even where it is a number.
+
+    Attributes:
+        path: ``*.json`` (``[["mug", "sugar_box"], ...]``) or ``*.csv`` (``mug,sugar_box``).
+        scale: Size variant to take where an item has several.
+    """
+
+    path: str | Path
+    scale: float = 1.0
+    finite = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, (str, Path)) or not str(self.path):
+            raise ParameterError(
+                f"generator.path={self.path!r} must name a .json or .csv file of sequences"
+            )
+        check_number("generator.scale", self.scale, above=0.0)
+
+    def sample(self, request: Request, catalogue: Catalogue) -> Instances:
+        """The whole file, in its order."""
+        rows: dict[str, list[int]] = {}
+        for index, name in enumerate(catalogue.names):
+            if catalogue.sources[index].get("scale", 1.0) == self.scale:
+                rows.setdefault(name, []).append(index)
+        sequences = [
+            [self._row(entry, number, rows) for entry in sequence]
+            for number, sequence in enumerate(self._read())
+        ]
+        return FixedPool(sequences).sample(request, catalogue)
+
+    def _row(self, entry: Any, number: int, rows: dict[str, list[int]]) -> int:
+        """The catalogue row that an entry of a sequence means."""
+        name = entry.strip() if isinstance(entry, str) else None
+        if name in rows:
+            if len(rows[name]) > 1:
+                raise SequenceError(
+                    f"{self.path}: sequence {number} names {entry!r}, which is ambiguous: rows "
+                    f"{rows[name]} of the catalogue have that name; give the row"
+                )
+            return rows[name][0]
+        if isinstance(entry, int) and not isinstance(entry, bool):
+            return entry
+        if name is not None and name.isdecimal():
+            return int(name)
+        raise SequenceError(
+            f"{self.path}: sequence {number} names {entry!r}, which is "
+            f"{self._why_not(name, sorted(rows))}"
+        )
+
+    def _why_not(self, name: str | None, known: list[str]) -> str:
+        """Why a name means no item, and what would be right."""
+        if name is None:
+            return "neither the name of an item nor a row of the catalogue"
+        longer = [full for full in known if full.endswith(f"/{name}")]
+        if longer:
+            return f"ambiguous; write one of {', '.join(longer[:8])}"
+        return (
+            f"not in the catalogue at scale {self.scale}; known items: {', '.join(known[:8])}, ..."
+        )
+
+    def _read(self) -> list[list[Any]]:
+        path = Path(self.path)
+        if path.suffix not in (".json", ".csv"):
+            raise SequenceError(f"{path}: sequences are read from .json or .csv files")
+        try:
+            text = path.read_text(encoding="utf-8")
+            if path.suffix == ".csv":
+                return [row for row in csv.reader(text.splitlines()) if row]
+            sequences = json.loads(text)
+        except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
+            raise SequenceError(f"{path}: cannot be read as sequences: {error}") from error
+        if not isinstance(sequences, list) or not all(isinstance(s, list) for s in sequences):
+            raise SequenceError(f"{path}: expected a JSON list of lists of item names")
+        return sequences
