@@ -1,0 +1,30 @@
+"""The presets on coarse grids with few items, so that each builds in well under a second."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from packing_env.envs import PackingEnv
+from packing_env.items import Catalogue
+from packing_env.tasks import PRESETS, make_env
+
+SMALL: dict[str, dict[str, Any]] = {
+    "irregular": {"resolution": 8, "num_items": 6},
+    "irregular_paper": {"resolution": 10, "num_items": 6, "num_visible": 3, "grid_step": 2},
+    "sls_nesting": {"cell": 0.025, "num_items": 6, "num_visible": 3},
+}
+
+
+@lru_cache
+def catalogue(preset: str) -> Catalogue:
+    """A few of the preset's own items on the coarse grid."""
+    items = {**PRESETS[preset].items, "use_cache": False}
+    items["families"] = items.get("families", ("polycubes", "brackets"))[:2]
+    return make_env(preset, items=items, scales=(0.6,), pool_size=1, **SMALL[preset]).catalogue
+
+
+def small_preset(preset: str, num_envs: int | tuple[int, ...] = 3, **overrides: Any) -> PackingEnv:
+    """A preset with everything as it is but for its size."""
+    options = {"items": catalogue(preset), "pool_size": 16, **SMALL[preset], **overrides}
+    return make_env(preset, num_envs=num_envs, **options)

@@ -1,0 +1,317 @@
+"""Illegal actions, actions of the wrong kind, and random legal ones."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from tests.tiny import differing, legal_action, state_of, stream, tiny_env
+from torchrl.data import Binary, Categorical
+from torchrl.envs import check_env_specs
+
+from packing_env.core.random import choose_uniform
+from packing_env.envs.action_modes import MODES, PlacementMode
+from packing_env.types import ParameterError
+
+EXTREMES = (-1, -(2**63), 2**63 - 1)
+
+
+def illegal(env, root) -> torch.Tensor:
+    """In each row the first action that the mask forbids."""
+    mask = root["action_mask"]
+    assert not mask.all(-1).any()
+    return (~mask).int().argmax(-1)
+
+
+@pytest.mark.parametrize("action_mode", sorted(MODES))
+@pytest.mark.parametrize("value", [None, *EXTREMES])
+def test_an_illegal_action_terminates_by_default(action_mode: str, value: int | None) -> None:
+    env = tiny_env(3, action_mode=action_mode, num_candidates=300, reward={"illegal": 1.0})
+    root = env.reset()
+    action = illegal(env, root) if value is None else torch.full((3,), value)
+    legal = legal_action(root["action_mask"], stream())
+    action = torch.where(torch.tensor([True, False, True]), action, legal)
+    following = env.step(root.set("action", action))["next"]
+    assert following["terminated"].flatten().tolist() == [True, False, True]
+    assert following["metrics", "illegal_actions"].flatten().tolist() == [1, 0, 1]
+    assert following["metrics", "items_packed"].flatten().tolist() == [0, 1, 0]
+    assert following["reward"].flatten().tolist() == [-1, 0, -1]
+    assert (following["observation", "heightmap"][[0, 2]] == 0).all()
+    assert following["action_mask"][0].all()
+
+
+@pytest.mark.parametrize("action_mode", sorted(MODES))
+@pytest.mark.parametrize("value", [None, *EXTREMES])
+def test_an_illegal_action_may_be_a_penalised_noop(action_mode: str, value: int | None) -> None:
+    env = tiny_env(3, action_mode=action_mode, num_candidates=300, illegal_action="noop")
+    root = env.reset()
+    before = state_of(env)
+    action = illegal(env, root) if value is None else torch.full((3,), value)
+    following = env.step(root.set("action", action))["next"]
+    assert not following["done"].any()
+    assert torch.allclose(following["reward"], torch.tensor(-0.1))
+    assert torch.allclose(following["metrics", "reward/illegal"], torch.tensor(-0.1))
+    assert torch.equal(following["action_mask"], root["action_mask"])
+    changed = differing(before, state_of(env))
+    assert sorted(changed) == ["illegal_actions", "reward_sum", "step"]
+
+
+def test_noops_are_truncated_after_2n_steps() -> None:
+    env = tiny_env(2, num_items=3, illegal_action="noop")
+    root = env.reset()
+    for step in range(1, 7):
+        following = env.step(root.set("action", torch.tensor([-1, -1])))["next"]
+        assert bool(following["truncated"].all()) == (step == 6)
+        assert not following["terminated"].any()
+        root = env.step_mdp(root)
+    assert (following["metrics", "illegal_actions"] == 6).all()
+
+
+@pytest.mark.parametrize("action_mode", sorted(MODES))
+@pytest.mark.parametrize("value", [None, *EXTREMES])
+def test_an_illegal_action_may_be_projected(action_mode: str, value: int | None) -> None:
+    env = tiny_env(3, action_mode=action_mode, num_candidates=300, illegal_action="project")
+    root = env.reset()
+    action = illegal(env, root) if value is None else torch.full((3,), value)
+    following = env.step(root.set("action", action))["next"]
+    assert (following["metrics", "items_packed"] == 1).all()
+    assert not following["done"].any()
+    assert (following["reward"] > 0).all()
+    assert (following["metrics", "illegal_actions"] == 1).all()
+
+
+def test_a_projected_action_may_be_penalised() -> None:
+    reward = {"utilization": 1.0, "illegal": 0.5}
+    env = tiny_env(2, illegal_action="project", reward=reward)
+    following = env.step(env.reset().set("action", torch.tensor([-5, -5])))["next"]
+    assert torch.allclose(following["metrics", "reward/illegal"], torch.tensor(-0.5))
+    assert (following["metrics", "items_packed"] == 1).all()
+
+
+def test_projection_leaves_a_legal_action_alone() -> None:
+    """Also off the beaten track: the recorded placements are those of the other rules."""
+    plays = []
+    for illegal_action in ("project", "terminate"):
+        env = tiny_env(4, illegal_action=illegal_action, num_visible=2, grid_step=2)
+        root, generator = env.reset(), stream()
+        for _ in range(5):
+            action = legal_action(root["action_mask"], generator)
+            root = env.step_mdp(env.step(root.set("action", action)))
+        plays.append(state_of(env))
+    assert not differing(*plays)
+
+
+def test_projection_goes_to_the_nearest_place_of_the_same_orientation() -> None:
+    env = tiny_env(1, illegal_action="project", stability="none")
+    root = env.reset()
+    item = int(root["observation", "item_id"])
+    w, h = env.catalogue.size[item, 0].tolist()
+    x, y = env.params.grid
+    footprint = env.catalogue.bottom[item, 0].isfinite()
+    assert footprint.any(1).nonzero().max() == w - 1
+    assert footprint.any(0).nonzero().max() == h - 1
+    env.step(root.set("action", torch.tensor([x * y - 1])))  # orientation 0, the far corner
+    assert env.state["placement"][0, 0].tolist() == [0, 0, x - w, y - h]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bool])
+def test_an_action_of_another_dtype_is_refused(dtype: torch.dtype) -> None:
+    env = tiny_env(3)
+    root = env.reset()
+    before = state_of(env)
+    with pytest.raises(TypeError, match=r"'action' is torch\.\w+; .*takes torch.int64"):
+        env.step(root.set("action", torch.zeros(3, dtype=dtype)))
+    assert not differing(before, state_of(env))
+
+
+def test_nan_actions_are_refused() -> None:
+    env = tiny_env(3)
+    with pytest.raises(TypeError, match=r"takes torch\.int64"):
+        env.step(env.reset().set("action", torch.full((3,), torch.nan)))
+
+
+@pytest.mark.parametrize("autoreset", ["native", "masked"])
+@pytest.mark.parametrize("shape", [(3, 1), (3, 2)])
+def test_an_action_of_another_shape_is_refused(shape: tuple[int, ...], autoreset: str) -> None:
+    env = tiny_env(3, shell={"autoreset": autoreset})
+    root = env.reset().set("action", torch.zeros(shape, dtype=torch.int64))
+    for call in (env.step, env.step_and_maybe_reset):
+        with pytest.raises(ValueError, match=r"'action' has shape \(3, \d\); .*\(3,\)"):
+            call(root.clone())
+
+
+def test_a_tensordict_of_another_batch_is_refused() -> None:
+    env, other = tiny_env(3), tiny_env(2)
+    env.reset()
+    with pytest.raises(RuntimeError, match="batch"):
+        env.step(other.rand_action(other.reset()))
+
+
+def test_a_tensordict_on_another_device_is_moved_or_refused() -> None:
+    env = tiny_env(3)
+    root = env.reset().set("action", torch.zeros(3, dtype=torch.int64))
+    with pytest.raises((ValueError, NotImplementedError, RuntimeError)):
+        env.step(root.to("meta"))
+
+
+def test_stepping_or_saving_before_a_reset_says_so() -> None:
+    env = tiny_env(2)
+    with pytest.raises(RuntimeError, match=r"call env\.reset\(\) first"):
+        env.get_state()
+    with pytest.raises(RuntimeError, match="before the first reset"):
+        env.rand_action()
+
+
+def test_random_actions_are_legal_and_cover_the_mask() -> None:
+    env = tiny_env(400, items={"grid": (5, 5), "num_orientations": 2})
+    root = env.reset()
+    torch.manual_seed(0)
+    taken = torch.zeros_like(root["action_mask"])
+    for _ in range(40):
+        action = env.rand_action(root)["action"]
+        assert root["action_mask"].gather(1, action[:, None]).all()
+        taken.scatter_(1, action[:, None], True)
+    assert (taken.sum() / root["action_mask"].sum()) > 0.7
+
+
+def test_random_actions_without_a_mask_use_the_state() -> None:
+    env = tiny_env(5)
+    mask = env.reset()["action_mask"]
+    assert mask.gather(1, env.rand_action()["action"][:, None]).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"action_mode": "telepathy"}, "action_mode='telepathy' is unknown; .*placement"),
+        ({"illegal_action": "shrug"}, "illegal_action='shrug' is unknown; .*noop"),
+        ({"stability": "wind"}, "stability='wind' is unknown"),
+        ({"stability_metric": "wind"}, "stability='wind' is unknown"),
+        ({"reward": {"fun": 1.0}}, "fun"),
+        ({"candidate_generator": "ems", "action_mode": "candidate"}, "'ems' is unknown"),
+        ({"num_visible": 9}, "num_visible"),
+        ({"max_steps": 0}, "max_steps=0"),
+        ({"grid_step": 99}, "grid_step=99"),
+        ({"observation": ("smell",)}, "smell"),
+        ({"contact_tol": -1.0}, "contact_tol"),
+        ({"cell": 0.03}, "whole multiple of cell"),
+        ({"container": (0.08, -1.0, 0.1)}, "must be positive"),
+        ({"shell": {"autoreset": "never"}}, "autoreset='never'"),
+        ({"shell": {"draw": "lots"}}, "draw='lots'"),
+        ({"num_envs": 0}, "num_envs"),
+        ({"num_envs": ()}, "num_envs"),
+    ],
+)
+def test_impossible_tasks_name_the_parameter(changes: dict, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        tiny_env(**changes)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_named() -> None:
+    with pytest.raises(ParameterError, match="no CUDA GPU is available; use device=cpu"):
+        tiny_env(shell={"device": "cuda"})
+
+
+def test_a_foreign_state_is_refused() -> None:
+    env, other = tiny_env(3), tiny_env(3, num_items=5)
+    root = env.reset()
+    other.reset()
+    for foreign, message in (
+        (env.get_state().exclude("queue"), r"lacks \['queue'\]"),
+        (other.get_state(), "comes from another task"),
+        (root.select("observation"), "holds no state of this environment"),
+        (None, "needs the TensorDict"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            env.reset(foreign, set_state=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("item_id", 99, "item_id"),
+        ("num_items", 99, "num_items"),
+        ("items_packed", 7, "items_packed"),
+        ("heightmap", torch.nan, "heightmap"),
+        ("task", 1, "another task"),
+    ],
+)
+def test_an_impossible_state_changes_nothing(key: str, value: float, message: str) -> None:
+    env = tiny_env(3, num_items=6)
+    env.reset()
+    before, broken = state_of(env), env.get_state()
+    broken[key][1] = value
+    with pytest.raises(ValueError, match=message):
+        env.reset(broken, set_state=True)
+    assert not differing(before, state_of(env))
+
+
+def test_a_state_of_other_items_is_refused() -> None:
+    env, other = tiny_env(3), tiny_env(3, items={"seed": 1})
+    env.reset()
+    other.reset()
+    with pytest.raises(ValueError, match="another task"):
+        env.reset(other.get_state(), set_state=True)
+
+
+class TwoKeys(PlacementMode):
+    """Orientation and place under keys of their own, each with a mask."""
+
+    mask_keys = (("turn", "mask"), ("place", "mask"))
+
+    def action_specs(self, batch_size, device):
+        sizes = {"turn": self.num_orientations, "place": math.prod(self.params.lattice)}
+        return {
+            (name, "action"): Categorical(size, shape=batch_size, device=device)
+            for name, size in sizes.items()
+        }
+
+    def mask_specs(self, batch_size, device):
+        specs = self.action_specs(batch_size, device)
+        return {
+            (name, "mask"): Binary(spec.n, (*batch_size, spec.n), device, torch.bool)
+            for (name, _), spec in specs.items()
+        }
+
+    def masks(self, state, maps):
+        legal = maps.legal.flatten(3)[:, 0]
+        return {("turn", "mask"): legal.any(2), ("place", "mask"): legal.any(1)}
+
+    def random(self, masks):
+        return {
+            (name, "action"): choose_uniform(mask, torch.rand(mask.shape[:-1]))
+            for (name, _), mask in masks.items()
+        }
+
+    def place(self, actions, state, maps):
+        places = math.prod(self.params.lattice)
+        index = actions["turn", "action"] * places + actions["place", "action"]
+        return self.decode(index, state)
+
+
+@pytest.mark.parametrize("autoreset", ["native", "masked"])
+def test_a_mode_may_have_several_keys(monkeypatch: pytest.MonkeyPatch, autoreset: str) -> None:
+    """Adding one touches nothing but the registry."""
+    monkeypatch.setitem(MODES, "two_keys", TwoKeys)
+    env = tiny_env(4, action_mode="two_keys", shell={"autoreset": autoreset})
+    check_env_specs(env, break_when_any_done="both")
+    steps = env.rollout(20, break_when_any_done=False)
+    assert steps["next", "metrics", "items_packed"].max() >= 2
+    assert steps["next", "done"].any()
+    finished = steps["next", "done"].squeeze(-1)
+    assert steps["next", "turn", "mask"][finished].all()
+
+
+def test_a_missing_action_is_named() -> None:
+    env = tiny_env(2)
+    with pytest.raises(KeyError, match="no 'action' entry"):
+        env.step(env.reset())
+
+
+def test_stepping_before_a_reset_says_so() -> None:
+    env = tiny_env(2)
+    root = tiny_env(2).reset().set("action", torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(RuntimeError, match=r"call env\.reset\(\)"):
+        env.step(root)

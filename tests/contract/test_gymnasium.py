@@ -1,0 +1,303 @@
+"""The Gymnasium environments, as Gymnasium programs and TorchRL's wrappers use them."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers import RecordEpisodeStatistics
+from gymnasium.wrappers.vector import RecordEpisodeStatistics as RecordVectorStatistics
+from tensordict import TensorDictBase
+from torchrl.envs import GymEnv, GymWrapper, check_env_specs
+
+import packing_env as pe
+from packing_env.registration import IDS, register_all
+
+TINY = {"resolution": 8, "num_items": 5, "pool_size": 16, "orientations": "yaw"}
+MODES = [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED]
+
+
+def make(**options: object) -> gymnasium.Env:
+    return gymnasium.make("packing_env:Packing-v0", **TINY | options)
+
+
+def legal(mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A random legal action per row."""
+    return np.array([rng.choice(np.flatnonzero(row)) for row in np.atleast_2d(mask)])
+
+
+def first_legal(tensordict: TensorDictBase) -> TensorDictBase:
+    """A policy of TorchRL's; what GymEnv draws by itself may be illegal."""
+    mask = tensordict["action_mask"]
+    return tensordict.set("action", mask.to(torch.int64).argmax(-1))
+
+
+def equal(one: dict, other: dict) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_id_makes_its_preset(name: str) -> None:
+    spec = gymnasium.spec(name)
+    assert spec.kwargs == {"task": IDS[name]}
+    assert gymnasium.envs.registration.load_env_creator(spec.entry_point) is pe.PackingGymEnv
+    assert (
+        gymnasium.envs.registration.load_env_creator(spec.vector_entry_point) is pe.PackingVectorEnv
+    )
+    register_all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"action_mode": "candidate", "num_candidates": 6},
+        {"observation": ("heightmap", "item_maps")},
+        {"illegal_action": "project", "stability": "none", "num_visible": 3},
+    ],
+    ids=str,
+)
+def test_check_env(options: dict) -> None:
+    env = make(render_mode="rgb_array", **options)
+    check_env(env.unwrapped, skip_render_check=bool(options))
+    env.close()
+
+
+def test_paper_preset_at_a_small_size() -> None:
+    options = {"resolution": 20, "grid_step": 2, "num_visible": 2, "orientations": "yaw"}
+    env = gymnasium.make("PackingPaper-v0", scales=(1.0,), pool_size=8, **options)
+    check_env(env.unwrapped, skip_render_check=True)
+
+
+def test_observation_leaves_the_item_maps_out_unless_asked() -> None:
+    assert {"heightmap", "drop_height", "action_mask"} <= set(make().observation_space)
+    assert "top" not in set(make().observation_space)
+    assert "top" in set(make(observation=("item_maps",)).observation_space)
+
+
+def test_seed_decides_the_episode_and_the_stream_goes_on() -> None:
+    env, other = make(), make()
+    first = [env.reset(seed=7)[0], env.reset()[0], env.reset()[0]]
+    again = [other.reset(seed=7)[0], other.reset()[0], other.reset()[0]]
+    assert all(equal(a, b) for a, b in zip(first, again, strict=True))
+    starts = [int(env.reset(seed=s)[0]["item_id"][0]) for s in range(20)]
+    assert len(set(starts)) > 3
+
+
+def test_reset_without_a_seed_is_random_unless_make_had_one() -> None:
+    def starts(**options: object) -> list[int]:
+        env = make(**options)
+        return [int(env.reset()[0]["item_id"][0]) for _ in range(12)]
+
+    assert starts(seed=3) == starts(seed=3)
+    assert starts() != starts()
+
+
+def test_step_leaves_the_global_generators_alone() -> None:
+    env = make()
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    _, info = env.reset(seed=1)
+    env.step(int(info["action_mask"].argmax()))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_episode_of_legal_actions() -> None:
+    env = RecordEpisodeStatistics(make())
+    _, info = env.reset(seed=0)
+    total, done = 0.0, False
+    while not done:
+        assert np.array_equal(env.get_wrapper_attr("action_masks")(), info["action_mask"] == 1)
+        action = env.action_space.sample(mask=info["action_mask"])
+        observation, reward, terminated, truncated, info = env.step(action)
+        assert np.array_equal(observation["action_mask"], info["action_mask"])
+        total, done = total + reward, terminated or truncated
+    assert info["illegal_actions"] == 0
+    assert info["utilization"] == pytest.approx(total, abs=1e-6)
+    assert info["episode"]["l"] == info["items_packed"]
+    _, reward, terminated, _, _ = env.step(action)
+    assert (reward, terminated) == (0.0, True)
+
+
+@pytest.mark.parametrize("action", [-1, 10**9, "illegal"], ids=str)
+def test_illegal_action_ends_the_episode_without_raising(action: object) -> None:
+    env = make()
+    _, info = env.reset(seed=0)
+    chosen = int(np.flatnonzero(info["action_mask"] == 0)[0]) if action == "illegal" else action
+    _, reward, terminated, _, info = env.unwrapped.step(chosen)
+    assert terminated
+    assert reward == 0.0
+    assert info["illegal_actions"] == 1
+
+
+def test_errors_say_what_is_wrong() -> None:
+    env = make()
+    with pytest.raises(RuntimeError, match="reset"):
+        env.unwrapped.action_masks()
+    env.reset(seed=0)
+    with pytest.raises(TypeError, match="whole numbers"):
+        env.step(0.5)
+    with pytest.raises(ValueError, match="render_mode='ansi'"):
+        pe.PackingGymEnv(render_mode="ansi")
+    with pytest.raises(ValueError, match="autoreset_mode='never'"):
+        pe.PackingVectorEnv(autoreset_mode="never", **TINY)
+    with pytest.raises(pe.ParameterError, match="colour"):
+        make(colour="red")
+    inner = pe.make_env("irregular", num_envs=2, **TINY)
+    with pytest.raises(ValueError, match="batch_size"):
+        pe.PackingGymEnv(inner)
+
+
+def test_spec_survives_json() -> None:
+    spec = gymnasium.envs.registration.EnvSpec.from_json(make(seed=4).spec.to_json())
+    one, other = gymnasium.make(spec), make(seed=4)
+    assert equal(one.reset()[0], other.reset()[0])
+
+
+def test_rgb_array_has_one_size_and_shows_the_state() -> None:
+    env = make(render_mode="rgb_array")
+    _, info = env.reset(seed=0)
+    empty = env.render()
+    env.step(int(info["action_mask"].argmax()))
+    packed = env.render()
+    assert empty.shape == packed.shape == (400, 400, 3)
+    assert empty.dtype == np.uint8
+    assert not np.array_equal(empty, packed)
+    assert np.array_equal(packed, env.render())
+
+
+def test_torchrl_round_trip() -> None:
+    options = {**TINY, "illegal_action": "project"}  # GymEnv's random actions know no mask
+    env = GymEnv("packing_env:Packing-v0", categorical_action_encoding=True, **options)
+    check_env_specs(env)
+    assert env.rollout(6, first_legal)["next", "heightmap"].max() > 0
+
+
+@pytest.mark.parametrize("mode", ["SAME_STEP", "DISABLED"])
+def test_torchrl_wraps_the_vector_env(mode: str) -> None:
+    def wrapped() -> GymWrapper:
+        vector = gymnasium.make_vec("Packing-v0", num_envs=3, autoreset_mode=mode, **TINY)
+        return GymWrapper(vector, categorical_action_encoding=True)
+
+    check_env_specs(wrapped())
+    # A wrapper of its own: after a rollout that ends with an episode's end, torchrl 0.14 answers
+    # the next reset() with the observation it had kept from there.
+    env = wrapped()
+    rollout = env.rollout(12, break_when_any_done=False)
+    done = rollout["next", "done"].squeeze(-1)
+    assert done.any()
+    # The end of an episode is what was packed, and the next begins with an empty container.
+    packed = rollout["next", "heightmap"].flatten(2).amax(-1) > 0
+    legal = rollout["action_mask"].gather(-1, rollout["action"][..., None]).squeeze(-1) == 1
+    assert packed[done & legal].all()
+    assert not rollout["heightmap"][:, 1:][done[:, :-1]].any()
+
+
+def test_make_vec_in_both_ways() -> None:
+    vector = gymnasium.make_vec("Packing-v0", num_envs=3, **TINY)
+    assert isinstance(vector, pe.PackingVectorEnv)
+    assert vector.metadata["autoreset_mode"] is vector.autoreset_mode
+    sync = gymnasium.make_vec("Packing-v0", num_envs=3, vectorization_mode="sync", **TINY)
+    assert vector.single_observation_space == sync.single_observation_space
+    assert vector.observation_space == sync.observation_space
+    for envs in (vector, sync):
+        observation, info = envs.reset(seed=1)
+        for _ in range(8):
+            assert observation in envs.observation_space
+            action = legal(info["action_mask"], np.random.default_rng(0))
+            observation, reward, terminated, _, info = envs.step(action)
+            assert reward.shape == terminated.shape == (3,)
+    short = gymnasium.make_vec("Packing-v0", num_envs=2, max_episode_steps=1, **TINY)
+    _, info = short.reset(seed=0)
+    assert short.step(legal(info["action_mask"], np.random.default_rng(0)))[3].all()
+
+
+def test_rows_equal_single_environments() -> None:
+    vector = pe.PackingVectorEnv(num_envs=3, autoreset_mode="DISABLED", **TINY)
+    singles = [pe.PackingGymEnv(row_offset=row, **TINY) for row in range(3)]
+    observation, info = vector.reset(seed=5)
+    rows = [env.reset(seed=5)[0] for env in singles]
+    for _ in range(4):
+        for row, alone in enumerate(rows):
+            assert equal({k: v[row] for k, v in observation.items()}, alone)
+        action = legal(info["action_mask"], np.random.default_rng(1))
+        observation, _, _, _, info = vector.step(action)
+        rows = [env.step(a)[0] for env, a in zip(singles, action, strict=True)]
+    each, _ = vector.reset(seed=[5, 6, 5])
+    assert np.array_equal(each["item_id"][0], vector.reset(seed=5)[0]["item_id"][0])
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
+@pytest.mark.parametrize("to_torch", [False, True], ids=["numpy", "torch"])
+def test_autoreset_modes(mode: AutoresetMode, to_torch: bool) -> None:
+    envs = pe.PackingVectorEnv(num_envs=4, autoreset_mode=mode, to_torch=to_torch, **TINY)
+    envs.reset(seed=2)
+    before = np.zeros(4, bool)
+    for _ in range(12):
+        action = legal(np.asarray(envs.action_masks()), np.random.default_rng(3))
+        observation, reward, terminated, truncated, info = envs.step(action)
+        assert all(isinstance(v, torch.Tensor) is to_torch for v in observation.values())
+        done, empty = np.asarray(terminated | truncated), _empty(observation["heightmap"])
+        if mode is AutoresetMode.SAME_STEP:
+            assert np.array_equal(empty, done)
+            _check_final(info, done, to_torch)
+        elif mode is AutoresetMode.NEXT_STEP:
+            assert np.array_equal(empty, before)
+            assert not done[before].any()
+            assert not np.asarray(reward)[before].any()
+        else:
+            assert not empty.any()
+            assert done[before].all()
+        before = done
+        if mode is AutoresetMode.DISABLED and done.any():
+            mask = torch.as_tensor(done) if to_torch else done
+            renewed, _ = envs.reset(options={"reset_mask": mask})
+            assert np.array_equal(_empty(renewed["heightmap"]), done)
+            before = np.zeros(4, bool)
+
+
+def _empty(heightmap: np.ndarray | torch.Tensor) -> np.ndarray:
+    return np.asarray(heightmap).max((1, 2)) == 0
+
+
+def _check_final(info: dict, done: np.ndarray, to_torch: bool) -> None:
+    if not done.any() and not to_torch:
+        assert "final_obs" not in info
+        return
+    assert np.array_equal(np.asarray(info["_final_obs"]), done)
+    for row in np.flatnonzero(done):
+        last = (
+            info["final_obs"]["heightmap"][row] if to_torch else info["final_obs"][row]["heightmap"]
+        )
+        assert last.max() > 0
+        assert info["final_info"]["items_packed"][row] > 0
+        assert info["items_packed"][row] == 0
+
+
+def test_reset_mask_is_checked() -> None:
+    envs = pe.PackingVectorEnv(num_envs=2, autoreset_mode="DISABLED", **TINY)
+    with pytest.raises(RuntimeError, match="first reset"):
+        envs.reset(options={"reset_mask": np.array([True, False])})
+    envs.reset(seed=0)
+    with pytest.raises(ValueError, match="reset_mask"):
+        envs.reset(options={"reset_mask": np.array([1, 0])})
+    with pytest.raises(ValueError, match="2 rows"):
+        envs.reset(seed=[1, 2, 3])
+
+
+def test_vector_statistics() -> None:
+    envs = RecordVectorStatistics(pe.PackingVectorEnv(num_envs=3, **TINY))
+    _, info = envs.reset(seed=0)
+    finished = 0
+    for _ in range(10):
+        action = legal(info["action_mask"], np.random.default_rng(0))
+        _, _, terminated, truncated, info = envs.step(action)
+        done = terminated | truncated
+        if done.any():
+            assert np.allclose(info["episode"]["r"][done], info["final_info"]["utilization"][done])
+            finished += done.sum()
+    assert finished > 0

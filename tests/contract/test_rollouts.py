@@ -1,0 +1,223 @@
+"""Both ways to reset give the same rollouts, alone and inside TorchRL's transforms."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from tensordict import TensorDict
+from tests.contract.presets import SMALL, small_preset
+from tests.tiny import differing, legal_action, play, stream, tiny_env
+from torchrl.envs import (
+    Compose,
+    EnvBase,
+    InitTracker,
+    RewardSum,
+    SerialEnv,
+    StepCounter,
+    TransformedEnv,
+    check_env_specs,
+)
+
+from packing_env.envs import PackingEnv
+from packing_env.types import AUTORESETS
+
+
+def both(**task: Any) -> tuple[PackingEnv, PackingEnv]:
+    native, masked = (tiny_env(5, shell={"autoreset": a}, **task) for a in AUTORESETS)
+    assert (native.autoreset, masked.autoreset) == AUTORESETS
+    return native, masked
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {},
+        {"num_visible": 3, "preview": 1, "grid_step": 2},
+        {"action_mode": "candidate", "num_candidates": 10},
+        {"max_steps": 2, "reward": {"objective": 1.0}},
+    ],
+)
+def test_native_equals_masked(task: dict[str, Any]) -> None:
+    native, masked = (play(env, 30) for env in both(**task))
+    assert native["next", "done"].sum() > 5
+    assert not differing(native, masked)
+
+
+@pytest.mark.parametrize("preset", sorted(SMALL))
+def test_native_equals_masked_for_the_presets(preset: str) -> None:
+    native, masked = (play(small_preset(preset, autoreset=a), 12) for a in AUTORESETS)
+    assert native["next", "done"].any()
+    assert not differing(native, masked)
+
+
+@pytest.mark.parametrize("autoreset", AUTORESETS)
+def test_next_of_a_finished_row_is_its_terminal_observation(autoreset: str) -> None:
+    """The same as a plain ``step``, which never resets."""
+    env = tiny_env(5, shell={"autoreset": autoreset})
+    plain = tiny_env(5)
+    root, generator, finished = env.reset(), stream(), 0
+    plain.reset()
+    for _ in range(15):
+        action = legal_action(root["action_mask"], generator)
+        state = env.get_state()
+        step, root = env.step_and_maybe_reset(root.set("action", action))
+        seen = plain.reset(state, set_state=True)
+        alone = plain.step(seen.set("action", action))["next"]
+        assert not differing(step["next"], alone)
+        finished += int(alone["done"].sum())
+        assert not root["done"].any()
+        assert torch.equal(root["metrics", "items_packed"] == 0, alone["done"])
+    assert finished > 3
+
+
+def test_step_never_resets() -> None:
+    env = tiny_env(4, max_steps=1)
+    root = env.rand_action(env.reset())
+    assert env.step(root)["next", "done"].all()
+    assert (env.state["items_packed"] == 1).all()
+    assert env.state["terminated"].logical_or(env.state["truncated"]).all()
+
+
+def test_rollout_stops_at_the_first_end_or_goes_on() -> None:
+    env = tiny_env(4)
+    stopped = env.rollout(50)
+    assert stopped["next", "done"][:, -1].any()
+    assert not stopped["next", "done"][:, :-1].any()
+    assert env.rollout(50, break_when_any_done=False).shape == (4, 50)
+
+
+def wrapped(autoreset: str, **task: Any) -> EnvBase:
+    transforms = Compose(
+        StepCounter(max_steps=3),
+        RewardSum(in_keys=["reward"], out_keys=["reward_sum"]),
+        InitTracker(),
+    )
+    return TransformedEnv(tiny_env(5, shell={"autoreset": autoreset}, **task), transforms)
+
+
+def transformed_play(env: EnvBase, num_steps: int) -> TensorDict:
+    root, generator, steps = env.reset(), stream(), []
+    for _ in range(num_steps):
+        root.set("action", legal_action(root["action_mask"], generator))
+        step, root = env.step_and_maybe_reset(root)
+        steps.append(step.clone())
+    return torch.stack(steps)
+
+
+def test_transforms_see_the_same_in_both_ways() -> None:
+    """``is_init`` is left out: TorchRL 0.14 sets it from the last done key alone."""
+    task = {"items": {"grid": (5, 5), "height": 0.05}}
+    native, masked = (transformed_play(wrapped(a, **task), 20) for a in AUTORESETS)
+    assert native["next", "truncated"].any()
+    assert native["next", "terminated"].any()
+    assert not differing(native, masked, skip=("is_init", ("next", "is_init")))
+
+
+@pytest.mark.parametrize("autoreset", AUTORESETS)
+def test_a_wrapper_may_cut_episodes_short(autoreset: str) -> None:
+    steps = transformed_play(wrapped(autoreset, container=(0.08, 0.07, 0.5)), 12)
+    count = steps["next", "step_count"].squeeze(-1)
+    assert count.max() == 3
+    assert torch.equal(steps["next", "truncated"].squeeze(-1), count == 3)
+    packed = steps["next", "metrics", "items_packed"].squeeze(-1)
+    assert torch.equal(packed.long(), count)  # each cut starts a new episode
+    total = steps["next", "reward_sum"]
+    torch.testing.assert_close(total, steps["next", "metrics", "utilization"], atol=1e-6, rtol=0)
+    first = steps["observation", "heightmap"].flatten(2).amax(-1) == 0
+    assert torch.equal(first, steps["step_count"].squeeze(-1) == 0)
+    assert steps["next"].isfinite().all()
+
+
+@pytest.mark.parametrize("autoreset", AUTORESETS)
+def test_specs_of_a_transformed_environment(autoreset: str) -> None:
+    check_env_specs(wrapped(autoreset), break_when_any_done="both")
+
+
+@pytest.mark.parametrize("autoreset", AUTORESETS)
+def test_rand_action_is_masked_through_transforms(autoreset: str) -> None:
+    steps = wrapped(autoreset).rollout(12, break_when_any_done=False)
+    assert steps["action_mask"].gather(-1, steps["action"][..., None]).all()
+
+
+@pytest.mark.parametrize("autoreset", AUTORESETS)
+def test_step_through_a_wrapper_never_resets(autoreset: str) -> None:
+    bare, transformed = tiny_env(5, max_steps=2), wrapped(autoreset, max_steps=2)
+    root, seen, generator = bare.reset(), transformed.reset(), stream()
+    for _ in range(2):
+        action = legal_action(root["action_mask"], generator)
+        following = bare.step(root.set("action", action))["next"]
+        through = transformed.step(seen.set("action", action))["next"]
+        assert not differing(following, through.select(*following.keys()))
+        root, seen = bare.step_mdp(root), transformed.step_mdp(seen)
+    assert following["done"].all()
+    assert (transformed.base_env.state["episode"] == 0).all()
+
+
+@pytest.mark.parametrize("autoreset", AUTORESETS)
+def test_repeated_rollouts_play_every_episode(autoreset: str) -> None:
+    env = wrapped(autoreset)
+    for episode in range(3):
+        env.rollout(50)
+        assert (env.base_env.state["episode"] == episode).all()
+
+
+@pytest.mark.parametrize("autoreset", AUTORESETS)
+def test_several_environments_in_series(autoreset: str) -> None:
+    shells = [{"autoreset": autoreset, "row_offset": 3 * i} for i in range(2)]
+    series = SerialEnv(2, [partial(tiny_env, 3, shell=shell) for shell in shells])
+    one = tiny_env(6, shell={"autoreset": autoreset})
+    root, whole, generator = series.reset(), one.reset(), stream()
+    finished = 0
+    for _ in range(20):
+        action = legal_action(whole["action_mask"], generator)
+        step, root = series.step_and_maybe_reset(root.set("action", action.view(2, 3)))
+        expected, whole = one.step_and_maybe_reset(whole.set("action", action))
+        assert not differing(step["next"].reshape(-1), expected["next"])
+        finished += int(expected["next", "done"].sum())
+    assert finished > 4
+    series.close()
+
+
+def test_a_partial_reset_shows_the_other_rows_as_they_are() -> None:
+    env = tiny_env(4)
+    root = env.reset()
+    for _ in range(2):
+        root = env.step_mdp(env.step(env.rand_action(root)))
+    mask = torch.tensor([True, False, False, True])[:, None]
+    seen = env.reset(TensorDict({"_reset": mask, "done": torch.zeros_like(mask)}, [4]))
+    heights = seen["observation", "heightmap"].flatten(1).amax(1)
+    assert torch.equal(heights > 0, ~mask.squeeze(1))
+    state = env.state["heightmap"] / env.params.height
+    assert torch.equal(seen["observation", "heightmap"], state)
+
+
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, NO_GPU])])
+def test_moving_an_environment_moves_everything(device: str) -> None:
+    first = play(tiny_env(3), 6)
+    env = tiny_env(3)
+    env.reset()
+    moved = env.to(device)
+    held = [v for v in vars(moved).values() if isinstance(v, torch.Tensor)]
+    held += [*moved.catalogue.tensors().values(), *moved.state.values(), moved.instances.item_id]
+    assert {value.device.type for value in held} == {device}
+    moved.set_seed(0, static_seed=True)
+    assert not differing(first, play(moved, 6).cpu())
+
+
+def test_without_the_hook_the_masked_path_is_taken(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook = EnvBase._step_and_maybe_reset
+    monkeypatch.delattr(EnvBase, "_step_and_maybe_reset")
+    env = tiny_env(5)
+    assert env.autoreset == "masked"
+    assert [r.levelname for r in caplog.records if r.name == "packing_env.envs"] == ["WARNING"]
+    assert "no hook for autoreset='native'" in caplog.text
+    monkeypatch.setattr(EnvBase, "_step_and_maybe_reset", hook, raising=False)
+    assert not differing(play(env, 10), play(tiny_env(5, shell={"autoreset": "masked"}), 10))

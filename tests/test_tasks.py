@@ -1,0 +1,262 @@
+"""`make_env`: what it refuses, before any item is built, and how items and generators are named."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from packing_env import tasks
+from packing_env.generators import GENERATORS, GeneratorError, Uniform
+from packing_env.items import Catalogue
+from packing_env.tasks import ITEM_ARGUMENTS, build_generator, make_env
+from packing_env.types import NOOP_PENALTY, PackingParams, ParameterError
+
+BOX_OFF = """OFF
+8 12 0
+0 0 0\n1 0 0\n0 1 0\n1 1 0\n0 0 1\n1 0 1\n0 1 1\n1 1 1
+3 0 2 3\n3 0 3 1\n3 4 5 7\n3 4 7 6\n3 0 1 5\n3 0 5 4
+3 2 6 7\n3 2 7 3\n3 0 4 6\n3 0 6 2\n3 1 3 7\n3 1 7 5
+"""
+
+IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
+    ({"resolution": 0}, "resolution=0 must be at least 1"),
+    ({"resolution": 8.5}, r"resolution=8\.5 must be an integer"),
+    ({"resolution": "8"}, "resolution='8' must be an integer"),
+    ({"resolution": 8, "cell": 0.01}, "leave one of them out"),
+    ({"resolution": 8, "container": 0.32}, r"container=0\.32 must be three lengths"),
+    ({"container": "big"}, "container='big' must be three lengths"),
+    ({"container": (0.32, "wide", 0.3)}, "must be positive numbers"),
+    ({"container": (0.32, math.inf, 0.3)}, "must be positive numbers"),
+    ({"cell": "small"}, "cell='small' must be a finite number"),
+    ({"cell": -0.01}, r"cell=-0\.01 must be more than 0"),
+    ({"pool_size": 0}, "pool_size=0 must be at least 1"),
+    ({"pool_size": 16.0}, r"pool_size=16\.0 must be an integer"),
+    ({"pool_size": True}, "pool_size=True must be an integer"),
+    ({"grid_step": 1.5}, r"grid_step=1\.5 must be an integer"),
+    ({"grid_step": True}, "grid_step=True must be an integer"),
+    ({"num_items": 6.0}, r"num_items=6\.0 must be an integer"),
+    ({"num_visible": 2.5}, r"num_visible=2\.5 must be an integer"),
+    ({"num_candidates": "many"}, "num_candidates='many' must be an integer"),
+    ({"preview": 0.5}, r"preview=0\.5 must be an integer"),
+    ({"preview": -1}, "preview=-1 must be at least 0"),
+    ({"max_steps": 2.5}, r"max_steps=2\.5 must be an integer"),
+    ({"contact_tol": math.nan}, "contact_tol=nan"),
+    ({"contact_tol": "loose"}, "contact_tol='loose'"),
+    ({"observation": "heightmap"}, "observation='heightmap' must be a list"),
+    ({"num_envs": True}, "num_envs=True must be a positive integer"),
+    ({"num_envs": 4.0}, r"num_envs=4\.0 must be a positive integer"),
+    ({"num_envs": "4"}, "num_envs='4' must be a positive integer"),
+    ({"num_envs": ()}, r"num_envs=\(\) must be a positive integer"),
+    ({"num_envs": (2, 0)}, r"num_envs=\(2, 0\) must be a positive integer"),
+    ({"reward": {"utilization": math.nan}}, r"reward\.utilization=nan must be a finite number"),
+    ({"reward": {"utilization": math.inf}}, r"reward\.utilization=inf must be a finite number"),
+    ({"reward": {"utilization": "much"}}, r"reward\.utilization='much' must be a finite number"),
+    ({"reward": {"utilization": True}}, r"reward\.utilization=True must be a finite number"),
+    ({"reward": "utilization"}, "reward='utilization' must give each term a weight"),
+    ({"reward": {"fun": 1.0}}, "fun"),
+    ({"seed": -1}, "seed=-1 must be at least 0"),
+    ({"seed": 2**63}, f"seed={2**63} must be at most {2**63 - 1}"),
+    ({"seed": 1.0}, r"seed=1\.0 must be an integer"),
+    ({"row_offset": -1}, "row_offset=-1 must be at least 0"),
+    ({"row_offset": 2**32}, f"row_offset={2**32} must be at most"),
+    ({"candidate_generator": "ems"}, "candidate_generator='ems' is unknown; .*lowest_z"),
+    ({"action_mode": "telepathy"}, "action_mode='telepathy' is unknown"),
+    ({"stability": "wind"}, "stability='wind' is unknown"),
+    ({"autoreset": "never"}, "autoreset='never'"),
+    ({"draw": "lots"}, "draw='lots'"),
+    ({"device": "abacus"}, "device='abacus' is no device"),
+    ({"skip_infeasible": "no"}, "skip_infeasible='no' must be true, false or null"),
+    ({"split": "eval"}, "split='eval' is unknown"),
+    ({"scales": ()}, "scales is empty"),
+    ({"scales": 1.0}, r"scales=1\.0 must be a list"),
+    ({"scales": (1.0, 0.0)}, r"scales=0\.0 must be more than 0"),
+    ({"scales": (-1.0,)}, r"scales=-1\.0 must be more than 0"),
+    ({"scales": ("half",)}, "scales='half' must be a finite number"),
+    ({"generator": 5}, "generator=5 must be a name"),
+    ({"generator": "dice"}, "generator='dice' is unknown"),
+    ({"generator": {"name": ["uniform"]}}, "is unknown; choose one of"),
+    ({"generator": {"name": "uniform", "size": 3}}, "uniform has no argument size; it takes none"),
+    (
+        {"generator": {"name": "sequence_file", "file": "a.csv"}},
+        "sequence_file has no argument file; known: path, scale",
+    ),
+    ({"generator": "sequence_file"}, "sequence_file needs path"),
+    ({"generator": "fixed_pool"}, "fixed_pool needs instances"),
+    ({"generator": {"name": "sequence_file", "path": 5}}, r"generator\.path=5 must name"),
+    (
+        {"generator": {"name": "sequence_file", "path": "a.csv", "scale": "big"}},
+        r"generator\.scale='big' must be a finite number",
+    ),
+    ({"generator": {"name": "fixed_pool", "instances": 5}}, r"generator\.instances=5 must be"),
+    ({"generator": {"name": "fixed_pool", "instances": [1, 2]}}, r"generator\.instances\[0\]=1"),
+    ({"generator": {"name": "fixed_pool", "instances": ["mug"]}}, r"generator\.instances\[0\]"),
+    (
+        {"generator": {"name": "fixed_pool", "instances": [[0], [1.5]]}},
+        r"generator\.instances\[1\] holds 1\.5",
+    ),
+    (
+        {"generator": {"name": "fixed_pool", "instances": [["mug"]]}},
+        "holds 'mug'.* go into a sequence_file",
+    ),
+    ({"items": 5}, r"items\.paths holds 5"),
+    ({"items": {"source": "clouds"}}, r"items\.source='clouds' is unknown; .*meshes"),
+    ({"items": {"source": "shapes", "family": ["cups"]}}, "no argument family; known: .*families"),
+    ({"items": {"source": "shapes", "cell": 0.1}}, "no argument cell; known: "),
+    ({"items": {"source": "shapes", "families": ["hats"]}}, r"items\.families: .*hats.*cups"),
+    ({"items": {"source": "shapes", "families": "cups"}}, r"items\.families: 'cups' is no list"),
+    ({"items": {"source": "meshes", "path": "parts"}}, "no argument path; known: .*paths"),
+    ({"items": {"source": "meshes"}}, r"items\.paths is empty"),
+    ({"items": {"source": "meshes", "paths": []}}, r"items\.paths is empty"),
+    ({"items": {"source": "meshes", "paths": [True]}}, r"items\.paths holds True"),
+    ({"items": {"source": "cuboids"}}, r"items\.extents=None must be a list"),
+    ({"items": {"source": "cuboids", "extents": [[1, 2]]}}, r"items\.extents=.* \(dx, dy, dz\)"),
+    ({"items": {"source": "cuboids", "extents": "abc"}}, r"items\.extents='abc'"),
+    ({"items": {"source": "shapes", "holdout": "some"}}, r"items\.holdout='some'"),
+    ({"items": {"source": "shapes", "holdout": 1.0}}, r"items\.holdout=1\.0 must lie"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), IMPOSSIBLE, ids=lambda v: str(v)[:48])
+def test_impossible_tasks_are_refused_before_anything_is_built(
+    changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def built(*args: Any, **options: Any) -> None:
+        raise AssertionError("items were built")
+
+    sources = dict.fromkeys(ITEM_ARGUMENTS, built)
+    monkeypatch.setattr(tasks, "_SOURCES", sources)
+    monkeypatch.setattr(Catalogue, "from_meshes", built)
+    with pytest.raises((ParameterError, GeneratorError), match=message):
+        make_env("irregular", **changes)
+
+
+def test_listed_item_arguments_exist() -> None:
+    of_meshes = set(inspect.signature(Catalogue.from_meshes).parameters)
+    assert ITEM_ARGUMENTS["meshes"] - {"paths"} < of_meshes
+    assert ITEM_ARGUMENTS["shapes"] - {"families"} < of_meshes
+    assert ITEM_ARGUMENTS["cuboids"] < set(inspect.signature(Catalogue.from_cuboids).parameters)
+
+
+def test_whole_numbers_of_any_library_are_taken() -> None:
+    width = torch.tensor([3]).numpy()[0]
+    params = PackingParams(container=torch.ones(3).tolist(), cell=0.25, num_items=width)
+    assert type(params.num_items) is int
+    assert PackingParams(container=torch.ones(3).numpy(), cell=1).container == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("seed", [0, 2**63 - 1])
+def test_the_first_and_the_last_seed_are_seeds(seed: int) -> None:
+    items = {"source": "cuboids", "extents": [[0.1, 0.1, 0.1]]}
+    env = make_env("irregular", seed=seed, resolution=8, num_items=3, items=items, pool_size=2)
+    assert bool(env.reset()["action_mask"].any())
+    assert env.state["seed"].tolist() == [seed]
+
+
+def test_generators_are_built_from_names_and_mappings() -> None:
+    assert isinstance(build_generator("uniform"), Uniform)
+    given = Uniform()
+    assert build_generator(given) is given
+    pool = build_generator({"name": "fixed_pool", "instances": torch.tensor([[0, 1], [2, 0]])})
+    assert pool.instances == [[0, 1], [2, 0]]
+    assert set(GENERATORS) >= {"uniform", "fixed_pool"}
+
+
+# ------------------------------------------------------------------------------ the no-op's penalty
+
+
+def test_the_penalty_of_noops_is_a_default_that_goes_with_them() -> None:
+    params = PackingParams(container=(1, 1, 1), cell=0.5)
+    noop = params.evolve(illegal_action="noop")
+    assert noop.reward == {"utilization": 1.0, "illegal": NOOP_PENALTY}
+    for same in (noop, pickle.loads(pickle.dumps(noop)), noop.evolve(num_items=3)):
+        assert same.evolve(illegal_action="terminate").reward == params.reward
+        assert same.evolve(num_visible=2).reward == noop.reward
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_a_given_penalty_of_noops_is_kept(weight: float) -> None:
+    reward = {"item": 1.0, "illegal": weight}
+    noop = PackingParams(container=(1, 1, 1), cell=0.5, illegal_action="noop", reward=reward)
+    assert noop.reward == noop.evolve(illegal_action="terminate").reward == reward
+
+
+# ------------------------------------------------------------------------------ names of items
+
+
+@pytest.fixture
+def two_parts(tmp_path: Path) -> Path:
+    """Two different items of one file name."""
+    for folder, size in (("a", 0.04), ("b", 0.08)):
+        (tmp_path / folder).mkdir()
+        lines = BOX_OFF.split("\n")
+        points = [" ".join(str(float(c) * size) for c in line.split()) for line in lines[2:10]]
+        text = "\n".join([*lines[:2], *points, *lines[10:]])
+        (tmp_path / folder / "part.off").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def small(folder: Path, **options: Any) -> Any:
+    items = {
+        "source": "meshes",
+        "paths": str(folder),
+        "use_cache": False,
+        **options.pop("items", {}),
+    }
+    return make_env("irregular", resolution=8, num_items=3, pool_size=400, items=items, **options)
+
+
+def test_items_of_one_file_name_are_two_items(two_parts: Path) -> None:
+    env = small(two_parts, scales=(0.5, 1.0))
+    assert env.catalogue.names == ["a/part"] * 2 + ["b/part"] * 2
+    drawn = env.instances.item_id.flatten().bincount(minlength=4) / env.instances.item_id.numel()
+    assert torch.allclose(drawn, torch.tensor(0.25), atol=0.08)
+    one = {
+        split: small(two_parts, split=split, items={"holdout": 0.5}) for split in ("train", "test")
+    }
+    assert one["train"].catalogue.names == ["a/part"]
+    assert one["test"].catalogue.names == ["b/part"]
+
+
+def test_sequences_tell_items_of_one_file_name_apart(two_parts: Path, tmp_path: Path) -> None:
+    file = tmp_path / "orders.csv"
+    generator = {"name": "sequence_file", "path": str(file)}
+    file.write_text("b/part,a/part\n", encoding="utf-8")
+    env = small(two_parts, generator=generator)
+    assert env.instances.item_id[0, :2].tolist() == [1, 0]
+    file.write_text("part\n", encoding="utf-8")
+    with pytest.raises(GeneratorError, match=r"'part', which is ambiguous; .*a/part, b/part"):
+        small(two_parts, generator=generator)
+
+
+def box_file(folder, extent):
+    """A box as an OBJ file."""
+    x, y, z = extent
+    corners = [(i * x, j * y, k * z) for i in (0, 1) for j in (0, 1) for k in (0, 1)]
+    quads = [(1, 2, 4, 3), (5, 7, 8, 6), (1, 5, 6, 2), (3, 4, 8, 7), (1, 3, 7, 5), (2, 6, 8, 4)]
+    lines = [f"v {a} {b} {c}" for a, b, c in corners] + [
+        f"f {a} {b} {c} {d}" for a, b, c, d in quads
+    ]
+    path = folder / "box.obj"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_parts_that_are_all_smaller_than_a_cell_name_the_unit(tmp_path):
+    box_file(tmp_path, (60, 40, 30))
+    items = {"source": "meshes", "paths": [str(tmp_path)], "unit": "um"}
+    with pytest.raises(ParameterError, match=r"every part is smaller than a cell.*items\.unit"):
+        make_env("irregular", items=items)
+
+
+def test_warnings_of_meshes_are_logged(tmp_path, caplog):
+    path = box_file(tmp_path, (60, 40, 30))
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]))  # one side missing
+    items = {"source": "meshes", "paths": [str(tmp_path)], "unit": "mm"}
+    make_env("irregular", items=items, pool_size=4)
+    assert "box: not watertight" in caplog.text
