@@ -1,0 +1,26 @@
+"""Pictures of packed containers: images, figures, GIFs, and a replay in one HTML file.
+
+:func:`image` draws the solids themselves with a small software rasteriser, so that pictures need
+neither a display nor a GPU. Figures and files need ``pip install packing-env[viz]``.
+"""
+
+from packing_env.plan import Packing, load_plan, packing_of
+from packing_env.render.figures import container_figure, heightmap_image, save_grid, save_png
+from packing_env.render.replay import save_gif, save_html
+from packing_env.render.scene import frame, image
+from packing_env.render.window import Window
+
+__all__ = [
+    "Packing",
+    "Window",
+    "container_figure",
+    "frame",
+    "heightmap_image",
+    "image",
+    "load_plan",
+    "packing_of",
+    "save_gif",
+    "save_grid",
+    "save_html",
+    "save_png",
+]

@@ -1,0 +1,118 @@
+"""Figures with titles, and PNG files. Matplotlib and Pillow are imported when first needed."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from packing_env.plan import Packing, whole_file
+from packing_env.render.scene import image
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def require(name: str) -> Any:
+    """An optional module, or an error that says how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        raise ImportError(
+            f"this picture needs {package}; install it with: pip install packing-env[viz]"
+        ) from error
+
+
+def title_of(packing: Packing) -> str:
+    """One line: how full it is, and of how many items."""
+    return (
+        f"utilization {100 * packing.utilization:.1f} %   "
+        f"{len(packing.items)} of {packing.num_items} items"
+    )
+
+
+def _new_figure(rows: int, columns: int, side: float) -> tuple[Figure, list[Any]]:
+    """A figure without a window and its axes, row by row."""
+    figure = require("matplotlib.figure").Figure(
+        figsize=(columns * side, rows * (side + 0.3)), layout="constrained"
+    )
+    return figure, list(np.ravel(figure.subplots(rows, columns, squeeze=False)))
+
+
+def heightmap_image(packing: Packing, *, contour: bool = False) -> Figure:
+    """The heightmap seen from above, in centimetres; x to the right, y up.
+
+    Raises:
+        ValueError: The heightmap is not known (a plan that was read from a file).
+    """
+    if packing.heightmap is None:
+        raise ValueError("this packing has no heightmap: it was read from a plan")
+    figure, (axes,) = _new_figure(1, 1, 4.4)
+    x, y, height = (100 * length for length in packing.container)
+    drawn = axes.imshow(
+        100 * packing.heightmap.T,
+        origin="lower",
+        extent=(0, x, 0, y),
+        vmin=0,
+        vmax=height,
+        cmap="viridis",
+    )
+    figure.colorbar(drawn, ax=axes, label="height, cm", shrink=0.8)
+    axes.set(xlabel="x, cm", ylabel="y, cm", title=title_of(packing))
+    return figure
+
+
+def container_figure(packing: Packing, *, size: int = 720, title: str | None = None) -> Figure:
+    """The container in perspective, with a title."""
+    return _figure_of([packing], [title or title_of(packing)], 1, size)
+
+
+def _figure_of(
+    packings: Sequence[Packing], titles: Sequence[str], columns: int, size: int
+) -> Figure:
+    figure, axes = _new_figure(math.ceil(len(packings) / columns), columns, 3.6)
+    for place in axes:
+        place.set_axis_off()
+    for place, packing, title in zip(axes, packings, titles, strict=False):
+        place.imshow(image(packing, size), interpolation="antialiased")
+        place.set_title(title, fontsize=10)
+    return figure
+
+
+def save_grid(
+    path: str | Path,
+    packings: Sequence[Packing],
+    *,
+    columns: int | None = None,
+    titles: Sequence[str] | None = None,
+    size: int = 480,
+) -> None:
+    """Write several containers side by side as a PNG.
+
+    Args:
+        path: File to write, all or nothing.
+        packings: What to draw.
+        columns: Pictures per row; by default as square as possible.
+        titles: One per picture; by default how full each is.
+        size: Pixels of a picture.
+    """
+    if not packings:
+        raise ValueError("there is nothing to draw: packings is empty")
+    if titles is not None and len(titles) != len(packings):
+        raise ValueError(f"{len(titles)} titles for {len(packings)} pictures")
+    columns = columns or math.ceil(math.sqrt(len(packings)))
+    titles = titles or [title_of(packing) for packing in packings]
+    figure = _figure_of(packings, titles, columns, size)
+    with whole_file(path) as draft:
+        figure.savefig(draft, dpi=size / 3.6, format="png")
+
+
+def save_png(path: str | Path, picture: np.ndarray) -> None:
+    """Write ``[height, width, 3]`` uint8 as a PNG."""
+    with whole_file(path) as draft:
+        require("PIL.Image").fromarray(picture).save(draft, format="png")

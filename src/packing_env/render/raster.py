@@ -1,0 +1,161 @@
+"""A small software rasteriser: triangles to the nearest one per pixel, vectorised over all of them.
+
+Each triangle is cut into the pixel rows it covers and each row into pixels, so that the work is
+that of the pixels drawn. Depth is kept as 1 / distance, which is linear on the screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+_CHUNK = 1 << 21
+"""Rows or pixels that are processed at once."""
+_ID_BITS = 24
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A view: ``screen = project(point)``.
+
+    Attributes:
+        rotation: ``[3, 3]``, rows are the view's right, up and towards-the-viewer axes.
+        centre: Point that is looked at, metres.
+        distance: Of the eye from it, metres; ``inf`` for a parallel projection.
+        scale: Pixels per metre at the centre.
+        shift: ``[2]`` pixel where the centre appears.
+    """
+
+    rotation: np.ndarray
+    centre: np.ndarray
+    distance: float
+    scale: float
+    shift: np.ndarray
+
+    def project(self, points: np.ndarray) -> np.ndarray:
+        """``[..., 3]`` metres to pixel column, pixel row and nearness (1 = centre)."""
+        view = (points - self.centre) @ self.rotation.T
+        near = 1.0 / (1.0 - view[..., 2:] / self.distance)
+        if np.isinf(self.distance):
+            near = 1.0 + view[..., 2:]
+            flat = view[..., :2]
+        else:
+            flat = view[..., :2] * near
+        pixels = self.shift + flat * (self.scale, -self.scale)
+        return np.concatenate((pixels, near), -1)
+
+    def unproject(self, column: np.ndarray, row: np.ndarray, near: np.ndarray) -> np.ndarray:
+        """The inverse of :meth:`project`, ``[..., 3]`` metres."""
+        flat = np.stack((column - self.shift[0], self.shift[1] - row), -1) / self.scale
+        if np.isinf(self.distance):
+            view = np.concatenate((flat, near[..., None] - 1.0), -1)
+        else:
+            depth = self.distance * (1.0 - 1.0 / near)
+            view = np.concatenate((flat / near[..., None], depth[..., None]), -1)
+        return view @ self.rotation + self.centre
+
+
+def look_at(
+    corners: np.ndarray,
+    size: tuple[int, int],
+    azimuth: float,
+    elevation: float,
+    distance: float = 3.2,
+    margin: float = 0.04,
+) -> Camera:
+    """A camera that shows all of ``corners [P, 3]`` in ``size`` (width, height) pixels.
+
+    Args:
+        corners: Points to fit in.
+        size: Pixels.
+        azimuth: Degrees from the x axis to the eye, seen from above.
+        elevation: Degrees above the horizon.
+        distance: In diagonals of the corners' bounding box.
+        margin: Share of the picture left free on each side.
+    """
+    a, e = np.radians(azimuth), np.radians(elevation)
+    towards = np.array([np.cos(a) * np.cos(e), np.sin(a) * np.cos(e), np.sin(e)])
+    right = np.array([-np.sin(a), np.cos(a), 0.0])
+    rotation = np.stack((right, np.cross(towards, right), towards))
+    centre = (corners.max(0) + corners.min(0)) / 2
+    reach = distance * float(np.linalg.norm(np.ptp(corners, axis=0)))
+    unit = Camera(rotation, centre, reach, 1.0, np.zeros(2))
+    flat = unit.project(corners)[:, :2]
+    low, high = flat.min(0), flat.max(0)
+    scale = float(np.min(np.asarray(size) * (1 - 2 * margin) / (high - low)))
+    shift = np.asarray(size) / 2 - scale * (low + high) / 2
+    return Camera(rotation, centre, reach, scale, shift)
+
+
+def _ragged(counts: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Pieces of ``(owner, place)`` with ``place`` in 0 .. counts[owner] - 1."""
+    ends = np.cumsum(counts)
+    start, before = 0, 0
+    while start < len(counts):
+        stop = max(start + 1, int(np.searchsorted(ends, before + _CHUNK, side="right")))
+        part = counts[start:stop]
+        owner = np.repeat(np.arange(start, stop), part)
+        first = np.repeat(ends[start:stop] - part, part)
+        yield owner, np.arange(before, before + len(owner)) - first
+        start, before = stop, int(ends[stop - 1])
+
+
+def rasterize(screen: np.ndarray, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """The nearest triangle per pixel.
+
+    Args:
+        screen: ``[T, 3, 3]`` corners as :meth:`Camera.project` gives them.
+        size: (width, height) in pixels.
+
+    Returns:
+        ``id [height, width]`` of the triangle, -1 where there is none, and its nearness (0 there).
+    """
+    width, height = size
+    buffer = np.zeros(width * height, np.int64)
+    corners, plane = screen[..., :2], _planes(screen)
+    nearest = screen[..., 2].max()
+    first = np.clip(np.ceil(corners[..., 1].min(1) - 0.5), 0, height).astype(np.int64)
+    last = np.clip(np.ceil(corners[..., 1].max(1) - 0.5), 0, height).astype(np.int64)
+    for owner, place in _ragged(np.where(np.isfinite(plane[:, 2]), last - first, 0)):
+        row = first[owner] + place
+        left, right = _spans(corners[owner], row + 0.5, width)
+        for part, offset in _ragged(right - left):
+            column = left[part] + offset
+            triangle, y = owner[part], row[part]
+            a, b, c = plane[triangle].T
+            near = a * (column + 0.5) + b * (y + 0.5) + c
+            level = (np.clip(near / nearest, 0.0, 1.0) * (2**38)).astype(np.int64)
+            key = (level << _ID_BITS) | (triangle + 1)
+            np.maximum.at(buffer, y * width + column, key)
+    number = (buffer & ((1 << _ID_BITS) - 1)).reshape(height, width) - 1
+    depth = (buffer >> _ID_BITS).reshape(height, width) * (nearest / 2**38)
+    return number, depth
+
+
+def _planes(screen: np.ndarray) -> np.ndarray:
+    """``[T, 3]``: nearness = a x + b y + c; not finite for triangles seen edge-on."""
+    x, y, n = screen[..., 0], screen[..., 1], screen[..., 2]
+    x1, y1, n1 = x[:, 1] - x[:, 0], y[:, 1] - y[:, 0], n[:, 1] - n[:, 0]
+    x2, y2, n2 = x[:, 2] - x[:, 0], y[:, 2] - y[:, 0], n[:, 2] - n[:, 0]
+    area = x1 * y2 - x2 * y1
+    safe = np.where(np.abs(area) > 1e-9, area, np.nan)
+    a = (n1 * y2 - n2 * y1) / safe
+    b = (x1 * n2 - x2 * n1) / safe
+    return np.stack((a, b, n[:, 0] - a * x[:, 0] - b * y[:, 0]), -1)
+
+
+def _spans(corners: np.ndarray, y: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels ``left <= column < right`` of triangles ``[P, 3, 2]`` on the lines ``y``."""
+    left, right = np.full(len(y), np.inf), np.full(len(y), -np.inf)
+    for i in range(3):
+        (xa, ya), (xb, yb) = corners[:, i].T, corners[:, (i + 1) % 3].T
+        crossing = (ya <= y) != (yb <= y)
+        x = xa + (y - ya) * (xb - xa) / np.where(crossing, yb - ya, 1.0)
+        left = np.where(crossing, np.minimum(left, x), left)
+        right = np.where(crossing, np.maximum(right, x), right)
+    empty = right < left
+    start = np.ceil(np.clip(np.where(empty, 0, left), 0, width) - 0.5).astype(np.int64)
+    end = np.ceil(np.clip(np.where(empty, 0, right), 0, width) - 0.5).astype(np.int64)
+    return np.maximum(start, 0), np.maximum(end, np.maximum(start, 0))

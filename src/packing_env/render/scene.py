@@ -1,0 +1,154 @@
+"""A packed container as a picture: an open glass box, lit from above, an item per colour."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from packing_env.plan import Packing, packing_of
+from packing_env.render import shading
+from packing_env.render.raster import Camera, look_at, rasterize
+from packing_env.render.solids import corner_normals, quads, triangles
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from packing_env.envs import PackingEnv
+
+SIZE = 400
+"""Pixels of a frame, each way."""
+AZIMUTH, ELEVATION = -58.0, 34.0
+PALETTE = (
+    np.array(
+        [
+            (86, 132, 190), (244, 150, 60), (102, 176, 92), (232, 98, 98), (122, 196, 190),
+            (243, 209, 85), (178, 132, 190), (250, 164, 180), (168, 130, 108), (120, 170, 220),
+            (140, 120, 190), (196, 206, 100), (230, 126, 80), (96, 160, 150), (215, 182, 135),
+        ],
+        np.float32,
+    )
+    / 255
+)  # fmt: skip
+"""Colours of the items, in the order of packing, over and over."""
+_FLOOR, _WALL, _BACKGROUND = 0.86, 0.925, 1.0
+_FLOOR_ID, _WALL_ID, _NOTHING = -1, -2, -3
+
+
+@dataclass(frozen=True, eq=False)
+class _Scene:
+    """``[T]`` triangles: corners, normals at the corners, colour, and the item they belong to."""
+
+    triangles: np.ndarray
+    normals: np.ndarray
+    colours: np.ndarray
+    owner: np.ndarray
+
+
+def frame(
+    env: PackingEnv,
+    row: int = 0,
+    state: Mapping[str, Tensor] | None = None,
+    size: int = SIZE,
+) -> np.ndarray:
+    """One container of an environment as ``[size, size, 3]`` uint8; see :func:`packing_of`."""
+    return image(packing_of(env, row, state), size)
+
+
+def image(
+    packing: Packing,
+    size: int = SIZE,
+    *,
+    azimuth: float = AZIMUTH,
+    elevation: float = ELEVATION,
+    sampling: int = 2,
+) -> np.ndarray:
+    """Draw a packed container.
+
+    Args:
+        packing: What to draw.
+        size: Width and height, pixels.
+        azimuth: Degrees from the x axis to the eye, seen from above.
+        elevation: Degrees above the horizon.
+        sampling: Samples per pixel, each way; even.
+
+    Returns:
+        ``[size, size, 3]`` uint8.
+    """
+    pixels = (size * sampling, size * sampling)
+    extent = np.asarray(packing.container)
+    corners = np.array(list(itertools.product((0.0, 1.0), repeat=3))) * extent
+    camera = look_at(corners, pixels, azimuth, elevation)
+    scene = _build(packing, camera)
+    number, near = rasterize(camera.project(scene.triangles), pixels)
+    picture = _shade(scene, camera, number, near, float(extent.max()))
+    shading.draw_edges(picture, near, camera, extent, sampling)
+    picture = picture.reshape(size, sampling, size, sampling, 3).mean((1, 3))
+    return (np.clip(picture, 0, 1) * 255 + 0.5).astype(np.uint8)
+
+
+def _build(packing: Packing, camera: Camera) -> _Scene:
+    """All triangles: the items, the floor, and the walls behind."""
+    parts = [(triangles(item, packing.cell), item.order) for item in packing.items]
+    x, y, h = packing.container
+    eye = camera.rotation[2]
+    wall_x, wall_y = (0.0 if eye[0] > 0 else x), (0.0 if eye[1] > 0 else y)
+    floor = [[(0, 0, 0), (x, 0, 0), (x, y, 0), (0, y, 0)]]
+    walls = [
+        [(wall_x, 0, 0), (wall_x, y, 0), (wall_x, y, h), (wall_x, 0, h)],
+        [(0, wall_y, 0), (x, wall_y, 0), (x, wall_y, h), (0, wall_y, h)],
+    ]
+    parts.append((quads(np.asarray(floor, np.float64)), _FLOOR_ID))
+    parts.append((quads(np.asarray(walls, np.float64)), _WALL_ID))
+    owner = np.repeat([number for _, number in parts], [len(part) for part, _ in parts])
+    colours = PALETTE[owner % len(PALETTE)]
+    colours[owner == _FLOOR_ID], colours[owner == _WALL_ID] = _FLOOR, _WALL
+    normals = np.concatenate([corner_normals(part) for part, _ in parts])
+    return _Scene(np.concatenate([part for part, _ in parts]), normals, colours, owner)
+
+
+def _shade(
+    scene: _Scene, camera: Camera, number: np.ndarray, near: np.ndarray, reach: float
+) -> np.ndarray:
+    """``[height, width, 3]`` float32 colours."""
+    hit = number >= 0
+    seen = number[hit]
+    rows, columns = np.nonzero(hit)
+    world = camera.unproject(columns + 0.5, rows + 0.5, near[hit])
+    normal, flat = _normals(scene, seen, world, camera)
+    shadow = shading.shadow(scene.triangles[scene.owner >= 0], world + 6e-3 * reach * flat, reach)
+    brightness = shading.light(normal, shadow)
+    brightness = np.where(scene.owner[seen] == _WALL_ID, 1.0 - 0.10 * shadow, brightness)
+    picture = np.full((*number.shape, 3), _BACKGROUND, np.float32)
+    picture[hit] = scene.colours[seen] * brightness[:, None]
+    facing = np.zeros((*number.shape, 3), np.float32)
+    facing[hit] = normal
+    owner = np.where(hit, scene.owner[number], _NOTHING)
+    dark = shading.creases(near, hit, reach * camera.scale) * shading.outlines(owner, facing)
+    return picture * dark[..., None]
+
+
+def _normals(
+    scene: _Scene, seen: np.ndarray, world: np.ndarray, camera: Camera
+) -> tuple[np.ndarray, np.ndarray]:
+    """Unit normals ``[P, 3]`` towards the eye: interpolated over each triangle, and its own."""
+    first = scene.triangles[:, 0]
+    one, two = scene.triangles[:, 1] - first, scene.triangles[:, 2] - first
+    own = np.cross(one, two)
+    area = np.maximum(np.einsum("ti,ti->t", own, own), 1e-300)[:, None]
+    # Barycentric coordinates are linear in the point: b = axis_b . (p - first).
+    axis_one, axis_two = np.cross(two, own) / area, np.cross(own, one) / area
+    point = (world - first[seen]).astype(np.float32)
+    b = np.einsum("pi,pi->p", point, axis_one.astype(np.float32)[seen])[:, None]
+    c = np.einsum("pi,pi->p", point, axis_two.astype(np.float32)[seen])[:, None]
+    corner = scene.normals[seen]
+    normal = corner[:, 0] + b * (corner[:, 1] - corner[:, 0]) + c * (corner[:, 2] - corner[:, 0])
+    flat = (own / np.sqrt(area)).astype(np.float32)[seen]
+    eye = camera.centre + camera.rotation[2] * camera.distance
+    away = np.einsum("pi,pi->p", (eye - world).astype(np.float32), flat) < 0
+    sign = np.where(away, np.float32(-1), np.float32(1))[:, None]
+    length = np.maximum(np.linalg.norm(normal, axis=-1, keepdims=True), 1e-20)
+    return sign * normal / length, sign * flat

@@ -1,0 +1,115 @@
+"""Light: a sun with soft shadows, a sky, darker creases, outlines, and the container's edges."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from packing_env.render.raster import Camera, rasterize
+
+LIGHT = np.array([0.28, -0.42, 0.86]) / np.linalg.norm([0.28, -0.42, 0.86])
+"""Direction to the sun."""
+_SHADOW_SIZE = 400
+_EDGE = np.array([0.36, 0.38, 0.42], np.float32)
+
+
+def light(normals: np.ndarray, shadow: np.ndarray) -> np.ndarray:
+    """Brightness ``[P]`` of surfaces with unit ``normals [P, 3]``, ``shadow`` 0 (sun) to 1."""
+    sun = np.maximum(normals @ LIGHT.astype(np.float32), 0.0)
+    return 0.60 + 0.14 * normals[:, 2] + 0.42 * sun * (1 - 0.8 * shadow)
+
+
+def shadow(solid: np.ndarray, points: np.ndarray, reach: float) -> np.ndarray:
+    """Share of the sun that ``solid [T, 3, 3]`` hides from each point, with soft edges.
+
+    A shadow map: the solid is drawn as the sun sees it, and points behind what it sees are dark.
+    ``reach`` is the scene's size in metres.
+    """
+    shade = np.zeros(len(points), np.float32)
+    if not len(solid):
+        return shade
+    size = _SHADOW_SIZE
+    side = np.cross([0.0, 0.0, 1.0], LIGHT)
+    side /= np.linalg.norm(side)
+    rotation = np.stack((side, np.cross(LIGHT, side), LIGHT))
+    flat = solid.reshape(-1, 3) @ rotation.T
+    low, high = flat[:, :2].min(0), flat[:, :2].max(0)
+    scale = (size - 8) / float((high - low).max())
+    shift = size / 2 - np.array([1.0, -1.0]) * scale * (low + high) / 2
+    sun = Camera(rotation, np.zeros(3), np.inf, scale, shift)
+    _, near = rasterize(sun.project(solid), (size, size))
+    near = np.pad(near, 2).astype(np.float32)
+    column, row, level = sun.project(points).astype(np.float32).T
+    level += 4e-3 * reach
+    for dx, dy in itertools.product((-0.8, 0.8), repeat=2):
+        c = np.clip(column + (dx + 2), 0, size + 3).astype(np.int32)
+        r = np.clip(row + (dy + 2), 0, size + 3).astype(np.int32)
+        shade += near[r, c] > level
+    return shade / 4
+
+
+def creases(near: np.ndarray, hit: np.ndarray, reach: float) -> np.ndarray:
+    """Factor that darkens what lies behind its surroundings, at half the resolution.
+
+    Luft et al., "Image enhancement by unsharp masking the depth buffer", SIGGRAPH 2006.
+    ``reach`` is the scene's size in pixels.
+    """
+    depth = np.where(hit, near, near[hit].min())[::2, ::2].astype(np.float32)
+    dark = np.ones_like(depth)
+    for share in (0.02, 0.06):
+        around = _blur(depth, max(1, int(share * reach / 4)))
+        dark -= np.clip((around - depth) * 5.0, 0.0, 0.2)
+    return np.where(hit, dark.repeat(2, 0).repeat(2, 1), 1.0)
+
+
+def _blur(values: np.ndarray, radius: int) -> np.ndarray:
+    """Mean over a square of ``2 radius + 1`` pixels."""
+    width = 2 * radius + 1
+    for axis in (0, 1):
+        pad = [(0, 0), (0, 0)]
+        pad[axis] = (radius + 1, radius)
+        total = np.cumsum(np.pad(values, pad, mode="edge"), axis=axis, dtype=np.float64)
+        ahead = np.take(total, range(width, total.shape[axis]), axis=axis)
+        behind = np.take(total, range(total.shape[axis] - width), axis=axis)
+        values = ((ahead - behind) / width).astype(np.float32)
+    return values
+
+
+def outlines(owner: np.ndarray, facing: np.ndarray) -> np.ndarray:
+    """Factor that darkens pixels where another item begins, and, less, where a surface bends."""
+    dark = np.ones(owner.shape, np.float32)
+    for axis in (0, 1):
+        one = tuple(slice(None, -1) if i == axis else slice(None) for i in (0, 1))
+        other = tuple(slice(1, None) if i == axis else slice(None) for i in (0, 1))
+        solid = (owner[one] >= 0) | (owner[other] >= 0)
+        changes = (owner[one] != owner[other]) & solid
+        bends = (np.einsum("rci,rci->rc", facing[one], facing[other]) < 0.75) & solid
+        factor = np.where(changes, np.float32(0.4), np.where(bends, np.float32(0.75), 1))
+        dark[one] = np.minimum(dark[one], factor)
+        dark[other] = np.minimum(dark[other], factor)
+    return dark
+
+
+def draw_edges(
+    picture: np.ndarray, near: np.ndarray, camera: Camera, extent: np.ndarray, width: int
+) -> None:
+    """The container's edges: dark where nothing is before or behind, faint in front of items."""
+    corners = np.array(list(itertools.product((0.0, 1.0), repeat=3)))
+    steps = np.linspace(0, 1, 2 * len(picture))[:, None]
+    marks = np.zeros(near.shape, np.float32)
+    for a, b in itertools.combinations(range(8), 2):
+        if np.abs(corners[a] - corners[b]).sum() != 1:
+            continue
+        column, row, level = camera.project(
+            (corners[a] + steps * (corners[b] - corners[a])) * extent
+        ).T
+        for dx, dy in itertools.product(range(width), repeat=2):
+            c = np.clip((column + dx - width / 2).astype(int), 0, near.shape[1] - 1)
+            r = np.clip((row + dy - width / 2).astype(int), 0, near.shape[0] - 1)
+            gap = level - near[r, c]
+            opacity = np.where(
+                gap < -3e-3, 0.0, np.where((gap > 8e-3) & (near[r, c] > 0), 0.45, 0.85)
+            )
+            marks[r, c] = np.maximum(marks[r, c], opacity)
+    picture += marks[..., None] * (_EDGE - picture)

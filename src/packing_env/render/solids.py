@@ -1,0 +1,150 @@
+"""The triangles of placed items: their meshes where they can be had, else columns of their maps."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import numpy as np
+
+from packing_env.items import shapes
+from packing_env.items.mesh import UNITS, MeshError, load_mesh
+from packing_env.plan import PlacedItem, PlanError
+
+MAX_FACES = 30_000
+"""Meshes with more faces are drawn as columns."""
+
+Triangles = np.ndarray
+"""``[T, 3, 3]`` float64: triangle, corner, coordinate."""
+
+_WELD = 1e-6
+"""Corners this close (metres) are one vertex."""
+_SMOOTH = 0.82
+"""Cosine of the sharpest bend that is drawn smooth."""
+_HASH = np.array([1, 0x9E3779B97F4A7C1, 0x3C6EF372FE94F83])
+_CORNERS = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], np.float64)
+_SIDES = np.array(
+    [[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]]
+)
+
+
+def triangles(item: PlacedItem, cell: float) -> Triangles:
+    """An item where it stands, metres, wound counter-clockwise seen from outside.
+
+    Raises:
+        PlanError: Neither its solid nor its maps are at hand.
+    """
+    source = _source_triangles(item.source, item.unit, item.extent)
+    if source is not None:
+        return item.to_world(source)
+    if item.top is None or item.bottom is None:
+        raise PlanError(f"cannot draw item {item.order}: its solid {item.source} is not there")
+    corner = np.array([item.cell[0] * cell, item.cell[1] * cell, item.z])
+    return columns(item.top, item.bottom, cell) + corner
+
+
+@functools.lru_cache(maxsize=512)
+def _source_triangles(
+    source: str, unit: str, extent: tuple[float, float, float] | None
+) -> Triangles | None:
+    """A source's triangles in its unit, or ``None`` if they cannot be had or are too many."""
+    if extent is not None:
+        return box(np.zeros(3), np.asarray(extent))
+    if source.startswith("mesh:"):
+        return None
+    if source.startswith("shapes:"):
+        return _library().get(source.removeprefix("shapes:"))
+    if not Path(source).exists():
+        return None
+    try:
+        mesh = load_mesh(source, unit)
+    except MeshError:
+        return None
+    if len(mesh.faces) > MAX_FACES:
+        return None
+    return mesh.vertices.numpy()[mesh.faces.numpy()] / UNITS[unit]
+
+
+@functools.cache
+def _library() -> dict[str, Triangles]:
+    """The embedded shapes, by name."""
+    return {m.name: m.vertices.numpy()[m.faces.numpy()] for m in shapes.build()}
+
+
+def corner_normals(solid: Triangles) -> np.ndarray:
+    """``[T, 3, 3]`` float32 unit normals at the corners, smooth over bends below 35 degrees."""
+    edges = solid[:, 1:] - solid[:, :1]
+    weighted = np.cross(edges[:, 0], edges[:, 1])
+    own = weighted / np.maximum(np.linalg.norm(weighted, axis=-1, keepdims=True), 1e-300)
+    steps = np.round(solid.reshape(-1, 3) / _WELD).astype(np.int64)
+    _, vertex = np.unique(steps @ _HASH, return_inverse=True)
+    order = np.argsort(vertex, kind="stable")
+    count = np.bincount(vertex)[vertex]
+    start = np.searchsorted(vertex[order], vertex)
+    # Every corner with every corner at the same vertex.
+    corner = np.repeat(np.arange(len(vertex)), count)
+    place = np.arange(len(corner)) - np.repeat(np.cumsum(count) - count, count)
+    partner = order[start[corner] + place] // 3
+    smooth = np.einsum("pi,pi->p", own[corner // 3], own[partner]) > _SMOOTH
+    total = np.zeros((len(vertex), 3))
+    for axis in range(3):
+        shares = np.where(smooth, weighted[partner, axis], 0.0)
+        total[:, axis] = np.bincount(corner, shares, len(vertex))
+    total /= np.maximum(np.linalg.norm(total, axis=-1, keepdims=True), 1e-300)
+    return total.reshape(solid.shape).astype(np.float32)
+
+
+def box(lower: np.ndarray, upper: np.ndarray) -> Triangles:
+    """The 12 triangles of an axis-aligned box."""
+    corners = lower + _CORNERS * (upper - lower)
+    return quads(corners[_SIDES])
+
+
+def quads(corners: np.ndarray) -> Triangles:
+    """``[Q, 4, 3]`` quadrilaterals as ``[2 Q, 3, 3]`` triangles."""
+    return np.concatenate((corners[:, [0, 1, 2]], corners[:, [0, 2, 3]]))
+
+
+def columns(top: np.ndarray, bottom: np.ndarray, cell: float) -> Triangles:
+    """Maps ``[w, h]`` as the surface of their columns: tops, bottoms, and what shows of sides."""
+    there = np.isfinite(bottom)
+    upper = np.pad(np.where(there, top, 0.0).astype(np.float64), 1)
+    lower = np.pad(np.where(there, bottom, 0.0).astype(np.float64), 1)
+    solid = np.pad(there, 1)
+    u, v = np.nonzero(solid)
+    x, y, high, low = (u - 1) * cell, (v - 1) * cell, upper[u, v], lower[u, v]
+    right, far = x + cell, y + cell
+    faces = [
+        _quad((x, y, high), (right, y, high), (right, far, high), (x, far, high)),
+        _quad((x, y, low), (x, far, low), (right, far, low), (right, y, low)),
+    ]
+    for du, dv in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+        beside = solid[u + du, v + dv]
+        # A neighbour's column hides the part of this side that it covers: draw above and below.
+        other_high = np.where(beside, upper[u + du, v + dv], low)
+        other_low = np.where(beside, lower[u + du, v + dv], low)
+        (ax, ay), (bx, by) = _side(du, dv, x, y, right, far)
+        for start, end in (
+            (np.maximum(low, np.minimum(other_high, high)), high),
+            (low, np.minimum(high, np.maximum(other_low, low))),
+        ):
+            seen = end > start
+            corners = ((ax, ay, start), (bx, by, start), (bx, by, end), (ax, ay, end))
+            faces.append(_quad(*corners)[seen])
+    return quads(np.concatenate(faces))
+
+
+def _quad(*corners: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
+    return np.stack([np.stack(corner, -1) for corner in corners], 1)
+
+
+def _side(
+    du: int, dv: int, x: np.ndarray, y: np.ndarray, right: np.ndarray, far: np.ndarray
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Lower edge of a cell's side towards ``(du, dv)``, so that the side faces outward."""
+    return {
+        (1, 0): ((right, y), (right, far)),
+        (-1, 0): ((x, far), (x, y)),
+        (0, 1): ((right, far), (x, far)),
+        (0, -1): ((x, y), (right, y)),
+    }[du, dv]

@@ -1,0 +1,42 @@
+"""A window that shows frames, for ``render_mode="human"``."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from packing_env.render.figures import require
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Window:
+    """A matplotlib window; without a display it says so once and shows nothing."""
+
+    def __init__(self) -> None:
+        backends = require("matplotlib.backends")
+        self._pyplot = require("matplotlib.pyplot")
+        known = backends.backend_registry.list_builtin(backends.BackendFilter.INTERACTIVE)
+        self._works = self._pyplot.get_backend().lower() in known
+        self._picture = None
+        if not self._works:
+            _LOGGER.warning("there is no display to show a window on; use render_mode='rgb_array'")
+
+    def show(self, picture: np.ndarray) -> None:
+        """Show ``[height, width, 3]`` uint8."""
+        if not self._works:
+            return
+        if self._picture is None:
+            figure, axes = self._pyplot.subplots(num="packing", figsize=(5, 5))
+            figure.subplots_adjust(0, 0, 1, 1)
+            axes.set_axis_off()
+            self._picture = axes.imshow(picture)
+        self._picture.set_data(picture)
+        self._pyplot.pause(1e-3)
+
+    def close(self) -> None:
+        """Close the window."""
+        if self._picture is not None:
+            self._pyplot.close(self._picture.figure)
+            self._picture = None

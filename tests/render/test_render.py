@@ -1,0 +1,218 @@
+"""Pictures: the rasteriser against plain geometry, and files that others can open."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import itertools
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import packing_env as pe
+from packing_env import render
+from packing_env.items import shapes
+from packing_env.plan import Packing, PlanError, load_plan, packing_of, save_plan
+from packing_env.render.raster import Camera, look_at, rasterize
+from packing_env.render.solids import box, columns, corner_normals, triangles
+
+SIZE = 64
+
+
+@pytest.fixture(scope="module")
+def env() -> pe.PackingEnv:
+    env = pe.make_env("irregular", num_envs=2, resolution=16, num_items=5, pool_size=4)
+    td = env.reset()
+    for _ in range(3):
+        rest = td["observation", "drop_height"].flatten(1)
+        td["action"] = torch.where(td["action_mask"], rest, 2.0).argmin(1)
+        td = env.step(td)["next"]
+    return env
+
+
+@pytest.fixture(scope="module")
+def packing(env: pe.PackingEnv) -> Packing:
+    return packing_of(env)
+
+
+def without_solids(packing: Packing) -> Packing:
+    items = (dataclasses.replace(item, source="mesh:gone") for item in packing.items)
+    return dataclasses.replace(packing, items=tuple(items))
+
+
+def volume(solid: np.ndarray) -> float:
+    """By the divergence theorem: right only if the surface is closed and faces outward."""
+    return float(np.linalg.det(solid).sum() / 6)
+
+
+def test_rasterize_finds_the_nearest_triangle() -> None:
+    rng = np.random.default_rng(0)
+    screen = rng.uniform((-5, -5, 0.5), (25, 20, 1.5), (12, 3, 3))
+    number, near = rasterize(screen, (20, 16))
+    rows, columns_ = np.mgrid[:16, :20] + 0.5
+    expected = np.full((16, 20), -1)
+    nearest = np.zeros((16, 20))
+    for index, corners in enumerate(screen):
+        system = np.vstack((corners[:, :2].T, np.ones(3)))
+        points = np.stack((columns_, rows, np.ones_like(rows))).reshape(3, -1)
+        share = np.linalg.solve(system, points).reshape(3, 16, 20)
+        level = np.einsum("k,krc->rc", corners[:, 2], share)
+        shows = (share > 0).all(0) & (level > nearest)
+        expected[shows], nearest[shows] = index, level[shows]
+    assert np.array_equal(number, expected)
+    assert np.allclose(near, nearest, atol=1e-6)
+
+
+def test_rasterize_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = np.random.default_rng(1).uniform((0, 0, 0.5), (20, 20, 1.5), (30, 3, 3))
+    whole = rasterize(screen, (20, 20))
+    monkeypatch.setattr("packing_env.render.raster._CHUNK", 50)
+    assert all(
+        np.array_equal(a, b) for a, b in zip(whole, rasterize(screen, (20, 20)), strict=True)
+    )
+
+
+@pytest.mark.parametrize("distance", [3.0, np.inf])
+def test_camera_goes_back_to_the_point(distance: float) -> None:
+    corners = box(np.zeros(3), np.ones(3)).reshape(-1, 3)
+    camera = look_at(corners, (90, 80), 30, 40)
+    camera = Camera(camera.rotation, camera.centre, distance, camera.scale, camera.shift)
+    points = np.random.default_rng(0).uniform(0, 1, (20, 3))
+    assert np.allclose(camera.unproject(*camera.project(points).T), points)
+
+
+def test_look_at_shows_all_corners() -> None:
+    corners = box(np.zeros(3), np.array([1.0, 2.0, 0.3])).reshape(-1, 3)
+    shown = look_at(corners, (90, 80), -70, 25).project(corners)
+    assert (shown[:, :2] > 0).all()
+    assert (shown[:, :2] < (90, 80)).all()
+
+
+def test_columns_are_a_closed_surface() -> None:
+    rng = np.random.default_rng(0)
+    bottom = rng.uniform(0, 0.05, (6, 5)).astype(np.float32)
+    top = bottom + rng.uniform(0.001, 0.08, (6, 5)).astype(np.float32)
+    hole = rng.random((6, 5)) < 0.3
+    bottom[hole], top[hole] = np.inf, -np.inf
+    expected = (top[~hole].astype(float) - bottom[~hole]).sum() * 0.01**2
+    assert volume(columns(top, bottom, 0.01)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_solids_stand_in_their_columns(packing: Packing) -> None:
+    library = {mesh.name: mesh for mesh in shapes.build()}
+    drawn, coarse = packing.items, without_solids(packing).items
+    for item, columns_ in zip(drawn, coarse, strict=True):
+        solid, outer = triangles(item, packing.cell), triangles(columns_, packing.cell)
+        assert len(solid) == len(library[item.name].faces)
+        assert (solid.min((0, 1)) >= outer.min((0, 1)) - 1e-6).all()
+        assert (solid.max((0, 1)) <= outer.max((0, 1)) + 1e-6).all()
+        assert volume(solid) <= volume(outer) * (1 + 1e-6)
+
+
+def test_normals_are_smooth_on_a_sphere_and_sharp_on_a_box() -> None:
+    cube = box(np.zeros(3), np.ones(3))
+    assert np.allclose(np.abs(corner_normals(cube)).max(-1), 1)
+    (sphere,) = (mesh for mesh in shapes.build(["superquadrics"]) if mesh.name == "sphere")
+    solid = sphere.vertices.numpy()[sphere.faces.numpy()]
+    outward = solid - (solid.max((0, 1)) + solid.min((0, 1))) / 2
+    outward /= np.linalg.norm(outward, axis=-1, keepdims=True)
+    assert (np.einsum("tci,tci->tc", corner_normals(solid), outward) > 0.97).all()
+
+
+def test_image_is_deterministic_and_shows_every_item(packing: Packing) -> None:
+    pictures = [render.image(packing.first(count), SIZE) for count in range(4)]
+    assert all(picture.shape == (SIZE, SIZE, 3) for picture in pictures)
+    assert all((a != b).any() for a, b in itertools.pairwise(pictures))
+    assert np.array_equal(pictures[3], render.image(packing, SIZE))
+    near = np.abs(render.image(without_solids(packing), SIZE).astype(int) - pictures[3])
+    assert near.mean() < 12
+
+
+def test_frame_of_a_row(env: pe.PackingEnv) -> None:
+    assert np.array_equal(render.frame(env, 1, size=SIZE), render.image(packing_of(env, 1), SIZE))
+    assert np.array_equal(
+        render.frame(env, 1, size=SIZE), render.frame(env, 1, env.get_state(), size=SIZE)
+    )
+
+
+def test_plan_can_be_drawn(packing: Packing, tmp_path: Path) -> None:
+    save_plan(tmp_path / "plan.json", packing)
+    plan = load_plan(tmp_path / "plan.json")
+    assert np.array_equal(render.image(plan, SIZE), render.image(packing, SIZE))
+    with pytest.raises(ValueError, match="heightmap"):
+        render.heightmap_image(plan)
+    with pytest.raises(PlanError, match="item 0"):
+        render.image(without_solids(plan), SIZE)
+
+
+def test_figures_say_how_full_it_is(packing: Packing) -> None:
+    title = f"utilization {100 * packing.utilization:.1f} %   3 of 5 items"
+    assert render.container_figure(packing, size=SIZE).axes[0].get_title() == title
+    heights = render.heightmap_image(packing).axes[0]
+    assert heights.get_title() == title
+    assert np.allclose(heights.images[0].get_array(), 100 * packing.heightmap.T)
+
+
+def test_grid_is_a_png(packing: Packing, tmp_path: Path) -> None:
+    render.save_grid(
+        tmp_path / "grid.png", [packing, packing.first(1), packing.first(2)], size=SIZE
+    )
+    with Image.open(tmp_path / "grid.png") as picture:
+        assert picture.format == "PNG"
+        assert min(picture.size) >= 2 * SIZE
+    assert [p.name for p in tmp_path.iterdir()] == ["grid.png"]
+    with pytest.raises(ValueError, match="nothing to draw"):
+        render.save_grid(tmp_path / "none.png", [])
+    with pytest.raises(ValueError, match="1 titles for 2"):
+        render.save_grid(tmp_path / "none.png", [packing, packing], titles=["one"])
+
+
+def test_gif_has_a_frame_per_item(packing: Packing, tmp_path: Path) -> None:
+    render.save_gif(tmp_path / "episode.gif", packing, size=SIZE)
+    with Image.open(tmp_path / "episode.gif") as picture:
+        assert picture.n_frames == len(packing.items) + 1
+        assert picture.size == (SIZE, SIZE)
+
+
+def test_html_is_one_file_without_network(packing: Packing, tmp_path: Path) -> None:
+    items = (dataclasses.replace(i, name="<b>&</script>") for i in packing.items)
+    odd = dataclasses.replace(packing, items=tuple(items))
+    render.save_html(tmp_path / "replay.html", odd, title="<Row> 1", size=SIZE)
+    page = (tmp_path / "replay.html").read_text(encoding="utf-8")
+    assert "&lt;Row&gt; 1" in page
+    assert page.count("</script>") == 1
+    assert not re.search(r"https?://|src=\"[^d]", page)
+    assert page.count("iVBOR") == len(packing.items) + 1
+
+
+def test_missing_package_is_named(packing: Packing, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", refuse)
+    with pytest.raises(ImportError, match=r"matplotlib.*pip install packing-env\[viz\]"):
+        render.container_figure(packing, size=SIZE)
+
+
+def test_window_without_a_display_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    env = pe.PackingGymEnv(render_mode="human", resolution=8, num_items=3, pool_size=4)
+    _, info = env.reset(seed=0)
+    env.step(int(info["action_mask"].argmax()))
+    assert env.render() is None
+    env.close()
+    said = [r for r in caplog.records if r.name == "packing_env.render.window"]
+    assert [r.levelname for r in said] == ["WARNING"]
+
+
+def test_failed_file_leaves_nothing(packing: Packing, tmp_path: Path) -> None:
+    (tmp_path / "taken.png").mkdir()
+    with pytest.raises(OSError, match="taken"):
+        render.save_png(tmp_path / "taken.png", render.image(packing, SIZE))
+    assert [p.name for p in tmp_path.iterdir()] == ["taken.png"]

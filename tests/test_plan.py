@@ -1,0 +1,168 @@
+"""A plan says where each solid went: its own vertices, moved, fit what the environment saw."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import packing_env as pe
+from packing_env.items import rotation_set, shapes
+from packing_env.items.mesh import load_mesh
+from packing_env.plan import Packing, PlanError, load_plan, make_plan, packing_of, quaternion
+from packing_env.plan import save_plan as write_plan
+
+TINY = {"resolution": 16, "num_items": 8, "pool_size": 8}
+
+
+def pack(**options: object) -> pe.PackingEnv:
+    """An environment of two rows after episodes that put each item as low as they can."""
+    env = pe.make_env("irregular", num_envs=2, seed=1, **TINY | options)
+    td = env.reset()
+    while not td["done"].all():
+        rest = td["observation", "drop_height"].flatten(1)
+        td["action"] = torch.where(td["action_mask"], rest, 2.0).argmin(1)
+        td = env.step(td)["next"]
+    return env
+
+
+@pytest.fixture(scope="module")
+def env() -> pe.PackingEnv:
+    return pack()
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two of the embedded shapes as files in millimetres."""
+    folder = tmp_path_factory.mktemp("parts")
+    for mesh in shapes.build(["brackets"])[:2]:
+        lines = [f"v {x} {y} {z}" for x, y, z in (1000 * mesh.vertices + 7).tolist()]
+        lines += [f"f {a} {b} {c}" for a, b, c in (mesh.faces + 1).tolist()]
+        (folder / f"{mesh.name}.obj").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+def surface(triangles: np.ndarray, count: int) -> np.ndarray:
+    """Random points of a solid's surface, and its vertices."""
+    rng = np.random.default_rng(0)
+    share = rng.dirichlet((1, 1, 1), (len(triangles), count))
+    return np.concatenate((triangles.reshape(-1, 3), (share @ triangles).reshape(-1, 3)))
+
+
+def check(packing: Packing, solids: dict[str, np.ndarray]) -> None:
+    """Every solid lies in the container, above what was there and below what is there then."""
+    cell, extent = packing.cell, np.asarray(packing.container)
+    for item in packing.items:
+        points = item.to_world(surface(solids[item.source], 20))
+        assert (points > -1e-7).all()
+        assert (points < extent + 2e-6).all()
+        assert points[:, 2].min() == pytest.approx(item.z, abs=1e-6)
+        place = points[:, :2] / cell
+        inner = (np.abs(place - np.round(place)) > 1e-5).all(1)
+        x, y = np.floor(place[inner]).astype(int).T
+        height = points[inner, 2]
+        assert (height >= packing.first(item.order).heightmap[x, y] - 1e-6).all()
+        assert (height <= packing.first(item.order + 1).heightmap[x, y] + 1e-6).all()
+
+
+def test_embedded_shapes_stand_where_the_plan_says(env: pe.PackingEnv) -> None:
+    solids = {f"shapes:{m.name}": m.vertices.numpy()[m.faces.numpy()] for m in shapes.build()}
+    for row in range(2):
+        packing = packing_of(env, row)
+        assert len(packing.items) > 2
+        check(packing, solids)
+        assert np.array_equal(packing.first(len(packing.items)).heightmap, packing.heightmap)
+
+
+def test_files_in_millimetres_at_a_scale(parts: Path) -> None:
+    items = {"source": "meshes", "paths": str(parts), "unit": "mm", "use_cache": False}
+    packing = packing_of(pack(items=items, scales=(0.8, 1.2), orientations="pi/4"))
+    solids = {}
+    for file in parts.iterdir():
+        mesh = load_mesh(file, "mm")
+        solids[str(file)] = 1000 * mesh.vertices.numpy()[mesh.faces.numpy()]
+    assert {item.unit for item in packing.items} == {"mm"}
+    assert {item.scale for item in packing.items} <= {0.8, 1.2}
+    check(packing, solids)
+
+
+def test_cuboids() -> None:
+    items = {"source": "cuboids", "extents": [[60, 50, 40], [90, 45, 30]], "unit": "mm"}
+    packing = packing_of(pack(items=items))
+    for item in packing.items:
+        lower, upper = np.sort(item.to_world(np.array([[0, 0, 0], item.extent])), axis=0)
+        assert (lower > -1e-7).all()
+        assert np.prod(upper - lower) == pytest.approx(item.volume)
+
+
+def test_plan_is_complete_json_and_comes_back(env: pe.PackingEnv, tmp_path: Path) -> None:
+    plan = write_plan(tmp_path / "plan.json", env, 1)
+    assert json.loads((tmp_path / "plan.json").read_text(encoding="utf-8")) == plan
+    assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]
+    again = load_plan(tmp_path / "plan.json")
+    assert make_plan(again) == plan
+    assert plan["stability"] == "com_hull"
+    assert plan["contact_tol"] == pytest.approx(0.02)
+    assert plan["utilization"] == pytest.approx(packing_of(env, 1).utilization)
+    for item in plan["items"]:
+        assert np.float32(item["z"]) == item["z"]
+        assert np.linalg.det(item["rotation"]) == pytest.approx(1)
+
+
+def test_plan_of_a_kept_state(env: pe.PackingEnv) -> None:
+    state = env.get_state()
+    other = pe.make_env("irregular", num_envs=(1, 2), seed=1, **TINY)
+    state = state.reshape(1, 2)
+    assert make_plan(other, 1, state) == make_plan(env, 1)
+
+
+def test_quaternion_turns_as_the_matrix_does() -> None:
+    vector = np.random.default_rng(0).normal(size=3)
+    for rotation in rotation_set("pi/4").numpy():
+        w, *axis = quaternion(rotation)
+        assert w >= 0
+        assert w * w + np.dot(axis, axis) == pytest.approx(1)
+        turned = vector + 2 * np.cross(axis, np.cross(axis, vector) + w * vector)
+        assert np.allclose(turned, rotation @ vector, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "recipe"}, "not a packing plan"),
+        ({"version": 99}, "version 99"),
+        ({"cell": None}, "wrong kind"),
+        ({"items": [{"unit": "m"}]}, "lacks 'order'"),
+        ({"items": [{"unit": "parsec"}]}, "parsec"),
+    ],
+    ids=str,
+)
+def test_bad_plans_are_refused(
+    env: pe.PackingEnv, tmp_path: Path, change: dict, message: str
+) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(make_plan(env) | change), encoding="utf-8")
+    with pytest.raises(PlanError, match=message) as caught:
+        load_plan(path)
+    assert "plan.json" in str(caught.value)
+
+
+def test_errors_say_what_is_missing(env: pe.PackingEnv, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="not a readable plan"):
+        load_plan(tmp_path / "none.json")
+    with pytest.raises(PlanError, match="row=2"):
+        make_plan(env, 2)
+    with pytest.raises(PlanError, match="reset"):
+        make_plan(pe.make_env("irregular", **TINY))
+
+
+def test_nothing_is_left_of_a_plan_that_cannot_be_written(
+    env: pe.PackingEnv, tmp_path: Path
+) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(OSError, match="taken"):
+        write_plan(tmp_path / "taken", env)
+    assert [p.name for p in tmp_path.iterdir()] == ["taken"]

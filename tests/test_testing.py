@@ -1,0 +1,174 @@
+"""The public checks pass what is right and say clearly what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torchrl.envs import StepCounter, TransformedEnv
+
+from packing_env.core import feasibility, observation, rewards, stability
+from packing_env.envs import PackingEnv
+from packing_env.generators import Generator, Uniform
+from packing_env.generators.base import Request
+from packing_env.items import Catalogue
+from packing_env.testing import (
+    CheckError,
+    check_env,
+    check_generator,
+    check_reward,
+    random_catalogue,
+    small_env,
+)
+from packing_env.types import Instances
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {},
+        {"num_visible": 2, "preview": 1, "grid_step": 2, "illegal_action": "project"},
+        {"action_mode": "candidate", "num_candidates": 8, "illegal_action": "noop"},
+        {"stability": "none", "reward": {"objective": 1.0}, "num_envs": (2, 2)},
+    ],
+)
+def test_check_env_passes_the_environment(task: dict[str, Any]) -> None:
+    check_env(small_env(**task), num_steps=10)
+
+
+def test_check_env_does_without_what_the_reference_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule and a term of one's own."""
+    half = stability.Rule(
+        maps=lambda contact: torch.isfinite(contact.z),
+        single=lambda support, footprint, com: support.flatten(1).any(1),
+    )
+    monkeypatch.setitem(stability.RULES, "half", half)
+    monkeypatch.setitem(rewards.TERMS, "mine", lambda before, after, legal: legal.double())
+    check_env(small_env(stability="half", stability_metric="half", reward={"mine": 1.0}), 5)
+
+
+def test_check_env_finds_a_wrong_height(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = feasibility.examine
+
+    def sloppy(*given: Any) -> feasibility.Examined:
+        found = honest(*given)
+        return replace(found, z=found.z + 1e-4)
+
+    monkeypatch.setattr(feasibility, "examine", sloppy)
+    with pytest.raises(CheckError, match=r"row \d+, step \d+ .*heightmap differs"):
+        check_env(small_env(), num_steps=10)
+
+
+def test_check_env_finds_a_wrong_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = feasibility.placement_maps
+
+    def sloppy(*given: Any) -> feasibility.Maps:
+        maps = honest(*given)
+        return replace(maps, legal=torch.isfinite(maps.z))
+
+    monkeypatch.setattr(feasibility, "placement_maps", sloppy)
+    with pytest.raises(CheckError, match=r"mask at|terminated"):
+        check_env(small_env(container=(0.08, 0.08, 0.03)), num_steps=10)
+
+
+def test_check_env_finds_items_larger_than_their_maps() -> None:
+    items = random_catalogue()
+    with pytest.raises(CheckError, match="does an item's volume exceed"):
+        check_env(small_env(replace(items, volume=items.volume * 3)), num_steps=10)
+
+
+def test_check_env_wants_the_environment_itself() -> None:
+    with pytest.raises(CheckError, match=r"pass env\.base_env"):
+        check_env(TransformedEnv(small_env(), StepCounter()))
+
+
+def test_check_env_names_the_key_that_leaves_its_spec(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = observation.drop_heights
+    monkeypatch.setattr(observation, "drop_heights", lambda *given: honest(*given) + 0.5)
+    with pytest.raises(CheckError, match=r"'drop_height'\) is outside its spec: .*1\.5"):
+        check_env(small_env(), num_steps=3)
+
+
+@pytest.mark.parametrize(
+    ("term", "message"),
+    [
+        (lambda b, a, legal: 1.0, "returns a tensor"),
+        (lambda b, a, legal: a["utilization"].mean(), "one value per row"),
+        (lambda b, a, legal: legal, "returns floats"),
+        (lambda b, a, legal: a["utilization"] / b["items_packed"], "not finite"),
+        (lambda b, a, legal: a["utilization"] - a["utilization"].mean(), "other rows"),
+        (lambda b, a, legal: a["utilization"].sub_(1.0), "differs|changed"),
+        (
+            lambda b, a, legal: a["utilization"] + 0.0 * float(legal[0]),
+            "reads a value back",
+        ),
+        (lambda b, a, legal: a["utilization"] + torch.rand(()).double(), "differs"),
+    ],
+)
+def test_check_reward_says_what_is_wrong(term: Callable[..., Any], message: str) -> None:
+    with pytest.raises(CheckError, match=message):
+        check_reward(term)
+
+
+def test_check_reward_passes_a_new_term() -> None:
+    check_reward(lambda before, after, legal: torch.where(legal, after["compactness"], -0.1))
+
+
+@dataclass(frozen=True)
+class Broken(Generator):
+    """A generator with one fault."""
+
+    fault: str
+
+    def sample(self, request: Request, catalogue: Catalogue) -> Instances:
+        made = Uniform().sample(request, catalogue)
+        if self.fault == "tuple":
+            return (made.item_id, made.num_items)  # type: ignore[return-value]
+        changes: dict[str, Callable[[], Instances]] = {
+            "dtype": lambda: replace(made, item_id=made.item_id.int()),
+            "range": lambda: replace(made, item_id=made.item_id + 100),
+            "length": lambda: replace(made, num_items=made.num_items * 0),
+            "count": lambda: Instances(made.item_id[:3], made.num_items[:3]),
+            "global": lambda: replace(made, item_id=torch.randint_like(made.item_id, 2)),
+            "seed": lambda: Uniform().sample(replace(request, seed=0), catalogue),
+            "stream": lambda: Uniform().sample(replace(request, stream=0), catalogue),
+        }
+        return changes[self.fault]()
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("tuple", "returns Instances, not tuple"),
+        ("dtype", "item_id must be int64"),
+        ("range", r"must lie in 0\.\.5"),
+        ("length", r"num_items must lie in 1\.\.8"),
+        ("count", "64 instances were asked for, 3 made"),
+        ("global", "global stream"),
+        ("seed", "another seed"),
+        ("stream", "test split"),
+    ],
+)
+def test_check_generator_says_what_is_wrong(fault: str, message: str) -> None:
+    with pytest.raises(CheckError, match=message):
+        check_generator(Broken(fault))
+
+
+def test_random_catalogues_are_irregular_and_repeat() -> None:
+    one, other = random_catalogue(3, num_items=20), random_catalogue(3, num_items=20)
+    assert all(torch.equal(one.tensors()[key], other.tensors()[key]) for key in one.tensors())
+    footprint = one.bottom.isfinite()
+    assert torch.equal(footprint, one.top.isfinite())
+    assert not one.orientation_mask.all()
+    inside = torch.arange(4)[None, None, :, None] < one.size[..., :1, None]
+    inside = inside & (torch.arange(4) < one.size[..., 1:, None])
+    assert (inside & ~footprint).any()  # holes
+    assert not (footprint & ~inside).any()
+    lowest = torch.where(footprint, one.bottom, torch.inf).amin((2, 3))
+    assert (lowest[one.orientation_mask] == 0).all()
+    assert (one.bottom[footprint] > 0).any()  # overhangs
+    assert (one.top[footprint] > one.bottom[footprint]).all()
+    assert isinstance(small_env(one), PackingEnv)
