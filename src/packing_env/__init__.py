@@ -1,0 +1,41 @@
+"""A GPU-native environment for packing irregular 3D items into a container.
+
+Names are imported on first use: the rules and kernels do not wait for TorchRL.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from packing_env.registration import register_all
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "PackingEnv": "packing_env.envs",
+    "PackingGymEnv": "packing_env.shells",
+    "PackingVectorEnv": "packing_env.shells",
+    "PackingParams": "packing_env.types",
+    "ParameterError": "packing_env.types",
+    "PRESETS": "packing_env.tasks",
+    "make_env": "packing_env.tasks",
+}
+_MODULES = ("generators", "items", "kernels", "plan", "reference", "render", "tasks", "testing")
+
+__all__ = ["__version__", *_HOMES, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"packing_env.{name}")
+    raise AttributeError(f"module 'packing_env' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+register_all()

@@ -1,0 +1,29 @@
+"""The Gymnasium ids, registered when ``packing_env`` is imported.
+
+To add one, add a line to :data:`IDS`. Only strings are registered, so nothing of TorchRL is
+imported before an environment is made.
+"""
+
+from __future__ import annotations
+
+import gymnasium
+
+IDS: dict[str, str] = {
+    "Packing-v0": "irregular",
+    "PackingPaper-v0": "irregular_paper",
+}
+"""The preset behind each id."""
+
+_HOME = "packing_env.shells"
+
+
+def register_all() -> None:
+    """Register every id that is not registered yet."""
+    for name, task in IDS.items():
+        if name not in gymnasium.registry:
+            gymnasium.register(
+                name,
+                entry_point=f"{_HOME}:PackingGymEnv",
+                vector_entry_point=f"{_HOME}:PackingVectorEnv",
+                kwargs={"task": task},
+            )

@@ -1,0 +1,293 @@
+"""The environment for Gymnasium: one container, or a batch of them, as NumPy arrays.
+
+The observation is a flat ``Dict``: the entries that ``observation=`` names, and ``action_mask``.
+Unless asked otherwise it leaves out ``"item_maps"`` (the upper and lower surface of every visible
+item in every orientation), which outweighs everything else; ``drop_height``, which says where each
+orientation would come to rest, stays in. ``info`` has ``action_mask`` again and the metrics by
+name, so that ``Monitor(env, info_keywords=("utilization",))`` and the like find them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from packing_env import render
+from packing_env.envs.torchrl_env import PackingEnv
+from packing_env.shells.gymnasium_shell import Shell
+
+RENDER_MODES = ("rgb_array", "human")
+
+Observation = dict[str, Any]
+Info = dict[str, Any]
+
+
+class PackingGymEnv(gymnasium.Env[Observation, Any]):
+    """One container as a ``gymnasium.Env``.
+
+    Illegal actions never raise; ``illegal_action`` says what they do (by default the episode ends).
+    Sample a legal one with ``env.action_space.sample(mask=info["action_mask"])``.
+
+    Args:
+        task: A preset of :data:`packing_env.tasks.PRESETS`, or a :class:`PackingEnv` of one row.
+        render_mode: ``"rgb_array"``, ``"human"`` or ``None``.
+        seed: Seed of the instance pool and of the first episode.
+        **overrides: For :func:`packing_env.make_env`.
+    """
+
+    metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012
+
+    def __init__(
+        self,
+        task: str | PackingEnv = "irregular",
+        *,
+        render_mode: str | None = None,
+        seed: int | None = None,
+        **overrides: Any,
+    ) -> None:
+        _check_render_mode(render_mode)
+        self.render_mode = render_mode
+        self._shell = Shell(task, 1, seed, overrides)
+        self.observation_space = self._shell.observation_space
+        self.action_space = self._shell.action_space
+        self._mask: np.ndarray | None = None
+        self._window: render.Window | None = None
+
+    @property
+    def packing_env(self) -> PackingEnv:
+        """The environment underneath, with its state, catalogue and parameters."""
+        return self._shell.env
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, Info]:
+        """Start an episode: that of ``seed``, else the next one."""
+        super().reset(seed=seed)
+        return self._seen(self._shell.start(seed, self.np_random))
+
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
+        """Place an item. A finished episode stays as it is, with reward 0."""
+        out = self._shell.step(action)
+        observation, info = self._seen(out)
+        terminated, truncated = bool(out["terminated"]), bool(out["truncated"])
+        return observation, float(out["reward"]), terminated, truncated, info
+
+    def _seen(self, out: TensorDictBase) -> tuple[Observation, Info]:
+        """Observation and info of the only row."""
+        row = out[0].cpu()
+        observation = {key: value.numpy() for key, value in row["observation"].items()}
+        observation["action_mask"] = row["action_mask"].numpy().astype(np.int8)
+        self._mask = row["action_mask"].numpy()
+        info: Info = {"action_mask": observation["action_mask"].copy()}
+        info |= {key: value.item() for key, value in row["metrics"].items()}
+        if self.render_mode == "human":
+            self._show()
+        return observation, info
+
+    def action_masks(self) -> np.ndarray:
+        """``[A]`` bool, True = legal: what sb3-contrib's ``MaskablePPO`` calls."""
+        if self._mask is None:
+            raise RuntimeError("there is no action mask before the first reset()")
+        return self._mask.copy()
+
+    def render(self) -> np.ndarray | None:
+        """A picture ``[height, width, 3]`` uint8 (``rgb_array``), or the window (``human``)."""
+        if self.render_mode is None:
+            gymnasium.logger.warn(
+                "render() without a render_mode does nothing; pass render_mode='rgb_array' to make"
+            )
+            return None
+        if self.render_mode == "human":
+            self._show()
+            return None
+        return render.frame(self.packing_env)
+
+    def _show(self) -> None:
+        if self._window is None:
+            self._window = render.Window()
+        self._window.show(render.frame(self.packing_env))
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+
+
+class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
+    """A batch of containers as a ``gymnasium.vector.VectorEnv``, without a loop over rows.
+
+    Args:
+        task: A preset, or a :class:`PackingEnv` with ``batch_size [num_envs]``.
+        num_envs: Rows.
+        autoreset_mode: ``SAME_STEP`` (a finished row shows the next episode's start at once, its
+            end is in ``info["final_obs"]`` and ``info["final_info"]``), ``NEXT_STEP`` (the next
+            call of :meth:`step` starts it, whatever the action), or ``DISABLED`` (finished rows
+            stay, with reward 0, until ``reset(options={"reset_mask": rows})``).
+        to_torch: Return tensors on the environment's device as they are, without a copy or a host
+            read; masks are bool, and ``final_obs`` is a dict of whole batches.
+        render_mode: ``"rgb_array"`` or ``None``.
+        seed: Seed of the instance pool and of the first episodes.
+        max_episode_steps: Another name of ``max_steps``, which ``make_vec`` uses.
+        **overrides: For :func:`packing_env.make_env`.
+    """
+
+    def __init__(
+        self,
+        task: str | PackingEnv = "irregular",
+        *,
+        num_envs: int = 1,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        to_torch: bool = False,
+        render_mode: str | None = None,
+        seed: int | None = None,
+        max_episode_steps: int | None = None,
+        **overrides: Any,
+    ) -> None:
+        _check_render_mode(render_mode, ("rgb_array",))
+        if max_episode_steps is not None:
+            overrides["max_steps"] = max_episode_steps
+        self._shell = Shell(task, num_envs, seed, overrides)
+        self.num_envs = num_envs
+        self.to_torch = to_torch
+        self.render_mode = render_mode
+        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        self.metadata = {
+            "render_modes": ["rgb_array"],
+            "render_fps": PackingGymEnv.metadata["render_fps"],
+            "autoreset_mode": self.autoreset_mode,
+        }
+        self.single_observation_space = self._shell.observation_space
+        self.single_action_space = self._shell.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._seen: TensorDictBase | None = None
+
+    @property
+    def packing_env(self) -> PackingEnv:
+        """The environment underneath, with its state, catalogue and parameters."""
+        return self._shell.env
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Observation, Info]:
+        """Start an episode in every row, or in those of ``options["reset_mask"]``.
+
+        One seed gives every row a stream of its own; a sequence seeds each row.
+        """
+        mask = (options or {}).get("reset_mask")
+        if mask is None:
+            super().reset(seed=None if isinstance(seed, Sequence) else seed)
+            self._seen = self._shell.start(self._check_seed(seed), self.np_random)
+        else:
+            if seed is not None:
+                raise ValueError("seed restarts every row; leave it out with a reset_mask")
+            if self._seen is None:
+                raise RuntimeError("the first reset() starts every row; leave out reset_mask")
+            self._seen = self._shell.restart(self._check_mask(mask), self._seen)
+        return self._observation(self._seen), self._info(self._seen)
+
+    def step(self, actions: Any) -> tuple[Observation, Any, Any, Any, Info]:
+        """Place an item in every row."""
+        if self._seen is None:
+            raise RuntimeError("call reset() before step()")
+        before = self._seen["done"].squeeze(-1)
+        out = self._shell.step(actions)
+        reward, terminated, truncated = (
+            out[key].squeeze(-1).clone() for key in ("reward", "terminated", "truncated")
+        )
+        if self.autoreset_mode is AutoresetMode.NEXT_STEP:
+            terminated, truncated = terminated & ~before, truncated & ~before
+        rows = before if self.autoreset_mode is AutoresetMode.NEXT_STEP else terminated | truncated
+        final: Info = {}
+        self._seen = out.exclude("reward")
+        if self.autoreset_mode is not AutoresetMode.DISABLED and (
+            self.to_torch or bool(rows.any())
+        ):
+            if self.autoreset_mode is AutoresetMode.SAME_STEP:
+                final = self._final(rows, self._seen)
+            self._seen = self._shell.restart(rows, self._seen)
+        flags = (self._give(value) for value in (reward, terminated, truncated))
+        return self._observation(self._seen), *flags, self._info(self._seen) | final
+
+    def action_masks(self) -> Any:
+        """``[num_envs, A]`` bool, True = legal."""
+        if self._seen is None:
+            raise RuntimeError("there is no action mask before the first reset()")
+        return self._give(self._seen["action_mask"])
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """One picture per row."""
+        if self.render_mode is None:
+            return None
+        return tuple(render.frame(self.packing_env, row) for row in range(self.num_envs))
+
+    def _give(self, value: Tensor) -> Any:
+        return value if self.to_torch else value.cpu().numpy()
+
+    def _observation(self, out: TensorDictBase) -> Observation:
+        seen = {key: self._give(value) for key, value in out["observation"].items()}
+        mask = self._give(out["action_mask"])
+        return seen | {"action_mask": mask if self.to_torch else mask.view(np.int8)}
+
+    def _info(self, out: TensorDictBase, rows: Tensor | None = None) -> Info:
+        """Mask and metrics of the rows, each with the flag of who has it, as Gymnasium does."""
+        values = {key: self._give(value.squeeze(-1)) for key, value in out["metrics"].items()}
+        mask = self._give(out["action_mask"])
+        values["action_mask"] = mask if self.to_torch else mask.view(np.int8)
+        there = torch.ones_like(out["done"]).squeeze(-1) if rows is None else rows
+        return values | {f"_{key}": self._give(there) for key in values}
+
+    def _final(self, rows: Tensor, out: TensorDictBase) -> Info:
+        """The last observation and info of the rows that finished.
+
+        The info has the observation's entries too, as whole batches: there TorchRL finds them.
+        """
+        every = self._observation(out)
+        who = self._give(rows)
+        info = self._info(out, rows) | every | {f"_{key}": who for key in every}
+        last: Any = every
+        if not self.to_torch:
+            last = np.full(self.num_envs, None, dtype=object)
+            for row in rows.nonzero().flatten().tolist():
+                last[row] = {key: value[row] for key, value in every.items()}
+        return {"final_obs": last, "_final_obs": who, "final_info": info, "_final_info": who}
+
+    def _check_seed(self, seed: int | Sequence[int] | None) -> int | Sequence[int] | None:
+        if isinstance(seed, Sequence) and len(seed) != self.num_envs:
+            raise ValueError(f"{len(seed)} seeds for {self.num_envs} rows")
+        return seed
+
+    def _check_mask(self, mask: Any) -> Tensor:
+        rows = torch.as_tensor(mask, device=self._shell.env.device)
+        if rows.dtype != torch.bool or rows.shape != (self.num_envs,):
+            raise ValueError(
+                f"options['reset_mask'] is {rows.dtype} {tuple(rows.shape)}, expected bool "
+                f"({self.num_envs},)"
+            )
+        return rows
+
+
+def _check_render_mode(given: str | None, known: Sequence[str] = RENDER_MODES) -> None:
+    if given is not None and given not in known:
+        raise ValueError(f"render_mode={given!r} is unknown; choose one of {tuple(known)} or None")
+
+
+def _autoreset_mode(given: AutoresetMode | str) -> AutoresetMode:
+    """The mode, from itself, its name or its value."""
+    for mode in AutoresetMode:
+        if given in (mode, mode.name, mode.value):
+            return mode
+    known = [mode.name for mode in AutoresetMode]
+    raise ValueError(f"autoreset_mode={given!r} is unknown; choose one of {known}")

@@ -1,0 +1,61 @@
+"""Environments, policies and planted faults for the tracing tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from tests.tiny import tiny_env
+from tests.tracing.policies import POLICIES, Policy
+
+from packing_env.core import metrics, transition
+from packing_env.envs import PackingEnv
+
+
+@pytest.fixture(params=list(POLICIES))
+def policy(request: pytest.FixtureRequest) -> Callable[[PackingEnv], Policy]:
+    """Builds a policy for an environment."""
+    return POLICIES[request.param]
+
+
+TASKS: dict[str, dict[str, Any]] = {
+    "placement": {},
+    "candidate": {"action_mode": "candidate", "num_candidates": 8},
+    "buffer": {"num_visible": 2, "preview": 1, "grid_step": 2, "illegal_action": "project"},
+    "no_rule": {"stability": "none", "reward": {"objective": 1.0}, "illegal_action": "noop"},
+}
+
+
+@pytest.fixture(params=list(TASKS))
+def env(request: pytest.FixtureRequest) -> PackingEnv:
+    return tiny_env(3, items={"grid": (5, 5), "height": 0.05}, **TASKS[request.param])
+
+
+def _item(state: dict[str, torch.Tensor], params: Any) -> dict[str, torch.Tensor]:
+    peak = state["heightmap"].amax().item()
+    return _MEASURE({**state, "volume": state["volume"] + 0 * peak}, params)
+
+
+def _branch(state: dict[str, torch.Tensor], params: Any) -> dict[str, torch.Tensor]:
+    if state["packed"].any():
+        return _MEASURE(state, params)
+    return _MEASURE(dict(state), params)
+
+
+def _rows(state: dict[str, torch.Tensor], params: Any) -> dict[str, torch.Tensor]:
+    packed = state["volume"][state["packed"].any(1)].sum()
+    return _MEASURE({**state, "volume": state["volume"] + 0 * packed}, params)
+
+
+_MEASURE = metrics.measure
+FAULTS = {"item": _item, "branch_on_any": _branch, "boolean_index": _rows}
+
+
+@pytest.fixture(params=list(FAULTS))
+def fault(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A read planted in the rules."""
+    monkeypatch.setattr(metrics, "measure", FAULTS[request.param])
+    assert transition.metrics.measure is FAULTS[request.param]
+    return str(request.param)

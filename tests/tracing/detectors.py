@@ -1,0 +1,96 @@
+"""Three ways to catch a value that is read back from the device, none of which needs a GPU.
+
+Each runs a loop ``tensordict -> tensordict`` and raises :class:`HostReadError` at the first read.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch._dynamo.exc import TorchDynamoException
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.profiler import ProfilerActivity, profile
+
+Loop = Callable[[TensorDictBase], TensorDictBase]
+READS = ("aten::item", "aten::is_nonzero", "aten::nonzero", "aten::masked_select")
+"""What the profiler sees of a read, also of one inside a compiled operation of torch."""
+_CHUNK = 100
+
+
+class HostReadError(AssertionError):
+    """Something was read back to Python, or its size depends on data."""
+
+
+def run_on_fake_tensors(loop: Loop, root: TensorDictBase, num_steps: int = 3) -> None:
+    """Run on tensors without values, which no read survives."""
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        root = root.apply(mode.from_tensor)
+        try:
+            for _ in range(num_steps):
+                root = loop(root)
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            raise HostReadError(f"on fake tensors: {error}") from error
+
+
+def run_profiled(loop: Loop, root: TensorDictBase, num_steps: int) -> TensorDictBase:
+    """Run and count :data:`READS`, those inside operations included."""
+    counts: Counter[str] = Counter()
+    for start in range(0, num_steps, _CHUNK):
+        with profile(activities=[ProfilerActivity.CPU]) as watch:
+            for _ in range(min(_CHUNK, num_steps - start)):
+                root = loop(root)
+        events = watch.profiler.kineto_results.events()
+        counts.update(name for name in (e.name() for e in events) if name in READS)
+        if counts:
+            raise HostReadError(f"within {start + _CHUNK} steps: {dict(counts)}")
+    return root
+
+
+def run_as_one_graph(
+    loop: Loop, root: TensorDictBase, num_steps: int = 20, warmup: int = 2
+) -> TensorDictBase:
+    """Compile whole after ``warmup`` steps and run on, without a second graph."""
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(loop, fullgraph=True, backend=backend)
+    for _ in range(warmup):
+        root = loop(root)
+    try:
+        with warnings.catch_warnings():
+            # torch 2.13 warns of its own deprecated calls while tracing
+            warnings.simplefilter("ignore", DeprecationWarning)
+            for _ in range(num_steps):
+                root = compiled(root)
+    except TorchDynamoException as error:
+        raise HostReadError(f"not one graph: {str(error).strip().splitlines()[0]}") from error
+    if len(graphs) != 1:
+        raise HostReadError(f"{len(graphs)} graphs in {num_steps} steps: it was traced again")
+    reads = [node for node in graphs[0].graph.nodes if _depends_on_data(node)]
+    if reads:
+        raise HostReadError(f"the graph holds {reads[0].format_node()}")
+    return root
+
+
+def _depends_on_data(node: torch.fx.Node) -> bool:
+    """Whether a value or a size in the graph is known only when it runs.
+
+    With fullgraph=True torch traces ``.item()`` and ``x[mask]`` into the graph instead of refusing
+    them; what they give is a symbol without a value.
+    """
+    value = node.meta.get("example_value")
+    return bool(value is not None and free_unbacked_symbols(value))

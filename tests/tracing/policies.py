@@ -1,0 +1,39 @@
+"""The policies that the tracing tests put into the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensordict import TensorDictBase
+
+from packing_env.envs import PackingEnv
+
+Policy = Callable[[TensorDictBase], TensorDictBase]
+
+
+def _agent(name: str, **options: Any) -> Callable[[PackingEnv], Policy]:
+    def build(env: PackingEnv) -> Policy:
+        from agents import build_policy
+
+        return build_policy(name, env, **options)
+
+    return build
+
+
+def _heuristic(name: str) -> Callable[[PackingEnv], Policy]:
+    def build(env: PackingEnv) -> Policy:
+        from agents import heuristics
+
+        return heuristics.build(name, env)
+
+    return build
+
+
+POLICIES: dict[str, Callable[[PackingEnv], Policy]] = {
+    "rand_action": lambda env: env.rand_action,
+    "dqn": _agent("dqn"),
+    "lowest_z": _heuristic("lowest_z"),
+    "heightmap_minimization": _heuristic("heightmap_minimization"),
+}
+"""Every policy here is run through every detector; add one per line."""

@@ -1,0 +1,203 @@
+"""No step of the environment, with a policy in the loop, reads a value back to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from tensordict import TensorDictBase
+from tests.tiny import state_of, tiny_env
+from tests.tracing.detectors import (
+    HostReadError,
+    Loop,
+    run_as_one_graph,
+    run_on_fake_tensors,
+    run_profiled,
+)
+from tests.tracing.policies import POLICIES
+from torch import Tensor
+
+from packing_env import kernels
+from packing_env.core import candidates, feasibility, metrics, observation, transition
+from packing_env.core.orientation import decode_placement, visible_items
+from packing_env.core.random import choose_uniform
+from packing_env.envs import PackingEnv
+
+DETECTORS = {
+    "fake_tensors": run_on_fake_tensors,
+    "profiler": lambda loop, root: run_profiled(loop, root, 20),
+    "one_graph": run_as_one_graph,
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+    torch._dynamo.reset()
+
+
+def stepping(env: PackingEnv, policy: Callable[[TensorDictBase], TensorDictBase]) -> Loop:
+    """One decision per row, resets included."""
+
+    def loop(root: TensorDictBase) -> TensorDictBase:
+        return env._step_and_maybe_reset(policy(root))[1]
+
+    return loop
+
+
+def started(env: PackingEnv, loop: Loop) -> TensorDictBase:
+    """The root after a first real step: specs and kernels are built on first use."""
+    return loop(env.reset())
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_no_host_reads(env: PackingEnv, detector: str) -> None:
+    loop = stepping(env, env.rand_action)
+    DETECTORS[detector](loop, started(env, loop))
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_no_host_reads_with_a_policy(policy: Callable, detector: str) -> None:
+    env = tiny_env(3, items={"grid": (5, 5), "height": 0.05})
+    loop = stepping(env, policy(env))
+    DETECTORS[detector](loop, started(env, loop))
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_a_planted_read_is_found(fault: str, detector: str) -> None:
+    env = tiny_env(3, items={"grid": (5, 5), "height": 0.05})
+    loop = stepping(env, env.rand_action)
+    root = started(env, loop)
+    with pytest.raises(HostReadError):
+        DETECTORS[detector](loop, root)
+
+
+def test_a_read_planted_in_the_policy_is_found() -> None:
+    env = tiny_env(3)
+
+    def peeking(root: TensorDictBase) -> TensorDictBase:
+        if root["action_mask"].any():
+            root["observation", "heightmap"].max().item()
+        return env.rand_action(root)
+
+    loop = stepping(env, peeking)
+    for detector in DETECTORS.values():
+        root = started(env, loop)
+        with pytest.raises(HostReadError):
+            detector(loop, root)
+
+
+def test_masked_resets_do_read() -> None:
+    """The detectors see what TorchRL's own path reads; that is why there is a native one."""
+    env = tiny_env(3, shell={"autoreset": "masked"})
+    loop = stepping(env, env.rand_action)
+    with pytest.raises(HostReadError):
+        run_profiled(loop, started(env, loop), 2)
+
+
+def test_a_thousand_steps_with_the_dqn_policy_without_a_read() -> None:
+    env = tiny_env(2, items={"grid": (5, 5), "height": 0.05})
+    loop = stepping(env, POLICIES["dqn"](env))
+    run_profiled(loop, started(env, loop), 1000)
+    assert (env.state["episode"] > 50).all()
+
+
+def test_the_graph_plays_what_eager_plays() -> None:
+    """Actions by a fixed rule, so that both play alike; over several resets."""
+
+    def first_legal(root: TensorDictBase) -> TensorDictBase:
+        return root.set("action", root["action_mask"].int().argmax(-1))
+
+    results = []
+    for run in (run_as_one_graph, None):
+        env = tiny_env(3, items={"grid": (5, 5), "height": 0.05})
+        loop = stepping(env, first_legal)
+        root = started(env, loop)
+        if run is None:
+            for _ in range(22):
+                root = loop(root)
+        else:
+            root = run(loop, root, num_steps=20)
+        results.append((root, state_of(env)))
+    (one, before), (other, after) = results
+    assert (after["episode"] > 1).all()
+    for key, value in one.items(True, True):
+        assert torch.equal(value, other[key]), key
+    for key, value in before.items():
+        assert torch.equal(value, after[key]), key
+
+
+def test_env_compile_gives_one_graph() -> None:
+    """TorchRL's own ``env.compile``."""
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    env = tiny_env(3, items={"grid": (5, 5), "height": 0.05})
+    env.compile(warmup=3, fullgraph=True, backend=backend)
+    env.rollout(20, break_when_any_done=False)
+    assert len(graphs) == 1
+    assert (env.state["episode"] > 0).any()
+
+
+@pytest.mark.parametrize("backend", [None, *kernels.available_backends()])
+@pytest.mark.parametrize("stability", ["com_hull", "none"])
+def test_the_rules_run_on_the_meta_device(stability: str, backend: str | None) -> None:
+    """Tensors without storage: any read, and any detour over the CPU, raises."""
+    env = tiny_env(3, stability=stability, num_visible=2)
+    env.reset()
+    state = {key: value.to("meta") for key, value in state_of(env).items()}
+    items = {key: value.to("meta") for key, value in env.catalogue.tensors().items()}
+    params = env.params
+    kernels.set_backend(backend)
+    try:
+        after, maps = meta_step(env, state, items)
+    finally:
+        kernels.set_backend(None)
+    real = env.step(env.rand_action(env.reset()))
+    assert real["next", "done"].shape == (3, 1)
+    for key, value in state_of(env).items():
+        if key in after:
+            assert after[key].is_meta
+            assert (after[key].shape, after[key].dtype) == (value.shape, value.dtype), key
+    for value in (*metrics.measure(after, params).values(), candidates.lowest_z(maps, params)):
+        assert value.is_meta
+    for value in observation.observe(after, maps, items, params).values():
+        assert value.is_meta
+
+
+def meta_step(
+    env: PackingEnv, state: dict[str, Tensor], items: dict[str, Tensor]
+) -> tuple[dict[str, Tensor], feasibility.Maps]:
+    item_id, there = visible_items(state, env.params.num_visible)
+    maps = feasibility.placement_maps(state["heightmap"], item_id, there, items, env.params)
+    action = choose_uniform(maps.legal.flatten(1), torch.rand(3, device="meta"))
+    placement = decode_placement(action, env.mode.num_orientations, env.params)
+    after, _, maps = transition.advance(state, placement, items, env.params)
+    fresh = transition.begin(
+        state["item_id"], state["num_items"], state["seed"], state["row"], state["episode"],
+        env.params,
+    )  # fmt: skip
+    fresh["candidate"] = state["candidate"]
+    transition.draw_instance(state["seed"], state["row"], state["episode"], 100)
+    return transition.select(transition.is_done(after), fresh, after), maps
+
+
+def test_a_planted_read_fails_on_the_meta_device(fault: str) -> None:
+    env = tiny_env(3)
+    env.reset()
+    state = {key: value.to("meta") for key, value in state_of(env).items()}
+    items = {key: value.to("meta") for key, value in env.catalogue.tensors().items()}
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        meta_step(env, state, items)
+
+
+def test_the_detectors_pass_a_loop_that_reads_nothing() -> None:
+    root = tiny_env(2).reset()
+    for detector in DETECTORS.values():
+        detector(lambda td: td.clone(), root)
