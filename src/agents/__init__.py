@@ -1,0 +1,34 @@
+"""Agents, replay and training loops for `packing_env`.
+
+Names are imported on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Agent": "agents.base",
+    "EpsilonSchedule": "agents.policy_wrapper",
+    "PolicyWrapper": "agents.policy_wrapper",
+    "Trainer": "agents.trainer",
+    "build_policy": "agents.build",
+}
+_MODULES = ("heuristics", "networks", "replay")
+
+__all__ = ["__version__", *_HOMES, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"agents.{name}")
+    raise AttributeError(f"module 'agents' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

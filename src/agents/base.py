@@ -1,0 +1,74 @@
+"""What an agent is to the training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+from torch import Tensor
+
+
+@runtime_checkable
+class Agent(Protocol):
+    """An off-policy agent: a policy, and one update at a time.
+
+    A class that has these is trained by ``packing train agent=NAME`` once ``conf/agent/NAME.yaml``
+    names it. It is built with the environment as its first argument; ``action_modes``, a tuple of
+    names on the class, says which action modes it acts in (none given: all).
+
+    Attributes:
+        policy: Writes ``action`` for a batch of observations.
+        batch_size: Transitions per update.
+    """
+
+    policy: TensorDictModuleBase
+    batch_size: int
+
+    def set_frames(self, frames: int) -> None:
+        """Move every schedule to this many environment frames."""
+        ...
+
+    def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
+        """One gradient step. Returns scalars on the device; reads nothing back.
+
+        ``loss`` among them is what the loop checks to be finite.
+        """
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that training changes: tensors, numbers, lists and mappings of them."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`."""
+        ...
+
+
+class Replay(Protocol):
+    """Where transitions are kept."""
+
+    def __len__(self) -> int:
+        """How many can be sampled, known without reading the device."""
+        ...
+
+    def extend(self, transitions: TensorDictBase) -> Any:
+        """Add one environment step: root and ``next`` of every row."""
+        ...
+
+    def sample(self, batch_size: int) -> TensorDictBase:
+        """Transitions with whole observations, on the device."""
+        ...
+
+
+class Collector(Protocol):
+    """A source of transitions: one step of every row at a time."""
+
+    def step(self) -> TensorDictBase:
+        """Root and ``next`` entries, ``[*batch_size]``."""
+        ...
+
+    def close(self) -> None:
+        """Release what was started."""
+        ...

@@ -1,0 +1,212 @@
+"""Checkpoints: a folder of tensors and JSON, written whole or not at all, read without pickle.
+
+``tensors.pt`` is what ``torch.load(weights_only=True)`` reads: tensors, numbers, strings, lists
+and mappings. ``meta.json`` says what it is of. ``manifest.json`` holds the size and SHA-256 of
+both and is written last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+
+FORMAT = "packing checkpoint"
+VERSION = 1
+TENSORS, META, MANIFEST = "tensors.pt", "meta.json", "manifest.json"
+FOLDER = "checkpoints"
+"""Where a run keeps its checkpoints, one folder per number of frames."""
+FAILED = "failed-"
+"""How the name of a checkpoint begins whose weights are broken."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be read or written; the message names the path and the reason."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was read.
+
+    Attributes:
+        path: The checkpoint's folder.
+        state: As it was saved.
+        meta: What it is of: agent, task, frames, versions, config.
+    """
+
+    path: Path
+    state: dict[str, Any]
+    meta: dict[str, Any]
+
+
+def save(
+    run: str | Path,
+    frames: int,
+    state: Mapping[str, Any],
+    meta: Mapping[str, Any],
+    *,
+    failed: bool = False,
+) -> Path:
+    """Write a checkpoint into ``RUN/checkpoints/<frames>`` and return that folder.
+
+    What a ``failed`` run left goes to ``failed-<frames>``, which :func:`find` takes only by its
+    own name. A checkpoint is written beside its place, synced, and moved there; a crash leaves an
+    unfinished draft that :func:`find` does not see, and what was there before.
+
+    Raises:
+        CheckpointError: It cannot be written.
+    """
+    folder = Path(run) / FOLDER
+    target = folder / f"{FAILED if failed else ''}{frames:012d}"
+    draft = folder / f".draft-{target.name}-{os.getpid()}"
+    try:
+        draft.mkdir(parents=True)
+        torch.save(dict(state), draft / TENSORS)
+        _write_json(draft / META, {**meta, "frames": frames})
+        files = {name: _fingerprint(draft / name) for name in (TENSORS, META)}
+        _write_json(draft / MANIFEST, {"format": FORMAT, "version": VERSION, "files": files})
+        for name in (TENSORS, META, MANIFEST):
+            _sync(draft / name)
+        _sync(draft)
+        _move(draft, target)
+        _sync(folder)
+    except (OSError, RuntimeError) as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise CheckpointError(f"{target}: the checkpoint cannot be written ({error})") from error
+    return target
+
+
+def find(path: str | Path) -> Path:
+    """The newest whole checkpoint of a run folder, or the checkpoint folder itself.
+
+    Raises:
+        CheckpointError: There is none.
+    """
+    path = Path(path)
+    if path.is_file():
+        raise CheckpointError(
+            f"{path}: a checkpoint is a folder with {MANIFEST}; single files (.pt, .pkl) are never "
+            f"read, since a pickle can run code"
+        )
+    if (path / MANIFEST).is_file():
+        return path
+    if not path.is_dir():
+        raise CheckpointError(f"{path}: there is no such folder; name a run or a checkpoint")
+    inner = path if path.name == FOLDER else path / FOLDER
+    found = sorted(p for p in inner.glob("[0-9]*") if (p / MANIFEST).is_file())
+    for candidate in reversed(found):
+        try:
+            _verify(candidate)
+        except CheckpointError:
+            continue
+        return candidate
+    if found:
+        _verify(found[-1])
+    raise CheckpointError(f"{path}: no checkpoint there; name a run folder that has {FOLDER}/")
+
+
+def read_meta(path: str | Path) -> dict[str, Any]:
+    """What the newest checkpoint under ``path`` is of, without its tensors."""
+    folder = find(path)
+    _verify(folder)
+    return _read_json(folder / META)
+
+
+def load(path: str | Path, device: torch.device | str = "cpu") -> Checkpoint:
+    """Read the newest checkpoint under ``path``: hashes first, then tensors, never a pickle.
+
+    Raises:
+        CheckpointError: Foreign, incomplete, altered, or more than tensors and plain values.
+    """
+    folder = find(path)
+    _verify(folder)
+    if not zipfile.is_zipfile(folder / TENSORS):  # torch reads older files another way
+        raise CheckpointError(
+            f"{folder / TENSORS}: holds something else than tensors and plain values and was not "
+            f"read (not an archive of torch.save)"
+        )
+    try:
+        state = torch.load(folder / TENSORS, map_location=device, weights_only=True)
+    except (UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CheckpointError(
+            f"{folder / TENSORS}: holds something else than tensors and plain values and was not "
+            f"read ({reason})"
+        ) from None
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{folder / TENSORS}: not a mapping of states")
+    return Checkpoint(folder, state, _read_json(folder / META))
+
+
+def _verify(folder: Path) -> None:
+    """Every file of the manifest is there, and as it was written."""
+    manifest = _read_json(folder / MANIFEST)
+    if manifest.get("format") != FORMAT:
+        raise CheckpointError(f"{folder}: not a packing checkpoint")
+    if manifest.get("version") != VERSION:
+        raise CheckpointError(
+            f"{folder}: a checkpoint of version {manifest.get('version')}; this program reads "
+            f"{VERSION}"
+        )
+    files = manifest.get("files")
+    if not isinstance(files, dict) or not {TENSORS, META} <= set(files):
+        raise CheckpointError(f"{folder / MANIFEST}: does not list {TENSORS} and {META}")
+    for name in (TENSORS, META):
+        if not (folder / name).is_file():
+            raise CheckpointError(f"{folder}: {name} is missing; the checkpoint is incomplete")
+        if _fingerprint(folder / name) != files[name]:
+            raise CheckpointError(
+                f"{folder / name}: truncated or altered since it was written (its hash is not the "
+                f"manifest's)"
+            )
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {
+            "bytes": path.stat().st_size,
+            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
+        }
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: not readable as JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: not a JSON object")
+    return content
+
+
+def _sync(path: Path) -> None:
+    """Have the system write a file, or a folder's entries, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _move(draft: Path, target: Path) -> None:
+    """Put the draft in its place; what is there is moved away first and then removed."""
+    if target.exists():
+        old = target.with_name(f".old-{target.name}-{os.getpid()}")
+        target.rename(old)
+        draft.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+        return
+    draft.rename(target)

@@ -1,0 +1,325 @@
+"""The ``packing`` command."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+BAD_INPUT = 2
+"""Exit code where what was asked for is impossible."""
+INTERRUPTED = 130
+"""Exit code of SIGINT where there is nothing to save yet."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A command line, read.
+
+    Attributes:
+        command: Name of the subcommand.
+        overrides: Its ``key=value`` arguments.
+        folders: Folders of further YAML files.
+    """
+
+    command: str
+    overrides: list[str]
+    folders: list[Path]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand.
+
+    Attributes:
+        summary: One line.
+        run: ``module:function`` that carries it out and returns the exit code.
+        groups: The groups its help lists.
+        examples: Command lines to copy.
+        sweeps: Whether it takes ``--multirun``.
+    """
+
+    summary: str
+    run: str
+    groups: tuple[str, ...]
+    examples: tuple[str, ...]
+    sweeps: bool = False
+
+
+TASK = ("env", "items", "generator", "reward")
+COMMANDS = {
+    "train": Command(
+        "train an agent (and compare it: evaluation.instances=64)",
+        "agents.commands:train",
+        (*TASK, "agent", "network", "collector", "replay", "trainer", "logger", "experiment"),
+        (
+            "packing train trainer.minutes=5",
+            "packing train items=meshes items.paths=my_parts items.unit=mm",
+            "packing train agent=dqn env=irregular env.num_envs=64 trainer.frames=1e6",
+            "packing train --multirun seed=0,1,2 agent.lr=1e-3,3e-4",
+        ),
+        sweeps=True,
+    ),
+    "eval": Command(
+        "compare a trained policy and heuristics on held-out instances",
+        "agents.commands:evaluate",
+        (*TASK, "agent"),
+        (
+            "packing eval checkpoint=runs/20250131-120000-irregular evaluation.instances=256",
+            "packing eval env=irregular 'evaluation.heuristics=[lowest_z,first_fit]'",
+            "packing eval checkpoint=RUN plan=plan.json evaluation.picture=packed.png",
+        ),
+        sweeps=True,
+    ),
+    "play": Command(
+        "play one episode and print every decision",
+        "agents.showing:play",
+        (*TASK, "agent"),
+        ("packing play agent.name=lowest_z", "packing play checkpoint=RUN instance=3 frames=out"),
+    ),
+    "render": Command(
+        "draw an episode: PNG, GIF, or an HTML page with a slider",
+        "agents.showing:render",
+        (*TASK, "agent"),
+        ("packing render checkpoint=RUN out=episode.html", "packing render out=episode.gif"),
+    ),
+    "items": Command(
+        "list a catalogue, with what its files were warned about",
+        "agents.showing:items",
+        ("env", "items"),
+        ("packing items", "packing items items=meshes items.paths=my_parts items.unit=mm"),
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    # Threads that wait asleep: spinning ones take the cores from whatever else runs (measured: 12
+    # times slower with one busy core of two). Read when torch is first imported, which is later.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("RL_LOGGING_LEVEL", "WARNING")  # torchrl's own, read on import
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    options = _read(sys.argv[1:] if arguments is None else list(arguments))
+    return _guarded(lambda: _dispatch(options))
+
+
+def _read(arguments: list[str]) -> argparse.Namespace:
+    """The command line; settings and options may come in any order."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    foreign = [word for word in rest if word.startswith("-")]
+    if foreign:
+        parser.error(f"unrecognized arguments: {' '.join(foreign)}")
+    options.overrides += rest
+    return options
+
+
+def _guarded(run: Callable[[], int]) -> int:
+    """The exit code of ``run``; errors made for the user become one line."""
+    from hydra.errors import InstantiationException
+
+    try:
+        return run()
+    except InstantiationException as error:
+        cause = error.__cause__ if error.__cause__ is not None else error
+        if not isinstance(cause, (ValueError, OSError, ImportError)):
+            raise
+        return _refuse(cause)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except _stops() as error:
+        print(error)
+        return 0
+    except _our_errors() as error:
+        return _refuse(error)
+
+
+def _stops() -> tuple[type[Exception], ...]:
+    """How a command ends that was asked to stop and has saved what there is."""
+    from agents.evaluate import StoppedError
+
+    return (StoppedError,)
+
+
+def _our_errors() -> tuple[type[Exception], ...]:
+    """Errors whose message is written for the user."""
+    from agents.checkpoint import CheckpointError
+    from agents.config_checks import ConfigError
+    from agents.runs import RunFolderError
+    from packing_env.generators import GeneratorError
+    from packing_env.items import CatalogueError, MeshError
+    from packing_env.plan import PlanError
+    from packing_env.types import ParameterError
+
+    return (
+        CatalogueError,
+        CheckpointError,
+        ConfigError,
+        GeneratorError,
+        MeshError,
+        ParameterError,
+        PlanError,
+        RunFolderError,
+    )
+
+
+def _refuse(error: BaseException) -> int:
+    if os.environ.get("HYDRA_FULL_ERROR") == "1":
+        raise error
+    print(f"packing: {error}", file=sys.stderr)
+    return BAD_INPUT
+
+
+# ---------------------------------------------------------------------- the command line
+
+
+def _parser() -> argparse.ArgumentParser:
+    import packing_env
+
+    parser = argparse.ArgumentParser(
+        prog="packing",
+        description="Packing irregular 3D items: train agents, compare them, look at the result.",
+        epilog="packing COMMAND --help says what can be set.",
+    )
+    parser.add_argument("--version", action="version", version=packing_env.__version__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        _add(commands, name, command)
+    return parser
+
+
+def _add(commands: argparse._SubParsersAction, name: str, command: Command) -> None:
+    sub = commands.add_parser(
+        name,
+        help=command.summary,
+        description=f"{command.summary.capitalize()}.",
+        epilog=_Epilog(command),
+        formatter_class=_HelpFormatter,
+    )
+    sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings, see below")
+    sub.add_argument(
+        "--config-dir",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="a folder of your own YAML files, with the same groups",
+    )
+    sub.add_argument("--cfg", choices=["job"], help="print the configuration and stop")
+    if command.sweeps:
+        sub.add_argument("-m", "--multirun", action="store_true", help="run every combination")
+
+
+class _Epilog(str):
+    """Help that reads the configuration's folders only when it is shown."""
+
+    __slots__ = ("command",)
+
+    def __new__(cls, command: Command) -> _Epilog:
+        made = super().__new__(cls, command.summary)
+        made.command = command
+        return made
+
+    def text(self) -> str:
+        """Groups with their options, and examples."""
+        from agents.composition import groups
+
+        found = groups()
+        lines = ["groups, as in GROUP=OPTION (and GROUP.KEY=VALUE; --cfg job prints every key):"]
+        lines += [f"  {name:<11}{', '.join(found.get(name, []))}" for name in self.command.groups]
+        lines += ["", "examples:", *(f"  {example}" for example in self.command.examples)]
+        return "\n".join(lines)
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    def add_text(self, text: str | None) -> None:
+        super().add_text(text.text() if isinstance(text, _Epilog) else text)
+
+
+def _dispatch(options: argparse.Namespace) -> int:
+    from agents import composition
+
+    request = Request(options.command, options.overrides, options.config_dir)
+    command = COMMANDS[request.command]
+    if getattr(options, "multirun", False):
+        return _sweep(request, command)
+    config = composition.compose(request.command, request.overrides, request.folders)
+    if options.cfg:
+        from omegaconf import OmegaConf
+
+        print(OmegaConf.to_yaml(config, resolve=True), end="")
+        return 0
+    return _function(command)(config, request)
+
+
+def _function(command: Command) -> Callable[[DictConfig, Request], int]:
+    module, _, name = command.run.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _sweep(request: Request, command: Command) -> int:
+    """Let Hydra run every combination, once each of them is known to be possible.
+
+    The first that fails, or is asked to stop, ends it.
+    """
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+
+    from agents import composition
+
+    jobs = list(composition.expand(request.overrides))
+    for job in jobs:
+        composition.compose(request.command, job, request.folders)
+    run = _function(command)
+    codes: list[int] = []
+    stops: list[BaseException] = []
+
+    def noted(config: DictConfig, asked: Request) -> int:
+        try:
+            return run(config, asked)
+        except (*_stops(), KeyboardInterrupt) as stop:
+            stops.append(stop)
+            raise
+
+    def task(config: DictConfig) -> None:
+        overrides = list(HydraConfig.get().overrides.task)
+        composition.finish(config, overrides)
+        config.run_dir = HydraConfig.get().runtime.output_dir
+        asked = Request(request.command, overrides, request.folders)
+        codes.append(_guarded(lambda: noted(config, asked)))
+        if codes[-1] or stops:
+            raise SystemExit(codes[-1])
+
+    before = sys.argv
+    folder = str(composition.config_folder())
+    sys.argv = ["packing", "--multirun", *composition.search_path(request.folders)]
+    sys.argv += request.overrides
+    try:
+        hydra.main(folder, request.command, version_base=composition.HYDRA_VERSION)(task)()
+    except KeyboardInterrupt as stop:  # between two jobs
+        stops.append(stop)
+    except SystemExit:
+        if not (stops or any(codes)):
+            raise
+    finally:
+        sys.argv = before
+    if stops:
+        print(f"the sweep was stopped in job {len(codes)} of {len(jobs)}")
+        return 0
+    return max(codes, default=0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

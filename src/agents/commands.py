@@ -1,0 +1,355 @@
+"""The subcommands that train and compare: ``train``, ``eval``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from tensordict.nn import TensorDictModuleBase
+
+from agents import build, checkpoint, composition, runs
+from agents.config_checks import ConfigError
+from agents.evaluate import (
+    Evaluation,
+    StoppedError,
+    check_instances,
+    paired_difference,
+    table,
+)
+from agents.evaluate import evaluate as play_instances
+from agents.logging import ProgressBar
+from agents.trainer import NonFiniteError, Trainer
+from packing_env.envs import PackingEnv
+from packing_env.plan import Packing, save_plan
+
+if TYPE_CHECKING:
+    from agents.cli import Request
+
+FROM_RUN = ("items", "generator", "reward", "network", "env", "agent")
+"""Sections of the configuration that a checkpoint brings."""
+DRAWN = 9
+"""Containers in the picture of an evaluation."""
+RESULTS = "results.json"
+INTERRUPTED = "stopped on request; everything so far is saved"
+
+
+# ---------------------------------------------------------------------- train
+
+
+def train(config: DictConfig, request: Request) -> int:
+    """Train, save, evaluate.
+
+    Raises:
+        StoppedError: It was asked to stop; everything so far is saved.
+    """
+    seed_everything(int(config.seed))
+    with build.said_plainly():
+        env = build.build_env(config)
+        agent = build.build_agent(config, env)
+        replay = instantiate(config.replay)(env)
+        collector = instantiate(config.collector)(env, agent.policy)
+        trainer = instantiate(config.trainer)(agent, collector, replay)
+        build.build_heuristics(config.evaluation.heuristics, env)  # names that do not exist, now
+    folder = runs.new_folder(config.run_dir, str(config.name))
+    _describe(folder, config, request)
+    console = Console()
+    console.print(
+        f"{config.name}: {env.batch_size.numel()} rows of {env.params.num_items} items on "
+        f"{env.device}, {env.mode.num_actions:,} actions; results in {folder}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    with runs.StopSignals() as stop:
+        session = _Session(config, request, folder, env, trainer, stop.requested)
+        try:
+            finished = session.train(console)
+        except NonFiniteError as error:
+            said = f"packing: {error}; {session.whereabouts()}"
+            console.print(said, style="bold", highlight=False, soft_wrap=True)
+            return 1
+        finally:
+            collector.close()
+        session.note(interrupted=not finished)
+        if not finished:
+            raise StoppedError(INTERRUPTED)
+        return session.report(console)
+
+
+class _Session:
+    """One run of training, and what follows it."""
+
+    def __init__(
+        self,
+        config: DictConfig,
+        request: Request,
+        folder: Path,
+        env: PackingEnv,
+        trainer: Trainer,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self.config, self.request, self.folder = config, request, folder
+        self.env, self.trainer, self.should_stop = env, trainer, should_stop
+        self._held_out: PackingEnv | None = None
+        self._broken: Path | None = None
+
+    def train(self, console: Console) -> bool:
+        """Whether training came to its end; what was learned is saved in any case."""
+        with build.said_plainly():
+            logger = instantiate(self.config.logger)(self.folder)
+        bar = ProgressBar(console, self.trainer.total, self.trainer.budget)
+        try:
+            return self.trainer.run(
+                logger,
+                bar,
+                should_stop=self.should_stop,
+                save=self.save,
+                evaluate=self.numbers,
+            )
+        finally:
+            bar.close()
+            logger.close()
+            self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint; a broken one under a name that nothing takes for the newest."""
+        try:
+            self.trainer.check_finite()
+            failed = False
+        except NonFiniteError:
+            failed = True
+        meta = {
+            "agent": self.config.agent["_target_"],
+            "task": self.config.env.task,
+            "config": OmegaConf.to_container(self.config, resolve=False),
+            "versions": runs.versions(),
+        }
+        state = self.trainer.state_dict()
+        path = checkpoint.save(self.folder, self.trainer.frames, state, meta, failed=failed)
+        if failed:
+            self._broken = path
+
+    def whereabouts(self) -> str:
+        """Where the broken state is, and what of the run can be used."""
+        try:
+            sound = f"the newest sound checkpoint is {checkpoint.find(self.folder)}"
+        except checkpoint.CheckpointError:
+            sound = "there is no sound checkpoint"
+        return f"the broken state is kept in {self._broken}, {sound}"
+
+    def held_out(self) -> PackingEnv:
+        """The environment of evaluations, made when it is first needed."""
+        if self._held_out is None:
+            self._held_out = build.build_held_out(self.config, self.env)
+        return self._held_out
+
+    def numbers(self) -> dict[str, float]:
+        """Means on held-out instances, for the log."""
+        count = max(1, int(self.config.evaluation.instances))
+        try:
+            found = play_instances(
+                self.held_out(),
+                self.trainer.agent.policy,
+                count,
+                should_stop=self.should_stop,
+            )
+        except StoppedError:
+            return {}
+        return {f"held_out/{name}": found.estimate(name).mean for name in found.metrics}
+
+    def results(self) -> dict[str, Any]:
+        """What is known when training ends."""
+        counters = self.trainer.state_dict()["counters"]
+        return {"training": {**counters, "last": self.trainer.last}, **_origin(self.config)}
+
+    def note(self, *, interrupted: bool) -> None:
+        """Write ``results.json`` as far as it is known."""
+        said = {"interrupted": True} if interrupted else {}
+        runs.write_json(self.folder / RESULTS, self.results() | said)
+
+    def report(self, console: Console) -> int:
+        """Evaluate as ``config.evaluation`` says; complete ``results.json``."""
+        if int(self.config.evaluation.instances) < 1:
+            console.print(
+                f"checkpoint, metrics and results in {self.folder}; to compare it with the "
+                f"heuristics: packing eval checkpoint={self.folder}",
+                soft_wrap=True,
+                highlight=False,
+            )
+            return 0
+        env = self.held_out()
+        own = {_agent_name(self.config): self.trainer.agent.policy}
+        return compare(
+            self.config,
+            env,
+            own | build.build_heuristics(self.config.evaluation.heuristics, env),
+            self.folder,
+            results=self.results(),
+            should_stop=self.should_stop,
+            console=console,
+        )
+
+
+def seed_everything(seed: int) -> None:
+    """The global generators; the environment has its own streams."""
+    torch.manual_seed(seed)
+
+
+def _describe(folder: Path, config: DictConfig, request: Request) -> None:
+    """``config.yaml`` and ``run.json``."""
+    resolved = OmegaConf.to_yaml(config, resolve=True)
+    (folder / "config.yaml").write_text(resolved, encoding="utf-8")
+    origin = {"command": ["packing", request.command, *request.overrides], **_origin(config)}
+    runs.write_json(folder / "run.json", origin)
+
+
+def _origin(config: DictConfig) -> dict[str, Any]:
+    """What numbers were made with."""
+    return {
+        "seed": config.seed,
+        "device": config.device,
+        "versions": runs.versions(),
+        "machine": runs.machine(config.device),
+    }
+
+
+def _agent_name(config: DictConfig) -> str:
+    """A short name for tables."""
+    name = config.agent.get("name")
+    return str(name) if name else str(config.agent["_target_"]).rpartition(".")[2].lower()
+
+
+# ---------------------------------------------------------------------- eval
+
+
+def evaluate(config: DictConfig, request: Request) -> int:
+    """Compare policies on held-out instances."""
+    if not (config.checkpoint or config.get("agent") or config.evaluation.heuristics):
+        raise ConfigError(
+            "nothing to evaluate; give checkpoint=RUN, agent=heuristic or evaluation.heuristics"
+        )
+    found, config = from_run(config, request)
+    if config.plan is not None:
+        config.evaluation.plan = str(Path(config.plan).absolute())
+    with build.said_plainly():
+        env = build.build_held_out(config)
+        policies = own_policy(config, found, env)
+        policies |= build.build_heuristics(config.evaluation.heuristics, env)
+        check_instances(env, int(config.evaluation.instances))
+    folder = runs.new_folder(config.run_dir, str(config.name))
+    _describe(folder, config, request)
+    with runs.StopSignals() as stop:
+        return compare(
+            config,
+            env,
+            policies,
+            folder,
+            results=_origin(config) | ({"checkpoint": str(found.path)} if found else {}),
+            should_stop=stop.requested,
+            console=Console(),
+        )
+
+
+def from_run(
+    config: DictConfig, request: Request
+) -> tuple[checkpoint.Checkpoint | None, DictConfig]:
+    """The checkpoint that was asked for, and the configuration with its run's sections."""
+    if config.checkpoint is None:
+        return None, config
+    found = checkpoint.load(config.checkpoint, device=config.device)
+    merged = composition.adopt(
+        config, found.meta.get("config", {}), FROM_RUN, request.overrides, request.folders
+    )
+    return found, merged
+
+
+def own_policy(
+    config: DictConfig, found: checkpoint.Checkpoint | None, env: PackingEnv
+) -> dict[str, TensorDictModuleBase]:
+    """The policy of the checkpoint, or of ``agent=...``."""
+    if found is not None:
+        return {_agent_name(config): build.load_policy(config, found, env)}
+    if config.get("agent") is not None:
+        return {_agent_name(config): build.policy_of(build.build_agent(config, env))}
+    return {}
+
+
+def compare(
+    config: DictConfig,
+    env: PackingEnv,
+    policies: Mapping[str, TensorDictModuleBase],
+    folder: Path,
+    *,
+    results: Mapping[str, Any],
+    should_stop: Callable[[], bool],
+    console: Console,
+) -> int:
+    """Play the held-out instances with every policy; print the table and write the files.
+
+    Args:
+        config: Of the command; ``evaluation`` says what is played, compared and written.
+        env: The held-out environment.
+        policies: By name; pictures and plans are of the first.
+        folder: Where files go.
+        results: What else ``results.json`` says.
+        should_stop: Asked after every step.
+        console: Where the table goes.
+
+    Raises:
+        StoppedError: It was asked to stop; what was played to the end is in ``results.json``.
+    """
+    options = config.evaluation
+    found: dict[str, Evaluation] = {}
+    try:
+        for name, policy in policies.items():
+            with console.status(f"evaluating {name} on {options.instances} held-out instances"):
+                found[name] = play_instances(
+                    env, policy, options.instances, keep=DRAWN, should_stop=should_stop
+                )
+    except StoppedError:
+        said = {**results, **_results(config, found), "interrupted": True}
+        runs.write_json(folder / RESULTS, said)
+        raise StoppedError(INTERRUPTED) from None
+    console.print(table(found, title=f"{config.env.task}: {options.instances} held-out instances"))
+    runs.write_json(folder / RESULTS, {**results, **_results(config, found)})
+    written = [folder / RESULTS]
+    first = next(iter(found.values())).packings(env)
+    if options.picture:
+        written.append(folder / options.picture)
+        _draw(written[-1], first)
+    if options.plan:
+        written.append(folder / options.plan)
+        with build.said_plainly():
+            save_plan(written[-1], first[0])
+    for path in written:
+        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _results(config: DictConfig, found: Mapping[str, Evaluation]) -> dict[str, Any]:
+    """The comparison as JSON: every policy, and how the first differs from each other."""
+    names = list(found)
+    return {
+        "task": config.env.task,
+        "split": "test",
+        "num_instances": config.evaluation.instances,
+        "instances_seed": config.evaluation.seed,
+        "interval": "95 %, normal approximation, half-width",
+        "policies": {name: evaluation.to_json() for name, evaluation in found.items()},
+        "paired_difference_in_utilization": {
+            f"{names[0]} - {name}": vars(paired_difference(found[names[0]], found[name]))
+            for name in names[1:]
+        },
+    }
+
+
+def _draw(path: Path, packings: list[Packing]) -> None:
+    from packing_env.render import save_grid
+
+    with build.said_plainly():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_grid(path, packings)

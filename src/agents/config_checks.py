@@ -1,0 +1,184 @@
+"""What is checked of a composed configuration before anything is built."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+import packing_env
+
+_INTERNAL = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
+_REFERENCE = re.compile(r"\$\{\.*[A-Za-z_]\w*(\.\w+)*\}")
+"""A string that is one interpolation, of a key: no resolver, nothing beside it."""
+
+
+class ConfigError(ValueError):
+    """The configuration is wrong; the message names the key and what would be right."""
+
+
+def config_folder() -> Path:
+    """Where the configuration is: inside the installed package, or at the top of the checkout."""
+    package = Path(packing_env.__file__).resolve().parent
+    for folder in (package / "conf", package.parents[1] / "conf"):
+        if (folder / "train.yaml").is_file():
+            return folder
+    raise ConfigError(f"no configuration beside {package}; reinstall packing-env")
+
+
+def close_names(name: str, known: Sequence[str]) -> str:
+    """``", did you mean ...?"``, or nothing."""
+    distinct = list(dict.fromkeys(known))
+    near = difflib.get_close_matches(name, distinct, n=3, cutoff=0.6)
+    if not near:
+        last = name.rpartition(".")[2]
+        near = [key for key in distinct if key.rpartition(".")[2] == last][:3]
+    return f", did you mean {' or '.join(near)}?" if near else ""
+
+
+def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
+    """A number in the file stays a number."""
+    parent, _, last = key.rpartition(".")
+    nodes = [OmegaConf.select(c, parent) if parent else c for c in (base, config)]
+    if not all(isinstance(node, DictConfig) and last in node for node in nodes) or any(
+        OmegaConf.is_missing(node, last) or OmegaConf.is_interpolation(node, last) for node in nodes
+    ):
+        return
+    usual, given = (node[last] for node in nodes)
+    number = isinstance(usual, (int, float))
+    if number and isinstance(given, (str, DictConfig)):
+        raise ConfigError(f"{key}={given!r} must be a number, as in {key}={usual}")
+    if isinstance(usual, (ListConfig, DictConfig)) and isinstance(given, (int, float)):
+        kind = "list" if isinstance(usual, ListConfig) else "mapping"
+        raise ConfigError(f"{key}={given!r} must be a {kind}, as in {key}={usual}")
+
+
+def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every mapping that is built from a ``_target_``, with its dotted path.
+
+    Mappings and lists are walked, as Hydra walks them; interpolations stay unresolved.
+    """
+    for inner_path, inner in walk(node, path):
+        if isinstance(inner, Mapping) and "_target_" in inner:
+            yield inner_path, inner
+
+
+def walk(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Everything in mappings and lists, containers included, as plain values with dotted paths."""
+    if OmegaConf.is_config(node):
+        node = OmegaConf.to_container(node, resolve=False)
+    yield path, node
+    entries: Iterable[tuple[Any, Any]] = ()
+    if isinstance(node, Mapping):
+        entries = node.items()
+    elif isinstance(node, (list, tuple)):
+        entries = enumerate(node)
+    for key, inner in entries:
+        yield from walk(inner, f"{path}.{key}" if path else str(key))
+
+
+def check_saved(node: Any, section: str, known: Set[tuple[str, str]]) -> None:
+    """Refuse what could run code in a section that a checkpoint brings.
+
+    Args:
+        node: The section, plain, interpolations unresolved.
+        section: Its name.
+        known: Dotted paths and the targets that may stand there.
+
+    Raises:
+        ConfigError: It names a target that is not known at that place, gives positional
+            arguments, or has a string with an interpolation that is more than a key's name.
+    """
+    where = f"the checkpoint's {section}"
+    if node is not None and not isinstance(node, Mapping):
+        raise ConfigError(f"{where} is {node!r}, which is not a mapping")
+    if node is not None and "_target_" not in node and any(path == section for path, _ in known):
+        raise ConfigError(f"{where} has no _target_")
+    for path, inner in walk(node, section):
+        if isinstance(inner, str) and "${" in inner and not _REFERENCE.fullmatch(inner):
+            raise ConfigError(f"{where} has {inner!r}, which is not data")
+        if not isinstance(inner, Mapping):
+            continue
+        if "_args_" in inner:
+            raise ConfigError(f"the checkpoint's {path} has _args_, which is not data")
+        target = inner.get("_target_")
+        if "_target_" in inner and (not isinstance(target, str) or (path, target) not in known):
+            raise ConfigError(
+                f"the checkpoint's {path} is made by {target!r}, which no configuration file names "
+                f"there; if you trust it, choose it on the command line: {section}=NAME with "
+                f"--config-dir DIR"
+            )
+
+
+def locate(node: Mapping[str, Any], path: str) -> Any:
+    """What a node's ``_target_`` names."""
+    module, _, name = str(node["_target_"]).rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"{path}._target_={node['_target_']!r} cannot be imported: {error}"
+        ) from error
+
+
+def check_targets(config: DictConfig) -> None:
+    """Every argument is one that the target takes."""
+    for path, node in targets(config):
+        taken = inspect.signature(locate(node, path)).parameters
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
+            continue
+        known = [name for name, p in taken.items() if p.kind is not p.POSITIONAL_ONLY]
+        for key in node:
+            if key not in known and key not in _INTERNAL:
+                raise ConfigError(
+                    f"unknown key '{path}.{key}'{close_names(str(key), known)}; "
+                    f"{node['_target_']} takes {', '.join(known)}"
+                )
+
+
+def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
+    """The agent and its network act in the environment's action mode."""
+    mode = OmegaConf.select(config, "env.action_mode")
+    for group in ("agent", "network"):
+        node = OmegaConf.select(config, group)
+        fits = _modes(node, group)
+        if mode is None or fits is None or mode in fits:
+            continue
+        others = [name for name, known in _modes_of_group(group, folders).items() if mode in known]
+        raise ConfigError(
+            f"{group} {node['_target_']} acts in action_mode {' or '.join(fits)}, not {mode!r}; "
+            f"set env.action_mode={fits[0]}, or {group}= one of: {', '.join(others) or 'none yet'}"
+        )
+
+
+def check_learns(config: DictConfig) -> None:
+    """What is to be trained can learn."""
+    if not callable(getattr(locate(config.agent, "agent"), "update", None)):
+        raise ConfigError(
+            f"agent {config.agent['_target_']} does not learn; packing eval compares policies that "
+            f"need no training"
+        )
+
+
+def _modes(node: Mapping[str, Any] | None, path: str) -> tuple[str, ...] | None:
+    """``action_modes`` of a target; None where it says nothing."""
+    if node is None or "_target_" not in node:
+        return None
+    return getattr(locate(node, path), "action_modes", None)
+
+
+def _modes_of_group(group: str, folders: Sequence[Path]) -> dict[str, tuple[str, ...]]:
+    """What each option of a group says of its action modes."""
+    found = {}
+    for folder in (config_folder(), *folders):
+        for path in sorted((folder / group).glob("*.yaml")):
+            modes = _modes(DictConfig(OmegaConf.load(path)), group)
+            if modes is not None:
+                found[path.stem] = modes
+    return found

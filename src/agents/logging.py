@@ -1,0 +1,209 @@
+"""Metrics on the device until they are read, and where they go then."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from torch import Tensor
+
+
+class Meter:
+    """Weighted means that stay on the device; :meth:`read` moves them all at once."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+
+    def add(self, name: str, value: Tensor, where: Tensor | None = None) -> None:
+        """Count ``value`` (any shape) into the mean of ``name``, only ``where`` it is True."""
+        value = value.detach().double()
+        if where is None:
+            pair = torch.stack((value.sum(), torch.full_like(value.sum(), value.numel())))
+        else:
+            pair = torch.stack((torch.where(where, value, 0.0).sum(), where.sum().double()))
+        self._sums[name] = self._sums[name] + pair if name in self._sums else pair
+
+    def read(self) -> dict[str, float]:
+        """The means since the last call, NaN where nothing was counted; the one host read."""
+        found = self.peek()
+        self._sums.clear()
+        return found
+
+    def peek(self) -> dict[str, float]:
+        """What :meth:`read` would return, which stays; a host read too."""
+        if not self._sums:
+            return {}
+        names = list(self._sums)
+        pairs = torch.stack([self._sums[name] for name in names]).tolist()
+        return {n: s / c if c else math.nan for n, (s, c) in zip(names, pairs, strict=True)}
+
+
+class Logger(Protocol):
+    """Takes one row of numbers per log interval."""
+
+    def log(self, frames: int, values: Mapping[str, float]) -> None:
+        """Write the values of the interval that ends at ``frames``."""
+        ...
+
+    def close(self) -> None:
+        """Flush and close."""
+        ...
+
+
+class NullLogger:
+    """Keeps nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def log(self, frames: int, values: Mapping[str, float]) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class CSVLogger:
+    """``metrics.csv``: one line per log interval.
+
+    A column that first appears later makes the file be written anew with it.
+
+    Args:
+        folder: Where the file goes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = Path(folder) / "metrics.csv"
+        self._columns: list[str] = []
+        self._rows: list[dict[str, Any]] = []
+
+    def log(self, frames: int, values: Mapping[str, float]) -> None:
+        """Append a line."""
+        row = {"frames": frames, **values}
+        self._rows.append(row)
+        new = [name for name in row if name not in self._columns]
+        self._columns += new
+        mode, rows = ("w", self._rows) if new else ("a", [row])
+        with self.path.open(mode, newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self._columns, restval="")
+            if new:
+                writer.writeheader()
+            writer.writerows(rows)
+
+    def close(self) -> None:
+        """Nothing: every line is on disk."""
+
+
+class TorchRLLogger:
+    """``metrics.csv``, and one of TorchRL's loggers (tensorboard, wandb, mlflow, ...).
+
+    Args:
+        folder: The run folder; its name is the experiment's.
+        backend: Name that ``torchrl.record.loggers.get_logger`` knows.
+        **options: For the backend.
+    """
+
+    def __init__(self, folder: Path, backend: str = "tensorboard", **options: Any) -> None:
+        from torchrl.record.loggers import get_logger
+
+        self._table = CSVLogger(folder)
+        try:
+            self._logger = get_logger(
+                backend, logger_name=str(folder), experiment_name=backend, **options
+            )
+        except ImportError as error:
+            raise ValueError(
+                f"logger={backend} needs a package that is missing ({error}); "
+                f"pip install {backend}, or choose logger=csv"
+            ) from error
+
+    def log(self, frames: int, values: Mapping[str, float]) -> None:
+        """To both."""
+        self._table.log(frames, values)
+        for name, value in values.items():
+            if not math.isnan(value):
+                self._logger.log_scalar(name, value, step=frames)
+
+    def close(self) -> None:
+        """Flush the backend, where it wants to be."""
+        close = getattr(getattr(self._logger, "experiment", None), "close", None)
+        if close is not None:
+            close()
+
+
+class ProgressBar:
+    """Frames, frames/s, return, utilization and loss on one line.
+
+    Where the output is no terminal, a line every ten seconds instead.
+
+    Args:
+        console: Where to.
+        frames: Frames to come.
+        seconds: Wall-clock budget, if there is one.
+    """
+
+    shown = (("return", "return"), ("utilization", "util"), ("loss", "loss"))
+
+    def __init__(self, console: Console, frames: int, seconds: float | None = None) -> None:
+        self.console, self.frames, self.seconds = console, frames, seconds
+        self._said = -math.inf
+        self._unsaid = ""
+        self._bar: Progress | None = None
+        if console.is_terminal:
+            self._bar = Progress(
+                TextColumn("[bold]train"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.percentage:3.0f}%"),
+                TextColumn("{task.fields[frames]:>9,} frames"),
+                TextColumn("{task.fields[numbers]}"),
+                TimeElapsedColumn(),
+                console=console,
+                refresh_per_second=4,
+            )
+            self._task = self._bar.add_task("train", total=1.0, frames=0, numbers="")
+            self._bar.start()
+
+    def _share(self, frames: int, elapsed: float) -> float:
+        return max(frames / self.frames, elapsed / self.seconds if self.seconds else 0.0)
+
+    def advance(self, frames: int, elapsed: float) -> None:
+        """Between logs: only what the host knows."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._share(frames, elapsed), frames=frames)
+
+    def show(self, frames: int, elapsed: float, values: Mapping[str, float]) -> None:
+        """After a log interval."""
+        numbers = [f"{values.get('frames_per_second', 0.0):,.0f} frames/s"]
+        for name, label in self.shown:
+            value = values.get(name, math.nan)
+            numbers.append(f"{label} {'-' if math.isnan(value) else f'{value:.4f}'}")
+        text = "  ".join(numbers)
+        if self._bar is not None:
+            self._bar.update(
+                self._task,
+                completed=self._share(frames, elapsed),
+                frames=frames,
+                numbers=text,
+            )
+        share = min(1.0, self._share(frames, elapsed))
+        self._unsaid = f"train {share:4.0%}  {frames:,} frames  {text}"
+        if elapsed - self._said >= 10:
+            self._said = elapsed
+            self._say()
+
+    def _say(self) -> None:
+        if self._bar is None and self._unsaid:
+            self.console.print(self._unsaid, highlight=False, soft_wrap=True)
+        self._unsaid = ""
+
+    def close(self) -> None:
+        """Leave the last state on the screen."""
+        self._say()
+        if self._bar is not None:
+            self._bar.stop()

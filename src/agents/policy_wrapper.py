@@ -1,0 +1,150 @@
+"""`PolicyWrapper`: masked, vectorised epsilon-greedy over any network of action values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+from torch import Tensor, nn
+from torchrl.envs.utils import ExplorationType, exploration_type
+
+from packing_env.core.random import choose_uniform
+
+
+@dataclass(frozen=True)
+class EpsilonSchedule:
+    """Exploration rate, linear in the number of environment frames seen so far.
+
+    Attributes:
+        start: Rate at frame 0: one number, or one per row (a tensor that broadcasts against the
+            leading axes of the batch, e.g. ``[E]`` or ``[E, A]``).
+        end: Rate from ``frames`` on, likewise.
+        frames: Length of the descent; 0 means ``end`` at once.
+    """
+
+    start: float | Tensor = 1.0
+    end: float | Tensor = 0.05
+    frames: int = 100_000
+
+    def __post_init__(self) -> None:
+        for name in ("start", "end"):
+            value = torch.as_tensor(getattr(self, name))
+            if not bool(((value >= 0) & (value <= 1)).all()):
+                raise ValueError(f"epsilon {name}={getattr(self, name)} must lie in [0, 1]")
+        if self.frames < 0:
+            raise ValueError(f"epsilon frames={self.frames} must be 0 or more")
+
+
+class PolicyWrapper(TensorDictModuleBase):
+    """Chooses legal actions from action values; a drop-in policy for every TorchRL loop.
+
+    The network reads what it needs and gives ``action_value [*batch, A]``. Batches may have any
+    leading axes (``[B]``, ``[E, A]``); every element explores by its own draw. Exploration follows
+    TorchRL's ``set_exploration_type``: RANDOM explores; MODE, MEAN and DETERMINISTIC take the best
+    legal action; where nothing is set, a module in training mode explores.
+
+    Values are scored in float32 whatever the network computes in: with ``autocast`` the network
+    alone runs in that type, its values are cast, and ``score`` runs outside it. Nothing here reads
+    a value back to the host; the rate, and whatever tables ``score`` holds, are buffers.
+
+    Args:
+        network: TensorDict module that writes ``value_key``.
+        epsilon: Schedule of the exploration rate; None never explores.
+        score: Turns what the network wrote into action values ``[*batch, A]`` (the mean of a
+            return distribution, a risk measure); None if it wrote those.
+        autocast: Type the network runs in, e.g. ``torch.bfloat16``; None leaves it alone.
+        action_key: Where the action goes.
+        mask_key: Boolean mask of legal actions, True = legal; None if every action is legal.
+        value_key: Where the network writes.
+        chosen_key: Where the value of the chosen action goes.
+    """
+
+    epsilon: Tensor
+
+    def __init__(
+        self,
+        network: TensorDictModuleBase,
+        *,
+        epsilon: EpsilonSchedule | None = None,
+        score: nn.Module | None = None,
+        autocast: torch.dtype | None = None,
+        action_key: Any = "action",
+        mask_key: Any = "action_mask",
+        value_key: Any = "action_value",
+        chosen_key: Any = "chosen_action_value",
+    ) -> None:
+        super().__init__()
+        if autocast is torch.float16:
+            raise ValueError("autocast=float16 needs loss scaling; use torch.bfloat16 or None")
+        self.network = network
+        self.score = score
+        self.autocast = autocast
+        self.action_key, self.mask_key = action_key, mask_key
+        self.value_key, self.chosen_key = value_key, chosen_key
+        self._network_keys = list(network.in_keys)
+        self.in_keys = self._network_keys + ([] if mask_key is None else [mask_key])
+        self.out_keys = [action_key, chosen_key]
+        self.explores = epsilon is not None
+        schedule = epsilon if epsilon is not None else EpsilonSchedule(0.0, 0.0, 0)
+        start = torch.as_tensor(schedule.start, dtype=torch.float32)
+        end = torch.as_tensor(schedule.end, dtype=torch.float32)
+        start, end = torch.broadcast_tensors(start, end)
+        self.frames = schedule.frames
+        self.register_buffer("epsilon_start", start.clone())
+        self.register_buffer("epsilon_end", end.clone())
+        self.register_buffer("epsilon", start.clone())
+        self.set_frames(0)
+
+    def set_frames(self, frames: int | Tensor) -> None:
+        """Set the exploration rate to what it is after ``frames`` environment frames.
+
+        Closed form: the cost does not depend on how many frames have passed. A tensor on the
+        policy's device (a scalar, or a count per row where the rates are per row) is not read
+        back.
+        """
+        if isinstance(frames, Tensor):
+            share = (frames / self.frames).clamp(0, 1) if self.frames else torch.ones_like(frames)
+            share = share.to(self.epsilon.dtype)
+        else:
+            share = min(max(frames / self.frames, 0.0), 1.0) if self.frames else 1.0
+        self.epsilon.copy_(self.epsilon_start + (self.epsilon_end - self.epsilon_start) * share)
+
+    def action_values(self, tensordict: TensorDictBase) -> Tensor:
+        """``[*batch, A]`` float32; ``tensordict`` stays as it is."""
+        seen = tensordict.select(*self._network_keys)
+        if self.autocast is None:
+            value = self.network(seen).get(self.value_key)
+        else:
+            with torch.autocast(self.epsilon.device.type, dtype=self.autocast):
+                value = self.network(seen).get(self.value_key)
+        value = value.float()
+        return value if self.score is None else self.score(value)
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write the chosen action ``[*batch]`` and its value ``[*batch, 1]``."""
+        value = self.action_values(tensordict)
+        if self.mask_key is None:
+            mask = torch.ones_like(value, dtype=torch.bool)
+        else:
+            mask = tensordict.get(self.mask_key)
+        action = torch.where(mask, value, -torch.inf).argmax(-1)
+        if self.explores and self._exploring():
+            action = self._explore(action, mask)
+        chosen = value.gather(-1, action[..., None])
+        tensordict.set(self.action_key, action)
+        return tensordict.set(self.chosen_key, chosen)
+
+    def _exploring(self) -> bool:
+        mode = exploration_type()
+        return self.training if mode is None else mode is ExplorationType.RANDOM
+
+    def _explore(self, action: Tensor, mask: Tensor) -> Tensor:
+        """Replace each element's action by a uniform legal one with its own probability."""
+        draw = torch.rand(action.shape, device=action.device)
+        place = torch.rand(action.shape, device=action.device, dtype=torch.float64)
+        epsilon = self.epsilon
+        epsilon = epsilon.view(*epsilon.shape, *(1,) * (action.dim() - epsilon.dim()))
+        return torch.where(draw < epsilon, choose_uniform(mask, place), action)

@@ -1,0 +1,100 @@
+"""n-step returns, one stream per row, on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+
+
+class NStep:
+    """Turns one-step transitions ``[B]`` into n-step transitions, row by row.
+
+    The transition of step t leaves ``n_steps - 1`` steps later, when its window is known, so that
+    every call after the first few emits exactly B rows: no shape depends on the data. Its window
+    ends early where its episode does; what the row's next episode did is left out. Emitted are
+
+    - ``("next", "reward")``: ``sum over k < m of gamma^k r_{t+k}``, with m the window's length;
+    - ``("next", ...)``: the state after those m steps, the true terminal one if it ended there;
+    - ``steps_to_next_obs [B, 1]``: m, as TorchRL's value estimators read it;
+    - ``discount [B, 1]``: what multiplies the value of that state: ``gamma^m``, 0 if it is
+      terminated. A truncated state is bootstrapped from.
+
+    Each transition is emitted once. Those of the last ``n_steps - 1`` steps stay inside until
+    :meth:`flush`. Rows must continue from call to call: flush before resetting the environment
+    from outside.
+
+    Args:
+        n_steps: Longest window.
+        gamma: Discount per step.
+    """
+
+    def __init__(self, n_steps: int = 1, gamma: float = 0.99) -> None:
+        if n_steps < 1:
+            raise ValueError(f"n_steps={n_steps} must be at least 1")
+        if not 0 <= gamma <= 1:
+            raise ValueError(f"gamma={gamma} must lie in [0, 1]")
+        self.n_steps = n_steps
+        self.gamma = gamma
+        self._ring: TensorDictBase | None = None
+        self._cursor = 0
+        self._held = 0
+
+    def push(self, transition: TensorDictBase) -> TensorDictBase | None:
+        """Take in one step of every row; give out the step whose window is now complete."""
+        if self._ring is None:
+            self._ring = torch.stack([torch.zeros_like(transition)] * self.n_steps).contiguous()
+        if transition.batch_size != self._ring.batch_size[1:]:
+            raise ValueError(
+                f"n-step needs the same {self._ring.batch_size[1]} rows in every call, "
+                f"got a batch of {tuple(transition.batch_size)}"
+            )
+        self._ring[self._cursor] = transition
+        self._cursor = (self._cursor + 1) % self.n_steps
+        self._held += 1
+        return self._pop() if self._held == self.n_steps else None
+
+    def flush(self) -> list[TensorDictBase]:
+        """Give out what is still inside, with windows that end at the last step taken in."""
+        return [self._pop() for _ in range(self._held)]
+
+    def _pop(self) -> TensorDictBase:
+        """The oldest step inside, its window reaching to the newest."""
+        assert self._ring is not None
+        window = [(self._cursor - back) % self.n_steps for back in range(self._held, 0, -1)]
+        following = self._ring.get("next")
+        reward, done = following.get("reward"), following.get("done")
+        alive = torch.ones_like(done[0])
+        total = torch.zeros_like(reward[0])
+        length = torch.zeros_like(done[0], dtype=torch.int64)
+        last = torch.zeros_like(length)
+        for step, slot in enumerate(window):
+            total = total + torch.where(alive, self.gamma**step * reward[slot], 0.0)
+            length = length + alive
+            last = torch.where(alive, slot, last)
+            alive = alive & ~done[slot]
+        self._held -= 1
+        rows = torch.arange(last.shape[0], device=last.device)
+        end = following[last.squeeze(-1), rows].set("reward", total)
+        discount = torch.where(end.get("terminated"), 0.0, self.gamma**length)
+        out = self._ring[window[0]].exclude("next").clone()
+        return out.update(
+            {"next": end, "discount": discount.to(total.dtype), "steps_to_next_obs": length}
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is inside, as tensors and numbers."""
+        ring = {} if self._ring is None else self._ring.flatten_keys("/").clone().to_dict()
+        return {"cursor": self._cursor, "held": self._held, "ring": ring}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned."""
+        self._cursor, self._held = int(state["cursor"]), int(state["held"])
+        if state["ring"]:
+            shape = state["ring"]["next/done"].shape[:2]
+            ring = TensorDict(dict(state["ring"]), shape).unflatten_keys("/")
+            if self._ring is None:
+                self._ring = ring.clone()
+            else:
+                self._ring.copy_(ring)

@@ -1,0 +1,220 @@
+"""Everything under ``conf/`` composes, is built, and runs; presets equal those in Python."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from tests.agents.conftest import TINY_OVERRIDES
+
+from agents import composition
+from agents.base import Agent
+from agents.build import build_agent, build_env
+from agents.composition import compose, config_folder, groups
+from agents.config_checks import ConfigError
+from packing_env.generators import GENERATORS
+from packing_env.tasks import PRESETS
+from packing_env.types import PackingParams
+
+GROUPS = groups()
+NEEDED = {
+    "items=meshes": ["items.paths=parts"],
+    "generator=sequence_file": ["generator.path=orders.csv"],
+    "generator=fixed_pool": ["generator.instances=[[0,1]]"],
+    "experiment=learn_blobs": ["items.paths=parts"],
+}
+OPTIONS = [(g, o) for g, options in GROUPS.items() for o in options]
+COMMANDS = sorted(path.stem for path in config_folder().glob("*.yaml"))
+
+
+def plain(value: Any) -> Any:
+    """Tuples as lists, a lone name as a mapping."""
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, (tuple, list)) else value
+
+
+def test_there_is_a_group_for_every_axis() -> None:
+    named = "env generator items reward network agent collector replay trainer logger experiment"
+    assert set(GROUPS) == set(named.split())
+    assert all(GROUPS.values())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_composes(command: str) -> None:
+    config = compose(command)
+    assert not OmegaConf.missing_keys(config)
+
+
+@pytest.mark.parametrize(("group", "option"), OPTIONS, ids=lambda value: value)
+def test_every_option_composes_with_known_arguments(group: str, option: str) -> None:
+    choice = f"{group}={option}"
+    command = "eval" if choice == "agent=heuristic" else "train"
+    composed = compose(command, [choice, *NEEDED.get(choice, [])])
+    OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+
+
+# ---------------------------------------------------------------------- presets
+
+
+def test_every_preset_has_a_file() -> None:
+    assert GROUPS["env"] == sorted(PRESETS)
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_preset_is_the_same_in_python_and_yaml(name: str) -> None:
+    preset = PRESETS[name]
+    config = OmegaConf.to_container(compose("train", [f"env={name}"]).env, resolve=True)
+    assert config["_target_"] == "packing_env.make_env"
+    assert config["task"] == name
+    for field in fields(PackingParams):
+        assert config[field.name] == plain(getattr(preset.params, field.name)), field.name
+    assert config["orientations"] == preset.orientations
+    assert config["scales"] == plain(preset.scales)
+    assert config["generator"] == {"name": preset.generator}
+    written = {key: value for key, value in config["items"].items() if value is not None}
+    assert written == plain(dict(preset.items))
+    shell = {"_target_", "_convert_", "task", "num_envs", "device", "seed", "resolution", "split"}
+    shell |= {"pool_size", "skip_infeasible", "autoreset", "draw", "row_offset"}
+    rules = {field.name for field in fields(PackingParams)}
+    assert set(config) == shell | rules | {"items", "orientations", "scales", "generator"}
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_the_file_of_a_preset_builds_it(name: str) -> None:
+    # coarse, a few items and rows: what is checked is that the values reach the environment
+    small = [f"env={name}", "items=cuboids", "env.num_envs=2", "env.num_items=8", "env.pool_size=8"]
+    small += ["env.num_visible=2", "env.cell=0.05", "env.grid_step=1", "env.scales=[1.0]"]
+    container = [math.floor(c / 0.05 + 0.5) * 0.05 for c in PRESETS[name].params.container]
+    env = build_env(compose("train", [*small, f"env.container={container}"]))
+    expected = PRESETS[name].params.evolve(
+        container=container, cell=0.05, grid_step=1, num_items=8, num_visible=2
+    )
+    assert env.params == expected
+    seen = env.step_and_maybe_reset(env.rand_action(env.reset()))[1]
+    assert seen["action_mask"].any(-1).all()
+
+
+def test_a_resolution_takes_the_place_of_the_cell() -> None:
+    assert compose("train", ["env.resolution=64"]).env.cell is None
+    assert compose("train", ["env.resolution=64", "env.cell=0.005"]).env.cell == 0.005
+    assert compose("train").env.cell == PRESETS["irregular"].params.cell
+
+
+def test_a_choice_of_items_or_reward_replaces_that_of_the_preset() -> None:
+    config = compose("train", ["env=irregular_paper", "items=shapes", "reward=item"])
+    assert OmegaConf.to_container(config.env, resolve=True)["items"]["families"] is None
+    assert config.env.reward == {"item": 1.0}
+    assert compose("train", ["env=irregular_paper"]).env.reward == {"objective": 1.0}
+
+
+# ---------------------------------------------------------------------- what is built
+
+
+def test_every_generator_has_a_file() -> None:
+    assert GROUPS["generator"] == sorted(GENERATORS)
+
+
+@pytest.mark.parametrize("generator", sorted(GENERATORS))
+def test_every_generator_plays(generator: str, tmp_path: Path) -> None:
+    orders = tmp_path / "orders.csv"
+    orders.write_text("0.02x0.02x0.02,0.04x0.02x0.02\n0,1,1\n")
+    needed = {"sequence_file": [f"generator.path={orders}"]}
+    chosen = NEEDED.get(f"generator={generator}", [])
+    config = compose(
+        "train", [*TINY_OVERRIDES, f"generator={generator}", *needed.get(generator, chosen)]
+    )
+    env = build_env(config)
+    assert env.rollout(3, break_when_any_done=False).shape == (4, 3)
+
+
+@pytest.mark.parametrize("reward", GROUPS["reward"])
+def test_every_reward_plays(reward: str) -> None:
+    env = build_env(compose("train", [*TINY_OVERRIDES, f"reward={reward}"]))
+    assert env.rollout(3, break_when_any_done=False)["next", "reward"].isfinite().all()
+
+
+def learners() -> list[str]:
+    return [name for name in GROUPS["agent"] if name != "heuristic"]
+
+
+@pytest.mark.parametrize("trainer", GROUPS["trainer"])
+@pytest.mark.parametrize("collector", GROUPS["collector"])
+@pytest.mark.parametrize("replay", GROUPS["replay"])
+@pytest.mark.parametrize("agent", learners())
+def test_every_agent_trains_with_every_part(
+    agent: str, replay: str, collector: str, trainer: str, tmp_path: Path
+) -> None:
+    config = compose(
+        "train",
+        [
+            *TINY_OVERRIDES,
+            f"agent={agent}",
+            f"replay={replay}",
+            f"collector={collector}",
+            f"trainer={trainer}",
+            "replay.capacity=64",
+            "agent.batch_size=4",
+            "trainer.frames=40",
+            "trainer.warmup=16",
+            "trainer.update_every=8",
+        ],
+    )
+    env = build_env(config)
+    made = build_agent(config, env)
+    assert isinstance(made, Agent)
+    store = instantiate(config.replay)(env)
+    source = instantiate(config.collector)(env, made.policy)
+    loop = instantiate(config.trainer)(made, source, store)
+    loop.run(instantiate(compose("train", ["logger=none"]).logger)(tmp_path))
+    source.close()
+    assert loop.frames == 40
+    assert loop.updates > 0
+    assert math.isfinite(loop.last["loss"])
+
+
+@pytest.mark.parametrize("logger", GROUPS["logger"])
+def test_every_logger_writes(logger: str, tmp_path: Path) -> None:
+    made = instantiate(compose("train", [f"logger={logger}"]).logger)(tmp_path)
+    made.log(8, {"loss": 0.5, "return": math.nan})
+    made.log(16, {"loss": 0.4, "utilization": 0.3})
+    made.close()
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert bool(written) == (logger != "none")
+    if logger != "none":
+        lines = (tmp_path / "metrics.csv").read_text().splitlines()
+        assert lines == ["frames,loss,return,utilization", "8,0.5,nan,", "16,0.4,,0.3"]
+    assert any("events" in path.name for path in written) == (logger == "tensorboard")
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def test_a_program_of_hydra_keeps_its_state() -> None:
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    with initialize_config_dir(str(config_folder()), "other", version_base="1.3"):
+        compose("train")
+        assert GlobalHydra.instance().is_initialized()
+        assert hydra_compose("eval").name == "eval"
+
+
+def test_every_sweep_job_is_listed() -> None:
+    jobs = list(composition.expand(["seed=0,1", "agent=dqn", "trainer.frames=choice(8,16)"]))
+    assert len(jobs) == 4
+    assert jobs[1] == ["seed=0", "agent=dqn", "trainer.frames=16"]
+
+
+def test_values_may_be_of_another_kind_where_none_is_the_default() -> None:
+    assert compose("train", ["trainer.seconds=1.5"]).trainer.seconds == 1.5
+    assert compose("train", ["env.num_envs=[2,3]"]).env.num_envs == [2, 3]
+    assert compose("train", ["trainer.frames=1e6"]).trainer.frames == 1e6
+    with pytest.raises(ConfigError, match="must be a number"):
+        compose("train", ["trainer.frames={a:1}"])

@@ -1,0 +1,66 @@
+"""Every ``packing ...`` line that the documents and the help show can be given as it stands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.cli import COMMANDS, _read
+from agents.composition import compose, expand
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "CONTRIBUTING.md")
+FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SHOWN = re.compile(r"^\s*(?:[#$]\s*)?(?:\S*/)?packing\s+(?=[a-z])(.*)$")
+"""A command line; in YAML files it stands in a comment."""
+
+
+def in_blocks(page: str) -> Iterator[str]:
+    """Lines of a page's code blocks, continued lines joined."""
+    for block in FENCE.finditer((ROOT / page).read_text(encoding="utf-8")):
+        yield from block[1].replace("\\\n", " ").splitlines()
+
+
+def shown() -> list[tuple[str, str]]:
+    """Where each command line stands, and its arguments."""
+    lines = [(page, line) for page in PAGES for line in in_blocks(page)]
+    for path in sorted((ROOT / "conf").rglob("*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        lines += [(path.name, line) for line in text.splitlines() if line.startswith("#")]
+    found = [(where, SHOWN.match(line)) for where, line in lines]
+    texts = [(where, match[1]) for where, match in found if match]
+    helped = [example for command in COMMANDS.values() for example in command.examples]
+    return texts + [("help", example.removeprefix("packing ")) for example in helped]
+
+
+def composed(text: str) -> int:
+    """How many configurations a command line makes, each of them possible."""
+    options = _read(shlex.split(text, comments=True))
+    jobs = [options.overrides]
+    if getattr(options, "multirun", False):
+        jobs = list(expand(options.overrides))
+    for job in jobs:
+        compose(options.command, job, options.config_dir)
+    return len(jobs)
+
+
+def test_the_readme_shows_every_command() -> None:
+    texts = [text for where, text in shown() if where == "README.md"]
+    assert {text.split()[0] for text in texts} == set(COMMANDS)
+
+
+@pytest.mark.parametrize(("where", "text"), shown(), ids=lambda value: value.partition("  ")[0])
+def test_a_shown_command_composes(where: str, text: str) -> None:
+    if ":" in text and where.endswith(".yaml"):  # "packing train: what this file is"
+        text = text.partition(":")[0]
+    assert composed(text) >= 1
+
+
+@pytest.mark.parametrize("text", ["train trainer.minute=5", "eval checkpont=RUN", "items item=x"])
+def test_a_wrong_line_would_be_noticed(text: str) -> None:
+    with pytest.raises(ValueError, match="did you mean"):
+        composed(text)

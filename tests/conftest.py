@@ -1,0 +1,32 @@
+"""Fixtures that several test folders share."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run; `pytest --hypothesis-profile=explore tests/laws` tries new ones.
+_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile(
+    "default_laws",
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=_SLOW,
+)
+settings.register_profile(
+    "explore", max_examples=300, deadline=None, suppress_health_check=_SLOW, print_blob=True
+)
+settings.load_profile("default_laws")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of the public test data: $PACKING_DATA."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("PACKING_DATA", beside))
+    if not (folder / "manifest.json").is_file():
+        pytest.skip("test data not found: set PACKING_DATA")
+    return folder

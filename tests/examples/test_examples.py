@@ -1,0 +1,62 @@
+"""The example pages run, on tasks small enough for every test run."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import heuristics
+from packing_env.core import rewards
+
+PAGES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("[0-9]*.py"))
+SMALL = {
+    "items": {"source": "cuboids", "extents": [[0.04, 0.04, 0.04], [0.08, 0.04, 0.04]]},
+    "container": (0.16, 0.16, 0.12),
+    "cell": 0.02,
+    "num_items": 8,
+    "pool_size": 32,
+}
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "01_rollout": {"num_envs": 4, "steps": 20, **SMALL},
+    "02_torchrl_collector": {"num_envs": 4, "total_frames": 64, **SMALL},
+    "03_gymnasium": {"num_envs": 4, "steps": 12, **SMALL},
+    "04_own_items": {"num_envs": 2},
+    "05_own_reward": SMALL,
+    "06_own_agent": {"frames": 320, "instances": 4, **SMALL},
+    "07_planning_by_search": {"width": 4, **SMALL},
+}
+
+
+@pytest.fixture(autouse=True)
+def _registries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(rewards, "TERMS", dict(rewards.TERMS))
+    monkeypatch.setattr(heuristics, "HEURISTICS", dict(heuristics.HEURISTICS))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def run(page: str) -> Any:
+    path = next(path for path in PAGES if path.stem == page)
+    return runpy.run_path(str(path))["main"](**ARGUMENTS[page])
+
+
+def test_every_page_is_run_here() -> None:
+    assert [page.stem for page in PAGES] == sorted(ARGUMENTS)
+
+
+@pytest.mark.parametrize("page", [page.stem for page in PAGES])
+def test_page(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(page) is not None
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_is_a_page(page: Path) -> None:
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= 130
+
+
+def test_search_is_no_worse_than_the_heuristic() -> None:
+    alone, found = run("07_planning_by_search")
+    assert found >= alone - 1e-6

@@ -1,0 +1,90 @@
+"""What is shipped: the metadata agrees with itself, and the wheel works without the checkout."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    split = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(name): version for name, version in split}
+
+
+def requirements() -> list[str]:
+    installed = [*EXTRAS["fast"], *EXTRAS["mesh"], *EXTRAS["viz"], *EXTRAS["dev"]]
+    return [*PROJECT["dependencies"], *installed]
+
+
+@pytest.mark.parametrize("requirement", requirements())
+def test_pin_lies_in_the_range(requirement: str) -> None:
+    wanted = Requirement(requirement)
+    assert wanted.specifier.contains(pins()[canonicalize_name(wanted.name)])
+
+
+def test_make_installs_the_pinned_torch() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(r"^TORCH := torch==(.+)$", makefile, re.M).group(1) == pins()["torch"]
+
+
+def test_version_is_said_once() -> None:
+    source = (ROOT / "src" / "packing_env" / "__init__.py").read_text(encoding="utf-8")
+    assert re.search(r'^__version__ = "(.+)"$', source, re.M).group(1) == PROJECT["version"]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT)]
+    subprocess.run(build, check=True)
+    return next(folder.glob("packing_env-*.whl"))
+
+
+@pytest.mark.slow
+def test_wheel_holds_the_configuration(wheel: Path) -> None:
+    files = set(zipfile.ZipFile(wheel).namelist())
+    conf = {path.relative_to(ROOT).as_posix() for path in (ROOT / "conf").rglob("*.yaml")}
+    assert conf
+    assert {f"packing_env/{path}" for path in conf} <= files
+    assert {"packing_env/py.typed", "agents/py.typed"} <= files
+    assert not [name for name in files if name.startswith(("tests/", "conf/"))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["train", "--cfg", "job", "experiment=demo"]], ids=" ".join
+)
+def test_command_runs_from_the_wheel_in_any_folder(
+    wheel: Path, tmp_path: Path, arguments: list[str]
+) -> None:
+    site, elsewhere = tmp_path / "site", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    zipfile.ZipFile(wheel).extractall(site)
+    program = (
+        "import sys, packing_env; from agents.cli import main;"
+        "print(packing_env.__file__, file=sys.stderr); sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=elsewhere,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert str(site) in done.stderr
