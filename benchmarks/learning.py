@@ -1,0 +1,144 @@
+"""Does the agent learn? Trains with several seeds and compares on held-out instances.
+
+    python benchmarks/learning.py shapes [--seeds 0 1 2] [--out ...] [key=value ...]
+    python benchmarks/learning.py blobs --data DIR
+
+Every seed is one `packing train experiment=learn_irregular` (or `learn_blobs`), five minutes on two
+cores, evaluated on the same 256 held-out instances as every heuristic; `random_legal` is played
+with as many seeds. `blobs` exports the 200 random objects of `DIR/pools/random_blobs_*.npz` to STL
+files, trains on the first 150 and tests on the last 50. Further arguments go to `packing train`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import trimesh
+from provenance import provenance, write_json
+
+from agents import heuristics
+from agents.evaluate import NORMAL_95, evaluate
+from packing_env import make_env
+
+STUDENT_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
+"""Two-sided 95 % quantile of Student's t, by number of samples."""
+
+
+def export_blobs(data: Path, folder: Path) -> None:
+    """One STL file per object of the pool, numbered in its order."""
+    archive = np.load(next((data / "pools").glob("random_blobs_*.npz")))
+    vertex, face = archive["v_off"], archive["f_off"]
+    for k in range(len(vertex) - 1):
+        mesh = trimesh.Trimesh(
+            archive["verts"][vertex[k] : vertex[k + 1]],
+            archive["faces"][face[k] : face[k + 1]].astype(np.int64),
+            process=False,
+        )
+        mesh.export(folder / f"blob_{k:03d}.stl")
+
+
+def train(experiment: str, seed: int, folder: Path, overrides: list[str]) -> dict[str, Any]:
+    """One run; its `results.json`."""
+    command = [
+        str(Path(sys.executable).with_name("packing")),
+        "train",
+        f"experiment={experiment}",
+        f"seed={seed}",
+        f"run_dir={folder}",
+        *overrides,
+    ]
+    print(" ".join(command[1:]), flush=True)
+    subprocess.run(command, check=True)
+    return json.loads((folder / "results.json").read_text())
+
+
+def half_width(per_seed: list[float]) -> float:
+    """Of the 95 % interval of a mean over seeds (Student's t)."""
+    count = len(per_seed)
+    if count < 2:
+        return math.inf
+    return STUDENT_95[count] * statistics.stdev(per_seed) / math.sqrt(count)
+
+
+def summary(per_seed: list[list[float]]) -> dict[str, float]:
+    """Mean utilization with two half-widths: over seeds, and over all instances played."""
+    means = [statistics.fmean(values) for values in per_seed]
+    flat = [value for values in per_seed for value in values]
+    return {
+        "mean": statistics.fmean(means),
+        "per_seed": means,
+        "half_width_over_seeds": half_width(means),
+        "half_width_over_instances": NORMAL_95 * statistics.stdev(flat) / math.sqrt(len(flat)),
+    }
+
+
+def play_random(task: dict[str, Any], seeds: list[int], count: int) -> list[list[float]]:
+    """Utilization of `random_legal` on the held-out instances, by seed."""
+    env = make_env("irregular", num_envs=64, split="test", draw="sequential", seed=0, **task)
+    policy = heuristics.build("random_legal", env)
+    return [
+        evaluate(env, policy, count, seed=seed).metrics["utilization"].tolist() for seed in seeds
+    ]
+
+
+def main() -> None:
+    """Train every seed, compare, write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("items", choices=("shapes", "blobs"))
+    parser.add_argument("--data", type=Path, help="folder with pools/, for blobs")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--out")
+    args, overrides = parser.parse_known_args()
+    out = args.out or f"benchmarks/results/learning_{args.items}.json"
+    with tempfile.TemporaryDirectory() as scratch:
+        task: dict[str, Any] = {}
+        experiment = "learn_irregular"
+        if args.items == "blobs":
+            folder = Path(scratch) / "blobs"
+            folder.mkdir()
+            export_blobs(args.data, folder)
+            items = {"source": "meshes", "paths": [str(folder)], "unit": "m", "holdout": 0.25}
+            task = {"items": items, "container": (0.20, 0.20, 0.20)}  # as in learn_blobs.yaml
+            experiment = "learn_blobs"
+            overrides = [f"items.paths=[{folder}]", *overrides]
+        runs = [
+            train(experiment, seed, Path(scratch) / f"seed{seed}", overrides) for seed in args.seeds
+        ]
+        count = runs[0]["num_instances"]
+        random_legal = summary(play_random(task, args.seeds, count))
+    agent = next(iter(runs[0]["policies"]))
+    learned = summary([run["policies"][agent]["instances"]["utilization"] for run in runs])
+    others = {
+        name: played["summary"]["utilization"]
+        for name, played in runs[0]["policies"].items()
+        if name not in (agent, "random_legal")
+    }
+    margin = learned["half_width_over_seeds"] + random_legal["half_width_over_seeds"]
+    difference = learned["mean"] - random_legal["mean"]
+    data, args.data = str(args.data), None  # where the data lies says nothing
+    report = provenance(args) | {
+        "command": provenance()["command"].replace(data, "DIR"),
+        "experiment": experiment,
+        "instances": count,
+        "training": [run["training"] for run in runs],
+        "utilization": {agent: learned, "random_legal": random_legal, **others},
+        "difference_to_random_legal": difference,
+        "sum_of_half_widths": margin,
+        "beats_random_legal": difference > margin,
+    }
+    write_json(out, report)
+    print(f"{agent} {learned['mean']:.4f}, random_legal {random_legal['mean']:.4f}; "
+          f"difference {difference:.4f}, half-widths {margin:.4f}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

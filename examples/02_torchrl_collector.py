@@ -1,0 +1,58 @@
+"""TorchRL's own parts around the environment: Collector, ReplayBuffer, DQNLoss.
+
+`packing train` has a faster loop that never waits for the device; this one is for programs that
+are written with TorchRL already. python examples/02_torchrl_collector.py
+"""
+
+import torch
+from tensordict.nn import TensorDictSequential
+from torchrl.collectors import Collector
+from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+from torchrl.modules import QValueModule
+from torchrl.objectives import DQNLoss, SoftUpdate
+
+import packing_env as pe
+from agents.networks import ScoreMaps
+from agents.policy_wrapper import EpsilonSchedule, PolicyWrapper
+
+
+def main(num_envs: int = 8, total_frames: int = 256, **overrides: object) -> list[float]:
+    env = pe.make_env("irregular", num_envs=num_envs, **overrides)
+    network = ScoreMaps(env, channels=8)
+    # Masked epsilon-greedy, one draw per row; TorchRL's EGreedyModule reads the device back.
+    policy = PolicyWrapper(network, epsilon=EpsilonSchedule(1.0, 0.1, total_frames))
+
+    choose = QValueModule(action_space="categorical", action_mask_key="action_mask")
+    loss = DQNLoss(
+        TensorDictSequential(network, choose), action_space="categorical", delay_value=True
+    )
+    target = SoftUpdate(loss, tau=0.01)
+    optimizer = torch.optim.Adam(loss.parameters(), lr=1e-3)
+    replay = TensorDictReplayBuffer(storage=LazyTensorStorage(1_000), batch_size=16)
+
+    collector = Collector(
+        env,
+        policy,
+        frames_per_batch=num_envs * 4,
+        total_frames=total_frames,
+        track_traj_ids=False,  # ids cost a host read per step
+        auto_register_policy_transforms=False,  # nothing recurrent here
+    )
+    losses = []
+    for batch in collector:  # [B, T]
+        # transitions, not rows of T; values and other large extras need not be kept
+        replay.extend(batch.contiguous().reshape(-1))
+        policy.set_frames(len(losses) * batch.numel())
+        value = loss(replay.sample())["loss"]
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        target.step()
+        losses.append(float(value.detach()))
+    collector.shutdown()
+    print(f"{len(losses)} updates, loss {losses[0]:.4f} -> {losses[-1]:.4f}")
+    return losses
+
+
+if __name__ == "__main__":
+    main()
