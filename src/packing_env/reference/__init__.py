@@ -1,0 +1,34 @@
+"""The specification: one container, NumPy, plain loops; see :mod:`packing_env.reference.maps`.
+
+It shares no code with what it checks, and is imported only by what checks.
+"""
+
+from packing_env.reference.maps import (
+    FLOAT,
+    Episode,
+    Item,
+    Placement,
+    Rules,
+    com_hull,
+    drop_height,
+    is_stable,
+    objective,
+    reward,
+    supporting_cells,
+    void,
+)
+
+__all__ = [
+    "FLOAT",
+    "Episode",
+    "Item",
+    "Placement",
+    "Rules",
+    "com_hull",
+    "drop_height",
+    "is_stable",
+    "objective",
+    "reward",
+    "supporting_cells",
+    "void",
+]
