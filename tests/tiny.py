@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -10,6 +11,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from packing_env.core.random import choose_uniform
+from packing_env.core.transition import Outlook
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
 from packing_env.testing import random_catalogue, small_env
@@ -89,6 +91,11 @@ def play_once(env: PackingEnv, num_steps: int, generator: torch.Generator) -> li
 def state_of(env: PackingEnv) -> State:
     """A copy of the environment's state as the core takes it."""
     return {key: value.clone() for key, value in env.state.items()}
+
+
+def look_of(env: PackingEnv) -> Callable[[State], Outlook]:
+    """How the environment finds out what can be done in a state."""
+    return lambda state: env.mode.look(state, env._maps(state))
 
 
 def differing(one: Any, other: Any, skip: tuple[str, ...] = ()) -> list[Any]:

@@ -45,6 +45,9 @@ State = dict[str, Tensor]
 | ``step`` | ``[B]`` int64 | decisions taken |
 | ``terminated truncated`` | ``[B]`` bool | the row is finished (absorbing) |
 | ``candidate`` | ``[B, K]`` int64 | proposed placements, or -1 (``[B, 0]`` in other modes) |
+| ``overflow`` | ``[B]`` int64 | proposals and spaces dropped for lack of capacity so far |
+| ``boxes`` | ``[B, N, 6]`` int32 | i-th packed cuboid ``(x0 y0 z0 x1 y1 z1)``, pitches; or zeros |
+| ``spaces`` | ``[B, E, 6]`` int32 | empty maximal spaces, likewise (``core.spaces``) |
 | ``task`` | ``[B]`` int64 | fingerprint of the container and items it belongs to |
 | ``seed row episode`` | ``[B]`` int64 | key and counters of the row's random stream |
 """
@@ -53,11 +56,14 @@ Catalogue = Mapping[str, Tensor]
 """What the core needs of :class:`packing_env.items.Catalogue`: ``catalogue.tensors()``.
 
 ``top bottom [M,R,U,V]``, ``size [M,R,2]``, ``peak [M,R]``, ``com [M,R,2]``, ``volume [M]``,
-``extent [M,3]``, ``orientation_mask [M,R]``.
+``extent [M,3]``, ``orientation_mask [M,R]``, ``cuboid [M,R,3]`` (``[M,R,0]`` where some item is no
+cuboid of whole pitches).
 """
 
 ILLEGAL_ACTIONS = ("terminate", "noop", "project")
 AUTORESETS = ("native", "masked")
+GEOMETRIES = ("maps", "boxes")
+CANDIDATE_RANGES = ("container", "pct")
 OBSERVATIONS = (
     "heightmap",
     "item_id",
@@ -65,7 +71,11 @@ OBSERVATIONS = (
     "orientation_features",
     "item_maps",
     "drop_height",
+    "boxes",
 )
+SHOWN_BY_DEFAULT = OBSERVATIONS[:-1]
+NEED_MAPS = ("item_maps", "drop_height")
+"""Observations that geometry ``"boxes"`` does not have."""
 MAX_SEED = 2**63 - 1
 """Largest seed of a pool and of the rows' streams; the smallest is 0."""
 NOOP_PENALTY = 0.1
@@ -147,8 +157,20 @@ class PackingParams:
         stability_metric: Rule that the metric S is measured with.
         contact_tol: A cell supports if its gap is at most this; ``None`` means one cell.
         action_mode: Name of an action mode (:mod:`packing_env.envs.action_modes`).
+        geometry: ``"maps"``: items are height maps on the container's cells. ``"boxes"``: items
+            are cuboids, placed on a lattice of ``unit`` and kept as integer boxes; the heightmap is
+            their raster. Needs ``action_mode="candidate"``.
+        unit: Geometry ``"boxes"``: length of one integer step; ``cell`` is a whole multiple of
+            it. ``None`` means ``cell``.
+        num_spaces: ``E``, capacity of the list of empty maximal spaces kept in the state, which
+            some heuristics and candidate generators read (0: none is kept). Cuboids only.
         num_candidates: ``K``, capacity of the candidate list.
         candidate_generator: Name in ``core.candidates.GENERATORS``.
+        candidate_fallback: Whether the lowest legal placement of the lattice is offered where no
+            proposed one is legal; else such a row is finished. Geometry ``"maps"`` only.
+        candidate_range: ``"container"``, or ``"pct"``: lower corners stay where the item as it
+            arrived, unrotated, would fit. That limit is a slip in the published program of Zhao et
+            al., ICLR 2022, and is here to reproduce its numbers.
         reward: Weight of each reward term (``core.rewards.TERMS``). With
             ``illegal_action="noop"`` the term ``illegal`` has weight :data:`NOOP_PENALTY` unless
             it is given; ``{"illegal": 0.0, ...}`` takes no penalty.
@@ -168,12 +190,17 @@ class PackingParams:
     stability_metric: str = "com_hull"
     contact_tol: float | None = None
     action_mode: str = "placement"
+    geometry: str = "maps"
+    unit: float | None = None
+    num_spaces: int = 0
     num_candidates: int = 80
     candidate_generator: str = "lowest_z"
+    candidate_fallback: bool = True
+    candidate_range: str = "container"
     reward: Mapping[str, float] = field(default_factory=lambda: {"utilization": 1.0})
     illegal_action: str = "terminate"
     max_steps: int | None = None
-    observation: tuple[str, ...] = OBSERVATIONS
+    observation: tuple[str, ...] = SHOWN_BY_DEFAULT
     _penalty_is_default: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -182,6 +209,7 @@ class PackingParams:
         self._check_counts()
         self._check_choices()
         object.__setattr__(self, "observation", tuple(self.observation))
+        self._check_geometry()
         reward = self._checked_reward()
         if self.illegal_action == "noop" and "illegal" not in reward:
             reward["illegal"] = NOOP_PENALTY
@@ -191,7 +219,8 @@ class PackingParams:
     def _check_counts(self) -> None:
         for name in ("grid_step", "num_items", "num_visible", "num_candidates"):
             object.__setattr__(self, name, check_integer(name, getattr(self, name), 1))
-        object.__setattr__(self, "preview", check_integer("preview", self.preview, 0))
+        for name in ("preview", "num_spaces"):
+            object.__setattr__(self, name, check_integer(name, getattr(self, name), 0))
         if self.num_visible + self.preview > self.num_items:
             raise ParameterError(
                 f"num_visible + preview = {self.num_visible + self.preview} exceeds "
@@ -216,11 +245,15 @@ class PackingParams:
         for name, allowed in (
             ("illegal_action", ILLEGAL_ACTIONS),
             ("item_order", ("arrival", "volume")),
+            ("geometry", GEOMETRIES),
+            ("candidate_range", CANDIDATE_RANGES),
         ):
             if getattr(self, name) not in allowed:
                 raise ParameterError(
                     f"{name}={getattr(self, name)!r} is unknown; choose one of {', '.join(allowed)}"
                 )
+        if not isinstance(self.candidate_fallback, bool):
+            raise ParameterError(f"candidate_fallback={self.candidate_fallback!r} must be a bool")
         if isinstance(self.observation, str) or not isinstance(self.observation, Sequence):
             raise ParameterError(
                 f"observation={self.observation!r} must be a list of names out of {OBSERVATIONS}"
@@ -230,6 +263,33 @@ class PackingParams:
             raise ParameterError(
                 f"observation has unknown entries {unknown}; choose from {OBSERVATIONS}"
             )
+
+    def _check_geometry(self) -> None:
+        """Refuse what geometry ``"boxes"`` cannot do, and a ``unit`` that nothing reads."""
+        if self.geometry == "maps":
+            if self.unit is not None:
+                raise ParameterError(
+                    f"unit={self.unit} needs geometry='boxes'; in geometry 'maps' the step is cell"
+                )
+            return
+        if self.action_mode != "candidate":
+            raise ParameterError(
+                f"geometry='boxes' has no map of all placements: action_mode="
+                f"{self.action_mode!r} cannot be offered; use action_mode='candidate'"
+            )
+        if self.grid_step != 1:
+            raise ParameterError(f"grid_step={self.grid_step} needs geometry='maps'; use 1")
+        shown = [name for name in self.observation if name in NEED_MAPS]
+        if shown:
+            raise ParameterError(f"geometry='boxes' cannot observe {shown}; leave them out")
+        if self.unit is not None:
+            object.__setattr__(self, "unit", check_number("unit", self.unit, above=0.0))
+        for name, length in (("cell", self.cell), ("container H", self.height)):
+            steps = length / self.pitch
+            if round(steps) < 1 or abs(steps - round(steps)) > 1e-6:
+                raise ParameterError(
+                    f"{name} = {length} m is not a whole multiple of unit = {self.pitch} m"
+                )
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -243,12 +303,35 @@ class PackingParams:
     def lattice(self) -> tuple[int, int]:
         """Size of the action lattice, ``(ceil(X / grid_step), ceil(Y / grid_step))``."""
         x, y = self.grid
+        if self.geometry == "boxes":
+            steps = self.units_per_cell
+            x, y = x * steps, y * steps
         return -(-x // self.grid_step), -(-y // self.grid_step)
+
+    @property
+    def pitch(self) -> float:
+        """The step of x and y, metres: ``cell``, in geometry ``"boxes"`` ``unit``."""
+        return self.unit if self.geometry == "boxes" and self.unit is not None else self.cell
+
+    @property
+    def units_per_cell(self) -> int:
+        """Pitches along the side of a heightmap cell; 1 in geometry ``"maps"``."""
+        return round(self.cell / self.pitch)
 
     @property
     def height(self) -> float:
         """H, metres."""
         return self.container[2]
+
+    @property
+    def height_units(self) -> int:
+        """H in whole pitches, rounded down."""
+        return math.floor(self.height / self.pitch + 1e-6)
+
+    @property
+    def keeps_boxes(self) -> bool:
+        """Whether the state lists the packed cuboids."""
+        return self.geometry == "boxes" or self.num_spaces > 0 or "boxes" in self.observation
 
     @property
     def lid(self) -> float:

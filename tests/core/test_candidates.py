@@ -23,7 +23,7 @@ def test_lowest_first_ties_by_index() -> None:
     legal = torch.rand(50, 24, generator=generator) < 0.2
     z[~legal & (torch.rand(50, 24, generator=generator) < 0.3)] = torch.inf
     z[0, 0] = -0.0
-    found = candidates.lowest_z(maps(z, legal), PARAMS)
+    found = candidates.lowest(maps(z, legal), PARAMS.num_candidates)
     for row in range(50):
         order = sorted(legal[row].nonzero().flatten().tolist(), key=lambda i: (float(z[row, i]), i))
         expected = (order + [-1] * 5)[:5]
@@ -31,10 +31,7 @@ def test_lowest_first_ties_by_index() -> None:
 
 
 def test_fewer_placements_than_places() -> None:
-    params = PARAMS.evolve(num_candidates=30)
-    found = candidates.lowest_z(
-        maps(torch.zeros(1, 24), torch.ones(1, 24, dtype=torch.bool)), params
-    )
+    found = candidates.lowest(maps(torch.zeros(1, 24), torch.ones(1, 24, dtype=torch.bool)), 30)
     assert found.shape == (1, 30)
     assert found[0].tolist() == [*range(24), *[-1] * 6]
     assert candidates.mask(found).sum() == 24
@@ -58,5 +55,52 @@ def test_features_describe_the_candidates() -> None:
 
 
 def test_an_unknown_generator_names_the_known() -> None:
-    with pytest.raises(ParameterError, match=r"'ems' is unknown; .*lowest_z"):
-        candidates.get_generator("ems")
+    with pytest.raises(ParameterError, match=r"'nearest' is unknown; .*lowest_z"):
+        candidates.get_generator("nearest")
+
+
+def scene(index: torch.Tensor, z: torch.Tensor, legal: torch.Tensor, **changes: object):
+    """A scene of one item whose generator proposes ``index``."""
+    name = f"proposes_{len(candidates.GENERATORS)}"
+    dropped = torch.zeros(len(index), dtype=torch.int64)
+    candidates.register(name, lambda scene: candidates.Proposals(index, dropped))
+    params = PARAMS.evolve(candidate_generator=name, **changes)
+    rows = torch.zeros(len(index), 1, dtype=torch.int64)
+    return candidates.Scene({}, rows, rows == 0, maps(z, legal), {}, params)
+
+
+@pytest.fixture(autouse=True)
+def _only_the_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "GENERATORS", dict(candidates.GENERATORS))
+
+
+def test_legal_and_distinct_proposals_in_their_order() -> None:
+    z = torch.arange(24.0)[None] * 0.001
+    legal = torch.ones(1, 24, dtype=torch.bool)
+    legal[0, 7] = False
+    found = candidates.propose(scene(torch.tensor([[9, 7, -1, 3, 9, 3, 20]]), z, legal))
+    assert found.index.tolist() == [[9, 3, 20, -1, -1]]
+    assert found.z[0, :3].tolist() == [z[0, 9], z[0, 3], z[0, 20]]
+    assert found.z[0, 3:].isinf().all()
+    assert found.overflow.tolist() == [0]
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    legal = torch.ones(1, 24, dtype=torch.bool)
+    found = candidates.propose(
+        scene(torch.tensor([[5, 4, 5, 3, 2, 1, 0, 1]]), torch.zeros(1, 24), legal)
+    )
+    assert found.index.tolist() == [[5, 4, 3, 2, 1]]
+    assert found.overflow.tolist() == [1]
+
+
+@pytest.mark.parametrize(("fallback", "expected"), [(True, 11), (False, -1)])
+def test_the_lowest_placement_stands_in_for_illegal_proposals(
+    fallback: bool, expected: int
+) -> None:
+    z = torch.arange(24.0).flip(0)[None]
+    legal = torch.zeros(1, 24, dtype=torch.bool)
+    legal[0, [2, 11]] = True
+    proposed = torch.tensor([[5, 4]])
+    found = candidates.propose(scene(proposed, z, legal, candidate_fallback=fallback))
+    assert found.index[0].tolist() == [expected, -1, -1, -1, -1]

@@ -14,7 +14,7 @@ PARAMS = PackingParams(container=(2.0, 2.0, 4.0), cell=1.0, num_items=4)
 def measure(heights: list[list[float]], **state: float) -> dict[str, float]:
     known = {
         "volume": 0.0, "items_packed": 0, "num_items": 4, "stable_items": 0,
-        "support_sum": 0.0, "illegal_actions": 0,
+        "support_sum": 0.0, "illegal_actions": 0, "overflow": 0,
     }  # fmt: skip
     found = metrics.measure(
         {

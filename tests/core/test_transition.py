@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.tiny import legal_action, play, play_once, state_of, stream, tiny_env
+from tests.tiny import legal_action, look_of, play, play_once, state_of, stream, tiny_env
 
 from packing_env.core import transition
 from packing_env.core.orientation import decode_placement
@@ -13,7 +13,8 @@ from packing_env.types import Instances
 
 def advance(env, action: torch.Tensor):
     placement = decode_placement(action, env.mode.num_orientations, env.params)
-    return transition.advance(state_of(env), placement, env.catalogue.tensors(), env.params)
+    items = env.catalogue.tensors()
+    return transition.advance(state_of(env), placement, items, env.params, look_of(env))
 
 
 def test_an_episode_begins_empty() -> None:

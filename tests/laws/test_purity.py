@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from hypothesis import given
 from tests.laws.cases import Case, cases
-from tests.tiny import legal_action, play_once, state_of
+from tests.tiny import legal_action, look_of, play_once, state_of
 from torch import Tensor
 
 from packing_env import kernels
@@ -62,10 +62,10 @@ def test_the_rules_change_no_input(case: Case) -> None:
         lambda: kernels.com_hull(state["heightmap"], bottom, z, com, 0.01, params.grid_step),
         lambda: feasibility.placement_maps(state["heightmap"], item_id, there, items, params),
         lambda: feasibility.legal_on_floor(items, params),
-        lambda: transition.advance(state, placement, items, params),
+        lambda: transition.advance(state, placement, items, params, look_of(env)),
         lambda: metrics.measure(state, params),
         lambda: observation.observe(state, maps, items, params),
-        lambda: candidates.lowest_z(maps, params),
+        lambda: candidates.propose(candidates.Scene(state, item_id, there, maps, items, params)),
         lambda: hm.read_window(state["heightmap"], x, y, (3, 3)),
         lambda: hm.raise_window(state["heightmap"], x, y, top),
         lambda: stability.get_rule("com_hull").maps(contact),

@@ -23,6 +23,7 @@ from packing_env.core import candidates, feasibility, metrics, observation, tran
 from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.core.random import choose_uniform
 from packing_env.envs import PackingEnv
+from packing_env.envs.action_modes import get_mode
 
 DETECTORS = {
     "fake_tensors": run_on_fake_tensors,
@@ -165,7 +166,9 @@ def test_the_rules_run_on_the_meta_device(stability: str, backend: str | None) -
         if key in after:
             assert after[key].is_meta
             assert (after[key].shape, after[key].dtype) == (value.shape, value.dtype), key
-    for value in (*metrics.measure(after, params).values(), candidates.lowest_z(maps, params)):
+    item_id, there = visible_items(after, params.num_visible)
+    found = candidates.propose(candidates.Scene(after, item_id, there, maps, items, params))
+    for value in (*metrics.measure(after, params).values(), found.index, found.z, found.overflow):
         assert value.is_meta
     for value in observation.observe(after, maps, items, params).values():
         assert value.is_meta
@@ -178,14 +181,27 @@ def meta_step(
     maps = feasibility.placement_maps(state["heightmap"], item_id, there, items, env.params)
     action = choose_uniform(maps.legal.flatten(1), torch.rand(3, device="meta"))
     placement = decode_placement(action, env.mode.num_orientations, env.params)
-    after, _, maps = transition.advance(state, placement, items, env.params)
+    mode = get_mode(env.params.action_mode)(env.params, items)
+    after, _, outlook = transition.advance(
+        state,
+        placement,
+        items,
+        env.params,
+        lambda seen: mode.look(
+            seen,
+            feasibility.placement_maps(
+                seen["heightmap"], *visible_items(seen, env.params.num_visible), items, env.params
+            ),
+        ),
+    )
     fresh = transition.begin(
         state["item_id"], state["num_items"], state["seed"], state["row"], state["episode"],
         env.params,
     )  # fmt: skip
-    fresh["candidate"] = state["candidate"]
+    fresh |= {key: state[key] for key in ("candidate", "candidate_z", "overflow")}
     transition.draw_instance(state["seed"], state["row"], state["episode"], 100)
-    return transition.select(transition.is_done(after), fresh, after), maps
+    assert outlook.maps is not None
+    return transition.select(transition.is_done(after), fresh, after), outlook.maps
 
 
 def test_a_planted_read_fails_on_the_meta_device(fault: str) -> None:

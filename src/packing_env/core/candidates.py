@@ -1,44 +1,87 @@
-"""Candidate generators: a short list of placements instead of the whole lattice.
+"""Candidates: a short list of placements instead of the whole lattice.
 
-A generator takes the maps of all placements and returns ``[B, K]`` placement indices
-(``core.orientation.encode_placement``), -1 where there are fewer than K. If the lattice has a legal
-placement, candidate 0 is legal. Add one by putting a function into :data:`GENERATORS`.
+A generator proposes placements in its order of preference; they may be illegal or repeated.
+:func:`propose` keeps the first K that are legal and distinct and counts what did not fit into the
+list. Where a task wants it (``candidate_fallback``), the lowest legal placement of the lattice is
+offered if no proposed one is legal. Add a generator with :func:`register`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env.core import boxes
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import decode_placement, num_orientations
-from packing_env.types import Catalogue, PackingParams, ParameterError
+from packing_env.types import Catalogue, PackingParams, ParameterError, State
 
-Generator = Callable[[Maps, PackingParams], Tensor]
 FEATURES = ("x", "y", "z", "size_x", "size_y", "peak", "volume", "slot", "there")
+NEVER = torch.iinfo(torch.int64).max
 
 
-def lowest_z(maps: Maps, params: PackingParams) -> Int[Tensor, "B K"]:
-    """The K legal placements of lowest rest height, ties by index.
+@dataclass(frozen=True)
+class Scene:
+    """What a generator sees: a state, and what may be placed in it.
 
-    Non-negative float32 order like their bits, so height and index share one int64 key and the
-    order is total: the same on every device.
+    Attributes:
+        state: The simulator's state.
+        item_id: ``[B, L]`` catalogue rows of the visible items.
+        there: ``[B, L]`` which of them exist.
+        maps: All placements; ``None`` in geometry ``"boxes"``.
+        catalogue: The items.
+        params: The task.
     """
-    z = maps.z.flatten(1) + 0.0
-    legal = maps.legal.flatten(1)
-    index = torch.arange(z.shape[1], device=z.device)
-    never = torch.iinfo(torch.int64).max
-    key = torch.where(legal, (z.view(torch.int32).long() << 32) | index, never)
-    count = min(params.num_candidates, z.shape[1])
-    best = key.topk(count, dim=1, largest=False, sorted=True).values
-    found = torch.where(best < never, best & 0xFFFFFFFF, -1)
-    return torch.nn.functional.pad(found, (0, params.num_candidates - count), value=-1)
+
+    state: State
+    item_id: Int[Tensor, "B L"]
+    there: Bool[Tensor, "B L"]
+    maps: Maps | None
+    catalogue: Catalogue
+    params: PackingParams
 
 
-GENERATORS: dict[str, Generator] = {"lowest_z": lowest_z}
+@dataclass(frozen=True)
+class Proposals:
+    """What a generator proposes.
+
+    Attributes:
+        index: ``[B, P]`` placements (``core.orientation.encode_placement``), best first, -1 none.
+        dropped: ``[B]`` how many it had to leave out for lack of capacity.
+    """
+
+    index: Int[Tensor, "B P"]
+    dropped: Int[Tensor, " B"]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The list that the agent chooses from.
+
+    Attributes:
+        index: ``[B, K]`` legal, distinct placements, the best first, then -1.
+        z: ``[B, K]`` their rest heights, metres; +inf where there is none.
+        overflow: ``[B]`` proposals that did not fit into the list or the generator.
+    """
+
+    index: Int[Tensor, "B K"]
+    z: Float[Tensor, "B K"]
+    overflow: Int[Tensor, " B"]
+
+
+Generator = Callable[[Scene], Proposals]
+GENERATORS: dict[str, Generator] = {}
+
+
+def register(name: str, generator: Generator) -> None:
+    """Make a generator known as ``candidate_generator=name``; a taken name is an error."""
+    if name in GENERATORS:
+        raise ParameterError(f"candidate generator {name!r} exists; choose another name")
+    GENERATORS[name] = generator
 
 
 def get_generator(name: str) -> Generator:
@@ -50,25 +93,120 @@ def get_generator(name: str) -> Generator:
     return GENERATORS[name]
 
 
+def lowest(maps: Maps, count: int) -> Int[Tensor, "B K"]:
+    """The ``count`` legal placements of lowest rest height, ties by index; then -1.
+
+    Non-negative float32 order like their bits, so height and index share one int64 key and the
+    order is total: the same on every device.
+    """
+    z = maps.z.flatten(1) + 0.0
+    legal = maps.legal.flatten(1)
+    index = torch.arange(z.shape[1], device=z.device)
+    key = torch.where(legal, (z.view(torch.int32).long() << 32) | index, NEVER)
+    kept = min(count, z.shape[1])
+    best = key.topk(kept, dim=1, largest=False, sorted=True).values
+    found = torch.where(best < NEVER, best & 0xFFFFFFFF, -1)
+    return torch.nn.functional.pad(found, (0, count - kept), value=-1)
+
+
+def lowest_z(scene: Scene) -> Proposals:
+    """The K legal placements of lowest rest height, ties by index."""
+    index = lowest(need_maps(scene, "lowest_z"), scene.params.num_candidates)
+    return Proposals(index, torch.zeros_like(index[:, 0]))
+
+
+register("lowest_z", lowest_z)
+
+
+def need_maps(scene: Scene, name: str) -> Maps:
+    """The maps of all placements, or an error where the geometry has none."""
+    if scene.maps is None:
+        raise ParameterError(
+            f"candidate_generator={name!r} needs the map of all placements, which geometry='boxes' "
+            f"does not have; use event_points, corner_points or split_spaces"
+        )
+    return scene.maps
+
+
+def judge(
+    scene: Scene, index: Int[Tensor, "B P"]
+) -> tuple[Float[Tensor, "B P"], Bool[Tensor, "B P"]]:
+    """Rest height (metres) and legality of proposed placements; -1 is illegal."""
+    known = index >= 0
+    at = index.clamp(min=0)
+    if scene.maps is not None:
+        z = scene.maps.z.flatten(1).gather(1, at)
+        return z, known & scene.maps.legal.flatten(1).gather(1, at)
+    place = decode_placement(at, num_orientations(scene.catalogue), scene.params)
+    item = scene.item_id.gather(1, place.slot)
+    there = known & place.valid & scene.there.gather(1, place.slot)
+    size = torch.where(there[..., None], scene.catalogue["cuboid"][item, place.orientation], 0)
+    lower = torch.stack((place.x, place.y), -1).int()
+    judged = boxes.judge(scene.state["boxes"], lower, size, scene.params)
+    return judged.z.float() * scene.params.pitch, judged.legal & there
+
+
+def propose(scene: Scene) -> Candidates:
+    """The first K legal and distinct proposals of the task's generator."""
+    params = scene.params
+    proposed = get_generator(params.candidate_generator)(scene)
+    z, legal = judge(scene, proposed.index)
+    kept = legal & _first_of_its_kind(proposed.index, legal)
+    place = kept.cumsum(1) - 1
+    capacity = params.num_candidates
+    fits = kept & (place < capacity)
+    # one place more takes what is left out
+    target = torch.where(fits, place, capacity)
+    shape = (len(target), capacity + 1)
+    index = proposed.index.new_full(shape, -1).scatter(1, target, proposed.index)[:, :capacity]
+    heights = z.new_full(shape, torch.inf).scatter(1, target, z)[:, :capacity]
+    found = Candidates(index, heights, (kept & ~fits).sum(1) + proposed.dropped)
+    return _with_fallback(found, scene) if params.candidate_fallback else found
+
+
+def _first_of_its_kind(index: Int[Tensor, "B P"], legal: Bool[Tensor, "B P"]) -> Tensor:
+    """False for a legal proposal that repeats an earlier legal one."""
+    ordered, order = torch.where(legal, index, -1).sort(dim=1, stable=True)
+    fresh = torch.ones_like(legal)
+    fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    return torch.zeros_like(legal).scatter(1, order, fresh)
+
+
+def _with_fallback(found: Candidates, scene: Scene) -> Candidates:
+    """Rows without candidates get the lowest legal placement of the lattice, if it has one."""
+    if scene.maps is None:
+        return found
+    instead = lowest(scene.maps, 1)
+    z = scene.maps.z.flatten(1).gather(1, instead.clamp(min=0))
+    empty = (found.index[:, :1] < 0) & (instead >= 0)
+    first = torch.where(empty, instead, found.index[:, :1])
+    height = torch.where(empty, z, found.z[:, :1])
+    return Candidates(
+        torch.cat((first, found.index[:, 1:]), 1),
+        torch.cat((height, found.z[:, 1:]), 1),
+        found.overflow,
+    )
+
+
 def features(
     candidate: Int[Tensor, "B K"],
-    z: Float[Tensor, "B L R Xs Ys"],
+    z: Float[Tensor, "B K"],
     item_id: Int[Tensor, "B L"],
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Float[Tensor, "B K F"]:
     """:data:`FEATURES` of each candidate, in [0, 1]; zeros where there is none."""
     there = candidate >= 0
-    index = candidate.clamp(min=0)
-    place = decode_placement(index, num_orientations(catalogue), params)
+    place = decode_placement(candidate.clamp(min=0), num_orientations(catalogue), params)
     item = item_id.gather(1, place.slot)
     size = catalogue["size"][item, place.orientation].float()
+    across, along = params.grid[0] * params.units_per_cell, params.grid[1] * params.units_per_cell
     columns = (
-        place.x / params.grid[0],
-        place.y / params.grid[1],
-        (z.flatten(1).gather(1, index) / params.height).clamp(0, 1),
-        size[..., 0] / params.grid[0],
-        size[..., 1] / params.grid[1],
+        place.x / across,
+        place.y / along,
+        (z / params.height).clamp(0, 1),
+        size[..., 0] / across,
+        size[..., 1] / along,
         (catalogue["peak"][item, place.orientation] / params.height).clamp(0, 1),
         (catalogue["volume"][item] / params.container_volume).float(),
         place.slot / params.num_visible,

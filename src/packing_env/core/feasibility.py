@@ -9,9 +9,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
+from packing_env.core import boxes, stability
 from packing_env.core import heightmap as hm
-from packing_env.core import stability
-from packing_env.types import Catalogue, PackingParams
+from packing_env.core.orientation import Placement
+from packing_env.types import Catalogue, PackingParams, State
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,14 @@ def empty_container_maps(
     legal_on_floor: Bool[Tensor, "M R"],
     catalogue: Catalogue,
     params: PackingParams,
-) -> Maps:
+) -> Maps | None:
     """What :func:`placement_maps` finds in an empty container, without running a kernel.
 
     Every rest height is 0, and whether an orientation may stand on the floor
-    (:func:`legal_on_floor`) does not depend on where.
+    (:func:`legal_on_floor`) does not depend on where. ``None`` in geometry ``"boxes"``.
     """
+    if params.geometry == "boxes":
+        return None
     size = catalogue["size"][item_id]
     step = params.grid_step
     xs = torch.arange(params.lattice[0], device=item_id.device) * step
@@ -76,6 +79,8 @@ def empty_container_maps(
 
 def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
     """Which orientations of which items may stand in a corner of the empty container."""
+    if params.geometry == "boxes":  # a cuboid on the floor is stable by every rule
+        return catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
     rows = []
     for row in range(catalogue["peak"].shape[0]):  # once, when an environment is built
         bottom = catalogue["bottom"][row].unsqueeze(1)
@@ -103,7 +108,8 @@ class Examined:
         legal: ``[B]``.
         stable: ``[B]`` by the task's ``stability_metric``; False if illegal.
         support_ratio: ``[B]`` float64, supporting cells per footprint cell; 0 if illegal.
-        top: ``[B, U, V]`` the item's upper surface, metres above its lowest point.
+        top: ``[B, U, V]`` the item's upper surface, metres above its lowest point
+            (``[B, 0, 0]`` in geometry ``"boxes"``).
     """
 
     z: Float[Tensor, " B"]
@@ -141,3 +147,23 @@ def examine(
     cells = footprint.flatten(1).sum(1, dtype=torch.float64).clamp(min=1)
     ratio = torch.where(legal, count / cells, 0.0)
     return Examined(z, legal, stable, ratio, catalogue["top"][item_id, orientation])
+
+
+def examine_in(
+    state: State,
+    item_id: Int[Tensor, " B"],
+    placement: Placement,
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Examined:
+    """One placement per row in whatever geometry the task has."""
+    orientation, x, y = placement.orientation, placement.x, placement.y
+    if params.geometry == "maps":
+        heightmap = state["heightmap"]
+        return examine(heightmap, item_id, orientation, x, y, catalogue, params)
+    there = catalogue["orientation_mask"][item_id, orientation]
+    size = torch.where(there[:, None], catalogue["cuboid"][item_id, orientation], 0)
+    found = boxes.examine(state["boxes"], torch.stack((x, y), -1).int(), size, params)
+    z = torch.where(found.legal, found.z.float() * params.pitch, torch.inf)
+    top = catalogue["top"][item_id, orientation]
+    return Examined(z, found.legal, found.stable, found.support_ratio, top)

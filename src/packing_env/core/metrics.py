@@ -17,8 +17,9 @@ NAMES = (
     "height_ratio",
     "support_ratio",
     "illegal_actions",
+    "overflow",
 )
-UNBOUNDED = ("items_packed", "illegal_actions")
+UNBOUNDED = ("items_packed", "illegal_actions", "overflow")
 
 
 def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
@@ -50,4 +51,5 @@ def measure(state: State, params: PackingParams) -> dict[str, Tensor]:
         "height_ratio": peak / params.height,
         "support_ratio": _ratio(state["support_sum"], packed),
         "illegal_actions": state["illegal_actions"].double(),
+        "overflow": state["overflow"].double(),
     }

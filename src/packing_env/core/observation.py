@@ -53,7 +53,7 @@ def orientation_features(
     Window size relative to the container's, highest point relative to H.
     """
     shown = there[:, :, None] & catalogue["orientation_mask"][item_id]
-    size = catalogue["size"][item_id].float()
+    size = catalogue["size"][item_id].float() / params.units_per_cell
     peak = torch.where(shown, catalogue["peak"][item_id], 0.0)
     columns = (
         size[..., 0] / params.grid[0],
@@ -82,8 +82,15 @@ def drop_heights(maps: Maps, params: PackingParams) -> Float[Tensor, "B L R Xs Y
     return torch.where(maps.legal, maps.z / params.height, 1.0)
 
 
+def packed_boxes(state: State, params: PackingParams) -> Float[Tensor, "B N 6"]:
+    """Packed cuboids ``(x0 y0 z0 x1 y1 z1)`` over the container's sides, in order; then zeros."""
+    sides = (*params.lattice, params.height_units) * 2
+    columns = zip(state["boxes"].unbind(-1), sides, strict=True)
+    return torch.stack([column / side for column, side in columns], -1).clamp(0, 1)
+
+
 def observe(
-    state: State, maps: Maps, catalogue: Catalogue, params: PackingParams
+    state: State, maps: Maps | None, catalogue: Catalogue, params: PackingParams
 ) -> dict[str, Tensor]:
     """The entries that ``params.observation`` asks for, by name."""
     item_id, there = visible_items(state, params.num_slots)
@@ -98,6 +105,8 @@ def observe(
         out["orientation_features"] = orientation_features(item_id, there, catalogue, params)
     if "item_maps" in params.observation:
         out["top"], out["bottom"] = item_maps(item_id, there, catalogue, params)
-    if "drop_height" in params.observation:
+    if "drop_height" in params.observation and maps is not None:
         out["drop_height"] = drop_heights(maps, params)
+    if "boxes" in params.observation:
+        out["boxes"] = packed_boxes(state, params)
     return out

@@ -130,10 +130,15 @@ def nearest_legal(
 def project(
     placement: Placement,
     nearest: Placement,
-    legal: Bool[Tensor, "B L R Xs Ys"],
+    legal: Bool[Tensor, "B L R Xs Ys"] | None,
     params: PackingParams,
 ) -> Placement:
-    """``nearest`` wherever the placement asked for is not a legal one of the lattice."""
+    """``nearest`` wherever the placement asked for is not a legal one of the lattice.
+
+    Without a map (``legal`` is None) every valid action stands for a legal placement.
+    """
+    if legal is None:
+        return replace(choose(placement.valid, placement, nearest), projected=~placement.valid)
     index = encode_placement(
         placement.slot, placement.orientation, placement.x, placement.y, legal.shape[2], params
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.core import feasibility, metrics, rewards
+from packing_env.core import boxes, feasibility, metrics, rewards, spaces
 from packing_env.core import heightmap as hm
 from packing_env.core.orientation import Placement, take_from_queue, visible_items
 from packing_env.core.random import below, philox
@@ -29,6 +30,21 @@ class Outcome:
     reward: Float[Tensor, " B"]
     legal: Bool[Tensor, " B"]
     metrics: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What can be done next.
+
+    Attributes:
+        maps: All placements of the visible items; ``None`` in geometry ``"boxes"``.
+        playable: ``[B]`` whether the action mode offers a legal action.
+        entries: What the action mode remembers in the state.
+    """
+
+    maps: feasibility.Maps | None
+    playable: Bool[Tensor, " B"]
+    entries: State
 
 
 def draw_instance(
@@ -67,6 +83,11 @@ def begin(
         "support_sum": torch.zeros(batch, **double),
         "reward_sum": torch.zeros(batch, len(params.reward), **double),
         "illegal_actions": torch.zeros(batch, **long),
+        "overflow": torch.zeros(batch, **long),
+        "boxes": torch.zeros(
+            batch, capacity if params.keeps_boxes else 0, 6, dtype=torch.int32, device=device
+        ),
+        "spaces": spaces.initial(batch, params, device),
         "step": torch.zeros(batch, **long),
         "terminated": torch.zeros(batch, dtype=torch.bool, device=device),
         "truncated": torch.zeros(batch, dtype=torch.bool, device=device),
@@ -105,19 +126,11 @@ def decide(
     item_id, there = visible_items(state, params.num_visible)
     chosen = item_id.gather(1, slot[:, None]).squeeze(1)
     offered = placement.valid & there.gather(1, slot[:, None]).squeeze(1)
-    found = feasibility.examine(
-        state["heightmap"],
-        chosen,
-        placement.orientation,
-        placement.x,
-        placement.y,
-        catalogue,
-        params,
-    )
+    found = feasibility.examine_in(state, chosen, placement, catalogue, params)
     legal = found.legal & offered
     carried = legal & live
     asked = legal if placement.projected is None else legal & ~placement.projected
-    after = _commit(state, placement, chosen, found, carried, catalogue)
+    after = _commit(state, placement, chosen, found, carried, catalogue, params)
     after["step"] = state["step"] + live
     after["illegal_actions"] = state["illegal_actions"] + (live & ~asked)
     measured = metrics.measure(after, params)
@@ -134,11 +147,16 @@ def _commit(
     found: feasibility.Examined,
     carried: Tensor,
     catalogue: Catalogue,
+    params: PackingParams,
 ) -> State:
     """Put the chosen item down where ``carried``."""
     after = dict(state)
-    surface = torch.where(carried[:, None, None], found.z[:, None, None] + found.top, -torch.inf)
-    after["heightmap"] = hm.raise_window(state["heightmap"], placement.x, placement.y, surface)
+    if params.keeps_boxes:
+        box = _box(placement, item_id, found.z, catalogue, params)
+        after |= _commit_box(state, box, carried, catalogue, params)
+    if params.geometry == "maps":
+        rise = torch.where(carried[:, None, None], found.z[:, None, None] + found.top, -torch.inf)
+        after["heightmap"] = hm.raise_window(state["heightmap"], placement.x, placement.y, rise)
     position = state["queue"].gather(1, placement.slot[:, None]).squeeze(1)
     after["queue"] = take_from_queue(state["queue"], placement.slot, carried)
     places = torch.arange(state["packed"].shape[1], device=position.device)
@@ -157,27 +175,55 @@ def _commit(
     return after
 
 
+def _box(
+    placement: Placement, item_id: Tensor, z: Tensor, catalogue: Catalogue, params: PackingParams
+) -> Int[Tensor, "B 6"]:
+    """The chosen cuboid where it comes to rest, ``(x0 y0 z0 x1 y1 z1)`` in pitches."""
+    height = torch.where(torch.isfinite(z), z / params.pitch, 0.0).round().int()
+    lower = torch.stack((placement.x.int(), placement.y.int(), height), -1)
+    return torch.cat((lower, lower + catalogue["cuboid"][item_id, placement.orientation]), -1)
+
+
+def _commit_box(
+    state: State, box: Tensor, carried: Tensor, catalogue: Catalogue, params: PackingParams
+) -> State:
+    """The entries that list cuboids, with ``box`` in them where ``carried``."""
+    listed = _write_at(state["boxes"], state["items_packed"], box, carried)
+    after = {"boxes": listed}
+    if params.geometry == "boxes":
+        after["heightmap"] = boxes.raise_heightmap(state["heightmap"], box, carried, params)
+    if params.num_spaces:
+        smallest = spaces.smallest_side(catalogue)
+        after["spaces"], dropped = spaces.split(state["spaces"], box, carried, smallest)
+        after["overflow"] = state["overflow"] + dropped
+    return after
+
+
 def is_done(state: State) -> Bool[Tensor, " B"]:
     """Rows whose episode has ended."""
     return state["terminated"] | state["truncated"]
 
 
 def advance(
-    state: State, placement: Placement, catalogue: Catalogue, params: PackingParams
-) -> tuple[State, Outcome, feasibility.Maps]:
-    """One decision, and what is legal after it.
+    state: State,
+    placement: Placement,
+    catalogue: Catalogue,
+    params: PackingParams,
+    look: Callable[[State], Outlook],
+) -> tuple[State, Outcome, Outlook]:
+    """One decision, and what can be done after it, which ``look`` finds out.
 
-    A row terminates when all its items are packed, no visible item has a legal placement, or (by
+    A row terminates when all its items are packed, no legal action is on offer, or (by
     ``illegal_action``) its action was illegal; it is truncated after ``step_limit`` decisions. A
     finished row keeps its flags.
     """
     after, outcome = decide(state, placement, catalogue, params)
-    item_id, there = visible_items(after, params.num_visible)
-    maps = feasibility.placement_maps(after["heightmap"], item_id, there, catalogue, params)
-    stuck = ~maps.legal.flatten(1).any(1) | (after["items_packed"] >= after["num_items"])
+    outlook = look(after)
+    after |= outlook.entries
+    stuck = ~outlook.playable | (after["items_packed"] >= after["num_items"])
     if params.illegal_action == "terminate":
         stuck = stuck | ~outcome.legal
     live = ~is_done(state)
     after["terminated"] = state["terminated"] | (live & stuck)
     after["truncated"] = state["truncated"] | (live & (after["step"] >= params.step_limit))
-    return after, outcome, maps
+    return after, outcome, outlook

@@ -19,6 +19,7 @@ from packing_env.core import candidates, orientation
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
 from packing_env.core.random import choose_uniform
+from packing_env.core.transition import Outlook
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
 
 
@@ -61,15 +62,21 @@ class ActionMode(ABC):
         """Specs of the entries that :meth:`observe` adds."""
         return Composite(shape=batch_size, device=device)
 
-    def propose(self, maps: Maps) -> Tensor:
-        """``[B, K]`` candidate placements to remember in the state (K = 0: none)."""
-        return torch.zeros(maps.z.shape[0], 0, dtype=torch.int64, device=maps.z.device)
+    def look(self, state: State, maps: Maps | None) -> Outlook:
+        """What may be done in ``state``, and what to remember of it there."""
+        nothing = torch.zeros(len(state["step"]), 0, device=state["step"].device)
+        entries = {"candidate": nothing.long(), "candidate_z": nothing}
+        return Outlook(maps, self._some_legal(maps), entries)
+
+    def _some_legal(self, maps: Maps | None) -> Tensor:
+        assert maps is not None
+        return maps.legal.flatten(1).any(1)
 
     @abstractmethod
-    def mask(self, state: State, maps: Maps) -> Tensor:
+    def mask(self, state: State, maps: Maps | None) -> Tensor:
         """``[B, A]`` legal actions of live rows."""
 
-    def masks(self, state: State, maps: Maps) -> dict[NestedKey, Tensor]:
+    def masks(self, state: State, maps: Maps | None) -> dict[NestedKey, Tensor]:
         """By key, ``[B, ...]``; the environment sets those of finished rows to True."""
         return {"action_mask": self.mask(state, maps)}
 
@@ -79,12 +86,12 @@ class ActionMode(ABC):
         uniform = torch.rand(mask.shape[:-1], device=mask.device, dtype=torch.float64)
         return {"action": choose_uniform(mask, uniform)}
 
-    def observe(self, state: State, maps: Maps) -> dict[str, Tensor]:
+    def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
         """Further observations."""
         return {}
 
     def place(
-        self, actions: Mapping[NestedKey, Tensor], state: State, maps: Callable[[], Maps]
+        self, actions: Mapping[NestedKey, Tensor], state: State, maps: Callable[[], Maps | None]
     ) -> Placement:
         """The placement that the agent's entries stand for; ``maps()`` computes all placements."""
         return self.decode(actions["action"], state)
@@ -94,7 +101,7 @@ class ActionMode(ABC):
         """The placement that ``action [B]`` stands for in ``state``."""
 
     @abstractmethod
-    def project(self, placement: Placement, state: State, maps: Maps) -> Placement:
+    def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
         """The nearest legal placement (of any, where the action is out of range)."""
 
 
@@ -107,16 +114,18 @@ class PlacementMode(ActionMode):
         xs, ys = self.params.lattice
         return self.params.num_visible * self.num_orientations * xs * ys
 
-    def mask(self, state: State, maps: Maps) -> Tensor:
+    def mask(self, state: State, maps: Maps | None) -> Tensor:
         """Every placement's legality."""
+        assert maps is not None
         return maps.legal.flatten(1)
 
     def decode(self, action: Tensor, state: State) -> Placement:
         """See :func:`packing_env.core.orientation.decode_placement`."""
         return orientation.decode_placement(action, self.num_orientations, self.params)
 
-    def project(self, placement: Placement, state: State, maps: Maps) -> Placement:
+    def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
         """Nearest on the lattice: the same item first, then the same orientation."""
+        assert maps is not None
         nearest = orientation.nearest_legal(placement, maps.legal, self.params)
         return orientation.decode_placement(nearest, self.num_orientations, self.params)
 
@@ -126,7 +135,7 @@ class CandidateMode(ActionMode):
 
     def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
         super().__init__(params, catalogue)
-        self._generate = candidates.get_generator(params.candidate_generator)
+        candidates.get_generator(params.candidate_generator)  # unknown: before the first reset
 
     @property
     def num_actions(self) -> int:
@@ -139,19 +148,27 @@ class CandidateMode(ActionMode):
         spec = Bounded(0.0, 1.0, shape=shape, dtype=torch.float32, device=device)
         return Composite(candidates=spec, shape=batch_size, device=device)
 
-    def propose(self, maps: Maps) -> Tensor:
-        """The generator's list."""
-        return self._generate(maps, self.params)
+    def look(self, state: State, maps: Maps | None) -> Outlook:
+        """The generator's list; what did not fit into it is counted."""
+        item_id, there = orientation.visible_items(state, self.params.num_visible)
+        scene = candidates.Scene(state, item_id, there, maps, self.catalogue, self.params)
+        found = candidates.propose(scene)
+        entries = {
+            "candidate": found.index,
+            "candidate_z": found.z,
+            "overflow": state["overflow"] + found.overflow,
+        }
+        return Outlook(maps, candidates.mask(found.index).any(1), entries)
 
-    def mask(self, state: State, maps: Maps) -> Tensor:
+    def mask(self, state: State, maps: Maps | None) -> Tensor:
         """Which places of the list are filled."""
         return candidates.mask(state["candidate"])
 
-    def observe(self, state: State, maps: Maps) -> dict[str, Tensor]:
+    def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
         """Features of the candidates."""
         item_id, _ = orientation.visible_items(state, self.params.num_visible)
         found = candidates.features(
-            state["candidate"], maps.z, item_id, self.catalogue, self.params
+            state["candidate"], state["candidate_z"], item_id, self.catalogue, self.params
         )
         return {"candidates": found}
 
@@ -162,7 +179,7 @@ class CandidateMode(ActionMode):
         index = torch.where(known, index, -1)
         return orientation.decode_placement(index, self.num_orientations, self.params)
 
-    def project(self, placement: Placement, state: State, maps: Maps) -> Placement:
+    def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
         """Candidate 0, the generator's best: an empty place of the list is near to none."""
         first = self.decode(torch.zeros_like(placement.slot), state)
         return orientation.choose(placement.valid, placement, first)

@@ -61,7 +61,7 @@ def read_actions(tensordict: TensorDictBase, env: PackingEnv) -> dict[NestedKey,
 
 def fingerprint(params: PackingParams, items: Catalogue) -> int:
     """A number that tasks share only if they pack the same items into the same container."""
-    world = (params.container, params.cell, params.num_items, sorted(params.reward))
+    world = (params.container, params.cell, params.pitch, params.num_items, sorted(params.reward))
     digest = hashlib.sha256(repr(world).encode())
     real = items["orientation_mask"]
     peak = torch.where(real, items["peak"], 0.0)  # what padding holds is nobody's business
@@ -152,6 +152,7 @@ def observation_spec(env: PackingEnv) -> Composite:
             env, slots, num_orientations, len(observation.ORIENTATION_FEATURES)
         ),
         "drop_height": _unit(env, params.num_visible, num_orientations, *params.lattice),
+        "boxes": _unit(env, params.num_items, 6),
     }
     shown = {name: known[name] for name in params.observation if name in known}
     if "item_maps" in params.observation:
@@ -167,7 +168,11 @@ def observation_spec(env: PackingEnv) -> Composite:
 
 def metrics_spec(env: PackingEnv) -> Composite:
     """Running metrics, and the episode's sum of each weighted reward term."""
-    limits = {"items_packed": env.params.num_items, "illegal_actions": env.params.step_limit}
+    limits = {
+        "items_packed": env.params.num_items,
+        "illegal_actions": env.params.step_limit,
+        "overflow": 1e9,
+    }
     entries = {name: _unit(env, 1, high=limits.get(name, 1 + _SLACK)) for name in metrics.NAMES}
     shape = (*env.batch_size, 1)
     for term in env.params.reward:

@@ -124,9 +124,14 @@ class PackingEnv(EnvBase):
             raise RuntimeError("there is no episode before the first reset(); call env.reset()")
         before = dict(self.state.items())
         placement = self._placement(tensordict, before)
-        after, outcome, maps = transition.advance(before, placement, self._items, self.params)
-        after["candidate"] = self.mode.propose(maps)
-        out = self._observe(after, maps)
+        after, outcome, outlook = transition.advance(
+            before,
+            placement,
+            self._items,
+            self.params,
+            lambda state: self.mode.look(state, self._maps(state)),
+        )
+        out = self._observe(after, outlook.maps)
         out.set("reward", self._shaped(outcome.reward[:, None]))
         return after, out
 
@@ -139,15 +144,20 @@ class PackingEnv(EnvBase):
             return placement
         maps = self._maps(state)
         nearest = self.mode.project(placement, state, maps)
-        return orientation.project(placement, nearest, maps.legal, self.params)
+        legal = None if maps is None else maps.legal
+        return orientation.project(placement, nearest, legal, self.params)
 
-    def _maps(self, state: State) -> feasibility.Maps:
+    def _maps(self, state: State) -> feasibility.Maps | None:
+        if self.params.geometry == "boxes":
+            return None
         item_id, there = visible_items(state, self.params.num_visible)
         return feasibility.placement_maps(
             state["heightmap"], item_id, there, self._items, self.params
         )
 
-    def _begin(self, seed: Tensor, row: Tensor, episode: Tensor) -> tuple[State, feasibility.Maps]:
+    def _begin(
+        self, seed: Tensor, row: Tensor, episode: Tensor
+    ) -> tuple[State, feasibility.Maps | None]:
         """The given episode of each row's stream, at its start."""
         pool = self.instances
         if self.draw == "sequential":
@@ -161,11 +171,11 @@ class PackingEnv(EnvBase):
         maps = feasibility.empty_container_maps(
             item_id, there, self._floor, self._items, self.params
         )
-        state["candidate"] = self.mode.propose(maps)
+        state |= self.mode.look(state, maps).entries
         state["task"] = torch.full_like(seed, self._task)
         return state, maps
 
-    def _first(self) -> tuple[State, feasibility.Maps]:
+    def _first(self) -> tuple[State, feasibility.Maps | None]:
         """Episode 0 of every row."""
         return self._begin(self._seed, self._rows, torch.zeros_like(self._rows))
 
@@ -179,7 +189,7 @@ class PackingEnv(EnvBase):
         observed = start.apply(lambda new, old: torch.where(_like(chosen, new), new, old), seen)
         return transition.select(rows, fresh, state), observed
 
-    def _observe(self, state: State, maps: feasibility.Maps) -> TensorDict:
+    def _observe(self, state: State, maps: feasibility.Maps | None) -> TensorDict:
         """Observations, mask, metrics and flags of a state."""
         entries = observation.observe(state, maps, self._items, self.params)
         entries.update(self.mode.observe(state, maps))

@@ -1,0 +1,1 @@
+"""Cuboids as integer boxes (placeholder of the lead: owner B-boxes replaces it)."""
