@@ -11,6 +11,7 @@ import gymnasium
 IDS: dict[str, str] = {
     "Packing-v0": "irregular",
     "PackingPaper-v0": "irregular_paper",
+    "PackingCuboid-v0": "cuboid_online",
 }
 """The preset behind each id."""
 

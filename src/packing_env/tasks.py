@@ -7,11 +7,9 @@ values; a test keeps the two equal.
 from __future__ import annotations
 
 import inspect
-import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,25 +25,17 @@ from packing_env.generators import (
     make_pool,
     split_stream,
 )
-from packing_env.items import Catalogue, Mesh, shapes
-from packing_env.items.inputs import EmbeddedShape
+from packing_env.item_source import build_catalogue, check_names
 from packing_env.types import (
     PackingParams,
     ParameterError,
     check_container,
     check_integer,
     check_number,
-    whole_cells,
 )
 
-MESH_INPUTS = (str, Path, Mesh, EmbeddedShape)
-"""What ``items.paths`` may hold."""
-_LOGGER = logging.getLogger("packing_env.tasks")
-_SHOWN = 5
-"""Parts whose warnings are logged one by one."""
-
 POOL_SIZE = 4096
-"""Instances per seed and split."""
+"""Instances per seed and split, unless a preset says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +47,33 @@ class Task:
         items: Where items come from: ``source`` (shapes, meshes or cuboids) and its arguments.
         orientations: Which rotations an item may take (``items.rotations.rotation_set``).
         scales: Size variants of each item.
-        generator: Source of instances (``generators.GENERATORS``).
+        generator: Source of instances (``generators.GENERATORS``), by name or with arguments.
+        pool_size: Instances per seed and split.
     """
 
     params: PackingParams
     items: Mapping[str, Any] = field(default_factory=lambda: {"source": "shapes"})
     orientations: str | float = "pi/2"
     scales: tuple[float, ...] = (1.0,)
-    generator: str = "catalogue_mix"
+    generator: str | Mapping[str, Any] = "catalogue_mix"
+    pool_size: int = POOL_SIZE
 
 
 LEAN = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
 """Observations without the items' maps, which at 24 orientations outweigh everything else."""
+
+CUBOIDS = {"source": "cuboids"}
+"""The cuboids that the generator brings."""
+RS_125 = {"name": "uniform_cuboids", "low": 1, "high": 5}
+CUBOID = PackingParams(
+    container=(10.0, 10.0, 10.0),
+    cell=1.0,
+    num_items=150,
+    stability="center_hull",
+    contact_tol=0.0,
+    observation=LEAN,
+)
+"""The discrete setting of the cuboid literature: 10 x 10 x 10 cells of 1, long streams."""
 
 PRESETS: dict[str, Task] = {
     # The demo and the default of training.
@@ -108,6 +113,37 @@ PRESETS: dict[str, Task] = {
         items={"source": "shapes", "families": ("brackets", "extrusions", "revolutions")},
         scales=(0.5, 0.75),
     ),
+    # RS-125 of Zhao et al., AAAI 2021, and later papers: sides of 1 to 5 cells, one item at a time.
+    "cuboid_online": Task(CUBOID, CUBOIDS, "yaw", generator=RS_125),
+    "cuboid_buffer": Task(CUBOID.evolve(num_visible=5), CUBOIDS, "yaw", generator=RS_125),
+    # Pieces of a container cut to bits, all of them known beforehand: it can be filled.
+    "cuboid_offline": Task(
+        CUBOID.evolve(num_items=64, num_visible=20, item_order="volume"),
+        CUBOIDS,
+        "yaw",
+        generator={"name": "guillotine", "variant": "cut2", "low": 2, "high": 5},
+    ),
+    # The continuous setting of Zhao et al., ICLR 2022 (no stability rule, six orientations).
+    "cuboid_continuous": Task(
+        PackingParams(
+            container=(1.0, 1.0, 1.0),
+            cell=0.01,
+            geometry="boxes",
+            unit=0.001,
+            num_items=80,
+            stability="none",
+            contact_tol=0.0,
+            action_mode="candidate",
+            num_spaces=256,
+            num_candidates=256,
+            candidate_generator="split_spaces",
+            observation=("heightmap", "item_id", "item_features", "orientation_features", "boxes"),
+        ),
+        CUBOIDS,
+        "cuboid",
+        generator={"name": "continuous_cuboids", "low": 0.1, "high": 0.5},
+        pool_size=512,
+    ),
 }
 
 
@@ -141,12 +177,15 @@ def make_env(
     options = {name: value for name, value in overrides.items() if value is not None}
     shell = {k: options.pop(k) for k in ("autoreset", "draw", "row_offset") if k in options}
     pool = {k: options.pop(k) for k in ("split", "skip_infeasible") if k in options}
-    size, seed = check_pool(options.pop("pool_size", POOL_SIZE), seed)
     preset = _override(PRESETS[task], options)
+    size, seed = check_pool(preset.pool_size, seed)
     batch = _batch(num_envs)
     _check_choices(preset.params, batch, device, shell, pool)
     generator = build_generator(preset.generator)
-    catalogue = build_catalogue(preset, pool.get("split", "train"))
+    split = pool.get("split", "train")
+    supplied = generator.cuboids(preset.params, seed, split, size)
+    poses = {"orientations": preset.orientations, "scales": preset.scales}
+    catalogue = build_catalogue(preset.items, preset.params, poses, split, supplied)
     tensors = catalogue.tensors()
     playable = feasibility.legal_on_floor(tensors, preset.params).any(1)
     instances = make_pool(
@@ -243,147 +282,8 @@ def build_generator(generator: str | Mapping[str, Any] | Generator) -> Generator
     if not isinstance(name, str) or name not in GENERATORS:
         raise GeneratorError(f"generator={name!r} is unknown; choose one of {sorted(GENERATORS)}")
     known = inspect.signature(GENERATORS[name]).parameters
-    _check_names(f"generator {name}", options, set(known))
+    check_names(f"generator {name}", options, set(known))
     missing = [key for key, p in known.items() if p.default is p.empty and key not in options]
     if missing:
         raise ParameterError(f"generator {name} needs {', '.join(missing)}")
     return GENERATORS[name](**options)
-
-
-def _check_names(what: str, given: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse arguments that do not exist, listing those that do."""
-    unknown = [str(name) for name in given if name not in known]
-    if unknown:
-        listed = f"known: {', '.join(sorted(known))}" if known else "it takes none"
-        raise ParameterError(f"{what} has no argument {', '.join(unknown)}; {listed}")
-
-
-def build_catalogue(preset: Task, split: str = "train") -> Catalogue:
-    """The catalogue of a task's items, from the disk cache where it was built before.
-
-    With ``items={"source": "meshes", "holdout": 0.25}`` the last quarter of the files (sorted by
-    name) makes the test split's catalogue, the rest the training split's.
-    """
-    if isinstance(preset.items, Catalogue):
-        return preset.items
-    options = _items_options(preset.items)
-    source = options.pop("source")
-    holdout = options.pop("holdout", 0.0)
-    params = preset.params
-    for axis, length in zip("XY", params.container[:2], strict=True):
-        whole_cells(length, params.cell, axis)
-    options |= {
-        "cell": params.cell,
-        "container": params.container,
-        "orientations": preset.orientations,
-        "scales": preset.scales,
-    }
-    if source == "meshes":
-        catalogue = Catalogue.from_meshes(options.pop("paths"), **options)
-        _check_meshes(catalogue)
-    else:
-        catalogue = _SOURCES[source](**options)
-    return _hold_out(catalogue, holdout, split) if holdout else catalogue
-
-
-def _check_meshes(catalogue: Catalogue) -> None:
-    """Log what the files were warned about; refuse parts that are all smaller than a cell."""
-    largest = float(catalogue.tensors()["extent"].max())
-    if largest < catalogue.cell:
-        raise ParameterError(
-            f"every part is smaller than a cell: the largest measures {largest:.3g} m, the cell "
-            f"{catalogue.cell} m; check items.unit (mm, cm, m, in, ...)"
-        )
-    warned = {
-        name: source["warnings"]
-        for name, source in zip(catalogue.names, catalogue.sources, strict=True)
-        if source.get("warnings")
-    }
-    for name, warnings in list(warned.items())[:_SHOWN]:
-        _LOGGER.warning("%s: %s", name, "; ".join(warnings))
-    if len(warned) > _SHOWN:
-        _LOGGER.warning("%d more parts have warnings; see `packing items`", len(warned) - _SHOWN)
-
-
-_SOURCES: dict[str, Callable[..., Catalogue]] = {
-    "shapes": Catalogue.from_shapes,
-    "meshes": Catalogue.from_meshes,
-    "cuboids": Catalogue.from_cuboids,
-}
-_BUILDING = {"unit", "strict", "use_cache", "cache_dir"}
-ITEM_ARGUMENTS: dict[str, set[str]] = {
-    "shapes": {"families", *_BUILDING},
-    "meshes": {"paths", *_BUILDING},
-    "cuboids": {"extents", "names", "unit"},
-}
-"""What ``items`` may hold beside ``source`` and ``holdout``, for each source."""
-
-
-def _items_options(items: Any) -> dict[str, Any]:
-    """``items`` as a mapping with a known source and arguments that exist."""
-    options = dict(items if isinstance(items, Mapping) else _named_source(items))
-    source = options.get("source")
-    if not isinstance(source, str) or source not in _SOURCES:
-        raise ParameterError(
-            f"items.source={source!r} is unknown; choose one of {', '.join(_SOURCES)}"
-        )
-    _check_names(
-        f"items (source {source})", options, {"source", "holdout"} | ITEM_ARGUMENTS[source]
-    )
-    share = check_number("items.holdout", options.setdefault("holdout", 0.0))
-    if not 0 <= share < 1:
-        raise ParameterError(f"items.holdout={share} must lie between 0 and 1")
-    if source == "shapes":
-        _check_families(options.get("families"))
-    elif source == "meshes":
-        options["paths"] = _paths(options.get("paths"))
-    else:
-        _check_extents(options.get("extents"))
-    return options
-
-
-def _check_families(families: Any) -> None:
-    try:
-        if isinstance(families, str) or not isinstance(families, (Iterable, type(None))):
-            raise ValueError(f"{families!r} is no list; choose from {', '.join(shapes.FAMILIES)}")
-        shapes.select(families)
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"items.families: {error}") from error
-
-
-def _paths(paths: Any) -> list[Any]:
-    """The inputs of ``Catalogue.from_meshes`` as a list."""
-    one = isinstance(paths, MESH_INPUTS) or not isinstance(paths, Iterable)
-    given = [paths] if one else list(paths)
-    if paths is None or not given or "" in given:
-        raise ParameterError("items.paths is empty; name a folder or mesh files")
-    for item in given:
-        if not isinstance(item, MESH_INPUTS):
-            raise ParameterError(f"items.paths holds {item!r}; name folders or mesh files")
-    return given
-
-
-def _check_extents(extents: Any) -> None:
-    try:
-        fits = torch.as_tensor(extents, dtype=torch.float64).shape[1:] == (3,)
-    except (RuntimeError, TypeError, ValueError):
-        fits = False
-    if not fits:
-        raise ParameterError(
-            f"items.extents={extents!r} must be a list of (dx, dy, dz), one for each cuboid"
-        )
-
-
-def _named_source(items: Any) -> Mapping[str, Any]:
-    """``"shapes"``, or a path or list of paths of meshes, as a source."""
-    return {"source": "shapes"} if items == "shapes" else {"source": "meshes", "paths": items}
-
-
-def _hold_out(catalogue: Catalogue, share: float, split: str) -> Catalogue:
-    """The rows of the items kept for training, or of those held out."""
-    names = list(dict.fromkeys(catalogue.names))
-    kept = len(names) - max(1, round(share * len(names)))
-    if kept < 1:
-        raise ParameterError(f"items.holdout={share} leaves none of {len(names)} items to train on")
-    wanted = set(names[:kept] if split == "train" else names[kept:])
-    return catalogue.select([i for i, name in enumerate(catalogue.names) if name in wanted])

@@ -22,7 +22,7 @@ TINY = {
     "pool_size": 24,
 }
 TINY_OVERRIDES = [
-    "items=cuboids",
+    "items=example_cuboids",
     "items.extents=[[0.02,0.02,0.02],[0.04,0.02,0.02]]",
     "env.container=[0.08,0.08,0.06]",
     "env.cell=0.02",

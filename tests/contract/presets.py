@@ -7,13 +7,23 @@ from typing import Any
 
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
-from packing_env.tasks import PRESETS, make_env
+from packing_env.envs.action_modes import MODES
+from packing_env.tasks import CUBOIDS, PRESETS, make_env
 
 SMALL: dict[str, dict[str, Any]] = {
     "irregular": {"resolution": 8, "num_items": 6},
     "irregular_paper": {"resolution": 10, "num_items": 6, "num_visible": 3, "grid_step": 2},
     "sls_nesting": {"cell": 0.025, "num_items": 6, "num_visible": 3},
+    "cuboid_online": {"container": (5.0, 5.0, 5.0), "num_items": 12},
+    "cuboid_buffer": {"container": (5.0, 5.0, 5.0), "num_items": 12, "num_visible": 3},
+    "cuboid_offline": {"container": (6.0, 6.0, 6.0), "num_items": 27, "num_visible": 3},
+    "cuboid_continuous": {"num_items": 20, "num_spaces": 48, "num_candidates": 32},
 }
+
+
+def modes(preset: str) -> list[str]:
+    """The action modes that the preset's geometry has."""
+    return ["candidate"] if PRESETS[preset].params.geometry == "boxes" else sorted(MODES)
 
 
 @lru_cache
@@ -26,5 +36,7 @@ def catalogue(preset: str) -> Catalogue:
 
 def small_preset(preset: str, num_envs: int | tuple[int, ...] = 3, **overrides: Any) -> PackingEnv:
     """A preset with everything as it is but for its size."""
-    options = {"items": catalogue(preset), "pool_size": 16, **SMALL[preset], **overrides}
+    options = {"pool_size": 16, **SMALL[preset], **overrides}
+    if PRESETS[preset].items != CUBOIDS:  # those come from the generator
+        options = {"items": catalogue(preset), **options}
     return make_env(preset, num_envs=num_envs, **options)

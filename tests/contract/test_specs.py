@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.contract.presets import SMALL, small_preset
+from tests.contract.presets import SMALL, modes, small_preset
 from tests.tiny import play, tiny_env
 from torchrl.envs import check_env_specs
 
-from packing_env.envs.action_modes import MODES
 from packing_env.tasks import PRESETS
 from packing_env.testing import check_env
 from packing_env.types import AUTORESETS
@@ -19,8 +18,9 @@ def test_every_preset_has_a_small_version() -> None:
 
 
 @pytest.mark.parametrize("autoreset", AUTORESETS)
-@pytest.mark.parametrize("action_mode", sorted(MODES))
-@pytest.mark.parametrize("preset", sorted(PRESETS))
+@pytest.mark.parametrize(
+    ("preset", "action_mode"), [(name, mode) for name in sorted(PRESETS) for mode in modes(name)]
+)
 def test_specs(preset: str, action_mode: str, autoreset: str) -> None:
     env = small_preset(preset, action_mode=action_mode, autoreset=autoreset)
     check_env_specs(env, break_when_any_done="both")

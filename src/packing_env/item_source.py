@@ -1,0 +1,194 @@
+"""From a task's ``items`` to its catalogue: where items come from, and what is refused beforehand."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from packing_env.generators import Cuboids
+from packing_env.items import Catalogue, Mesh, shapes
+from packing_env.items.inputs import EmbeddedShape
+from packing_env.types import PackingParams, ParameterError, check_number, whole_cells
+
+MESH_INPUTS = (str, Path, Mesh, EmbeddedShape)
+"""What ``items.paths`` may hold."""
+_LOGGER = logging.getLogger("packing_env.tasks")
+_SHOWN = 5
+"""Parts whose warnings are logged one by one."""
+
+
+def build_catalogue(
+    items: Any,
+    params: PackingParams,
+    poses: Mapping[str, Any],
+    split: str = "train",
+    supplied: Cuboids | None = None,
+) -> Catalogue:
+    """The catalogue of a task's items, from the disk cache where it was built before.
+
+    ``items={"source": "cuboids"}`` without extents takes those that the generator ``supplied``.
+    ``poses`` holds ``orientations`` and ``scales``.
+
+    With ``items={"source": "meshes", "holdout": 0.25}`` the last quarter of the files (sorted by
+    name) makes the test split's catalogue, the rest the training split's.
+    """
+    if isinstance(items, Catalogue):
+        return items
+    options = _items_options(items)
+    source = options.pop("source")
+    holdout = options.pop("holdout", 0.0)
+    for axis, length in zip("XY", params.container[:2], strict=True):
+        whole_cells(length, params.cell, axis)
+    options |= {
+        "cell": params.pitch,
+        "container": params.container,
+        **poses,
+    }
+    if supplied is not None and (source != "cuboids" or options.get("extents") is not None):
+        raise ParameterError(
+            f"the generator brings its own cuboids, so items (source {source}) must be just "
+            f"source=cuboids, without extents"
+        )
+    if source == "cuboids":
+        catalogue = _cuboids(options, supplied, params.geometry == "maps")
+    elif params.geometry == "boxes":
+        raise ParameterError(
+            f"geometry='boxes' packs cuboids, not items.source={source!r}; use source=cuboids, or "
+            f"geometry='maps'"
+        )
+    elif source == "meshes":
+        catalogue = Catalogue.from_meshes(options.pop("paths"), **options)
+        _check_meshes(catalogue)
+    else:
+        catalogue = _SOURCES[source](**options)
+    return _hold_out(catalogue, holdout, split) if holdout else catalogue
+
+
+def _cuboids(options: dict[str, Any], supplied: Cuboids | None, maps: bool) -> Catalogue:
+    """Cuboids of the given extents, or those of the generator (metres)."""
+    if options.get("extents") is not None:
+        return Catalogue.from_cuboids(**options, maps=maps)
+    if supplied is None:
+        raise ParameterError(
+            "items.source=cuboids needs items.extents, a list of (dx, dy, dz), or a generator that "
+            "brings its own cuboids, such as uniform_cuboids"
+        )
+    options |= {"extents": supplied.extents, "names": supplied.names, "unit": "m"}
+    return Catalogue.from_cuboids(**options, upright=supplied.upright, maps=maps)
+
+
+def _check_meshes(catalogue: Catalogue) -> None:
+    """Log what the files were warned about; refuse parts that are all smaller than a cell."""
+    largest = float(catalogue.tensors()["extent"].max())
+    if largest < catalogue.cell:
+        raise ParameterError(
+            f"every part is smaller than a cell: the largest measures {largest:.3g} m, the cell "
+            f"{catalogue.cell} m; check items.unit (mm, cm, m, in, ...)"
+        )
+    warned = {
+        name: source["warnings"]
+        for name, source in zip(catalogue.names, catalogue.sources, strict=True)
+        if source.get("warnings")
+    }
+    for name, warnings in list(warned.items())[:_SHOWN]:
+        _LOGGER.warning("%s: %s", name, "; ".join(warnings))
+    if len(warned) > _SHOWN:
+        _LOGGER.warning("%d more parts have warnings; see `packing items`", len(warned) - _SHOWN)
+
+
+_SOURCES: dict[str, Callable[..., Catalogue]] = {
+    "shapes": Catalogue.from_shapes,
+    "meshes": Catalogue.from_meshes,
+    "cuboids": Catalogue.from_cuboids,
+}
+_BUILDING = {"unit", "strict", "use_cache", "cache_dir"}
+ITEM_ARGUMENTS: dict[str, set[str]] = {
+    "shapes": {"families", *_BUILDING},
+    "meshes": {"paths", *_BUILDING},
+    "cuboids": {"extents", "names", "unit"},
+}
+"""What ``items`` may hold beside ``source`` and ``holdout``, for each source."""
+
+
+def _items_options(items: Any) -> dict[str, Any]:
+    """``items`` as a mapping with a known source and arguments that exist."""
+    options = dict(items if isinstance(items, Mapping) else _named_source(items))
+    source = options.get("source")
+    if not isinstance(source, str) or source not in _SOURCES:
+        raise ParameterError(
+            f"items.source={source!r} is unknown; choose one of {', '.join(_SOURCES)}"
+        )
+    check_names(
+        f"items (source {source})", options, {"source", "holdout"} | ITEM_ARGUMENTS[source]
+    )
+    share = check_number("items.holdout", options.setdefault("holdout", 0.0))
+    if not 0 <= share < 1:
+        raise ParameterError(f"items.holdout={share} must lie between 0 and 1")
+    if source == "shapes":
+        _check_families(options.get("families"))
+    elif source == "meshes":
+        options["paths"] = _paths(options.get("paths"))
+    else:
+        _check_extents(options.get("extents"))
+    return options
+
+
+def _check_families(families: Any) -> None:
+    try:
+        if isinstance(families, str) or not isinstance(families, (Iterable, type(None))):
+            raise ValueError(f"{families!r} is no list; choose from {', '.join(shapes.FAMILIES)}")
+        shapes.select(families)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"items.families: {error}") from error
+
+
+def _paths(paths: Any) -> list[Any]:
+    """The inputs of ``Catalogue.from_meshes`` as a list."""
+    one = isinstance(paths, MESH_INPUTS) or not isinstance(paths, Iterable)
+    given = [paths] if one else list(paths)
+    if paths is None or not given or "" in given:
+        raise ParameterError("items.paths is empty; name a folder or mesh files")
+    for item in given:
+        if not isinstance(item, MESH_INPUTS):
+            raise ParameterError(f"items.paths holds {item!r}; name folders or mesh files")
+    return given
+
+
+def _check_extents(extents: Any) -> None:
+    if extents is None:
+        return
+    try:
+        fits = torch.as_tensor(extents, dtype=torch.float64).shape[1:] == (3,)
+    except (RuntimeError, TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise ParameterError(
+            f"items.extents={extents!r} must be a list of (dx, dy, dz), one for each cuboid"
+        )
+
+
+def _named_source(items: Any) -> Mapping[str, Any]:
+    """``"shapes"``, or a path or list of paths of meshes, as a source."""
+    return {"source": "shapes"} if items == "shapes" else {"source": "meshes", "paths": items}
+
+
+def _hold_out(catalogue: Catalogue, share: float, split: str) -> Catalogue:
+    """The rows of the items kept for training, or of those held out."""
+    names = list(dict.fromkeys(catalogue.names))
+    kept = len(names) - max(1, round(share * len(names)))
+    if kept < 1:
+        raise ParameterError(f"items.holdout={share} leaves none of {len(names)} items to train on")
+    wanted = set(names[:kept] if split == "train" else names[kept:])
+    return catalogue.select([i for i, name in enumerate(catalogue.names) if name in wanted])
+
+
+def check_names(what: str, given: Mapping[str, Any], known: set[str]) -> None:
+    """Refuse arguments that do not exist, listing those that do."""
+    unknown = [str(name) for name in given if name not in known]
+    if unknown:
+        listed = f"known: {', '.join(sorted(known))}" if known else "it takes none"
+        raise ParameterError(f"{what} has no argument {', '.join(unknown)}; {listed}")
