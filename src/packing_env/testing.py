@@ -23,9 +23,10 @@ from packing_env.envs import PackingEnv
 from packing_env.generators import Generator, Uniform, make_pool
 from packing_env.generators.base import Request
 from packing_env.items import Catalogue
+from packing_env.items.cuboids import whole_cuboids
 from packing_env.types import Instances, PackingParams
 
-KNOWN_RULES = ("none", "com_hull")
+KNOWN_RULES = ("none", "com_hull", "center_hull", "area_corners", "area_corners_code")
 """Stability rules that the reference program has; with others, legality is not compared."""
 KNOWN_TERMS = ("objective", "utilization", "item", "height", "illegal")
 """Reward terms that the reference program has; with others, rewards are not compared."""
@@ -77,6 +78,7 @@ def reference_rules(params: PackingParams) -> reference.Rules:
         illegal_action=params.illegal_action,
         max_steps=params.step_limit,
         reward={k: v for k, v in params.reward.items() if k in KNOWN_TERMS},
+        candidate_range=params.candidate_range,
     )
 
 
@@ -301,10 +303,12 @@ def random_catalogue(
     peak = np.where(there, top.max((2, 3)), np.float32(np.inf))
     extent = np.concatenate((size[:, 0] * cell, peak[:, :1]), 1).astype(np.float64)
     identity = np.broadcast_to(np.eye(3), (num_items, num_orientations, 3, 3)).copy()
+    maps = [torch.from_numpy(array) for array in (top, bottom, size, there, volume)]
     return Catalogue(
-        top=torch.from_numpy(top),
-        bottom=torch.from_numpy(bottom),
-        size=torch.from_numpy(size),
+        top=maps[0],
+        bottom=maps[1],
+        size=maps[2],
+        cuboid=whole_cuboids(*maps, cell),
         peak=torch.from_numpy(peak),
         com=torch.from_numpy(com),
         volume=torch.from_numpy(volume),

@@ -66,6 +66,7 @@ def test_tensors_have_the_shapes_and_types_of_the_rules():
         "orientation_mask": ((m, r), torch.bool),
         "rotation": ((m, r, 3, 3), torch.float64),
         "offset": ((m, r, 3), torch.float64),
+        "cuboid": ((m, r, 0), torch.int32),
     }
     assert {k: (tuple(t.shape), t.dtype) for k, t in tensors.items()} == expected
     assert (len(catalogue), catalogue.num_orientations, catalogue.cell) == (2, 24, 0.01)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from packing_env.items import poses_with_yaws, rotation_set
-from packing_env.items.rotations import QUARTER_TURN, UPWARD_FACES
+from packing_env.items.rotations import QUARTER_TURN, UPWARD_FACES, source_axes
 
 
 def _euler(roll: float, pitch: float, yaw: float) -> torch.Tensor:
@@ -81,6 +81,18 @@ def test_names():
     assert torch.equal(yaws, rotation_set()[:4])
     assert torch.equal(rotation_set("upright"), yaws)
     assert len(rotation_set("upright", yaw_interval=math.pi / 4)) == 8
+
+
+def test_the_orientations_of_a_cuboid_are_the_six_orders_of_its_sides():
+    rotations = rotation_set("cuboid")
+    assert torch.equal(torch.linalg.det(rotations), torch.ones(6, dtype=torch.float64))
+    assert "".join("xyz"[axis] for axis in source_axes(rotations).flatten()) == (
+        "xyzyxzzxyzyxxzyyzx"
+    )
+    sides = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    assert (rotations[2] @ sides).abs().tolist() == [3.0, 1.0, 2.0]
+    yaws = (rotation_set("yaw") @ sides).abs()
+    assert torch.equal(yaws[:2], (rotations[:2] @ sides).abs())
 
 
 def test_given_poses_are_turned_by_all_yaws():

@@ -1,6 +1,7 @@
 """Sources of instances: what a row is asked to pack."""
 
 from packing_env.generators.base import (
+    Cuboids,
     Generator,
     GeneratorError,
     InfeasibleError,
@@ -23,6 +24,7 @@ GENERATORS: dict[str, type[Generator]] = {
 __all__ = [
     "GENERATORS",
     "CatalogueMix",
+    "Cuboids",
     "FixedPool",
     "Generator",
     "GeneratorError",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from packing_env.items import Catalogue
@@ -45,6 +45,21 @@ class Request:
     playable: Bool[Tensor, " M"]
 
 
+@dataclass(frozen=True)
+class Cuboids:
+    """Cuboids that a generator brings: the rows of the catalogue, in this order.
+
+    Attributes:
+        extents: ``[M, 3]`` float64 sides (x, y, z) as the item arrives, metres.
+        upright: ``[M, 3]`` which of them may stand vertically; ``None``: all.
+        names: One per row; ``None``: the extents.
+    """
+
+    extents: Float[Tensor, "M 3"]
+    upright: Bool[Tensor, "M 3"] | None = None
+    names: list[str] | None = None
+
+
 class Generator(ABC):
     """A source of instances. Same request, same instances, on every device."""
 
@@ -54,6 +69,12 @@ class Generator(ABC):
     @abstractmethod
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
         """``num_instances`` instances in arrival order, on the CPU."""
+
+    def cuboids(
+        self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
+    ) -> Cuboids | None:
+        """The cuboids that a pool made with these arguments is about; ``None``: it brings none."""
+        return None
 
 
 def split_stream(split: str) -> int:

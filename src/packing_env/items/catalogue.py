@@ -21,6 +21,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.items import storage
+from packing_env.items.cuboids import (
+    check_boxes,
+    check_upright,
+    cuboid_names,
+    cuboid_tensors,
+    whole_cuboids,
+)
 from packing_env.items.inputs import (
     CatalogueError,
     EmbeddedShape,
@@ -30,13 +37,12 @@ from packing_env.items.inputs import (
     fingerprint,
     item_names,
     mesh_of,
-    numbered,
 )
-from packing_env.items.mesh import UNITS, Mesh, widened
+from packing_env.items.mesh import UNITS, Mesh
 from packing_env.items.rotations import rotation_set
-from packing_env.items.rows import Grid, Row, cuboid_row, mesh_row, stack
+from packing_env.items.rows import Grid, Row, cuboid_row, mesh_row, stack, windows
 
-FORMAT = 1
+FORMAT = 2
 """Version of the file; `load` refuses any other."""
 
 _LOGGER = logging.getLogger(__name__)
@@ -48,7 +54,8 @@ Orientations = float | int | str | Tensor
 class Catalogue:
     """Items as tensors; `tensors()` is what the core receives.
 
-    M rows, R orientations (padded), windows of U x V cells.
+    M rows, R orientations (padded), windows of U x V cells. Cuboids may do without maps: U and V
+    are 0 then, and what needs maps cannot use such a catalogue.
 
     Attributes:
         top: upper surface, metres above the item's lowest point; -inf outside and in padding.
@@ -61,6 +68,8 @@ class Catalogue:
         orientation_mask: False for padding.
         rotation: from the source frame.
         offset: p_map = rotation @ (scale * unit * p_file) + offset, metres.
+        cuboid: rotated sides (w, h, d) in cells; 0 for padding. D is 3 if every row is a cuboid of
+            whole cells (`items.cuboids.whole_cuboids`), else 0.
         volume_reliable: False where `volume` is a column volume.
         never_feasible: True where no orientation fits into the empty container.
         names: one per row; the scale variants of an item share it, no other row has it. Files are
@@ -80,6 +89,7 @@ class Catalogue:
     orientation_mask: Bool[Tensor, "M R"]
     rotation: Float[Tensor, "M R 3 3"]
     offset: Float[Tensor, "M R 3"]
+    cuboid: Int[Tensor, "M R D"]
     volume_reliable: Bool[Tensor, " M"]
     never_feasible: Bool[Tensor, " M"]
     names: list[str]
@@ -121,7 +131,7 @@ class Catalogue:
             "cell": self.cell,
             "container": list(self.container),
         }
-        inside = _windows(self.size, self.top.shape[2:])
+        inside = windows(self.size, self.top.shape[2:])
         maps = {name: getattr(self, name)[inside] for name in _MAPS}
         rest = {name: getattr(self, name) for name in _TENSORS if name not in _MAPS}
         meta["window"] = list(self.top.shape[2:])
@@ -143,7 +153,7 @@ class Catalogue:
                 f"{path}: written by another version (format {meta.get('format')}, this one reads "
                 f"{FORMAT}); build it again from its sources"
             )
-        inside = _windows(tensors["size"], meta["window"])
+        inside = windows(tensors["size"], meta["window"])
         for name, outside in _MAPS.items():
             cells = tensors[name]
             tensors[name] = torch.full(inside.shape, outside).masked_scatter_(inside, cells)
@@ -219,6 +229,8 @@ class Catalogue:
         scales: Sequence[float | int] = (1.0,),
         unit: str = "m",
         names: Sequence[str] | None = None,
+        upright: Sequence[Sequence[bool | int]] | Tensor | None = None,
+        maps: bool = True,
         device: torch.device | str = "cpu",
     ) -> Catalogue:
         """Boxes, without a mesh; equal to rasterising the meshes of the boxes.
@@ -227,29 +239,42 @@ class Catalogue:
             extents: [M, 3] (dx, dy, dz) in `unit`; the source frame of a box is [0, dx] x ...
             cell: side of a cell, metres.
             container: (X, Y, H), metres; X and Y whole multiples of the cell.
-            orientations: axis-aligned: "pi/2", "yaw", "none", or such rotations [R, 3, 3].
+            orientations: "pi/2", "cuboid", "yaw", "none", or axis-aligned rotations [R, 3, 3].
             scales: sizes of each box, one row each.
             unit: unit of the extents.
             names: one per box; by default its extents. Equal ones are numbered (``box#2``).
+            upright: [M, 3] which of the three sides may stand vertically; orientations that stand
+                on another one are left out. By default all may.
+            maps: make height maps. Without them the extents must be whole multiples of the cell,
+                which may be as fine as wanted, and 100,000 boxes take about a second.
             device: device of the result.
 
         Raises:
             CatalogueError: no boxes, bad extents, rotations that are not axis-aligned, or nothing
                 that fits.
         """
-        grid, rotations = _grid(cell, container), _rotations(orientations)
-        boxes = _check_boxes(extents, unit, rotations)
-        if names is None:
-            names = ["x".join(f"{side:g}" for side in box) for box in boxes.tolist()]
-        if len(names) != len(boxes):
-            raise CatalogueError(f"names has {len(names)} entries for {len(boxes)} cuboids")
-        rows = []
-        for name, box in zip(numbered(names), boxes, strict=True):
-            for scale in _scales(scales):
-                source = {"source": "cuboid", "extent": box.tolist(), "unit": unit, "scale": scale}
-                metres = box * (UNITS[unit] * scale)
-                rows.append(cuboid_row(name, metres, source, grid, rotations))
-        found = _assemble(rows, grid)
+        grid, rotations, scales = _grid(cell, container), _rotations(orientations), _scales(scales)
+        boxes = check_boxes(extents, unit, rotations)
+        stands = check_upright(upright, len(boxes)).repeat_interleave(len(scales), 0)
+        metres = torch.stack([boxes * (UNITS[unit] * scale) for scale in scales], 1).flatten(0, 1)
+        each = cuboid_names(boxes, names)
+        names = [name for name in each for _ in scales]
+        sources = [
+            {"source": "cuboid", "extent": box, "unit": unit, "scale": scale}
+            for box in boxes.tolist()
+            for scale in scales
+        ]
+        if maps:
+            per_row = zip(names, metres, sources, stands, strict=True)
+            found = _assemble([cuboid_row(*row, grid, rotations) for row in per_row], grid)
+        else:
+            found = cls(
+                **cuboid_tensors(metres, rotations, stands, grid),
+                names=names,
+                sources=sources,
+                cell=grid.cell,
+                container=grid.container,
+            )
         _report(found, unit)
         return found.to(device)
 
@@ -265,17 +290,14 @@ RULE_TENSORS = tuple(name for name in _TENSORS if name not in ("volume_reliable"
 """Keys of `Catalogue.tensors()`."""
 
 
-def _windows(size: Int[Tensor, "M R 2"], shape: Sequence[int]) -> Bool[Tensor, "M R U V"]:
-    """True in the windows of all orientations."""
-    u = torch.arange(shape[0], device=size.device) < size[..., :1]
-    v = torch.arange(shape[1], device=size.device) < size[..., 1:]
-    return u[..., :, None] & v[..., None, :]
-
-
 def _assemble(rows: Sequence[Row], grid: Grid) -> Catalogue:
     """A catalogue of rows."""
+    made = stack(rows, grid)
+    maps = made["top"], made["bottom"], made["size"]
+    cuboid = whole_cuboids(*maps, made["orientation_mask"], made["volume"], grid.cell)
     return Catalogue(
-        **stack(rows, grid),
+        **made,
+        cuboid=cuboid,
         names=[row.name for row in rows],
         sources=[row.source for row in rows],
         cell=grid.cell,
@@ -318,27 +340,6 @@ def _scales(scales: Sequence[float | int]) -> tuple[float, ...]:
     if not values or not all(0.0 < scale < float("inf") for scale in values):
         raise CatalogueError(f"scales must be positive numbers, at least one, got {scales}")
     return values
-
-
-def _check_boxes(
-    extents: Sequence[Sequence[float | int]] | Tensor, unit: str, rotations: Tensor
-) -> Float[Tensor, "M 3"]:
-    """The boxes in file units, after the checks of `from_cuboids`."""
-    if unit not in UNITS:
-        raise CatalogueError(f"unknown unit {unit!r}; use one of {', '.join(UNITS)}")
-    boxes = torch.from_numpy(widened(torch.as_tensor(extents).cpu().numpy()))
-    if boxes.numel() == 0:
-        raise CatalogueError("no cuboids given; extents must be [M, 3]")
-    if boxes.ndim != 2 or boxes.shape[1] != 3:
-        raise CatalogueError(f"extents must be [M, 3], got {tuple(boxes.shape)}")
-    bad = (~(torch.isfinite(boxes) & (boxes > 0)).all(1)).nonzero().flatten().tolist()
-    if bad:
-        raise CatalogueError(
-            f"cuboid {bad[0]} has extents {boxes[bad[0]].tolist()}; they must be positive"
-        )
-    if not bool(((rotations == 0) | (rotations.abs() == 1)).all()):
-        raise CatalogueError("cuboids need axis-aligned orientations: 'pi/2', 'yaw' or 'none'")
-    return boxes
 
 
 @dataclass(frozen=True)

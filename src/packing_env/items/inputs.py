@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -111,14 +110,16 @@ def _name_parts(inputs: Sequence[Path | Mesh | EmbeddedShape]) -> list[list[str]
 def numbered(names: Sequence[str]) -> list[str]:
     """The names; one that occurred before gets ``#2``, ``#3``, ... (the first that is free)."""
     used = set(names)
-    seen: set[str] = set()
+    number: dict[str, int] = {}  # of each name seen so far, the next to try
     out = []
     for name in names:
         free = name
-        if name in seen:
-            free = next(n for n in (f"{name}#{i}" for i in count(2)) if n not in used)
+        if name in number:
+            while free in used:
+                free = f"{name}#{number[name]}"
+                number[name] += 1
             used.add(free)
-        seen.add(free)
+        number.setdefault(free, 2)
         out.append(free)
     return out
 

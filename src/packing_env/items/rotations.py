@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 QUARTER = math.pi / 2
@@ -27,7 +27,19 @@ UPWARD_FACES = (
 QUARTER_TURN = ((0, -1, 0), (1, 0, 0), (0, 0, 1))
 """Rotation about z by +90 degrees: (x, y) becomes (-y, x)."""
 
-NAMES = ("pi/2", "pi/4", "pi/8", "yaw", "upright", "none", "identity")
+CUBOID = (
+    ((1, 0, 0), (0, 1, 0), (0, 0, 1)),  # xyz: as given
+    ((0, -1, 0), (1, 0, 0), (0, 0, 1)),  # yxz
+    ((0, 0, 1), (1, 0, 0), (0, 1, 0)),  # zxy
+    ((0, 0, 1), (0, 1, 0), (-1, 0, 0)),  # zyx
+    ((1, 0, 0), (0, 0, -1), (0, 1, 0)),  # xzy
+    ((0, 1, 0), (0, 0, 1), (1, 0, 0)),  # yzx
+)
+"""One rotation for each order of a cuboid's sides: "zxy" lays its z side along x, x along y, and
+stands on the end of y. In the order in which the program of Zhao et al., ICLR 2022 (PCT), tries
+them; the first two are its two yaws."""
+
+NAMES = ("pi/2", "pi/4", "pi/8", "yaw", "upright", "cuboid", "none", "identity")
 """Names that `rotation_set` takes; "pi/K" works for any whole K."""
 
 
@@ -41,7 +53,8 @@ def rotation_set(
     Args:
         interval: radians, a whole fraction of a turn, for all three angles; or a name: "pi/2",
             "pi/4", "pi/8", ...; "yaw" or "upright": the source's z axis stays up and only yaw
-            varies, by quarter turns unless `yaw_interval` says otherwise; "none" or "identity".
+            varies, by quarter turns unless `yaw_interval` says otherwise; "cuboid": the six of
+            `CUBOID`; "none" or "identity".
         yaw_interval: radians, for yaw alone.
         roll_pitch_interval: radians, for roll and pitch alone.
 
@@ -56,6 +69,8 @@ def rotation_set(
         return torch.eye(3, dtype=torch.float64)[None]
     if interval in ("yaw", "upright"):
         return poses_with_yaws(torch.eye(3, dtype=torch.float64)[None], yaw_interval or QUARTER)
+    if interval == "cuboid":
+        return torch.tensor(CUBOID, dtype=torch.float64)
     step = _radians(interval)
     yaw, roll_pitch = yaw_interval or step, roll_pitch_interval or step
     if math.isclose(roll_pitch, QUARTER):
@@ -86,6 +101,11 @@ def poses_with_yaws(
         raise ValueError("poses must be rotations: orthonormal, with determinant +1")
     yaws = _about(2, _multiples(yaw_interval)).to(poses.device)
     return _distinct(_snap((yaws[None] @ poses[:, None]).flatten(0, 1)))
+
+
+def source_axes(rotations: Float[Tensor, "R 3 3"]) -> Int[Tensor, "R 3"]:
+    """Which axis of the source lies along x, y and z of the container; axis-aligned rotations."""
+    return rotations.abs().argmax(2)
 
 
 def _radians(interval: float | str) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.items.mesh import Mesh
@@ -17,6 +17,7 @@ from packing_env.items.rasterize import (
     rasterize_many,
     window_sizes,
 )
+from packing_env.items.rotations import source_axes
 from packing_env.types import whole_cells
 
 COM_STEPS = 64
@@ -110,14 +111,19 @@ def cuboid_row(
     name: str,
     box: Float[Tensor, " 3"],
     source: dict[str, Any],
+    upright: Bool[Tensor, " 3"],
     grid: Grid,
     rotations: Float[Tensor, "R 3 3"],
 ) -> Row:
-    """The row of the box [0, dx] x [0, dy] x [0, dz]; axis-aligned rotations only."""
+    """The row of the box [0, dx] x [0, dy] x [0, dz]; axis-aligned rotations only.
+
+    Rotations that stand it on the end of a side that is not `upright` are left out.
+    """
     width, depth = grid.cells
+    allowed = rotations[upright[source_axes(rotations)[:, 2]]]
     maps = [
         m
-        for m in rasterize_cuboid(box, rotations, grid.cell)
+        for m in rasterize_cuboid(box, allowed, grid.cell)
         if m.size[0] <= width and m.size[1] <= depth
     ]
     kept = distinct_maps(maps)
@@ -145,6 +151,13 @@ def com_steps(maps: ItemMaps, com: Float[Tensor, " 3"]) -> Int[Tensor, " 2"]:
     """Centre of mass (x, y) in 1/64 cell from the window's lower corner, to the nearest."""
     at = maps.rotation @ com + maps.offset
     return (at[:2] * (COM_STEPS / maps.cell)).round().to(torch.int64)
+
+
+def windows(size: Int[Tensor, "*rows 2"], shape: Sequence[int]) -> Bool[Tensor, "*rows U V"]:
+    """True in the windows of all orientations."""
+    u = torch.arange(shape[0], device=size.device) < size[..., :1]
+    v = torch.arange(shape[1], device=size.device) < size[..., 1:]
+    return u[..., :, None] & v[..., None, :]
 
 
 def stack(rows: Sequence[Row], grid: Grid) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ from torch import Tensor
 MAGIC = b"PACKENV\x01"
 ALIGNMENT = 64
 _PREFIX = len(MAGIC) + 32 + 8
-_DTYPES = {str(t): t for t in (torch.float32, torch.float64, torch.int64, torch.bool)}
+_DTYPES = {str(t): t for t in (torch.float32, torch.float64, torch.int32, torch.int64, torch.bool)}
 
 
 class StorageError(ValueError):

@@ -1,0 +1,209 @@
+"""Cuboids: which rows of a catalogue are some, and rows made from their sides alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.items.inputs import CatalogueError, numbered
+from packing_env.items.mesh import UNITS, widened
+from packing_env.items.rasterize import CELL_MARGIN, quarter_turn_plan
+from packing_env.items.rotations import QUARTER_TURN, source_axes
+from packing_env.items.rows import COM_STEPS, Grid, windows
+
+VOLUME_TOLERANCE = 1e-5
+"""Share by which the volume of a cuboid may differ from that of its cells (rounding)."""
+
+
+def check_boxes(
+    extents: Sequence[Sequence[float | int]] | Tensor, unit: str, rotations: Tensor
+) -> Float[Tensor, "M 3"]:
+    """The boxes in their own unit, after the checks of `Catalogue.from_cuboids`."""
+    if unit not in UNITS:
+        raise CatalogueError(f"unknown unit {unit!r}; use one of {', '.join(UNITS)}")
+    boxes = torch.from_numpy(widened(torch.as_tensor(extents).cpu().numpy()))
+    if boxes.numel() == 0:
+        raise CatalogueError("no cuboids given; extents must be [M, 3]")
+    if boxes.ndim != 2 or boxes.shape[1] != 3:
+        raise CatalogueError(f"extents must be [M, 3], got {tuple(boxes.shape)}")
+    bad = (~(torch.isfinite(boxes) & (boxes > 0)).all(1)).nonzero().flatten().tolist()
+    if bad:
+        raise CatalogueError(
+            f"cuboid {bad[0]} has extents {boxes[bad[0]].tolist()}; they must be positive"
+        )
+    if not bool(((rotations == 0) | (rotations.abs() == 1)).all()):
+        raise CatalogueError(
+            "cuboids need axis-aligned orientations: 'pi/2', 'cuboid', 'yaw' or 'none'"
+        )
+    return boxes
+
+
+def check_upright(
+    upright: Sequence[Sequence[bool | int]] | Tensor | None, count: int
+) -> Bool[Tensor, "M 3"]:
+    """Which sides may stand vertically; None: all of them."""
+    if upright is None:
+        return torch.ones(count, 3, dtype=torch.bool)
+    flags = torch.as_tensor(upright).cpu().to(torch.bool)
+    if flags.shape != (count, 3):
+        raise CatalogueError(
+            f"upright must be [{count}, 3] (may x, y, z of each cuboid stand vertically), got "
+            f"{tuple(flags.shape)}"
+        )
+    none = (~flags.any(1)).nonzero().flatten().tolist()
+    if none:
+        raise CatalogueError(f"cuboid {none[0]} may stand on none of its sides; allow one")
+    return flags
+
+
+def cuboid_names(boxes: Float[Tensor, "M 3"], names: Sequence[str] | None) -> list[str]:
+    """A name per box, no two alike; by default its extents."""
+    given = names
+    if given is None:
+        given = ["x".join([f"{side:g}" for side in box]) for box in boxes.tolist()]
+    if len(given) != len(boxes):
+        raise CatalogueError(f"names has {len(given)} entries for {len(boxes)} cuboids")
+    return numbered(given)
+
+
+def whole_cuboids(
+    top: Float[Tensor, "M R U V"],
+    bottom: Float[Tensor, "M R U V"],
+    size: Int[Tensor, "M R 2"],
+    mask: Bool[Tensor, "M R"],
+    volume: Float[Tensor, " M"],
+    cell: float,
+) -> Int[Tensor, "M R D"]:
+    """Sides (w, h, d) in cells of rows that are cuboids of whole cells; D is 0 if any is not.
+
+    Read off the maps, whatever they were made from: a full rectangle from 0 to a constant height
+    that is a whole number of cells, and a volume that leaves no room for anything else. Heights are
+    compared as float32, so that `d * cell` stands for the height in every formula of the rules.
+
+    Args:
+        top: upper surfaces; -inf outside.
+        bottom: lower surfaces; +inf outside.
+        size: cells of the windows.
+        mask: False for padding, which gets (0, 0, 0).
+        volume: m^3.
+        cell: metres.
+    """
+    num_rows, num_orientations = mask.shape
+    sides = torch.zeros(num_rows, num_orientations, 3, dtype=torch.int32)
+    for row in range(num_rows):  # most catalogues of meshes end here at once
+        inside = windows(size[row], (top.shape[2], top.shape[3]))
+        height = top[row].amax((1, 2))
+        expected = height[:, None, None]
+        flat = (bottom[row] == torch.where(inside, 0.0, torch.inf)).all(2).all(1)
+        flat &= (top[row] == torch.where(inside, expected, -torch.inf)).all(2).all(1)
+        levels = (height.double() / cell).round().nan_to_num(0.0, 0.0, 0.0)
+        whole = (height == (levels * cell).float()) & (levels >= 1)
+        cells = torch.cat([size[row].double(), levels[:, None]], 1)
+        boxed = cells.prod(1) * cell**3
+        full = (boxed - volume[row]).abs() <= VOLUME_TOLERANCE * boxed
+        if not bool((flat & whole & full | ~mask[row]).all()):
+            return sides[..., :0]
+        sides[row] = torch.where(mask[row][:, None], cells, 0.0).to(torch.int32)
+    return sides
+
+
+def cuboid_tensors(
+    boxes: Float[Tensor, "M 3"],
+    rotations: Float[Tensor, "R 3 3"],
+    upright: Bool[Tensor, "M 3"],
+    grid: Grid,
+) -> dict[str, Tensor]:
+    """The tensors of a catalogue of cuboids, without maps; equal to those with maps otherwise.
+
+    Args:
+        boxes: extents in the source frame, metres; whole multiples of the cell.
+        rotations: axis-aligned orientations to try.
+        upright: which sides may stand vertically.
+        grid: the container.
+
+    Raises:
+        CatalogueError: an extent is no whole multiple of the cell.
+    """
+    cells = _whole_sides(boxes, grid.cell)
+    axes = source_axes(rotations)
+    turned = cells[:, axes]
+    kept = _distinct_fitting(turned, upright[:, axes[:, 2]], grid)
+    num = max(1, int(kept.sum(1).max()))
+    order = kept.int().argsort(dim=1, descending=True, stable=True)[:, :num]
+    mask = kept.gather(1, order)
+    sides = turned.gather(1, order[..., None].expand(-1, -1, 3)) * mask[..., None]
+    offset = _offsets(boxes, cells, rotations, grid.cell)
+    offset = offset.gather(1, order[..., None].expand(-1, -1, 3)) * mask[..., None]
+    identity = torch.eye(3, dtype=torch.float64)
+    first = torch.where(mask[:, 0], order[:, 0], 0)
+    peak = torch.where(mask, (sides[..., 2].double() * grid.cell).float(), torch.inf)
+    return {
+        "top": torch.zeros(*mask.shape, 0, 0),
+        "bottom": torch.zeros(*mask.shape, 0, 0),
+        "size": sides[..., :2].contiguous(),
+        "peak": peak,
+        "com": sides[..., :2] * (COM_STEPS // 2),
+        "volume": boxes.prod(1),
+        "extent": boxes.gather(1, axes[first]),
+        "orientation_mask": mask,
+        "rotation": torch.where(mask[..., None, None], rotations[order], identity),
+        "offset": offset,
+        "volume_reliable": torch.ones(len(boxes), dtype=torch.bool),
+        "never_feasible": ~(peak <= grid.lid).any(1),
+        "cuboid": sides.to(torch.int32),
+    }
+
+
+def _whole_sides(boxes: Float[Tensor, "M 3"], cell: float) -> Int[Tensor, "M 3"]:
+    """The sides in cells."""
+    cells = boxes / cell
+    whole = cells.round()
+    off = ((cells - whole).abs() > CELL_MARGIN) | (whole < 1)
+    bad = off.any(1).nonzero().flatten().tolist()
+    if bad:
+        sides = " x ".join(f"{side:g}" for side in boxes[bad[0]].tolist())
+        raise CatalogueError(
+            f"cuboid {bad[0]} measures {sides} m, no whole multiples of the step of {cell:g} m "
+            f"({len(bad)} of {len(boxes)} cuboids); use a finer unit, or geometry='maps'"
+        )
+    return whole.to(torch.int64)
+
+
+def _distinct_fitting(
+    sides: Int[Tensor, "M R 3"], allowed: Bool[Tensor, "M R"], grid: Grid
+) -> Bool[Tensor, "M R"]:
+    """Orientations that are allowed, no wider than the container, and repeat no earlier one."""
+    width, depth = grid.cells
+    kept = (allowed & (sides[..., 0] <= width) & (sides[..., 1] <= depth)).mT.contiguous()
+    longest = int(sides.max()) + 1
+    key = ((sides[..., 0] * longest + sides[..., 1]) * longest + sides[..., 2]).mT.contiguous()
+    for r in range(1, len(key)):
+        for earlier in range(r):
+            kept[r] &= ~(kept[earlier] & (key[earlier] == key[r]))
+    return kept.mT
+
+
+def _offsets(
+    boxes: Float[Tensor, "M 3"],
+    cells: Int[Tensor, "M 3"],
+    rotations: Float[Tensor, "R 3 3"],
+    cell: float,
+) -> Float[Tensor, "M R 3"]:
+    """Where the origin of the source comes to lie in each window, as `rasterize_cuboid` has it."""
+    base, turns = quarter_turn_plan(rotations)
+    turn = torch.tensor(QUARTER_TURN, dtype=torch.float64)
+    axes = source_axes(rotations)
+    offsets = []
+    for b, k in zip(base, turns, strict=True):
+        offset = (-(boxes @ rotations[b].mT)).clamp(min=0.0)
+        window = (
+            cells[:, axes[b, :2]].flip(1).double() * cell
+        )  # the sides as they are after one turn
+        for step in range(k):
+            offset = offset @ turn.mT
+            offset[:, 0] += window[:, step % 2]
+        offsets.append(offset)
+    return torch.stack(offsets, 1)

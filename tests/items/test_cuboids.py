@@ -1,0 +1,221 @@
+"""Cuboids in catalogues: known by their maps, kept upright, and made without maps."""
+
+import time
+
+import pytest
+import torch
+
+from packing_env.items import Catalogue, CatalogueError, mesh_from_arrays, rotation_set
+from packing_env.items.cuboids import whole_cuboids
+from packing_env.items.inputs import numbered
+
+CORNERS = torch.cartesian_prod(*[torch.tensor([0.0, 1.0]).double()] * 3)
+FACES = torch.tensor(
+    [
+        *([0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1]),
+        *([2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]),
+    ]
+)
+SIDES = torch.cartesian_prod(*[torch.arange(1, 6)] * 3)
+CUBE = {"cell": 1.0, "container": (10.0, 10.0, 10.0)}
+
+
+def box(*extent: float):
+    return mesh_from_arrays(CORNERS * torch.tensor(extent, dtype=torch.float64), FACES, name="box")
+
+
+def doubles(*extents: tuple[float, float, float]) -> torch.Tensor:
+    return torch.tensor(extents, dtype=torch.float64)
+
+
+def without_maps(catalogue: Catalogue) -> dict[str, torch.Tensor]:
+    tensors = catalogue.tensors() | {"never_feasible": catalogue.never_feasible}
+    return {name: value for name, value in tensors.items() if name not in ("top", "bottom")}
+
+
+@pytest.mark.parametrize("orientations", ["pi/2", "cuboid", "yaw", "none"])
+def test_the_sides_of_each_orientation_are_listed(orientations):
+    catalogue = Catalogue.from_cuboids(SIDES, **CUBE, orientations=orientations)
+    cuboid, mask = catalogue.tensors()["cuboid"], catalogue.orientation_mask
+    assert cuboid.dtype == torch.int32
+    assert cuboid.shape == (*mask.shape, 3)
+    assert torch.equal(cuboid[:, 0], SIDES.int())
+    assert torch.equal(cuboid[..., :2].long(), catalogue.size)
+    assert torch.equal(cuboid[..., 2].float()[mask], catalogue.peak[mask])
+    assert not cuboid[~mask].any()
+    turned = (catalogue.rotation @ SIDES[:, None, :, None].double()).squeeze(-1).abs()
+    assert torch.equal(cuboid[mask].double(), turned[mask])
+    assert len({tuple(row) for row in cuboid[27].tolist()}) == mask[27].sum() + (~mask[27]).any()
+
+
+def test_cuboids_are_offered_in_the_published_order():
+    catalogue = Catalogue.from_cuboids([(1, 2, 3), (2, 2, 3)], **CUBE, orientations="cuboid")
+    orders = [(1, 2, 3), (2, 1, 3), (3, 1, 2), (3, 2, 1), (1, 3, 2), (2, 3, 1)]
+    assert [tuple(row) for row in catalogue.cuboid[0].tolist()] == orders
+    kept = [(2, 2, 3), (3, 2, 2), (2, 3, 2)]  # repetitions are dropped, the rest keeps its order
+    assert [tuple(row) for row in catalogue.cuboid[1].tolist()] == kept + [(0, 0, 0)] * 3
+
+
+def test_a_mesh_of_a_cuboid_is_that_cuboid():
+    extents = [(0.03, 0.02, 0.01), (0.1, 0.1, 0.1), (0.07, 0.02, 0.3)]
+    grid = {"cell": 0.01, "container": (0.32, 0.32, 0.30)}
+    meshes = [box(*extent) for extent in extents]
+    by_mesh = Catalogue.from_meshes(meshes, **grid, orientations="yaw", use_cache=False)
+    direct = Catalogue.from_cuboids(extents, **grid, orientations="yaw")
+    assert direct.cuboid[2, 0].tolist() == [7, 2, 30]
+    assert torch.equal(by_mesh.cuboid, direct.cuboid)
+
+
+@pytest.mark.parametrize(
+    "extent",
+    [(2.5, 2, 2), (2, 1.9999, 2), (2, 2, 2.5), (2, 2, 0.5)],
+    ids=["width", "depth", "height", "flat"],
+)
+def test_a_cuboid_of_parts_of_cells_is_none(extent):
+    catalogue = Catalogue.from_cuboids([(1, 1, 1), extent], **CUBE, orientations="yaw")
+    assert catalogue.cuboid.shape == (2, catalogue.num_orientations, 0)
+    assert Catalogue.from_cuboids([(1, 1, 1)], **CUBE).cuboid.shape == (1, 1, 3)
+
+
+def test_what_looks_like_a_cuboid_from_above_may_be_none():
+    one = Catalogue.from_cuboids([(3, 2, 2)], **CUBE, orientations="none")
+    names = ("top", "bottom", "size", "orientation_mask", "volume")
+    tensors = {name: getattr(one, name) for name in names}
+
+    def sides(**changes):
+        return whole_cuboids(**{**tensors, **changes}, cell=1.0)
+
+    arguments = {"mask": tensors.pop("orientation_mask")}
+    tensors |= arguments
+    assert sides().tolist() == [[[3, 2, 2]]]
+    assert sides(volume=one.volume - 1).shape == (1, 1, 0)  # a cavity
+    hole, dent = one.bottom.clone(), one.top.clone()
+    hole[0, 0, 1, 1], dent[0, 0, 0, 0] = 1.0, 1.0
+    assert sides(bottom=hole).shape == (1, 1, 0)
+    assert sides(top=dent).shape == (1, 1, 0)
+    gone = torch.zeros_like(arguments["mask"])  # padding is no witness
+    assert sides(bottom=hole, mask=gone).tolist() == [[[0, 0, 0]]]
+
+
+# ------------------------------------------------------------------------------------ upright
+
+
+def test_only_allowed_sides_stand_upright():
+    upright = [(0, 0, 1), (1, 0, 0), (1, 1, 1)]
+    catalogue = Catalogue.from_cuboids(
+        [(1, 2, 3)] * 3, **CUBE, orientations="cuboid", upright=upright
+    )
+    assert catalogue.orientation_mask.sum(1).tolist() == [2, 2, 6]
+    assert catalogue.cuboid[0, :2].tolist() == [[1, 2, 3], [2, 1, 3]]
+    assert catalogue.cuboid[1, :2].tolist() == [[3, 2, 1], [2, 3, 1]]
+    assert catalogue.extent[1].tolist() == [3.0, 2.0, 1.0]
+    yawed = Catalogue.from_cuboids(
+        [(1, 2, 3)] * 3, **CUBE, orientations="yaw", upright=torch.tensor(upright)
+    )
+    assert yawed.never_feasible.tolist() == [False, True, False]
+
+
+def test_a_cube_that_may_not_be_turned_over_is_not_turned_over():
+    catalogue = Catalogue.from_cuboids([(2, 2, 2)], **CUBE, upright=[(0, 1, 0)])
+    assert catalogue.orientation_mask.tolist() == [[True]]
+    assert catalogue.rotation[0, 0, 2].abs().tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("upright", "message"),
+    [
+        ([(1, 1, 1)], r"upright must be \[2, 3\]"),
+        ([(1, 1), (1, 1)], r"upright must be \[2, 3\]"),
+        ([(0, 0, 1), (0, 0, 0)], "cuboid 1 may stand on none of its sides"),
+    ],
+)
+def test_impossible_upright_sides_are_named(upright, message):
+    with pytest.raises(CatalogueError, match=message):
+        Catalogue.from_cuboids([(1, 2, 3)] * 2, **CUBE, upright=upright)
+
+
+# ------------------------------------------------------------------------------------ without maps
+
+
+@pytest.mark.parametrize("orientations", ["pi/2", "cuboid", "yaw", "none"])
+@pytest.mark.parametrize(
+    ("factor", "grid", "unit"),
+    [
+        (1.0, CUBE, "m"),
+        (1.0, {"cell": 0.01, "container": (0.1, 0.07, 0.08)}, "cm"),
+        (0.03, {"cell": 0.03, "container": (0.12, 0.09, 0.30)}, "m"),
+    ],
+    ids=["whole", "cm", "thirds"],
+)
+def test_cuboids_without_maps_are_the_same(orientations, factor, grid, unit):
+    generator = torch.Generator().manual_seed(0)
+    upright = torch.rand(len(SIDES), 3, generator=generator) > 0.4
+    upright[:, 2] |= ~upright.any(1)
+    options = {**grid, "orientations": orientations, "unit": unit, "scales": (1.0, 2.0)}
+    extents = SIDES.double() * factor
+    mapped = Catalogue.from_cuboids(extents, **options, upright=upright)
+    bare = Catalogue.from_cuboids(extents, **options, upright=upright, maps=False)
+    expected = without_maps(mapped)
+    for name, value in without_maps(bare).items():
+        assert value.dtype == expected[name].dtype, name
+        assert torch.equal(value, expected[name]), name
+    assert bare.top.shape == bare.bottom.shape == (250, expected["peak"].shape[1], 0, 0)
+    assert (bare.names, bare.sources) == (mapped.names, mapped.sources)
+    assert (bare.cell, bare.container) == (mapped.cell, mapped.container)
+
+
+def test_cuboids_without_maps_are_saved_and_chosen_from(tmp_path):
+    catalogue = Catalogue.from_cuboids(
+        [(0.123, 0.2, 0.45), (0.5, 0.5, 0.1)],
+        cell=0.001,
+        container=(1.0, 1.0, 1.0),
+        orientations="cuboid",
+        maps=False,
+    )
+    assert catalogue.num_orientations == 6
+    assert catalogue.cuboid[0, 0].tolist() == [123, 200, 450]
+    catalogue.save(tmp_path / "boxes")
+    again = Catalogue.load(tmp_path / "boxes")
+    for name, value in catalogue.tensors().items():
+        assert torch.equal(value, again.tensors()[name]), name
+        assert value.dtype == again.tensors()[name].dtype
+    assert again.names == catalogue.names == ["0.123x0.2x0.45", "0.5x0.5x0.1"]
+    picked = again.select([1]).to("cpu")
+    assert picked.cuboid[0, 0].tolist() == [500, 500, 100]
+    assert picked.top.shape == (1, 6, 0, 0)
+
+
+def test_without_maps_every_side_is_whole():
+    grid = {"cell": 0.001, "container": (1.0, 1.0, 1.0), "maps": False}
+    exact = Catalogue.from_cuboids(doubles((0.1 + 4e-10, 0.3, 0.2)), **grid)
+    assert exact.cuboid[0, 0].tolist() == [100, 300, 200]
+    for wrong in (0.1234, 0.0001, 0.1 + 4e-9):
+        with pytest.raises(CatalogueError, match=r"cuboid 1 measures .*finer unit.*'maps'"):
+            Catalogue.from_cuboids(doubles((0.1, 0.1, 0.1), (0.1, wrong, 0.1)), **grid)
+    with pytest.raises(CatalogueError, match="none of the 1 items"):
+        Catalogue.from_cuboids([(1.1, 1.1, 1.1)], **grid)
+
+
+def test_many_cuboids_are_vectorised():
+    """A loop over the rows takes minutes."""
+    generator = torch.Generator().manual_seed(0)
+    extents = torch.randint(100, 501, (20_000, 3), generator=generator).double() / 1000
+    begin = time.process_time()
+    catalogue = Catalogue.from_cuboids(
+        extents, cell=0.001, container=(1.0, 1.0, 1.0), orientations="cuboid", maps=False
+    )
+    assert time.process_time() - begin < 10
+    assert len(set(catalogue.names)) == 20_000
+
+
+def test_like_names_are_numbered_in_one_pass():
+    assert numbered(["a", "a", "a#2", "b", "a", "a#2"]) == ["a", "a#3", "a#2", "b", "a#4", "a#2#2"]
+    names = numbered(["a", "b"] * 20_000)
+    assert len(set(names)) == 40_000
+    assert names[-1] == "b#20000"
+
+
+def test_orientations_of_cuboids_suit_meshes_too():
+    made = Catalogue.from_meshes(box(3, 2, 1), **CUBE, orientations="cuboid", use_cache=False)
+    direct = Catalogue.from_cuboids([(3, 2, 1)], **CUBE, orientations=rotation_set("cuboid"))
+    assert torch.equal(made.cuboid, direct.cuboid)
