@@ -6,8 +6,8 @@ import torch
 from tests.tiny import play, tiny_env
 from torch.profiler import ProfilerActivity, profile
 
-from agents import heuristics
 from agents.heuristics import HEURISTICS, ITEM_ORDERS, build
+from packing_env.core import scores
 from packing_env.types import ParameterError
 
 SCORED = [name for name, score in HEURISTICS.items() if score is not None]
@@ -73,7 +73,10 @@ def lattice_choice(env, td, row, name, order):
 
 
 def candidate_choice(env, td, row, name, order):
-    """Likewise over the proposed placements, which the state holds as lattice indices."""
+    """Likewise over the proposed placements, which the state holds as lattice indices.
+
+    Ties go to the first by x, y, item, and then to the first in the list.
+    """
     params, seen = env.params, td["observation"][row]
     num_orientations = env.catalogue.tensors()["peak"].shape[1]
     shape = (params.num_visible, num_orientations, *params.lattice)
@@ -84,7 +87,7 @@ def candidate_choice(env, td, row, name, order):
     ]
     slots = in_turn(env, seen, {place[1] for place in places}, order)
     best, choice = np.inf, None
-    for k, slot, r, x, y in places:
+    for k, slot, r, x, y in sorted(places, key=lambda place: (place[3], place[4], place[1])):
         if slot in slots:
             z = float(seen["candidates"][k, 2].double()) * params.height / params.cell
             item = int(seen["item_id"][slot])
@@ -166,7 +169,7 @@ def test_spectra_in_parts(monkeypatch):
     td = env.reset()
     policy = build("heightmap_minimization", env)
     at_once = policy(td.clone())["action"]
-    monkeypatch.setattr(heuristics, "_SPECTRUM_BYTES", 1)
+    monkeypatch.setattr(scores, "_SPECTRUM_BYTES", 1)
     assert torch.equal(policy(td.clone())["action"], at_once)
 
 

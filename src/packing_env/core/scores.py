@@ -1,0 +1,225 @@
+"""Scores of placements: the lowest is the best. Heuristics and candidate generators share them.
+
+Lengths count pitches (``PackingParams.pitch``: a cell in geometry ``"maps"``), heights too, so that
+a container of unit cells gives the published integers. ``x`` and ``y`` are the lower corner of the
+item's window, ``z`` its rest height. The sum of a heightmap is over its cells.
+
+| score | formula | source |
+|---|---|---|
+| :func:`first_fit` | none: the first in the order of ties | IR-BPP |
+| :func:`lowest_z` | ``100 z`` | IR-BPP (MINZ), Zhao et al., TOG 2023 |
+| :func:`deepest_bottom_left` | ``x + y + 100 z`` | Online-3D-BPP-PCT (DBL) |
+| :func:`heightmap_minimization` | ``x + y + 100 sum(new heightmap)`` | ibid.; Wang, Hauser 2019 |
+
+Scores within 1/8 of each other are ties, that is heights within 1/800 of a pitch, so that rounding
+does not decide. Ties go to the first placement in the order x, y, item, orientation, which is the
+order of the loops in Online-3D-BPP-PCT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.core import heightmap as hm
+from packing_env.core.orientation import Placement
+from packing_env.types import Catalogue, PackingParams
+
+HEIGHT_WEIGHT = 100.0
+"""What a pitch of height weighs against a pitch of x or y."""
+
+NEVER = torch.iinfo(torch.int64).max
+"""The rank of what is not legal."""
+
+_TIES_PER_UNIT = 8
+_SPECTRUM_BYTES = 256 * 2**20
+"""So much memory at once for the spectra of the footprints."""
+_RASTER_CELLS = 2**24
+"""So many cells at once where boxes are held against the raster."""
+
+
+@dataclass(frozen=True)
+class Placements:
+    """The placements to score, in pitches; the axes ``P`` are ``[L, R, Xs, Ys]`` or ``[K]``.
+
+    Attributes:
+        x: Lower corner of the window, broadcasts against ``[B, *P]``.
+        y: Likewise.
+        z: ``[B, *P]`` float64 rest height; any number where the placement is illegal.
+        summed_rise: Computes by how much each placement raises the sum of the heightmap
+            (:func:`summed_rise` and its siblings), on demand.
+    """
+
+    x: Tensor
+    y: Tensor
+    z: Float[Tensor, "B *P"]  # noqa: UP037
+    summed_rise: Callable[[], Tensor] = field(repr=False)
+
+
+Score = Callable[[Placements], Tensor]
+
+
+def first_fit(placements: Placements) -> Tensor:
+    """The first legal placement in the order of ties."""
+    return torch.zeros_like(placements.z)
+
+
+def lowest_z(placements: Placements) -> Tensor:
+    """The lowest rest height."""
+    return HEIGHT_WEIGHT * placements.z
+
+
+def deepest_bottom_left(placements: Placements) -> Tensor:
+    """Low, then near the corner: ``x + y + 100 z``."""
+    return placements.x + placements.y + HEIGHT_WEIGHT * placements.z
+
+
+def heightmap_minimization(placements: Placements) -> Tensor:
+    """``x + y + 100`` times the sum of the updated heightmap, less its sum before (a constant).
+
+    The sum is over the whole heightmap. Summed over the item's window alone, as IR-BPP's program
+    does, it would compare windows of different sizes and favour the small ones.
+    """
+    return placements.x + placements.y + HEIGHT_WEIGHT * placements.summed_rise()
+
+
+def ticks(score: Tensor, legal: Bool[Tensor, "*rows"]) -> Int[Tensor, "*rows"]:
+    """Scores on a grid of ties; :data:`NEVER` where illegal."""
+    known = torch.where(legal, score, 0.0)
+    return torch.where(legal, (known * _TIES_PER_UNIT).round().long(), NEVER)
+
+
+def lattice_placements(
+    heights: Float[Tensor, "B X Y"],
+    z: Float[Tensor, "B L R Xs Ys"],
+    item_id: Int[Tensor, "B L"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Placements:
+    """All placements of geometry ``"maps"``.
+
+    Args:
+        heights: The heightmap in cells, float64.
+        z: Rest heights in cells, float64.
+        item_id: The items.
+        catalogue: All items.
+        params: The task.
+    """
+    step = params.grid_step
+    x, y = (
+        torch.arange(count, device=z.device, dtype=torch.float64) * step for count in z.shape[3:]
+    )
+    return Placements(x[:, None], y, z, lambda: summed_rise(heights, item_id, z, catalogue, params))
+
+
+def best_of_lattice(
+    score: Float[Tensor, "B L R Xs Ys"], legal: Bool[Tensor, "B L R Xs Ys"], count: int
+) -> Int[Tensor, "B K"]:
+    """The ``count`` legal placements of lowest score in the order of ties, then -1.
+
+    Score and place in that order share one int64 key, so the order is total: the same on every
+    device.
+    """
+    _, num_items, num_orientations, xs, ys = legal.shape
+    rank = ticks(score, legal).permute(0, 3, 4, 1, 2).flatten(1)
+    size = rank.shape[1]
+    order = torch.arange(size, device=rank.device)
+    key = torch.where(rank < NEVER, rank * size + order, NEVER)
+    kept = min(count, size)
+    best = key.topk(kept, dim=1, largest=False, sorted=True).values
+    place = best % size
+    plane = place % (num_items * num_orientations)
+    at = place // (num_items * num_orientations)
+    index = torch.where(best < NEVER, plane * (xs * ys) + at, -1)
+    return torch.nn.functional.pad(index, (0, count - kept), value=-1)
+
+
+def summed_rise(
+    heights: Float[Tensor, "B X Y"],
+    item_id: Int[Tensor, "B L"],
+    z: Float[Tensor, "B L R Xs Ys"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Float[Tensor, "B L R Xs Ys"]:
+    """By how much each placement raises the sum of the heightmap, in cells.
+
+    Over the footprint the new height is ``z + top``, so the rise is ``n z + sum(top)`` less the sum
+    of the old heights under it: for all places at once a correlation with the footprint, done by
+    Fourier transform. Where a footprint leaves the container the number means nothing.
+    """
+    spectrum = torch.fft.rfft2(heights)
+    batch = torch.arange(item_id.shape[0], device=item_id.device)
+    batch = batch[:, None].expand_as(item_id).flatten()
+    num_orientations = catalogue["bottom"].shape[1]
+    pairs = max(1, _SPECTRUM_BYTES // (16 * spectrum[0].numel() * num_orientations))
+    under = []
+    for rows, items in zip(batch.split(pairs), item_id.flatten().split(pairs), strict=True):
+        footprint = torch.isfinite(catalogue["bottom"][items]).double()
+        product = spectrum[rows][:, None] * torch.fft.rfft2(footprint, s=heights.shape[1:]).conj()
+        sums = torch.fft.irfft2(product, s=heights.shape[1:])
+        under.append(sums[..., :: params.grid_step, :: params.grid_step])
+    count, top = _footprint(catalogue["top"][item_id], params.cell)
+    rise = count[..., None, None] * z + top[..., None, None]
+    return rise - torch.cat(under).view_as(z)
+
+
+def summed_rise_at(
+    heights: Float[Tensor, "B X Y"],
+    item_id: Int[Tensor, "B K"],
+    place: Placement,
+    z: Float[Tensor, "B K"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Float[Tensor, "B K"]:
+    """:func:`summed_rise` of single placements ``[B, K]``."""
+    top = catalogue["top"][item_id, place.orientation]
+    maps = heights[:, None].expand(*item_id.shape, *heights.shape[1:]).flatten(0, 1)
+    window, _ = hm.read_window(maps, place.x.flatten(), place.y.flatten(), tuple(top.shape[2:]))
+    under = torch.where(torch.isfinite(top), window.view_as(top), 0.0).sum((-2, -1))
+    count, total = _footprint(top, params.cell)
+    return count * z + total - under
+
+
+def summed_rise_of_boxes(
+    heights: Float[Tensor, "B X Y"],
+    lower: Int[Tensor, "B K 2"],
+    size: Int[Tensor, "B K 3"],
+    z: Float[Tensor, "B K"],
+    params: PackingParams,
+) -> Float[Tensor, "B K"]:
+    """The like in geometry ``"boxes"``: a box raises every raster cell that its base touches.
+
+    Args:
+        heights: The raster, in pitches, float64.
+        lower: Lower corners ``(x, y)``, pitches.
+        size: Rotated sides ``(w, h, d)``, pitches.
+        z: Rest heights, pitches.
+        params: The task.
+    """
+    pitches = params.units_per_cell
+
+    def touched(axis: int, count: int) -> Tensor:
+        cell = torch.arange(count, device=lower.device) * pitches
+        first, last = lower[..., axis, None], (lower + size[..., :2])[..., axis, None]
+        return (cell < last) & (cell + pitches > first)
+
+    top = z + size[..., 2]
+    columns, rows = touched(0, heights.shape[1]), touched(1, heights.shape[2])
+    at_once = max(1, _RASTER_CELLS // max(1, heights.numel()))
+    parts = []
+    for start in range(0, top.shape[1], at_once):
+        here = slice(start, start + at_once)
+        rise = (top[:, here, None, None] - heights[:, None]).clamp(min=0)
+        parts.append((columns[:, here, :, None] * rise * rows[:, here, None, :]).sum((-2, -1)))
+    return torch.cat(parts, 1)
+
+
+def _footprint(top: Float[Tensor, "*batch U V"], cell: float) -> tuple[Tensor, Tensor]:
+    """Cells of each footprint, and the sum of ``top`` over it in cells."""
+    inside = torch.isfinite(top)
+    total = torch.where(inside, top.double() / cell, 0.0).sum((-2, -1))
+    return inside.sum((-2, -1), dtype=torch.float64), total
