@@ -21,7 +21,7 @@ from packing_env.core.orientation import visible_items
 from packing_env.core.random import choose_uniform
 from packing_env.envs import PackingEnv
 from packing_env.generators import Generator, Uniform, make_pool
-from packing_env.generators.base import Request
+from packing_env.generators.base import SPLITS, Request
 from packing_env.items import Catalogue
 from packing_env.items.cuboids import whole_cuboids
 from packing_env.types import Instances, PackingParams
@@ -562,7 +562,8 @@ def check_generator(
 
     Args:
         generator: What to check.
-        catalogue: The items it draws from; a :func:`random_catalogue` by default.
+        catalogue: The items it draws from; a :func:`random_catalogue` by default. A generator that
+            brings its own cuboids draws from those.
         params: The task; a small one by default.
         num_instances: How many to ask for.
 
@@ -572,38 +573,63 @@ def check_generator(
     catalogue = random_catalogue() if catalogue is None else catalogue
     if params is None:
         params = PackingParams(container=catalogue.container, cell=catalogue.cell, num_items=8)
-    playable = feasibility.legal_on_floor(catalogue.tensors(), params).any(1).cpu()
+    given = catalogue
 
-    def sample(seed: int, stream: int, size: int = num_instances) -> Instances:
-        request = Request(size, params.num_items, seed, stream, playable.clone())
-        return generator.sample(request, catalogue)
+    def sample(seed: int, stream: int, size: int = num_instances) -> tuple[Instances, Catalogue]:
+        items = _own_cuboids(generator, params, seed, SPLITS[stream], size) or given
+        playable = feasibility.legal_on_floor(items.tensors(), params).any(1).cpu()
+        request = Request(size, params.num_items, seed, stream, playable)
+        return generator.sample(request, items), items
 
     state = torch.get_rng_state()
-    made = sample(0, 0)
+    made, items = sample(0, 0)
     _require(
         torch.equal(state, torch.get_rng_state()),
         "the generator drew from torch's global stream; use core.random.philox with request.seed "
         "and request.stream",
     )
-    _check_instances(made, len(catalogue.names), params.num_items)
+    _check_instances(made, len(items.names), params.num_items)
     _require(
         generator.finite or len(made) == num_instances,
         f"{num_instances} instances were asked for, {len(made)} made; a source with an end sets "
         "finite = True",
     )
-    _require(_same(made, sample(0, 0)), "the same request gives other instances")
+    _require(_same((made, items), sample(0, 0)), "the same request gives other instances")
     if not generator.finite:
-        _require(not _same(made, sample(1, 0)), "another seed gives the same instances")
-        _require(not _same(made, sample(0, 1)), "the test split repeats the training instances")
-        _require(len(sample(0, 0, 1)) == 1, "one instance was asked for, another number made")
-    pool = make_pool(
-        generator, catalogue, params, playable, size=num_instances, skip_infeasible=True
-    )
+        _require(not _same((made, items), sample(1, 0)), "another seed gives the same instances")
+        _require(
+            not _same((made, items), sample(0, 1)), "the test split repeats the training instances"
+        )
+        _require(len(sample(0, 0, 1)[0]) == 1, "one instance was asked for, another number made")
+    playable = feasibility.legal_on_floor(items.tensors(), params).any(1).cpu()
+    pool = make_pool(generator, items, params, playable, size=num_instances, skip_infeasible=True)
     _require(len(pool) > 0, "no instance of the generator can be started")
 
 
-def _same(one: Instances, other: Instances) -> bool:
-    return torch.equal(one.item_id, other.item_id) and torch.equal(one.num_items, other.num_items)
+def _own_cuboids(
+    generator: Generator, params: PackingParams, seed: int, split: str, size: int
+) -> Catalogue | None:
+    """The catalogue of what a generator brings, if it brings any."""
+    supplied = generator.cuboids(params, seed, split, size)
+    return supplied and Catalogue.from_cuboids(
+        supplied.extents,
+        cell=params.pitch,
+        container=params.container,
+        orientations="yaw",
+        names=supplied.names,
+        upright=supplied.upright,
+        maps=params.geometry == "maps",
+    )
+
+
+def _same(one: tuple[Instances, Catalogue], other: tuple[Instances, Catalogue]) -> bool:
+    """Whether two draws are the same rows, of catalogues whose items measure the same."""
+    (a, items), (b, others) = one, other
+    return (
+        torch.equal(a.item_id, b.item_id)
+        and torch.equal(a.num_items, b.num_items)
+        and torch.equal(items.extent[a.item_id], others.extent[b.item_id])
+    )
 
 
 def _check_instances(made: object, num_rows: int, capacity: int) -> None:

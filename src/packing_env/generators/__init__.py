@@ -10,27 +10,41 @@ from packing_env.generators.base import (
     split_stream,
 )
 from packing_env.generators.catalogue_mix import CatalogueMix
+from packing_env.generators.continuous_cuboids import ContinuousCuboids
+from packing_env.generators.cuboid_sequences import CuboidSequences
+from packing_env.generators.cuboid_source import CuboidSource
 from packing_env.generators.fixed_pool import FixedPool
+from packing_env.generators.guillotine import Guillotine
 from packing_env.generators.sequence_file import SequenceFile
 from packing_env.generators.uniform import Uniform
+from packing_env.generators.uniform_cuboids import UniformCuboids
 
 GENERATORS: dict[str, type[Generator]] = {
     "uniform": Uniform,
     "catalogue_mix": CatalogueMix,
     "sequence_file": SequenceFile,
     "fixed_pool": FixedPool,
+    "uniform_cuboids": UniformCuboids,
+    "guillotine": Guillotine,
+    "continuous_cuboids": ContinuousCuboids,
+    "cuboid_sequences": CuboidSequences,
 }
 
 __all__ = [
     "GENERATORS",
     "CatalogueMix",
+    "ContinuousCuboids",
+    "CuboidSequences",
+    "CuboidSource",
     "Cuboids",
     "FixedPool",
     "Generator",
     "GeneratorError",
+    "Guillotine",
     "InfeasibleError",
     "SequenceFile",
     "Uniform",
+    "UniformCuboids",
     "check_pool",
     "make_pool",
     "split_stream",

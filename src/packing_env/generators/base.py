@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env.core.random import philox
 from packing_env.items import Catalogue
 from packing_env.types import MAX_SEED, Instances, PackingParams, check_integer
 
@@ -27,21 +28,49 @@ class InfeasibleError(GeneratorError):
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a generator is asked for.
+class Draw:
+    """How many instances, and from which random stream.
 
     Attributes:
         num_instances: ``P``.
         num_items: ``N``, capacity of an instance.
         seed: Seed of the pool.
         stream: Disjoint random streams of one seed: one per split.
-        playable: ``[M]`` which catalogue rows have a legal placement in the empty container.
     """
 
     num_instances: int
     num_items: int
     seed: int
     stream: int
+
+    def words(
+        self, purpose: int, num_places: int, instance: Int[Tensor, " P"] | None = None
+    ) -> tuple[Int[Tensor, "P S"], Int[Tensor, "P S"], Int[Tensor, "P S"], Int[Tensor, "P S"]]:
+        """Four independent 32-bit words per instance and place.
+
+        Args:
+            purpose: 1 or more; draws for another purpose are independent. Counter word 3 holds it,
+                which is 0 in the draws of the environment's rows.
+            num_places: Places of each instance.
+            instance: Which instances; by default ``0 .. P - 1``.
+        """
+        which = torch.arange(self.num_instances) if instance is None else instance
+        shape = (len(which), num_places)
+        place = torch.arange(num_places).expand(shape)
+        seed = torch.full(shape, self.seed)
+        fixed = torch.zeros_like(seed)
+        counters = (which[:, None].expand(shape), place, fixed + self.stream, fixed + purpose)
+        return philox(seed, *counters)
+
+
+@dataclass(frozen=True)
+class Request(Draw):
+    """What a generator is asked for.
+
+    Attributes:
+        playable: ``[M]`` which catalogue rows have a legal placement in the empty container.
+    """
+
     playable: Bool[Tensor, " M"]
 
 

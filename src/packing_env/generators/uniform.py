@@ -8,20 +8,18 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from packing_env.core.random import below, philox
-from packing_env.generators.base import Generator, Request
+from packing_env.core.random import below
+from packing_env.generators.base import Draw, Generator, Request
 from packing_env.items import Catalogue
 from packing_env.types import Instances
 
+ROWS = 1
+"""Purpose of the words that choose catalogue rows (:meth:`Draw.words`)."""
 
-def draw_words(request: Request) -> tuple[Int[Tensor, "P N"], Int[Tensor, "P N"]]:
+
+def draw_words(draw: Draw) -> tuple[Int[Tensor, "P N"], Int[Tensor, "P N"]]:
     """Two independent 32-bit words per instance and position, from the request's stream."""
-    shape = (request.num_instances, request.num_items)
-    instance = torch.arange(shape[0])[:, None].expand(shape)
-    position = torch.arange(shape[1]).expand(shape)
-    seed = torch.full(shape, request.seed)
-    # counter word 3 separates these draws from those of the environment's rows
-    first, second, _, _ = philox(seed, instance, position, seed * 0 + request.stream, seed * 0 + 1)
+    first, second, _, _ = draw.words(ROWS, draw.num_items)
     return first, second
 
 

@@ -1,0 +1,106 @@
+"""Cuboids in lines of text: CSV, and the container loading files of OR-Library."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from packing_env.generators.cuboid_loads import ANY_SIDE, At, Kind, Load
+from packing_env.generators.sequence_file import SequenceError
+
+_COLUMNS = ("dx", "dy", "dz", "count", "vertical_x", "vertical_y", "vertical_z")
+
+
+def read_csv(path: Path, text: str) -> list[Load]:
+    """A line per kind; sequences are told by a column, or by blank lines between them."""
+    rows = list(enumerate(csv.reader(text.splitlines()), 1))
+    rows = [(line, [cell.strip() for cell in row]) for line, row in rows]
+    first = next(row for _, row in rows if any(row))
+    columns: tuple[str, ...] = _COLUMNS
+    if not _is_number(first[0]):
+        columns = tuple(first)
+        known = {*_COLUMNS, "sequence", "name"}
+        if not set(columns) <= known or not set(_COLUMNS[:3]) <= set(columns):
+            raise At(path, "the header", first).wrong(f"dx, dy, dz, and others out of {known}")
+        rows = rows[[row for _, row in rows].index(first) + 1 :]
+    sequences: dict[str, list[Kind]] = {}
+    current = 0
+    for line, row in rows:
+        if not any(row):
+            current += bool(sequences) and str(current) in sequences
+            continue
+        at = At(path, f"line {line}", row)
+        cells = dict(zip(columns, row, strict=False))
+        if len(row) > len(columns):
+            raise at.wrong(f"at most {len(columns)} entries: {', '.join(columns)}")
+        sequences.setdefault(cells.get("sequence", str(current)), []).append(_csv_kind(at, cells))
+    if not sequences:
+        raise SequenceError(f"{path}: no cuboid in it; needed: lines of dx,dy,dz")
+    return [Load(name, tuple(kinds)) for name, kinds in sequences.items()]
+
+
+def _csv_kind(at: At, cells: dict[str, str]) -> Kind:
+    numbers = {key: _number(at, cells[key]) for key in _COLUMNS if cells.get(key)}
+    item: list[Any] = [numbers.get(key) for key in _COLUMNS[:3]]
+    sides = replace(at, value=item).sides()
+    flags = [numbers[key] for key in _COLUMNS[4:] if key in numbers]
+    count = replace(at, value=numbers.get("count", 1)).count()
+    upright = replace(at, value=flags).flags() if flags else ANY_SIDE
+    return Kind(sides, upright, count, cells.get("name") or None)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(at: At, text: str) -> int | float:
+    """A number; whole ones as int."""
+    if not _is_number(text):
+        raise at.wrong(f"numbers; {text!r} is none")
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+def read_thpack(path: Path, text: str) -> list[Load]:
+    """OR-Library container loading files.
+
+    The number of problems; for each its number (and a seed), the container, the number of types,
+    and for each type: its number, three sides each with a flag (may it stand vertically), a count.
+    """
+    lines = iter([
+        At(path, f"line {number}", [_number(At(path, f"line {number}", line), word)
+                                    for word in line.split()])
+        for number, line in enumerate(text.splitlines(), 1) if line.strip()
+    ])  # fmt: skip
+    problems = _line(lines, path, 1)
+    loads = []
+    for _ in range(replace(problems, value=problems.value[0]).count()):
+        head = _line(lines, path, 1, 2)
+        container = _line(lines, path, 3).sides()
+        number = _line(lines, path, 1)
+        kinds = []
+        for _ in range(replace(number, value=number.value[0]).count()):
+            row = _line(lines, path, 8)
+            sides = replace(row, value=row.value[1:7:2]).sides()
+            upright = replace(row, value=row.value[2:7:2]).flags()
+            kinds.append(Kind(sides, upright, replace(row, value=row.value[7]).count()))
+        loads.append(Load(str(head.value[0]), tuple(kinds), container=container))
+    return loads
+
+
+def _line(lines: Iterator[At], path: Path, *lengths: int) -> At:
+    """The next line, which has so many numbers."""
+    line = next(lines, None)
+    needed = f"a line of {' or '.join(map(str, lengths))} numbers (OR-Library thpack)"
+    if line is None:
+        raise SequenceError(f"{path}: ends too early; needed: {needed}")
+    if len(line.value) not in lengths:
+        raise line.wrong(needed)
+    return line
