@@ -238,9 +238,9 @@ class _Game:
 def table(evaluations: Mapping[str, Evaluation], title: str = "") -> Table:
     """Means and half-widths of their 95 % intervals, one policy per row; 80 characters wide."""
     made = Table(title=title or None, title_justify="left", box=LINE, pad_edge=False, padding=0)
-    made.add_column("policy", no_wrap=True)
+    made.add_column("policy", overflow="fold")
     for heading in (*(heading for _, heading, _ in COLUMNS), "ms per\ndecision"):
-        made.add_column(heading, justify="right", no_wrap=True)
+        made.add_column(heading, justify="right", no_wrap=True, min_width=11)
     for name, evaluation in evaluations.items():
         cells = [evaluation.estimate(metric).text(n) for metric, _, n in COLUMNS]
         milliseconds = evaluation.decision_ms

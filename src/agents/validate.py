@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import torch
 from rich.table import Table
 
 from agents import heuristics
@@ -440,12 +439,3 @@ VERDICT = {True: "ok", False: "MISSED", None: ""}
 def _printed(protocol: Protocol, measure: str, factor: float) -> str:
     value = protocol.published.get(measure)
     return "" if value is None else f"{factor * value:.1f}"
-
-
-def versions() -> dict[str, str]:
-    """What the numbers depend on besides this program."""
-    import numpy as np
-
-    import packing_env
-
-    return {"packing_env": packing_env.__version__, "torch": torch.__version__, "numpy": np.__version__}
