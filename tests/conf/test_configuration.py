@@ -17,7 +17,7 @@ from agents.base import Agent
 from agents.build import build_agent, build_env
 from agents.composition import compose, config_folder, groups
 from agents.config_checks import ConfigError
-from packing_env.generators import GENERATORS
+from packing_env.generators import GENERATORS, CuboidSource
 from packing_env.tasks import CUBOIDS, PRESETS
 from packing_env.types import PackingParams
 
@@ -26,6 +26,7 @@ NEEDED = {
     "items=meshes": ["items.paths=parts"],
     "generator=sequence_file": ["generator.path=orders.csv"],
     "generator=fixed_pool": ["generator.instances=[[0,1]]"],
+    "generator=cuboid_sequences": ["generator.path=orders.csv"],
     "experiment=learn_blobs": ["items.paths=parts"],
 }
 OPTIONS = [(g, o) for g, options in GROUPS.items() for o in options]
@@ -134,12 +135,19 @@ def test_every_generator_has_a_file() -> None:
 def test_every_generator_plays(generator: str, tmp_path: Path) -> None:
     orders = tmp_path / "orders.csv"
     orders.write_text("0.02x0.02x0.02,0.04x0.02x0.02\n0,1,1\n")
-    needed = {"sequence_file": [f"generator.path={orders}"]}
+    boxes = tmp_path / "boxes.csv"
+    boxes.write_text("1,1,1\n2,1,1,2\n")
+    needed = {
+        "sequence_file": [f"generator.path={orders}"],
+        "cuboid_sequences": [f"generator.path={boxes}"],
+        "uniform_cuboids": ["generator.high=2"],
+    }
     chosen = NEEDED.get(f"generator={generator}", [])
-    config = compose(
-        "train", [*TINY_OVERRIDES, f"generator={generator}", *needed.get(generator, chosen)]
-    )
-    env = build_env(config)
+    options = [*TINY_OVERRIDES, f"generator={generator}", *needed.get(generator, chosen)]
+    if issubclass(GENERATORS[generator], CuboidSource):
+        own = [option for option in options if not option.startswith("items")]
+        options = ["items=cuboids", *own]
+    env = build_env(compose("train", options))
     assert env.rollout(3, break_when_any_done=False).shape == (4, 3)
 
 
