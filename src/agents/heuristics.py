@@ -18,10 +18,10 @@ scores, their units and ties are those of :mod:`packing_env.core.scores`.
 those that can be placed, before placements are scored; ``None`` scores those of all items.
 
 **What they read.** The first group reads the TensorDict and the catalogue, so that it works in any
-TorchRL loop and on stored observations; in ``candidate`` mode ``heightmap_minimization`` also reads
+TorchRL loop and on stored observations; in ``candidate`` mode it also reads
 ``env.state["candidate"]``, because the observed candidates do not tell the orientation. The second
-group reads ``env.state``: it acts in the environment it was built for. Nothing is read back to the
-host. In ``candidate`` mode all choose among what the task's generator proposes.
+group reads ``env.state``. What reads the state acts in the environment it was built for. Nothing is
+read back to the host. In ``candidate`` mode all choose among what the task's generator proposes.
 
 To add a heuristic, write a function from :class:`Placements` to scores and put it into
 :data:`HEURISTICS`.
@@ -39,7 +39,7 @@ from agents.heuristic_base import ITEM_ORDERS, Heuristic, first_lowest
 from agents.space_heuristics import SPACE_HEURISTICS, SpaceHeuristic
 from packing_env import PackingEnv
 from packing_env.core import candidates, scores
-from packing_env.core.orientation import decode_placement, num_orientations
+from packing_env.core.orientation import Placement, decode_placement, num_orientations
 from packing_env.core.scores import (
     Placements,
     Score,
@@ -158,8 +158,6 @@ class PlacementHeuristic(Heuristic):
 class CandidateHeuristic(Heuristic):
     """In ``candidate`` mode: the proposed placements are scored.
 
-    Ties go to the first in the order x, y, item, then to the first in the list.
-
     Args:
         score: In :data:`HEURISTICS`.
         env: The environment.
@@ -176,36 +174,27 @@ class CandidateHeuristic(Heuristic):
         """The action of each row."""
         if self.item_order is None and self.score is None:
             return self._draw(mask)
-        legal, slot = mask, self._whole(seen, "slot", self.params.num_visible)
-        if self.item_order is not None:
-            num_items = self.params.num_visible
-            of_item = slot[..., None] == torch.arange(num_items, device=slot.device)
-            offered = (of_item & mask[..., None]).any(1)
-            picked = self._pick_slot(seen["item_id"][:, :num_items], offered)
-            legal = mask & (slot == picked[:, None])
-        if self.score is None:
-            return self._draw(legal)
-        x, y = (
-            self._whole(seen, axis, count)
-            for axis, count in zip("xy", self._lattice(), strict=True)
-        )
-        z = self._pitches(_column(seen, "z"))
-        placements = Placements(x.double(), y.double(), z, lambda: self._summed_rise(seen, z))
-        rank = scores.ticks(self.score(placements), legal)
-        return first_lowest(legal, rank, x, y, slot)[0]
-
-    def _lattice(self) -> tuple[int, int]:
-        """Pitches along x and y."""
-        columns, rows = self.params.grid
-        return columns * self.params.units_per_cell, rows * self.params.units_per_cell
-
-    def _whole(self, seen: dict[str, Tensor], name: str, count: int) -> Int[Tensor, "B K"]:
-        """A feature that is a share of a count."""
-        return (_column(seen, name) * count).round().long()
-
-    def _summed_rise(self, seen: dict[str, Tensor], z: Tensor) -> Float[Tensor, "B K"]:
         index = self._proposed().clamp(min=0)
         place = decode_placement(index, num_orientations(self.catalogue), self.params)
+        legal = mask
+        if self.item_order is not None:
+            num_items = self.params.num_visible
+            of_item = place.slot[..., None] == torch.arange(num_items, device=mask.device)
+            offered = (of_item & mask[..., None]).any(1)
+            picked = self._pick_slot(seen["item_id"][:, :num_items], offered)
+            legal = mask & (place.slot == picked[:, None])
+        if self.score is None:
+            return self._draw(legal)
+        z = self._pitches(seen["candidates"][..., candidates.FEATURES.index("z")])
+        placements = Placements(
+            place.x.double(), place.y.double(), z, lambda: self._summed_rise(seen, place, z)
+        )
+        rank = scores.ticks(self.score(placements), legal)
+        return first_lowest(legal, rank, place.x, place.y, place.slot, place.orientation)[0]
+
+    def _summed_rise(
+        self, seen: dict[str, Tensor], place: Placement, z: Tensor
+    ) -> Float[Tensor, "B K"]:
         item_id = seen["item_id"].gather(1, place.slot).clamp(min=0)
         heights = self._pitches(seen["heightmap"])
         if self.params.geometry == "boxes":
@@ -213,8 +202,3 @@ class CandidateHeuristic(Heuristic):
             size = self.catalogue["cuboid"][item_id, place.orientation]
             return scores.summed_rise_of_boxes(heights, lower, size, z, self.params)
         return scores.summed_rise_at(heights, item_id, place, z, self.catalogue, self.params)
-
-
-def _column(seen: dict[str, Tensor], name: str) -> Float[Tensor, "B K"]:
-    """One feature of the candidates."""
-    return seen["candidates"][..., candidates.FEATURES.index(name)]

@@ -73,10 +73,7 @@ def lattice_choice(env, td, row, name, order):
 
 
 def candidate_choice(env, td, row, name, order):
-    """Likewise over the proposed placements, which the state holds as lattice indices.
-
-    Ties go to the first by x, y, item, and then to the first in the list.
-    """
+    """Likewise over the proposed placements, which the state holds as lattice indices."""
     params, seen = env.params, td["observation"][row]
     num_orientations = env.catalogue.tensors()["peak"].shape[1]
     shape = (params.num_visible, num_orientations, *params.lattice)
@@ -87,7 +84,7 @@ def candidate_choice(env, td, row, name, order):
     ]
     slots = in_turn(env, seen, {place[1] for place in places}, order)
     best, choice = np.inf, None
-    for k, slot, r, x, y in sorted(places, key=lambda place: (place[3], place[4], place[1])):
+    for k, slot, r, x, y in sorted(places, key=lambda place: (*place[3:], *place[1:3])):
         if slot in slots:
             z = float(seen["candidates"][k, 2].double()) * params.height / params.cell
             item = int(seen["item_id"][slot])

@@ -1,0 +1,238 @@
+"""The heuristics for cuboids once more: one container, lists of boxes, loops over Python numbers.
+
+Written from the definitions, not from the batched code. A choice is ``(item, orientation, x, y)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+
+Box = tuple[int, ...]
+Choice = tuple[int, int, int, int]
+
+
+@dataclass
+class Scene:
+    """One container and what may be put into it.
+
+    Attributes:
+        sides: Of the container.
+        boxes: Packed, ``(x0 y0 z0 x1 y1 z1)``.
+        spaces: Empty maximal spaces, likewise, in the order of the list.
+        items: Of each visible item, the sides ``(w, d, h)`` in each orientation.
+        allowed: Further conditions on a choice (a stability rule, a candidate list).
+        types: What ``br`` counts.
+        type_volume: The volume that counts as much as one type.
+    """
+
+    sides: tuple[int, int, int]
+    boxes: list[Box]
+    spaces: list[Box]
+    items: list[list[tuple[int, int, int]]]
+    allowed: Callable[[Choice], bool]
+    types: list[tuple[int, int, int]]
+    type_volume: int = 1
+
+    def drop(self, x: int, y: int, w: int, d: int) -> int:
+        """The highest top under a base."""
+        z = 0
+        for box in self.boxes:
+            if box[0] < x + w and box[3] > x and box[1] < y + d and box[4] > y:
+                z = max(z, box[5])
+        return z
+
+    def legal(self, choice: Choice) -> bool:
+        """Inside, under the lid, and allowed."""
+        item, r, x, y = choice
+        w, d, h = self.items[item][r]
+        inside = 0 <= x <= self.sides[0] - w and 0 <= y <= self.sides[1] - d
+        return inside and self.drop(x, y, w, d) + h <= self.sides[2] and self.allowed(choice)
+
+    def heightmap(self) -> np.ndarray:
+        """Of unit cells."""
+        heights = np.zeros(self.sides[:2], int)
+        for x0, y0, _, x1, y1, z1 in self.boxes:
+            heights[x0:x1, y0:y1] = np.maximum(heights[x0:x1, y0:y1], z1)
+        return heights
+
+    def proposals(self, fit: bool = True) -> Iterator[tuple[Box, Choice]]:
+        """Legal lower corners, in the order space, item, orientation."""
+        for space in self.spaces:
+            for item, orientations in enumerate(self.items):
+                for r, size in enumerate(orientations):
+                    fits = all(space[a + 3] - space[a] >= size[a] for a in range(3))
+                    choice = (item, r, space[0], space[1])
+                    if (fits or not fit) and self.legal(choice):
+                        yield space, choice
+
+    def everywhere(self) -> Iterator[Choice]:
+        """Legal choices in the order x, y, item, orientation."""
+        for x in range(self.sides[0]):
+            for y in range(self.sides[1]):
+                for item, orientations in enumerate(self.items):
+                    for r in range(len(orientations)):
+                        if self.legal((item, r, x, y)):
+                            yield item, r, x, y
+
+    def rest(self, choice: Choice) -> Box:
+        """The box that a choice leads to."""
+        item, r, x, y = choice
+        w, d, h = self.items[item][r]
+        z = self.drop(x, y, w, d)
+        return (x, y, z, x + w, y + d, z + h)
+
+
+def online_bph(scene: Scene) -> Choice | None:
+    """The first that is legal, spaces sorted by z, then y, then x."""
+    order = sorted(scene.spaces, key=lambda space: (space[2], space[1], space[0]))
+    ordered = Scene(**{**vars(scene), "spaces": order})
+    return next((choice for _, choice in ordered.proposals(fit=False)), None)
+
+
+def surface(scene: Scene, choice: Choice) -> int:
+    """Of the packed items' bounding rectangle, grown by this one, up to this one's top."""
+    new = scene.rest(choice)
+    everything = [*scene.boxes, new]
+    dx = max(box[3] for box in everything) - min(box[0] for box in everything)
+    dy = max(box[4] for box in everything) - min(box[1] for box in everything)
+    return dx * dy + new[5] * dy + new[5] * dx
+
+
+def margin(space: Box, size: tuple[int, int, int]) -> int:
+    """The least gap between an item and its space."""
+    return min(space[a + 3] - space[a] - size[a] for a in range(3))
+
+
+def lsah(scene: Scene) -> Choice | None:
+    """Least surface, then least margin, then the first."""
+    best, chosen = None, None
+    for space, choice in scene.proposals():
+        size = scene.items[choice[0]][choice[1]]
+        score = (surface(scene, choice), margin(space, size))
+        if best is None or score < best:
+            best, chosen = score, choice
+    return chosen
+
+
+def lsah_pct(scene: Scene) -> Choice | None:
+    """One pass with PCT's two slips: a limit, and margins of the later orientation."""
+    x, y, z = scene.sides
+    best, held, chosen = x * y + y * z + z * x, None, None
+    for space, choice in scene.proposals():
+        size = scene.items[choice[0]][choice[1]]
+        score = surface(scene, choice)
+        if score < best:
+            best, held, chosen = score, space, choice
+        elif score == best and held is not None and margin(space, size) < margin(held, size):
+            held, chosen = space, choice
+    return chosen
+
+
+def br(scene: Scene) -> Choice | None:
+    """Volume of the space, plus the types that fit, plus 10 for all."""
+    best, chosen = -1, None
+    for space, choice in scene.proposals():
+        w, d, h = (space[a + 3] - space[a] for a in range(3))
+        fitting = sum(1 for a, b, c in scene.types if a <= w and b <= d and c <= h)
+        bonus = 10 if fitting == len(scene.types) else 0
+        score = w * d * h + (fitting + bonus) * scene.type_volume
+        if score > best:
+            best, chosen = score, choice
+    return chosen
+
+
+def best_fit(scene: Scene) -> Choice | None:
+    """Smallest space less the item, then lowest z, y, x."""
+    best, chosen = None, None
+    for space, choice in scene.proposals():
+        room = np.prod([space[a + 3] - space[a] for a in range(3)])
+        x, y, z = scene.rest(choice)[:3]
+        score = (room - np.prod(scene.items[choice[0]][choice[1]]), z, y, x)
+        if best is None or score < best:
+            best, chosen = score, choice
+    return chosen
+
+
+@lru_cache
+def rectangles(columns: int, rows: int) -> np.ndarray:
+    """All rectangles of a grid, ``[Q, 4]``: x0, x1, y0, y1."""
+    return np.array(
+        [
+            (*across, *along)
+            for across in combinations(range(columns + 1), 2)
+            for along in combinations(range(rows + 1), 2)
+        ]
+    )
+
+
+def largest_empty(blocked: np.ndarray) -> int:
+    """Area of the largest rectangle without a blocked cell, by trying all."""
+    total = np.zeros((blocked.shape[0] + 1, blocked.shape[1] + 1), int)
+    total[1:, 1:] = blocked.cumsum(0).cumsum(1)
+    x0, x1, y0, y1 = rectangles(*blocked.shape).T
+    inside = total[x1, y1] - total[x0, y1] - total[x1, y0] + total[x0, y0]
+    return int(((x1 - x0) * (y1 - y0) * (inside == 0)).max())
+
+
+def usable_room(scene: Scene, new: Box) -> int:
+    """Cells reachable from above, the largest rectangle per level, levels below ``new``."""
+    taken = np.zeros(scene.sides, bool)
+    for x0, y0, _, x1, y1, z1 in [*scene.boxes, new]:
+        taken[x0:x1, y0:y1, :z1] = True  # a box hides what is below it
+    return sum(largest_empty(taken[:, :, level]) for level in range(new[2]))
+
+
+def macs(scene: Scene) -> Choice | None:
+    """Four corners of each space that fits; the most room, then the first."""
+    best, chosen = -1, None
+    for space in scene.spaces:
+        for item, orientations in enumerate(scene.items):
+            for r, size in enumerate(orientations):
+                if margin(space, size) < 0:
+                    continue
+                for y in (space[1], space[4] - size[1]):
+                    for x in (space[0], space[3] - size[0]):
+                        choice = (item, r, x, y)
+                        if not scene.legal(choice):
+                            continue
+                        score = usable_room(scene, scene.rest(choice))
+                        if score > best:
+                            best, chosen = score, choice
+    return chosen
+
+
+def heightmap_minimization(scene: Scene, window_only: bool = False) -> Choice | None:
+    """``x + y + 100`` times the sum of the whole new heightmap (or, a known bug, the window)."""
+    best, chosen, heights = None, None, scene.heightmap()
+    for choice in scene.everywhere():
+        x0, y0, _, x1, y1, z1 = scene.rest(choice)
+        new = heights.copy()
+        new[x0:x1, y0:y1] = z1
+        score = x0 + y0 + 100 * (new[x0:x1, y0:y1] if window_only else new).sum()
+        if best is None or score < best:
+            best, chosen = score, choice
+    return chosen
+
+
+def deepest_bottom_left(scene: Scene) -> Choice | None:
+    """``x + y + 100 z``."""
+    return min(scene.everywhere(), key=lambda c: c[2] + c[3] + 100 * scene.rest(c)[2], default=None)
+
+
+def lowest_z(scene: Scene) -> Choice | None:
+    """The lowest."""
+    return min(scene.everywhere(), key=lambda choice: scene.rest(choice)[2], default=None)
+
+
+def first_fit(scene: Scene) -> Choice | None:
+    """The first."""
+    return next(scene.everywhere(), None)
+
+
+SPACE = {f.__name__: f for f in (online_bph, lsah, lsah_pct, br, macs, best_fit)}
+SCORED = {f.__name__: f for f in (heightmap_minimization, deepest_bottom_left, lowest_z, first_fit)}
