@@ -43,7 +43,7 @@ def test_check_env_does_without_what_the_reference_lacks(monkeypatch: pytest.Mon
     """A rule and a term of one's own."""
     half = stability.Rule(
         maps=lambda contact: torch.isfinite(contact.z),
-        single=lambda support, footprint, com: support.flatten(1).any(1),
+        single=lambda touch: touch.support.flatten(1).any(1),
     )
     monkeypatch.setitem(stability.RULES, "half", half)
     monkeypatch.setitem(rewards.TERMS, "mine", lambda before, after, legal: legal.double())

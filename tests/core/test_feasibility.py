@@ -8,12 +8,20 @@ from tests.tiny import play_once, state_of, stream, tiny_env
 
 from packing_env.core import feasibility
 from packing_env.core.orientation import decode_placement, visible_items
+from packing_env.testing import KNOWN_RULES
 
 
-@pytest.mark.parametrize("stability", ["none", "com_hull"])
+@pytest.mark.parametrize("candidate_range", ["container", "pct"])
+@pytest.mark.parametrize("stability", KNOWN_RULES)
 @pytest.mark.parametrize("grid_step", [1, 2])
-def test_maps_equal_single_placements(stability: str, grid_step: int) -> None:
-    env = tiny_env(3, num_visible=2, stability=stability, grid_step=grid_step)
+def test_maps_equal_single_placements(stability: str, grid_step: int, candidate_range: str) -> None:
+    env = tiny_env(
+        3,
+        num_visible=2,
+        stability=stability,
+        grid_step=grid_step,
+        candidate_range=candidate_range,
+    )
     play_once(env, 3, stream())
     state, items = state_of(env), env.catalogue.tensors()
     item_id, there = visible_items(state, 2)
@@ -53,6 +61,34 @@ def test_padding_orientations_are_never_legal() -> None:
     assert padding.any()
     assert not maps.legal[padding].any()
     assert maps.z[padding].isinf().all()
+
+
+@pytest.mark.parametrize("grid_step", [1, 2])
+def test_range_pct_is_that_of_the_unrotated_item(grid_step: int) -> None:
+    """Legal, and the lower corner where orientation 0 stays inside; rest heights stay the same."""
+    env = tiny_env(3, num_visible=2, grid_step=grid_step)
+    play_once(env, 3, stream())
+    state, items = state_of(env), env.catalogue.tensors()
+    item_id, there = visible_items(state, 2)
+    quirk = env.params.evolve(candidate_range="pct")
+    given = (state["heightmap"], item_id, there, items)
+    free, kept = (feasibility.placement_maps(*given, params) for params in (env.params, quirk))
+    assert torch.equal(free.z, kept.z)
+    assert 0 < kept.legal.sum() < free.legal.sum()
+    w, h = items["size"][item_id, 0].unbind(-1)
+    for x in range(free.z.shape[3]):
+        for y in range(free.z.shape[4]):
+            fits = (x * grid_step + w <= env.params.grid[0]) & (
+                y * grid_step + h <= env.params.grid[1]
+            )
+            expected = free.legal[..., x, y] & fits[..., None]
+            assert torch.equal(kept.legal[..., x, y], expected)
+    floor = feasibility.legal_on_floor(items, quirk)
+    empty = feasibility.empty_container_maps(item_id, there, floor, items, quirk)
+    bare = torch.zeros_like(state["heightmap"])
+    expected = feasibility.placement_maps(bare, item_id, there, items, quirk)
+    assert torch.equal(empty.legal, expected.legal)
+    assert torch.equal(empty.z, expected.z)
 
 
 def test_the_lid_is_closed_just_above_a_micrometre() -> None:

@@ -1,27 +1,198 @@
-"""Stability rules: the batched hull equals the reference, and the registry."""
+"""Stability rules: batched, they equal the reference, on boards of all kinds; and the registry."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from packing_env import reference
+from packing_env import kernels, reference
 from packing_env.core import stability
-from packing_env.types import ParameterError
+from packing_env.types import PackingParams, ParameterError
+
+RULES = ("none", "com_hull", "center_hull", "area_corners", "area_corners_code")
 
 
-def test_com_hull_of_one_placement_equals_the_reference() -> None:
+@pytest.fixture(params=kernels.available_backends())
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    kernels.set_backend(request.param)
+    yield request.param
+    kernels.set_backend(None)
+
+
+@dataclass
+class Board:
+    """Random grounds and items: ``[B, X, Y]``, ``[B, R, U, V]``, ``[B, R, 2]`` and so on."""
+
+    heightmap: np.ndarray
+    bottom: np.ndarray
+    size: np.ndarray
+    com: np.ndarray
+    contact_tol: float
+    stride: int
+
+    def contact(self) -> stability.Contact:
+        heightmap, bottom = torch.from_numpy(self.heightmap), torch.from_numpy(self.bottom)
+        z = kernels.drop_height(heightmap, bottom, self.stride)
+        com, size = torch.from_numpy(self.com), torch.from_numpy(self.size)
+        return stability.Contact(heightmap, bottom, z, com, self.contact_tol, self.stride, size)
+
+
+def random_board(seed: int, *, cuboids: bool) -> Board:
+    """Few levels, so that supports are many; with ``cuboids`` flat bases and no tolerance."""
+    random = np.random.default_rng(seed)
+    batch, orientations, window = 2, 3, (int(random.integers(1, 6)), int(random.integers(1, 8)))
+    grid = int(random.integers(5, 10)), int(random.integers(7, 10))
+    heightmap = random.integers(0, 3, (batch, *grid)) // int(random.integers(1, 3))
+    heightmap[random.random(heightmap.shape) < random.choice([0.0, 0.5, 0.95])] = 0
+    bottom = np.full((batch, orientations, *window), np.inf, np.float32)
+    size = np.zeros((batch, orientations, 2), np.int64)
+    for b, r in np.ndindex(batch, orientations):
+        if r and random.random() < 0.1:
+            continue  # padding
+        w, h = size[b, r] = random.integers(1, np.add(window, 1))
+        relief = np.zeros((w, h)) if cuboids else random.integers(0, 5, (w, h)) / 2
+        holes = (random.random((w, h)) < 0.2) & (not cuboids)
+        holes[random.integers(w), -1] = holes[-1, random.integers(h)] = False
+        relief -= relief[~holes].min()
+        bottom[b, r, :w, :h] = np.where(holes, np.inf, relief)
+    com = random.integers(0, 64 * size + 1) if random.random() < 0.5 else 32 * size
+    tol = 0.0 if cuboids else float(random.choice([0.0, 0.5, 1.0]))
+    return Board(heightmap.astype(np.float32), bottom, size, com, tol, int(random.integers(1, 3)))
+
+
+Place = tuple[int, int, int, int]
+
+
+def one_per_row(board: Board, z: np.ndarray, places: list[Place]) -> stability.Touch:
+    """Placements ``(b, r, i, j)`` as rows; cells beyond the wall repeat the last, as in the core.
+
+    What the level is outside the footprint must not matter.
+    """
+    b, r, i, j = np.array(places).T
+    bottom = torch.from_numpy(board.bottom[b, r])
+    u = (i * board.stride)[:, None] + np.arange(bottom.shape[1])
+    v = (j * board.stride)[:, None] + np.arange(bottom.shape[2])
+    u, v = u.clip(max=board.heightmap.shape[1] - 1), v.clip(max=board.heightmap.shape[2] - 1)
+    window = torch.from_numpy(board.heightmap[b[:, None, None], u[:, :, None], v[:, None, :]])
+    height = torch.from_numpy(z[b, r, i, j])
+    footprint = torch.isfinite(bottom)
+    return stability.Touch(
+        stability.supporting_cells(window, bottom, height, board.contact_tol),
+        footprint,
+        window - torch.where(footprint, bottom, -5.0),
+        height,
+        torch.from_numpy(board.com[b, r]),
+        board.contact_tol,
+        torch.from_numpy(board.size[b, r]),
+    )
+
+
+def compare(board: Board) -> dict[str, np.ndarray]:
+    """Both forms of each rule against the reference; how many are stable, and how many not."""
+    contact = board.contact()
+    z = contact.z.numpy()
+    stable = {rule: stability.judge_maps(rule, contact).numpy() for rule in RULES}
+    places = [(int(b), int(r), int(i), int(j)) for b, r, i, j in np.argwhere(np.isfinite(z))]
+    touch = one_per_row(board, z, places)
+    alone = {rule: stability.judge(rule, touch).tolist() for rule in RULES}
+    counts = {rule: np.zeros(2, int) for rule in RULES}
+    for row, (b, r, i, j) in enumerate(places):
+        at, x, y = (b, r, i, j), i * board.stride, j * board.stride
+        com = (int(board.com[b, r, 0]), int(board.com[b, r, 1]))
+        ground, tol = (board.heightmap[b], board.bottom[b, r]), board.contact_tol
+        seen = reference.touch_at(*ground, x, y, z[at], com, tol)
+        for rule in RULES:
+            expected = reference.is_stable(rule, seen)
+            assert bool(stable[rule][at]) is expected, (rule, at)
+            assert alone[rule][row] is expected, (rule, at)
+            counts[rule][int(expected)] += 1
+    for rule in RULES:
+        assert not stable[rule][~np.isfinite(z)].any(), rule
+    return counts
+
+
+@pytest.mark.parametrize("cuboids", [True, False])
+def test_the_rules_equal_the_reference(cuboids: bool, backend: str) -> None:
+    total = {rule: np.zeros(2, int) for rule in RULES}
+    for seed in range(12):
+        for rule, found in compare(random_board(seed, cuboids=cuboids)).items():
+            total[rule] += found
+    for rule in RULES[1:]:
+        assert total[rule].min() > 100, (rule, total[rule])
+
+
+def pattern_board(w: int, h: int, *, seed: int) -> Board:
+    """Flat items over whole grounds of three levels; counts at, and one beside, each threshold."""
+    random = np.random.default_rng(seed)
+    share = np.array([50, 60, 80, 85, 95, 100])
+    ground = np.ones((400, w * h), np.float32)
+    for row in ground:
+        lower = w * h - int(random.choice(share) * w * h // 100) + int(random.integers(-1, 2))
+        row[random.permutation(w * h)[: max(0, lower)]] = random.choice([0.0, 0.5])
+    ground = ground.reshape(400, w, h)
+    for u, v in ((0, 0), (-1, 0), (0, -1), (-1, -1)):
+        chosen = random.random(400) < 0.6
+        ground[chosen, u, v] = random.choice([0.0, 0.5, 1.0, 1.0], chosen.sum())
+    ground[:, w // 2, h // 2] = 1.0
+    bottom = np.zeros((400, 1, w, h), np.float32)
+    size = np.full((400, 1, 2), (w, h))
+    tol = float(random.choice([0.0, 0.5]))
+    return Board(ground, bottom, size, 32 * size, tol, max(w, h))
+
+
+@pytest.mark.parametrize("size", [(1, 5), (5, 1), (2, 2), (2, 5), (3, 3), (4, 5), (5, 8), (10, 10)])
+def test_the_thresholds_are_exact(size: tuple[int, int]) -> None:
+    for seed in range(2):
+        compare(pattern_board(*size, seed=seed))
+
+
+@given(seed=st.integers(0, 2**32 - 1), cuboids=st.booleans())
+def test_the_rules_equal_the_reference_on_any_board(seed: int, cuboids: bool) -> None:
+    compare(random_board(seed, cuboids=cuboids))
+
+
+@given(seed=st.integers(0, 2**32 - 1), turned=st.sampled_from([(1,), (2,), (1, 2)]))
+def test_mirrored_boards_are_judged_alike(seed: int, turned: tuple[int, ...]) -> None:
+    """Container and item mirrored in x, in y or in both; one item that fills the container."""
+    random = np.random.default_rng(seed)
+    w, h = (int(n) for n in random.integers(1, 6, 2))
+    ground = torch.from_numpy(random.integers(0, 3, (1, w, h)).astype(np.float32))
+    bottom = torch.from_numpy(random.integers(0, 2, (1, 1, w, h)).astype(np.float32))
+    com = torch.from_numpy(random.integers(0, (64 * w + 1, 64 * h + 1), (1, 1, 2)))
+    size = torch.tensor([[[w, h]]])
+    across = [64 * size[..., axis - 1] - com[..., axis - 1] for axis in (1, 2)]
+    kept = [com[..., 0], com[..., 1]]
+    there = torch.stack([across[a - 1] if a in turned else kept[a - 1] for a in (1, 2)], -1)
+    flipped = (ground.flip(turned), bottom.flip([axis + 1 for axis in turned]), there)
+    verdicts = []
+    for heights, below, mass in ((ground, bottom, com), flipped):
+        z = kernels.drop_height(heights, below)
+        contact = stability.Contact(heights, below, z, mass, 0.0, 1, size)
+        verdicts.append([bool(stability.judge_maps(rule, contact)[0, 0, 0, 0]) for rule in RULES])
+    assert verdicts[0] == verdicts[1]
+
+
+@pytest.mark.parametrize("centres", [False, True])
+def test_the_hull_of_one_placement_equals_the_reference(centres: bool) -> None:
     random = np.random.default_rng(1)
     support = random.random((800, 4, 5)) < random.random((800, 1, 1)) * 0.6
     com = random.integers(0, 11, (800, 2)) * 32 + random.integers(-1, 2, (800, 2))
-    expected = [
-        reference.com_hull([(int(u), int(v)) for u, v in np.argwhere(s)], tuple(map(int, c)))
-        for s, c in zip(support, com, strict=True)
-    ]
-    cells = torch.from_numpy(support)
-    found = stability.com_hull_single(cells, cells, torch.from_numpy(com))
-    assert found.tolist() == expected
+    expected = []
+    for cells, point in zip(support, com, strict=True):
+        found = [(int(u), int(v)) for u, v in np.argwhere(cells)]
+        at = (int(point[0]), int(point[1]))
+        middles = [(64 * u + 32, 64 * v + 32) for u, v in found]
+        expected.append(
+            reference.in_hull(middles, at) if centres else reference.com_hull(found, at)
+        )
+    held = stability.hull_holds(torch.from_numpy(support), torch.from_numpy(com), centres=centres)
+    assert held.tolist() == expected
     assert 0.1 < np.mean(expected) < 0.9
 
 
@@ -43,3 +214,19 @@ def test_an_unknown_rule_names_the_known() -> None:
 def test_a_taken_name_is_refused() -> None:
     with pytest.raises(ParameterError, match="exists"):
         stability.register("none", stability.get_rule("none"))
+
+
+def test_the_stacking_tree_needs_boxes() -> None:
+    """In geometry "maps" it is refused, whichever way one comes to it."""
+    params = PackingParams(container=(0.1, 0.1, 0.1), cell=0.01)
+    board = random_board(0, cuboids=True)
+    z = board.contact().z.numpy()
+    for use in (
+        lambda: stability.check_rule("stacking_tree", params),
+        lambda: stability.judge_maps("stacking_tree", board.contact()),
+        lambda: stability.judge("stacking_tree", one_per_row(board, z, [(0, 0, 0, 0)])),
+    ):
+        with pytest.raises(ParameterError, match=r"'stacking_tree'.*geometry='boxes'.*com_hull"):
+            use()
+    boxes = params.evolve(geometry="boxes", action_mode="candidate", observation=("heightmap",))
+    stability.check_rule("stacking_tree", boxes)

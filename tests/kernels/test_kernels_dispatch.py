@@ -83,6 +83,10 @@ def test_wrong_arguments(backend: str) -> None:
         kernels.com_hull(HEIGHTMAP, BOTTOM, z, com, 0.0, 2, backend=backend)
     with pytest.raises(ValueError, match="com should have shape"):
         kernels.com_hull(HEIGHTMAP, BOTTOM, z, com[:1], 0.0, backend=backend)
+    with pytest.raises(ValueError, match="z should have shape"):
+        kernels.support_count(HEIGHTMAP, BOTTOM, z, 0.0, 2, backend=backend)
+    with pytest.raises(TypeError, match=r"z should be torch\.float32"):
+        kernels.support_count(HEIGHTMAP, BOTTOM, z.double(), 0.0, backend=backend)
     with pytest.raises(TypeError, match="float32"):
         kernels.drop_height(HEIGHTMAP.double(), BOTTOM, backend=backend)
     with pytest.raises(TypeError, match="int64"):

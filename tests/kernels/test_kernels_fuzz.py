@@ -28,32 +28,54 @@ def oracle_drop_height(heightmap: np.ndarray, bottom: np.ndarray, stride: int) -
     return z
 
 
-def oracle_com_hull(
-    heightmap: np.ndarray,
-    bottom: np.ndarray,
-    z: np.ndarray,
-    com: np.ndarray,
-    contact_tol: float,
-    stride: int,
-) -> np.ndarray:
-    """Stability of one orientation in one container, by definition."""
-    stable = np.zeros(z.shape, bool)
+Cells = list[tuple[int, int]]
+
+
+def oracle_support(
+    heightmap: np.ndarray, bottom: np.ndarray, z: np.ndarray, contact_tol: float, stride: int
+) -> dict[tuple[int, int], Cells]:
+    """The supporting cells of each placement of one orientation in one container."""
+    found = {}
     cells = list(zip(*np.nonzero(np.isfinite(bottom)), strict=True))
     for i, j in zip(*np.nonzero(np.isfinite(z)), strict=True):
         threshold = np.float32(z[i, j] - np.float32(contact_tol))
-        left, right = [], []
-        for u, v in cells:
-            gap = np.float32(heightmap[i * stride + u, j * stride + v] - bottom[u, v])
-            if gap < threshold:
-                continue
-            for a, c in ((u, v), (u + 1, v), (u, v + 1), (u + 1, v + 1)):
-                dx, dy = 64 * int(a) - int(com[0]), 64 * int(c) - int(com[1])
-                slope = dy / abs(dx) if dx else 2.0**20 * dy
-                left += [slope] if dx <= 0 else []
-                right += [slope] if dx >= 0 else []
-        meets = left and right
-        stable[i, j] = bool(meets and max(left) + max(right) >= 0 and min(left) + min(right) <= 0)
-    return stable
+        found[int(i), int(j)] = [
+            (int(u), int(v))
+            for u, v in cells
+            if np.float32(heightmap[i * stride + u, j * stride + v] - bottom[u, v]) >= threshold
+        ]
+    return found
+
+
+def in_hull(points: Cells, at: np.ndarray) -> bool:
+    """By the definition in `packing_env.kernels.com_hull`."""
+    left, right = [], []
+    for a, c in points:
+        dx, dy = a - int(at[0]), c - int(at[1])
+        slope = dy / abs(dx) if dx else 2.0**20 * dy
+        left += [slope] if dx <= 0 else []
+        right += [slope] if dx >= 0 else []
+    meets = left and right
+    return bool(meets and max(left) + max(right) >= 0 and min(left) + min(right) <= 0)
+
+
+def squares(cells: Cells) -> Cells:
+    return [(64 * (u + a), 64 * (v + c)) for u, v in cells for a in (0, 1) for c in (0, 1)]
+
+
+def middles(cells: Cells) -> Cells:
+    return [(64 * u + 32, 64 * v + 32) for u, v in cells]
+
+
+def verdicts(
+    support: dict[tuple[int, int], Cells], shape: tuple[int, ...], com: np.ndarray
+) -> np.ndarray:
+    """Hull of squares, hull of centres, number of supporting cells; ``[3, Xs, Ys]``."""
+    result = np.zeros((3, *shape), np.int32)
+    for (i, j), cells in support.items():
+        held = (in_hull(squares(cells), com), in_hull(middles(cells), com))
+        result[:, i, j] = (*held, len(cells))
+    return result
 
 
 @dataclass(frozen=True)
@@ -65,6 +87,8 @@ class Case:
     stride: int
     z: np.ndarray
     stable: np.ndarray
+    stable_centres: np.ndarray
+    count: np.ndarray
 
     def tensors(self) -> list[torch.Tensor]:
         return [torch.from_numpy(array) for array in (self.heightmap, self.bottom, self.com)]
@@ -121,13 +145,17 @@ def random_case(seed: int) -> Case:
     contact_tol = float(rng.choice([0.0, 0.01, 0.013, 0.3]))
     rows = [(b, r) for b in range(batch) for r in range(orientations)]
     z = [oracle_drop_height(heightmap[b], bottom[b, r], stride) for b, r in rows]
-    stable = [
-        oracle_com_hull(heightmap[b], bottom[b, r], plane, com[b, r], contact_tol, stride)
-        for (b, r), plane in zip(rows, z, strict=True)
-    ]
-    lead = (batch, orientations)
-    planes = (np.stack(maps).reshape(*lead, *z[0].shape) for maps in (z, stable))
-    return Case(heightmap, bottom, com, contact_tol, stride, *planes)
+    found = []
+    for (b, r), plane in zip(rows, z, strict=True):
+        support = oracle_support(heightmap[b], bottom[b, r], plane, contact_tol, stride)
+        found.append(verdicts(support, plane.shape, com[b, r]))
+    squared, centred, count = (
+        np.stack([one[k] for one in found]).reshape(batch, orientations, *z[0].shape)
+        for k in range(3)
+    )
+    heights = np.stack(z).reshape(squared.shape)
+    stable = (squared.astype(bool), centred.astype(bool))
+    return Case(heightmap, bottom, com, contact_tol, stride, heights, *stable, count)
 
 
 def bits(array: np.ndarray) -> np.ndarray:
@@ -150,6 +178,13 @@ def test_equals_the_loop(backend: str, first: int) -> None:
         )
         assert stable.dtype == torch.bool
         assert np.array_equal(stable.numpy(), case.stable), f"case {seed}"
+        rest = (case.contact_tol, case.stride)
+        stable = kernels.com_hull(heightmap, bottom, z, com, *rest, centres=True, backend=backend)
+        assert stable.dtype == torch.bool
+        assert np.array_equal(stable.numpy(), case.stable_centres), f"case {seed}"
+        count = kernels.support_count(heightmap, bottom, z, *rest, backend=backend)
+        assert count.dtype == torch.int32
+        assert np.array_equal(count.numpy(), case.count), f"case {seed}"
         assert np.array_equal(bits(z.numpy()), bits(case.z)), "z was changed"
         assert versions == [t._version for t in (heightmap, bottom, com)]
         assert all(map(torch.equal, copies, (heightmap, bottom, com)))
@@ -158,9 +193,16 @@ def test_equals_the_loop(backend: str, first: int) -> None:
 def test_cases_are_not_trivial() -> None:
     cases = [random_case(seed) for seed in range(NUM_CASES)]
     finite = np.concatenate([np.isfinite(case.z).ravel() for case in cases])
-    stable = np.concatenate([case.stable[np.isfinite(case.z)] for case in cases])
     assert 0.1 < finite.mean() < 0.9
-    assert 0.1 < stable.mean() < 0.9
+    squared, centred = (
+        np.concatenate([maps[np.isfinite(case.z)] for case, maps in pairs])
+        for pairs in (
+            [(case, case.stable) for case in cases],
+            [(case, case.stable_centres) for case in cases],
+        )
+    )
+    assert 0.1 < centred.mean() < squared.mean() < 0.9
+    assert not (centred & ~squared).any()
     assert any(case.bottom.shape[2] > case.heightmap.shape[1] for case in cases)
     assert any(case.heightmap.shape[1] % case.stride for case in cases)
 
@@ -185,9 +227,13 @@ def test_placements_the_caller_ruled_out_are_unstable(backend: str) -> None:
     com = torch.full((1, 1, 2), 64)
     z = kernels.drop_height(heightmap, bottom, backend=backend)
     z[0, 0, 0, 0] = torch.inf
-    stable = kernels.com_hull(heightmap, bottom, z, com, 0.0, backend=backend)
-    assert stable.sum() == 8
-    assert not stable[0, 0, 0, 0]
+    for centres in (False, True):
+        stable = kernels.com_hull(heightmap, bottom, z, com, 0.0, centres=centres, backend=backend)
+        assert stable.sum() == 8
+        assert not stable[0, 0, 0, 0]
+    count = kernels.support_count(heightmap, bottom, z, 0.0, backend=backend)
+    assert count.sum() == 32
+    assert count[0, 0, 0, 0] == 0
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -195,7 +241,7 @@ def test_placements_the_caller_ruled_out_are_unstable(backend: str) -> None:
 def test_near_ties_of_slopes_are_told_apart(backend: str, size: int) -> None:
     """Two feet on the diagonal: their hull ends at the line y = x + 64 (in 1/64 cells).
 
-    Large windows need slopes in float64.
+    That of their centres is a piece of the line y = x. Large windows need slopes in float64.
     """
     bottom = torch.full((1, 1, size, size), 0.5)
     bottom[..., 0, 0] = bottom[..., -1, -1] = 0
@@ -206,6 +252,11 @@ def test_near_ties_of_slopes_are_told_apart(backend: str, size: int) -> None:
             com = torch.tensor([[[x, x + 64 + beyond]]])
             stable = kernels.com_hull(heightmap, bottom, z, com, 0.0, backend=backend)
             assert stable[0, 0, 0, 0] == (beyond <= 0)
+            on_line = com - torch.tensor([0, 64])
+            stable = kernels.com_hull(
+                heightmap, bottom, z, on_line, 0.0, centres=True, backend=backend
+            )
+            assert stable[0, 0, 0, 0] == (beyond == 0 and 32 <= x <= 64 * size - 32)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -219,8 +270,12 @@ def test_non_contiguous_inputs(backend: str) -> None:
     stable = kernels.com_hull(
         heightmap, bottom, z, com, case.contact_tol, case.stride, backend=backend
     )
+    count = kernels.support_count(
+        heightmap, bottom, z, case.contact_tol, case.stride, backend=backend
+    )
     assert np.array_equal(z.numpy(), case.z)
     assert np.array_equal(stable.numpy(), case.stable)
+    assert np.array_equal(count.numpy(), case.count)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -237,12 +292,17 @@ def test_a_large_batch_equals_its_rows(backend: str) -> None:
     try:
         z = kernels.drop_height(heightmap, bottom, backend=backend)
         stable = kernels.com_hull(heightmap, bottom, z, com, 0.2, backend=backend)
+        centred = kernels.com_hull(heightmap, bottom, z, com, 0.2, centres=True, backend=backend)
+        count = kernels.support_count(heightmap, bottom, z, 0.2, backend=backend)
     finally:
         torch.set_num_threads(threads)
-    assert 0 < stable.sum() < stable.numel()
+    assert 0 < centred.sum() < stable.sum() < stable.numel()
     for row in range(6):
         one = slice(row, row + 1)
         single = kernels.drop_height(heightmap[one], bottom[one], backend="eager")
         assert torch.equal(z[one], single)
         rows = (heightmap[one], bottom[one], single, com[one])
         assert torch.equal(stable[one], kernels.com_hull(*rows, 0.2, backend="eager"))
+        alone = kernels.com_hull(*rows, 0.2, centres=True, backend="eager")
+        assert torch.equal(centred[one], alone)
+        assert torch.equal(count[one], kernels.support_count(*rows[:3], 0.2, backend="eager"))

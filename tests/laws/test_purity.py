@@ -17,6 +17,7 @@ from packing_env.core import candidates, feasibility, metrics, observation, stab
 from packing_env.core import heightmap as hm
 from packing_env.core.orientation import decode_placement, take_from_queue, visible_items
 from packing_env.core.random import choose_uniform, philox
+from packing_env.testing import KNOWN_RULES
 
 
 @contextmanager
@@ -53,8 +54,24 @@ def test_the_rules_change_no_input(case: Case) -> None:
     top = items["top"][item_id[:, 0], placement.orientation]
     support = torch.isfinite(top)
     x, y = placement.x, placement.y
+    size = items["size"][item_id]
     contact = stability.Contact(
-        state["heightmap"], bottom, maps.z.flatten(1, 2), com, params.tolerance, params.grid_step
+        state["heightmap"],
+        bottom,
+        maps.z.flatten(1, 2),
+        com,
+        params.tolerance,
+        params.grid_step,
+        size.flatten(1, 2),
+    )
+    touch = stability.Touch(
+        support,
+        support,
+        bottom[:, 0],
+        maps.z.flatten(1)[:, 0],
+        com[:, 0],
+        params.tolerance,
+        size[:, 0, 0],
     )
     given_to = (seed, uniform, top, support, x, y, maps.z, maps.legal, there, item_id, action)
     calls: list[Callable[[], object]] = [
@@ -68,8 +85,8 @@ def test_the_rules_change_no_input(case: Case) -> None:
         lambda: candidates.propose(candidates.Scene(state, item_id, there, maps, items, params)),
         lambda: hm.read_window(state["heightmap"], x, y, (3, 3)),
         lambda: hm.raise_window(state["heightmap"], x, y, top),
-        lambda: stability.get_rule("com_hull").maps(contact),
-        lambda: stability.com_hull_single(support, support, items["com"][item_id[:, 0], 0]),
+        *(lambda rule=rule: stability.judge_maps(rule, contact) for rule in KNOWN_RULES),
+        *(lambda rule=rule: stability.judge(rule, touch) for rule in KNOWN_RULES),
         lambda: take_from_queue(state["queue"], x * 0, there[:, 0]),
         lambda: choose_uniform(maps.legal.flatten(1), uniform),
         lambda: philox(seed, seed),

@@ -9,7 +9,7 @@ import torch
 from tests.tiny import legal_action, stream, tiny_env
 
 from packing_env import kernels
-from packing_env.testing import Referee
+from packing_env.testing import KNOWN_RULES, Referee
 
 FULL = [
     # grid, orientations, window, height, task
@@ -21,6 +21,10 @@ FULL = [
     ((6, 6), 2, 3, 0.05, {"grid_step": 1, "stability": "com_hull", "contact_tol": 0.0}),
     ((9, 7), 3, 4, 0.08, {"grid_step": 2, "stability": "com_hull", "action_mode": "candidate"}),
     ((20, 20), 6, 6, 0.05, {"grid_step": 1, "stability": "com_hull"}),
+    ((7, 7), 3, 4, 0.08, {"stability": "center_hull", "stability_metric": "area_corners_code"}),
+    ((8, 7), 3, 4, 0.08, {"grid_step": 2, "stability": "area_corners", "num_visible": 2}),
+    ((7, 8), 4, 3, 0.08, {"stability": "area_corners_code", "contact_tol": 0.005}),
+    ((8, 9), 4, 4, 0.06, {"stability": "center_hull", "candidate_range": "pct", "grid_step": 2}),
 ]
 REWARD = {"utilization": 1.0, "objective": 0.5, "item": 0.1, "height": 0.2, "illegal": 0.3}
 
@@ -52,17 +56,17 @@ def compare(env, num_steps: int, mask_bits: int | None, seed: int) -> int:
 
 @pytest.mark.parametrize("case", range(len(FULL)))
 def test_whole_masks(case: int, backend: str) -> None:
-    """40 steps per case, 320 in all: heights, rest heights, masks, done, reward, metrics."""
+    """40 steps per case, 480 in all: heights, rest heights, masks, done, reward, metrics."""
     grid, orientations, window, height, task = FULL[case]
     items = {"grid": grid, "num_orientations": orientations, "window": window, "height": height}
     env = tiny_env(4, seed=case, items={"seed": case, **items}, reward=REWARD, **task)
     assert compare(env, 10, None, seed=case) > 0
 
 
-@pytest.mark.parametrize("stability", ["none", "com_hull"])
+@pytest.mark.parametrize("stability", KNOWN_RULES)
 @pytest.mark.parametrize("case", range(3))
 def test_chosen_placements_and_sampled_masks(case: int, stability: str) -> None:
-    """500 steps per case, 3,000 in all."""
+    """500 steps per case, 7,500 in all."""
     visible = case + 1
     env = tiny_env(
         10,

@@ -148,5 +148,21 @@ def test_terminal_episodes_stay_and_allow_all() -> None:
 
 
 def test_an_unknown_rule_is_refused() -> None:
+    ground = reference.touch_at(maps([[0]]), maps([[0]]), 0, 0, np.float32(0))
     with pytest.raises(ValueError, match="no stability rule 'wind'"):
-        reference.is_stable("wind", [], (0, 0))
+        reference.is_stable("wind", ground)
+
+
+def test_range_pct_keeps_where_the_unrotated_item_would_fit() -> None:
+    """A bar of 3 x 1 in a container of 4 x 3, and the same turned: 1 x 3."""
+    bar = Item(
+        top=[np.ones((3, 1), np.float32), np.ones((1, 3), np.float32)],
+        bottom=[np.zeros((3, 1), np.float32), np.zeros((1, 3), np.float32)],
+        com=[(96, 32), (32, 96)],
+        volume=3.0,
+    )
+    turned = {
+        name: Episode((4, 3), [bar], rules(candidate_range=name)).mask(2)[0, 1, :, 0].tolist()
+        for name in ("container", "pct")
+    }
+    assert turned == {"container": [True] * 4, "pct": [True, True, False, False]}

@@ -24,6 +24,8 @@ TASKS: dict[str, dict[str, Any]] = {
     "placement": {},
     "candidate": {"action_mode": "candidate", "num_candidates": 8},
     "buffer": {"num_visible": 2, "preview": 1, "grid_step": 2, "illegal_action": "project"},
+    "corners": {"stability": "area_corners_code", "stability_metric": "area_corners"},
+    "centres": {"stability": "center_hull", "candidate_range": "pct", "grid_step": 2},
     "no_rule": {"stability": "none", "reward": {"objective": 1.0}, "illegal_action": "noop"},
 }
 

@@ -24,6 +24,7 @@ from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.core.random import choose_uniform
 from packing_env.envs import PackingEnv
 from packing_env.envs.action_modes import get_mode
+from packing_env.testing import KNOWN_RULES
 
 DETECTORS = {
     "fake_tensors": run_on_fake_tensors,
@@ -147,7 +148,7 @@ def test_env_compile_gives_one_graph() -> None:
 
 
 @pytest.mark.parametrize("backend", [None, *kernels.available_backends()])
-@pytest.mark.parametrize("stability", ["com_hull", "none"])
+@pytest.mark.parametrize("stability", KNOWN_RULES)
 def test_the_rules_run_on_the_meta_device(stability: str, backend: str | None) -> None:
     """Tensors without storage: any read, and any detour over the CPU, raises."""
     env = tiny_env(3, stability=stability, num_visible=2)

@@ -25,9 +25,15 @@ def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return heightmap, bottom, com
 
 
-def both(heightmap, bottom, com, stride, backend):
+def every(heightmap, bottom, com, stride, backend):
     z = kernels.drop_height(heightmap, bottom, stride, backend=backend)
-    return z, kernels.com_hull(heightmap, bottom, z, com, 0.3, stride, backend=backend)
+    placed = (heightmap, bottom, z)
+    return (
+        z,
+        kernels.com_hull(*placed, com, 0.3, stride, backend=backend),
+        kernels.com_hull(*placed, com, 0.3, stride, centres=True, backend=backend),
+        kernels.support_count(*placed, 0.3, stride, backend=backend),
+    )
 
 
 def is_shape_checked() -> bool:
@@ -37,9 +43,9 @@ def is_shape_checked() -> bool:
 @pytest.mark.parametrize("stride", STRIDES)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_fake_tensors(backend: str, stride: int) -> None:
-    expected = both(*inputs(), stride, backend)
+    expected = every(*inputs(), stride, backend)
     with FakeTensorMode() as mode:
-        fakes = both(*(mode.from_tensor(t) for t in inputs()), stride, backend)
+        fakes = every(*(mode.from_tensor(t) for t in inputs()), stride, backend)
     for fake, real in zip(fakes, expected, strict=True):
         assert (fake.shape, fake.dtype, fake.stride()) == (real.shape, real.dtype, real.stride())
 
@@ -47,8 +53,8 @@ def test_fake_tensors(backend: str, stride: int) -> None:
 @pytest.mark.parametrize("stride", STRIDES)
 @pytest.mark.parametrize("backend", [None, *BACKENDS])
 def test_meta_tensors(backend: str | None, stride: int) -> None:
-    expected = both(*inputs(), stride, backend)
-    metas = both(*(t.to("meta") for t in inputs()), stride, backend)
+    expected = every(*inputs(), stride, backend)
+    metas = every(*(t.to("meta") for t in inputs()), stride, backend)
     for meta, real in zip(metas, expected, strict=True):
         assert meta.is_meta
         assert (meta.shape, meta.dtype) == (real.shape, real.dtype)
@@ -60,9 +66,9 @@ def test_one_graph(backend: str | None, stride: int) -> None:
     if is_shape_checked():
         pytest.skip("the shape checker breaks full graphs")
     torch.compiler.reset()
-    compiled = torch.compile(both, backend="eager", fullgraph=True)
+    compiled = torch.compile(every, backend="eager", fullgraph=True)
     for got, expected in zip(
-        compiled(*inputs(), stride, backend), both(*inputs(), stride, backend), strict=True
+        compiled(*inputs(), stride, backend), every(*inputs(), stride, backend), strict=True
     ):
         assert torch.equal(got, expected)
 
@@ -77,6 +83,12 @@ def test_the_custom_operators_are_well_formed() -> None:
     torch.library.opcheck(
         operators.numba_drop_height.default, (heightmap, bottom, 1), test_utils=checks
     )
+    for centres in (False, True):
+        torch.library.opcheck(
+            operators.numba_com_hull.default,
+            (heightmap, bottom, z, com, 0.3, 1, centres),
+            test_utils=checks,
+        )
     torch.library.opcheck(
-        operators.numba_com_hull.default, (heightmap, bottom, z, com, 0.3, 1), test_utils=checks
+        operators.numba_support_count.default, (heightmap, bottom, z, 0.3, 1), test_utils=checks
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -45,10 +45,28 @@ def placement_maps(
     z = torch.where(shown, z, torch.inf)
     below_lid = z + peak[:, :, None, None] <= params.lid
     judged = torch.where(below_lid, z, torch.inf)
-    contact = stability.Contact(heightmap, bottom, judged, com, params.tolerance, params.grid_step)
-    legal = below_lid & stability.get_rule(params.stability).maps(contact)
+    size = catalogue["size"][item_id]
+    contact = stability.Contact(
+        heightmap, bottom, judged, com, params.tolerance, params.grid_step, size.flatten(1, 2)
+    )
+    legal = below_lid & stability.judge_maps(params.stability, contact)
     shape = (*item_id.shape, -1, *z.shape[2:])
-    return Maps(z.view(shape), legal.view(shape))
+    return _within_range(Maps(z.view(shape), legal.view(shape)), size, params)
+
+
+def _within_range(maps: Maps, size: Int[Tensor, "B L R 2"], params: PackingParams) -> Maps:
+    """The maps with only those placements legal that ``candidate_range`` allows."""
+    if params.candidate_range == "container":
+        return maps
+    x, y = (torch.arange(n, device=size.device) * params.grid_step for n in params.lattice)
+    allowed = unrotated_fits(x[:, None], y, size[:, :, :1, None, None], params)
+    return replace(maps, legal=maps.legal & allowed)
+
+
+def unrotated_fits(x: Tensor, y: Tensor, size: Tensor, params: PackingParams) -> Tensor:
+    """Whether a window of ``size`` ``[..., 2]``, orientation 0's, at ``(x, y)`` stays inside."""
+    across, along = (cells * params.units_per_cell for cells in params.grid)
+    return (x + size[..., 0] <= across) & (y + size[..., 1] <= along)
 
 
 def empty_container_maps(
@@ -74,7 +92,8 @@ def empty_container_maps(
     shown = there[:, :, None] & catalogue["orientation_mask"][item_id]
     inside = (fits_x & shown[..., None])[..., :, None] & fits_y[..., None, :]
     z = torch.where(inside, 0.0, torch.inf)
-    return Maps(z, inside & legal_on_floor[item_id][..., None, None])
+    maps = Maps(z, inside & legal_on_floor[item_id][..., None, None])
+    return _within_range(maps, size, params)
 
 
 def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
@@ -140,9 +159,19 @@ def examine(
     under_lid = z + catalogue["peak"][item_id, orientation] <= params.lid
     judged = torch.where(under_lid, z, torch.inf)
     support = stability.supporting_cells(window, bottom, judged, params.tolerance)
-    com = catalogue["com"][item_id, orientation]
-    legal = under_lid & stability.get_rule(params.stability).single(support, footprint, com)
-    stable = legal & stability.get_rule(params.stability_metric).single(support, footprint, com)
+    touch = stability.Touch(
+        support,
+        footprint,
+        window - bottom,
+        judged,
+        catalogue["com"][item_id, orientation],
+        params.tolerance,
+        catalogue["size"][item_id, orientation],
+    )
+    legal = under_lid & stability.judge(params.stability, touch)
+    if params.candidate_range == "pct":
+        legal = legal & unrotated_fits(x, y, catalogue["size"][item_id, 0], params)
+    stable = legal & stability.judge(params.stability_metric, touch)
     count = support.flatten(1).sum(1, dtype=torch.float64)
     cells = footprint.flatten(1).sum(1, dtype=torch.float64).clamp(min=1)
     ratio = torch.where(legal, count / cells, 0.0)
@@ -163,7 +192,12 @@ def examine_in(
         return examine(heightmap, item_id, orientation, x, y, catalogue, params)
     there = catalogue["orientation_mask"][item_id, orientation]
     size = torch.where(there[:, None], catalogue["cuboid"][item_id, orientation], 0)
-    found = boxes.examine(state["boxes"], torch.stack((x, y), -1).int(), size, params)
-    z = torch.where(found.legal, found.z.float() * params.pitch, torch.inf)
+    lower = torch.stack((x, y), -1).int()
+    found = boxes.examine(state["boxes"], lower, size, params)
+    legal = found.legal
+    if params.candidate_range == "pct":
+        legal = legal & unrotated_fits(x, y, catalogue["size"][item_id, 0], params)
+    z = torch.where(legal, found.z.float() * params.pitch, torch.inf)
     top = catalogue["top"][item_id, orientation]
-    return Examined(z, found.legal, found.stable, found.support_ratio, top)
+    ratio = torch.where(legal, found.support_ratio, 0.0)
+    return Examined(z, legal, legal & found.stable, ratio, top)

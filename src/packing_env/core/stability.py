@@ -1,13 +1,14 @@
 """Stability rules: named, pluggable, batched.
 
 A rule judges placements from the cells that support them: a footprint cell supports if
-``float32(heightmap - bottom) >= float32(z - contact_tol)``. To add a rule, write the two functions
-of :class:`Rule` and :func:`register` it.
+``float32(heightmap - bottom) >= float32(z - contact_tol)``, and its level is
+``heightmap - bottom``. To add a rule, write the two functions of :class:`Rule` and
+:func:`register` it. What each rule says, in plain loops: :mod:`packing_env.reference.maps`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +16,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.types import SLOPE_UNITS, ParameterError
+from packing_env.types import SLOPE_UNITS, PackingParams, ParameterError
+
+_HALF = SLOPE_UNITS // 2
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Contact:
         com: ``[B, R, 2]`` centre of mass, 1/64 cell from the window's corner.
         contact_tol: metres.
         stride: cells between placements.
+        size: ``[B, R, 2]`` cells of each item's window, 0 for padding orientations.
     """
 
     heightmap: Float[Tensor, "B X Y"]
@@ -37,20 +41,43 @@ class Contact:
     com: Int[Tensor, "B R 2"]
     contact_tol: float
     stride: int
+    size: Int[Tensor, "B R 2"]
+
+
+@dataclass(frozen=True)
+class Touch:
+    """One placement per row: ``z`` holds +inf where it need not be judged.
+
+    Attributes:
+        support: ``[B, U, V]`` supporting cells.
+        footprint: ``[B, U, V]`` cells of the item.
+        level: ``[B, U, V]`` heightmap - bottom, metres; outside the footprint anything.
+        z: ``[B]`` rest height.
+        com: ``[B, 2]`` centre of mass, 1/64 cell from the window's corner.
+        contact_tol: metres.
+        size: ``[B, 2]`` cells of the item's window.
+    """
+
+    support: Bool[Tensor, "B U V"]
+    footprint: Bool[Tensor, "B U V"]
+    level: Float[Tensor, "B U V"]
+    z: Float[Tensor, " B"]
+    com: Int[Tensor, "B 2"]
+    contact_tol: float
+    size: Int[Tensor, "B 2"]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One stability rule.
+    """One stability rule; the functions are ``None`` for a rule that needs the packed boxes.
 
     Attributes:
         maps: Judges every placement of a :class:`Contact`; ``[B, R, Xs, Ys]`` bool.
-        single: Judges one placement per row from its supporting cells ``[B, U, V]``, its
-            footprint ``[B, U, V]`` and its centre of mass ``[B, 2]``; ``[B]`` bool.
+        single: Judges one placement per row, a :class:`Touch`; ``[B]`` bool.
     """
 
-    maps: Callable[[Contact], Tensor]
-    single: Callable[[Tensor, Tensor, Tensor], Tensor]
+    maps: Callable[[Contact], Tensor] | None
+    single: Callable[[Touch], Tensor] | None
 
 
 RULES: dict[str, Rule] = {}
@@ -70,6 +97,37 @@ def get_rule(name: str) -> Rule:
     return RULES[name]
 
 
+def check_rule(name: str, params: PackingParams) -> None:
+    """Refuse a rule that is unknown, or that the task's geometry cannot evaluate."""
+    rule = get_rule(name)
+    if params.geometry == "maps" and (rule.maps is None or rule.single is None):
+        raise _needs_boxes(name)
+
+
+def _needs_boxes(name: str) -> ParameterError:
+    known = sorted(other for other, rule in RULES.items() if rule.maps is not None)
+    return ParameterError(
+        f"stability rule {name!r} follows the load from box to box, which heightmaps do not tell; "
+        f"use geometry='boxes' with action_mode='candidate', or choose one of {known}"
+    )
+
+
+def judge_maps(name: str, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
+    """Which of many placements a rule calls stable."""
+    rule = get_rule(name)
+    if rule.maps is None:
+        raise _needs_boxes(name)
+    return rule.maps(contact)
+
+
+def judge(name: str, touch: Touch) -> Bool[Tensor, " B"]:
+    """Which rows' placements a rule calls stable."""
+    rule = get_rule(name)
+    if rule.single is None:
+        raise _needs_boxes(name)
+    return rule.single(touch)
+
+
 def supporting_cells(
     window: Float[Tensor, "B U V"],
     bottom: Float[Tensor, "B U V"],
@@ -83,24 +141,31 @@ def supporting_cells(
     return (window - bottom) >= (z - contact_tol)[:, None, None]
 
 
-def com_hull_single(
-    support: Bool[Tensor, "B U V"], footprint: Bool[Tensor, "B U V"], com: Int[Tensor, "B 2"]
-) -> Bool[Tensor, " B"]:
-    """Whether the centre of mass lies in the hull of the supporting squares, boundary included.
+# ---------------------------------------------------------------------- hulls
 
-    Seen from the centre of mass, corners to its left and right span a chord that passes above it
-    iff their largest slopes ``dy / |dx|`` sum to at least 0, and below it iff their smallest sum to
-    at most 0. Corners straight above or below count on both sides with a slope of ``2**20 dy``.
-    On each line of corners only the first and the last can be extreme.
+
+def hull_holds(
+    support: Bool[Tensor, "B U V"], point: Int[Tensor, "B 2"], *, centres: bool = False
+) -> Bool[Tensor, " B"]:
+    """Whether a point (1/64 cell) lies in the hull of the supporting squares, boundary included.
+
+    Seen from the point, corners to its left and right span a chord that passes above it iff their
+    largest slopes ``dy / |dx|`` sum to at least 0, and below it iff their smallest sum to at most
+    0. Corners straight above or below count on both sides with a slope of ``2**20 dy``. On each
+    line of corners only the first and the last can be extreme. With ``centres``, the same of the
+    supporting cells' centres.
     """
-    lines = torch.arange(support.shape[1] + 1, device=com.device)
-    edges = torch.arange(1, support.shape[2] + 1, device=com.device, dtype=torch.float64)
-    last = _line_maximum(torch.where(support, edges, -torch.inf).amax(2))
-    first = _line_maximum(torch.where(support, 1 - edges, -torch.inf).amax(2))
-    dx = (SLOPE_UNITS * lines - com[:, :1]).double()
+    edges = torch.arange(1, support.shape[2] + 1, device=point.device, dtype=torch.float64)
+    last = torch.where(support, edges, -torch.inf).amax(2)
+    first = torch.where(support, 1 - edges, -torch.inf).amax(2)
+    if not centres:
+        last, first = _line_maximum(last), _line_maximum(first)
+    inset = _HALF if centres else 0
+    lines = torch.arange(last.shape[1], device=point.device)
+    dx = (SLOPE_UNITS * lines + inset - point[:, :1]).double()
     distance = torch.where(dx == 0, 2.0**-20, dx.abs())
-    upper = (SLOPE_UNITS * last - com[:, 1:]) / distance
-    lower = (SLOPE_UNITS * first + com[:, 1:]) / distance
+    upper = (SLOPE_UNITS * last - inset - point[:, 1:]) / distance
+    lower = (SLOPE_UNITS * first - inset + point[:, 1:]) / distance
     left, right = dx <= 0, dx >= 0
     return (_chord(upper, left, right) >= 0) & (_chord(lower, left, right) >= 0)
 
@@ -118,21 +183,158 @@ def _chord(slope: Tensor, left: Tensor, right: Tensor) -> Float[Tensor, " B"]:
 
 
 def _com_hull_maps(contact: Contact) -> Tensor:
+    return _hull_maps(contact, contact.com, centres=False)
+
+
+def _com_hull_single(touch: Touch) -> Tensor:
+    return hull_holds(touch.support, touch.com)
+
+
+def _hull_maps(contact: Contact, point: Tensor, *, centres: bool) -> Tensor:
     return kernels.com_hull(
         contact.heightmap,
         contact.bottom,
         contact.z,
-        contact.com,
+        point,
         contact.contact_tol,
         contact.stride,
+        centres=centres,
     )
+
+
+def _center_hull_maps(contact: Contact) -> Tensor:
+    held = _hull_maps(contact, _HALF * contact.size, centres=True)
+    return _center_hull(_count_maps(contact), _area_maps(contact), held)
+
+
+def _center_hull_single(touch: Touch) -> Tensor:
+    held = hull_holds(touch.support, _HALF * touch.size, centres=True)
+    return _center_hull(_count(touch.support), _count(touch.footprint), held)
+
+
+def _center_hull(count: Tensor, area: Tensor, held: Tensor) -> Tensor:
+    """Over half of the footprint, or two cells or more with the window's centre in their hull.
+
+    Xiong et al., RA-L 2024, as their program has it (GOPT).
+    """
+    return (2 * count > area) | (held & (count > 1))
+
+
+# ---------------------------------------------------------------------- corners and areas
+
+
+def _count_maps(contact: Contact) -> Int[Tensor, "B R Xs Ys"]:
+    return kernels.support_count(
+        contact.heightmap, contact.bottom, contact.z, contact.contact_tol, contact.stride
+    )
+
+
+def _area_maps(contact: Contact) -> Int[Tensor, "B R 1 1"]:
+    return torch.isfinite(contact.bottom).sum((2, 3))[:, :, None, None]
+
+
+def _count(cells: Bool[Tensor, "B U V"]) -> Int[Tensor, " B"]:
+    return cells.sum((1, 2))
+
+
+def _corner_levels_maps(contact: Contact) -> list[Float[Tensor, "B R Xs Ys"]]:
+    """Levels of the four corner cells of the window; -inf outside the footprint.
+
+    A window one cell wide has some of them twice. Where the placement leaves the container
+    (``z = +inf``) they mean nothing.
+    """
+    _, length, width = contact.heightmap.shape
+    heights, bottom = contact.heightmap.flatten(1), contact.bottom.flatten(2)
+    last = (contact.size - 1).clamp(min=0)
+    device = last.device
+    xs = torch.arange(0, length, contact.stride, device=device)
+    ys = torch.arange(0, width, contact.stride, device=device)
+    levels = []
+    for u, v in _corner_cells(last):
+        x = (xs + u[..., None]).clamp(max=length - 1)
+        y = (ys + v[..., None]).clamp(max=width - 1)
+        cell = x[..., :, None] * width + y[..., None, :]
+        ground = heights.gather(1, cell.flatten(1)).view(cell.shape)
+        edge = bottom.gather(2, (u * contact.bottom.shape[3] + v)[..., None])
+        levels.append(ground - edge[..., None])
+    return levels
+
+
+def _corner_levels(touch: Touch) -> list[Float[Tensor, " B"]]:
+    """The same of one placement per row."""
+    level = torch.where(touch.footprint, touch.level, -torch.inf).flatten(1)
+    last = (touch.size - 1).clamp(min=0)
+    columns = touch.footprint.shape[2]
+    return [level.gather(1, (u * columns + v)[:, None]).squeeze(1) for u, v in _corner_cells(last)]
+
+
+def _corner_cells(last: Int[Tensor, "*rows 2"]) -> list[tuple[Tensor, Tensor]]:
+    """``(u, v)`` of the four corner cells of windows that end with the cell ``last``."""
+    u, v = last.unbind(-1)
+    zero = torch.zeros_like(u)
+    return [(zero, zero), (u, zero), (zero, v), (u, v)]
+
+
+def _at_least(levels: Sequence[Tensor], bar: Tensor) -> Tensor:
+    """How many of the levels reach the bar."""
+    return torch.stack([level >= bar for level in levels]).sum(0)
+
+
+def _area_corners_maps(contact: Contact) -> Tensor:
+    corners = _at_least(_corner_levels_maps(contact), contact.z - contact.contact_tol)
+    return _area_corners(_count_maps(contact), _area_maps(contact), corners)
+
+
+def _area_corners_single(touch: Touch) -> Tensor:
+    corners = _at_least(_corner_levels(touch), touch.z - touch.contact_tol)
+    return _area_corners(_count(touch.support), _count(touch.footprint), corners)
+
+
+def _area_corners(count: Tensor, area: Tensor, corners: Tensor) -> Tensor:
+    """Over 60 % and four corners, or 80 % and three, or 95 %: Zhao et al., AAAI 2021, printed."""
+    return (
+        ((100 * count > 60 * area) & (corners == 4))
+        | ((100 * count > 80 * area) & (corners >= 3))
+        | (100 * count > 95 * area)
+    )
+
+
+def _area_corners_code_maps(contact: Contact) -> Tensor:
+    levels = _corner_levels_maps(contact)
+    count, area = _count_maps(contact), _area_maps(contact)
+    return _area_corners_code(count, area, levels, contact.z, contact.contact_tol)
+
+
+def _area_corners_code_single(touch: Touch) -> Tensor:
+    levels = _corner_levels(touch)
+    count, area = _count(touch.support), _count(touch.footprint)
+    return _area_corners_code(count, area, levels, touch.z, touch.contact_tol)
+
+
+def _area_corners_code(
+    count: Tensor, area: Tensor, levels: Sequence[Tensor], z: Tensor, contact_tol: float
+) -> Tensor:
+    """Three corners at the highest corner's level, then over 95 %, or 85 % / 50 % if they support.
+
+    Zhao et al., AAAI 2021, as their program has it (Online-3D-BPP-DRL, ``check_box``).
+    """
+    highest = torch.stack(list(levels)).amax(0)
+    corners = _at_least(levels, highest - contact_tol)
+    enough = 100 * count > torch.where(corners == 4, 50, 85) * area
+    supported = highest >= z - contact_tol
+    return (corners >= 3) & ((100 * count > 95 * area) | (supported & enough))
 
 
 register(
     "none",
     Rule(
         maps=lambda contact: torch.isfinite(contact.z),
-        single=lambda support, footprint, com: torch.ones_like(support[:, 0, 0]),
+        single=lambda touch: torch.ones_like(touch.z, dtype=torch.bool),
     ),
 )
-register("com_hull", Rule(maps=_com_hull_maps, single=com_hull_single))
+register("com_hull", Rule(maps=_com_hull_maps, single=_com_hull_single))
+register("center_hull", Rule(maps=_center_hull_maps, single=_center_hull_single))
+register("area_corners", Rule(maps=_area_corners_maps, single=_area_corners_single))
+register("area_corners_code", Rule(maps=_area_corners_code_maps, single=_area_corners_code_single))
+# Zhao et al., ICLR 2022 (PCT): the load goes down from box to box. `core.boxes` evaluates it.
+register("stacking_tree", Rule(maps=None, single=None))

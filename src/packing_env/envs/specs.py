@@ -37,8 +37,8 @@ def check_arguments(
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise ParameterError(f"device={device} but no CUDA GPU is available; use device=cpu")
     rewards.check_weights(params.reward)
-    stability.get_rule(params.stability)
-    stability.get_rule(params.stability_metric)
+    stability.check_rule(params.stability, params)
+    stability.check_rule(params.stability_metric, params)
 
 
 def read_actions(tensordict: TensorDictBase, env: PackingEnv) -> dict[NestedKey, Tensor]:

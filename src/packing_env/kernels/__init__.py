@@ -6,6 +6,14 @@ from packing_env.kernels.dispatch import (
     com_hull,
     drop_height,
     set_backend,
+    support_count,
 )
 
-__all__ = ["available_backends", "backend_for", "com_hull", "drop_height", "set_backend"]
+__all__ = [
+    "available_backends",
+    "backend_for",
+    "com_hull",
+    "drop_height",
+    "set_backend",
+    "support_count",
+]

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packing_env.kernels.eager import SUBCELL, VERTICAL, lattice_shape
+from packing_env.kernels.eager import HALF_CELL, SUBCELL, VERTICAL, lattice_shape
 
 _BLOCK = 1024
 """Placements per pass: the running maxima of a pass stay in the L1 cache."""
@@ -192,38 +192,44 @@ def _height_range(heightmap):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _corner_slopes(com_x, com_y, slope):  # type: ignore[no-untyped-def]
-    """slope[a, c] = dy/|dx| from the centre of mass to corner (a, c), 2^20 dy where dx = 0."""
+def _corner_slopes(com_x, com_y, inset, slope):  # type: ignore[no-untyped-def]
+    """slope[a, c] = dy/|dx| from the centre of mass to corner (a, c), 2^20 dy where dx = 0.
+
+    Corners lie on the lines of the grid, or `inset` 1/64 cells beyond them.
+    """
     for a in range(slope.shape[0]):
-        dx = abs(SUBCELL * a - com_x)
+        dx = abs(SUBCELL * a + inset - com_x)
         distance = float(dx) if dx else VERTICAL
         for c in range(slope.shape[1]):
-            slope[a, c] = (SUBCELL * c - com_y) / distance
+            slope[a, c] = (SUBCELL * c + inset - com_y) / distance
 
 
 @_jit
-def _side_taps(bottom, window, bounds, com_x, slope, side, taps, reach):  # type: ignore[no-untyped-def]
+def _side_taps(bottom, window, bounds, points, slope, side, taps, reach):  # type: ignore[no-untyped-def]
     """List the cells with a corner left (side 0) or right (1) of the centre that can support.
 
+    points is (com_x, inset, span): the corners of cell (u, v) are u or u + span, v or v + span.
     reach[side] is a cell's largest slope on that side, and its smallest negated. A cell that
     misses the lowest threshold on the highest ground never supports. Padded to whole fours.
     """
     w, h, stride, xs, ys = window
     highest, threshold = bounds
+    com_x, inset, span = points
     count, offset, level = taps
     sign = 2 * side - 1
     n = 0
     for u in range(w):
-        near, far = sign * (SUBCELL * u - com_x) >= 0, sign * (SUBCELL * (u + 1) - com_x) >= 0
+        near = sign * (SUBCELL * u + inset - com_x) >= 0
+        far = sign * (SUBCELL * (u + span) + inset - com_x) >= 0
         if not (near or far):
             continue
         i, p = u // stride, u % stride
-        a, c = u if near else u + 1, u + 1 if far else u
+        a, c = u if near else u + span, u + span if far else u
         for v in range(h):
             if highest - bottom[u, v] >= threshold:
                 offset[side, n] = ((p * stride + v % stride) * xs + i) * ys + v // stride
                 level[side, n] = bottom[u, v]
-                reach[side, 0, n] = max(slope[a, v + 1], slope[c, v + 1])
+                reach[side, 0, n] = max(slope[a, v + span], slope[c, v + span])
                 reach[side, 1, n] = -min(slope[a, v], slope[c, v])
                 n += 1
     while n % 4:
@@ -318,8 +324,9 @@ def _sides_meet(stable, threshold, heights, taps, reach, sides, sign):  # type: 
 
 
 @_jit
-def _com_hull(heightmap, bottom, z, com, contact_tol, stable, stride, start, stop):  # type: ignore[no-untyped-def]
+def _com_hull(heightmap, bottom, z, com, contact_tol, stable, stride, centres, start, stop):  # type: ignore[no-untyped-def]
     """Fill stable for the orientations start <= b * R + r < stop."""
+    inset, span = (HALF_CELL, 0) if centres else (0, 1)
     _, length, width = heightmap.shape
     _, orientations, window_x, window_y = bottom.shape
     xs, ys = z.shape[2], z.shape[3]
@@ -348,11 +355,12 @@ def _com_hull(heightmap, bottom, z, com, contact_tol, stable, stride, start, sto
         if w == 0 or first == last:
             continue
         cx, cy = com[b, r, 0], com[b, r, 1]
-        _corner_slopes(cx, cy, slope[: w + 1, : h + 1])
+        _corner_slopes(cx, cy, inset, slope[: w + span, : h + span])
         window = (w, h, stride, xs, ys)
         bounds = (highest, lowest)
         for side in range(2):
-            _side_taps(bottom[b, r], window, bounds, cx, slope, side, taps, reach64)
+            points = (cx, inset, span)
+            _side_taps(bottom[b, r], window, bounds, points, slope, side, taps, reach64)
         if min(taps[0][0], taps[0][1]) == 0:
             continue
         size = max(abs(cx), abs(cy), abs(SUBCELL * w - cx), abs(SUBCELL * h - cy))
@@ -365,13 +373,13 @@ def _com_hull(heightmap, bottom, z, com, contact_tol, stable, stride, start, sto
 
 
 @_jit
-def _finite_range(z, contact_tol, threshold, stable):  # type: ignore[no-untyped-def]
-    """Range of placements with finite z; threshold = z - contact_tol, its minimum; none stable."""
+def _finite_range(z, contact_tol, threshold, result):  # type: ignore[no-untyped-def]
+    """Range of placements with finite z; threshold = z - contact_tol, its minimum; result is 0."""
     first, last, lowest = z.size, 0, _INF
     for i in range(z.size):
         bar = z[i] - contact_tol
         threshold[i] = bar
-        stable[i] = False
+        result[i] = 0
         if bar < _INF:
             first, last = min(first, i), i + 1
             lowest = min(lowest, bar)
@@ -416,7 +424,13 @@ def drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
 
 
 def com_hull(
-    heightmap: Tensor, bottom: Tensor, z: Tensor, com: Tensor, contact_tol: float, stride: int
+    heightmap: Tensor,
+    bottom: Tensor,
+    z: Tensor,
+    com: Tensor,
+    contact_tol: float,
+    stride: int,
+    centres: bool,
 ) -> Tensor:
     """See `packing_env.kernels.com_hull`."""
     stable = z.new_empty(z.shape, dtype=torch.bool)
@@ -428,6 +442,7 @@ def com_hull(
         np.float32(contact_tol),
         stable.numpy(),
         stride,
+        centres,
     )
     planes = z.shape[0] * z.shape[1]
     _run(_com_hull, arrays, planes, z.numel() * bottom.shape[2] * bottom.shape[3])

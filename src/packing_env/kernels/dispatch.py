@@ -27,8 +27,12 @@ torch.library.define(
 )
 torch.library.define(
     "packing_env::numba_com_hull",
-    "(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, float contact_tol, int stride)"
-    " -> Tensor",
+    "(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, float contact_tol, int stride,"
+    " bool centres) -> Tensor",
+)
+torch.library.define(
+    "packing_env::numba_support_count",
+    "(Tensor heightmap, Tensor bottom, Tensor z, float contact_tol, int stride) -> Tensor",
 )
 
 
@@ -41,11 +45,26 @@ def _numba_drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor
 
 @torch.library.impl("packing_env::numba_com_hull", "cpu")
 def _numba_com_hull(
-    heightmap: Tensor, bottom: Tensor, z: Tensor, com: Tensor, contact_tol: float, stride: int
+    heightmap: Tensor,
+    bottom: Tensor,
+    z: Tensor,
+    com: Tensor,
+    contact_tol: float,
+    stride: int,
+    centres: bool,
 ) -> Tensor:
     from packing_env.kernels import compiled_cpu
 
-    return compiled_cpu.com_hull(heightmap, bottom, z, com, contact_tol, stride)
+    return compiled_cpu.com_hull(heightmap, bottom, z, com, contact_tol, stride, centres)
+
+
+@torch.library.impl("packing_env::numba_support_count", "cpu")
+def _numba_support_count(
+    heightmap: Tensor, bottom: Tensor, z: Tensor, contact_tol: float, stride: int
+) -> Tensor:
+    from packing_env.kernels import support_numba
+
+    return support_numba.support_count(heightmap, bottom, z, contact_tol, stride)
 
 
 @torch.library.register_fake("packing_env::numba_drop_height")
@@ -55,9 +74,22 @@ def _fake_drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
 
 @torch.library.register_fake("packing_env::numba_com_hull")
 def _fake_com_hull(
-    heightmap: Tensor, bottom: Tensor, z: Tensor, com: Tensor, contact_tol: float, stride: int
+    heightmap: Tensor,
+    bottom: Tensor,
+    z: Tensor,
+    com: Tensor,
+    contact_tol: float,
+    stride: int,
+    centres: bool,
 ) -> Tensor:
     return z.new_empty(z.shape, dtype=torch.bool)
+
+
+@torch.library.register_fake("packing_env::numba_support_count")
+def _fake_support_count(
+    heightmap: Tensor, bottom: Tensor, z: Tensor, contact_tol: float, stride: int
+) -> Tensor:
+    return z.new_empty(z.shape, dtype=torch.int32)
 
 
 @dataclass(frozen=True)
@@ -65,7 +97,8 @@ class Backend:
     """One implementation of the hot operations."""
 
     drop_height: Callable[[Tensor, Tensor, int], Tensor]
-    com_hull: Callable[[Tensor, Tensor, Tensor, Tensor, float, int], Tensor]
+    com_hull: Callable[[Tensor, Tensor, Tensor, Tensor, float, int, bool], Tensor]
+    support_count: Callable[[Tensor, Tensor, Tensor, float, int], Tensor]
     package: str | None = None
     """What must be installed for it; None for torch itself."""
     preferred_on: tuple[str, ...] = ()
@@ -73,10 +106,11 @@ class Backend:
 
 
 BACKENDS: dict[str, Backend] = {
-    "eager": Backend(eager.drop_height, eager.com_hull),
+    "eager": Backend(eager.drop_height, eager.com_hull, eager.support_count),
     "numba": Backend(
         torch.ops.packing_env.numba_drop_height,
         torch.ops.packing_env.numba_com_hull,
+        torch.ops.packing_env.numba_support_count,
         package="numba",
         preferred_on=("cpu",),
     ),
@@ -117,6 +151,7 @@ def com_hull(
     contact_tol: float,
     stride: int = 1,
     *,
+    centres: bool = False,
     backend: str | None = None,
 ) -> Bool[Tensor, "B R Xs Ys"]:
     """Whether the centre of mass lies over the convex hull of the supporting cells' squares.
@@ -127,6 +162,9 @@ def com_hull(
     of it. Stable iff there are corners on both sides, max_left + max_right >= 0 and
     min_left + min_right <= 0: the boundary counts as stable. False where z is +inf.
 
+    With `centres`, the same of the supporting cells' centres, whose hull may be a segment or a
+    point.
+
     Args:
         heightmap: finite heights of the container.
         bottom: lower surface of each orientation, +inf outside its footprint.
@@ -134,13 +172,41 @@ def com_hull(
         com: centre of mass (x, y) from the window's lower corner, in 1/64 cell.
         contact_tol: metres by which a supporting cell may miss contact.
         stride: lattice step in cells.
+        centres: take the hull of the cells' centres, not of their squares.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
     _check_maps(heightmap, bottom, stride)
     _check_tensor("z", z, torch.float32, eager.lattice_shape(heightmap, bottom, stride))
     _check_tensor("com", com, torch.int64, (*bottom.shape[:2], 2))
     operations = _backend(backend, heightmap.device.type)
-    return operations.com_hull(heightmap, bottom, z, com, contact_tol, stride)
+    return operations.com_hull(heightmap, bottom, z, com, contact_tol, stride, centres)
+
+
+def support_count(
+    heightmap: Float[Tensor, "B X Y"],
+    bottom: Float[Tensor, "B R U V"],
+    z: Float[Tensor, "B R Xs Ys"],
+    contact_tol: float,
+    stride: int = 1,
+    *,
+    backend: str | None = None,
+) -> Int[Tensor, "B R Xs Ys"]:
+    """How many footprint cells support each placement, int32; 0 where z is +inf.
+
+    A cell supports iff heightmap - bottom >= z - contact_tol in float32.
+
+    Args:
+        heightmap: finite heights of the container.
+        bottom: lower surface of each orientation, +inf outside its footprint.
+        z: what `drop_height` returned, or +inf for placements that do not matter.
+        contact_tol: metres by which a supporting cell may miss contact.
+        stride: lattice step in cells.
+        backend: a name in `available_backends`; None for the one chosen for this device.
+    """
+    _check_maps(heightmap, bottom, stride)
+    _check_tensor("z", z, torch.float32, eager.lattice_shape(heightmap, bottom, stride))
+    operations = _backend(backend, heightmap.device.type)
+    return operations.support_count(heightmap, bottom, z, contact_tol, stride)
 
 
 def available_backends() -> list[str]:

@@ -14,6 +14,8 @@ from torch.nn import functional
 SUBCELL = 64
 """Centres of mass are given in 1/64 of a cell."""
 
+HALF_CELL = SUBCELL // 2
+
 VERTICAL = 2.0**-20
 """Stands for |dx| = 0 in a slope: exact, and steeper than any slope of another corner."""
 
@@ -44,18 +46,37 @@ def com_hull(
     com: Int[Tensor, "B R 2"],
     contact_tol: float,
     stride: int = 1,
+    centres: bool = False,
 ) -> Bool[Tensor, "B R Xs Ys"]:
     """Whether the centre of mass lies over the convex hull of the supporting cells' squares.
 
     A cell supports iff heightmap - bottom >= z - contact_tol in float32. Of all corners of
-    supporting squares, slope = dy/|dx| is taken from the centre of mass (1/64-cell integers,
-    float64), separately for the corners left (dx <= 0) and right (dx >= 0) of it. Stable iff there
-    are corners on both sides, max_left + max_right >= 0 and min_left + min_right <= 0; the
-    boundary counts as stable. False where z is +inf.
+    supporting squares (with `centres`, of their centres instead), slope = dy/|dx| is taken from the
+    centre of mass (1/64-cell integers, float64), separately for the corners left (dx <= 0) and
+    right (dx >= 0) of it. Stable iff there are corners on both sides, max_left + max_right >= 0 and
+    min_left + min_right <= 0; the boundary counts as stable. False where z is +inf.
     """
     parts = [
-        _com_hull_chunk(h, b, zs, c, contact_tol, stride)
+        _com_hull_chunk(h, b, zs, c, contact_tol, stride, centres)
         for h, b, zs, c in zip(*_chunks(stride, heightmap, bottom, z, com), strict=True)
+    ]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def support_count(
+    heightmap: Float[Tensor, "B X Y"],
+    bottom: Float[Tensor, "B R U V"],
+    z: Float[Tensor, "B R Xs Ys"],
+    contact_tol: float,
+    stride: int = 1,
+) -> Int[Tensor, "B R Xs Ys"]:
+    """How many footprint cells support each placement, int32; 0 where z is +inf.
+
+    A cell supports iff heightmap - bottom >= z - contact_tol in float32.
+    """
+    parts = [
+        _support_count_chunk(h, b, zs, contact_tol, stride)
+        for h, b, zs in zip(*_chunks(stride, heightmap, bottom, z), strict=True)
     ]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
@@ -139,26 +160,38 @@ def _drop_height_chunk(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor
 
 
 def _com_hull_chunk(
-    heightmap: Tensor, bottom: Tensor, z: Tensor, com: Tensor, contact_tol: float, stride: int
+    heightmap: Tensor,
+    bottom: Tensor,
+    z: Tensor,
+    com: Tensor,
+    contact_tol: float,
+    stride: int,
+    centres: bool,
 ) -> Tensor:
-    """Walk over the rows u of the window; only a row's first and last support can be extreme."""
+    """Walk over the lines of corners; only a line's first and last supported one can be extreme.
+
+    Line a lies between the window rows a - 1 and a, and takes corners from both. A line of centres
+    is drawn in by half a cell, into row a, and takes from that row alone.
+    """
     window_x, window_y = _window(heightmap, bottom)
     phases = _phases(heightmap, bottom, stride)
     threshold = z - contact_tol
     centre = com[..., None, None].double()
+    inset, rows_a_line, lines = (HALF_CELL, 1, window_x) if centres else (0, 2, window_x + 1)
     high: list[Tensor] = []
     low: list[Tensor] = []
     extremes = torch.full((4, *z.shape), -torch.inf, dtype=torch.float64, device=z.device)
     max_left, max_right, neg_min_left, neg_min_right = extremes.unbind()
-    for corner in range(window_x + 1):
-        if corner < window_x:
-            first, last = _row_support(phases, bottom[:, :, corner, :window_y], threshold, corner)
-            high.append(last)
-            low.append(first)
-        reach_high = torch.maximum(high[0], high[-1]) * SUBCELL - centre[:, :, 1]
-        reach_low = centre[:, :, 1] - torch.minimum(low[0], low[-1]) * SUBCELL
-        high, low = high[-1:], low[-1:]
-        dx = SUBCELL * corner - centre[:, :, 0]
+    for line in range(lines):
+        if line < window_x:
+            first, last = _row_support(phases, bottom[:, :, line, :window_y], threshold, line)
+            high = [*high, last][-rows_a_line:]
+            low = [*low, first][-rows_a_line:]
+        else:
+            high, low = high[-1:], low[-1:]
+        reach_high = torch.maximum(high[0], high[-1]) * SUBCELL - inset - centre[:, :, 1]
+        reach_low = centre[:, :, 1] - torch.minimum(low[0], low[-1]) * SUBCELL - inset
+        dx = SUBCELL * line + inset - centre[:, :, 0]
         distance = torch.where(dx == 0, VERTICAL, dx.abs())
         not_left = torch.where(dx <= 0, 0.0, -torch.inf)
         not_right = torch.where(dx >= 0, 0.0, -torch.inf)
@@ -168,6 +201,20 @@ def _com_hull_chunk(
         neg_min_left = torch.maximum(neg_min_left, shallowest + not_left)
         neg_min_right = torch.maximum(neg_min_right, shallowest + not_right)
     return (max_left + max_right >= 0) & (neg_min_left + neg_min_right >= 0)
+
+
+def _support_count_chunk(
+    heightmap: Tensor, bottom: Tensor, z: Tensor, contact_tol: float, stride: int
+) -> Tensor:
+    window_x, window_y = _window(heightmap, bottom)
+    phases = _phases(heightmap, bottom, stride)
+    threshold = z - contact_tol
+    count = torch.zeros(z.shape, dtype=torch.int32, device=z.device)
+    for u in range(window_x):
+        for v in range(window_y):
+            gap = _shifted(phases, u, v, *z.shape[2:]) - bottom[:, :, u, v, None, None]
+            count = count + (gap >= threshold)
+    return count
 
 
 def _row_support(

@@ -35,7 +35,11 @@ class Item:
 
 @dataclass
 class Rules:
-    """The task's constants (metres)."""
+    """The task's constants (metres).
+
+    ``candidate_range="pct"`` keeps lower corners where the unrotated item would fit, a slip of the
+    program of Zhao et al., ICLR 2022, that its published numbers have.
+    """
 
     height: float
     cell: float
@@ -47,6 +51,7 @@ class Rules:
     illegal_action: str = "terminate"
     max_steps: int = 10**9
     reward: dict[str, float] = field(default_factory=lambda: {"utilization": 1.0})
+    candidate_range: str = "container"
 
 
 def drop_height(heightmap: np.ndarray, bottom: np.ndarray, x: int, y: int) -> np.float32:
@@ -74,34 +79,152 @@ def supporting_cells(
     ]
 
 
-def com_hull(cells: list[tuple[int, int]], com: tuple[int, int]) -> bool:
-    """Whether the centre of mass lies in the hull of the supporting squares; boundary stable.
+@dataclass
+class Touch:
+    """What a stability rule may look at: one placement and the ground under its window.
 
-    A vertical line through the centre of mass must meet the hull on both sides of it: with
-    ``slope = dy / |dx|`` of each corner seen from the centre, the steepest corners left and right
-    span the chord above it (sum >= 0), the flattest the chord below it (sum <= 0).
+    Attributes:
+        cells: Supporting cells of the footprint.
+        level: ``[w, h]`` float32 ``heightmap - bottom`` of the item's window, which ends with the
+            last row and column of the footprint; -inf outside the footprint, where nothing rests.
+        z: Rest height.
+        com: Centre of mass, 1/64 cell from the window's corner.
+        contact_tol: Metres.
+    """
+
+    cells: list[tuple[int, int]]
+    level: np.ndarray
+    z: np.float32
+    com: tuple[int, int]
+    contact_tol: float = 0.0
+
+    def area(self) -> int:
+        """Cells of the footprint."""
+        return int(np.isfinite(self.level).sum())
+
+    def corners(self) -> list[tuple[int, int]]:
+        """The four corner cells of the window; a window one cell wide has some of them twice."""
+        w, h = self.level.shape
+        return [(0, 0), (w - 1, 0), (0, h - 1), (w - 1, h - 1)]
+
+
+def touch_at(
+    heightmap: np.ndarray,
+    bottom: np.ndarray,
+    x: int,
+    y: int,
+    z: np.float32,
+    com: tuple[int, int] = (0, 0),
+    contact_tol: float = 0.0,
+) -> Touch:
+    """Look at the ground under a placement that leaves the container nowhere."""
+    w, h = np.argwhere(np.isfinite(bottom)).max(0) + 1
+    level = np.full((w, h), -np.inf, FLOAT)
+    for u, v in np.argwhere(np.isfinite(bottom)):
+        level[u, v] = FLOAT(heightmap[x + u, y + v] - bottom[u, v])
+    cells = supporting_cells(heightmap, bottom, x, y, z, contact_tol)
+    return Touch(cells, level, z, com, contact_tol)
+
+
+def in_hull(points: list[tuple[int, int]], at: tuple[int, int]) -> bool:
+    """Whether ``at`` lies in the convex hull of the points, boundary included.
+
+    A vertical line through ``at`` must meet the hull on both sides of it: with ``slope =
+    dy / |dx|`` of each point seen from ``at``, the steepest points left and right span the chord
+    above it (sum >= 0), the flattest the chord below it (sum <= 0).
     """
     left, right = [], []
-    for u, v in cells:
-        for corner_u, corner_v in ((u, v), (u + 1, v), (u, v + 1), (u + 1, v + 1)):
-            dx, dy = 64 * corner_u - com[0], 64 * corner_v - com[1]
-            slope = float(dy) / abs(dx) if dx else 2.0**20 * dy
-            if dx <= 0:
-                left.append(slope)
-            if dx >= 0:
-                right.append(slope)
+    for point_x, point_y in points:
+        dx, dy = point_x - at[0], point_y - at[1]
+        slope = float(dy) / abs(dx) if dx else 2.0**20 * dy
+        if dx <= 0:
+            left.append(slope)
+        if dx >= 0:
+            right.append(slope)
     if not left or not right:
         return False
     return max(left) + max(right) >= 0 and min(left) + min(right) <= 0
 
 
-def is_stable(rule: str, cells: list[tuple[int, int]], com: tuple[int, int]) -> bool:
+def com_hull(cells: list[tuple[int, int]], com: tuple[int, int]) -> bool:
+    """Whether the centre of mass lies in the hull of the supporting squares; boundary stable."""
+    return in_hull(
+        [
+            (64 * corner_u, 64 * corner_v)
+            for u, v in cells
+            for corner_u, corner_v in ((u, v), (u + 1, v), (u, v + 1), (u + 1, v + 1))
+        ],
+        com,
+    )
+
+
+def center_hull(touch: Touch) -> bool:
+    """More than half of the footprint is supported, or the window's centre lies between supports.
+
+    "Between" means in the convex hull of the supporting cells' centres, boundary included. The hull
+    may be a segment; one supporting cell alone does not hold an item of two cells or more.
+    Xiong et al., RA-L 2024, as their program has it (GOPT, ``container.py``, ``is_stable``).
+    """
+    if 2 * len(touch.cells) > touch.area():
+        return True
+    if len(touch.cells) < 2:
+        return False
+    w, h = touch.level.shape
+    centres = [(64 * u + 32, 64 * v + 32) for u, v in touch.cells]
+    return in_hull(centres, (32 * w, 32 * h))
+
+
+def area_corners(touch: Touch) -> bool:
+    """Enough of the footprint is supported, and the fewer corners are, the more it must be.
+
+    More than 60 % and all four corners, or more than 80 % and three, or more than 95 %.
+    Zhao et al., AAAI 2021, as the paper prints it.
+    """
+    count, area = len(touch.cells), touch.area()
+    corners = sum(corner in touch.cells for corner in touch.corners())
+    return (
+        (100 * count > 60 * area and corners == 4)
+        or (100 * count > 80 * area and corners >= 3)
+        or 100 * count > 95 * area
+    )
+
+
+def area_corners_code(touch: Touch) -> bool:
+    """Three corners or four must stand at the height of the highest of them, before all else.
+
+    Then more than 95 % of the footprint is supported; or, if those corners are supported, more
+    than 85 % (three corners) or 50 % (four).
+    Zhao et al., AAAI 2021, as their program has it (Online-3D-BPP-DRL, ``space.py``,
+    ``check_box``). There, heights are integers; here they are level up to the contact tolerance.
+    Corners outside the footprint lie infinitely low: a disc has none and passes the first test.
+    """
+    count, area = len(touch.cells), touch.area()
+    levels = [touch.level[corner] for corner in touch.corners()]
+    tol = FLOAT(touch.contact_tol)
+    highest = max(levels)
+    corners = sum(bool(level >= FLOAT(highest - tol)) for level in levels)
+    if corners < 3:
+        return False
+    if 100 * count > 95 * area:
+        return True
+    if highest < FLOAT(touch.z - tol):
+        return False
+    return 100 * count > (85 if corners == 3 else 50) * area
+
+
+def is_stable(rule: str, touch: Touch) -> bool:
     """One placement under a named rule."""
     if rule == "none":
         return True
     if rule == "com_hull":
-        return com_hull(cells, com)
-    raise ValueError(f"the reference has no stability rule {rule!r}")
+        return com_hull(touch.cells, touch.com)
+    if rule == "center_hull":
+        return center_hull(touch)
+    if rule == "area_corners":
+        return area_corners(touch)
+    if rule == "area_corners_code":
+        return area_corners_code(touch)
+    raise ValueError(f"the reference has no stability rule {rule!r} on maps")
 
 
 @dataclass
@@ -152,14 +275,23 @@ class Episode:
         peak = FLOAT(top.max())
         if FLOAT(z + peak) > FLOAT(self.rules.height + 1e-6):
             return Placement(False, z)
-        cells = supporting_cells(self.heightmap, bottom, x, y, z, self.rules.contact_tol)
-        com = item.com[orientation]
+        com, tol = item.com[orientation], self.rules.contact_tol
+        ground = touch_at(self.heightmap, bottom, x, y, z, com, tol)
         return Placement(
-            legal=is_stable(rule, cells, com),
+            legal=is_stable(rule, ground) and self.in_range(item, x, y),
             z=z,
-            stable=is_stable(self.rules.stability_metric, cells, com),
-            support_ratio=len(cells) / int(np.isfinite(bottom).sum()),
+            stable=is_stable(self.rules.stability_metric, ground),
+            support_ratio=len(ground.cells) / ground.area(),
         )
+
+    def in_range(self, item: Item, x: int, y: int) -> bool:
+        """Whether the lower corner may be there: with range "pct", the unrotated item would fit."""
+        if self.rules.candidate_range == "container":
+            return True
+        unrotated = item.bottom[0]
+        assert unrotated is not None
+        w, h = np.argwhere(np.isfinite(unrotated)).max(0) + 1
+        return bool(x <= self.heightmap.shape[0] - w and y <= self.heightmap.shape[1] - h)
 
     def check(self, slot: int, orientation: int, x: int, y: int) -> Placement:
         """The placement of the ``slot``-th visible item, on the lattice or not."""
