@@ -1,0 +1,15 @@
+"""What a failed check raises."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class CheckError(AssertionError):
+    """A check failed; the message says what was expected and what was found."""
+
+
+def require(good: bool | np.bool_, message: str) -> None:
+    """Raise a :class:`CheckError` unless ``good``."""
+    if not good:
+        raise CheckError(message)

@@ -1,0 +1,124 @@
+"""Checks of whole environments."""
+
+from __future__ import annotations
+
+import torch
+from tensordict import TensorDictBase
+from torchrl.envs import check_env_specs
+
+from packing_env.core.random import choose_uniform
+from packing_env.envs import PackingEnv
+from packing_env.testing.errors import require
+from packing_env.testing.referee import Referee
+
+
+def check_env(env: PackingEnv, num_steps: int = 30, seed: int = 0) -> None:
+    """Check an environment: specs, masks, the reference program, illegal actions, its state.
+
+    Plays ``num_steps`` random legal steps beside the reference program. With a stability rule,
+    reward term or action mode of your own, what the reference does not know is left out. The
+    environment is reset, and left in the middle of an episode.
+
+    Raises:
+        CheckError: Names the row, the step and the difference.
+    """
+    require(
+        isinstance(env, PackingEnv),
+        f"check_env takes a PackingEnv, not {type(env).__name__}; of a TransformedEnv pass "
+        "env.base_env",
+    )
+    _check_episodes(env, num_steps, seed)
+    _check_specs(env)
+    _check_state(env)
+    _check_illegal(env)
+
+
+def _check_episodes(env: PackingEnv, num_steps: int, seed: int) -> None:
+    """Random legal play beside the reference program."""
+    generator = torch.Generator().manual_seed(seed)
+    known = env.params.action_mode in ("placement", "candidate")
+    root = env.reset()
+    referee = Referee(env, mask_bits=64, seed=seed) if known else None
+    for step in range(num_steps):
+        mask = root["action_mask"]
+        require(bool(mask.any(-1).all()), f"step {step}: a row has no legal action in its mask")
+        root = act(env, root, generator)
+        decisions = referee.decide(root["action"]) if known else []
+        following = env.step(root)["next"]
+        if referee is not None:
+            referee.step(decisions, following)
+        _check_metrics(following["metrics"], step)
+        root = env.maybe_reset(env.step_mdp(root))
+        if referee is not None:
+            referee.begin(following["done"], root)
+
+
+def _check_specs(env: PackingEnv) -> None:
+    """Each entry is within its spec; then TorchRL's own check."""
+    following = env.step(env.rand_action(env.reset()))["next"]
+    for key, spec in env.full_observation_spec.items(True, True):
+        value = following.get(key)
+        require(value is not None, f"the observation spec has {key!r}, the step does not emit it")
+        require(
+            spec.is_in(value),
+            f"{key!r} is outside its spec: {value.dtype} {tuple(value.shape)}, "
+            f"{value.min().item():.6g}..{value.max().item():.6g}; the spec is {spec}",
+        )
+    check_env_specs(env, break_when_any_done="both")
+
+
+def act(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -> TensorDictBase:
+    """A random legal action from a stream of its own, or the environment's in other modes."""
+    if env.params.action_mode not in ("placement", "candidate"):
+        return env.rand_action(root)
+    uniform = torch.rand(env.batch_size, generator=generator, dtype=torch.float64)
+    return root.set("action", choose_uniform(root["action_mask"], uniform.to(env.device)))
+
+
+def _check_metrics(found: TensorDictBase, step: int) -> None:
+    """``0 <= U <= C <= P <= 1`` to 1e-6, and 1e-5 at the lid."""
+    chain = [found[name].double() for name in ("utilization", "compactness", "pyramidality")]
+    u, c, p = chain
+    good = (u >= 0) & (u <= c * (1 + 1e-5)) & (c <= p * (1 + 1e-6)) & (p <= 1 + 1e-6)
+    require(
+        bool(good.all()),
+        f"step {step}: utilization <= compactness <= pyramidality <= 1 is broken: "
+        f"{torch.cat(chain, -1)[~good.squeeze(-1)][:1].tolist()}; "
+        "does an item's volume exceed what its maps enclose?",
+    )
+
+
+def _check_state(env: PackingEnv) -> None:
+    """A restored state goes on bit for bit."""
+    root = env.rand_action(env.reset())
+    env.step(root)
+    saved = env.get_state()
+    results = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        seen = env.reset(saved.clone(), set_state=True)
+        results.append(env.step(env.rand_action(seen))["next"].clone())
+    for key, value in results[0].items(True, True):
+        same = torch.equal(value, results[1].get(key))
+        require(same, f"after reset(get_state(), set_state=True) {key!r} differs from before")
+
+
+def _check_illegal(env: PackingEnv) -> None:
+    """An illegal action raises nothing, is counted, and does not touch the container."""
+    root = env.reset()
+    if env.action_spec.dtype != torch.int64 or "action" not in env.action_keys:
+        return
+    legal = root["action_mask"]
+    action = torch.where(legal.all(-1), -1, (~legal).int().argmax(-1))
+    before = env.get_state()["heightmap"]
+    following = env.step(root.set("action", action))["next"]
+    if env.params.illegal_action == "project":
+        return
+    require(
+        torch.equal(env.get_state()["heightmap"], before),
+        f"illegal_action={env.params.illegal_action!r}: an illegal action changed the heightmap",
+    )
+    require(
+        bool((following["metrics", "illegal_actions"] == 1).all()),
+        "an illegal action is not counted in ('metrics', 'illegal_actions')",
+    )

@@ -1,0 +1,307 @@
+"""The referee: the reference program, played beside an environment."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from packing_env.core import candidates, feasibility
+from packing_env.core.orientation import visible_items
+from packing_env.envs import PackingEnv
+from packing_env.reference import Item, spaces
+from packing_env.reference.listed import BoxItem, ListedEpisode
+from packing_env.testing.episodes import KNOWN_TERMS, begin_episode, known_rules
+from packing_env.testing.errors import require
+
+_TOLERANCE = 1e-6
+_PLACES_IN_BOXES = 64
+"""Places of geometry "boxes" that are compared where all of the mask is asked for: it has none."""
+
+
+class Decision(NamedTuple):
+    """One row's action in the words of the reference program (x and y in pitches)."""
+
+    slot: int
+    orientation: int
+    x: int
+    y: int
+
+
+NOWHERE = Decision(-1, -1, -1, -1)
+
+
+def decode_place(env: PackingEnv, index: int) -> Decision:
+    """What the index of a placement means, by plain division; out of range becomes impossible."""
+    xs, ys = env.params.lattice
+    orientations = env.catalogue.tensors()["peak"].shape[1]
+    if not 0 <= index < env.params.num_visible * orientations * xs * ys:
+        return NOWHERE
+    plane, place = divmod(index, xs * ys)
+    slot, orientation = divmod(plane, orientations)
+    x, y = divmod(place, ys)
+    return Decision(slot, orientation, x * env.params.grid_step, y * env.params.grid_step)
+
+
+def decode_action(env: PackingEnv, action: int, row: int) -> Decision:
+    """What an action means; out of range becomes an impossible decision.
+
+    In ``candidate`` mode the list of candidates in ``env.state`` must be the one acted upon.
+    """
+    if env.params.action_mode == "candidate":
+        if not 0 <= action < env.params.num_candidates:
+            return NOWHERE
+        action = int(env.state["candidate"][row, action])
+    return decode_place(env, action)
+
+
+class Referee:
+    """Plays the reference program beside an environment, row by row, and compares.
+
+    Heights, rest heights, masks, lists of boxes and spaces, and the done flags must agree bit for
+    bit, rewards and metrics to 1e-6. Which placements a candidate generator proposes is its own
+    affair; that they are legal, distinct and stand at the front of the list is not. Call
+    :meth:`begin` for rows that were reset, :meth:`step` after each ``env.step``.
+
+    Args:
+        env: The environment, after ``reset()``.
+        mask_bits: How many random places of the mask to compare per row and step; ``None``: all.
+        seed: For choosing them.
+    """
+
+    def __init__(self, env: PackingEnv, mask_bits: int | None = None, seed: int = 0) -> None:
+        self.env = env
+        self.mask_bits = mask_bits
+        self.steps = 0
+        self.orientations = int(env.catalogue.tensors()["peak"].shape[1])
+        self._random = np.random.default_rng(seed)
+        self._known = env.params.stability in known_rules(env.params)
+        self._smallest = _smallest_side(env)
+        self._items: dict[int, Item | BoxItem] = {}
+        rows = range(env.batch_size.numel())
+        self.episodes = [self._episode(row) for row in rows]
+        self._spaces = [self._first_spaces() for _ in rows]
+
+    def _episode(self, row: int) -> ListedEpisode:
+        """The row's episode at its start."""
+        episode = begin_episode(self.env, row, self._items)
+        episode.listed = self._listed(row)
+        return episode
+
+    def begin(self, rows: Tensor, seen: TensorDictBase) -> None:
+        """Start anew in the given rows (bool, any shape) and compare their first observation."""
+        mask = _action_mask(self.env, seen)
+        for row in rows.flatten().nonzero().flatten().tolist():
+            self.episodes[row] = self._episode(row)
+            self._spaces[row] = self._first_spaces()
+            if self._known and self.env.params.action_mode == "placement":
+                self._compare_mask(row, mask[row], None)
+            if self._known and self.env.params.action_mode == "candidate":
+                self._compare_candidates(row, mask[row])
+
+    def decide(self, action: Tensor) -> list[Decision]:
+        """Decode a batch of actions; call it before ``env.step``, whose state it reads."""
+        return [decode_action(self.env, a, row) for row, a in enumerate(action.flatten().tolist())]
+
+    def step(self, decisions: list[Decision], seen: TensorDictBase) -> None:
+        """Take the decisions in the reference program and compare ``seen``, the ``next`` entry."""
+        scene = self._scene()
+        mask = _action_mask(self.env, seen)
+        places = None if scene.maps else self._some_places(scene)
+        for row, decision in enumerate(decisions):
+            episode = self.episodes[row]
+            packed, live = len(episode.packed), not episode.done
+            reward = self._take(row, decision)
+            self._compare_row(row, seen, reward)
+            if live and len(episode.packed) > packed:
+                self._compare_packed(row, packed)
+            if not self._known:
+                continue
+            if scene.maps is not None:
+                self._compare_maps(row, mask[row], scene.maps)
+            elif not episode.done:
+                self._compare_places(row, *(found[row] for found in places))
+            if self.env.params.action_mode == "candidate" and not episode.done:
+                self._compare_candidates(row, mask[row])
+            self.steps += 1
+
+    def _take(self, row: int, decision: Decision) -> float:
+        """The reference takes a decision; the reward.
+
+        Where it does not know the stability rule it believes what the environment says is legal.
+        """
+        episode, state = self.episodes[row], self.env.state
+        if not self._known and int(state["illegal_actions"][row]) > episode.illegal_actions:
+            decision = NOWHERE
+        episode.following = self._listed(row)
+        reward = episode.step(*decision, self.orientations)
+        episode.listed = episode.following
+        if not self._known:
+            episode.terminated = bool(state["terminated"][row])
+        return reward
+
+    # ------------------------------------------------------------------ what the environment says
+
+    def _scene(self) -> candidates.Scene:
+        """The environment's view of its own state."""
+        env, state = self.env, dict(self.env.state.items())
+        items = env.catalogue.tensors()
+        item_id, there = visible_items(state, env.params.num_visible)
+        maps = None
+        if env.params.geometry == "maps":
+            maps = feasibility.placement_maps(state["heightmap"], item_id, there, items, env.params)
+        return candidates.Scene(state, item_id, there, maps, items, env.params)
+
+    def _some_places(self, scene: candidates.Scene) -> tuple[Tensor, Tensor, Tensor]:
+        """Random placements of geometry "boxes", their rest heights and legality, ``[B, P]``."""
+        xs, ys = self.env.params.lattice
+        size = self.env.params.num_visible * self.orientations * xs * ys
+        shape = (len(self.episodes), self.mask_bits or _PLACES_IN_BOXES)
+        index = torch.from_numpy(self._random.integers(0, size, shape)).to(self.env.device)
+        return index, *candidates.judge(scene, index)
+
+    def _listed(self, row: int) -> list[Decision] | None:
+        """The candidates of a row, in order."""
+        if self.env.params.action_mode != "candidate":
+            return None
+        found = self.env.state["candidate"][row].tolist()
+        return [decode_place(self.env, index) for index in found if index >= 0]
+
+    def _first_spaces(self) -> list[spaces.Space]:
+        """The list of spaces of an empty container."""
+        params = self.env.params
+        steps = params.units_per_cell
+        x, y = (cells * steps for cells in params.grid)
+        return spaces.initial((x, y, params.height_units)) if params.num_spaces else []
+
+    # ------------------------------------------------------------------ comparisons
+
+    def _where(self, row: int) -> str:
+        return f"row {row}, step {self.episodes[row].steps} of its episode"
+
+    def _expect(self, row: int, name: str, expected: object, found: object) -> None:
+        require(expected == found, f"{self._where(row)}: {name}: {expected} != {found} (env)")
+
+    def _close(self, row: int, name: str, expected: float, found: float) -> None:
+        good = abs(expected - found) <= _TOLERANCE * max(1.0, abs(expected))
+        require(good, f"{self._where(row)}: {name} is {expected:.9g}, the environment's {found}")
+
+    def _compare_row(self, row: int, seen: TensorDictBase, reward: float) -> None:
+        """Heightmap, flags, reward, metrics."""
+        state, episode = self.env.state, self.episodes[row]
+        heights = state["heightmap"][row].cpu().numpy()
+        cells = np.argwhere(heights != episode.heightmap)
+        require(
+            cells.size == 0,
+            f"{self._where(row)}: heightmap differs in {len(cells)} cells, first {cells[:1]}",
+        )
+        self._expect(row, "terminated", episode.terminated, bool(state["terminated"][row]))
+        self._expect(row, "truncated", episode.truncated, bool(state["truncated"][row]))
+        self._expect(row, "illegal", episode.illegal_actions, int(state["illegal_actions"][row]))
+        flat = seen.flatten(0, seen.batch_dims - 1) if seen.batch_dims > 1 else seen
+        self._expect(row, "done", episode.done, bool(flat["done"][row]))
+        if set(self.env.params.reward) <= set(KNOWN_TERMS):
+            self._close(row, "reward", reward, float(flat["reward"][row]))
+        expected = episode.metrics()
+        if self.env.params.stability_metric not in known_rules(self.env.params):
+            del expected["stability"]
+        for name, value in expected.items():
+            self._close(row, name, value, float(flat["metrics", name][row]))
+
+    def _compare_packed(self, row: int, index: int) -> None:
+        """Where the item just packed stands, and the lists of boxes and spaces."""
+        state, episode, params = self.env.state, self.episodes[row], self.env.params
+        found = state["placement"][row, index].tolist()
+        self._expect(row, "placement", list(episode.places[-1]), found)
+        found = state["placement_z"][row, index].item()
+        self._expect(row, "rest height of the placement", float(episode.rest[-1]), found)
+        if not params.keeps_boxes:
+            return
+        packed = [list(box) for box in episode.boxes()]
+        self._expect(row, "boxes", packed, state["boxes"][row, : len(packed)].tolist())
+        later = state["boxes"][row, len(packed) :]
+        require(not bool(later.any()), f"{self._where(row)}: boxes that are not packed yet")
+        if params.num_spaces:
+            split = spaces.split(self._spaces[row], episode.boxes()[-1], self._smallest)
+            self._spaces[row], _ = spaces.with_capacity(split, params.num_spaces)
+            expected = [list(space) for space in self._spaces[row]]
+            expected += [[0] * 6] * (params.num_spaces - len(expected))
+            self._expect(row, "empty spaces", expected, state["spaces"][row].tolist())
+
+    def _compare_maps(self, row: int, mask: Tensor, maps: feasibility.Maps) -> None:
+        """Rest heights and legality of places; in placement mode the mask is that legality."""
+        done = self.episodes[row].done
+        legal = torch.ones_like(maps.legal[row]) if done else maps.legal[row]
+        self._compare_mask(row, legal, maps.z[row])
+        if self.env.params.action_mode == "placement":
+            same = torch.equal(mask, legal.flatten())
+            require(same, f"{self._where(row)}: action_mask is not the legality of placements")
+        elif self.env.params.candidate_fallback and not done:
+            require(
+                bool(mask[0]) or not bool(legal.any()),
+                f"{self._where(row)}: the lattice has a legal placement but candidate 0 is empty",
+            )
+
+    def _compare_mask(self, row: int, legal: Tensor, z: Tensor | None) -> None:
+        """Legality (and rest height) of all places or of some random ones."""
+        episode, step = self.episodes[row], self.env.params.grid_step
+        shape = (self.env.params.num_visible, self.orientations, *self.env.params.lattice)
+        legal_at = legal.reshape(shape).cpu().numpy()
+        z_at = None if z is None else z.cpu().numpy()
+        places = np.arange(legal_at.size)
+        if self.mask_bits is not None:
+            places = self._random.choice(legal_at.size, self.mask_bits)
+        for slot, orientation, i, j in zip(*np.unravel_index(places, shape), strict=True):
+            found = episode.check(int(slot), int(orientation), int(i) * step, int(j) * step)
+            where = (int(slot), int(orientation), int(i), int(j))
+            expected = episode.done or found.legal
+            self._expect(row, f"mask at {where}", expected, bool(legal_at[where]))
+            if z_at is not None:
+                self._expect(row, f"rest height at {where}", float(found.z), float(z_at[where]))
+
+    def _compare_places(self, row: int, index: Tensor, z: Tensor, legal: Tensor) -> None:
+        """The same of some placements of geometry "boxes"."""
+        for place, height, good in zip(index.tolist(), z.tolist(), legal.tolist(), strict=True):
+            where = decode_place(self.env, place)
+            found = self.episodes[row].check(*where)
+            self._expect(row, f"legality at {tuple(where)}", found.legal, good)
+            if found.legal:
+                self._expect(row, f"rest height at {tuple(where)}", float(found.z), height)
+
+    def _compare_candidates(self, row: int, mask: Tensor) -> None:
+        """Filled places stand at the front of the list and hold distinct legal placements."""
+        candidate, heights = (
+            self.env.state[key][row].tolist() for key in ("candidate", "candidate_z")
+        )
+        filled = [index for index in candidate if index >= 0]
+        where = self._where(row)
+        require(
+            mask.tolist() == [index >= 0 for index in candidate],
+            f"{where}: action_mask and the candidate list disagree",
+        )
+        require(len(set(filled)) == len(filled), f"{where}: a candidate is repeated")
+        require(candidate[: len(filled)] == filled, f"{where}: gaps in the candidate list")
+        chosen = range(len(filled))
+        if self.mask_bits is not None and len(filled) > self.mask_bits:
+            chosen = self._random.choice(len(filled), self.mask_bits, replace=False).tolist()
+        for place in chosen:
+            decision = decode_place(self.env, filled[place])
+            found = self.episodes[row].check(*decision)
+            require(found.legal, f"{where}: candidate {place}, {tuple(decision)}, is not legal")
+            self._expect(row, f"height of candidate {place}", float(found.z), heights[place])
+
+
+def _action_mask(env: PackingEnv, seen: TensorDictBase) -> Tensor:
+    """``[B, A]``, whatever the environment's batch shape."""
+    return seen["action_mask"].flatten(0, len(env.batch_size) - 1)
+
+
+def _smallest_side(env: PackingEnv) -> int:
+    """The shortest side of any item in pitches; 1 where no spaces are kept."""
+    if not env.params.num_spaces:
+        return 1
+    sides = env.catalogue.tensors()["cuboid"].flatten().tolist()
+    return min(side for side in sides if side > 0)
