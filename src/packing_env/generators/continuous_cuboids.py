@@ -23,8 +23,8 @@ from packing_env.types import (
 
 SIDES = 2
 """Purpose of the draws (:meth:`Draw.words`)."""
-MAX_MAPPED = 20_000
-"""Cuboids for which height maps are made; each is another one here."""
+MAX_MAPPED = 5_000
+"""Most cuboids for which height maps are made, which takes milliseconds each."""
 
 
 @dataclass(frozen=True)

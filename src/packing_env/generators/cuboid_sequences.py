@@ -168,11 +168,11 @@ class CuboidSequences(CuboidSource):
         return Instances(rows, torch.tensor([len(ids) for ids in sequences]))
 
     def _container(self, loads: list[Load], pitch: float) -> tuple[float, float, float] | None:
-        found = {}
+        found: dict[tuple[float, float, float], str] = {}
         for load in loads:
             if load.container is not None:
                 x, y, z = (side * self._metres(load, pitch) for side in load.container)
-                found[x, y, z] = load.name
+                found.setdefault((x, y, z), load.name)
         if len(found) > 1:
             raise SequenceError(
                 f"{self.path}: the {len(loads)} instances have {len(found)} different containers, "

@@ -1,0 +1,373 @@
+"""Files of cuboids: published instances are replayed exactly, bad files name the place."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.generators.test_cuboid_generators import CUBE, catalogue_of
+
+from packing_env.core import feasibility
+from packing_env.generators import CuboidSequences, InfeasibleError, make_pool
+from packing_env.generators.base import Request
+from packing_env.generators.cuboid_files import read_loads
+from packing_env.generators.sequence_file import SequenceError
+from packing_env.types import PackingParams, ParameterError
+
+BR = (5.87, 2.33, 2.20)
+"""The container of Bischoff and Ratcliff, metres."""
+CENTIMETRES = PackingParams(
+    container=BR,
+    cell=0.01,
+    geometry="boxes",
+    num_items=1200,
+    action_mode="candidate",
+    observation=("heightmap",),
+)
+
+
+def write(folder: Path, content: Any, name: str = "sequences") -> Path:
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
+    return path
+
+
+def replayed(source: CuboidSequences, params: PackingParams) -> list[list[tuple[float, ...]]]:
+    """The sides of each item of each instance, metres, as the pool has them."""
+    cuboids = source.cuboids(params)
+    draw = (4096, params.num_items, 0, 0)
+    catalogue = catalogue_of(cuboids, params, "cuboid")
+    made = source.sample(Request(*draw, torch.ones(len(catalogue), dtype=torch.bool)), catalogue)
+    return [
+        [tuple(round(side, 9) for side in cuboids.extents[row].tolist()) for row in rows[:count]]
+        for rows, count in zip(made.item_id.tolist(), made.num_items.tolist(), strict=True)
+    ]
+
+
+# ---------------------------------------------------------------------- the public files
+
+
+@pytest.fixture
+def files(data_dir: Path) -> Path:
+    return data_dir / "cuboids"
+
+
+def test_every_public_file_loads(files: Path) -> None:
+    found = {path.name: read_loads(path) for path in sorted(files.glob("*.json"))}
+    assert {name: len(loads) for name, loads in found.items()} == {
+        "bed_bpp_orders.json": 3,
+        "br_container_loading.json": 88,
+        "egeblad_knapsack.json": 29,
+        "ln_imm.json": 27,
+        "mrv_truck_items.json": 5,
+        "ortec_demand.json": 12,
+    }
+    millimetres = PackingParams(
+        container=(20.0, 20.0, 20.0),
+        cell=0.1,
+        geometry="boxes",
+        unit=0.001,
+        num_items=1200,
+        action_mode="candidate",
+        observation=("heightmap",),
+    )
+    for name, loads in found.items():
+        source = CuboidSequences(files / name, own_container=False, limit=1200)
+        sequences = replayed(source, millimetres)
+        assert [len(s) for s in sequences] == [min(load.num_items, 1200) for load in loads]
+
+
+def test_container_loading_instances_are_those_of_the_file(files: Path) -> None:
+    path = files / "br_container_loading.json"
+    raw = json.loads(path.read_text())["instances"]
+    source = CuboidSequences(path)
+    cuboids = source.cuboids(CENTIMETRES)
+    assert source.container(0.01) == pytest.approx(BR)
+    kinds = {(*t["dims"], *t["vertical_ok"]) for one in raw for t in one["types"]}
+    assert len(cuboids.extents) == len(kinds) == 360
+    assert cuboids.upright is not None
+    assert cuboids.names is not None
+    sides = (cuboids.extents * 100).round().long()
+    rows = {(*s, *map(int, u)): i for i, (s, u) in enumerate(
+        zip(sides.tolist(), cuboids.upright.tolist(), strict=True))}  # fmt: skip
+    assert set(rows) == kinds
+    assert cuboids.names[0] == "108x76x30"
+    catalogue = catalogue_of(cuboids, CENTIMETRES, "cuboid")
+    request = Request(8, 1200, 0, 0, torch.ones(360, dtype=torch.bool))
+    made = source.sample(request, catalogue)
+    assert made.num_items.tolist() == [one["n_items"] for one in raw]
+    for ids, count, one in zip(made.item_id, made.num_items, raw, strict=True):
+        types = [rows[*t["dims"], *t["vertical_ok"]] for t in one["types"]]
+        assert ids[: int(count)].tolist() == [types[k] for k in one["online_order"]]
+        volume = int(sides[ids[: int(count)]].prod(1).sum())
+        assert volume == one["items_volume"]
+    standing = catalogue.rotation[:, :, 2].abs().argmax(2)  # which side is vertical
+    allowed = cuboids.upright.gather(1, standing)
+    assert bool((allowed | ~catalogue.orientation_mask).all())
+    assert not catalogue.never_feasible.any()
+
+
+def test_one_instance_or_a_class_is_chosen(files: Path) -> None:
+    path = files / "br_container_loading.json"
+    assert [load.name for load in CuboidSequences(path, "BR3_007").loads()] == ["BR3_007"]
+    assert len(CuboidSequences(path, "BR1").loads()) == 10
+    assert len(CuboidSequences(path, "BR15").loads()) == 2
+    assert CuboidSequences(path, 2).loads()[0].name == "BR1_001"
+    typed = replayed(CuboidSequences(path, "BR1_001", order="types"), CENTIMETRES)[0]
+    online = replayed(CuboidSequences(path, "BR1_001"), CENTIMETRES)[0]
+    assert typed != online
+    assert sorted(typed) == sorted(online)
+    first = json.loads(path.read_text())["instances"][2]["types"][0]
+    assert typed[: first["count"]] == [tuple(d / 100 for d in first["dims"])] * first["count"]
+    with pytest.raises(
+        SequenceError, match=r"no instance is named 'BR16'; there are BR0_001, .*0\.\.87"
+    ):
+        CuboidSequences(path, "BR16").loads()
+    with pytest.raises(SequenceError, match=r"instance=88 is not in 0\.\.87; a name of digits"):
+        CuboidSequences(path, 88).loads()
+
+
+def test_units_are_those_of_the_file(files: Path) -> None:
+    mixed = files / "ln_imm.json"
+    assert CuboidSequences(mixed, "LN03").container(1.0) == (4.0, 2.4, 1.3)
+    assert CuboidSequences(mixed, "IMM01").container(0.5) == (5.0, 3.0, 8.0)
+    assert CuboidSequences(mixed, "IMM01", unit="cm").container(0.5) == (0.1, 0.06, 0.16)
+    params = CENTIMETRES.evolve(container=(5.0, 3.0, 8.0), cell=0.5)
+    sequence = replayed(CuboidSequences(mixed, "IMM01"), params)[0]
+    assert sequence[0] == (1.0, 3.0, 4.0)
+    assert len(sequence) == 70
+    with pytest.raises(SequenceError, match=r"7 instances have 6 different containers.*LN01"):
+        CuboidSequences(mixed, "LN").container(1.0)
+
+
+def test_orders_come_in_arrival_order_and_stay_upright(files: Path) -> None:
+    path = files / "bed_bpp_orders.json"
+    raw = json.loads(path.read_text())["orders"][0]
+    source = CuboidSequences(path, "00100408")
+    assert source.container(1.0) == (1.2, 0.8, 2.0)
+    params = CENTIMETRES.evolve(container=(1.2, 0.8, 2.0), unit=0.001)
+    sequence = replayed(source, params)[0]
+    assert sequence == [tuple(side / 1000 for side in item) for item in raw["items_mm"]]
+    cuboids = source.cuboids(params)
+    assert cuboids.names == list(dict.fromkeys(raw["article_id"]))
+    assert cuboids.upright is not None
+    assert cuboids.upright.unique(dim=0).tolist() == [[False, False, True]]
+    assert len(CuboidSequences(path, "rollcontainer").loads()) == 2
+
+
+def test_what_a_problem_asks_for_beyond_cuboids_is_said(
+    files: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "packing_env.generators"):
+        knapsack = CuboidSequences(files / "egeblad_knapsack.json", 0)
+        knapsack.cuboids(CENTIMETRES.evolve(container=(0.99, 0.99, 1.99)))
+        trucks = CuboidSequences(files / "mrv_truck_items.json", "MODdatasetA")
+        assert trucks.container(1.0) is None
+        trucks.cuboids(CENTIMETRES)
+    assert "no rotation: use orientations=none" in caplog.text
+    assert "5 items have a forced_orientation" in caplog.text
+
+
+def test_demand_is_shuffled_and_cut_short(files: Path) -> None:
+    path = files / "ortec_demand.json"
+    source = CuboidSequences(path, "inst3d106", order="shuffled", limit=100)
+    params = CENTIMETRES.evolve(unit=0.001, num_items=100)
+    sequence = replayed(source, params)[0]
+    assert len(sequence) == 100
+    assert len(set(sequence)) > 5
+    assert replayed(source, params)[0] == sequence
+    kinds = source.loads()[0].kinds
+    share = sum(kind.count for kind in kinds[:10]) / sum(kind.count for kind in kinds)
+    request = Request(1, 33_996, 3, 1, torch.ones(1, dtype=torch.bool))
+    whole = CuboidSequences(path, "inst3d106", order="shuffled")
+    wide = params.evolve(num_items=33_996)
+    made = whole.sample(request, catalogue_of(whole.cuboids(wide), wide))
+    assert made.item_id[0].bincount().tolist() == [kind.count for kind in kinds]
+    assert abs(float((made.item_id[0, :5000] < 10).double().mean()) - share) < 0.03
+
+
+def test_a_container_loading_text_is_the_same_as_its_json(files: Path, tmp_path: Path) -> None:
+    """The format of OR-Library, written from the JSON."""
+    path = files / "br_container_loading.json"
+    instances = json.loads(path.read_text())["instances"][2:5]
+    lines = [f" {len(instances)}"]
+    for number, one in enumerate(instances, 1):
+        lines.append(f" {number} {one['source_seed']}")
+        lines.append(" ".join(map(str, one["container"])))
+        lines.append(f" {one['n_types']}")
+        for k, kind in enumerate(one["types"], 1):
+            pairs = [f"{d} {v}" for d, v in zip(kind["dims"], kind["vertical_ok"], strict=True)]
+            lines.append(f" {k} {' '.join(pairs)} {kind['count']}")
+    text = CuboidSequences(write(tmp_path, "\n".join(lines) + "\n"), unit="cm")
+    assert [load.name for load in text.loads()] == ["1", "2", "3"]
+    for index in range(3):
+        listed = CuboidSequences(path, 2 + index, order="types")
+        assert text.loads()[index].kinds == listed.loads()[0].kinds
+    json_sequences = [replayed(CuboidSequences(path, 2 + i, order="types"), CENTIMETRES)[0]
+                      for i in range(3)]  # fmt: skip
+    assert replayed(text, CENTIMETRES) == json_sequences
+
+
+# ---------------------------------------------------------------------- files of one's own
+
+A, B, C = (1.0, 2.0, 3.0), (2.0, 2.0, 2.0), (4.0, 1.0, 1.5)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [[[1, 2, 3], [2, 2, 2, 2]], [[4, 1, 1.5]]],
+        [[{"dims": [1, 2, 3]}, {"dims": [2, 2, 2], "count": 2}], [[4, 1, 1.5, 1, 1, 1, 1]]],
+        {"sequences": [[[1, 2, 3], [2, 2, 2], [2, 2, 2]], [[4, 1, 1.5]]]},
+        "1,2,3\n2,2,2,2\n\n4,1,1.5\n",
+        "\n 1, 2, 3,1\r\n2,2,2,2\n\n\n\n4,1,1.5,,1,1,1\n\n",
+        "dx,dy,dz\n1,2,3\n2,2,2\n2,2,2\n\n4,1,1.5\n",
+        "sequence,count,dx,dy,dz\nx,1,1,2,3\ny,1,4,1,1.5\nx,2,2,2,2\n",
+        "\ufeffdz,dy,dx,name,count\n3,2,1,a,1\n2,2,2,b,2\n\n1.5,1,4,c,1\n",
+    ],
+)
+def test_sequences_are_replayed(content: Any, tmp_path: Path) -> None:
+    source = CuboidSequences(write(tmp_path, content))
+    params = PackingParams(container=(10.0, 10.0, 10.0), cell=0.5, num_items=3)
+    half = [[tuple(side / 2 for side in item) for item in s] for s in ([A, B, B], [C])]
+    assert replayed(source, params) == half  # no unit: steps of the lattice
+    metres = CuboidSequences(source.path, unit="m")
+    assert replayed(metres, params) == [[A, B, B], [C]]
+
+
+def test_flags_names_and_headers_are_kept(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        {
+            "unit": "cm",
+            "container": [20, 20, 30],
+            "sequences": [[[4, 2, 3, 1, 0, 0, 1], [4, 2, 3], {"dims": [4, 2, 3], "name": "tea"}]],
+        },
+    )
+    source = CuboidSequences(path)
+    params = PackingParams(container=(0.2, 0.2, 0.3), cell=0.01, num_items=3)
+    cuboids = source.cuboids(params)
+    assert cuboids.names == ["4x2x3", "4x2x3", "tea"]
+    assert cuboids.upright is not None
+    assert cuboids.upright.tolist() == [[False, False, True], [True] * 3, [True] * 3]
+    assert catalogue_of(cuboids, params).names == ["4x2x3", "4x2x3#2", "tea"]
+    assert source.container(1.0) == pytest.approx((0.2, 0.2, 0.3))
+    named = write(tmp_path, "name,dx,dy,dz,vertical_x,vertical_y,vertical_z\nbox,1,2,3,1,0,0\n")
+    assert read_loads(named)[0].kinds[0].upright == (True, False, False)
+
+
+def test_the_container_of_the_file_is_asked_for(tmp_path: Path) -> None:
+    content = {"unit": "cm", "container": [20, 20, 30], "sequences": [[[4, 2, 3]]]}
+    path = write(tmp_path, content)
+    other = PackingParams(container=(0.3, 0.2, 0.3), cell=0.01)
+    with pytest.raises(
+        SequenceError, match=r"set container=\[0\.2,0\.2,0\.3\], or .*own_container"
+    ):
+        CuboidSequences(path).cuboids(other)
+    assert len(CuboidSequences(path, own_container=False).cuboids(other).extents) == 1
+    fitting = PackingParams(container=(0.2, 0.2, 0.3), cell=0.01)
+    assert len(CuboidSequences(path).cuboids(fitting).extents) == 1
+
+
+def test_long_instances_name_the_capacity(tmp_path: Path) -> None:
+    path = write(tmp_path, "1,1,1,3\n\n2,2,2,7\n")
+    with pytest.raises(SequenceError, match=r"instance 1 has 7 items.*num_items=7 or more.*limit"):
+        CuboidSequences(path).cuboids(CUBE.evolve(num_items=6))
+    cut = replayed(CuboidSequences(path, limit=2), CUBE.evolve(num_items=6))
+    assert [len(sequence) for sequence in cut] == [2, 2]
+
+
+def test_an_instance_that_cannot_start_raises(tmp_path: Path) -> None:
+    source = CuboidSequences(write(tmp_path, "1,1,1\n\n11,1,1\n"))
+    params = CUBE.evolve(num_items=2)
+    catalogue = catalogue_of(source.cuboids(params), params)
+    playable = feasibility.legal_on_floor(catalogue.tensors(), params).any(1)
+    with pytest.raises(InfeasibleError, match=r"instance 1 cannot be started.*11x1x1"):
+        make_pool(source, catalogue, params, playable)
+    assert len(make_pool(source, catalogue, params, playable, skip_infeasible=True)) == 1
+
+
+# ---------------------------------------------------------------------- what is refused
+
+TYPES = {"name": "A_1", "container": [9, 9, 9], "types": [{"dims": [1, 2, 3], "count": 2}]}
+
+
+def loading(**changes: Any) -> dict[str, Any]:
+    return {"unit": "cm", "instances": [{**TYPES, **changes}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "the file is empty"),
+        ("[[", "cannot be read as JSON"),
+        ("[]", r"the file is \[\]; needed: a list with at least one entry"),
+        ([[]], r"\[0\] is \[\]; needed: a sequence"),
+        ([[1, 2, 3]], r"\[0\] is \[1, 2, 3\]; needed: a sequence: a list of \[dx, dy, dz\]"),
+        ([[[1, 2]]], r"\[0\]\[0\] is \[1, 2\]; needed: \[dx, dy, dz\]"),
+        ([[[1, 2, 3], [1, 2, 0]]], r"\[0\]\[1\]\[2\] is 0; needed: a positive number"),
+        ([[[1, 2, "3"]]], r"\[0\]\[0\]\[2\] is '3'"),
+        ("[[[1, 2, NaN]]]", r"\[0\]\[0\]\[2\] is nan"),
+        ("[[[1, 2, 1e999]]]", r"\[0\]\[0\]\[2\] is inf"),
+        ([[[1, 2, True]]], r"\[0\]\[0\]\[2\] is True"),
+        ([[[1, 2, 3, 0]]], r"\[0\]\[0\] is 0; needed: a whole number, 1 or more"),
+        ([[[1, 2, 3, 1, 0, 0, 0]]], r"\[0, 0, 0\]; needed: three flags"),
+        ([[{"count": 1}]], r"\[0\]\[0\] is .*an object with the field 'dims'"),
+        ({"a": 1}, "needed: a list of sequences, or an object with sequences, instances or orders"),
+        ({"instances": [{"name": "a"}]}, r"instances\[0\] is .*one of the fields types, boxes"),
+        (loading(container=[9, 9]), r"instances\[0\]\.container is \[9, 9\]; needed: three pos"),
+        (loading(types=[]), r"instances\[0\]\.types is \[\]"),
+        (loading(online_order=[0]), r"instances\[0\]\.online_order .*as often as its count says"),
+        (loading(online_order=[0, 2]), "as often as its count says"),
+        ({**loading(), "unit": "furlong"}, r"unit is 'furlong'; needed: one of .*cm.*abstract"),
+        ({"orders": [{"order": "1"}]}, r"orders\[0\] is .*the field 'items_mm'"),
+        ("1,2\n", r"line 1\[2\] is None; needed: a positive number"),
+        ("1,2,3\n1,x,3\n", r"line 2 is .*numbers; 'x' is none"),
+        ("1,2,3,4,1,1,1,9\n", r"line 1 is .*at most 7 entries"),
+        ("1,2,3,1.5\n", r"line 1 is 1\.5; needed: a whole number"),
+        ("dx,dy\n1,2\n", "the header is .*needed: dx, dy, dz"),
+        ("dx,dy,dz,colour\n1,2,3,4\n", "the header is"),
+        ("dx,dy,dz\n", "no cuboid in it"),
+        ("1\n1\n", r"ends too early; needed: a line of 3 numbers"),
+        ("1\n1 5\n9 9 9\n1\n1 2 1 2 1 2 1\n", r"line 5 is .*needed: a line of 8 numbers"),
+        ("1\n1\n9 9 9\n1\n1 2 0 2 0 2 0 4\n", r"line 5 is \[0, 0, 0\]; needed: three flags"),
+        ("some words\n", r"line 1 is 'some words'; needed: numbers; 'some' is none"),
+    ],
+)
+def test_a_bad_file_names_the_place(content: Any, message: str, tmp_path: Path) -> None:
+    path = write(tmp_path, content, "bad")
+    with pytest.raises(SequenceError, match=message) as error:
+        CuboidSequences(path).cuboids(CUBE)
+    assert str(path) in str(error.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SequenceError, match=r"missing: cannot be read"):
+        CuboidSequences(tmp_path / "missing").cuboids(CUBE)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(SequenceError, match=r"binary: cannot be read"):
+        CuboidSequences(tmp_path / "binary").cuboids(CUBE)
+    deep = write(tmp_path, "[" * 100_000)
+    with pytest.raises(SequenceError, match="cannot be read as JSON"):
+        CuboidSequences(deep).cuboids(CUBE)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"path": 5}, r"generator\.path=5 must name a file"),
+        ({"path": ""}, r"generator\.path='' must name"),
+        ({"order": "random"}, r"generator\.order='random' is unknown; choose one of \('arrival'"),
+        ({"limit": 0}, r"generator\.limit=0 must be at least 1"),
+        ({"unit": "furlong"}, r"generator\.unit='furlong' is unknown"),
+        ({"instance": 1.5}, r"generator\.instance=1\.5 must be the name or number"),
+        ({"own_container": "no"}, r"generator\.own_container='no' must be true or false"),
+    ],
+)
+def test_impossible_arguments_name_the_key(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        CuboidSequences(**{"path": "a.json", **options})

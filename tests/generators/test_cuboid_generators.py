@@ -1,0 +1,243 @@
+"""Generators that bring their own cuboids: what they draw, and that it fits their catalogue."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from packing_env.core import feasibility
+from packing_env.generators import (
+    GENERATORS,
+    ContinuousCuboids,
+    Cuboids,
+    CuboidSource,
+    FixedPool,
+    GeneratorError,
+    Guillotine,
+    Uniform,
+    UniformCuboids,
+    make_pool,
+)
+from packing_env.generators.base import Request
+from packing_env.items import Catalogue
+from packing_env.testing import check_generator
+from packing_env.types import Instances, PackingParams, ParameterError
+
+CUBE = PackingParams(container=(10.0, 10.0, 10.0), cell=1.0, num_items=125)
+UNIT = PackingParams(
+    container=(1.0, 1.0, 1.0),
+    cell=0.01,
+    geometry="boxes",
+    unit=0.001,
+    num_items=80,
+    action_mode="candidate",
+    observation=("heightmap",),
+)
+SOURCES = {
+    "uniform_cuboids": UniformCuboids(),
+    "guillotine": Guillotine("cut2"),
+    "continuous_cuboids": ContinuousCuboids(heights=(0.1, 0.2)),
+}
+TASKS = {"uniform_cuboids": CUBE, "guillotine": CUBE, "continuous_cuboids": UNIT}
+
+
+def catalogue_of(cuboids: Cuboids, params: PackingParams, orientations: str = "yaw") -> Catalogue:
+    return Catalogue.from_cuboids(
+        cuboids.extents,
+        cell=params.pitch,
+        container=params.container,
+        orientations=orientations,
+        upright=cuboids.upright,
+        names=cuboids.names,
+        maps=params.geometry == "maps",
+    )
+
+
+def sampled(
+    source: CuboidSource, params: PackingParams, size: int, seed: int = 0, split: str = "train"
+) -> tuple[Instances, torch.Tensor]:
+    """Instances, and the extents ``[P, N, 3]`` of their items."""
+    catalogue = catalogue_of(source.cuboids(params, seed, split, size), params)
+    playable = torch.ones(len(catalogue), dtype=torch.bool)
+    stream = ("train", "test").index(split)
+    made = source.sample(Request(size, params.num_items, seed, stream, playable), catalogue)
+    return made, catalogue.extent[made.item_id]
+
+
+# ---------------------------------------------------------------------- all of them
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_they_keep_the_rules_of_generators(name: str) -> None:
+    params = CUBE.evolve(num_items=4) if name == "continuous_cuboids" else CUBE
+    check_generator(SOURCES[name], params=params, num_instances=16)
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_seeds_and_splits_are_streams_of_their_own(name: str) -> None:
+    drawn = {
+        (seed, split): sampled(SOURCES[name], TASKS[name], 32, seed, split)[1]
+        for seed in (0, 1)
+        for split in ("train", "test")
+    }
+    rows = [set(map(str, extents.flatten(1).tolist())) for extents in drawn.values()]
+    assert all(len(row) == 32 for row in rows)  # no instance occurs twice
+    assert len(set().union(*rows)) == 4 * 32
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_an_instance_depends_on_its_number_alone(name: str) -> None:
+    source, params = SOURCES[name], TASKS[name]
+    few, many = (sampled(source, params, size)[1] for size in (8, 40))
+    assert torch.equal(few, many[:8])
+    made, extents = sampled(source, params.evolve(num_items=params.num_items + 5), 8)
+    real = torch.arange(params.num_items) < made.num_items[:, None]
+    assert torch.equal(extents[:, :-5][real], few[real])
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_another_catalogue_is_refused(name: str) -> None:
+    source = SOURCES[name]
+    params = CUBE.evolve(num_items=40)
+    own = source.cuboids(params, 0, "train", 4)
+    request = Request(4, 40, 0, 0, torch.ones(len(own.extents), dtype=torch.bool))
+    assert len(source.sample(request, catalogue_of(own, params))) == 4
+    reversed_rows = catalogue_of(Cuboids(own.extents.flip(0)[1:]), params)
+    with pytest.raises(GeneratorError, match=r"brings its own .* cuboids.*without extents"):
+        source.sample(request, reversed_rows)
+    doubled = catalogue_of(Cuboids(own.extents * 2), params)
+    with pytest.raises(GeneratorError, match=r"items that are not those"):
+        source.sample(request, doubled)
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_a_pool_is_made_of_them(name: str) -> None:
+    source, params = SOURCES[name], CUBE.evolve(num_items=60)
+    catalogue = catalogue_of(source.cuboids(params, 3, "test", 8), params)
+    playable = feasibility.legal_on_floor(catalogue.tensors(), params).any(1)
+    assert bool(playable.all())
+    pool = make_pool(source, catalogue, params, playable, seed=3, split="test", size=8)
+    assert len(pool) == 8
+
+
+def test_other_generators_bring_no_cuboids() -> None:
+    assert Uniform().cuboids(CUBE, 0, "train", 4) is None
+    assert FixedPool([[0]]).cuboids(CUBE) is None
+    assert issubclass(GENERATORS["guillotine"], CuboidSource)
+
+
+@pytest.mark.parametrize(("size", "seed", "split"), [(0, 0, "train"), (1, -1, "train"), (1, 0, "")])
+def test_impossible_pools_are_refused(size: int, seed: int, split: str) -> None:
+    with pytest.raises(ValueError, match=r"pool_size|seed|split"):
+        UniformCuboids().cuboids(CUBE, seed, split, size)
+
+
+# ---------------------------------------------------------------------- whole sides
+
+
+@pytest.mark.parametrize(("low", "types"), [(1, 125), (2, 64)])
+def test_every_whole_extent_is_drawn_alike(low: int, types: int) -> None:
+    source = UniformCuboids(low=low)
+    made, extents = sampled(source, CUBE, 1000)
+    count = made.item_id.flatten().bincount()
+    assert len(count) == types
+    expected = 125_000 / types
+    chi_squared = float(((count - expected) ** 2 / expected).sum())
+    assert abs(chi_squared - types) < 5 * (2 * types) ** 0.5
+    for axis in range(3):
+        sides = extents[..., axis].flatten().long().bincount(minlength=6)
+        assert sides[:low].sum() == 0
+        assert torch.allclose(sides[low:] / 125_000, torch.tensor(1 / (6 - low)), atol=0.005)
+    assert set(made.num_items.tolist()) == {125}
+
+
+def test_the_extents_stand_in_a_fixed_order() -> None:
+    cuboids = UniformCuboids(high=3).cuboids(CUBE.evolve(cell=0.5))
+    assert cuboids.extents.dtype == torch.float64
+    assert (cuboids.extents[:4] / 0.5).tolist() == [[1, 1, 1], [1, 1, 2], [1, 1, 3], [1, 2, 1]]
+    assert torch.equal(
+        cuboids.extents, UniformCuboids(high=3).cuboids(CUBE.evolve(cell=0.5)).extents
+    )
+
+
+def test_the_draws_are_those_of_the_uniform_generator() -> None:
+    """Meshes of all the cuboids, drawn uniformly, give the same streams."""
+    catalogue = catalogue_of(UniformCuboids().cuboids(CUBE), CUBE)
+    request = Request(16, 125, 7, 1, torch.ones(125, dtype=torch.bool))
+    own = UniformCuboids().sample(request, catalogue)
+    assert torch.equal(own.item_id, Uniform().sample(request, catalogue).item_id)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 5), (3, 2), (1.0, 5), (1, True), ("1", 5)])
+def test_impossible_sides_name_the_key(low: object, high: object) -> None:
+    with pytest.raises(ParameterError, match=r"generator\.(low|high)="):
+        UniformCuboids(low, high)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------- continuous sides
+
+
+def test_continuous_sides_are_uniform_thousandths() -> None:
+    made, extents = sampled(ContinuousCuboids(), UNIT, 250)
+    assert extents.shape == (250, 80, 3)
+    assert torch.equal(made.item_id.flatten(), torch.arange(20_000))
+    steps = (extents * 1000).round()
+    assert torch.equal(steps / 1000, extents)  # the very numbers 0.100, 0.101, ...
+    count = steps.flatten().long().bincount()
+    assert int(count[:100].sum()) == 0
+    assert len(count) == 501
+    inner = count[101:500].double()
+    expected = 60_000 / 400
+    assert abs(float(((inner - expected) ** 2 / expected).sum()) - 399) < 5 * (2 * 399) ** 0.5
+    for end in (100, 500):  # rounding leaves the ends half an interval
+        assert abs(float(count[end]) - expected / 2) < 5 * (expected / 2) ** 0.5
+    centred = extents.flatten(0, 1) - 0.3
+    assert float(torch.corrcoef(centred.T).fill_diagonal_(0.0).abs().max()) < 0.03
+
+
+def test_heights_may_be_chosen_from_a_list() -> None:
+    """Settings 1 and 3 of the published program: x and y as before, z one of five."""
+    heights = [0.1, 0.2, 0.3, 0.4, 0.5]
+    _, extents = sampled(ContinuousCuboids(heights=heights), UNIT, 250)
+    _, free = sampled(ContinuousCuboids(), UNIT, 250)
+    assert torch.equal(extents[..., :2], free[..., :2])
+    found, count = extents[..., 2].unique(return_counts=True)
+    assert found.tolist() == heights
+    assert torch.allclose(count / 20_000, torch.tensor(0.2), atol=0.015)
+
+
+def test_sides_are_shares_of_the_shortest_side_of_the_container() -> None:
+    params = UNIT.evolve(container=(2.0, 4.0, 3.0), cell=0.02, unit=0.002)
+    cuboids = ContinuousCuboids(low=0.2, high=0.4, decimals=2).cuboids(params, size=20)
+    shares = cuboids.extents / 2.0
+    assert 0.2 <= float(shares.min()) < 0.22
+    assert 0.38 < float(shares.max()) <= 0.4
+    catalogue = catalogue_of(cuboids, UNIT.evolve(container=params.container, cell=0.02, unit=0.02))
+    assert int(catalogue.cuboid[..., 0].max()) == 40
+
+
+def test_continuous_cuboids_want_geometry_boxes() -> None:
+    few = ContinuousCuboids().cuboids(CUBE, size=40)
+    assert len(few.extents) == 5_000
+    with pytest.raises(GeneratorError, match=r"512000 sets of height maps.*geometry='boxes'"):
+        ContinuousCuboids().cuboids(CUBE, size=4096)
+    assert len(ContinuousCuboids().cuboids(UNIT, size=4096).extents) == 4096 * 80
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"low": 0.0}, r"generator\.low=0\.0 must be more than 0"),
+        ({"low": 0.0004}, r"generator\.low=0\.0004 has more than decimals=3"),
+        ({"low": 0.3, "high": 0.2}, r"generator\.high=0\.2 is less than low"),
+        ({"high": "0.5"}, r"generator\.high='0\.5' must be a finite number"),
+        ({"decimals": -1}, r"generator\.decimals=-1"),
+        ({"decimals": 7}, r"generator\.decimals=7 must be at most 6"),
+        ({"heights": 0.5}, r"generator\.heights=0\.5 must be a list"),
+        ({"heights": []}, r"generator\.heights is empty"),
+        ({"heights": [0.1, 0.25555]}, r"generator\.heights=0\.25555 has more than"),
+    ],
+)
+def test_impossible_intervals_name_the_key(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        ContinuousCuboids(**options)  # type: ignore[arg-type]

@@ -1,0 +1,171 @@
+"""Guillotine cuts: pieces that fill the container, in orders in which they can be packed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.generators.test_cuboid_generators import CUBE, catalogue_of
+
+from packing_env.core import metrics, transition
+from packing_env.core.orientation import Placement
+from packing_env.generators import GeneratorError, Guillotine
+from packing_env.generators.cuboid_source import Order
+from packing_env.types import PackingParams, ParameterError
+
+CASES = [
+    (Guillotine(variant, low, high), PackingParams(container=container, cell=1.0, num_items=125))
+    for variant in ("cut1", "cut2")
+    for low, high, container in (
+        (2, 5, (10.0, 10.0, 10.0)),
+        (1, 1, (3.0, 4.0, 5.0)),
+        (1, 4, (9.0, 6.0, 11.0)),
+        (3, 5, (8.0, 13.0, 17.0)),
+    )
+]
+
+
+def solved(
+    source: Guillotine, params: PackingParams, size: int, seed: int = 0
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The solution's boxes, which of them are real, and the catalogue rows."""
+    _, made = source.make(Order.of(params, seed, "train", size))
+    boxes = source.solutions(params, seed, size=size)
+    return boxes, torch.arange(boxes.shape[1]) < made.num_items[:, None], made.item_id
+
+
+@pytest.mark.parametrize(("source", "params"), CASES)
+def test_pieces_fill_the_container_and_keep_the_range(
+    source: Guillotine, params: PackingParams
+) -> None:
+    boxes, real, rows = solved(source, params, 40)
+    sides = boxes[..., 3:] - boxes[..., :3]
+    assert not boxes[~real].any()
+    assert source.low <= int(sides[real].min())
+    assert int(sides[real].max()) <= source.high
+    grid = torch.zeros(40, *map(int, params.container), dtype=torch.int64)
+    for row, pieces in zip(grid, boxes.tolist(), strict=True):
+        for x0, y0, z0, x1, y1, z1 in pieces:
+            row[x0:x1, y0:y1, z0:z1] += 1
+    assert (grid == 1).all()
+    extents = source.cuboids(params).extents
+    assert torch.equal(extents[rows][real], sides[real].double())
+
+
+@pytest.mark.parametrize(("source", "params"), CASES)
+def test_a_piece_comes_after_its_supports(source: Guillotine, params: PackingParams) -> None:
+    boxes, real, _ = solved(source, params, 40)
+    for pieces, there in zip(boxes, real, strict=True):
+        heights = torch.zeros(*map(int, params.container[:2]), dtype=torch.int64)
+        for x0, y0, z0, x1, y1, z1 in pieces[there].tolist():
+            assert (heights[x0:x1, y0:y1] == z0).all()
+            heights[x0:x1, y0:y1] = z1
+
+
+def guillotine_cut(pieces: torch.Tensor) -> bool:
+    """Whether the pieces can be parted by plane cuts, each through the whole of what is left."""
+    if len(pieces) == 1:
+        return True
+    for axis in range(3):
+        for at in pieces[:, axis].unique().tolist()[1:]:
+            below = pieces[:, 3 + axis] <= at
+            if bool((below | (pieces[:, axis] >= at)).all()):
+                return guillotine_cut(pieces[below]) and guillotine_cut(pieces[~below])
+    return False
+
+
+def test_all_cuts_go_through() -> None:
+    boxes, real, _ = solved(Guillotine(), CUBE, 20)
+    assert all(guillotine_cut(row[there]) for row, there in zip(boxes, real, strict=True))
+    turned = torch.tensor([[0, 0, 2, 1], [2, 0, 3, 2], [1, 2, 3, 3], [0, 1, 1, 3], [1, 1, 2, 2]])
+    flat = torch.zeros(5, 6, dtype=torch.int64)
+    flat[:, [0, 1, 3, 4]] = turned
+    flat[:, 5] = 1
+    assert not guillotine_cut(flat)  # a pinwheel
+
+
+def test_the_first_variant_goes_by_height_and_the_second_by_support() -> None:
+    by_height, real, _ = solved(Guillotine("cut1"), CUBE, 200)
+    by_support, _, _ = solved(Guillotine("cut2"), CUBE, 200)
+    falls = {}
+    for name, boxes in (("cut1", by_height), ("cut2", by_support)):
+        low = boxes[..., 2]
+        falls[name] = ((low[:, 1:] < low[:, :-1]) & real[:, 1:]).any(1)
+    assert not falls["cut1"].any()
+    assert falls["cut2"].double().mean() > 0.9
+    # the same pieces, and ties of height in random order
+    ordered = [boxes.flatten(1).sort(1).values for boxes in (by_height, by_support)]
+    assert torch.equal(*ordered)
+    corner = (by_height[:, 0, :2] == 0).all(1).double().mean()
+    assert 0.05 < float(corner) < 0.6
+
+
+@pytest.mark.parametrize("variant", ["cut1", "cut2"])
+def test_the_number_of_pieces_is_the_published_one(variant: str) -> None:
+    """The released sequences of Zhao et al., AAAI 2021, have 26.3 pieces on average."""
+    _, made = Guillotine(variant).make(Order.of(CUBE, 0, "test", 2100))
+    assert abs(float(made.num_items.double().mean()) - 26.3) < 0.5
+
+
+def test_one_solution_is_a_row_of_all() -> None:
+    boxes, real, _ = solved(Guillotine("cut2"), CUBE, 12, seed=5)
+    for index in (0, 7, 11):
+        one = Guillotine("cut2").solution(index, CUBE, seed=5)
+        assert torch.equal(one, boxes[index, real[index]])
+
+
+@pytest.mark.parametrize("variant", ["cut1", "cut2"])
+@pytest.mark.parametrize("stability", ["none", "com_hull"])
+def test_a_thousand_instances_are_filled_by_their_own_solution(
+    variant: str, stability: str
+) -> None:
+    size, source = 1000, Guillotine(variant)
+    params = CUBE.evolve(stability=stability, contact_tol=0.0)
+    boxes, real, rows = solved(source, params, size, seed=1)
+    items = catalogue_of(source.cuboids(params), params).tensors()
+    zero = torch.zeros(size, dtype=torch.int64)
+    state = transition.begin(rows, real.sum(1), zero, torch.arange(size), zero, params)
+    for step in range(int(real.sum(1).max())):
+        box = boxes[:, step]
+        placement = Placement(zero, zero, box[:, 0], box[:, 1], real[:, step])
+        state, outcome = transition.decide(state, placement, items, params)
+        assert torch.equal(outcome.legal, real[:, step])
+        landed = state["placement_z"][:, step]
+        assert torch.equal(landed, torch.where(real[:, step], box[:, 2], 0).float())
+    found = metrics.measure(state, params)
+    assert torch.equal(found["utilization"], torch.ones(size, dtype=torch.float64))
+    assert torch.equal(found["success"], torch.ones(size, dtype=torch.float64))
+    assert torch.equal(found["stability"], torch.ones(size, dtype=torch.float64))
+    assert (state["heightmap"] == 10.0).all()
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+def test_too_many_pieces_name_a_capacity_that_is_enough() -> None:
+    short = CUBE.evolve(num_items=20)
+    with pytest.raises(GeneratorError, match=r"into \d+ or more pieces.*num_items=125 is always"):
+        Guillotine().cuboids(short, size=64)
+    fine = PackingParams(container=(3.0, 4.0, 5.0), cell=1.0, num_items=60)
+    assert len(Guillotine(low=1, high=1).cuboids(fine, size=4).extents) == 1
+
+
+def test_a_container_smaller_than_a_piece_is_refused() -> None:
+    flat = PackingParams(container=(10.0, 10.0, 1.0), cell=1.0)
+    with pytest.raises(GeneratorError, match=r"\(10, 10, 1\) pitches, less than low=2"):
+        Guillotine().cuboids(flat)
+    with pytest.raises(ParameterError, match=r"H = 9\.5"):
+        Guillotine().cuboids(PackingParams(container=(10.0, 10.0, 9.5), cell=1.0))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variant": "cut3"}, r"generator\.variant='cut3' is unknown"),
+        ({"low": 0}, r"generator\.low=0 must be at least 1"),
+        ({"low": 4, "high": 5}, r"generator\.high=5 must be 2 \* low - 1 = 7 or more: a side of 6"),
+        ({"high": 4.0}, r"generator\.high=4\.0 must be an integer"),
+    ],
+)
+def test_impossible_cuts_name_the_key(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        Guillotine(**options)  # type: ignore[arg-type]
