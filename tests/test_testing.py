@@ -10,7 +10,16 @@ import pytest
 import torch
 from torchrl.envs import StepCounter, TransformedEnv
 
-from packing_env.core import feasibility, observation, rewards, stability
+from packing_env.core import (
+    boxes,
+    candidates,
+    feasibility,
+    observation,
+    rewards,
+    spaces,
+    stability,
+    transition,
+)
 from packing_env.envs import PackingEnv
 from packing_env.generators import Generator, Uniform
 from packing_env.generators.base import Request
@@ -21,6 +30,7 @@ from packing_env.testing import (
     check_generator,
     check_reward,
     random_catalogue,
+    random_cuboids,
     small_env,
 )
 from packing_env.types import Instances
@@ -39,15 +49,110 @@ def test_check_env_passes_the_environment(task: dict[str, Any]) -> None:
     check_env(small_env(**task), num_steps=10)
 
 
-def test_check_env_does_without_what_the_reference_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rule and a term of one's own."""
-    half = stability.Rule(
-        maps=lambda contact: torch.isfinite(contact.z),
-        single=lambda touch: touch.support.flatten(1).any(1),
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"stability": "area_corners_code", "candidate_range": "pct", "illegal_action": "project"},
+        {
+            "stability": "area_corners",
+            "action_mode": "candidate",
+            "candidate_generator": "split_spaces",
+            "candidate_fallback": False,
+            "num_candidates": 6,
+            "num_spaces": 24,
+        },
+        {"stability": "com_hull", "stability_metric": "center_hull", "num_spaces": 1},
+    ],
+)
+def test_check_env_passes_cuboids(task: dict[str, Any]) -> None:
+    check_env(small_env(random_cuboids(), contact_tol=0.0, num_visible=2, **task), num_steps=10)
+
+
+@pytest.mark.parametrize(
+    ("steps", "task"),
+    [
+        (1, {"stability": "stacking_tree", "illegal_action": "noop"}),
+        (4, {"stability": "none", "candidate_range": "pct", "illegal_action": "project"}),
+        (2, {"stability_metric": "stacking_tree", "num_visible": 2, "num_candidates": 7}),
+    ],
+)
+def test_check_env_passes_cuboids_as_boxes(steps: int, task: dict[str, Any]) -> None:
+    """``steps`` units of 3 mm to a cell."""
+    items = random_cuboids(
+        low=1 + steps,
+        high=4 * steps,
+        cell=0.003,
+        container=(0.024 * steps, 0.018 * steps, 0.03 * steps),
+        orientations="cuboid",
+        maps=False,
     )
-    monkeypatch.setitem(stability.RULES, "half", half)
+    check_env(small_env(items, cell=0.003 * steps, unit=0.003, **task), num_steps=10)
+
+
+def test_check_env_does_without_what_the_reference_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule and a term of one's own: nothing is ever put on anything."""
+    floor = stability.Rule(maps=lambda contact: contact.z == 0, single=lambda touch: touch.z == 0)
+    monkeypatch.setitem(stability.RULES, "floor", floor)
     monkeypatch.setitem(rewards.TERMS, "mine", lambda before, after, legal: legal.double())
-    check_env(small_env(stability="half", stability_metric="half", reward={"mine": 1.0}), 5)
+    check_env(small_env(stability="floor", stability_metric="floor", reward={"mine": 1.0}), 12)
+
+
+Spoil = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def spoil_raster(honest: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *given: honest(*given).roll(1, 1)
+
+
+def spoil_box(honest: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *given: honest(*given) + torch.tensor([0, 0, 1, 0, 0, 0], dtype=torch.int32)
+
+
+def spoil_spaces(honest: Callable[..., Any]) -> Callable[..., Any]:
+    def last_is_lost(spaces: torch.Tensor, *given: Any) -> Any:
+        found, dropped = honest(spaces, *given)
+        real = found.any(-1).sum(1, keepdim=True) - 1
+        return torch.where((torch.arange(found.shape[1]) < real)[..., None], found, 0), dropped
+
+    return last_is_lost
+
+
+def spoil_verdict(honest: Callable[..., Any]) -> Callable[..., Any]:
+    def all_legal(*given: Any) -> Any:
+        found = honest(*given)
+        return replace(found, legal=torch.ones_like(found.legal))
+
+    return all_legal
+
+
+def spoil_list(change: Callable[[torch.Tensor], torch.Tensor]) -> Spoil:
+    def spoiled(honest: Callable[..., Any]) -> Callable[..., Any]:
+        def wrong(scene: candidates.Scene) -> candidates.Candidates:
+            found = honest(scene)
+            return replace(found, index=change(found.index), z=change(found.z))
+
+        return wrong
+
+    return spoiled
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "spoil", "message"),
+    [
+        (boxes, "raise_heightmap", spoil_raster, "heightmap differs"),
+        (boxes, "judge", spoil_verdict, "legality at|is not legal"),
+        (transition, "_box", spoil_box, "boxes: "),
+        (spaces, "split", spoil_spaces, "empty spaces: "),
+        (candidates, "propose", spoil_list(lambda list_: list_.roll(1, 1)), "gaps in"),
+        (candidates, "propose", spoil_list(lambda list_: list_[:, [0] * 48]), "is repeated"),
+    ],
+)
+def test_check_env_finds_what_is_wrong_with_boxes(
+    owner: Any, name: str, spoil: Spoil, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, spoil(getattr(owner, name)))
+    with pytest.raises(CheckError, match=message):
+        check_env(small_env(random_cuboids(maps=False)), num_steps=10)
 
 
 def test_check_env_finds_a_wrong_height(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Small tasks for tests: random irregular catalogues, and play that leaves torch's RNG alone."""
+"""Small tasks for tests: random catalogues, and play that leaves torch's RNG alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from packing_env.core.random import choose_uniform
 from packing_env.core.transition import Outlook
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
-from packing_env.testing import random_catalogue, small_env
+from packing_env.testing import Referee, random_catalogue, random_cuboids, small_env
 from packing_env.types import State
 
 
@@ -37,6 +37,30 @@ def catalogue(
     )
 
 
+@lru_cache(maxsize=64)
+def cuboids(
+    seed: int = 0,
+    grid: tuple[int, int] = (7, 6),
+    height: int = 8,
+    num_items: int = 6,
+    sides: tuple[int, int] = (1, 4),
+    orientations: str = "yaw",
+    pitch: float = 1.0,
+    maps: bool = True,
+) -> Catalogue:
+    """Random cuboids for a container of ``grid`` and ``height`` pitches; lengths in pitches."""
+    return random_cuboids(
+        seed,
+        num_items=num_items,
+        low=sides[0],
+        high=sides[1],
+        cell=pitch,
+        container=(grid[0] * pitch, grid[1] * pitch, height * pitch),
+        orientations=orientations,
+        maps=maps,
+    )
+
+
 def tiny_env(
     num_envs: int | tuple[int, ...] = 4,
     *,
@@ -48,6 +72,20 @@ def tiny_env(
     """A small environment; ``items`` are arguments of :func:`catalogue`."""
     options = {"seed": seed, **(shell or {})}
     return small_env(catalogue(**(items or {})), num_envs, shell=options, **params)
+
+
+def cuboid_env(
+    num_envs: int | tuple[int, ...] = 4,
+    *,
+    seed: int = 0,
+    shell: dict[str, Any] | None = None,
+    items: dict[str, Any] | None = None,
+    **params: Any,
+) -> PackingEnv:
+    """The like of cuboids; ``items`` are arguments of :func:`cuboids`. Contact is exact."""
+    options = {"seed": seed, **(shell or {})}
+    task = {"contact_tol": 0.0, **params}
+    return small_env(cuboids(**(items or {})), num_envs, shell=options, **task)
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -86,6 +124,37 @@ def play_once(env: PackingEnv, num_steps: int, generator: torch.Generator) -> li
         seen.append(step["next"].clone())
         root = env.step_mdp(step)
     return seen
+
+
+def play_beside_reference(
+    env: PackingEnv,
+    num_steps: int,
+    mask_bits: int | None = 32,
+    seed: int = 0,
+    illegal_share: float = 0.0,
+) -> int:
+    """Play with resets beside the reference program; returns the number of finished episodes.
+
+    A share of the actions is drawn from the whole range, out of range included.
+    """
+    generator = stream(seed)
+    root = env.reset()
+    referee = Referee(env, mask_bits=mask_bits, seed=seed)
+    referee.begin(torch.ones_like(root["done"]), root)
+    finished = 0
+    for _ in range(num_steps):
+        action = legal_action(root["action_mask"], generator)
+        if illegal_share:
+            wild = torch.randint(-3, env.mode.num_actions + 3, action.shape, generator=generator)
+            astray = torch.rand(action.shape, generator=generator) < illegal_share
+            action = torch.where(astray, wild, action)
+        decisions = referee.decide(action)
+        following = env.step(root.set("action", action))["next"]
+        referee.step(decisions, following)
+        finished += int(following["done"].sum())
+        root = env.maybe_reset(env.step_mdp(root))
+        referee.begin(following["done"], root)
+    return finished
 
 
 def state_of(env: PackingEnv) -> State:
