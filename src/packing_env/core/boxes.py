@@ -1,1 +1,149 @@
-"""Cuboids as integer boxes (placeholder of the lead: owner B-boxes replaces it)."""
+"""Cuboids as integer boxes: rest heights, legality, and the raster that is their heightmap.
+
+A box is ``(x0, y0, z0, x1, y1, z1)`` in pitches (``params.pitch`` metres); packed boxes come in
+packing order, then zeros. What the rules say in this geometry:
+:mod:`packing_env.reference.boxes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env import kernels
+from packing_env.types import PackingParams, ParameterError
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Many placements per row.
+
+    Attributes:
+        z: ``[B, P]`` int32 rest height, pitches; 0 for padding.
+        legal: ``[B, P]``: inside, under the lid, stable; False for padding.
+    """
+
+    z: Int[Tensor, "B P"]
+    legal: Bool[Tensor, "B P"]
+
+
+@dataclass(frozen=True)
+class Resting:
+    """One placement per row.
+
+    Attributes:
+        z: ``[B]`` int32 rest height, pitches; 0 for padding.
+        legal: ``[B]``.
+        stable: ``[B]`` by the task's ``stability_metric``; False if illegal.
+        support_ratio: ``[B]`` float64, supported share of the base; 0 if illegal.
+    """
+
+    z: Int[Tensor, " B"]
+    legal: Bool[Tensor, " B"]
+    stable: Bool[Tensor, " B"]
+    support_ratio: Float[Tensor, " B"]
+
+
+def check_rule(name: str) -> None:
+    """Refuse a stability rule that packed boxes do not decide."""
+    if name not in kernels.BOX_RULES:
+        raise ParameterError(
+            f"stability rule {name!r} is not defined for geometry='boxes'; "
+            f"choose one of {sorted(kernels.BOX_RULES)}, or geometry='maps'"
+        )
+
+
+def drop(
+    boxes: Int[Tensor, "B N 6"], lower: Int[Tensor, "B P 2"], size: Int[Tensor, "B P 3"]
+) -> Int[Tensor, "B P"]:
+    """Rest heights: the highest top of a packed box that the base overlaps, or 0."""
+    return kernels.box_drop(boxes, lower, size)
+
+
+def judge(
+    boxes: Int[Tensor, "B N 6"],
+    lower: Int[Tensor, "B P 2"],
+    size: Int[Tensor, "B P 3"],
+    params: PackingParams,
+    rule: str | None = None,
+) -> Judged:
+    """Rest height and legality of placements with these lower corners and sides, int32 pitches.
+
+    A corner below 0 or a side of 0 marks padding. The rule is ``params.stability`` unless given.
+    """
+    rule = params.stability if rule is None else rule
+    check_rule(rule)
+    z = kernels.box_drop(boxes, lower, size)
+    inside = _is_inside(lower, size, z, params)
+    judged = torch.where(inside[..., None], size, 0)  # the others need not be judged
+    return Judged(z, kernels.box_stable(boxes, lower, judged, z, rule))
+
+
+def examine(
+    boxes: Int[Tensor, "B N 6"],
+    lower: Int[Tensor, "B 2"],
+    size: Int[Tensor, "B 3"],
+    params: PackingParams,
+) -> Resting:
+    """Rest height, legality and support of one placement per row."""
+    check_rule(params.stability_metric)
+    corner, sides = lower[:, None], size[:, None]
+    judged = judge(boxes, corner, sides, params)
+    legal = judged.legal
+    stable = legal
+    if params.stability_metric != params.stability:
+        sides = torch.where(legal[..., None], sides, 0)
+        stable = kernels.box_stable(boxes, corner, sides, judged.z, params.stability_metric)
+    ratio = torch.where(legal, _support_ratio(boxes, corner, size[:, None], judged.z), 0.0)
+    return Resting(judged.z[:, 0], legal[:, 0], stable[:, 0], ratio[:, 0])
+
+
+def raise_heightmap(
+    heightmap: Float[Tensor, "B X Y"],
+    box: Int[Tensor, "B 6"],
+    placed: Bool[Tensor, " B"],
+    params: PackingParams,
+) -> Float[Tensor, "B X Y"]:
+    """The raster with a box in it where ``placed``.
+
+    Every cell that the box touches with positive area gets at least its top.
+    """
+    step = params.units_per_cell
+    touched = [
+        (edge < box[:, axis + 3, None]) & (edge + step > box[:, axis, None])
+        for axis, edge in enumerate(
+            torch.arange(cells, device=box.device) * step for cells in heightmap.shape[1:]
+        )
+    ]
+    inside = (touched[0] & placed[:, None])[:, :, None] & touched[1][:, None, :]
+    top = metres(box[:, 5], params)[:, None, None]
+    return torch.where(inside, torch.maximum(heightmap, top), heightmap)
+
+
+def metres(length: Int[Tensor, "*rows"], params: PackingParams) -> Float[Tensor, "*rows"]:
+    """Whole pitches as the nearest float32 number of metres."""
+    return (length.double() * params.pitch).float()
+
+
+def _is_inside(
+    lower: Tensor, size: Tensor, z: Tensor, params: PackingParams
+) -> Bool[Tensor, "B P"]:
+    """Which placements are none of padding and stay in the container."""
+    there = (lower >= 0).all(-1) & (size > 0).all(-1)
+    upper = lower + size[..., :2]
+    within = (upper[..., 0] <= params.lattice[0]) & (upper[..., 1] <= params.lattice[1])
+    return there & within & (z + size[..., 2] <= params.height_units)
+
+
+def _support_ratio(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor) -> Float[Tensor, "B P"]:
+    """Share of the base that rests on tops or on the floor."""
+    upper = lower + size[..., :2]
+    low = torch.maximum(boxes[:, None, :, :2], lower[:, :, None])
+    high = torch.minimum(boxes[:, None, :, 3:5], upper[:, :, None])
+    shared = (high - low).clamp(min=0).double().prod(-1)
+    count = torch.where(boxes[:, None, :, 5] == z[..., None], shared, 0.0).sum(-1)
+    ratio = count / size[..., :2].double().prod(-1).clamp(min=1.0)
+    return torch.where(z == 0, 1.0, ratio)

@@ -1,5 +1,6 @@
 """The hot operations of the rules: one signature, several backends, the same bits from each."""
 
+from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
 from packing_env.kernels.dispatch import (
     available_backends,
     backend_for,
@@ -10,8 +11,11 @@ from packing_env.kernels.dispatch import (
 )
 
 __all__ = [
+    "BOX_RULES",
     "available_backends",
     "backend_for",
+    "box_drop",
+    "box_stable",
     "com_hull",
     "drop_height",
     "set_backend",
