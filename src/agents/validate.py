@@ -1,78 +1,28 @@
-"""Published protocols, played by this program: ``packing validate``.
+"""``packing validate``: play published protocols and compare with what was printed.
 
-Each :class:`Protocol` is one cell of a published table: the setting, the heuristic, what the paper
-prints, and the window within which our mean must lie. Windows are three standard errors at the
-protocol's number of instances plus 0.6 points for details that the papers leave open; none was
-moved after looking. A protocol without a window is reported beside the others and judges nothing.
-
-The published program of Zhao et al. (ICLR 2022) lets the lower corner range over where the
-*unrotated* item fits, in its heightmap minimization, its deepest-bottom-left and its random policy,
-and other papers ran that program: ``candidate_range="pct"`` reproduces it, and the value without it
-is printed beside.
+What is played, and within which windows our means must lie, stands in :mod:`agents.protocols`.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
-from agents import heuristics
+from agents import heuristics, runs
 from agents.evaluate import LINE, Estimate, Evaluation, evaluate, paired_difference
+from agents.protocols import RULES, Protocol, ordering_protocol, protocols
 from packing_env import make_env
 
-GOPT = "Xiong et al., RA-L 2024, Table I"
-PCT = "Zhao et al., ICLR 2022, Table 3"
-PCT_RUN = "that program, run by us (N = 80, 150)"
-AAAI = "Zhao et al., AAAI 2021, Table 2"
-RULES = ("area_corners_code", "center_hull", "com_hull", "none")
-"""The order in which V5 expects the utilization to rise (the middle pair is only reported)."""
-
-
-@dataclass(frozen=True)
-class Window:
-    """Acceptance: ``|ours - centre| <= half_width``."""
-
-    centre: float
-    half_width: float
-
-    def holds(self, value: float) -> bool:
-        """Whether a value lies inside."""
-        return abs(value - self.centre) <= self.half_width
-
-    def __str__(self) -> str:
-        return f"{self.centre:g}±{self.half_width:g}"
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """One published cell.
-
-    Attributes:
-        name: V1, V2, ...
-        setting: In words.
-        task: Preset.
-        options: Overrides of the preset.
-        heuristic: In ``agents.heuristics``.
-        instances: N.
-        published: What the source prints, by measure (shares of 1, items).
-        source: Paper and table.
-        windows: By measure: ``utilization``, ``items``, ``spread`` (standard deviation of the
-            utilization over instances).
-    """
-
-    name: str
-    setting: str
-    task: str
-    options: Mapping[str, Any]
-    heuristic: str
-    instances: int
-    published: Mapping[str, float] = field(default_factory=dict)
-    source: str = ""
-    windows: Mapping[str, Window] = field(default_factory=dict)
+VERDICT = {True: "ok", False: "MISSED", None: ""}
 
 
 @dataclass(frozen=True)
@@ -148,166 +98,6 @@ class Ordering:
         return {**asdict(self), "passed": self.passed}
 
 
-# ---------------------------------------------------------------------- the protocols
-
-SPACES = {"num_spaces": 192}
-S2: dict[str, Any] = {"candidate_fallback": False}
-"""Six orientations, no stability rule: as the preset has it."""
-S1: dict[str, Any] = {
-    **S2,
-    "orientations": "yaw",
-    "stability": "stacking_tree",
-    "stability_metric": "none",
-    "generator": {
-        "name": "continuous_cuboids",
-        "low": 0.1,
-        "high": 0.5,
-        "heights": [0.1, 0.2, 0.3, 0.4, 0.5],
-    },
-}
-"""Two orientations, stacking tree, heights out of five."""
-LOOSE = {"candidate_generator": "split_space_drops"}
-"""The first published program does not ask whether the item fits into the space it is put into."""
-
-
-def _window(utilization: float, half: float, items: float, item_half: float) -> dict[str, Window]:
-    return {"utilization": Window(utilization, half), "items": Window(items, item_half)}
-
-
-def _continuous(
-    name: str, setting: Mapping[str, Any], heuristic: str, cell: tuple[float, float], half: float
-) -> Protocol:
-    """A cell of PCT's Table 3; ``cell`` is the printed utilization and number of items."""
-    utilization, items = cell
-    windows = {"utilization": Window(utilization, half)}
-    if name == "V3a":
-        windows["items"] = Window(items, 0.8)
-    return Protocol(
-        name,
-        "continuous S2" if name == "V3a" else "continuous S1, stacking tree",
-        "cuboid_continuous",
-        {**setting, **(LOOSE if heuristic == "online_bph" else {})},
-        heuristic,
-        300,
-        {"utilization": utilization, "items": items},
-        PCT,
-        windows,
-    )
-
-
-PROTOCOLS: tuple[Protocol, ...] = (
-    Protocol(
-        "V1",
-        "RS-125, 2 yaws, centre hull, corners as published",
-        "cuboid_online",
-        {"candidate_range": "pct"},
-        "heightmap_minimization",
-        500,
-        {"utilization": 0.565, "items": 22.1, "spread": 0.105},
-        GOPT,
-        _window(0.563, 0.020, 22.3, 0.8) | {"spread": Window(0.105, 0.015)},
-    ),
-    Protocol(
-        "V1",
-        "the same, all corners",
-        "cuboid_online",
-        {},
-        "heightmap_minimization",
-        500,
-    ),
-    Protocol(
-        "V2",
-        "RS-125, 2 yaws, centre hull",
-        "cuboid_online",
-        SPACES,
-        "online_bph",
-        1000,
-        {"utilization": 0.516, "items": 20.5, "spread": 0.142},
-        GOPT,
-        _window(0.518, 0.015, 20.6, 0.6) | {"spread": Window(0.14, 0.012)},
-    ),
-    _continuous("V3a", S2, "lsah", (0.587, 22.8), 0.017),
-    _continuous("V3a", S2, "online_bph", (0.461, 18.1), 0.016),
-    _continuous("V3a", S2, "br", (0.453, 17.8), 0.016),
-    _continuous("V3b", S1, "lsah", (0.483, 18.7), 0.022),
-    _continuous("V3b", S1, "online_bph", (0.439, 17.2), 0.022),
-    _continuous("V3b", S1, "br", (0.409, 16.1), 0.022),
-)
-
-
-def ordering_protocol(rule: str) -> Protocol:
-    """V5 under one rule: OnlineBPH on RS-125."""
-    return Protocol(
-        "V5", f"RS-125, 2 yaws, {rule}", "cuboid_online", {**SPACES, "stability": rule},
-        "online_bph", 2000,
-    )  # fmt: skip
-
-
-def random_protocols() -> tuple[Protocol, ...]:
-    """V6: uniformly random feasible placements, discrete S1 and S2."""
-    discrete = {
-        "geometry": "boxes",
-        "action_mode": "candidate",
-        "candidate_generator": "all_placements",
-        "candidate_range": "pct",
-        "candidate_fallback": False,
-        "observation": ("heightmap", "item_id", "item_features", "boxes"),
-    }
-    settings = (
-        ("discrete S1, stacking tree", "yaw", "stacking_tree", 200, 0.370, 15.4),
-        ("discrete S2", "cuboid", "none", 600, 0.390, 16.0),
-    )
-    return tuple(
-        Protocol(
-            "V6",
-            words,
-            "cuboid_online",
-            discrete
-            | {
-                "orientations": poses,
-                "stability": rule,
-                "stability_metric": "none",
-                "num_candidates": count,
-            },
-            "random_legal",
-            200,
-            {"utilization": utilization, "items": items},
-            PCT_RUN,
-        )
-        for words, poses, rule, count, utilization, items in settings
-    )
-
-
-def more_protocols() -> tuple[Protocol, ...]:
-    """``--full``: the other heuristics on RS-125, and the sequences of AAAI 2021 (V4)."""
-    others = ("deepest_bottom_left", "lsah", "br", "macs", "best_fit", "first_fit", "random_legal")
-    rs = [
-        Protocol("RS", "RS-125, 2 yaws, centre hull", "cuboid_online", SPACES, name, 1000)
-        for name in others
-    ]
-    sources: tuple[tuple[str, dict[str, Any], float, float], ...] = (
-        ("RS", {"name": "uniform_cuboids", "low": 2, "high": 5}, 0.349, 0.354),
-        ("CUT-1", {"name": "guillotine", "variant": "cut1", "low": 2, "high": 5}, 0.412, 0.519),
-        ("CUT-2", {"name": "guillotine", "variant": "cut2", "low": 2, "high": 5}, 0.408, 0.492),
-    )
-    cut = [
-        Protocol(
-            "V4",
-            f"{words}, sides 2 to 5, one orientation, corners by the code",
-            "cuboid_online",
-            SPACES
-            | {"generator": source, "orientations": "none", "stability": "area_corners_code"},
-            heuristic,
-            2000,
-            {"utilization": published},
-            AAAI,
-        )
-        for words, source, br, bph in sources
-        for heuristic, published in (("br", br), ("online_bph", bph))
-    ]
-    return (*rs, *cut)
-
-
 # ---------------------------------------------------------------------- running them
 
 
@@ -351,9 +141,8 @@ def run(
     """All protocols for all seeds; ``report`` is told what is being played."""
     results: list[Result] = []
     orderings: list[Ordering] = []
-    extra = (*random_protocols(), *(more_protocols() if full else ()))
     for seed in seeds:
-        for protocol in (*PROTOCOLS, *extra):
+        for protocol in protocols(full):
             report(f"{protocol.name} {protocol.heuristic}: {protocol.setting} (seed {seed})")
             results.append(measure(protocol, seed)[0])
         played = {}
@@ -433,9 +222,68 @@ def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Tab
     return [cells, pairs]
 
 
-VERDICT = {True: "ok", False: "MISSED", None: ""}
-
-
 def _printed(protocol: Protocol, measure: str, factor: float) -> str:
     value = protocol.published.get(measure)
     return "" if value is None else f"{factor * value:.1f}"
+
+
+# ---------------------------------------------------------------------- the command
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``packing validate``."""
+    parser.add_argument("--full", action="store_true", help="more heuristics, and V4")
+    parser.add_argument(
+        "--seeds", type=_count, default=1, metavar="N", help="seeds 0 to N-1, each reported"
+    )
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write everything to a file")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} must be 1 or more")
+    return number
+
+
+def command(options: argparse.Namespace) -> int:
+    """Run the protocols, print the tables; 0 if no window was missed, else 1."""
+    start = time.perf_counter()
+    seeds = range(options.seeds)
+    rounds = len(protocols(options.full)) + len(RULES)
+    console = Console(width=max(120, Console().width))
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("", total=rounds * len(seeds))
+
+        def report(line: str) -> None:
+            progress.update(bar, description=line[:60], advance=1)
+
+        results, orderings = run(seeds, options.full, report)
+    seconds = time.perf_counter() - start
+    machine, versions = runs.machine(), runs.versions()
+    for table in tables(results, orderings):
+        console.print(table)
+    good = passed(results, orderings)
+    console.print(
+        f"{machine['processor']}, {machine['torch_threads']} thread(s), torch {versions['torch']}"
+    )
+    console.print(f"{'every window holds' if good else 'A WINDOW WAS MISSED'}; {seconds:.0f} s")
+    if options.json is not None:
+        found = {
+            "command": " ".join(_command_line(options)),
+            "machine": machine,
+            "versions": versions,
+            "seconds": seconds,
+            "passed": good,
+            "results": [result.to_json() for result in results],
+            "orderings": [ordering.to_json() for ordering in orderings],
+        }
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+        console.print(f"wrote {options.json}")
+    return 0 if good else 1
+
+
+def _command_line(options: argparse.Namespace) -> list[str]:
+    words = ["packing", "validate", *(["--full"] if options.full else [])]
+    return [*words, *(["--seeds", str(options.seeds)] if options.seeds > 1 else [])]

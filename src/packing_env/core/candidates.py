@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.core import boxes
-from packing_env.core.feasibility import Maps
+from packing_env.core.feasibility import Maps, unrotated_fits
 from packing_env.core.orientation import decode_placement, num_orientations
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
 
@@ -143,7 +143,10 @@ def judge(
     size = torch.where(there[..., None], scene.catalogue["cuboid"][item, place.orientation], 0)
     lower = torch.stack((place.x, place.y), -1).int()
     judged = boxes.judge(scene.state["boxes"], lower, size, scene.params)
-    return judged.z.float() * scene.params.pitch, judged.legal & there
+    if scene.params.candidate_range == "pct":
+        first = scene.catalogue["size"][item, 0]
+        there = there & unrotated_fits(place.x, place.y, first, scene.params)
+    return boxes.metres(judged.z, scene.params), judged.legal & there
 
 
 def propose(scene: Scene) -> Candidates:

@@ -142,19 +142,22 @@ def observation_spec(env: PackingEnv) -> Composite:
     capacity, num_orientations, u, v = env.catalogue.tensors()["top"].shape
     slots = params.num_slots
     item_maps = (slots, num_orientations, u, v)
-    known: dict[str, TensorSpec] = {
-        "heightmap": _unit(env, *params.grid),
-        "item_id": Bounded(
-            -1, capacity - 1, shape=(*batch, slots), dtype=torch.int64, device=env.device
-        ),
-        "item_features": _unit(env, slots, len(observation.ITEM_FEATURES)),
-        "orientation_features": _unit(
-            env, slots, num_orientations, len(observation.ORIENTATION_FEATURES)
-        ),
-        "drop_height": _unit(env, params.num_visible, num_orientations, *params.lattice),
-        "boxes": _unit(env, params.num_items, 6),
+    unit_shapes = {
+        "heightmap": params.grid,
+        "item_features": (slots, len(observation.ITEM_FEATURES)),
+        "orientation_features": (slots, num_orientations, len(observation.ORIENTATION_FEATURES)),
+        "drop_height": (params.num_visible, num_orientations, *params.lattice),
+        "boxes": (params.num_items, 6),
     }
-    shown = {name: known[name] for name in params.observation if name in known}
+    shown: dict[str, TensorSpec] = {  # a spec holds its bounds in full: only of what is shown
+        name: _unit(env, *shape)
+        for name, shape in unit_shapes.items()
+        if name in params.observation
+    }
+    if "item_id" in params.observation:
+        shown["item_id"] = Bounded(
+            -1, capacity - 1, shape=(*batch, slots), dtype=torch.int64, device=env.device
+        )
     if "item_maps" in params.observation:
         shown |= {"top": _unit(env, *item_maps), "bottom": _unit(env, *item_maps)}
     seen = Composite(shown, shape=batch, device=env.device)
