@@ -1,28 +1,58 @@
-"""Empty maximal spaces of a container, kept as a list."""
+"""Empty maximal spaces: where in the container a cuboid would still fit, kept as a list.
+
+A space is a box ``(x0, y0, z0, x1, y1, z1)`` in pitches that no packed cuboid reaches into. The
+list, its order included, is that of the program of Zhao et al., ICLR 2022 (PCT); its rules are in
+:mod:`packing_env.reference.spaces`. The order matters: heuristics that score spaces take the first
+of equals.
+
+Every space reaches up to the lid, and there is none under an overhang. A cuboid dropped where it
+fits into a space comes to rest on the space's floor or lower; one dropped at the corner of a space
+that it does not fit into may come to rest on anything.
+"""
 
 from __future__ import annotations
 
 import torch
+from jaxtyping import Bool, Int
 from torch import Tensor
 
+from packing_env import kernels
 from packing_env.types import Catalogue, PackingParams
 
+_LARGE = 2**30
 
-def initial(batch: int, params: PackingParams, device: torch.device) -> Tensor:
-    """``[B, E, 6]``: the whole container, then empty places."""
+
+def sides(params: PackingParams) -> tuple[int, int, int]:
+    """The container's extent in pitches; a height that is no whole number is rounded down."""
+    if params.geometry == "boxes":
+        return (*params.lattice, params.height_units)
+    return (*params.grid, params.height_units)
+
+
+def initial(batch: int, params: PackingParams, device: torch.device) -> Int[Tensor, "B E 6"]:
+    """The whole container, then empty places."""
     found = torch.zeros(batch, params.num_spaces, 6, dtype=torch.int32, device=device)
     if params.num_spaces:
-        for axis, side in enumerate((*params.lattice, params.height_units)):
+        for axis, side in enumerate(sides(params)):
             found[:, 0, 3 + axis] = side
     return found
 
 
-def smallest_side(catalogue: Catalogue) -> Tensor:
-    """Smallest side of any item in any orientation, pitches, ``[]`` int32."""
-    sides = catalogue["cuboid"]
-    return torch.where(sides > 0, sides, 2**30).amin()
+def smallest_side(catalogue: Catalogue) -> Int[Tensor, ""]:
+    """The shortest side of any item, pitches; an item's first orientation shows all three."""
+    extents = catalogue["cuboid"][:, 0]
+    return torch.where(extents > 0, extents, _LARGE).amin()
 
 
-def split(spaces: Tensor, box: Tensor, placed: Tensor, smallest: Tensor) -> tuple[Tensor, Tensor]:
-    """Placeholder."""
-    raise NotImplementedError
+def split(
+    spaces: Int[Tensor, "B E 6"],
+    box: Int[Tensor, "B 6"],
+    placed: Bool[Tensor, " B"],
+    smallest: Int[Tensor, ""],
+) -> tuple[Int[Tensor, "B E 6"], Int[Tensor, " B"]]:
+    """The lists after ``box`` was put down where ``placed``, and how many spaces did not fit.
+
+    A space with a side below ``smallest`` is not listed. This is
+    :func:`packing_env.kernels.split_spaces`.
+    """
+    return kernels.split_spaces(spaces, box, placed, smallest)

@@ -9,6 +9,7 @@ from packing_env.kernels.dispatch import (
     set_backend,
     support_count,
 )
+from packing_env.kernels.spaces import split_spaces
 
 __all__ = [
     "BOX_RULES",
@@ -19,5 +20,6 @@ __all__ = [
     "com_hull",
     "drop_height",
     "set_backend",
+    "split_spaces",
     "support_count",
 ]

@@ -1,0 +1,54 @@
+"""Candidate generators: which placements are worth a look.
+
+Each is a function of a :class:`packing_env.core.candidates.Scene`; its plain counterpart is in
+:mod:`packing_env.reference.proposals`. ``z`` is the rest height of a placement, and "lowest first"
+means ordered by ``z``, ties by the index of the placement.
+
+| name | proposes |
+|---|---|
+| ``all_placements`` | every place of the lattice |
+| ``corner_points`` | placements that can slide neither to smaller x nor to smaller y (Martello et |
+| | al. 2000), lowest first; from boxes: at extreme points (Crainic et al. 2008) |
+| ``empty_maximal_spaces`` | at lower corners of spaces grown from corners of the heightmap |
+| | (GOPT, Xiong et al. 2024) |
+| ``event_points`` | flush with edges of packed boxes, level by level (PCT, Zhao et al. 2022) |
+| ``level_set_vertices`` | at corners of the regions of equal rest height, lowest first |
+| | (IR-BPP, Zhao et al. 2023) |
+| ``split_spaces`` | at lower corners of the spaces in the state that the item fits into (PCT) |
+| ``split_space_corners`` | at all four lower corners of those (PCT) |
+| ``split_space_drops`` | at lower corners of all spaces, lowest first (OnlineBPH, Ha et al. 2017) |
+
+In geometry ``"boxes"`` there is no map of all placements: ``all_placements`` (small lattices),
+``corner_points``, ``event_points`` and the ``split_`` family work there.
+"""
+
+from __future__ import annotations
+
+from packing_env.core.candidates import register
+from packing_env.core.proposals.events import event_points
+from packing_env.core.proposals.heightmap_spaces import empty_maximal_spaces
+from packing_env.core.proposals.lattice import all_placements, corner_points, level_set_vertices
+from packing_env.core.proposals.split import split_space_corners, split_space_drops, split_spaces
+
+__all__ = [
+    "all_placements",
+    "corner_points",
+    "empty_maximal_spaces",
+    "event_points",
+    "level_set_vertices",
+    "split_space_corners",
+    "split_space_drops",
+    "split_spaces",
+]
+
+for _generator in (
+    all_placements,
+    corner_points,
+    empty_maximal_spaces,
+    event_points,
+    level_set_vertices,
+    split_space_corners,
+    split_space_drops,
+    split_spaces,
+):
+    register(_generator.__name__, _generator)

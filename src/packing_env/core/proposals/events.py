@@ -1,0 +1,133 @@
+"""Event points: placements flush with the edges of packed boxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from packing_env.core.candidates import NEVER, Proposals, Scene
+from packing_env.core.proposals.places import (
+    indexed,
+    item_sizes,
+    need_cuboids,
+    packed,
+    rest_heights,
+)
+from packing_env.core.spaces import sides
+from packing_env.types import ParameterError
+
+MAX_PAIRS = 2048
+"""Pairs of an x-event and a y-event that are looked at; those at the highest levels go first."""
+
+
+def event_points(scene: Scene) -> Proposals:
+    """Places flush with an x-event and a y-event of one level, and free above that level.
+
+    The levels are the floor and the tops of packed boxes below the lid. An x-event is a start,
+    where an item may begin, or an end, where it may end. A level has as starts the lower edges of
+    the boxes whose top it is, and the upper edges of the boxes that stand on it; as ends the upper
+    edges of the former and the lower edges of the latter; the floor also has the walls, 0 as a
+    start and X as an end. Likewise in y. An item in an orientation is proposed at every pair of an
+    x-event and a y-event of a level, inside the container, if it comes to rest no higher than that
+    level.
+
+    Order: level, x-event (by coordinate, a start before an end), y-event, item, orientation. More
+    than :data:`MAX_PAIRS` pairs are left out and counted. After the event points of Zhao et al.,
+    ICLR 2022 (PCT), which ask for an empty maximal space at the level instead.
+    """
+    if not scene.params.keeps_boxes:
+        raise ParameterError(
+            "candidate_generator='event_points' reads the list of packed cuboids, which this task "
+            "does not keep; set num_spaces=128 or so (cuboids only), or use corner_points"
+        )
+    need_cuboids(scene, "event_points")
+    boxes = scene.state["boxes"].long()
+    across, along, height = sides(scene.params)
+    pairs, dropped = _pairs(boxes, (across, along), height)
+    size, shown = item_sizes(scene)
+    x = pairs.x[..., None, None] - pairs.ends_x[..., None, None] * size[:, None, ..., 0]
+    y = pairs.y[..., None, None] - pairs.ends_y[..., None, None] * size[:, None, ..., 1]
+    inside = (x + size[:, None, ..., 0] <= across) & (y + size[:, None, ..., 1] <= along)
+    index = indexed(scene, x, y, pairs.real[..., None, None] & shown[:, None] & inside)
+    level = pairs.level[..., None, None].expand(x.shape).flatten(1)
+    free = rest_heights(scene, index) <= level
+    return packed(scene, torch.where(free, index, -1), dropped)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of an x-event and a y-event of one level, ``[B, C]`` each.
+
+    Attributes:
+        level: Height, pitches.
+        x: Where an item begins, or ends if ``ends_x``.
+        ends_x: 1 for an end, 0 for a start.
+        y: Likewise.
+        ends_y: Likewise.
+        real: False where there are fewer pairs.
+    """
+
+    level: Int[Tensor, "B C"]
+    x: Int[Tensor, "B C"]
+    ends_x: Int[Tensor, "B C"]
+    y: Int[Tensor, "B C"]
+    ends_y: Int[Tensor, "B C"]
+    real: Bool[Tensor, "B C"]
+
+
+def _pairs(
+    boxes: Int[Tensor, "B N 6"], lengths: tuple[int, int], height: int
+) -> tuple[Pairs, Int[Tensor, " B"]]:
+    """The first :data:`MAX_PAIRS` pairs by level, x-event, y-event, and how many more there are.
+
+    Events are sorted keys ``(level * (length + 1) + coordinate) * 2 + end``, so those of a level
+    are a range; an x-event has as many pairs as there are y-events in the range of its level.
+    """
+    span_x, span_y = (2 * (length + 1) for length in lengths)
+    of_x, of_y = (_events(boxes, axis, lengths[axis], height) for axis in (0, 1))
+    level = torch.div(of_x, span_x, rounding_mode="floor").clamp(max=height)
+    first = torch.searchsorted(of_y, level * span_y)
+    count = torch.searchsorted(of_y, (level + 1) * span_y) - first
+    last = torch.where(of_x < NEVER, count, 0).cumsum(1)
+    place = torch.arange(MAX_PAIRS, device=boxes.device).expand(len(boxes), MAX_PAIRS).contiguous()
+    total = last[:, -1:]
+    which = torch.searchsorted(last, place, right=True).clamp(max=last.shape[1] - 1)
+    offset = place - (last - count).gather(1, which)
+    other = (first.gather(1, which) + offset).clamp(0, of_y.shape[1] - 1)
+    key_x, key_y = of_x.gather(1, which), of_y.gather(1, other)
+    found = Pairs(
+        level=level.gather(1, which),
+        x=torch.div(key_x % span_x, 2, rounding_mode="floor"),
+        ends_x=key_x % 2,
+        y=torch.div(key_y % span_y, 2, rounding_mode="floor"),
+        ends_y=key_y % 2,
+        real=place < total,
+    )
+    return found, (total.squeeze(1) - MAX_PAIRS).clamp(min=0)
+
+
+def _events(boxes: Int[Tensor, "B N 6"], axis: int, length: int, height: int) -> Int[Tensor, "B M"]:
+    """Keys of the distinct events along an axis in ascending order, then ``NEVER``."""
+    low, high = boxes[..., axis], boxes[..., axis + 3]
+    bottom, top = boxes[..., 2], boxes[..., 5]
+    real, below_lid = top > bottom, (top > bottom) & (top < height)
+
+    def key(level: Tensor, at: Tensor, end: int, there: Tensor) -> Tensor:
+        return torch.where(there, (level * (length + 1) + at) * 2 + end, NEVER)
+
+    floor = torch.zeros_like(boxes[:, :1, 0])
+    keys = [
+        floor,
+        floor + 2 * length + 1,
+        key(top, low, 0, below_lid),
+        key(top, high, 1, below_lid),
+        key(bottom, high, 0, real & (high < length)),
+        key(bottom, low, 1, real & (low > 0)),
+    ]
+    ordered = torch.cat(keys, 1).sort(1).values
+    fresh = torch.ones_like(ordered).bool()
+    fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    return torch.where(fresh, ordered, NEVER).sort(1).values

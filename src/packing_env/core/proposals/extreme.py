@@ -1,0 +1,57 @@
+"""Extreme points of packed boxes: the corner points where there is no map of all placements."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from packing_env.core.candidates import Proposals, Scene
+from packing_env.core.proposals.places import by_height, indexed, item_sizes, packed
+
+
+def extreme_points(scene: Scene) -> Proposals:
+    """Every item in every orientation at the extreme points of the packed boxes.
+
+    Order: point (by z, y, x), item, orientation.
+    """
+    size, shown = item_sizes(scene)
+    point, real = points_of_boxes(scene.state["boxes"].long())
+    shape = (*point.shape[:2], *size.shape[1:3])
+    x, y = (point[:, :, axis, None, None].expand(shape) for axis in (0, 1))
+    return packed(scene, indexed(scene, x, y, real[:, :, None, None] & shown[:, None]))
+
+
+def points_of_boxes(
+    boxes: Int[Tensor, "B N 6"],
+) -> tuple[Int[Tensor, "B P 3"], Bool[Tensor, "B P"]]:
+    """The origin and the extreme points of each box by z, y, x, and which of them are real.
+
+    A box spanning ``(x0 y0 z0 x1 y1 z1)`` has six: ``(x1, y0, z0)`` moved to smaller y, and to
+    smaller z; ``(x0, y1, z0)`` moved to smaller x, and to smaller z; ``(x0, y0, z1)`` moved to
+    smaller x, and to smaller y. Each is moved until it meets the far side of a packed box whose
+    other two spans hold it (the lower end included, the upper not), or the wall. Crainic, Perboli
+    and Tadei, INFORMS J. Computing, 2008; there a box sees those before it, here all.
+    """
+    x0, y0, z0, x1, y1, z1 = boxes.unbind(-1)
+    origin = torch.zeros_like(boxes[:, :1, :3])
+    points, real = [origin], [torch.ones_like(origin[..., 0]).bool()]
+    for corner, axes in (((x1, y0, z0), (1, 2)), ((x0, y1, z0), (0, 2)), ((x0, y0, z1), (0, 1))):
+        for axis in axes:
+            points.append(_moved(torch.stack(corner, -1), axis, boxes))
+            real.append(z1 > z0)
+    point, there = torch.cat(points, 1), torch.cat(real, 1)
+    order = by_height(point, there)
+    return point.gather(1, order[..., None].expand_as(point)), there.gather(1, order)
+
+
+def _moved(point: Int[Tensor, "B N 3"], axis: int, boxes: Int[Tensor, "B N 6"]) -> Tensor:
+    """Points moved to smaller coordinates along an axis until something stops them."""
+    holds = torch.ones_like(point[:, :, :1]).bool()
+    for other in range(3):
+        if other != axis:
+            at = point[:, :, None, other]
+            holds = holds & (boxes[:, None, :, other] <= at) & (at < boxes[:, None, :, other + 3])
+    far = boxes[:, None, :, axis + 3]
+    stops = torch.where(holds & (far <= point[:, :, None, axis]), far, 0).amax(-1)
+    return torch.cat((point[..., :axis], stops[..., None], point[..., axis + 1 :]), -1)

@@ -1,0 +1,167 @@
+"""Empty maximal spaces grown from the corners of the heightmap."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.core.candidates import NEVER, Proposals, Scene
+from packing_env.core.proposals.places import indexed
+from packing_env.types import ParameterError
+
+MAX_SPACES = 80
+"""Spaces that are looked at; those with the highest floors go first."""
+MAX_CELLS = 64
+"""Longest side of a heightmap whose corners are worth growing."""
+_CLOSE = 1e-6
+"""Metres by which a cell must stay below the lid to be the floor of a space."""
+
+
+def empty_maximal_spaces(scene: Scene) -> Proposals:
+    """Every item that fits, at the lower corner of every space of :func:`spaces_of_heightmap`.
+
+    An item fits if its window does and its peak stays under the lid when it stands on the space's
+    floor. Order: space, item, orientation. Spaces beyond :data:`MAX_SPACES` are left out and
+    counted.
+    """
+    params = scene.params
+    if scene.maps is None:
+        raise ParameterError(
+            "candidate_generator='empty_maximal_spaces' needs a heightmap that items rest on, "
+            "which geometry='boxes' does not have; use split_spaces, event_points or corner_points"
+        )
+    if max(params.grid) > MAX_CELLS:
+        raise ParameterError(
+            f"candidate_generator='empty_maximal_spaces' grows a space from each of "
+            f"{params.grid[0]} x {params.grid[1]} cells; it takes {MAX_CELLS} a side, use a larger "
+            f"cell, corner_points or level_set_vertices"
+        )
+    rectangle, floor, dropped = spaces_of_heightmap(scene.state["heightmap"], params.height)
+    x0, y0, x1, y1 = (bound[..., None, None] for bound in rectangle.unbind(-1))
+    size = scene.catalogue["size"][scene.item_id][:, None]
+    peak = scene.catalogue["peak"][scene.item_id][:, None]
+    fits = (x1 - x0 >= size[..., 0]) & (y1 - y0 >= size[..., 1])
+    fits = fits & (floor[..., None, None] + peak <= params.lid)
+    real = scene.there[..., None] & scene.catalogue["orientation_mask"][scene.item_id]
+    shape = fits.shape
+    index = indexed(scene, x0.expand(shape), y0.expand(shape), fits & real[:, None])
+    return Proposals(index, dropped)
+
+
+def spaces_of_heightmap(
+    heightmap: Float[Tensor, "B X Y"], height: float
+) -> tuple[Int[Tensor, "B C 4"], Float[Tensor, "B C"], Int[Tensor, " B"]]:
+    """Rectangles ``(x0, y0, x1, y1)`` of cells and their floors, and how many more there are.
+
+    A space stands on a rectangle of cells, none higher than its floor, and reaches up to the lid.
+    It grows from a corner cell, whose height is its floor:
+
+    - From a lower corner, a cell that is level with neither its neighbour at smaller x nor with
+      that at smaller y (a wall counts as another height), it grows to greater x and y only.
+    - From any corner, a cell that is not level with at least one neighbour in x and at least one in
+      y, it grows to both sides, so that it ends at walls and higher cells: it is maximal.
+
+    Growth is along one axis as far as the cells of the corner's own row allow, then along the other
+    as far as whole rows do; each corner has x first and y first. Spaces are distinct, by floor, y0,
+    x0, y1, x1; places without a space are empty rectangles. After the spaces of Xiong et al., RA-L
+    2024 (GOPT), whose third kind, from the corners of a staircase, is left out.
+    """
+    lower, corner = _corners(heightmap, height)
+    keys = []
+    for swapped in (False, True):
+        heights = heightmap.transpose(1, 2) if swapped else heightmap
+        for both_ways, marked in ((False, lower), (True, corner)):
+            marked = marked.transpose(1, 2) if swapped else marked
+            found = _grown(heights, both_ways)
+            x0, y0, x1, y1 = (found[1], found[0], found[3], found[2]) if swapped else found
+            bits = (heights + 0.0).contiguous().view(torch.int32).long()
+            key = (((bits << 8 | y0) << 8 | x0) << 8 | y1) << 8 | x1
+            keys.append(torch.where(marked, key, NEVER).flatten(1))
+    return _distinct(torch.cat(keys, 1))
+
+
+def _corners(
+    heightmap: Float[Tensor, "B X Y"], height: float
+) -> tuple[Bool[Tensor, "B X Y"], Bool[Tensor, "B X Y"]]:
+    """The lower corners and all corners, below the lid."""
+    lower = heightmap < height - _CLOSE
+    corner = lower
+    for axis in (1, 2):
+        count = heightmap.shape[axis] - 1
+        step = heightmap.narrow(axis, 0, count) != heightmap.narrow(axis, 1, count)
+        wall = torch.ones_like(heightmap.narrow(axis, 0, 1)).bool()
+        before, behind = torch.cat((wall, step), axis), torch.cat((step, wall), axis)
+        lower, corner = lower & before, corner & (before | behind)
+    return lower, corner
+
+
+def _grown(
+    heights: Float[Tensor, "B X Y"], both_ways: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Bounds ``x0, y0, x1, y1`` (each ``[B, X, Y]``) of what grows from each cell, x first."""
+    floor = heights[..., None]
+    row = heights.transpose(1, 2)[:, None]  # [B, 1, Y, X]
+    x0, x1 = _run(row > floor, _positions(heights, 1), both_ways)
+    y0, y1 = _run(_row_maxima(heights, x0, x1) > floor, _positions(heights, 2), both_ways)
+    return x0, y0, x1, y1
+
+
+def _positions(heights: Tensor, axis: int) -> Int[Tensor, "B X Y"]:
+    """Every cell's own coordinate along an axis."""
+    at = torch.arange(heights.shape[axis], device=heights.device)
+    return (at[:, None] if axis == 1 else at).expand(heights.shape)
+
+
+def _run(
+    blocked: Bool[Tensor, "B X Y P"], start: Int[Tensor, "B X Y"], both_ways: bool
+) -> tuple[Int[Tensor, "B X Y"], Int[Tensor, "B X Y"]]:
+    """The range of places around ``start`` up to the first blocked one on either side."""
+    count = blocked.shape[-1]
+    at = torch.arange(count, device=blocked.device)
+    behind = torch.where(blocked & (at > start[..., None]), at, count).amin(-1)
+    if not both_ways:
+        return start, behind
+    before = torch.where(blocked & (at < start[..., None]), at + 1, 0).amax(-1)
+    return before, behind
+
+
+def _row_maxima(
+    heights: Float[Tensor, "B X Y"], x0: Int[Tensor, "B X Y"], x1: Int[Tensor, "B X Y"]
+) -> Float[Tensor, "B X Y P"]:
+    """For each cell and each y, the highest cell of that y with x in ``x0 .. x1 - 1``.
+
+    Two windows of the same power-of-two length cover any range.
+    """
+    batch, across, along = heights.shape
+    table, length = [heights], 1
+    level = torch.zeros_like(x0)
+    while 2 * length <= across:
+        last = table[-1]
+        further = torch.cat((last[:, length:], last[:, -1:].expand(-1, length, -1)), 1)
+        table.append(torch.maximum(last, further))
+        length *= 2
+        level = level + (x1 - x0 >= length)
+    windows = torch.cat(table, 1)  # [B, levels * X, Y]
+    left = level * across + x0
+    right = level * across + x1 - (torch.ones_like(level) << level)
+    picked = [
+        windows.gather(1, start.flatten(1)[..., None].expand(-1, -1, along))
+        for start in (left, right)
+    ]
+    return torch.maximum(*picked).view(batch, across, along, along)
+
+
+def _distinct(
+    keys: Int[Tensor, "B P"],
+) -> tuple[Int[Tensor, "B C 4"], Float[Tensor, "B C"], Int[Tensor, " B"]]:
+    """The first distinct keys as rectangles and floors, and how many there are beyond."""
+    ordered = keys.sort(1).values
+    fresh = ordered < NEVER
+    fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
+    place = fresh.cumsum(1) - 1
+    target = torch.where(fresh & (place < MAX_SPACES), place, MAX_SPACES)
+    key = ordered.new_zeros(len(keys), MAX_SPACES + 1).scatter(1, target, ordered)[:, :MAX_SPACES]
+    y0, x0, y1, x1 = (key >> shift & 255 for shift in (24, 16, 8, 0))
+    floor = (key >> 32).int().view(torch.float32)
+    return torch.stack((x0, y0, x1, y1), -1), floor, (fresh.sum(1) - MAX_SPACES).clamp(min=0)

@@ -1,0 +1,88 @@
+"""Generators that look at every place of the lattice."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.core.candidates import Proposals, Scene, lowest, need_maps
+from packing_env.core.feasibility import Maps
+from packing_env.core.orientation import num_orientations
+from packing_env.core.proposals.extreme import extreme_points
+from packing_env.types import ParameterError
+
+MAX_PLACEMENTS = 2**16
+"""What ``all_placements`` proposes at most."""
+_WHOLE = 1e-6
+"""A height this share of a cell below a whole number of cells counts as that number."""
+
+
+def all_placements(scene: Scene) -> Proposals:
+    """Every place of the lattice, in the order item, orientation, x, y."""
+    count = math.prod(scene.params.lattice) * num_orientations(scene.catalogue)
+    count *= scene.item_id.shape[1]
+    if count > MAX_PLACEMENTS:
+        raise ParameterError(
+            f"candidate_generator='all_placements' would propose {count} placements, more than "
+            f"{MAX_PLACEMENTS}; use a larger grid_step or cell, or corner_points"
+        )
+    index = torch.arange(count, device=scene.item_id.device).expand(len(scene.item_id), count)
+    return Proposals(index, torch.zeros_like(scene.item_id[:, 0]))
+
+
+def lowest_of(maps: Maps, marked: Bool[Tensor, "B L R Xs Ys"], capacity: int) -> Proposals:
+    """The marked legal placements, lowest first; those beyond ``capacity`` are counted."""
+    kept = maps.legal & marked
+    index = lowest(Maps(maps.z, kept), capacity)
+    return Proposals(index, (kept.flatten(1).sum(1) - capacity).clamp(min=0))
+
+
+def corner_points(scene: Scene) -> Proposals:
+    """Placements that can slide neither to smaller x nor to smaller y, lowest first.
+
+    A legal placement is a corner point iff one lattice step to smaller x it would leave the
+    container or rest higher, and likewise one step to smaller y: its lower corner is a concave
+    corner of the map of rest heights. For an item of one cell that is a concave corner of the
+    heightmap. Places like these are the corner points of Martello, Pisinger and Vigo, Operations
+    Research 2000, seen by each item in each orientation.
+
+    In geometry ``"boxes"``, which has no such map: :func:`extreme_points`, by increasing z, y, x.
+    """
+    if scene.maps is None:
+        return extreme_points(scene)
+    z = scene.maps.z
+    marked = torch.ones_like(scene.maps.legal)
+    for axis in (-2, -1):
+        count = z.shape[axis] - 1
+        blocked = z.narrow(axis, 0, count) > z.narrow(axis, 1, count)
+        marked = marked & torch.cat((torch.ones_like(z.narrow(axis, 0, 1)).bool(), blocked), axis)
+    return lowest_of(scene.maps, marked, scene.params.num_candidates)
+
+
+def level_set_vertices(scene: Scene) -> Proposals:
+    """Corners of the regions of equal rest height, lowest first.
+
+    The level of a legal placement is ``floor(z / cell)`` (with 1e-6 cells of grace, for heights
+    that are whole numbers of cells up to rounding); all that is illegal or outside the lattice has
+    a level of its own. A legal placement is a vertex iff its level differs from that of at least
+    one of its two neighbours in x and of at least one of those in y, neighbours being one lattice
+    step away. After the convex vertices of Zhao et al., TOG 2023 (IR-BPP).
+    """
+    maps = need_maps(scene, "level_set_vertices")
+    level = levels(maps, scene.params.cell)
+    marked = torch.ones_like(maps.legal)
+    for axis in (-2, -1):
+        count = level.shape[axis] - 1
+        steps = level.narrow(axis, 0, count) != level.narrow(axis, 1, count)
+        edge = torch.ones_like(level.narrow(axis, 0, 1)).bool()
+        marked = marked & (torch.cat((edge, steps), axis) | torch.cat((steps, edge), axis))
+    return lowest_of(maps, marked, scene.params.num_candidates)
+
+
+def levels(maps: Maps, cell: float) -> Int[Tensor, "B L R Xs Ys"]:
+    """Rest heights in whole cells, -1 where illegal."""
+    z: Float[Tensor, "B L R Xs Ys"] = torch.where(maps.legal, maps.z, 0.0).double()
+    return torch.where(maps.legal, torch.floor(z / cell + _WHOLE).long(), -1)

@@ -1,0 +1,95 @@
+"""From points of the container to placements: what all generators share."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from packing_env.core import boxes
+from packing_env.core.candidates import NEVER, Proposals, Scene
+from packing_env.core.orientation import decode_placement, encode_placement, num_orientations
+from packing_env.core.spaces import sides
+from packing_env.types import ParameterError
+
+MAX_PROPOSALS = 2048
+"""Per visible item: what a generator over boxes or spaces proposes at most."""
+
+
+def item_sizes(scene: Scene) -> tuple[Int[Tensor, "B L R 3"], Bool[Tensor, "B L R"]]:
+    """Rotated extents ``(w, h, d)`` of the visible cuboids, pitches, and which there are."""
+    size = scene.catalogue["cuboid"][scene.item_id].long()
+    return size, scene.there[..., None] & (size > 0).all(-1)
+
+
+def need_cuboids(scene: Scene, name: str) -> None:
+    """An error where some item is no cuboid of whole cells."""
+    if scene.catalogue["cuboid"].shape[-1] != 3:
+        raise ParameterError(
+            f"candidate_generator={name!r} needs cuboids whose sides are whole multiples of "
+            f"{scene.params.pitch} m; for other items use corner_points, level_set_vertices or "
+            f"empty_maximal_spaces"
+        )
+
+
+def indexed(
+    scene: Scene,
+    x: Int[Tensor, "B P L R"],
+    y: Int[Tensor, "B P L R"],
+    proposed: Bool[Tensor, "B P L R"],
+) -> Int[Tensor, "B Q"]:
+    """Placements with these lower corners (pitches), in the order point, item, orientation.
+
+    -1 where none is proposed, and where the corner is not on the lattice of the container.
+    """
+    count = num_orientations(scene.catalogue)
+    device = scene.item_id.device
+    slot = torch.arange(scene.item_id.shape[1], device=device)[:, None]
+    orientation = torch.arange(count, device=device)
+    across, along, _ = sides(scene.params)
+    step = scene.params.grid_step
+    inside = (x >= 0) & (x < across) & (y >= 0) & (y < along)
+    good = proposed & inside & (x % step == 0) & (y % step == 0)
+    index = encode_placement(slot, orientation, x, y, count, scene.params)
+    return torch.where(good, index, -1).flatten(1)
+
+
+def rest_heights(scene: Scene, index: Int[Tensor, "B P"]) -> Int[Tensor, "B P"]:
+    """Where cuboids come to rest, pitches; any number where the index is -1 or leaves the walls."""
+    at = index.clamp(min=0)
+    if scene.maps is not None:
+        z = scene.maps.z.flatten(1).gather(1, at) / scene.params.pitch
+        return torch.where(torch.isfinite(z), z, 0.0).round().long()
+    place = decode_placement(at, num_orientations(scene.catalogue), scene.params)
+    size = scene.catalogue["cuboid"][scene.item_id.gather(1, place.slot), place.orientation]
+    lower = torch.stack((place.x, place.y), -1).int()
+    return boxes.drop(scene.state["boxes"], lower, size).long()
+
+
+def packed(
+    scene: Scene, index: Int[Tensor, "B P"], dropped: Int[Tensor, " B"] | None = None
+) -> Proposals:
+    """The proposals, at most :data:`MAX_PROPOSALS` per visible item; those beyond are counted.
+
+    Where there are more places than that, those that hold a proposal move to the front.
+    """
+    dropped = torch.zeros_like(scene.item_id[:, 0]) if dropped is None else dropped
+    capacity = MAX_PROPOSALS * scene.item_id.shape[1]
+    if index.shape[1] <= capacity:
+        return Proposals(index, dropped)
+    held = index >= 0
+    place = held.cumsum(1) - 1
+    # one place more takes what is left out
+    target = torch.where(held & (place < capacity), place, capacity)
+    front = index.new_full((len(index), capacity + 1), -1).scatter(1, target, index)
+    return Proposals(front[:, :capacity], dropped + (held.sum(1) - capacity).clamp(min=0))
+
+
+def by_height(point: Int[Tensor, "B P 3"], real: Bool[Tensor, "B P"]) -> Int[Tensor, "B P"]:
+    """The order of points by z, then y, then x, equals as they stand; what is not real comes last.
+
+    Coordinates are whole, not negative, and below 2^20.
+    """
+    x, y, z = point.long().unbind(-1)
+    key = (z << 40) | (y << 20) | x
+    return torch.where(real, key, NEVER).argsort(dim=1, stable=True)

@@ -1,0 +1,80 @@
+"""Generators over the empty maximal spaces kept in the state (``core.spaces``).
+
+A space says where a cuboid fits, not where it comes to rest: that is decided by dropping it there.
+It lands on the space's floor or lower if it fits; if it does not, it may land on anything.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from packing_env.core.candidates import Proposals, Scene
+from packing_env.core.proposals.places import (
+    by_height,
+    indexed,
+    item_sizes,
+    need_cuboids,
+    packed,
+)
+from packing_env.types import ParameterError
+
+
+def split_spaces(scene: Scene) -> Proposals:
+    """The lower corner of every space that the item fits into.
+
+    Order: space (as listed), item, orientation. LSAH and BR look at these (Zhao et al., ICLR 2022).
+    """
+    space, size, real = _spaces(scene, "split_spaces")
+    fits = real & (space[..., 3:] - space[..., :3] >= size).all(-1)
+    return packed(scene, _indexed(scene, space[..., 0], space[..., 1], fits))
+
+
+def split_space_corners(scene: Scene) -> Proposals:
+    """The item flush with each of the four lower corners of every space that it fits into.
+
+    Order: space (as listed), item, orientation, corner: low x and y; high x, low y; low x, high y;
+    high x and y. MACS and PCT's tree look at these (Zhao et al., ICLR 2022).
+    """
+    space, size, real = _spaces(scene, "split_space_corners")
+    fits = real & (space[..., 3:] - space[..., :3] >= size).all(-1)
+    low_x, low_y = space[..., 0].expand(fits.shape), space[..., 1].expand(fits.shape)
+    far_x, far_y = space[..., 3] - size[..., 0], space[..., 4] - size[..., 1]
+    corners = ((low_x, low_y), (far_x, low_y), (low_x, far_y), (far_x, far_y))
+    parts = [_indexed(scene, x, y, fits) for x, y in corners]
+    return packed(scene, torch.stack(parts, -1).flatten(1))
+
+
+def split_space_drops(scene: Scene) -> Proposals:
+    """The lower corner of every space, whether or not the item fits into it.
+
+    Order: space (by z, y, x of the corner, equals as listed), item, orientation. The first legal
+    one is what OnlineBPH takes (Ha et al. 2017, as in the program of Zhao et al., ICLR 2022).
+    """
+    space, _, real = _spaces(scene, "split_space_drops", lowest_first=True)
+    return packed(scene, _indexed(scene, space[..., 0], space[..., 1], real))
+
+
+def _spaces(
+    scene: Scene, name: str, lowest_first: bool = False
+) -> tuple[Int[Tensor, "B E 1 1 6"], Int[Tensor, "B 1 L R 3"], Bool[Tensor, "B E L R"]]:
+    """The spaces, the items' sizes, and which pairs of them there are."""
+    if scene.params.num_spaces < 1:
+        raise ParameterError(
+            f"candidate_generator={name!r} reads the empty maximal spaces, which this task does "
+            f"not keep; set num_spaces=128 or so (cuboids only)"
+        )
+    need_cuboids(scene, name)
+    spaces = scene.state["spaces"].long()
+    if lowest_first:
+        order = by_height(spaces[..., :3], spaces[..., 3] > spaces[..., 0])
+        spaces = spaces.gather(1, order[..., None].expand_as(spaces))
+    size, shown = item_sizes(scene)
+    real = (spaces[..., 3] > spaces[..., 0])[..., None, None] & shown[:, None]
+    return spaces[:, :, None, None], size[:, None], real
+
+
+def _indexed(scene: Scene, x: Tensor, y: Tensor, proposed: Bool[Tensor, "B E L R"]) -> Tensor:
+    shape = proposed.shape
+    return indexed(scene, x.expand(shape), y.expand(shape), proposed)

@@ -1,0 +1,428 @@
+"""Candidate generators: hand-made boards, and equality with the plain program on random ones."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from tests.core.boards import SIDES, SIZES, Board, proposed, random_boxes, scene, sizes_of
+from tests.tiny import catalogue as irregular
+
+from packing_env.core import candidates, feasibility
+from packing_env.core.candidates import Scene
+from packing_env.core.proposals import events, heightmap_spaces, lattice, places
+from packing_env.reference import proposals as reference
+from packing_env.types import PackingParams, ParameterError
+
+BOXES = pytest.mark.parametrize("geometry", ["maps", "boxes"])
+BLOCK = [[1]]
+"""One visible item: the cube of side 2, with one orientation."""
+
+
+def random_scene(seed: int, **params: object) -> tuple[list[Board], Scene]:
+    """Boards filled to any degree, two visible items, the second of which may be missing."""
+    draw = random.Random(seed)
+    boards = [Board(random_boxes(10 * seed + row, draw.randint(0, 12))) for row in range(4)]
+    items = [[draw.randrange(len(SIZES)), draw.choice([None, *range(len(SIZES))])] for _ in boards]
+    return boards, scene(boards, items, **params)
+
+
+def row_maps(found: Scene, row: int) -> tuple[np.ndarray, np.ndarray]:
+    assert found.maps is not None
+    return found.maps.z[row].numpy(), found.maps.legal[row].numpy()
+
+
+def on_lattice(placements: list[reference.Placement], step: int) -> list[reference.Placement]:
+    return [p for p in placements if p[2] % step == 0 and p[3] % step == 0]
+
+
+# ------------------------------------------------------------------------ by hand
+
+
+def test_corner_points_of_a_block_beside_two_walls() -> None:
+    """Blocks at (0..3, 0..2) and (0..2, 2..5), 2 high, form an L.
+
+    The cube stands behind the first and right of the second at (2, 2), right of the first at
+    (3, 0), on both at (0, 0); behind the second there is no room for it.
+    """
+    board = Board([(0, 0, 0, 3, 2, 2), (0, 2, 0, 2, 5, 2)])
+    found, dropped = proposed("corner_points", scene([board], BLOCK))
+    assert found == [[(0, 0, 2, 2), (0, 0, 3, 0), (0, 0, 0, 0)]]
+    assert dropped == [0]
+
+
+def test_extreme_points_by_hand() -> None:
+    """One block at (2..5, 1..3), 2 high: its corners thrown to the walls, the floor and back."""
+    board = Board([(2, 1, 0, 5, 3, 2)])
+    found, _ = proposed("corner_points", scene([board], BLOCK, geometry="boxes"))
+    # (5, 1, 0) to smaller y: (5, 0, 0), down: itself; (2, 3, 0) to smaller x: (0, 3, 0), down:
+    # itself; (2, 1, 2) to smaller x: (0, 1, 2), to smaller y: (2, 0, 2).
+    points = [(0, 0), (5, 0), (5, 1), (0, 3), (2, 3), (2, 0), (0, 1)]
+    assert found == [[(0, 0, x, y) for x, y in points]]
+
+
+def test_a_point_stops_at_the_nearest_box() -> None:
+    boxes = [(0, 0, 0, 1, 6, 3), (3, 0, 0, 5, 2, 3), (5, 3, 0, 6, 4, 1)]
+    found, _ = proposed("corner_points", scene([Board(boxes)], BLOCK, geometry="boxes"))
+    assert (0, 0, 1, 2) in found[0]  # (3, 2, 0) of the second box, moved to the first
+    assert (0, 0, 5, 0) in found[0]  # (5, 0, 0) of the second, where it stands
+    assert (0, 0, 1, 4) in found[0]  # (5, 4, 0) of the third, moved past the second to the first
+
+
+@BOXES
+def test_event_points_of_an_empty_container_are_its_corners(geometry: str) -> None:
+    found, dropped = proposed("event_points", scene([Board([])], BLOCK, geometry=geometry))
+    assert found == [[(0, 0, x, y) for x in (0, SIDES[0] - 2) for y in (0, SIDES[1] - 2)]]
+    assert dropped == [0]
+
+
+@BOXES
+def test_event_points_by_hand(geometry: str) -> None:
+    """A block at (0..3, 0..3), 2 high: flush with it on the floor, and with its edges on top."""
+    found, _ = proposed(
+        "event_points", scene([Board([(0, 0, 0, 3, 3, 2)])], BLOCK, geometry=geometry)
+    )
+    floor = {(0, 3), (0, 4), (3, 0), (3, 3), (3, 4), (5, 0), (5, 3), (5, 4)}
+    top = {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert {p[2:] for p in found[0]} == floor | top
+    assert [p[2:] for p in found[0]][-4:] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_spaces_of_the_heightmap_by_hand() -> None:
+    """A step of 2 in the corner (0..2, 0..3) and one of 1 before it (2, 0), in 4 x 5 cells."""
+    heightmap = torch.zeros(1, 4, 5)
+    heightmap[0, :2, :3] = 2
+    heightmap[0, 2, 0] = 1
+    found, floor, dropped = heightmap_spaces.spaces_of_heightmap(heightmap, 3.0)
+    real = found[0, :, 2] > 0
+    assert [(*r, f) for r, f in zip(found[0].tolist(), floor[0].tolist(), strict=True)][
+        : int(real.sum())
+    ] == [
+        (3, 0, 4, 5, 0.0),
+        (2, 1, 4, 5, 0.0),
+        (0, 3, 4, 5, 0.0),
+        (2, 0, 4, 5, 1.0),
+        (0, 0, 4, 5, 2.0),
+    ]
+    assert dropped.tolist() == [0]
+
+
+def test_split_spaces_by_hand() -> None:
+    """Spaces (4, 0, 0, ...), (0, 3, 0, ...) and (0, 0, 7, ...): the cube fits into two of them."""
+    board = Board([(0, 0, 0, 4, 3, 7)])
+    here = scene([board], BLOCK)
+    assert board.spaces == [(4, 0, 0, 7, 6, 8), (0, 3, 0, 7, 6, 8), (0, 0, 7, 7, 6, 8)]
+    assert proposed("split_spaces", here)[0] == [[(0, 0, 4, 0), (0, 0, 0, 3)]]
+    assert proposed("split_space_corners", here)[0] == [
+        [(0, 0, x, y) for x, y in ((4, 0), (5, 0), (4, 4), (5, 4), (0, 3), (5, 3), (0, 4), (5, 4))]
+    ]
+    assert proposed("split_space_drops", here)[0] == [[(0, 0, 4, 0), (0, 0, 0, 3), (0, 0, 0, 0)]]
+
+
+def test_a_drop_at_a_corner_it_does_not_fit_lands_higher() -> None:
+    """OnlineBPH's trap: the space says 0, the item rests on the block beside it."""
+    board = Board([(0, 0, 0, 3, 6, 2), (5, 0, 0, 7, 6, 4)])  # a gap of 2 between them
+    here = scene([board], [[3]])  # 4 x 3 x 2
+    index = candidates.GENERATORS["split_space_drops"](here).index
+    z, legal = candidates.judge(here, index)
+    first = reference.split_space_drops(board.spaces, sizes_of(here, 0))[0]
+    assert board.spaces[0] == (3, 0, 0, 5, 6, 8)
+    assert first == (0, 0, 3, 0)
+    assert z[0, 0] == 4
+    assert bool(legal[0, 0])
+
+
+# ------------------------------------------------------------------- random boards
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("step", [1, 2])
+def test_lattice_generators_equal_the_plain_program(seed: int, step: int) -> None:
+    boards, here = random_scene(seed, grid_step=step, stability="center_hull")
+    for name, plain in (
+        ("corner_points", reference.corner_points),
+        (
+            "level_set_vertices",
+            lambda z, legal, step: reference.level_set_vertices(z, legal, 1.0, step),
+        ),
+    ):
+        found, dropped = proposed(name, here)
+        assert found == [plain(*row_maps(here, row), step) for row in range(len(boards))]
+        assert dropped == [0] * len(boards)
+    everything, _ = proposed("all_placements", here)
+    assert everything[0] == reference.all_placements(row_maps(here, 0)[0].shape, step)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("step", [1, 2])
+def test_heightmap_spaces_equal_the_plain_program(seed: int, step: int) -> None:
+    boards, here = random_scene(seed, grid_step=step)
+    found, dropped = proposed("empty_maximal_spaces", here)
+    for row, board in enumerate(boards):
+        items = [
+            [None if size is None else (*size[:2], np.float32(size[2])) for size in turned]
+            for turned in sizes_of(here, row)
+        ]
+        expected, lost = reference.empty_maximal_spaces(
+            board.heightmap, SIDES[2], items, heightmap_spaces.MAX_SPACES
+        )
+        assert found[row] == on_lattice(expected, step)
+        assert dropped[row] == lost
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_heightmap_spaces_of_rough_ground(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    shape = (3, 1 + seed, 6)
+    heightmap = torch.randint(0, 3, shape, generator=generator) * 0.37
+    if seed % 2:
+        heightmap = torch.rand(shape, generator=generator)
+    found, floor, dropped = heightmap_spaces.spaces_of_heightmap(heightmap, 0.8)
+    for row in range(3):
+        expected = reference.heightmap_spaces(heightmap[row].numpy(), 0.8)
+        kept = expected[: heightmap_spaces.MAX_SPACES]
+        assert [tuple(r) for r in found[row].tolist() if r[2]] == [r for _, r in kept]
+        assert floor[row, : len(kept)].tolist() == [float(f) for f, _ in kept]
+        assert int(dropped[row]) == len(expected) - len(kept)
+
+
+def test_spaces_from_any_corner_are_maximal() -> None:
+    generator = torch.Generator().manual_seed(0)
+    heightmap = torch.randint(0, 4, (9, 8), generator=generator).float().numpy()
+    for cell in np.ndindex(9, 8):
+        for axes in ((0, 1), (1, 0)):
+            x0, y0, x1, y1 = reference.grow(heightmap, cell, axes, True)
+            floor = heightmap[x0:x1, y0:y1].max()
+            assert floor == heightmap[cell]
+            assert x0 == 0 or heightmap[x0 - 1, y0:y1].max() > floor
+            assert y0 == 0 or heightmap[x0:x1, y0 - 1].max() > floor
+            assert x1 == 9 or heightmap[x1, y0:y1].max() > floor
+            assert y1 == 8 or heightmap[x0:x1, y1].max() > floor
+
+
+@BOXES
+@pytest.mark.parametrize("seed", range(6))
+def test_generators_from_boxes_equal_the_plain_program(seed: int, geometry: str) -> None:
+    boards, here = random_scene(seed, geometry=geometry)
+    for row, board in enumerate(boards):
+        sizes = sizes_of(here, row)
+        for name in ("split_spaces", "split_space_corners", "split_space_drops"):
+            expected = getattr(reference, name)(board.spaces, sizes)
+            assert proposed(name, here)[0][row] == expected
+        expected, lost = reference.event_points(board.boxes, sizes, SIDES, events.MAX_PAIRS)
+        found, dropped = proposed("event_points", here)
+        assert found[row] == expected
+        assert dropped[row] == lost
+        if geometry == "boxes":
+            expected = reference.extreme_points(board.boxes, sizes, SIDES[:2])
+            assert proposed("corner_points", here)[0][row] == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_other_steps_of_a_lattice_are_left_out(seed: int) -> None:
+    boards, here = random_scene(seed, grid_step=2)
+    for row, board in enumerate(boards):
+        sizes = sizes_of(here, row)
+        for name in ("split_spaces", "split_space_corners", "split_space_drops"):
+            expected = on_lattice(getattr(reference, name)(board.spaces, sizes), 2)
+            assert proposed(name, here)[0][row] == expected
+        expected, _ = reference.event_points(board.boxes, sizes, SIDES, events.MAX_PAIRS)
+        assert proposed("event_points", here)[0][row] == on_lattice(expected, 2)
+
+
+@BOXES
+@pytest.mark.parametrize(
+    "name", ["all_placements", "corner_points", "event_points", "split_spaces", "split_space_drops"]
+)
+def test_candidates_are_legal_distinct_and_in_the_order_proposed(name: str, geometry: str) -> None:
+    boards, here = random_scene(1, geometry=geometry, candidate_generator=name)
+    found = candidates.propose(here)
+    z, legal = candidates.judge(here, found.index)
+    there = found.index >= 0
+    assert torch.equal(legal, there)
+    assert torch.equal(z[there], found.z[there])
+    raw = candidates.GENERATORS[name](here).index
+    for row in range(len(boards)):
+        kept = [i for i in found.index[row].tolist() if i >= 0]
+        assert len(set(kept)) == len(kept)
+        legal_raw = candidates.judge(here, raw[row : row + 1].expand(len(boards), -1))[1][row]
+        expected = list(dict.fromkeys(raw[row][legal_raw].tolist()))
+        assert kept == expected
+
+
+# ------------------------------------------------------------------------- capacity
+
+
+def test_vertices_beyond_the_capacity_are_counted() -> None:
+    _, roomy = random_scene(3)
+    _, tight = random_scene(3, num_candidates=5)
+    for name in ("corner_points", "level_set_vertices"):
+        every, _ = proposed(name, roomy)
+        some, dropped = proposed(name, tight)
+        assert some == [row[:5] for row in every]
+        assert dropped == [max(0, len(row) - 5) for row in every]
+        assert sum(dropped) > 0
+
+
+def test_spaces_of_the_heightmap_beyond_the_capacity_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(heightmap_spaces, "MAX_SPACES", 4)
+    boards, here = random_scene(2)
+    found, dropped = proposed("empty_maximal_spaces", here)
+    counts = [len(reference.heightmap_spaces(board.heightmap, SIDES[2])) for board in boards]
+    assert dropped == [max(0, count - 4) for count in counts]
+    assert sum(dropped) > 0
+    assert all(len({p[2:] for p in row}) <= 4 for row in found)
+
+
+@BOXES
+@pytest.mark.parametrize("capacity", [1, 7, 40])
+def test_pairs_of_events_beyond_the_capacity_are_counted(
+    capacity: int, geometry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "MAX_PAIRS", capacity)
+    boards, here = random_scene(4, geometry=geometry)
+    found, dropped = proposed("event_points", here)
+    expected = [
+        reference.event_points(board.boxes, sizes_of(here, row), SIDES, capacity)
+        for row, board in enumerate(boards)
+    ]
+    assert list(zip(found, dropped, strict=True)) == expected
+    assert sum(dropped) > 0
+
+
+@pytest.mark.parametrize("name", ["split_spaces", "split_space_drops", "event_points"])
+def test_proposals_beyond_the_capacity_are_counted(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, here = random_scene(5, geometry="boxes")
+    every, _ = proposed(name, here)
+    monkeypatch.setattr(places, "MAX_PROPOSALS", 6)  # per visible item, of which there are two
+    some, dropped = proposed(name, here)
+    assert some == [row[:12] for row in every]
+    assert dropped == [max(0, len(row) - 12) for row in every]
+    assert sum(dropped) > 0
+
+
+def test_what_a_generator_dropped_is_in_the_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MAX_PAIRS", 3)
+    _, here = random_scene(4, candidate_generator="event_points", num_candidates=2)
+    raw = candidates.GENERATORS["event_points"](here)
+    found = candidates.propose(here)
+    _, legal = candidates.judge(here, raw.index)
+    for row in range(4):
+        kept = len(set(raw.index[row][legal[row]].tolist()))
+        assert int(found.overflow[row]) == int(raw.dropped[row]) + max(0, kept - 2)
+    assert found.overflow.sum() > 0
+
+
+# ------------------------------------------------------------------ irregular items
+
+
+def irregular_scene(seed: int, **params: object) -> Scene:
+    """Items with holes, overhangs and cavities over random ground."""
+    items = irregular(seed)
+    task = PackingParams(
+        container=items.container,
+        cell=items.cell,
+        num_items=6,
+        num_visible=2,
+        num_candidates=400,
+        stability="none",
+        **params,
+    )
+    generator = torch.Generator().manual_seed(seed)
+    ground = torch.randint(0, 5, (3, *task.grid), generator=generator) * 0.01
+    item_id = torch.randint(0, 6, (3, 2), generator=generator)
+    there = torch.ones(3, 2, dtype=torch.bool)
+    tensors = items.tensors()
+    maps = feasibility.placement_maps(ground, item_id, there, tensors, task)
+    return Scene({"heightmap": ground}, item_id, there, maps, tensors, task)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("step", [1, 2])
+def test_irregular_items_equal_the_plain_program(seed: int, step: int) -> None:
+    here = irregular_scene(seed, grid_step=step)
+    vertices, _ = proposed("level_set_vertices", here)
+    corners, _ = proposed("corner_points", here)
+    for row in range(3):
+        z, legal = row_maps(here, row)
+        assert vertices[row] == reference.level_set_vertices(z, legal, 0.01, step)
+        assert corners[row] == reference.corner_points(z, legal, step)
+    assert any(vertices)
+
+
+def ring() -> dict[str, torch.Tensor]:
+    """A flat ring of 3 x 3 cells around a hole."""
+    top, bottom = torch.full((1, 1, 3, 3), 0.01), torch.zeros(1, 1, 3, 3)
+    top[..., 1, 1], bottom[..., 1, 1] = -torch.inf, torch.inf
+    return {
+        "top": top,
+        "bottom": bottom,
+        "size": torch.tensor([[[3, 3]]]),
+        "cuboid": torch.zeros(1, 1, 0, dtype=torch.int32),
+        "peak": torch.tensor([[0.01]]),
+        "com": torch.tensor([[[96, 96]]]),
+        "orientation_mask": torch.ones(1, 1, dtype=torch.bool),
+    }
+
+
+def test_a_ring_over_a_peg_is_a_vertex_at_the_floor() -> None:
+    """Around the peg everything rests on it, but where the hole takes it the ring goes down."""
+    task = PackingParams(container=(0.08, 0.07, 0.1), cell=0.01, num_items=2, stability="none")
+    ground = torch.zeros(1, 8, 7)
+    ground[0, 4, 3] = 0.05
+    there = torch.ones(1, 1, dtype=torch.bool)
+    item_id = torch.zeros(1, 1, dtype=torch.int64)
+    maps = feasibility.placement_maps(ground, item_id, there, ring(), task)
+    here = Scene({"heightmap": ground}, item_id, there, maps, ring(), task)
+    assert maps.z[0, 0, 0, 3, 2] == 0  # the hole is over the peg
+    assert (maps.z[0, 0, 0, 2:5, 1:4] > 0).sum() == 8
+    found, _ = proposed("level_set_vertices", here)
+    expected = reference.level_set_vertices(maps.z[0].numpy(), maps.legal[0].numpy(), 0.01)
+    assert found[0] == expected
+    assert (0, 0, 3, 2) in found[0]
+    corners = {
+        (2, 1),
+        (4, 1),
+        (2, 3),
+        (4, 3),
+    }  # of the square of places where the peg is in the way
+    assert corners <= {p[2:] for p in found[0]}
+    assert (0, 0, 3, 1) not in found[0]  # on an edge of it, with level neighbours in x
+    assert proposed("corner_points", here)[0][0][1] == (0, 0, 3, 2)
+
+
+def test_levels_of_whole_cells_survive_rounding() -> None:
+    """0.03 in float32 is less than 3 cells of 0.01."""
+    z = torch.tensor([0.03, 0.0299, 0.07, 0.29]).view(1, 1, 1, 4, 1)
+    maps = feasibility.Maps(z, torch.ones_like(z).bool())
+    assert lattice.levels(maps, 0.01).flatten().tolist() == [3, 2, 7, 29]
+
+
+# -------------------------------------------------------------------------- errors
+
+
+def test_what_a_generator_cannot_do_is_refused() -> None:
+    boxed = scene([Board([])], BLOCK, geometry="boxes")
+    for name in ("level_set_vertices", "empty_maximal_spaces"):
+        with pytest.raises(ParameterError, match=rf"{name}.*'boxes'.*event_points"):
+            candidates.GENERATORS[name](boxed)
+    spaceless = scene([Board([])], BLOCK, num_spaces=0)
+    for name in ("split_spaces", "split_space_corners", "split_space_drops", "event_points"):
+        with pytest.raises(ParameterError, match=rf"{name}.*num_spaces"):
+            candidates.GENERATORS[name](spaceless)
+    with pytest.raises(ParameterError, match="more than 65536"):
+        candidates.GENERATORS["all_placements"](
+            scene([Board([])], BLOCK, geometry="boxes", unit=0.01)
+        )
+
+
+def test_irregular_items_have_no_events() -> None:
+    here = irregular_scene(0, num_spaces=8)
+    with pytest.raises(ParameterError, match="needs cuboids"):
+        candidates.GENERATORS["event_points"](here)

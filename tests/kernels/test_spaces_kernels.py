@@ -1,0 +1,232 @@
+"""The list of empty maximal spaces: splits by hand, and each backend equal to the plain program."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+import pytest
+import torch
+
+from packing_env import kernels
+from packing_env.reference import spaces as reference
+
+BACKENDS = kernels.available_backends()
+Box = reference.Space
+WORLDS = {
+    "sides 1..5 in 10": ((10, 10, 10), 1, 5),
+    "sides 2..5 in 10": ((10, 10, 10), 2, 5),
+    "small items": ((7, 9, 8), 1, 2),
+    "fine": ((1000, 900, 1000), 100, 500),
+}
+
+
+def dropped_at(boxes: list[Box], x: int, y: int, size: tuple[int, int, int]) -> Box:
+    under = [
+        b[5] for b in boxes if b[0] < x + size[0] and x < b[3] and b[1] < y + size[1] and y < b[4]
+    ]
+    z = max(under, default=0)
+    return (x, y, z, x + size[0], y + size[1], z + size[2])
+
+
+@cache
+def episode(world: str, seed: int, num_boxes: int = 25) -> tuple[list[Box], list[list[Box]]]:
+    """Boxes dropped at random places, and the list after each."""
+    sides, low, high = WORLDS[world]
+    draw = random.Random(seed)
+    boxes: list[Box] = []
+    lists = []
+    spaces = reference.initial(sides)
+    for _ in range(10 * num_boxes):
+        size = tuple(draw.randint(low, high) for _ in range(3))
+        box = dropped_at(
+            boxes, draw.randint(0, sides[0] - size[0]), draw.randint(0, sides[1] - size[1]), size
+        )
+        if box[5] <= sides[2] and len(boxes) < num_boxes:
+            boxes.append(box)
+            spaces = reference.split(spaces, box, low)
+            lists.append(spaces)
+    return boxes, lists
+
+
+def padded(lists: list[list[Box]], capacity: int) -> torch.Tensor:
+    rows = [spaces[:capacity] + [(0,) * 6] * (capacity - len(spaces)) for spaces in lists]
+    return torch.tensor(rows, dtype=torch.int32)
+
+
+def split(spaces: torch.Tensor, box: list[Box], smallest: int, backend: str, placed=None):
+    placed = torch.ones(len(spaces), dtype=torch.bool) if placed is None else placed
+    small = torch.tensor(smallest, dtype=torch.int32)
+    boxes = torch.tensor(box, dtype=torch.int32)
+    return kernels.split_spaces(spaces, boxes, placed, small, backend=backend)
+
+
+def test_a_box_in_the_corner_leaves_three_spaces() -> None:
+    found = reference.split(reference.initial((10, 8, 6)), (0, 0, 0, 4, 3, 2), 1)
+    assert found == [(4, 0, 0, 10, 8, 6), (0, 3, 0, 10, 8, 6), (0, 0, 2, 10, 8, 6)]
+
+
+def test_a_box_in_the_middle_leaves_five_in_the_published_order() -> None:
+    found = reference.split(reference.initial((10, 10, 10)), (3, 4, 0, 5, 6, 7), 1)
+    assert found == [
+        (0, 0, 0, 3, 10, 10),
+        (5, 0, 0, 10, 10, 10),
+        (0, 0, 0, 10, 4, 10),
+        (0, 6, 0, 10, 10, 10),
+        (0, 0, 7, 10, 10, 10),
+    ]
+
+
+def test_spaces_too_thin_for_any_item_are_left_out() -> None:
+    found = reference.split(reference.initial((10, 10, 10)), (1, 0, 0, 8, 7, 9), 2)
+    assert found == [(8, 0, 0, 10, 10, 10), (0, 7, 0, 10, 10, 10)]
+
+
+def test_untouched_spaces_stand_first_and_inscribed_ones_go() -> None:
+    """By hand: the second box cuts the first and the third space of the list."""
+    one = reference.split(reference.initial((10, 10, 10)), (0, 0, 0, 4, 4, 4), 1)
+    assert one == [(4, 0, 0, 10, 10, 10), (0, 4, 0, 10, 10, 10), (0, 0, 4, 10, 10, 10)]
+    two = reference.split(one, (4, 0, 0, 10, 4, 6), 1)
+    # Of the first: behind in y (4, 4, 0, 10, 10, 10), inside the untouched second; above, inside
+    # what is above in the third. Of the third: before in x, behind in y (inside the second), above.
+    assert two == [(0, 4, 0, 10, 10, 10), (0, 0, 4, 4, 10, 10), (0, 0, 6, 10, 10, 10)]
+
+
+def test_no_space_under_an_overhang() -> None:
+    boxes = [(0, 0, 0, 3, 10, 4), (0, 0, 4, 8, 10, 6)]  # the second juts out by 5
+    spaces = reference.initial((10, 10, 10))
+    for box in boxes:
+        spaces = reference.split(spaces, box, 1)
+    assert spaces == [(8, 0, 0, 10, 10, 10), (0, 0, 6, 10, 10, 10)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("world", WORLDS)
+def test_equals_the_plain_program(world: str, backend: str) -> None:
+    sides, low, _ = WORLDS[world]
+    episodes = [episode(world, seed) for seed in range(12)]
+    length = min(len(boxes) for boxes, _ in episodes)
+    capacity = max(len(spaces) for _, lists in episodes for spaces in lists)
+    assert length >= 5
+    spaces = padded([reference.initial(sides)] * len(episodes), capacity)
+    for step in range(length):
+        kept = spaces.clone()
+        after, dropped = split(spaces, [boxes[step] for boxes, _ in episodes], low, backend)
+        assert torch.equal(after, padded([lists[step] for _, lists in episodes], capacity))
+        assert dropped.tolist() == [0] * len(episodes)
+        assert after.dtype == torch.int32
+        assert torch.equal(spaces, kept)
+        spaces = after
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("capacity", [1, 3, 7])
+def test_what_does_not_fit_is_dropped_from_the_end_and_counted(backend: str, capacity: int) -> None:
+    sides, low, _ = WORLDS["sides 1..5 in 10"]
+    total = 0
+    for seed in range(6):
+        boxes, _ = episode("sides 1..5 in 10", seed)
+        plain = reference.initial(sides)
+        spaces = padded([plain], capacity)
+        for box in boxes:
+            plain, lost = reference.with_capacity(reference.split(plain, box, low), capacity)
+            spaces, dropped = split(spaces, [box], low, backend)
+            assert torch.equal(spaces, padded([plain], capacity))
+            assert dropped.tolist() == [lost]
+            total += lost
+    assert total > 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rows_without_a_box_keep_their_list(backend: str) -> None:
+    boxes, lists = episode("sides 1..5 in 10", 1)
+    spaces = padded([lists[4]] * 3, 40)
+    placed = torch.tensor([True, False, True])
+    after, dropped = split(spaces, [boxes[5]] * 3, 1, backend, placed)
+    assert torch.equal(after[1], spaces[1])
+    assert torch.equal(after[::2], padded([lists[5]] * 2, 40))
+    assert dropped.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_box_outside_every_space_changes_nothing(backend: str) -> None:
+    spaces = padded([reference.initial((5, 5, 5))], 4)
+    after, _ = split(spaces, [(5, 0, 0, 7, 5, 5)], 1, backend)
+    assert torch.equal(after, spaces)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_non_contiguous_and_empty(backend: str) -> None:
+    boxes, lists = episode("small items", 2)
+    spaces = padded(lists[:8], 60)
+    twice = torch.stack([spaces, spaces], -1)[..., 0]
+    after, _ = split(twice, boxes[1:9], 1, backend)
+    assert torch.equal(after, padded(lists[1:9], 60))
+    none, dropped = kernels.split_spaces(
+        spaces[:0],
+        torch.zeros(0, 6, dtype=torch.int32),
+        torch.zeros(0, dtype=torch.bool),
+        torch.tensor(1, dtype=torch.int32),
+        backend=backend,
+    )
+    assert none.shape == (0, 60, 6)
+    assert dropped.shape == (0,)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_wrong_arguments(backend: str) -> None:
+    spaces, box = torch.zeros(2, 4, 6, dtype=torch.int32), torch.zeros(2, 6, dtype=torch.int32)
+    placed, smallest = torch.ones(2, dtype=torch.bool), torch.tensor(1, dtype=torch.int32)
+    good = {"spaces": spaces, "box": box, "placed": placed, "smallest": smallest}
+    for name, wrong, error in (
+        ("spaces", spaces.long(), TypeError),
+        ("spaces", spaces[..., :5], ValueError),
+        ("box", box[:1], ValueError),
+        ("placed", placed.int(), TypeError),
+        ("smallest", smallest[None], ValueError),
+    ):
+        with pytest.raises(error, match=name):
+            kernels.split_spaces(**{**good, name: wrong}, backend=backend)
+
+
+def test_no_space_holds_a_box_or_another_space() -> None:
+    for world in WORLDS:
+        for seed in range(4):
+            boxes, lists = episode(world, seed)
+            for count, spaces in enumerate(lists, 1):
+                for space in spaces:
+                    assert not any(reference.overlaps(space, box) for box in boxes[:count])
+                    assert sum(reference.within(space, other) for other in spaces) == 1
+
+
+def test_whatever_can_be_dropped_fits_into_a_space() -> None:
+    """No place that an item can reach from above is missing from the list."""
+    draw = random.Random(0)
+    for world, (sides, low, high) in WORLDS.items():
+        boxes, lists = episode(world, 5)
+        for count in range(1, len(boxes)):
+            for _ in range(20):
+                size = tuple(draw.randint(low, high) for _ in range(3))
+                x, y = (draw.randint(0, sides[axis] - size[axis]) for axis in (0, 1))
+                box = dropped_at(boxes[:count], x, y, size)
+                if box[5] <= sides[2]:
+                    column = (*box[:5], sides[2])
+                    assert any(reference.within(column, space) for space in lists[count - 1])
+
+
+def test_what_fits_into_a_space_rests_on_its_floor_or_lower() -> None:
+    """What does not fit may land on anything: the trap of looking at the corners only."""
+    draw = random.Random(0)
+    higher = 0
+    for world, (sides, low, high) in WORLDS.items():
+        for seed in range(4):
+            boxes, lists = episode(world, seed)
+            for count, spaces in enumerate(lists, 1):
+                assert all(space[5] == sides[2] for space in spaces)
+                for space in spaces:
+                    size = tuple(draw.randint(low, high) for _ in range(3))
+                    rests = dropped_at(boxes[:count], space[0], space[1], size)[2]
+                    if all(space[a + 3] - space[a] >= size[a] for a in range(3)):
+                        assert rests <= space[2]
+                    higher += rests > space[2]
+    assert higher > 100
