@@ -16,14 +16,17 @@ pitches.
 | ``macs`` | four corners, if it fits | most room left beside the item | Hu et al. 2020 |
 | ``best_fit`` | the lower corner, if it fits | smallest space | (Crainic et al. 2008) |
 
-An item fits a space if no side of it is longer; whether it rests inside is not asked.
+An item fits a space if no side of it is longer; whether it rests inside is not asked. In
+``candidate`` mode all that they may choose is proposed by ``split_space_drops`` for ``online_bph``,
+``split_space_corners`` for ``macs`` and ``split_spaces`` for the others.
 
 * ``lsah``: with (dx, dy) the sides of the rectangle around all packed items and this one, seen from
   above, and t the top of this one (not of the pile), the score is ``dx dy + t dy + t dx``. Ties go
   to the smallest residual margin, the least of the three gaps between item and space.
 * ``lsah_pct`` scores alike, but refuses a placement whose score is that of the whole container
-  (``X Y + H Y + H X``), so that it stops early in a container of few cells, and compares margins
-  with the item turned as in the later of the two placements. It is here for PCT's numbers.
+  (``X Y + H Y + H X``), so that it stops early in a container of few cells (8 points of utilization
+  on 10 x 10 x 10), and compares margins with the item turned as in the later of the two placements.
+  It is here for PCT's numbers.
 * ``br``: the volume of the space, plus the number of item types that fit into it (as given, not
   turned), plus 10 if all do. The types are the distinct sides of the catalogue's items. Of more
   than :data:`MAX_TYPES` types stand 5 sizes per side, from the smallest to the largest side of the
