@@ -43,6 +43,7 @@ An item fits a space if no side of it is longer; whether it rests inside is not 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,7 @@ from agents.rectangles import room_beside, side_rooms
 from packing_env import PackingEnv
 from packing_env.core import candidates
 from packing_env.core.orientation import encode_placement, num_orientations, visible_items
+from packing_env.core.spaces import sides as container_sides
 from packing_env.types import Catalogue, PackingParams, ParameterError
 
 MAX_TYPES = 1024
@@ -232,8 +234,7 @@ def item_types(catalogue: Catalogue, params: PackingParams) -> tuple[Tensor, int
     steps = torch.linspace(0, 1, _SIZES_PER_SIDE, dtype=torch.float64, device=sides.device)
     low, high = sides.min(), sides.max()
     grid = (low + (high - low) * steps).round().long()
-    container = params.lattice[0] * params.lattice[1] * params.height_units
-    return torch.cartesian_prod(grid, grid, grid), container
+    return torch.cartesian_prod(grid, grid, grid), math.prod(container_sides(params))
 
 
 class SpaceHeuristic(Heuristic):
@@ -287,7 +288,7 @@ class SpaceHeuristic(Heuristic):
             heightmap=(state["heightmap"].double() / self.params.cell).round().long(),
             types=self.types,
             volume_unit=self.volume_unit,
-            limits=(*self.params.lattice, self.params.height_units),
+            limits=container_sides(self.params),
         )
         place, found = self.rule.choose(offers)
         chosen = action.gather(1, place[:, None]).squeeze(1)
