@@ -49,7 +49,9 @@ def indexed(
     across, along, _ = sides(scene.params)
     step = scene.params.grid_step
     inside = (x >= 0) & (x < across) & (y >= 0) & (y < along)
-    good = proposed & inside & (x % step == 0) & (y % step == 0)
+    good = proposed & inside
+    if step > 1:
+        good = good & (x % step == 0) & (y % step == 0)
     index = encode_placement(slot, orientation, x, y, count, scene.params)
     return torch.where(good, index, -1).flatten(1)
 

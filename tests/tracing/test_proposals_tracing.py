@@ -1,0 +1,137 @@
+"""Spaces and candidate generators read nothing back: fake tensors, the profiler, one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.core.boards import Board, random_boxes, scene
+from tests.tracing.detectors import READS
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.profiler import ProfilerActivity, profile
+
+from packing_env import kernels
+from packing_env.core import candidates
+from packing_env.core.candidates import GENERATORS, Scene
+from packing_env.core.feasibility import Maps
+
+BACKENDS = kernels.available_backends()
+OVER_BOXES = (
+    "all_placements",
+    "corner_points",
+    "event_points",
+    "split_spaces",
+    "split_space_corners",
+    "split_space_drops",
+)
+OVER_MAPS = (*OVER_BOXES, "empty_maximal_spaces", "level_set_vertices")
+CASES = [("maps", name) for name in OVER_MAPS] + [("boxes", name) for name in OVER_BOXES]
+
+
+def board_scene(geometry: str, name: str) -> Scene:
+    boards = [Board(random_boxes(seed, 3 * seed)) for seed in range(3)]
+    items = [[0, None], [1, 2], [3, 0]]
+    return scene(
+        boards, items, geometry=geometry, candidate_generator=name, num_candidates=16, num_spaces=24
+    )
+
+
+def loose(here: Scene) -> dict[str, Tensor]:
+    """The tensors of a scene, by name."""
+    found = {f"state.{key}": value for key, value in here.state.items()}
+    found |= {f"catalogue.{key}": value for key, value in here.catalogue.items()}
+    if here.maps is not None:
+        found |= {"maps.z": here.maps.z, "maps.legal": here.maps.legal}
+    return {**found, "item_id": here.item_id, "there": here.there}
+
+
+def runner(here: Scene) -> Callable[[dict[str, Tensor]], tuple[Tensor, ...]]:
+    """Proposes from the tensors of such a scene."""
+
+    def run(tensors: dict[str, Tensor]) -> tuple[Tensor, ...]:
+        def part(name: str) -> dict[str, Tensor]:
+            given = [key for key in tensors if key.startswith(f"{name}.")]
+            return {key.removeprefix(f"{name}."): tensors[key] for key in given}
+
+        found = candidates.propose(
+            replace(
+                here,
+                state=part("state"),
+                catalogue=part("catalogue"),
+                maps=None if here.maps is None else Maps(**part("maps")),
+                item_id=tensors["item_id"],
+                there=tensors["there"],
+            )
+        )
+        return found.index, found.z, found.overflow
+
+    return run
+
+
+def test_every_generator_is_here() -> None:
+    scored = {"deepest_bottom_left", "heightmap_minimization", "lowest_z"}
+    assert set(OVER_MAPS) | scored <= set(GENERATORS)
+
+
+@pytest.mark.parametrize(("geometry", "name"), CASES)
+def test_proposals_on_fake_tensors(geometry: str, name: str) -> None:
+    here = board_scene(geometry, name)
+    expected = runner(here)(loose(here))
+    with FakeTensorMode() as mode:
+        fakes = runner(here)({key: mode.from_tensor(value) for key, value in loose(here).items()})
+    for fake, real in zip(fakes, expected, strict=True):
+        assert (fake.shape, fake.dtype) == (real.shape, real.dtype)
+
+
+@pytest.mark.parametrize(("geometry", "name"), CASES)
+def test_proposals_read_nothing_back(geometry: str, name: str) -> None:
+    here = board_scene(geometry, name)
+    run, tensors = runner(here), loose(here)
+    run(tensors)
+    with profile(activities=[ProfilerActivity.CPU]) as watch:
+        run(tensors)
+    seen = {event.name() for event in watch.profiler.kineto_results.events()}
+    assert not seen & set(READS)
+
+
+@pytest.mark.parametrize(("geometry", "name"), CASES)
+def test_proposals_are_one_graph(geometry: str, name: str) -> None:
+    here = board_scene(geometry, name)
+    torch.compiler.reset()
+    compiled = torch.compile(runner(here), backend="eager", fullgraph=True)
+    for got, expected in zip(compiled(loose(here)), runner(here)(loose(here)), strict=True):
+        assert torch.equal(got, expected)
+
+
+def spaces() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    here = board_scene("boxes", "split_spaces")
+    box = torch.tensor([[0, 0, 0, 2, 2, 3], [1, 1, 5, 4, 3, 6], [3, 0, 1, 5, 2, 8]])
+    placed = torch.tensor([True, True, False])
+    return here.state["spaces"], box.int(), placed, torch.tensor(1, dtype=torch.int32)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_splitting_on_fake_tensors_and_in_one_graph(backend: str) -> None:
+    expected = kernels.split_spaces(*spaces(), backend=backend)
+    with FakeTensorMode() as mode:
+        fakes = kernels.split_spaces(*map(mode.from_tensor, spaces()), backend=backend)
+    for fake, real in zip(fakes, expected, strict=True):
+        assert (fake.shape, fake.dtype, fake.stride()) == (real.shape, real.dtype, real.stride())
+    metas = kernels.split_spaces(*(t.to("meta") for t in spaces()), backend=backend)
+    assert all(meta.is_meta for meta in metas)
+    torch.compiler.reset()
+    compiled = torch.compile(kernels.split_spaces, backend="eager", fullgraph=True)
+    assert all(map(torch.equal, compiled(*spaces(), backend=backend), expected))
+
+
+@pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
+@pytest.mark.filterwarnings("ignore")
+def test_the_custom_operator_is_well_formed() -> None:
+    torch.library.opcheck(
+        torch.ops.packing_env.numba_split_spaces.default,
+        spaces(),
+        test_utils=("test_schema", "test_faketensor"),
+    )
