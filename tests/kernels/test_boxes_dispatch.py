@@ -84,7 +84,7 @@ def test_the_custom_operators_are_well_formed() -> None:
         )
         stable.append(operators.numba_box_stable)
     for operator in stable:
-        for rule in kernels.BOX_RULES:
+        for rule in kernels.BOX_RULES[1:]:  # "none" needs no operator
             torch.library.opcheck(
                 operator.default, (boxes, lower, size, z, rule), test_utils=checks
             )

@@ -39,14 +39,11 @@ def _numba_box_drop(boxes: Tensor, lower: Tensor, size: Tensor) -> Tensor:
 def _numba_box_stable(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor, rule: str) -> Tensor:
     from packing_env.kernels import boxes_numba
 
-    return boxes_numba.stable(boxes, lower, size, z, BOX_RULES.index(rule))
+    return boxes_numba.stable(boxes, lower, size, z, rule)
 
 
 @torch.library.impl("packing_env::eager_box_stable", "CompositeExplicitAutograd")
 def _eager_box_stable(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor, rule: str) -> Tensor:
-    there = boxes_eager.is_box(lower, size)
-    if rule == "none":
-        return there
     base = boxes_eager.at_rest(lower, size, z)
     found = boxes_eager.contacts(boxes, base)
     if rule == "area_corners":
@@ -59,7 +56,7 @@ def _eager_box_stable(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor, rul
         held = boxes_eager.com_hull(base, found)
     else:
         held = boxes_tree_eager.stacking_tree(boxes, base, found)
-    return there & ((z == 0) | held)
+    return boxes_eager.is_box(lower, size) & ((z == 0) | held)
 
 
 @torch.library.register_fake("packing_env::numba_box_drop")
@@ -126,6 +123,8 @@ def box_stable(
         raise ValueError(f"z should have shape {list(lower.shape[:2])}, not {list(z.shape)}")
     if rule not in BOX_RULES:
         raise ValueError(f"no rule {rule!r} on boxes: choose from {', '.join(BOX_RULES)}")
+    if rule == "none":
+        return boxes_eager.is_box(lower, size)
     if _resolve(backend, boxes.device.type) == "numba":
         return torch.ops.packing_env.numba_box_stable(boxes, lower, size, z, rule)
     return torch.ops.packing_env.eager_box_stable(boxes, lower, size, z, rule)

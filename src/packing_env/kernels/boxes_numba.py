@@ -10,7 +10,8 @@ from packing_env.kernels.boxes_eager import VERTICAL
 from packing_env.kernels.boxes_tree_numba import holds, new_pile, read_pile
 from packing_env.kernels.compiled_cpu import _array, _jit, _run
 
-_NONE, _AREA_CORNERS, _AREA_CORNERS_CODE, _CENTER_HULL, _COM_HULL, _STACKING_TREE = range(6)
+_RULES = ("area_corners", "area_corners_code", "center_hull", "com_hull")
+_AREA_CORNERS, _, _CENTER_HULL, _COM_HULL = range(4)
 
 
 @_jit
@@ -132,29 +133,44 @@ def _one_box(columns, num, base, found, rule):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def _at_rest(lower, size, z):  # type: ignore[no-untyped-def]
+    """(x0, y0, z0, x1, y1) in 64 bits."""
+    x0, y0 = int(lower[0]), int(lower[1])
+    return x0, y0, int(z), x0 + int(size[0]), y0 + int(size[1])
+
+
+@_jit
 def _stable(boxes, lower, size, z, rule, result, start, stop):  # type: ignore[no-untyped-def]
-    """Fill result for the rows start <= b < stop."""
-    num_boxes = boxes.shape[1]
-    columns = np.empty((6, num_boxes), np.int32)
-    found = np.empty((num_boxes + 1, 5), np.int64)
-    pile = new_pile(num_boxes if rule == _STACKING_TREE else 0)
+    """Fill result for the rows start <= b < stop by a rule that looks at one box alone."""
+    columns = np.empty((6, boxes.shape[1]), np.int32)
+    found = np.empty((boxes.shape[1], 5), np.int64)
+    for b in range(start, stop):
+        num = _columns(boxes[b], columns)
+        for p in range(lower.shape[1]):
+            result[b, p] = _is_box(lower[b, p], size[b, p])
+            if result[b, p] and z[b, p] > 0:
+                base = _at_rest(lower[b, p], size[b, p], z[b, p])
+                result[b, p] = _one_box(columns, num, base, found, rule)
+
+
+@_jit
+def _stable_tree(boxes, lower, size, z, result, start, stop):  # type: ignore[no-untyped-def]
+    """Fill result for the rows start <= b < stop by the stacking tree."""
+    columns = np.empty((6, boxes.shape[1]), np.int32)
+    found = np.empty((boxes.shape[1], 5), np.int64)
+    pile = new_pile(boxes.shape[1])
     for b in range(start, stop):
         num, is_read = _columns(boxes[b], columns), False
         for p in range(lower.shape[1]):
             result[b, p] = _is_box(lower[b, p], size[b, p])
-            if not result[b, p] or z[b, p] == 0 or rule == _NONE:
-                continue
-            x0, y0 = int(lower[b, p, 0]), int(lower[b, p, 1])
-            x1, y1 = x0 + int(size[b, p, 0]), y0 + int(size[b, p, 1])
-            base = (x0, y0, int(z[b, p]), x1, y1)
-            if rule != _STACKING_TREE:
-                result[b, p] = _one_box(columns, num, base, found, rule)
-                continue
-            if not is_read:
-                read_pile(pile, columns, num)
-                is_read = True
-            count, _ = _contacts(columns, num, base, found)
-            result[b, p] = holds(pile, columns, num, base, int(size[b, p, 2]), found, count, p + 1)
+            if result[b, p] and z[b, p] > 0:
+                if not is_read:
+                    read_pile(pile, columns, num)
+                    is_read = True
+                base = _at_rest(lower[b, p], size[b, p], z[b, p])
+                count, _ = _contacts(columns, num, base, found)
+                height = size[b, p, 2]
+                result[b, p] = holds(pile, columns, num, base, height, found, count, p + 1)
 
 
 def drop(boxes: Tensor, lower: Tensor, size: Tensor) -> Tensor:
@@ -165,9 +181,13 @@ def drop(boxes: Tensor, lower: Tensor, size: Tensor) -> Tensor:
     return z
 
 
-def stable(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor, rule: int) -> Tensor:
-    """See `packing_env.kernels.box_stable`; the rule is its place in `BOX_RULES`."""
+def stable(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor, rule: str) -> Tensor:
+    """See `packing_env.kernels.box_stable`."""
     result = z.new_empty(z.shape, dtype=torch.bool)
-    arrays = (_array(boxes), _array(lower), _array(size), _array(z), rule, result.numpy())
-    _run(_stable, arrays, z.shape[0], 4 * z.numel() * boxes.shape[1])
+    arrays = (_array(boxes), _array(lower), _array(size), _array(z))
+    work = 4 * z.numel() * boxes.shape[1]
+    if rule == "stacking_tree":
+        _run(_stable_tree, (*arrays, result.numpy()), z.shape[0], 8 * work)
+    else:
+        _run(_stable, (*arrays, _RULES.index(rule), result.numpy()), z.shape[0], work)
     return result
