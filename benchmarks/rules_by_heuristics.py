@@ -30,7 +30,7 @@ HEURISTICS = (
     "macs",
     "best_fit",
 )
-SPACES = 192
+SPACES = 64
 BOXES: dict[str, Any] = {
     "geometry": "boxes",
     "action_mode": "candidate",

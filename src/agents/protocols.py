@@ -68,8 +68,8 @@ class Protocol:
     windows: Mapping[str, Window] = field(default_factory=dict)
 
 
-SPACES = {"num_spaces": 192}
-S2: dict[str, Any] = {"candidate_fallback": False}
+SPACES = {"num_spaces": 64}
+S2: dict[str, Any] = {"candidate_fallback": False, "num_spaces": 80}
 """Six orientations, no stability rule: as the preset has it."""
 S1: dict[str, Any] = {
     **S2,

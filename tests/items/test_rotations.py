@@ -87,7 +87,7 @@ def test_the_orientations_of_a_cuboid_are_the_six_orders_of_its_sides():
     rotations = rotation_set("cuboid")
     assert torch.equal(torch.linalg.det(rotations), torch.ones(6, dtype=torch.float64))
     assert "".join("xyz"[axis] for axis in source_axes(rotations).flatten()) == (
-        "xyzyxzzxyzyxxzyyzx"
+        "xyzyxzyzxzyxxzyzxy"
     )
     sides = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
     assert (rotations[2] @ sides).abs().tolist() == [3.0, 1.0, 2.0]

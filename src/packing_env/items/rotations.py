@@ -30,10 +30,10 @@ QUARTER_TURN = ((0, -1, 0), (1, 0, 0), (0, 0, 1))
 CUBOID = (
     ((1, 0, 0), (0, 1, 0), (0, 0, 1)),  # xyz: as given
     ((0, -1, 0), (1, 0, 0), (0, 0, 1)),  # yxz
-    ((0, 0, 1), (1, 0, 0), (0, 1, 0)),  # zxy
+    ((0, 1, 0), (0, 0, 1), (1, 0, 0)),  # yzx
     ((0, 0, 1), (0, 1, 0), (-1, 0, 0)),  # zyx
     ((1, 0, 0), (0, 0, -1), (0, 1, 0)),  # xzy
-    ((0, 1, 0), (0, 0, 1), (1, 0, 0)),  # yzx
+    ((0, 0, 1), (1, 0, 0), (0, 1, 0)),  # zxy
 )
 """One rotation for each order of a cuboid's sides: "zxy" lays its z side along x, x along y, and
 stands on the end of y. In the order in which the program of Zhao et al., ICLR 2022 (PCT), tries
