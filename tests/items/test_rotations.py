@@ -90,7 +90,7 @@ def test_the_orientations_of_a_cuboid_are_the_six_orders_of_its_sides():
         "xyzyxzyzxzyxxzyzxy"
     )
     sides = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
-    assert (rotations[2] @ sides).abs().tolist() == [3.0, 1.0, 2.0]
+    assert (rotations[2] @ sides).abs().tolist() == [2.0, 3.0, 1.0]
     yaws = (rotation_set("yaw") @ sides).abs()
     assert torch.equal(yaws[:2], (rotations[:2] @ sides).abs())
 
