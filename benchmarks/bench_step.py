@@ -25,6 +25,9 @@ CASES: tuple[tuple[str, tuple[int, ...], dict[str, Any]], ...] = (
     ("irregular", (64,), {"observation": (*LEAN, "item_maps")}),
     ("irregular_paper", (1, 4, 16), {"num_visible": 1}),
     ("irregular_paper", (1,), {"num_visible": 20}),
+    ("cuboid_online", (1, 64, 1024), {}),
+    ("cuboid_online", (1024,), {"stability": "none"}),
+    ("cuboid_continuous", (1, 64), {}),
 )
 
 

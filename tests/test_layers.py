@@ -30,7 +30,9 @@ def imported(path: Path) -> set[str]:
 
 
 def pure_files() -> list[Path]:
-    kernels = [PACKAGE / "kernels" / name for name in ("__init__.py", "dispatch.py", "eager.py")]
+    compiled = ("compiled_cpu", "_numba", "_loops")
+    kernels = sorted((PACKAGE / "kernels").glob("*.py"))
+    kernels = [path for path in kernels if not path.stem.endswith(compiled)]
     return [PACKAGE / "types.py", *kernels, *sorted((PACKAGE / "core").rglob("*.py"))]
 
 

@@ -27,6 +27,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "05_own_reward": SMALL,
     "06_own_agent": {"frames": 320, "instances": 4, **SMALL},
     "07_planning_by_search": {"width": 4, **SMALL},
+    "08_cuboids_and_published_heuristics": {"num_instances": 3},
 }
 
 

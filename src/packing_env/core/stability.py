@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
+from packing_env.core import boxes
 from packing_env.types import SLOPE_UNITS, PackingParams, ParameterError
 
 _HALF = SLOPE_UNITS // 2
@@ -102,6 +103,8 @@ def check_rule(name: str, params: PackingParams) -> None:
     rule = get_rule(name)
     if params.geometry == "maps" and (rule.maps is None or rule.single is None):
         raise _needs_boxes(name)
+    if params.geometry == "boxes":
+        boxes.check_rule(name)
 
 
 def _needs_boxes(name: str) -> ParameterError:

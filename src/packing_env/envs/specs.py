@@ -41,6 +41,17 @@ def check_arguments(
     stability.check_rule(params.stability_metric, params)
 
 
+def check_items(params: PackingParams, items: Catalogue) -> None:
+    """Refuse a catalogue that the task cannot use."""
+    if params.keeps_boxes and items["cuboid"].shape[-1] == 0:
+        raise ParameterError(
+            "geometry='boxes', num_spaces and the observation 'boxes' need items that are cuboids "
+            "of whole cells (of whole units); this catalogue holds others. Use items.source=cuboids"
+        )
+    if params.geometry == "maps" and items["top"].shape[-1] == 0:
+        raise ParameterError("this catalogue has no height maps; build it with maps=True")
+
+
 def read_actions(tensordict: TensorDictBase, env: PackingEnv) -> dict[NestedKey, Tensor]:
     """What the agent wrote; refuses the wrong kind, before anything has changed."""
     found = {}

@@ -78,6 +78,7 @@ class PackingEnv(EnvBase):
         self.draw = draw
         self.state: TensorDict | None = None
         self._items = self.catalogue.tensors()
+        specs.check_items(params, self._items)
         self._rows = row_offset + torch.arange(batch_size.numel(), device=self.device)
         self._floor = feasibility.legal_on_floor(self._items, params)
         self._task = specs.fingerprint(params, self._items)
@@ -88,6 +89,8 @@ class PackingEnv(EnvBase):
         self.done_spec = specs.done_spec(self)
         self.autoreset = _supported(autoreset)
         self.set_seed(seed, static_seed=True)
+        row = self._rows[:1]
+        self._begin(self._seed[:1], row, torch.zeros_like(row))  # what cannot be played says so now
 
     # ------------------------------------------------------------------ state
 
