@@ -25,6 +25,8 @@ MAX_CELLS = 1 << 26
 """Largest window that is allocated."""
 CHUNK = 1 << 18
 """Pairs of a primitive and a cell that are processed at once."""
+SLIVER = 1e-9
+"""A triangle that is thinner in plan than this share of a cell is vertical, but for rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,7 +321,9 @@ class _Posed:
         """Cells, and the height of each triangle at their corners (-inf outside), by chunks."""
         a, b, c = triangles.unbind(1)
         normal = torch.linalg.cross(b - a, c - a)
-        flat = normal[:, 2] == 0.0
+        # The height of a vertical triangle at a corner is that of its edges: its plane has none.
+        longest = (triangles.roll(-1, 1) - triangles)[..., :2].norm(dim=2).amax(1)
+        flat = normal[:, 2].abs() <= SLIVER * longest
         first, last = _corner_range(triangles[..., :2].amin(1), triangles[..., :2].amax(1))
         first = first.clamp(min=0)
         last = torch.minimum(last, 2 * self.size[owner] - 1)
