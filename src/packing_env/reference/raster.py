@@ -1,0 +1,154 @@
+"""A rasteriser of the reference's own: solids in their place in the container, cell by cell.
+
+Each triangle is cut into the pieces that lie over one cell (Sutherland and Hodgman, Commun. ACM
+1974, along x and then along y), and the extremes of a piece are at its corners. Cells are open:
+what reaches less than :data:`MARGIN` of a cell into one does not occupy it. Heights are float64
+metres above the container's floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+MARGIN = 1e-6
+"""Share of a cell."""
+BLOCK = 1 << 17
+"""Pieces that are cut at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """A solid on the container's grid.
+
+    Attributes:
+        corner: ``(x, y)`` of the lower corner of its window, cells; may lie outside.
+        top: ``[U, V]`` its highest point over each cell of the window; -inf where it has none.
+        bottom: ``[U, V]`` its lowest point; +inf where it has none.
+    """
+
+    corner: tuple[int, int]
+    top: np.ndarray
+    bottom: np.ndarray
+
+    @property
+    def footprint(self) -> np.ndarray:
+        """``[U, V]`` cells that it occupies."""
+        return np.isfinite(self.bottom)
+
+    @property
+    def floor(self) -> float:
+        """Its lowest point."""
+        return float(self.bottom.min())
+
+
+def rasterize(triangles: np.ndarray, cell: float) -> Columns:
+    """The columns of a solid given by its surface ``[T, 3, 3]`` (triangle, corner, x y z), metres.
+
+    Under a closed surface every cell is met by the surface itself, so nothing is filled in. A part
+    that is thinner than the margin is kept: a wall on a grid line counts in the cell behind it.
+    """
+    corners = triangles / np.array([cell, cell, 1.0])
+    low, high = corners[..., :2].min((0, 1)), corners[..., :2].max((0, 1))
+    corner, size = _window(low, high)
+    inner = corners - np.array([*corner, 0.0])
+    surface = np.concatenate((inner, _walls_on_grid_lines(inner, size)))
+    top = np.full(size, -np.inf)
+    bottom = np.full(size, np.inf)
+    for block in _blocks(surface):
+        pieces, _, column = _cut(block, 0)
+        pieces, which, row = _cut(pieces, 1)
+        column = column[which]
+        there = (column >= 0) & (column < size[0]) & (row >= 0) & (row < size[1])
+        place = column[there], row[there]
+        np.maximum.at(top, place, pieces[there, :, 2].max(1))
+        np.minimum.at(bottom, place, pieces[there, :, 2].min(1))
+    return Columns((int(corner[0]), int(corner[1])), top, bottom)
+
+
+def cuboid(lower: np.ndarray, upper: np.ndarray, cell: float) -> Columns:
+    """The columns of the box between two corners ``[3]``, metres."""
+    corner, size = _window(lower[:2] / cell, upper[:2] / cell)
+    return Columns(
+        (int(corner[0]), int(corner[1])), np.full(size, upper[2]), np.full(size, lower[2])
+    )
+
+
+def _window(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
+    """Lower corner and size of the cells between two points, in cells; at least one cell."""
+    corner = np.floor(low + MARGIN).astype(int)
+    size = np.maximum(np.ceil(high - MARGIN).astype(int) - corner, 1)
+    return corner, (int(size[0]), int(size[1]))
+
+
+def _blocks(triangles: np.ndarray) -> Iterator[np.ndarray]:
+    """The triangles, in parts whose bounding boxes hold about :data:`BLOCK` cells each."""
+    span = triangles[..., :2].max(1) - triangles[..., :2].min(1)
+    cells = np.cumsum(np.prod(np.ceil(span) + 1, axis=1))
+    edges = np.searchsorted(cells, np.arange(BLOCK, cells[-1], BLOCK), side="right")
+    yield from (part for part in np.split(triangles, np.unique(edges)) if len(part))
+
+
+def _cut(polygons: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Convex polygons ``[P, n, 3]`` cut along an axis into one piece per cell that they reach.
+
+    Returns:
+        The pieces ``[Q, n + 2, 3]`` (short ones repeat their first corner), the polygon that each
+        is of, and its cell along the axis.
+    """
+    along = polygons[..., axis]
+    first = np.ceil(along.min(1) - 1.0 + MARGIN).astype(int)
+    last = np.floor(along.max(1) - MARGIN).astype(int)
+    count = np.maximum(last - first + 1, 0)
+    which = np.repeat(np.arange(len(polygons)), count)
+    cell = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count) + first[which]
+    pieces = polygons[which]
+    for inset, sign in ((MARGIN, 1.0), (1.0 - MARGIN, -1.0)):
+        pieces, there = _clip(pieces, axis, cell[:, None] + inset, sign)
+        pieces, which, cell = pieces[there], which[there], cell[there]
+    return pieces, which, cell
+
+
+def _clip(
+    polygons: np.ndarray, axis: int, bound: np.ndarray, sign: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """What of the polygons ``[P, n, 3]`` is above the bound ``[P, 1]`` (sign 1) or below it (-1).
+
+    Returns:
+        ``[P, n + 1, 3]`` (short polygons repeat their first corner), and whether anything is left.
+    """
+    count = polygons.shape[1] + 1
+    depth = sign * (polygons[..., axis] - bound)
+    inside = depth >= 0.0
+    crosses = inside != np.roll(inside, -1, 1)
+    difference = depth - np.roll(depth, -1, 1)
+    share = depth / np.where(crosses, difference, 1.0)
+    met = polygons + share[..., None] * (np.roll(polygons, -1, 1) - polygons)
+    met[..., axis] = bound
+    corners = np.stack((polygons, met), 2).reshape(len(polygons), -1, 3)
+    kept = np.stack((inside, crosses), 2).reshape(len(polygons), -1)
+    order = np.argsort(~kept, axis=1, kind="stable")[:, :count]
+    chosen = np.take_along_axis(corners, order[..., None], 1)
+    chosen = np.where(np.take_along_axis(kept, order, 1)[..., None], chosen, chosen[:, :1])
+    return chosen, kept.any(1)
+
+
+def _walls_on_grid_lines(triangles: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """The triangles that stand on a grid line, moved to the middle of the cell behind them.
+
+    Within the margin of the line they would be in no cell. A triangle is such a wall if it faces
+    that axis (to 60 degrees), or if it is within the margin of a line on both axes.
+    """
+    low, high = triangles[..., :2].min(1), triangles[..., :2].max(1)
+    line = np.round((low + high) / 2.0)
+    on_line = (low > line - MARGIN) & (high < line + MARGIN)
+    normal = np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0])
+    faces = np.abs(normal[:, :2]) > 0.5 * np.linalg.norm(normal, axis=1, keepdims=True)
+    wall = (on_line & (faces | on_line.all(1, keepdims=True))).any(1)
+    behind = line - (normal[:, :2] >= 0.0)
+    middle = np.clip(behind, 0, np.array(size) - 1) + 0.5
+    moved = triangles.copy()
+    moved[..., :2] = np.where(on_line[:, None], middle[:, None], triangles[..., :2])
+    return moved[wall]

@@ -1,0 +1,76 @@
+"""The solids of a plan: their surfaces, volumes and rotations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Solid:
+    """The geometry of an item in its source's frame, metres at the item's scale.
+
+    Attributes:
+        vertices: ``[V, 3]``.
+        faces: ``[F, 3]`` counter-clockwise seen from outside.
+        extent: Sides of the cuboid from the origin, if it is one.
+        com: ``[3]`` centre of mass as the reader of the source measured it, or ``None``.
+    """
+
+    vertices: np.ndarray
+    faces: np.ndarray
+    extent: tuple[float, float, float] | None = None
+    com: np.ndarray | None = None
+
+    @classmethod
+    def box(cls, extent: tuple[float, float, float]) -> Solid:
+        """A cuboid with a corner at the origin."""
+        corners = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], float)
+        sides = ((0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3))
+        faces = [(a, b, c) for a, b, c, _ in sides] + [(a, c, d) for a, _, c, d in sides]
+        return cls(corners * extent, np.array(faces), extent)
+
+
+def measure(solid: Solid) -> tuple[float, np.ndarray]:
+    """Volume and centre of mass ``[3]`` between a surface and its inside, signed.
+
+    Sums of the tetrahedra between each face and one point (the divergence theorem).
+    """
+    middle = (solid.vertices.min(0) + solid.vertices.max(0)) / 2.0
+    a, b, c = np.moveaxis(solid.vertices[solid.faces] - middle, 1, 0)
+    volumes = np.einsum("fi,fi->f", a, np.cross(b, c)) / 6.0
+    total = float(volumes.sum())
+    if total == 0.0:
+        return 0.0, middle
+    return total, middle + (volumes[:, None] * (a + b + c)).sum(0) / (4.0 * total)
+
+
+def is_one_closed_shell(faces: np.ndarray) -> bool:
+    """Whether each edge joins two faces that agree on the outside, and all faces hang together."""
+    edges = np.stack((faces, np.roll(faces, -1, 1)), -1).reshape(-1, 2)
+    count = int(faces.max()) + 1
+    there = edges[:, 0] * count + edges[:, 1]
+    back = edges[:, 1] * count + edges[:, 0]
+    if len(np.unique(there)) != len(there) or not np.array_equal(np.sort(there), np.sort(back)):
+        return False
+    label = np.arange(count)
+    while True:  # each vertex takes the smallest label around it
+        least = label.copy()
+        np.minimum.at(least, edges[:, 0], label[edges[:, 1]])
+        least = least[least]
+        if np.array_equal(least, label):
+            return len(np.unique(label[np.unique(faces)])) == 1
+        label = least
+
+
+def matrix(quaternion: np.ndarray) -> np.ndarray:
+    """The rotation ``[3, 3]`` of a unit quaternion ``(w, x, y, z)``."""
+    w, x, y, z = quaternion
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )

@@ -1,0 +1,186 @@
+"""The reference's rasteriser: against solids known in closed form, and against the program's."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from packing_env.items import rotation_set
+from packing_env.items.inputs import EmbeddedShape
+from packing_env.items.rasterize import rasterize_many
+from packing_env.reference.raster import Columns, cuboid, rasterize
+from packing_env.reference.solids import Solid, is_one_closed_shell, matrix, measure
+
+CELL = 0.01
+
+
+def box(lower: tuple[float, ...], upper: tuple[float, ...]) -> np.ndarray:
+    solid = Solid.box(tuple(np.subtract(upper, lower)))
+    return (solid.vertices + np.asarray(lower))[solid.faces]
+
+
+def revolved(profile: list[tuple[float, float]], sides: int, centre: tuple[float, float]) -> Solid:
+    """The solid of revolution of (radius, height) points from axis to axis, bottom to top."""
+    angle = 2 * np.pi * np.arange(sides) / sides
+    ring = np.stack((np.cos(angle), np.sin(angle)), 1)
+    vertices = [(*(radius * ring[k] + centre), z) for radius, z in profile for k in range(sides)]
+    faces = []
+    for i, k in product(range(len(profile) - 1), range(sides)):
+        a, b = i * sides + k, i * sides + (k + 1) % sides
+        faces += [(a, b, b + sides), (a, b + sides, a + sides)]
+    return Solid(np.array(vertices), np.array(faces))
+
+
+def extremes(low: float, high: float, centre: float) -> tuple[float, float]:
+    """Nearest and farthest distance of an interval from a point."""
+    ends = abs(low - centre), abs(high - centre)
+    return (0.0 if low < centre < high else min(ends)), max(ends)
+
+
+def distances(columns: Columns, centre: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """Per cell the nearest and the farthest distance from an axis, metres."""
+    near, far = np.zeros(columns.top.shape), np.zeros(columns.top.shape)
+    for u, v in np.ndindex(columns.top.shape):
+        x, y = (columns.corner[0] + u) * CELL, (columns.corner[1] + v) * CELL
+        (nx, fx), (ny, fy) = extremes(x, x + CELL, centre[0]), extremes(y, y + CELL, centre[1])
+        near[u, v], far[u, v] = np.hypot(nx, ny), np.hypot(fx, fy)
+    return near, far
+
+
+@pytest.mark.parametrize("centre", [(0.1, 0.1), (0.103, 0.1171)])
+def test_sphere(centre: tuple[float, float]) -> None:
+    radius, turns = 0.04, np.linspace(-np.pi / 2, np.pi / 2, 91)
+    profile = [(radius * np.cos(t), 0.05 + radius * np.sin(t)) for t in turns]
+    solid = revolved(profile, 180, centre)
+    columns = rasterize(solid.vertices[solid.faces], CELL)
+    near, _ = distances(columns, centre)
+    assert np.array_equal(columns.footprint, near < radius * (1 - 2e-4))
+    height = np.sqrt(np.clip(radius**2 - near**2, 0, None))[columns.footprint]
+    top, bottom = columns.top[columns.footprint] - 0.05, 0.05 - columns.bottom[columns.footprint]
+    steep = near[columns.footprint] > 0.95 * radius  # there a facet is far below the sphere
+    for found in (top, bottom):
+        assert (found <= height + 1e-9).all()
+        assert np.allclose(found[~steep], height[~steep], atol=5e-5)
+    assert measure(solid)[0] == pytest.approx(4 / 3 * np.pi * radius**3, rel=1e-3)
+    assert measure(solid)[1] == pytest.approx([*centre, 0.05])
+
+
+def test_cone_on_its_base_and_on_its_point() -> None:
+    radius, height, centre = 0.05, 0.08, (0.1, 0.1)
+    upright = revolved([(0, 0), (radius, 0), (0, height)], 720, centre)
+    columns = rasterize(upright.vertices[upright.faces], CELL)
+    near, far = distances(columns, centre)
+    there = columns.footprint
+    assert np.array_equal(there, near < radius * (1 - 1e-4))
+    assert np.allclose(columns.top[there], height * (1 - near[there] / radius), atol=1e-5)
+    assert (columns.bottom[there] == 0).all()
+    hanging = revolved([(0, 0), (radius, height), (0, height)], 720, centre)
+    columns = rasterize(hanging.vertices[hanging.faces], CELL)
+    assert np.allclose(columns.bottom[there], height * near[there] / radius, atol=1e-5)
+    assert columns.bottom.min() < 1e-6
+    assert (columns.top[there] == height).all()
+    assert far.shape == there.shape
+
+
+def test_l_prism_is_exact() -> None:
+    legs = [box((0.1, 0.1, 0.2), (0.15, 0.12, 0.26)), box((0.1, 0.1, 0.2), (0.12, 0.14, 0.22))]
+    columns = rasterize(np.concatenate(legs), CELL)
+    assert columns.corner == (10, 10)
+    expected = np.full((5, 4), -np.inf)
+    expected[:2] = 0.22
+    expected[:, :2] = 0.26
+    assert np.array_equal(columns.top, expected)
+    assert np.array_equal(columns.bottom, np.where(np.isfinite(expected), 0.2, np.inf))
+
+
+@pytest.mark.parametrize(
+    ("shift", "cells"), [(0.0, 3), (9e-7, 3), (-9e-7, 3), (1.1e-6, 4), (-1.1e-6, 4), (0.5, 4)]
+)
+def test_cells_are_open(shift: float, cells: int) -> None:
+    """A cube of three cells takes a fourth when it reaches a millionth of a cell into it."""
+    lower = np.array([(5 + shift) * CELL, 5 * CELL, 0.0])
+    upper = lower + 3 * CELL
+    for columns in (rasterize(box(lower, upper), CELL), cuboid(lower, upper, CELL)):
+        assert columns.footprint.shape == (cells, 3)
+        assert columns.footprint.all()
+        assert columns.corner == (4 if shift < -1e-6 else 5, 5)
+
+
+@pytest.mark.parametrize("x", [0.05, 0.0501, 0.05 - 2e-9])
+def test_a_needle_is_never_lost(x: float) -> None:
+    upright = rasterize(box((x, 0.05, 0), (x + 4e-9, 0.05 + 4e-9, 0.1)), CELL)
+    assert upright.footprint.sum() == 1
+    assert (upright.top.max(), upright.bottom.min()) == (0.1, 0)
+    wall = rasterize(box((x, 0.05, 0), (x + 4e-9, 0.08, 0.1)), CELL)
+    assert wall.footprint.sum() == 3
+    along = matrix(np.array([np.cos(np.pi / 8), 0, 0, np.sin(np.pi / 8)]))
+    lying = rasterize(box((0, 0, 0), (0.1, 1e-5, 1e-5)) @ along.T + x, CELL)
+    line = np.linspace(1e-6, 0.0707, 999) / CELL
+    crossed = {(int(a), int(a)) for a in line + x / CELL}
+    found = {(lying.corner[0] + u, lying.corner[1] + v) for u, v in np.argwhere(lying.footprint)}
+    assert crossed <= {tuple(map(int, cell)) for cell in found}
+
+
+@pytest.mark.parametrize("interval", ["pi/2", "pi/4"])
+@pytest.mark.parametrize(
+    "name", ["tetracube_l", "t_profile", "angle_bracket", "mug", "pinched_star", "square_bar"]
+)
+def test_equal_to_the_program(name: str, interval: str) -> None:
+    """To the rounding of a float32, wherever the item stands.
+
+    At pi/4 walls run diagonally through corners of cells: there the program once took the height of
+    a plane that rounding had made nearly vertical.
+    """
+    mesh = EmbeddedShape(name).mesh()
+    rotations = rotation_set(interval)[:: 5 if interval == "pi/4" else 2]
+    for k, maps in enumerate(rasterize_many(mesh, rotations, CELL)):
+        place = np.array([(k % 7) * CELL, (k % 3) * CELL, 0.01 * k])
+        points = mesh.vertices.numpy() @ maps.rotation.numpy().T + maps.offset.numpy() + place
+        columns = rasterize(points[mesh.faces.numpy()], CELL)
+        assert columns.corner == (k % 7, k % 3)
+        assert np.array_equal(columns.footprint, maps.footprint.numpy())
+        assert columns.floor == pytest.approx(place[2], abs=1e-12)
+        there = columns.footprint
+        for found, expected in ((columns.top, maps.top), (columns.bottom, maps.bottom)):
+            above = found[there] - columns.floor
+            assert np.abs(above - expected.numpy()[there]).max() < 1e-8
+
+
+def test_the_order_of_faces_is_of_no_account() -> None:
+    mesh = EmbeddedShape("angle_bracket").mesh()
+    surface = mesh.vertices.numpy()[mesh.faces.numpy()] + np.array([0.1234, 0.1, 0])
+    rng = np.random.default_rng(0)
+    turned = np.roll(surface, 1, 1)[rng.permutation(len(surface))]
+    one, other = rasterize(surface, CELL), rasterize(turned, CELL)
+    assert np.allclose(one.top, other.top, rtol=0, atol=1e-15)
+    assert np.array_equal(one.footprint, other.footprint)
+
+
+def test_no_point_of_a_surface_is_outside_its_columns() -> None:
+    rng = np.random.default_rng(1)
+    for name in ("torus", "tetracube_screw", "angle_bracket"):
+        mesh = EmbeddedShape(name).mesh()
+        turn = matrix((q := rng.normal(size=4)) / np.linalg.norm(q))
+        surface = (mesh.vertices.numpy() @ turn.T + 0.5)[mesh.faces.numpy()]
+        columns = rasterize(surface, CELL)
+        share = rng.dirichlet((1, 1, 1), (len(surface), 50))
+        points = (share @ surface).reshape(-1, 3)
+        place = points[:, :2] / CELL
+        inner = (np.abs(place - np.round(place)) > 1e-5).all(1)
+        u, v = (np.floor(place[inner]).astype(int) - columns.corner).T
+        assert (points[inner, 2] <= columns.top[u, v] + 1e-12).all()
+        assert (points[inner, 2] >= columns.bottom[u, v] - 1e-12).all()
+
+
+def test_volumes_and_shells() -> None:
+    solid = Solid.box((0.1, 0.2, 0.3))
+    assert measure(solid)[0] == pytest.approx(0.006)
+    assert measure(solid)[1] == pytest.approx([0.05, 0.1, 0.15])
+    assert is_one_closed_shell(solid.faces)
+    assert not is_one_closed_shell(solid.faces[1:])
+    assert not is_one_closed_shell(np.concatenate((solid.faces, solid.faces + 8)))
+    flipped = solid.faces.copy()
+    flipped[0] = flipped[0, ::-1]
+    assert not is_one_closed_shell(flipped)
