@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -46,6 +46,8 @@ class Command:
         groups: The groups its help lists.
         examples: Command lines to copy.
         sweeps: Whether it takes ``--multirun``.
+        arguments: ``module:function`` that adds the arguments of a command that takes no settings
+            to its parser; ``run`` then receives what argparse read.
     """
 
     summary: str
@@ -53,6 +55,7 @@ class Command:
     groups: tuple[str, ...]
     examples: tuple[str, ...]
     sweeps: bool = False
+    arguments: str | None = None
 
 
 TASK = ("env", "items", "generator", "reward")
@@ -98,6 +101,28 @@ COMMANDS = {
         ("env", "items"),
         ("packing items", "packing items items=meshes items.paths=my_parts items.unit=mm"),
     ),
+    "validate": Command(
+        "play published protocols and compare with what was printed (exit 1 on a miss)",
+        "agents.validate:command",
+        (),
+        (
+            "packing validate",
+            "packing validate --seeds 5 --json validation.json",
+            "packing validate --full",
+        ),
+        arguments="agents.validate:add_arguments",
+    ),
+    "check": Command(
+        "derive every claim of packing plans again",
+        "agents.checking:check",
+        (),
+        (
+            "packing eval env=irregular 'evaluation.heuristics=[lowest_z]' plan=plan.json",
+            "packing check plan.json",
+            "packing check --json plans/*.json",
+        ),
+        arguments="agents.checking:add_arguments",
+    ),
 }
 
 
@@ -119,7 +144,8 @@ def _read(arguments: list[str]) -> argparse.Namespace:
     foreign = [word for word in rest if word.startswith("-")]
     if foreign:
         parser.error(f"unrecognized arguments: {' '.join(foreign)}")
-    options.overrides += rest
+    if COMMANDS[options.command].arguments is None:
+        options.overrides += rest
     return options
 
 
@@ -208,6 +234,9 @@ def _add(commands: argparse._SubParsersAction, name: str, command: Command) -> N
         epilog=_Epilog(command),
         formatter_class=_HelpFormatter,
     )
+    if command.arguments is not None:
+        _named(command.arguments)(sub)
+        return
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings, see below")
     sub.add_argument(
         "--config-dir",
@@ -234,13 +263,18 @@ class _Epilog(str):
 
     def text(self) -> str:
         """Groups with their options, and examples."""
+        lines = ["examples:", *(f"  {example}" for example in self.command.examples)]
+        return "\n".join([*self._groups(), *lines])
+
+    def _groups(self) -> list[str]:
+        if not self.command.groups:
+            return []
         from agents.composition import groups
 
         found = groups()
         lines = ["groups, as in GROUP=OPTION (and GROUP.KEY=VALUE; --cfg job prints every key):"]
         lines += [f"  {name:<11}{', '.join(found.get(name, []))}" for name in self.command.groups]
-        lines += ["", "examples:", *(f"  {example}" for example in self.command.examples)]
-        return "\n".join(lines)
+        return [*lines, ""]
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -249,10 +283,12 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _dispatch(options: argparse.Namespace) -> int:
+    command = COMMANDS[options.command]
+    if command.arguments is not None:
+        return _named(command.run)(options)
     from agents import composition
 
     request = Request(options.command, options.overrides, options.config_dir)
-    command = COMMANDS[request.command]
     if getattr(options, "multirun", False):
         return _sweep(request, command)
     config = composition.compose(request.command, request.overrides, request.folders)
@@ -261,11 +297,12 @@ def _dispatch(options: argparse.Namespace) -> int:
 
         print(OmegaConf.to_yaml(config, resolve=True), end="")
         return 0
-    return _function(command)(config, request)
+    return _named(command.run)(config, request)
 
 
-def _function(command: Command) -> Callable[[DictConfig, Request], int]:
-    module, _, name = command.run.partition(":")
+def _named(place: str) -> Callable[..., Any]:
+    """The function at ``module:function``."""
+    module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 
 
@@ -282,7 +319,7 @@ def _sweep(request: Request, command: Command) -> int:
     jobs = list(composition.expand(request.overrides))
     for job in jobs:
         composition.compose(request.command, job, request.folders)
-    run = _function(command)
+    run: Callable[[DictConfig, Request], int] = _named(command.run)
     codes: list[int] = []
     stops: list[BaseException] = []
 

@@ -40,6 +40,8 @@ def shown() -> list[tuple[str, str]]:
 def composed(text: str) -> int:
     """How many configurations a command line makes, each of them possible."""
     options = _read(shlex.split(text, comments=True))
+    if COMMANDS[options.command].arguments is not None:
+        return 1  # takes no settings
     jobs = [options.overrides]
     if getattr(options, "multirun", False):
         jobs = list(expand(options.overrides))

@@ -73,7 +73,7 @@ def _caption(packing: Packing) -> str:
     if not packing.items:
         return "The empty container"
     last = packing.items[-1]
-    x, y, z = (100 * length for length in (*np.multiply(last.cell, packing.cell), last.z))
+    x, y, z = (100 * length for length in (*np.multiply(last.cell, packing.pitch), last.z))
     return (
         f"{last.name} at ({x:.1f}, {y:.1f}, {z:.1f}) cm, {100 * last.support_ratio:.0f} % "
         f"supported.  {title_of(packing)}"

@@ -1,18 +1,10 @@
-"""What was packed and where: read from a state, written as a plan to execute or to check.
-
-A plan is JSON. Per item it holds the rigid motion ``p_world = R @ (scale * unit * p_file) + t`` in
-metres, with the origin at the container's lower corner and z up, in the order of packing.
-"""
+"""What was packed and where, read from a state."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,9 +16,6 @@ from packing_env.types import PackingParams
 if TYPE_CHECKING:
     from packing_env.envs import PackingEnv
     from packing_env.items import Catalogue
-
-FORMAT = "packing-plan"
-VERSION = 1
 
 
 class PlanError(ValueError):
@@ -46,7 +35,7 @@ class PlacedItem:
         extent: Sides of a cuboid in ``unit``, else ``None``.
         rotation: ``[3, 3]``, R above.
         translation: ``[3]`` metres, t above.
-        cell: Lower corner ``(x, y)`` of its window, cells.
+        cell: Lower corner ``(x, y)`` of its window, cells (units in geometry ``"boxes"``).
         z: Metres at which its lowest point rests.
         orientation: Index in the catalogue.
         item_id: Row of the catalogue.
@@ -54,6 +43,8 @@ class PlacedItem:
         volume: m^3.
         top: ``[w, h]`` upper surface above z, -inf outside, or ``None`` where it is not known.
         bottom: ``[w, h]`` lower surface, +inf outside.
+        box: Geometry ``"boxes"``: its corners ``(x0, y0, z0, x1, y1, z1)`` in units.
+        quaternion: ``[4]`` what a plan says of the rotation beside its matrix, or ``None``.
     """
 
     order: int
@@ -72,6 +63,8 @@ class PlacedItem:
     volume: float
     top: np.ndarray | None = field(default=None, repr=False)
     bottom: np.ndarray | None = field(default=None, repr=False)
+    box: tuple[int, ...] | None = field(default=None, repr=False)
+    quaternion: np.ndarray | None = field(default=None, repr=False)
 
     def to_world(self, points: np.ndarray) -> np.ndarray:
         """Points ``[..., 3]`` of the source, in its unit, where they stand, metres."""
@@ -92,6 +85,9 @@ class Packing:
         num_items: Items of the instance, those not packed included.
         instance: ``seed``, ``row`` and ``episode`` it was drawn with.
         heightmap: ``[X, Y]`` metres, or ``None`` where it is not known.
+        claimed: The utilization that a plan states, or ``None``.
+        geometry: ``"maps"`` or ``"boxes"`` (``PackingParams.geometry``).
+        unit: Geometry ``"boxes"``: metres per integer step.
     """
 
     container: tuple[float, float, float]
@@ -102,6 +98,14 @@ class Packing:
     num_items: int
     instance: Mapping[str, int] = field(default_factory=dict)
     heightmap: np.ndarray | None = field(default=None, repr=False)
+    claimed: float | None = None
+    geometry: str = "maps"
+    unit: float | None = None
+
+    @property
+    def pitch(self) -> float:
+        """Metres per step of :attr:`PlacedItem.cell`."""
+        return self.cell if self.unit is None else self.unit
 
     @property
     def utilization(self) -> float:
@@ -114,15 +118,25 @@ class Packing:
         return replace(self, items=items, heightmap=self._heights(items))
 
     def _heights(self, items: tuple[PlacedItem, ...]) -> np.ndarray | None:
-        if self.heightmap is None or any(item.top is None for item in items):
+        if self.heightmap is None or any(item.top is None and item.box is None for item in items):
             return None
         heights = np.zeros_like(self.heightmap)
         for item in items:
+            if item.box is not None:
+                self._raise_box(heights, item.box)
+                continue
             assert item.top is not None
             (x, y), (w, h) = item.cell, item.top.shape
             window = heights[x : x + w, y : y + h]
             np.maximum(window, np.float32(item.z) + item.top, out=window)
         return heights
+
+    def _raise_box(self, heights: np.ndarray, box: tuple[int, ...]) -> None:
+        """Raise every cell that a box reaches into to its top."""
+        steps = round(self.cell / self.pitch)
+        x0, y0, _, x1, y1, z1 = box
+        window = heights[x0 // steps : -(-x1 // steps), y0 // steps : -(-y1 // steps)]
+        np.maximum(window, np.float32(z1 * self.pitch), out=window)
 
 
 def packing_of(env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None = None) -> Packing:
@@ -163,6 +177,8 @@ def read_state(state: Mapping[str, Tensor], catalogue: Catalogue, params: Packin
         num_items=int(row["num_items"]),
         instance={key: int(row[key]) for key in ("seed", "row", "episode")},
         heightmap=row["heightmap"].numpy().copy(),
+        geometry=params.geometry,
+        unit=params.pitch if params.geometry == "boxes" else None,
     )
 
 
@@ -173,8 +189,15 @@ def _placed(
     position, r, x, y = row["placement"][order].tolist()
     m = int(row["item_id"][position])
     source, z = catalogue.sources[m], float(row["placement_z"][order])
-    corner = torch.tensor([x * params.cell, y * params.cell, z], dtype=torch.float64)
     w, h = catalogue.size[m, r].tolist()
+    box, top, bottom = None, None, None
+    if params.geometry == "boxes":
+        box = tuple(row["boxes"][order].tolist())
+        z = box[2] * params.pitch  # without the rounding to float32
+    else:
+        top = catalogue.top[m, r, :w, :h].cpu().numpy()
+        bottom = catalogue.bottom[m, r, :w, :h].cpu().numpy()
+    corner = torch.tensor([x * params.pitch, y * params.pitch, z], dtype=torch.float64)
     extent = source.get("extent")
     return PlacedItem(
         order=order,
@@ -191,155 +214,7 @@ def _placed(
         item_id=m,
         support_ratio=float(row["placement_support"][order]),
         volume=float(catalogue.volume[m]),
-        top=catalogue.top[m, r, :w, :h].cpu().numpy(),
-        bottom=catalogue.bottom[m, r, :w, :h].cpu().numpy(),
+        top=top,
+        bottom=bottom,
+        box=box,
     )
-
-
-# ------------------------------------------------------------------ JSON
-
-
-def make_plan(
-    env: PackingEnv | Packing, row: int = 0, state: Mapping[str, Tensor] | None = None
-) -> dict[str, Any]:
-    """The plan of one container, as JSON knows it; arguments as for :func:`packing_of`."""
-    packing = env if isinstance(env, Packing) else packing_of(env, row, state)
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "motion": "p_world = rotation @ (scale * unit * p_file) + translation, metres",
-        "container": list(packing.container),
-        "cell": packing.cell,
-        "stability": packing.stability,
-        "contact_tol": packing.contact_tol,
-        "num_items": packing.num_items,
-        "utilization": packing.utilization,
-        "instance": dict(packing.instance),
-        "items": [_item_to_json(item) for item in packing.items],
-    }
-
-
-def _item_to_json(item: PlacedItem) -> dict[str, Any]:
-    out: dict[str, Any] = {
-        "order": item.order,
-        "name": item.name,
-        "source": item.source,
-        "unit": item.unit,
-        "scale": item.scale,
-        "rotation": (item.rotation + 0.0).tolist(),
-        "quaternion": quaternion(item.rotation).tolist(),
-        "translation": item.translation.tolist(),
-        "x": item.cell[0],
-        "y": item.cell[1],
-        "z": item.z,
-        "orientation": item.orientation,
-        "item_id": item.item_id,
-        "support_ratio": item.support_ratio,
-        "volume": item.volume,
-    }
-    return out if item.extent is None else {**out, "extent": list(item.extent)}
-
-
-def save_plan(
-    path: str | Path,
-    env: PackingEnv | Packing,
-    row: int = 0,
-    state: Mapping[str, Tensor] | None = None,
-) -> dict[str, Any]:
-    """Write :func:`make_plan` to a file, all or nothing, and return it."""
-    plan = make_plan(env, row, state)
-    with whole_file(path) as draft:
-        draft.write_text(json.dumps(plan, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    return plan
-
-
-@contextlib.contextmanager
-def whole_file(path: str | Path) -> Iterator[Path]:
-    """A draft to write, which takes its name when it is whole; if writing fails nothing is left."""
-    target = Path(path)
-    draft = target.with_name(f".{target.name}.{uuid4().hex}")
-    try:
-        yield draft
-        draft.replace(target)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-
-
-def load_plan(path: str | Path) -> Packing:
-    """Read a plan back.
-
-    Raises:
-        PlanError: Not a plan, of another version, or incomplete; names the file and the key.
-    """
-    try:
-        plan = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PlanError(f"{path}: not a readable plan ({error})") from error
-    if not isinstance(plan, dict) or plan.get("format") != FORMAT:
-        raise PlanError(f"{path}: not a packing plan (its 'format' is not {FORMAT!r})")
-    if plan.get("version") != VERSION:
-        raise PlanError(
-            f"{path}: a plan of version {plan.get('version')}; this program reads {VERSION}"
-        )
-    try:
-        return _from_json(plan)
-    except KeyError as error:
-        raise PlanError(f"{path}: the plan lacks {error.args[0]!r}") from error
-    except (TypeError, ValueError) as error:
-        raise PlanError(f"{path}: the plan has a value of the wrong kind ({error})") from error
-
-
-def _from_json(plan: Mapping[str, Any]) -> Packing:
-    x, y, height = (float(length) for length in plan["container"])
-    return Packing(
-        container=(x, y, height),
-        cell=float(plan["cell"]),
-        stability=str(plan["stability"]),
-        contact_tol=float(plan["contact_tol"]),
-        items=tuple(_item_from_json(item) for item in plan["items"]),
-        num_items=int(plan["num_items"]),
-        instance={key: int(value) for key, value in plan["instance"].items()},
-    )
-
-
-def _item_from_json(item: Mapping[str, Any]) -> PlacedItem:
-    if item["unit"] not in UNITS:
-        raise ValueError(f"unit {item['unit']!r}, known are {', '.join(UNITS)}")
-    extent = item.get("extent")
-    return PlacedItem(
-        order=int(item["order"]),
-        name=str(item["name"]),
-        source=str(item["source"]),
-        unit=str(item["unit"]),
-        scale=float(item["scale"]),
-        extent=None if extent is None else tuple(float(side) for side in extent),
-        rotation=np.asarray(item["rotation"], np.float64).reshape(3, 3),
-        translation=np.asarray(item["translation"], np.float64).reshape(3),
-        cell=(int(item["x"]), int(item["y"])),
-        z=float(item["z"]),
-        orientation=int(item["orientation"]),
-        item_id=int(item["item_id"]),
-        support_ratio=float(item["support_ratio"]),
-        volume=float(item["volume"]),
-    )
-
-
-def quaternion(rotation: np.ndarray) -> np.ndarray:
-    """Unit quaternion ``(w, x, y, z)`` of a rotation ``[3, 3]``, w >= 0.
-
-    The four products 4 q q^T are sums of the matrix's entries; the largest gives the best
-    conditioned square root (Shepperd, J. Guidance and Control 1978).
-    """
-    (a, b, c), (d, e, f), (g, h, i) = rotation
-    products = np.array(
-        [
-            [1 + a + e + i, h - f, c - g, d - b],
-            [h - f, 1 + a - e - i, b + d, c + g],
-            [c - g, b + d, 1 - a + e - i, f + h],
-            [d - b, c + g, f + h, 1 - a - e + i],
-        ]
-    )
-    best = products[np.argmax(np.diag(products))]
-    unit = best / np.linalg.norm(best)
-    return unit if unit[0] >= 0 else -unit

@@ -1,0 +1,34 @@
+"""What was packed and where: read from a state, written as a plan to execute or to check.
+
+A plan is JSON. Per item it holds the rigid motion ``p_world = R @ (scale * unit * p_file) + t`` in
+metres, with the origin at the container's lower corner and z up, in the order of packing.
+:func:`check_plan` derives its claims again, with the reference program.
+"""
+
+from packing_env.plan.check import check_plan
+from packing_env.plan.document import (
+    FORMAT,
+    VERSION,
+    load_plan,
+    make_plan,
+    quaternion,
+    save_plan,
+    whole_file,
+)
+from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of, read_state
+
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "Packing",
+    "PlacedItem",
+    "PlanError",
+    "check_plan",
+    "load_plan",
+    "make_plan",
+    "packing_of",
+    "quaternion",
+    "read_state",
+    "save_plan",
+    "whole_file",
+]

@@ -1,0 +1,219 @@
+"""Plans as JSON: written whole or not at all, and read with a message that names what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+from torch import Tensor
+
+from packing_env.items.mesh import UNITS
+from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of
+from packing_env.types import check_integer, check_number
+
+if TYPE_CHECKING:
+    from packing_env.envs import PackingEnv
+
+FORMAT = "packing-plan"
+VERSION = 1
+PLAN_KEYS = {
+    "format", "version", "motion", "container", "cell", "geometry", "unit", "stability",
+    "contact_tol", "num_items", "utilization", "instance", "items",
+}  # fmt: skip
+ITEM_KEYS = {
+    "order", "name", "source", "unit", "scale", "extent", "rotation", "quaternion", "translation",
+    "x", "y", "z", "orientation", "item_id", "support_ratio", "volume",
+}  # fmt: skip
+
+
+def make_plan(
+    env: PackingEnv | Packing, row: int = 0, state: Mapping[str, Tensor] | None = None
+) -> dict[str, Any]:
+    """The plan of one container, as JSON knows it; arguments as for :func:`packing_of`."""
+    packing = env if isinstance(env, Packing) else packing_of(env, row, state)
+    unit = {} if packing.unit is None else {"unit": packing.unit}
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "motion": "p_world = rotation @ (scale * unit * p_file) + translation, metres",
+        "container": list(packing.container),
+        "cell": packing.cell,
+        "geometry": packing.geometry,
+        **unit,
+        "stability": packing.stability,
+        "contact_tol": packing.contact_tol,
+        "num_items": packing.num_items,
+        "utilization": packing.utilization,
+        "instance": dict(packing.instance),
+        "items": [_item_to_json(item) for item in packing.items],
+    }
+
+
+def _item_to_json(item: PlacedItem) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "order": item.order,
+        "name": item.name,
+        "source": item.source,
+        "unit": item.unit,
+        "scale": item.scale,
+        "rotation": (item.rotation + 0.0).tolist(),
+        "quaternion": quaternion(item.rotation).tolist(),
+        "translation": item.translation.tolist(),
+        "x": item.cell[0],
+        "y": item.cell[1],
+        "z": item.z,
+        "orientation": item.orientation,
+        "item_id": item.item_id,
+        "support_ratio": item.support_ratio,
+        "volume": item.volume,
+    }
+    return out if item.extent is None else {**out, "extent": list(item.extent)}
+
+
+def save_plan(
+    path: str | Path,
+    env: PackingEnv | Packing,
+    row: int = 0,
+    state: Mapping[str, Tensor] | None = None,
+) -> dict[str, Any]:
+    """Write :func:`make_plan` to a file, all or nothing, and return it."""
+    plan = make_plan(env, row, state)
+    with whole_file(path) as draft:
+        draft.write_text(json.dumps(plan, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return plan
+
+
+@contextlib.contextmanager
+def whole_file(path: str | Path) -> Iterator[Path]:
+    """A draft to write, which takes its name when it is whole; if writing fails nothing is left."""
+    target = Path(path)
+    draft = target.with_name(f".{target.name}.{uuid4().hex}")
+    try:
+        yield draft
+        draft.replace(target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """The JSON of a plan of this version.
+
+    Raises:
+        PlanError: Not a plan, or of another version; names the file.
+    """
+    try:
+        plan = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise PlanError(f"{path}: not a readable plan ({error})") from error
+    if not isinstance(plan, dict) or plan.get("format") != FORMAT:
+        raise PlanError(f"{path}: not a packing plan (its 'format' is not {FORMAT!r})")
+    if plan.get("version") != VERSION:
+        raise PlanError(
+            f"{path}: a plan of version {plan.get('version')}; this program reads {VERSION}"
+        )
+    return plan
+
+
+def load_plan(path: str | Path) -> Packing:
+    """Read a plan back.
+
+    Raises:
+        PlanError: Not a plan, of another version, or incomplete; names the file and the key.
+    """
+    return parse(path, read_json(path))
+
+
+def parse(path: str | Path, plan: Mapping[str, Any]) -> Packing:
+    """The packing that a plan's JSON describes; ``path`` is for messages, errors as above."""
+    try:
+        return _from_json(plan)
+    except KeyError as error:
+        raise PlanError(f"{path}: the plan lacks {error.args[0]!r}") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise PlanError(f"{path}: the plan has a value of the wrong kind ({error})") from error
+
+
+def _from_json(plan: Mapping[str, Any]) -> Packing:
+    x, y, height = (check_number("container", length) for length in plan["container"])
+    unit, claimed = plan.get("unit"), plan.get("utilization")
+    return Packing(
+        container=(x, y, height),
+        cell=check_number("cell", plan["cell"]),
+        stability=_text(plan, "stability"),
+        contact_tol=check_number("contact_tol", plan["contact_tol"]),
+        items=tuple(_item_from_json(item) for item in plan["items"]),
+        num_items=_whole(plan, "num_items"),
+        instance={key: int(value) for key, value in plan["instance"].items()},
+        claimed=None if claimed is None else check_number("utilization", claimed),
+        geometry=str(plan.get("geometry", "maps")),
+        unit=None if unit is None else check_number("unit", unit),
+    )
+
+
+def _item_from_json(item: Mapping[str, Any]) -> PlacedItem:
+    if item["unit"] not in UNITS:
+        raise ValueError(f"unit {item['unit']!r}, known are {', '.join(UNITS)}")
+    extent, turn = item.get("extent"), item.get("quaternion")
+    if extent is not None:
+        dx, dy, dz = (check_number("extent", side) for side in extent)
+    return PlacedItem(
+        order=_whole(item, "order"),
+        name=_text(item, "name"),
+        source=_text(item, "source"),
+        unit=item["unit"],
+        scale=check_number("scale", item["scale"], above=0.0),
+        extent=None if extent is None else (dx, dy, dz),
+        rotation=_array(item, "rotation", (3, 3)),
+        translation=_array(item, "translation", (3,)),
+        cell=(_whole(item, "x"), _whole(item, "y")),
+        z=check_number("z", item["z"]),
+        orientation=_whole(item, "orientation"),
+        item_id=_whole(item, "item_id"),
+        support_ratio=check_number("support_ratio", item["support_ratio"]),
+        volume=check_number("volume", item["volume"]),
+        quaternion=None if turn is None else _array(item, "quaternion", (4,)),
+    )
+
+
+def _text(entry: Mapping[str, Any], key: str) -> str:
+    if not isinstance(entry[key], str):
+        raise TypeError(f"{key}={entry[key]!r} must be text")
+    return entry[key]
+
+
+def _whole(entry: Mapping[str, Any], key: str) -> int:
+    return check_integer(key, entry[key], -(2**31))
+
+
+def _array(entry: Mapping[str, Any], key: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Finite numbers of this shape."""
+    array = np.asarray(entry[key], np.float64)
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ValueError(f"{key} must be finite numbers of shape {list(shape)}")
+    return array
+
+
+def quaternion(rotation: np.ndarray) -> np.ndarray:
+    """Unit quaternion ``(w, x, y, z)`` of a rotation ``[3, 3]``, w >= 0.
+
+    The four products 4 q q^T are sums of the matrix's entries; the largest gives the best
+    conditioned square root (Shepperd, J. Guidance and Control 1978).
+    """
+    (a, b, c), (d, e, f), (g, h, i) = rotation
+    products = np.array(
+        [
+            [1 + a + e + i, h - f, c - g, d - b],
+            [h - f, 1 + a - e - i, b + d, c + g],
+            [c - g, b + d, 1 - a + e - i, f + h],
+            [d - b, c + g, f + h, 1 - a - e + i],
+        ]
+    )
+    best = products[np.argmax(np.diag(products))]
+    unit = best / np.linalg.norm(best)
+    return unit if unit[0] >= 0 else -unit

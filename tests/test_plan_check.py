@@ -1,0 +1,491 @@
+"""`packing check`: true plans hold; of a broken one the first wrong claim is named."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.test_plan import TINY, pack
+
+import packing_env as pe
+from agents import cli
+from packing_env.items import shapes
+from packing_env.plan import PlanError, check_plan, make_plan, quaternion, save_plan
+from packing_env.reference.claims import Report
+
+Edit = Callable[[dict[str, Any], dict[str, Any]], object]
+UNIT = 0.01
+
+
+@pytest.fixture(scope="module")
+def plan() -> dict[str, Any]:
+    """A plan of embedded shapes."""
+    return make_plan(pack(resolution=32, num_items=12))
+
+
+@pytest.fixture(scope="module")
+def upper(plan: dict[str, Any]) -> int:
+    """The number of an item that stands on others, with more of them to come."""
+    return next(i for i, item in enumerate(plan["items"][:-1]) if item["z"] > 0.02)
+
+
+def checked(plan: dict[str, Any], folder: Path) -> Report:
+    path = folder / "plan.json"
+    path.write_text(json.dumps(plan), encoding="utf-8")
+    return check_plan(path)
+
+
+def lift(item: dict[str, Any], height: float) -> None:
+    """Another rest height, said in both places."""
+    item["z"] = float(np.float32(item["z"] + height))
+    item["translation"][2] += height
+
+
+# ------------------------------------------------------------------ plans that hold
+
+
+def test_embedded_shapes(plan: dict[str, Any], tmp_path: Path) -> None:
+    report = checked(plan, tmp_path)
+    assert report.holds, report.violation
+    assert report.items == len(plan["items"])
+    assert report.utilization == pytest.approx(plan["utilization"])
+    assert not report.not_checked
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"orientations": "pi/4", "scales": (0.8, 1.2)},
+        {"stability": "none", "contact_tol": 0.0},
+        {"stability": "area_corners"},
+        {"stability": "area_corners_code"},
+        {"stability": "center_hull"},
+    ],
+    ids=str,
+)
+def test_other_tasks(options: dict[str, Any], tmp_path: Path) -> None:
+    env = pack(**options)
+    for row in range(2):
+        report = checked(make_plan(env, row), tmp_path)
+        assert report.holds, report.violation
+        assert report.items > 1
+
+
+def test_files_of_meshes_beside_the_plan(tmp_path: Path) -> None:
+    for mesh in shapes.build(["brackets"])[:2]:
+        lines = [f"v {x} {y} {z}" for x, y, z in (1000 * mesh.vertices + 7).tolist()]
+        lines += [f"f {a} {b} {c}" for a, b, c in (mesh.faces + 1).tolist()]
+        (tmp_path / f"{mesh.name}.obj").write_text("\n".join(lines), encoding="utf-8")
+    items = {"source": "meshes", "paths": str(tmp_path), "unit": "mm", "use_cache": False}
+    plan = make_plan(pack(items=items, scales=(0.8, 1.2)))
+    report = checked(plan, tmp_path)
+    assert report.holds, report.violation
+    for item in plan["items"]:
+        item["source"] = Path(item["source"]).name
+    assert checked(plan, tmp_path).holds
+    (tmp_path / plan["items"][0]["source"]).unlink()
+    with pytest.raises(PlanError, match=r"item 0 .* is not there; put the mesh file beside"):
+        checked(plan, tmp_path)
+
+
+@pytest.mark.parametrize("rule", ["none", "com_hull", "center_hull", "area_corners"])
+def test_cuboids(rule: str, tmp_path: Path) -> None:
+    extents = [[60, 50, 40], [90, 45, 30], [20, 20, 20]]
+    items = {"source": "cuboids", "extents": extents, "unit": "mm"}
+    for tolerance in (None, 0.0):
+        env = pack(items=items, stability=rule, contact_tol=tolerance, num_items=16)
+        report = checked(make_plan(env), tmp_path)
+        assert report.holds, report.violation
+        assert report.items > 3
+
+
+def test_a_surface_that_is_no_shell_is_reported(tmp_path: Path) -> None:
+    """Its volume is not known exactly, and the checker says so."""
+    mesh = shapes.build(["brackets"])[0]
+    lines = [f"v {x} {y} {z}" for x, y, z in mesh.vertices.tolist()]
+    lines += [f"f {a} {b} {c}" for a, b, c in (mesh.faces[1:] + 1).tolist()]
+    (tmp_path / "open.obj").write_text("\n".join(lines), encoding="utf-8")
+    items = {"source": "meshes", "paths": str(tmp_path), "use_cache": False}
+    report = checked(make_plan(pack(items=items)), tmp_path)
+    assert report.holds, report.violation
+    assert ["volume of open" in note for note in report.not_checked] == [True]
+
+
+# ------------------------------------------------------------------ plans that do not
+
+
+def turn(item: dict[str, Any], both: bool = True) -> None:
+    """Stand an item on another side about its own origin."""
+    matrix = np.array([[1, 0, 0], [0, 0, -1], [0, 1, 0]]) @ item["rotation"]
+    item["rotation"] = matrix.tolist()
+    if both:
+        item["quaternion"] = quaternion(matrix).tolist()
+
+
+def mirror(item: dict[str, Any]) -> None:
+    item["rotation"] = (np.diag([1, 1, -1]) @ item["rotation"]).tolist()
+
+
+def shift(item: dict[str, Any], cells: int, cell: float) -> None:
+    item["x"] += cells
+    item["translation"][0] += cells * cell
+
+
+BROKEN: dict[str, tuple[str, Edit]] = {
+    "overlap": ("overlap", lambda plan, item: lift(item, -0.01)),
+    "floating": ("floating", lambda plan, item: lift(item, 0.001)),
+    "a little above": ("floating", lambda plan, item: lift(item, 1e-6)),
+    "outside": ("outside", lambda plan, item: shift(item, 40, plan["cell"])),
+    "half outside": ("outside", lambda plan, item: item["translation"].__setitem__(0, -0.005)),
+    "below the floor": ("outside", lambda plan, item: lift(item, -0.3)),
+    "wrong z": ("z", lambda plan, item: item.update(z=item["z"] + 0.01)),
+    "wrong x": ("x, y", lambda plan, item: item.update(x=item["x"] + 1)),
+    "wrong rotation": ("", lambda plan, item: turn(item)),
+    "another quaternion": ("quaternion", lambda plan, item: turn(item, both=False)),
+    "mirrored": ("rotation", lambda plan, item: mirror(item)),
+    "wrong scale": ("", lambda plan, item: item.update(scale=1.25)),
+    "wrong unit": ("", lambda plan, item: item.update(unit="cm")),
+    "support ratio": ("support_ratio", lambda plan, item: item.update(support_ratio=0.999)),
+    "volume": ("volume", lambda plan, item: item.update(volume=item["volume"] * 1.01)),
+    "order": ("order", lambda plan, item: item.update(order=77)),
+    "another shape": ("", lambda plan, item: item.update(source="shapes:torus")),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_first_violation_is_named(
+    name: str, plan: dict[str, Any], upper: int, tmp_path: Path
+) -> None:
+    claim, edit = BROKEN[name]
+    broken = copy.deepcopy(plan)
+    edit(broken, broken["items"][upper])
+    report = checked(broken, tmp_path)
+    found = report.violation
+    assert found is not None
+    assert found.item == broken["items"][upper]["order"]
+    assert report.items == upper
+    assert found.name == plan["items"][upper]["name"]
+    assert claim in ("", found.claim), found
+    assert found.name in str(found)
+    if found.claim in ("overlap", "floating", "outside", "z", "x, y", "lid"):
+        assert " m" in found.found
+
+
+def test_what_stood_on_an_item_that_is_gone_floats(
+    plan: dict[str, Any], upper: int, tmp_path: Path
+) -> None:
+    broken = copy.deepcopy(plan)
+    broken["items"] = broken["items"][upper:]
+    for number, item in enumerate(broken["items"]):
+        item["order"] = number
+    violation = checked(broken, tmp_path).violation
+    assert violation is not None
+    assert (violation.item, violation.claim) == (0, "floating")
+    assert "on the floor" in violation.found
+
+
+def test_the_first_of_two_violations_is_named(
+    plan: dict[str, Any], upper: int, tmp_path: Path
+) -> None:
+    broken = copy.deepcopy(plan)
+    broken["items"][0]["support_ratio"] = 1.5
+    lift(broken["items"][upper], 0.01)
+    broken["utilization"] = 0.99
+    violation = checked(broken, tmp_path).violation
+    assert violation is not None
+    assert (violation.item, violation.claim) == (0, "support_ratio")
+
+
+@pytest.mark.parametrize(
+    ("claim", "change"),
+    [
+        ("utilization", {"utilization": 0.5}),
+        ("num_items", {"num_items": 2}),
+        ("cell", {"cell": 0.03}),
+        ("container", {"container": [0.32, -0.32, 0.3]}),
+        ("contact_tol", {"contact_tol": -0.01}),
+        ("geometry", {"geometry": "spheres"}),
+        ("unit", {"unit": 0.01}),
+        ("cell", {"cell": 1e-5}),
+    ],
+)
+def test_claims_about_the_whole(
+    claim: str, change: dict[str, Any], plan: dict[str, Any], tmp_path: Path
+) -> None:
+    report = checked(plan | change, tmp_path)
+    assert report.violation is not None
+    assert (report.violation.item, report.violation.claim) == (None, claim)
+
+
+def test_above_the_lid(plan: dict[str, Any], tmp_path: Path) -> None:
+    height = checked(plan, tmp_path).height
+    x, y, _ = plan["container"]
+    report = checked(plan | {"container": [x, y, height - 1e-4]}, tmp_path)
+    assert report.violation is not None
+    assert report.violation.claim == "lid"
+    assert f"{height:.7f} m" in report.violation.found
+
+
+def test_a_stricter_rule_or_tolerance_does_not_hold(plan: dict[str, Any], tmp_path: Path) -> None:
+    for change in ({"stability": "area_corners"}, {"contact_tol": 0.0}):
+        violation = checked(plan | change, tmp_path).violation
+        assert violation is not None
+        assert violation.claim in ("stability", "support_ratio")
+
+
+def test_what_is_unknown_is_said(plan: dict[str, Any], tmp_path: Path) -> None:
+    odd = copy.deepcopy(plan) | {"stability": "gyroscope", "colour": "red"}
+    odd["items"][2]["mass"] = 1.0
+    report = checked(odd, tmp_path)
+    assert report.holds
+    for word in ("gyroscope", "'colour'", "'mass' of item 2"):
+        assert sum(word in note for note in report.not_checked) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "version 2"),
+        ({"format": "x"}, "not a packing plan"),
+        ({"cell": float("nan")}, "wrong kind"),
+        ({"items": 3}, "wrong kind"),
+        ({"items": ["mug"]}, "wrong kind"),
+        ({"num_items": 2.5}, "num_items=2.5"),
+    ],
+    ids=str,
+)
+def test_what_is_no_plan(
+    change: dict[str, Any], message: str, plan: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(PlanError, match=message):
+        checked(plan | change, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": "3"}, "x='3'"),
+        ({"z": None}, "z=None"),
+        ({"scale": 0}, "scale"),
+        ({"rotation": [[1, 0], [0, 1]]}, "rotation"),
+        ({"unit": "parsec"}, "parsec"),
+        ({"source": "shapes:cube"}, "no embedded shape 'cube'"),
+        ({"source": "mesh:part"}, "was made in memory"),
+        ({"source": "cuboid"}, "without extent"),
+    ],
+    ids=str,
+)
+def test_what_is_no_item(
+    change: dict[str, Any], message: str, plan: dict[str, Any], tmp_path: Path
+) -> None:
+    broken = copy.deepcopy(plan)
+    broken["items"][1] |= change
+    with pytest.raises(PlanError, match=message):
+        checked(broken, tmp_path)
+
+
+# ------------------------------------------------------------------ cuboids by hand
+
+
+def by_hand(*cuboids: tuple[tuple[int, ...], tuple[int, ...], float], **changes: Any) -> dict:
+    """A plan of cuboids from (lower corner, sides, support ratio), lengths in steps of 1 cm."""
+    items = []
+    for order, (lower, sides, support) in enumerate(cuboids):
+        items.append(
+            {
+                "order": order,
+                "name": f"box {order}",
+                "source": "cuboid",
+                "unit": "cm",
+                "scale": 1.0,
+                "extent": list(sides),
+                "rotation": np.eye(3).tolist(),
+                "quaternion": [1, 0, 0, 0],
+                "translation": [UNIT * step for step in lower],
+                "x": lower[0],
+                "y": lower[1],
+                "z": UNIT * lower[2],
+                "orientation": 0,
+                "item_id": order,
+                "support_ratio": support,
+                "volume": float(np.prod(sides)) * UNIT**3,
+            }
+        )
+    whole = {
+        "format": "packing-plan",
+        "version": 1,
+        "container": [0.1, 0.1, 0.1],
+        "cell": UNIT,
+        "stability": "com_hull",
+        "contact_tol": 0.0,
+        "num_items": len(items),
+        "instance": {},
+        "items": items,
+    }
+    return whole | changes
+
+
+BASE = ((0, 0, 0), (4, 4, 4), 1.0)
+GEOMETRIES = pytest.mark.parametrize("geometry", ["maps", "boxes"])
+
+
+@GEOMETRIES
+@pytest.mark.parametrize(
+    ("second", "claim", "found"),
+    [
+        (((0, 0, 4), (4, 4, 2), 1.0), None, ""),
+        (((2, 0, 4), (4, 4, 2), 0.5), None, ""),
+        (((3, 0, 4), (4, 4, 2), 0.25), "stability", "25.0% of it is supported"),
+        (((2, 0, 4), (4, 4, 2), 0.6), "support_ratio", "0.500000"),
+        (((2, 0, 3), (4, 4, 2), 0.5), "overlap", "0.0200000 x 0.0400000 x 0.0100000 m shared"),
+        (((2, 0, 5), (4, 4, 2), 0.5), "floating", "0.0400000 m"),
+        (((7, 0, 0), (4, 4, 2), 1.0), "outside", "0.0700000 .. 0.1100000 m"),
+        (((0, -1, 0), (4, 1, 2), 1.0), "outside", "-0.0100000 .. 0.0000000 m"),
+        (((0, 0, 4), (4, 4, 7), 1.0), "lid", "0.1100000 m"),
+    ],
+)
+def test_two_cuboids(
+    second: tuple, claim: str | None, found: str, geometry: str, tmp_path: Path
+) -> None:
+    violation = checked(by_hand(BASE, second, geometry=geometry), tmp_path).violation
+    if claim is None:
+        assert violation is None, violation
+        return
+    assert violation is not None
+    assert (violation.item, violation.claim) == (1, claim)
+    assert found.replace(" of it", "") in violation.found.replace(" of it", "")
+
+
+@GEOMETRIES
+def test_nothing_is_pushed_in_from_the_side(geometry: str, tmp_path: Path) -> None:
+    """A box under an overhang overlaps nothing, and could not be put there from above."""
+    bridge = [((0, 0, 0), (3, 4, 4), 1.0), ((0, 0, 4), (6, 4, 2), 0.5), ((4, 0, 0), (2, 4, 2), 1.0)]
+    plan = by_hand(*bridge, geometry=geometry)
+    violation = checked(plan, tmp_path).violation
+    assert violation is not None
+    assert (violation.item, violation.claim) == (2, "path")
+    plan["items"][1:] = [plan["items"][2] | {"order": 1}, plan["items"][1] | {"order": 2}]
+    assert checked(plan, tmp_path).holds
+
+
+def test_boxes_on_a_lattice(tmp_path: Path) -> None:
+    plan = by_hand(BASE, geometry="boxes", unit=0.001)
+    plan["items"][0]["x"] = 0
+    assert checked(plan, tmp_path).holds
+    for change, claim in (
+        ({"translation": [0.0005, 0, 0]}, "geometry"),
+        ({"translation": [0.001, 0, 0]}, "x, y"),
+        ({"z": 0.001}, "z"),
+        ({"volume": 1e-6}, "volume"),
+        ({"rotation": [[0.8, -0.6, 0], [0.6, 0.8, 0], [0, 0, 1]], "quaternion": None}, "geometry"),
+    ):
+        broken = copy.deepcopy(plan)
+        broken["items"][0] |= change
+        violation = checked(broken, tmp_path).violation
+        assert violation is not None
+        assert (violation.item, violation.claim) == (0, claim), violation
+    violation = checked(plan | {"unit": 0.003}, tmp_path).violation
+    assert violation is not None
+    assert violation.claim == "unit"
+
+
+def test_the_stacking_tree_asks_the_whole_pile(tmp_path: Path) -> None:
+    """A counterweight far out tips the box below the one it stands on."""
+    pile = [
+        ((0, 0, 0), (4, 4, 2), 1.0),
+        ((2, 0, 2), (4, 4, 1), 0.5),
+        ((4, 0, 3), (3, 4, 7), 2 / 3),
+    ]
+    lattice = {"geometry": "boxes"}
+    assert checked(by_hand(*pile, stability="com_hull", **lattice), tmp_path).holds
+    violation = checked(by_hand(*pile, stability="stacking_tree", **lattice), tmp_path).violation
+    assert violation is not None
+    assert violation.claim == "stability"
+    report = checked(by_hand(*pile, stability="stacking_tree"), tmp_path)
+    assert report.holds
+    assert "stacking_tree" in report.not_checked[0]
+
+
+def test_a_cuboid_that_stands_askew(tmp_path: Path) -> None:
+    """It is rasterised like any solid."""
+    plan = by_hand(((2, 1, 0), (5, 5, 2), 1.0), stability="none")
+    plan["items"][0] |= {"rotation": [[0.8, -0.6, 0], [0.6, 0.8, 0], [0, 0, 1]]}
+    plan["items"][0] |= {"translation": [0.05, 0.01, 0], "quaternion": None}
+    report = checked(plan, tmp_path)
+    assert report.holds, report.violation
+
+
+# ------------------------------------------------------------------ the command
+
+
+@pytest.fixture
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.mark.usefixtures("_elsewhere")
+def test_the_command(plan: dict[str, Any], upper: int, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("good.json").write_text(json.dumps(plan), encoding="utf-8")
+    broken = copy.deepcopy(plan)
+    lift(broken["items"][upper], 0.01)
+    Path("bad.json").write_text(json.dumps(broken), encoding="utf-8")
+    Path("cut.json").write_text(json.dumps(plan)[:1000], encoding="utf-8")
+    who = f"item {upper} ({plan['items'][upper]['name']})"
+
+    assert cli.main(["check", "good.json"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"good.json: holds: {len(plan['items'])} items")
+    assert cli.main(["check", "bad.json", "good.json"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith(f"bad.json: REFUSED, {who}: floating: claimed at rest at z")
+    assert said[1].startswith("good.json: holds")
+    assert cli.main(["check", "good.json", "cut.json"]) == 2
+    spoken = capsys.readouterr()
+    assert "good.json: holds" in spoken.out
+    assert spoken.err.startswith("packing: cut.json: not a readable plan")
+    assert cli.main(["check", "--json", "good.json", "bad.json", "cut.json"]) == 2
+    good, bad, cut = json.loads(capsys.readouterr().out)
+    assert good["holds"]
+    assert good["violation"] is None
+    assert (bad["violation"]["item"], bad["violation"]["claim"]) == (upper, "floating")
+    assert "cut.json" in cut["error"]
+
+
+@pytest.mark.usefixtures("_elsewhere")
+@pytest.mark.parametrize(
+    "task",
+    [
+        ["env=irregular", "env.resolution=16", "env.num_items=8"],
+        ["env=sls_nesting", "env.container=[0.2,0.25,0.1]", "env.num_items=10"],
+        ["env=cuboid_online"],
+        ["env=cuboid_continuous", "env.num_items=20"],
+    ],
+    ids=lambda task: task[0],
+)
+def test_plans_of_the_presets_hold(task: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*task, "env.num_envs=2", "env.pool_size=4", "evaluation.instances=2"]
+    heuristics = "evaluation.heuristics=[random_legal]"
+    assert cli.main(["eval", *arguments, heuristics, "run_dir=run", "plan=plan.json"]) == 0
+    assert cli.main(["check", "plan.json"]) == 0, capsys.readouterr()
+
+
+def test_random_plans_hold(tmp_path: Path) -> None:
+    """Random legal episodes: whatever the rules allow, the checker allows."""
+    env = pe.make_env("irregular", num_envs=4, seed=5, **TINY | {"num_items": 12})
+    generator = torch.Generator().manual_seed(0)
+    td = env.reset()
+    while not td["done"].all():
+        draw = torch.rand(td["action_mask"].shape, generator=generator)
+        td["action"] = torch.where(td["action_mask"], draw, -1.0).argmax(1)
+        td = env.step(td)["next"]
+    for row in range(4):
+        save_plan(tmp_path / "plan.json", env, row)
+        report = check_plan(tmp_path / "plan.json")
+        assert report.holds, report.violation
