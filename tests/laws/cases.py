@@ -1,58 +1,160 @@
-"""What the laws are tried on: random small tasks, played at random."""
+"""What the laws are tried on: random small tasks, played at random.
+
+A task follows from its number, and environments are kept: building one costs as much as three steps
+of play. There are as many tasks as examples; `--hypothesis-profile=explore` tries more of both.
+"""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from hypothesis import settings
 from hypothesis import strategies as st
-from tests.tiny import stream, tiny_env
+from tests.tiny import cuboid_env, stream, tiny_env
 
 from packing_env.envs import PackingEnv
+from packing_env.testing import KNOWN_RULES
+from packing_env.testing.episodes import BOX_RULES
+from packing_env.types import Instances
+
+MAPS = ("irregular", "cuboids")
+KINDS = ("irregular", "cuboids", "irregular", "boxes")
+SCORED = ("lowest_z", "deepest_bottom_left", "heightmap_minimization")
+OF_MAPS = (*SCORED, "corner_points", "level_set_vertices", "empty_maximal_spaces")
+OF_SPACES = ("split_spaces", "split_space_corners", "split_space_drops")
+OF_BOXES = (*OF_SPACES, "corner_points", "event_points")
+
+_ENVS: dict[str, PackingEnv] = {}
+_POOLS: dict[str, Instances] = {}
 
 
 @dataclass(frozen=True)
 class Case:
     """A task, its rows, and the seed of the random play."""
 
+    kind: str = "irregular"
     items: dict[str, Any] = field(default_factory=dict)
     params: dict[str, Any] = field(default_factory=dict)
     num_envs: int = 3
     seed: int = 0
 
-    def env(self, num_envs: int | None = None, **shell: Any) -> PackingEnv:
-        """Build it; the pool and the catalogue are the same whatever the number of rows."""
-        return tiny_env(
-            num_envs or self.num_envs, seed=self.seed, items=self.items, shell=shell, **self.params
-        )
+    def env(
+        self, num_envs: int | tuple[int, int] | None = None, *, fresh: bool = False, **shell: Any
+    ) -> PackingEnv:
+        """The environment, before its first reset: the one kept, or a fresh one.
+
+        The pool and the catalogue are the same whatever the number of rows.
+        """
+        rows = num_envs or self.num_envs
+        task = f"{self.kind} {self.items} {self.params}"
+        key = f"{task} {rows} {sorted(shell.items())}"
+        env = None if fresh else _ENVS.get(key)
+        if env is None:
+            make = tiny_env if self.kind == "irregular" else cuboid_env
+            pool = _POOLS.get(task)
+            env = make(rows, items=self.items, shell=shell, instances=pool, **self.params)
+            _POOLS[task] = env.instances
+            _ENVS.setdefault(key, env)
+        env.set_seed(self.seed, static_seed=True)
+        return env
 
     @property
     def stream(self) -> torch.Generator:
         return stream(self.seed)
 
+    @property
+    def geometry(self) -> str:
+        return "boxes" if self.kind == "boxes" else "maps"
+
 
 @st.composite
-def cases(draw: st.DrawFn, **fixed: Any) -> Case:
-    """Any task within the sizes that run in milliseconds; ``fixed`` pins parameters."""
-    items = {
-        "seed": draw(st.integers(0, 12), label="catalogue"),
-        "grid": draw(st.sampled_from([(5, 5), (8, 6), (6, 9)])),
-        "height": draw(st.sampled_from([0.05, 0.08])),
-        "num_orientations": draw(st.integers(1, 4)),
-        "window": draw(st.integers(3, 5)),
-    }
-    params = {
-        "num_items": draw(st.sampled_from([5, 9])),
-        "num_visible": draw(st.integers(1, 3)),
-        "preview": draw(st.integers(0, 1)),
-        "grid_step": draw(st.integers(1, 3)),
-        "stability": draw(st.sampled_from(["com_hull", "none"])),
-        "contact_tol": draw(st.sampled_from([None, 0.0])),
-        "action_mode": draw(st.sampled_from(["placement", "candidate"])),
-        "num_candidates": 12,
-        "max_steps": draw(st.sampled_from([None, 2])),
+def cases(draw: st.DrawFn, kinds: Sequence[str] = KINDS, **fixed: Any) -> Case:
+    """Any task of these kinds; ``fixed`` pins parameters."""
+    number = draw(st.integers(0, settings.default.max_examples - 1), label="task")
+    seed = draw(st.integers(0, 999), label="seed")
+    kind = kinds[number % len(kinds)]
+    choose = random.Random(number)
+    items, params = TASKS[kind](choose)
+    return Case(kind, items, {**params, **_common(choose), **fixed}, choose.randint(1, 3), seed)
+
+
+def _common(choose: random.Random) -> dict[str, Any]:
+    return {
+        "num_items": choose.choice([4, 6]),
+        "num_visible": choose.randint(1, 3),
+        "preview": choose.randint(0, 1),
+        "num_candidates": choose.choice([3, 12]),
+        "candidate_fallback": choose.random() < 0.5,
+        "candidate_range": choose.choice(["container", "container", "pct"]),
+        "max_steps": choose.choice([None, None, 2]),
         "reward": {"utilization": 1.0},
     }
-    num_envs = draw(st.integers(1, 4), label="rows")
-    return Case(items, {**params, **fixed}, num_envs, draw(st.integers(0, 999), label="seed"))
+
+
+def _irregular(choose: random.Random) -> tuple[dict[str, Any], dict[str, Any]]:
+    items = {
+        "seed": choose.randint(0, 12),
+        "num_items": 4,
+        "grid": choose.choice([(5, 5), (8, 6), (6, 9)]),
+        "height": choose.choice([0.05, 0.08]),
+        "num_orientations": choose.randint(1, 4),
+        "window": choose.randint(3, 5),
+    }
+    return items, {
+        "grid_step": choose.randint(1, 3),
+        "stability": choose.choice(KNOWN_RULES),
+        "stability_metric": choose.choice(KNOWN_RULES),
+        "contact_tol": choose.choice([None, 0.0]),
+        "action_mode": choose.choice(["placement", "candidate"]),
+        "candidate_generator": choose.choice(OF_MAPS),
+    }
+
+
+def _cuboids(choose: random.Random) -> tuple[dict[str, Any], dict[str, Any]]:
+    items = {
+        "seed": choose.randint(0, 12),
+        "num_items": 4,
+        "grid": choose.choice([(5, 5), (7, 6), (4, 8)]),
+        "height": choose.choice([5, 7]),
+        "sides": choose.choice([(1, 4), (2, 5)]),
+        "orientations": choose.choice(["yaw", "yaw", "cuboid"]),
+        "pitch": choose.choice([1.0, 1.0, 0.1]),
+    }
+    return items, {
+        "grid_step": choose.choice([1, 1, 1, 2]),
+        "stability": choose.choice(KNOWN_RULES),
+        "stability_metric": choose.choice(KNOWN_RULES),
+        "action_mode": choose.choice(["placement", "candidate"]),
+        "candidate_generator": choose.choice((*OF_MAPS, *OF_BOXES)),
+        "num_spaces": choose.choice([6, 40]),
+    }
+
+
+def _boxes(choose: random.Random) -> tuple[dict[str, Any], dict[str, Any]]:
+    steps = choose.choice([1, 2, 5])
+    x, y = choose.choice([(5, 5), (7, 6), (4, 8)])
+    items = {
+        "seed": choose.randint(0, 12),
+        "num_items": 4,
+        "grid": (x * steps, y * steps),
+        "height": choose.choice([5, 7]) * steps + choose.randint(0, steps - 1),
+        "sides": (choose.randint(1, 2), 4 * steps),
+        "orientations": choose.choice(["yaw", "cuboid"]),
+        "pitch": 0.1,
+        "maps": False,
+    }
+    return items, {
+        "cell": 0.1 * steps,
+        "unit": 0.1,
+        "stability": choose.choice(BOX_RULES),
+        "stability_metric": choose.choice(BOX_RULES),
+        "candidate_generator": choose.choice(OF_BOXES),
+        "num_spaces": choose.choice([6, 40]),
+    }
+
+
+TASKS = {"irregular": _irregular, "cuboids": _cuboids, "boxes": _boxes}

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from hypothesis import given
-from tests.laws.cases import Case, cases
+from tests.laws.cases import MAPS, Case, cases
 from tests.tiny import legal_action, look_of, play_once, state_of
 from torch import Tensor
 
@@ -38,7 +38,7 @@ def leaves(*values: Any) -> Iterator[Tensor]:
             yield from leaves(*value.values())
 
 
-@given(cases(action_mode="placement"))
+@given(cases(MAPS, action_mode="placement"))
 def test_the_rules_change_no_input(case: Case) -> None:
     env = case.env()
     play_once(env, 2, case.stream)
@@ -103,7 +103,7 @@ def test_the_rules_change_no_input(case: Case) -> None:
 def test_the_environment_changes_no_input(case: Case) -> None:
     env = case.env()
     root = env.reset()
-    for _ in range(3):
+    for _ in range(2):
         root.set("action", legal_action(root["action_mask"], case.stream))
         with untouched(leaves(*root.values(True, True), *env.catalogue.tensors().values())):
             step, following = env.step_and_maybe_reset(root)

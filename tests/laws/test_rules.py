@@ -4,48 +4,59 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
+from functools import cache
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.laws.cases import Case, cases
-from tests.tiny import legal_action, play, play_once, state_of
+from tensordict import TensorDict, TensorDictBase
+from tests.laws.cases import MAPS, Case, cases
+from tests.tiny import legal_action, play, play_beside_reference, state_of
 
 from packing_env.core import feasibility
 from packing_env.core.orientation import visible_items
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
-from packing_env.testing import Referee
-from packing_env.types import Instances
+from packing_env.types import Instances, State
 
 
-@given(cases(action_mode="placement"))
-def test_a_mask_bit_is_true_iff_the_reference_can_place(case: Case) -> None:
+@given(cases())
+def test_what_is_offered_is_what_the_reference_can_place(case: Case) -> None:
+    """In placement mode a mask bit is True iff it can; candidates are all placements it can make.
+
+    So are rest heights, heightmaps, boxes, spaces, flags, rewards and metrics those of the
+    reference, also after actions that are illegal or out of range.
+    """
+    play_beside_reference(case.env(), 3, 10, case.seed, illegal_share=0.1)
+
+
+@given(cases())
+def test_an_episode_obeys_the_laws_of_packing(case: Case) -> None:
     env = case.env()
     root, generator = env.reset(), case.stream
-    referee = Referee(env)
-    referee.begin(torch.ones_like(root["done"]), root)
-    for _ in range(3):
-        root.set("action", legal_action(root["action_mask"], generator))
-        decisions = referee.decide(root["action"])
-        step = env.step(root)
-        referee.step(decisions, step["next"])
+    seen, states = [], [state_of(env)]
+    for _ in range(7):
+        step = env.step(root.set("action", legal_action(root["action_mask"], generator)))
+        seen.append(step["next"].clone())
+        states.append(state_of(env))
         root = env.step_mdp(step)
+    live_rows_have_a_legal_action(torch.stack(seen))
+    density_metrics_are_ordered(torch.stack(seen)["metrics"].double())
+    heights_never_fall_and_stay_under_the_lid(states, env.params.lid)
+    rewards_sum_to_the_utilization(seen)
+    volume_is_conserved(states[-1], seen[-1]["metrics"], env)
+    for row in range(case.num_envs):
+        packed_items_are_disjoint_and_inside(states[-1], row, env)
 
 
-@given(cases())
-def test_live_rows_have_a_legal_action(case: Case) -> None:
-    steps = play(case.env(), 10, case.stream)
-    assert steps["action_mask"].any(-1).all()
-    assert steps["next", "action_mask"].any(-1).all()
-    assert steps["next", "action_mask"][steps["next", "done"].squeeze(-1)].all()
+def live_rows_have_a_legal_action(seen: TensorDict) -> None:
+    assert seen["action_mask"].any(-1).all()
+    assert seen["action_mask"][seen["done"].squeeze(-1)].all()
 
 
-@given(cases())
-def test_density_metrics_are_ordered(case: Case) -> None:
+def density_metrics_are_ordered(found: TensorDict) -> None:
     """U <= C <= P <= 1, to 1e-6 relative and 1e-5 at the lid."""
-    found = play(case.env(), 10, case.stream)["next", "metrics"].double()
     u, c, p = (found[name] for name in ("utilization", "compactness", "pyramidality"))
     assert (u >= 0).all()
     assert (u <= c * (1 + 1e-5)).all()
@@ -54,57 +65,58 @@ def test_density_metrics_are_ordered(case: Case) -> None:
     assert (found["height_ratio"] <= 1 + 1e-5).all()
 
 
-@given(cases())
-def test_heights_never_fall_and_stay_under_the_lid(case: Case) -> None:
-    env, generator = case.env(), case.stream
-    root = env.reset()
-    below = env.state["heightmap"].clone()
-    for _ in range(6):
-        root = env.step_mdp(
-            env.step(root.set("action", legal_action(root["action_mask"], generator)))
-        )
-        heights = env.state["heightmap"].clone()
-        assert (heights >= below).all()
-        assert (heights <= env.params.lid).all()
-        below = heights
+def heights_never_fall_and_stay_under_the_lid(states: list[State], lid: float) -> None:
+    for before, after in itertools.pairwise(states):
+        assert (after["heightmap"] >= before["heightmap"]).all()
+        assert (after["heightmap"] <= lid).all()
 
 
-@given(cases())
-def test_packed_items_are_disjoint_and_inside(case: Case) -> None:
+def rewards_sum_to_the_utilization(seen: list[TensorDictBase]) -> None:
+    total = torch.stack([step["reward"] for step in seen]).sum(0)
+    last = seen[-1]["metrics"]
+    torch.testing.assert_close(total, last["utilization"], atol=1e-6, rtol=0)
+    torch.testing.assert_close(last["reward/utilization"], last["utilization"], atol=1e-6, rtol=0)
+
+
+def volume_is_conserved(state: State, metrics: TensorDictBase, env: PackingEnv) -> None:
+    """The utilization is the volume of the items that the state lists, over the container's."""
+    position = state["placement"][..., 0]
+    packed = torch.arange(position.shape[1]) < state["items_packed"][:, None]
+    volume = env.catalogue.volume[state["item_id"].gather(1, position)]
+    total = torch.where(packed, volume, 0.0).sum(1) / env.params.container_volume
+    found = metrics["utilization"].squeeze(-1).double()
+    torch.testing.assert_close(found, total, atol=1e-6, rtol=0)
+
+
+def packed_items_are_disjoint_and_inside(state: State, row: int, env: PackingEnv) -> None:
     """Cell by cell, the packed intervals [z + bottom, z + top] do not overlap (1e-6 m)."""
-    env = case.env(num_envs=1)
-    play_once(env, 8, case.stream)
-    state, items = state_of(env), env.catalogue.tensors()
     columns: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    for n in range(int(state["items_packed"][0])):
-        position, orientation, x, y = state["placement"][0, n].tolist()
-        row = int(state["item_id"][0, position])
-        bottom, top = items["bottom"][row, orientation], items["top"][row, orientation]
-        z = float(state["placement_z"][0, n])
-        for u, v in torch.isfinite(bottom).nonzero().tolist():
-            assert x + u < env.params.grid[0]
-            assert y + v < env.params.grid[1]
-            span = (z + float(bottom[u, v]), z + float(top[u, v]))
-            columns.setdefault((x + u, y + v), []).append(span)
+    across, along = (cells * env.params.units_per_cell for cells in env.params.grid)
+    for n in range(int(state["items_packed"][row])):
+        position, orientation, x, y = state["placement"][row, n].tolist()
+        z = float(state["placement_z"][row, n])
+        item = int(state["item_id"][row, position])
+        for u, v, low, high in solid(env.catalogue, item, orientation):
+            assert x + u < across
+            assert y + v < along
+            columns.setdefault((x + u, y + v), []).append((z + low, z + high))
     for spans in columns.values():
         spans.sort()
         for (_, lower), (upper, _) in itertools.pairwise(spans):
             assert upper >= lower - 1e-6
-    assert sum(len(spans) for spans in columns.values()) > 0
+    assert not state["items_packed"][row] or columns
 
 
-@given(cases(reward={"utilization": 1.0}))
-def test_utilization_rewards_sum_to_utilization(case: Case) -> None:
-    env = case.env()
-    seen = play_once(env, 10, case.stream)
-    total = torch.stack([step["reward"] for step in seen]).sum(0)
-    torch.testing.assert_close(total, seen[-1]["metrics", "utilization"], atol=1e-6, rtol=0)
-    torch.testing.assert_close(
-        seen[-1]["metrics", "reward/utilization"],
-        seen[-1]["metrics", "utilization"],
-        atol=1e-6,
-        rtol=0,
-    )
+def solid(items: Catalogue, row: int, orientation: int) -> Iterator[tuple[int, int, float, float]]:
+    """The cells (units in geometry "boxes") of an item, and from where to where it fills each."""
+    if items.top.numel():
+        bottom, top = items.bottom[row, orientation], items.top[row, orientation]
+        for u, v in torch.isfinite(bottom).nonzero().tolist():
+            yield u, v, float(bottom[u, v]), float(top[u, v])
+        return
+    w, h, d = items.cuboid[row, orientation].tolist()
+    for u, v in itertools.product(range(w), range(h)):
+        yield u, v, 0.0, d * items.cell
 
 
 def mirrored(catalogue: Catalogue, axis: str) -> Catalogue:
@@ -116,6 +128,7 @@ def mirrored(catalogue: Catalogue, axis: str) -> Catalogue:
             bottom=catalogue.bottom.transpose(2, 3).contiguous(),
             size=catalogue.size.flip(-1),
             com=catalogue.com.flip(-1),
+            cuboid=catalogue.cuboid[..., [1, 0, 2][: catalogue.cuboid.shape[-1]]],
             container=(*catalogue.container[1::-1], catalogue.container[2]),
         )
     place = "xy".index(axis)
@@ -129,7 +142,7 @@ def mirrored(catalogue: Catalogue, axis: str) -> Catalogue:
     return dataclasses.replace(catalogue, top=top, bottom=bottom, com=com)
 
 
-def mirror_x(env: PackingEnv, axis: str, action: torch.Tensor) -> torch.Tensor:
+def mirrored_action(env: PackingEnv, axis: str, action: torch.Tensor) -> torch.Tensor:
     """The same placement in the mirrored container, as an action (grid_step 1)."""
     xs, ys = env.params.lattice
     orientations = env.catalogue.num_orientations
@@ -148,68 +161,81 @@ def mirror_x(env: PackingEnv, axis: str, action: torch.Tensor) -> torch.Tensor:
     return (plane * xs + x) * ys + y
 
 
-@pytest.mark.parametrize("axis", ["x", "y", "swap"])
-@given(case=cases(action_mode="placement", grid_step=1))
-def test_mirroring_container_and_items_mirrors_the_result(axis: str, case: Case) -> None:
-    env = case.env()
+@cache
+def mirrored_env(env: PackingEnv, axis: str) -> PackingEnv:
+    """The mirrored container, with the same instances."""
     params = env.params
     if axis == "swap":
         x, y, h = params.container
         params = params.evolve(container=(y, x, h))
-    other = PackingEnv(
-        params, mirrored(env.catalogue, axis), env.instances, num_envs=case.num_envs, seed=case.seed
-    )
+    rows = env.batch_size.numel()
+    return PackingEnv(params, mirrored(env.catalogue, axis), env.instances, num_envs=rows)
+
+
+@given(
+    cases(MAPS, action_mode="placement", grid_step=1, candidate_range="container", num_spaces=0),
+    st.sampled_from(["x", "y", "swap"]),
+)
+def test_mirroring_container_and_items_mirrors_the_result(case: Case, axis: str) -> None:
+    env = case.env()
+    other = mirrored_env(env, axis)
+    other.set_seed(case.seed, static_seed=True)
     root, image, generator = env.reset(), other.reset(), case.stream
-    for _ in range(6):
+    for _ in range(4):
         action = legal_action(root["action_mask"], generator)
         live = ~root["done"].squeeze(-1)
-        turned = torch.where(live, mirror_x(env, axis, action), 0)
+        turned = torch.where(live, mirrored_action(env, axis, action), 0)
         step = env.step(root.set("action", action))
         seen = other.step(image.set("action", turned))
         heights, there = env.state["heightmap"], other.state["heightmap"]
         back = there.transpose(1, 2) if axis == "swap" else there.flip(1 + "xy".index(axis))
         assert torch.equal(heights, back)
-        for key in ("reward", "done", "terminated"):
+        for key in ("reward", "done", "terminated", "truncated"):
             assert torch.equal(step["next", key], seen["next", key])
         assert torch.equal(env.state["stable_items"], other.state["stable_items"])
         root, image = env.step_mdp(step), other.step_mdp(seen)
 
 
-def with_garbage(catalogue: Catalogue, seed: int) -> Catalogue:
-    """More capacity than needed, and noise wherever a value has no meaning."""
-    noise = torch.Generator().manual_seed(seed)
-    m, _, u, v = catalogue.top.shape
-    top = torch.nn.functional.pad(catalogue.top, (0, 2, 0, 1), value=-torch.inf)
-    bottom = torch.nn.functional.pad(catalogue.bottom, (0, 2, 0, 1), value=torch.inf)
+def with_garbage(catalogue: Catalogue, noise: torch.Generator) -> Catalogue:
+    """Windows with room to spare, and noise wherever a value has no meaning."""
     padding = ~catalogue.orientation_mask
     size, com = catalogue.size.clone(), catalogue.com.clone()
     size[padding] = torch.randint(0, 5, size[padding].shape, generator=noise)
     com[padding] = torch.randint(-99, 999, com[padding].shape, generator=noise)
-    assert top.shape == (m, catalogue.num_orientations, u + 1, v + 2)
-    return dataclasses.replace(catalogue, top=top, bottom=bottom, size=size, com=com)
+    noisy = dataclasses.replace(catalogue, size=size, com=com)
+    if not catalogue.top.numel():
+        return noisy
+    top = torch.nn.functional.pad(catalogue.top, (0, 2, 0, 1), value=-torch.inf)
+    bottom = torch.nn.functional.pad(catalogue.bottom, (0, 2, 0, 1), value=torch.inf)
+    return dataclasses.replace(noisy, top=top, bottom=bottom)
 
 
-@given(cases(num_items=5), st.integers(0, 99))
-def test_padding_garbage_never_changes_a_result(case: Case, noise: int) -> None:
-    """Windows and instances with room to spare; noise in padding orientations and past the end."""
-    plain = case.env()
-    generator = torch.Generator().manual_seed(noise)
-    length = torch.randint(3, 6, plain.instances.num_items.shape, generator=generator)
-    ids = plain.instances.item_id
+@cache
+def with_shorter_episodes(env: PackingEnv, garbage: bool) -> PackingEnv:
+    """Instances of 3 to 5 items; with ``garbage``, noise past their ends and in the catalogue."""
+    generator = torch.Generator().manual_seed(0)
+    ids = env.instances.item_id
+    length = torch.randint(3, 6, (len(ids),), generator=generator)
     past = torch.arange(ids.shape[1]) >= length[:, None]
+    filler = torch.randint(0, 4, ids.shape, generator=generator) if garbage else 0
+    return PackingEnv(
+        env.params,
+        with_garbage(env.catalogue, generator) if garbage else env.catalogue,
+        Instances(torch.where(past, filler, ids), length),
+        num_envs=env.batch_size.numel(),
+    )
+
+
+@given(cases(num_items=5))
+def test_padding_garbage_never_changes_a_result(case: Case) -> None:
+    """Windows and instances with room to spare; noise in padding orientations and past the end."""
     results = []
     for garbage in (False, True):
-        filler = torch.randint(0, 6, ids.shape, generator=generator) if garbage else 0
-        env = PackingEnv(
-            plain.params,
-            with_garbage(plain.catalogue, noise) if garbage else plain.catalogue,
-            Instances(torch.where(past, filler, ids), length),
-            num_envs=case.num_envs,
-            seed=case.seed,
-        )
-        steps = play(env, 10, case.stream)
-        steps["next", "observation"] = steps["next", "observation"].exclude("top", "bottom")
-        steps["observation"] = steps["observation"].exclude("top", "bottom")
+        env = with_shorter_episodes(case.env(), garbage)
+        env.set_seed(case.seed, static_seed=True)
+        steps = play(env, 4, case.stream)
+        for side in (steps, steps["next"]):
+            side["observation"] = side["observation"].exclude("top", "bottom")
         results.append((steps, state_of(env)))
     (one, before), (other, after) = results
     for key, value in one.items(True, True):
@@ -218,7 +244,7 @@ def test_padding_garbage_never_changes_a_result(case: Case, noise: int) -> None:
         assert torch.equal(before[key], after[key]), key
 
 
-@given(cases(action_mode="placement"))
+@given(cases(MAPS, action_mode="placement"))
 def test_an_empty_container_needs_no_kernel(case: Case) -> None:
     """What a reset shows (computed without a kernel) is what the kernels find."""
     env = case.env()
