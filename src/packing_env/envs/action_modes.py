@@ -19,7 +19,7 @@ from packing_env.core import candidates, orientation
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
 from packing_env.core.random import choose_uniform
-from packing_env.core.transition import Outlook
+from packing_env.core.transition import Outlook, is_done
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
 
 
@@ -156,7 +156,7 @@ class CandidateMode(ActionMode):
         entries = {
             "candidate": found.index,
             "candidate_z": found.z,
-            "overflow": state["overflow"] + found.overflow,
+            "overflow": state["overflow"] + torch.where(is_done(state), 0, found.overflow),
         }
         return Outlook(maps, candidates.mask(found.index).any(1), entries)
 
