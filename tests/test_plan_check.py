@@ -16,7 +16,7 @@ from tests.test_plan import TINY, pack
 import packing_env as pe
 from agents import cli
 from packing_env.items import shapes
-from packing_env.plan import PlanError, check_plan, make_plan, quaternion, save_plan
+from packing_env.plan import PlanError, check_plan, make_plan, packing_of, quaternion, save_plan
 from packing_env.reference.claims import Report
 
 Edit = Callable[[dict[str, Any], dict[str, Any]], object]
@@ -103,6 +103,23 @@ def test_cuboids(rule: str, tmp_path: Path) -> None:
         report = checked(make_plan(env), tmp_path)
         assert report.holds, report.violation
         assert report.items > 3
+
+
+@pytest.mark.parametrize("rule", ["none", "com_hull", "area_corners_code", "stacking_tree"])
+def test_integer_boxes(rule: str, tmp_path: Path) -> None:
+    env = pe.make_env("cuboid_continuous", num_envs=2, seed=3, pool_size=4, stability=rule)
+    td = env.reset()
+    while not td["done"].all():
+        td["action"] = td["action_mask"].int().argmax(1)
+        td = env.step(td)["next"]
+    for row in range(2):
+        packing = packing_of(env, row)
+        report = checked(make_plan(packing), tmp_path)
+        assert report.holds, report.violation
+        assert not report.not_checked
+        assert report.items > 5
+        assert np.array_equal(packing.first(report.items).heightmap, packing.heightmap)
+        assert report.height == pytest.approx(packing.heightmap.max())
 
 
 def test_a_surface_that_is_no_shell_is_reported(tmp_path: Path) -> None:
