@@ -26,6 +26,7 @@ HEURISTICS = (
     "deepest_bottom_left",
     "online_bph",
     "lsah",
+    "lsah_pct",
     "br",
     "macs",
     "best_fit",

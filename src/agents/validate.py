@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from rich.table import Table
 
 from agents import heuristics, runs
 from agents.evaluate import LINE, Estimate, Evaluation, evaluate, paired_difference
-from agents.protocols import RULES, Protocol, ordering_protocol, protocols
+from agents.protocols import JUDGED, Protocol, ordering_protocols, protocols
 from packing_env import make_env
 
 VERDICT = {True: "ok", False: "MISSED", None: ""}
@@ -71,6 +72,7 @@ class Ordering:
     """V5: paired differences between stability rules on the same instances.
 
     Attributes:
+        heuristic: Which played.
         seed: Of the instances.
         instances: N.
         lower: Rule that should pack less.
@@ -79,6 +81,7 @@ class Ordering:
         judged: Whether it decides.
     """
 
+    heuristic: str
     seed: int
     instances: int
     lower: str
@@ -145,34 +148,34 @@ def run(
         for protocol in protocols(full):
             report(f"{protocol.name} {protocol.heuristic}: {protocol.setting} (seed {seed})")
             results.append(measure(protocol, seed)[0])
-        played = {}
-        for rule in RULES:
-            report(f"V5 online_bph: {rule} (seed {seed})")
-            result, played[rule] = measure(ordering_protocol(rule), seed)
-            results.append(result)
-        orderings += _orderings(seed, played)
+        for heuristic, pairs in JUDGED.items():
+            played = {}
+            for rule, protocol in ordering_protocols(heuristic, full).items():
+                report(f"V5 {heuristic}: {rule} (seed {seed})")
+                result, played[rule] = measure(protocol, seed)
+                results.append(result)
+            orderings += _orderings(heuristic, seed, played, pairs)
     return results, orderings
 
 
-def _orderings(seed: int, played: Mapping[str, Evaluation]) -> list[Ordering]:
-    """Paired differences: corners < both hulls < none; between the hulls only reported."""
-    pairs = (
-        ("area_corners_code", "center_hull", True),
-        ("area_corners_code", "com_hull", True),
-        ("center_hull", "none", True),
-        ("com_hull", "none", True),
-        ("center_hull", "com_hull", False),
-    )
+def _orderings(
+    heuristic: str,
+    seed: int,
+    played: Mapping[str, Evaluation],
+    judged: Sequence[tuple[str, str]],
+) -> list[Ordering]:
+    """Paired differences between all rules that were played, from the stricter to the laxer."""
     return [
         Ordering(
+            heuristic,
             seed,
             len(played[low]),
             low,
             high,
             paired_difference(played[high], played[low]),
-            judged,
+            (low, high) in judged,
         )
-        for low, high, judged in pairs
+        for low, high in combinations(played, 2)
     ]
 
 
@@ -214,7 +217,7 @@ def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Tab
     for pair in orderings:
         difference = pair.difference
         pairs.add_row(
-            f"{pair.higher} - {pair.lower}",
+            f"{pair.heuristic}: {pair.higher} - {pair.lower}",
             str(pair.seed),
             f"{100 * difference.mean:+.2f}±{100 * difference.half_width:.2f}",
             VERDICT[pair.passed],
@@ -250,7 +253,8 @@ def command(options: argparse.Namespace) -> int:
     """Run the protocols, print the tables; 0 if no window was missed, else 1."""
     start = time.perf_counter()
     seeds = range(options.seeds)
-    rounds = len(protocols(options.full)) + len(RULES)
+    rounds = len(protocols(options.full))
+    rounds += sum(len(ordering_protocols(name, options.full)) for name in JUDGED)
     console = Console(width=max(120, Console().width))
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("", total=rounds * len(seeds))
