@@ -20,8 +20,8 @@ HOLDS, VIOLATED, UNREADABLE = 0, 1, 2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.description = (
-        "Derive every claim of packing plans again, with the reference program: inside, under the "
-        "lid, apart, at the drop height, stable, supported as said. Exits 1 and names the first "
+        "Derive every claim of packing plans again, with the reference program: inside, under the\n"
+        "lid, apart, at the drop height, stable, supported as said. Exits 1 and names the first\n"
         "claim in packing order that does not hold; 2 for a plan that cannot be read."
     )
     parser.add_argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans, as JSON")

@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -251,6 +252,10 @@ def _add(commands: argparse._SubParsersAction, name: str, command: Command) -> N
         sub.add_argument("-m", "--multirun", action="store_true", help="run every combination")
 
 
+_WIDTH = 100
+"""Characters in a line of help."""
+
+
 class _Epilog(str):
     """Help that reads the configuration's folders only when it is shown."""
 
@@ -273,7 +278,9 @@ class _Epilog(str):
 
         found = groups()
         lines = ["groups, as in GROUP=OPTION (and GROUP.KEY=VALUE; --cfg job prints every key):"]
-        lines += [f"  {name:<11}{', '.join(found.get(name, []))}" for name in self.command.groups]
+        for name in self.command.groups:
+            listed = f"  {name:<11}{', '.join(found.get(name, []))}"
+            lines += textwrap.wrap(listed, _WIDTH, subsequent_indent=" " * 13)
         return [*lines, ""]
 
 
