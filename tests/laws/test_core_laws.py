@@ -14,7 +14,7 @@ from torch import Tensor
 
 from packing_env import reference
 from packing_env.core import boxes, candidates, feasibility, metrics, spaces, transition
-from packing_env.core.orientation import decode_placement
+from packing_env.core.orientation import Placement, decode_placement
 from packing_env.items import Catalogue
 from packing_env.reference import boxes as plain_boxes
 from packing_env.testing import KNOWN_RULES, reference_item, reference_rules
@@ -67,7 +67,7 @@ def grounds(draw: st.DrawFn) -> Ground:
     x, y = draw(sides_of_grids, label="grid")
     random = np.random.default_rng(draw(seeds, label="seed"))
     if draw(st.booleans(), label="cuboids"):
-        pitch = draw(st.sampled_from([1.0, 0.1, 0.3]))
+        pitch = draw(st.sampled_from([1.0, 0.25, 0.1]))
         items = cuboids(int(random.integers(8)), (12, 12), 12, sides=(1, 6), pitch=pitch)
         levels = random.integers(0, random.integers(1, 5), (x, y)).astype(np.float64)
         tolerance = 0.0
@@ -136,7 +136,9 @@ def plain_verdicts(
 ) -> tuple[reference.Placement, dict[str, bool]]:
     """What the reference says of a placement under no rule, and its legality under each."""
     item, params = reference_item(ground.items, ground.item), ground.params
-    episode = reference.Episode(params.grid, [item], reference_rules(params))
+    episode = reference.Episode(
+        params.grid, [item], reference_rules(params, cuboids=ground.is_cuboid)
+    )
     episode.heightmap = ground.heights.numpy()
     found = episode.check(0, orientation, x, y)
     if not found.legal:
@@ -200,7 +202,10 @@ def test_a_mirror_mirrors_every_verdict(ground: Ground, rule: str, axis: int) ->
 def test_putting_an_item_down_raises_its_footprint_and_nothing_else(
     ground: Ground, seed: int
 ) -> None:
-    """``z`` is the largest gap; heights become ``max(before, z + top)``; volume is conserved."""
+    """``z`` is the largest gap; heights become ``max(before, z + top)``; volume is conserved.
+
+    Of cuboids, ``z + top`` is the nearest float32 to whole cells.
+    """
     items, params = ground.items.tensors(), ground.params
     state = standing_on(ground)
     legal = ground.maps("none").legal.flatten(1)
@@ -217,7 +222,10 @@ def test_putting_an_item_down_raises_its_footprint_and_nothing_else(
         window = np.s_[x : x + w, y : y + h]
         z = (before[window] - bottom[:w, :h]).max()
         assert float(after["placement_z"][0, 0]) == z
-        expected[window] = np.maximum(before[window], z + top[:w, :h])
+        surface = z + top[:w, :h]
+        if ground.is_cuboid:
+            surface = np.float32(np.round(surface / np.float64(params.cell)) * params.cell)
+        expected[window] = np.maximum(before[window], surface)
     assert np.array_equal(raised, expected)
     assert (raised >= before).all()
     volume = float(items["volume"][ground.item]) if outcome.legal else 0.0
@@ -428,35 +436,50 @@ def mirrored(pile: Pile, places: np.ndarray, axis: str) -> tuple[Pile, np.ndarra
 
 
 @core_laws
-@given(piles(), st.sampled_from(KNOWN_RULES))
-def test_both_geometries_agree(pile: Pile, rule: str) -> None:
-    """Rest heights and verdicts, where a unit is a cell."""
-    items = one_cuboid(pile.size)
-    params = pile.params.evolve(geometry="maps", action_mode="placement", stability=rule)
-    maps = feasibility.placement_maps(
-        torch.from_numpy(pile.heights.astype(np.float32))[None],
-        torch.zeros(1, 1, dtype=torch.int64),
-        torch.ones(1, 1, dtype=torch.bool),
-        items.tensors(),
-        params,
-    )
+@given(piles(), st.sampled_from(KNOWN_RULES), st.sampled_from([1.0, 0.1, 0.3, 0.07]))
+def test_both_geometries_agree(pile: Pile, rule: str, pitch: float) -> None:
+    """Heights, rest heights and verdicts bit for bit, where a unit is a cell."""
+    x, y = pile.heights.shape
+    container = {"container": (x * pitch, y * pitch, HEIGHT * pitch), "cell": pitch}
+    as_boxes = pile.params.evolve(**container)
+    as_maps = as_boxes.evolve(geometry="maps", action_mode="placement", stability=rule)
+    items, heights = cuboids_of(pile, pitch), torch.zeros(1, x, y)
+    raster, placed = heights, torch.ones(1, dtype=torch.bool)
+    for number, box in enumerate(pile.listed):
+        place = Placement(*(torch.tensor([value]) for value in (0, 0, *box[:2], True)))
+        heights = put_down(heights, number, place, items, as_maps)
+        raster = boxes.raise_heightmap(raster, torch.tensor([box]).int(), placed, as_boxes)
+        assert torch.equal(heights, raster)
+    item = torch.full((1, 1), len(pile.listed))
+    there = torch.ones(1, 1, dtype=torch.bool)
+    maps = feasibility.placement_maps(heights, item, there, items.tensors(), as_maps)
     places = pile.places()
     found = pile.judged(places, rule)
-    x, y = places.T
-    assert maps.z[0, 0, 0][x, y].tolist() == found.z[0].tolist()
-    assert torch.equal(maps.legal[0, 0, 0][x, y], found.legal[0])
+    u, v = places.T
+    assert torch.equal(maps.z[0, 0, 0][u, v], boxes.metres(found.z[0], as_boxes))
+    assert torch.equal(maps.legal[0, 0, 0][u, v], found.legal[0])
     assert int(maps.legal.sum()) == int(found.legal.sum())
 
 
-_CUBOIDS: dict[tuple[int, int, int], Catalogue] = {}
+def put_down(
+    heights: Tensor, item: int, place: Placement, items: Catalogue, params: PackingParams
+) -> Tensor:
+    """The heightmap after one more item, stable or not."""
+    zero = torch.zeros(1, dtype=torch.int64)
+    params = params.evolve(stability="none")
+    state = transition.begin(torch.tensor([[item]]), zero + 1, zero, zero, zero, params)
+    state["heightmap"] = heights
+    after, outcome = transition.decide(state, place, items.tensors(), params)
+    assert outcome.legal
+    return after["heightmap"]
 
 
-def one_cuboid(size: tuple[int, int, int]) -> Catalogue:
-    if size not in _CUBOIDS:
-        _CUBOIDS[size] = Catalogue.from_cuboids(
-            [size], cell=1.0, container=(12.0, 12.0, 12.0), orientations="none"
-        )
-    return _CUBOIDS[size]
+def cuboids_of(pile: Pile, pitch: float) -> Catalogue:
+    """The boxes of a pile in packing order, then the box to put on them."""
+    sizes = [tuple(b - a for a, b in zip(box[:3], box[3:], strict=True)) for box in pile.listed]
+    extents = torch.tensor([*sizes, pile.size], dtype=torch.float64) * pitch
+    container = tuple(pitch * side for side in (12, 12, HEIGHT))
+    return Catalogue.from_cuboids(extents, cell=pitch, container=container, orientations="none")
 
 
 @core_laws

@@ -155,7 +155,8 @@ def _commit(
         box = _box(placement, item_id, found.z, catalogue, params)
         after |= _commit_box(state, box, carried, catalogue, params)
     if params.geometry == "maps":
-        rise = torch.where(carried[:, None, None], found.z[:, None, None] + found.top, -torch.inf)
+        top = _surface(found, catalogue, params)
+        rise = torch.where(carried[:, None, None], top, -torch.inf)
         after["heightmap"] = hm.raise_window(state["heightmap"], placement.x, placement.y, rise)
     position = state["queue"].gather(1, placement.slot[:, None]).squeeze(1)
     after["queue"] = take_from_queue(state["queue"], placement.slot, carried)
@@ -173,6 +174,21 @@ def _commit(
     after["stable_items"] = state["stable_items"] + (carried & found.stable)
     after["support_sum"] = state["support_sum"] + torch.where(carried, found.support_ratio, 0.0)
     return after
+
+
+def _surface(
+    found: feasibility.Examined, catalogue: Catalogue, params: PackingParams
+) -> Float[Tensor, "B U V"]:
+    """Upper surfaces of the items at rest, metres.
+
+    Of cuboids they are whole cells, and the nearest float32 to that: sums of rounded sides would
+    depend on what a stack is made of (0.1 + 0.6 is not 0.7), and an item across two stacks of one
+    height would float over the lower sum.
+    """
+    top = found.z[:, None, None] + found.top
+    if not catalogue["cuboid"].shape[-1]:
+        return top
+    return ((top.double() / params.cell).round() * params.cell).float()
 
 
 def _box(

@@ -38,7 +38,9 @@ class Rules:
     """The task's constants (metres).
 
     ``candidate_range="pct"`` keeps lower corners where the unrotated item would fit, a slip of the
-    program of Zhao et al., ICLR 2022, that its published numbers have.
+    program of Zhao et al., ICLR 2022, that its published numbers have. With ``whole_cells`` all
+    items are cuboids of whole cells: heights are the nearest float32 to a whole number of cells, so
+    that they do not depend on what a stack is made of.
     """
 
     height: float
@@ -52,6 +54,7 @@ class Rules:
     max_steps: int = 10**9
     reward: dict[str, float] = field(default_factory=lambda: {"utilization": 1.0})
     candidate_range: str = "container"
+    whole_cells: bool = False
 
 
 def drop_height(heightmap: np.ndarray, bottom: np.ndarray, x: int, y: int) -> np.float32:
@@ -356,6 +359,8 @@ class Episode:
         assert top is not None
         for u, v in np.argwhere(np.isfinite(top)):
             raised = FLOAT(found.z + top[u, v])
+            if self.rules.whole_cells:
+                raised = FLOAT(round(float(raised) / self.rules.cell) * self.rules.cell)
             self.heightmap[x + u, y + v] = max(self.heightmap[x + u, y + v], raised)
         self.packed.append(position)
         self.rest.append(found.z)

@@ -50,8 +50,13 @@ def reference_cuboid(catalogue: Catalogue, row: int) -> BoxItem:
     )
 
 
-def reference_rules(params: PackingParams) -> reference.Rules:
-    """A task's constants as the reference program takes them."""
+def reference_rules(params: PackingParams, *, cuboids: bool = False) -> reference.Rules:
+    """A task's constants as the reference program takes them.
+
+    Args:
+        params: The task.
+        cuboids: Whether all its items are cuboids of whole cells.
+    """
     known = known_rules(params)
     return reference.Rules(
         height=params.height,
@@ -65,6 +70,7 @@ def reference_rules(params: PackingParams) -> reference.Rules:
         max_steps=params.step_limit,
         reward={k: v for k, v in params.reward.items() if k in KNOWN_TERMS},
         candidate_range=params.candidate_range,
+        whole_cells=cuboids,
     )
 
 
@@ -77,7 +83,8 @@ def begin_episode(
     translate = reference_cuboid if params.geometry == "boxes" else reference_item
     for item in set(ids) - set(known):
         known[item] = translate(env.catalogue, item)
-    items, rules = [known[item] for item in ids], reference_rules(params)
+    items = [known[item] for item in ids]
+    rules = reference_rules(params, cuboids=bool(env.catalogue.cuboid.shape[-1]))
     if params.geometry == "boxes":
         return BoxEpisode(params.grid, items, rules, unit=params.pitch)
     return ListedEpisode(params.grid, items, rules, fallback=params.candidate_fallback)
