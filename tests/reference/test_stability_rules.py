@@ -119,8 +119,8 @@ def test_area_corners_as_programmed(ground: np.ndarray, stable: bool) -> None:
         (drawn("11", "00"), False),  # exactly half, on one side
         (drawn("10", "01"), True),  # exactly half, a segment through the centre
         (drawn("1"), True),
-        (drawn("000", "010", "000"), False),  # one cell, though the centre is over it
-        (drawn("010"), False),
+        (drawn("000", "010", "000"), True),  # one cell, and the centre is over it
+        (drawn("010"), True),  # likewise
         (drawn("10001"), True),  # a segment
         (drawn("10100"), True),  # a segment that ends at the centre
         (drawn("1100"), False),  # a segment that ends half a cell before the centre

@@ -216,11 +216,11 @@ def _center_hull_single(touch: Touch) -> Tensor:
 
 
 def _center_hull(count: Tensor, area: Tensor, held: Tensor) -> Tensor:
-    """Over half of the footprint, or two cells or more with the window's centre in their hull.
+    """Over half of the footprint, or the window's centre in the hull of the cells' centres.
 
-    Xiong et al., RA-L 2024, as their program has it (GOPT).
+    Xiong et al., RA-L 2024 (GOPT).
     """
-    return (2 * count > area) | (held & (count > 1))
+    return (2 * count > area) | held
 
 
 # ---------------------------------------------------------------------- corners and areas

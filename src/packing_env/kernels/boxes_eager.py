@@ -119,9 +119,8 @@ def area_corners_code(
 
 
 def center_hull(base: Int[Tensor, "B Q 6"], found: Contacts) -> Bool[Tensor, "B Q"]:
-    """Over half of the base, or two cells or more with the centre in the hull of their centres."""
-    count = support_count(found)
-    return (2 * count > _area(base)) | ((count > 1) & _hull_holds(base, found, inset=1))
+    """Over half of the base, or its centre in the hull of the supporting cells' centres."""
+    return (2 * support_count(found) > _area(base)) | _hull_holds(base, found, inset=1)
 
 
 def com_hull(base: Int[Tensor, "B Q 6"], found: Contacts) -> Bool[Tensor, "B Q"]:

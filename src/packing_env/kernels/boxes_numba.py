@@ -118,7 +118,7 @@ def _one_box(columns, num, base, found, rule):  # type: ignore[no-untyped-def]
         return _hull_holds(found, count, base, 0)
     area = (base[3] - base[0]) * (base[4] - base[1])
     if rule == _CENTER_HULL:
-        return 2 * supported > area or (supported > 1 and _hull_holds(found, count, base, 1))
+        return 2 * supported > area or _hull_holds(found, count, base, 1)
     highest, corners = _corners(columns, num, base)
     touching = highest == base[2]
     share = 100 * supported

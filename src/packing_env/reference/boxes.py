@@ -151,7 +151,7 @@ def area_corners_code(boxes: list[Box], box: Box) -> bool:
 
 
 def center_hull(boxes: list[Box], box: Box) -> bool:
-    """More than half of the base, or two cells or more with the centre in the hull of theirs."""
+    """More than half of the base, or its centre in the hull of the supporting cells' centres."""
     found = contacts(boxes, box)
     count = sum(contact.area for contact in found)
     if 2 * count > _area(box):
@@ -161,7 +161,7 @@ def center_hull(boxes: list[Box], box: Box) -> bool:
         for c in found
         for point in product((2 * c.x0 + 1, 2 * c.x1 - 1), (2 * c.y0 + 1, 2 * c.y1 - 1))
     ]
-    return count > 1 and hull_holds(hull(cells), (box[0] + box[3], box[1] + box[4]))
+    return hull_holds(hull(cells), (box[0] + box[3], box[1] + box[4]))
 
 
 def com_hull(boxes: list[Box], box: Box) -> bool:

@@ -164,14 +164,11 @@ def com_hull(cells: list[tuple[int, int]], com: tuple[int, int]) -> bool:
 def center_hull(touch: Touch) -> bool:
     """More than half of the footprint is supported, or the window's centre lies between supports.
 
-    "Between" means in the convex hull of the supporting cells' centres, boundary included. The hull
-    may be a segment; one supporting cell alone does not hold an item of two cells or more.
-    Xiong et al., RA-L 2024, as their program has it (GOPT, ``container.py``, ``is_stable``).
+    "Between" means in the convex hull of the supporting cells' centres, boundary included; the hull
+    may be a segment or a point. Xiong et al., RA-L 2024. (Their program, GOPT, refuses the point.)
     """
     if 2 * len(touch.cells) > touch.area():
         return True
-    if len(touch.cells) < 2:
-        return False
     w, h = touch.level.shape
     centres = [(64 * u + 32, 64 * v + 32) for u, v in touch.cells]
     return in_hull(centres, (32 * w, 32 * h))
