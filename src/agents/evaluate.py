@@ -240,7 +240,7 @@ def table(evaluations: Mapping[str, Evaluation], title: str = "") -> Table:
     made = Table(title=title or None, title_justify="left", box=LINE, pad_edge=False, padding=0)
     made.add_column("policy", overflow="fold")
     for heading in (*(heading for _, heading, _ in COLUMNS), "ms per\ndecision"):
-        width = max(9, *map(len, heading.split("\n")))  # a long name folds, not the numbers
+        width = max(8, *map(len, heading.split("\n")))  # a long name folds, not the numbers
         made.add_column(heading, justify="right", no_wrap=True, min_width=width)
     for name, evaluation in evaluations.items():
         cells = [evaluation.estimate(metric).text(n) for metric, _, n in COLUMNS]
