@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import boxes, stability
+from packing_env.core import boxes, cuboid, stability
 from packing_env.core import heightmap as hm
 from packing_env.core.orientation import Placement
 from packing_env.types import Catalogue, PackingParams, State
@@ -36,7 +36,23 @@ def placement_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Maps:
-    """Rest height and legality of every placement on the lattice."""
+    """Rest height and legality of every placement on the lattice.
+
+    Cuboids on whole cells take a faster path (:mod:`packing_env.core.cuboid`) to the same bits.
+    """
+    find = cuboid.placement_maps if cuboid.applies(catalogue, params) else general_maps
+    z, legal = find(heightmap, item_id, there, catalogue, params)
+    return _within_range(Maps(z, legal), catalogue["size"][item_id], params)
+
+
+def general_maps(
+    heightmap: Float[Tensor, "B X Y"],
+    item_id: Int[Tensor, "B L"],
+    there: Bool[Tensor, "B L"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> tuple[Float[Tensor, "B L R Xs Ys"], Bool[Tensor, "B L R Xs Ys"]]:
+    """Rest height and legality of items of any shape; ``candidate_range`` is not looked at."""
     bottom = catalogue["bottom"][item_id].flatten(1, 2)
     peak = catalogue["peak"][item_id].flatten(1, 2)
     com = catalogue["com"][item_id].flatten(1, 2)
@@ -45,13 +61,13 @@ def placement_maps(
     z = torch.where(shown, z, torch.inf)
     below_lid = z + peak[:, :, None, None] <= params.lid
     judged = torch.where(below_lid, z, torch.inf)
-    size = catalogue["size"][item_id]
+    size = catalogue["size"][item_id].flatten(1, 2)
     contact = stability.Contact(
-        heightmap, bottom, judged, com, params.tolerance, params.grid_step, size.flatten(1, 2)
+        heightmap, bottom, judged, com, params.tolerance, params.grid_step, size
     )
     legal = below_lid & stability.judge_maps(params.stability, contact)
     shape = (*item_id.shape, -1, *z.shape[2:])
-    return _within_range(Maps(z.view(shape), legal.view(shape)), size, params)
+    return z.view(shape), legal.view(shape)
 
 
 def _within_range(maps: Maps, size: Int[Tensor, "B L R 2"], params: PackingParams) -> Maps:
@@ -197,7 +213,7 @@ def examine_in(
     legal = found.legal
     if params.candidate_range == "pct":
         legal = legal & unrotated_fits(x, y, catalogue["size"][item_id, 0], params)
-    z = torch.where(legal, found.z.float() * params.pitch, torch.inf)
+    z = torch.where(legal, boxes.metres(found.z, params), torch.inf)
     top = catalogue["top"][item_id, orientation]
     ratio = torch.where(legal, found.support_ratio, 0.0)
     return Examined(z, legal, legal & found.stable, ratio, top)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torchrl.envs import EnvBase
 
 from packing_env.core import (
+    cuboid,
     feasibility,
     metrics,
     observation,
@@ -79,6 +80,9 @@ class PackingEnv(EnvBase):
         self.state: TensorDict | None = None
         self._items = self.catalogue.tensors()
         specs.check_items(params, self._items)
+        if params.geometry == "maps":
+            whole = cuboid.applies(self._items, params)
+            _LOGGER.info("all placements: from %s", "whole cells" if whole else "height maps")
         self._rows = row_offset + torch.arange(batch_size.numel(), device=self.device)
         self._floor = feasibility.legal_on_floor(self._items, params)
         self._task = specs.fingerprint(params, self._items)

@@ -1,6 +1,7 @@
 """The hot operations of the rules: one signature, several backends, the same bits from each."""
 
 from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
+from packing_env.kernels.cuboid import CUBOID_RULES, MAX_CUBOID_HEIGHT, cuboid_maps
 from packing_env.kernels.dispatch import (
     available_backends,
     backend_for,
@@ -13,11 +14,14 @@ from packing_env.kernels.spaces import split_spaces
 
 __all__ = [
     "BOX_RULES",
+    "CUBOID_RULES",
+    "MAX_CUBOID_HEIGHT",
     "available_backends",
     "backend_for",
     "box_drop",
     "box_stable",
     "com_hull",
+    "cuboid_maps",
     "drop_height",
     "set_backend",
     "split_spaces",

@@ -1,0 +1,310 @@
+"""All placements of cuboids on whole cells, in plain torch: any device, traceable, no host reads.
+
+Heights are counted in cells and kept in uint8 with the rows B innermost, so that one shift of the
+ground serves all of them. They are raised by one, which leaves 0 for what is not there: ground
+beyond the container's edge, and beyond an item's own window in the catalogue's. One pass over the
+window along y and one along x suffice: a window row's highest cell, how many cells are that high,
+and the first and last of them do not depend on the other rows. Where a mask could be a `where`, it
+is a product: those are vectorised on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from jaxtyping import Bool, Float, Int, UInt8
+from torch import Tensor
+from torch.nn import functional
+
+RULES = ("none", "area_corners", "area_corners_code", "center_hull", "com_hull")
+"""Stability rules that these maps know."""
+
+_HULLS = ("center_hull", "com_hull")
+
+_CHUNK = 100_000
+"""Placements handled at once on a CPU, so that what is kept of each stays in its cache."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is the same in every row; see :func:`packing_env.kernels.cuboid_maps`."""
+
+    cell: float
+    height: int
+    window: tuple[int, int]
+    rule: str
+    stride: int
+    lattice: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Sides in cells of every item in every row, ``[P, 1, 1, B]`` int32."""
+
+    w: Tensor
+    h: Tensor
+    d: Tensor
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """Rows of cells that a window may cover, ``[P, Xw, Ys, B]``, by the y of their lower end.
+
+    Attributes:
+        top: Height of the highest cell.
+        count: How many cells are that high.
+        up: Upper edge of the last of them, from the row's lower end.
+        down: Lower edge of the first of them, from the row's upper end.
+        end: Height of the row's last cell; that of its first cell is the ground's.
+    """
+
+    top: Tensor
+    count: Tensor
+    up: Tensor
+    down: Tensor
+    end: Tensor
+
+
+def cuboid_maps(
+    heightmap: Float[Tensor, "B X Y"],
+    size: Int[Tensor, "B P 3"],
+    cell: float,
+    height: int,
+    window: Sequence[int],
+    rule: str,
+    stride: int = 1,
+) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B P Xs Ys"]]:
+    """Rest height and legality of every placement of cuboids on whole cells.
+
+    See :func:`packing_env.kernels.cuboid_maps`.
+    """
+    xs, ys = lattice(heightmap, stride)
+    task = Task(cell, height, (window[0], window[1]), rule, stride, (xs, ys))
+    if heightmap.device.type != "cpu" or torch.compiler.is_compiling():
+        return _maps(heightmap, size, task)
+    count = max(1, -(-size.shape[0] * size.shape[1] * xs * ys // _CHUNK))
+    parts = [
+        _maps(ground, sides, task)
+        for ground, sides in zip(heightmap.chunk(count), size.chunk(count), strict=True)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat([z for z, _ in parts]), torch.cat([legal for _, legal in parts])
+
+
+def lattice(heightmap: Float[Tensor, "B X Y"], stride: int) -> tuple[int, int]:
+    """``(ceil(X / stride), ceil(Y / stride))``."""
+    return -(-heightmap.shape[1] // stride), -(-heightmap.shape[2] // stride)
+
+
+def slope_scale(window: tuple[int, int]) -> tuple[int, int]:
+    """``(S, S0)``, with which slopes are kept as integers.
+
+    A slope ``rise / run`` is kept as ``rise * round(S / run)``, which is off by V / 2 at most:
+    half cells from the window's centre have ``|rise| <= V`` and ``run <= U``. Two slopes that do
+    not cancel sum to 1 / U^2 at least, so with ``S > 2 V U^2`` their integers sum to -V or more if
+    and only if they sum to 0 or more. S0 stands for ``S / 0``: steeper than any other slope.
+    """
+    across, along = window
+    scale = 2 * along * across * across + 1
+    return scale, along * (scale + 1) + 1
+
+
+def integers(window: tuple[int, int]) -> tuple[torch.dtype, torch.dtype]:
+    """The narrowest integers that count a window's cells, and that hold its slopes and sums."""
+    across, along = window
+    largest = 2 * (along + 2) * slope_scale(window)[1]
+    for counts, slopes in ((torch.uint8, torch.int16), (torch.int16, torch.int32)):
+        fits = across * along <= torch.iinfo(counts).max
+        if fits and largest <= torch.iinfo(slopes).max:
+            return counts, slopes
+    return torch.int32, torch.int64
+
+
+def _maps(heightmap: Tensor, size: Tensor, task: Task) -> tuple[Tensor, Tensor]:
+    """The maps of some rows of the batch."""
+    sides = Sides(*(side[:, None, None] for side in size.permute(2, 1, 0).contiguous()))
+    ground = _ground(heightmap, task)
+    rows = _window_rows(ground, sides.h, task)
+    tops = [top & mask for top, mask in _pairs(rows.top, sides.w, task)]
+    raised = _maximum(tops)
+    inside = _inside(heightmap, sides, task)
+    limit = (task.height + 1 - sides.d).clamp(min=0).to(torch.uint8)
+    legal = inside & (raised <= limit)
+    if task.rule != "none":
+        on = [(top == raised).view(torch.uint8) for top in tops]
+        judge = _hull_holds if task.rule in _HULLS else _corners_hold
+        legal = legal & judge(ground, rows, on, raised, sides, task)
+    inside_first = _batch_first(inside)
+    penalty = 1 / inside_first.float() - 1  # 0 or +inf
+    return (_batch_first(raised) - 1).float() * task.cell + penalty, _batch_first(legal)
+
+
+def _batch_first(planes: Tensor) -> Tensor:
+    """``[P, Xs, Ys, B]`` as ``[B, P, Xs, Ys]``."""
+    return planes.flatten(0, 2).mT.contiguous().view(planes.shape[3], *planes.shape[:3])
+
+
+def _ground(heightmap: Tensor, task: Task) -> UInt8[Tensor, "1 Xw Yw B"]:
+    """Raised heights in cells, 0 where a window at a lattice point leaves the container."""
+    raised = (heightmap / task.cell).to(torch.uint8).permute(1, 2, 0).contiguous() + 1
+    cells_x, cells_y = (
+        (steps - 1) * task.stride + window
+        for steps, window in zip(task.lattice, task.window, strict=True)
+    )
+    more_x, more_y = cells_x - heightmap.shape[1], cells_y - heightmap.shape[2]
+    return functional.pad(raised, (0, 0, 0, max(0, more_y), 0, max(0, more_x)))[None]
+
+
+def _row_cells(ground: Tensor, v: int, task: Task) -> Tensor:
+    """The v-th cell of the window rows that begin at lattice points in y."""
+    return ground[:, :, v : v + (task.lattice[1] - 1) * task.stride + 1 : task.stride]
+
+
+def _row_of(planes: Tensor, u: int, task: Task) -> Tensor:
+    """The u-th row of the windows that begin at lattice points in x."""
+    return planes[:, u : u + (task.lattice[0] - 1) * task.stride + 1 : task.stride]
+
+
+def _masks(side: Tensor, window: int) -> UInt8[Tensor, "window P 1 1 B"]:
+    """0xFF for the cells of the window that an item with this side covers, else 0."""
+    cells = torch.arange(window, device=side.device).view(-1, 1, 1, 1, 1)
+    return (cells < side).to(torch.uint8) * 255
+
+
+def _pairs(planes: Tensor, w: Tensor, task: Task) -> list[tuple[Tensor, Tensor]]:
+    """Each row of the windows, and its mask."""
+    masks = _masks(w, task.window[0])
+    return [(_row_of(planes, u, task), mask) for u, mask in enumerate(masks)]
+
+
+def _maximum(planes: Sequence[Tensor]) -> Tensor:
+    highest = planes[0]
+    for plane in planes[1:]:
+        highest = torch.maximum(highest, plane)
+    return highest
+
+
+def _inside(heightmap: Tensor, sides: Sides, task: Task) -> Bool[Tensor, "P Xs Ys B"]:
+    """Placements of real items that stay in the container."""
+    x, y = (torch.arange(n, device=heightmap.device) * task.stride for n in task.lattice)
+    fits_x = (x[:, None, None] + sides.w <= heightmap.shape[1]) & (sides.w > 0)
+    return fits_x & (y[:, None] + sides.h <= heightmap.shape[2])
+
+
+def _window_rows(ground: Tensor, h: Tensor, task: Task) -> WindowRows:
+    """One pass over the window along y; what the rule does not need stays as it begins."""
+    count_type, _ = integers(task.window)
+    masks = _masks(h, task.window[1])
+    top = end = _row_cells(ground, 0, task) & masks[0]
+    count = torch.ones_like(top, dtype=count_type)
+    last = first = torch.zeros_like(count)
+    for v in range(1, len(masks)):
+        cell = _row_cells(ground, v, task) & masks[v]
+        if task.rule != "none":
+            higher, level = (flags.to(count_type) for flags in (cell > top, cell >= top))
+            count = count - count * higher + level
+            if task.rule in _HULLS:
+                last = torch.maximum(last, level * v)
+                first = torch.maximum(first, higher * v)
+            else:
+                end = _blend(end, cell, h == v + 1)
+        top = torch.maximum(top, cell)
+    return WindowRows(top, count, last + 1, h.to(count_type) - first, end)
+
+
+def _blend(one: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
+    """``other`` where ``chosen``; uint8 wraps around and back."""
+    return one + (other - one) * chosen.to(torch.uint8)
+
+
+def _count(rows: WindowRows, on: Sequence[Tensor], task: Task) -> Tensor:
+    """Supporting cells of each placement."""
+    counts = [_row_of(rows.count, u, task) * touches for u, touches in enumerate(on)]
+    total = counts[0]
+    for count in counts[1:]:
+        total = total + count
+    return total
+
+
+def _exceeds(count: Tensor, percent: int, sides: Sides) -> Tensor:
+    """Whether more than so much of the footprint supports."""
+    return count > (percent * sides.w * sides.h // 100).to(count.dtype)
+
+
+def _hull_holds(
+    ground: Tensor,
+    rows: WindowRows,
+    on: Sequence[Tensor],
+    raised: Tensor,
+    sides: Sides,
+    task: Task,
+) -> Bool[Tensor, "P Xs Ys B"]:
+    """Rules ``com_hull`` and ``center_hull``."""
+    upper, lower = (
+        _chord_passes([_row_of(e, u, task) * touches for u, touches in enumerate(on)], sides, task)
+        for e in (rows.up, rows.down)
+    )
+    if task.rule == "com_hull":
+        return upper & lower
+    count = _count(rows, on, task)
+    return _exceeds(count, 50, sides) | (upper & lower)
+
+
+def _chord_passes(reach: Sequence[Tensor], sides: Sides, task: Task) -> Bool[Tensor, "P Xs Ys B"]:
+    """Whether the hull reaches the window's centre from one side in y.
+
+    ``reach`` holds how far the supporting cells of each window row reach to the other side, 0 for
+    none. A line between rows is reached by the squares of both; centres lie half a cell before.
+    Slopes are integers (:func:`slope_scale`), raised by S0 so that 0 is below them all: none.
+    """
+    centres = int(task.rule == "center_hull")
+    if not centres:
+        none = torch.zeros_like(reach[0])
+        reach = [torch.maximum(one, other) for one, other in pairwise((none, *reach, none))]
+    scale, steepest = slope_scale(task.window)
+    _, dtype = integers(task.window)
+    left = right = torch.zeros_like(reach[0], dtype=dtype)
+    for line, edge in enumerate(reach):
+        run = 2 * line + centres - sides.w.long()
+        distance = run.abs().clamp(min=1)
+        weight = (2 * scale + distance) // (2 * distance)
+        weight = torch.where(run == 0, steepest, weight)
+        base = steepest - (sides.h + centres) * weight
+        wide = edge.to(dtype)
+        slope = (wide * (2 * weight).to(dtype) + base.to(dtype)) * wide.clamp(max=1)
+        left = torch.maximum(left, slope * (run <= 0).to(dtype))
+        right = torch.maximum(right, slope * (run >= 0).to(dtype))
+    return left + right >= 2 * steepest - task.window[1]
+
+
+def _corners_hold(
+    ground: Tensor,
+    rows: WindowRows,
+    on: Sequence[Tensor],
+    raised: Tensor,
+    sides: Sides,
+    task: Task,
+) -> Bool[Tensor, "P Xs Ys B"]:
+    """Rules ``area_corners`` and ``area_corners_code``."""
+    corners = []
+    for edge in (_row_cells(ground, 0, task), rows.end):
+        near = far = _row_of(edge, 0, task).expand_as(raised)
+        for u in range(1, len(on)):
+            far = _blend(far, _row_of(edge, u, task), sides.w == u + 1)
+        corners += [near, far]
+    level = raised if task.rule == "area_corners" else _maximum(corners)
+    same = torch.zeros_like(raised)
+    for corner in corners:
+        same = same + (corner == level).view(torch.uint8)
+    count = _count(rows, on, task)
+    if task.rule == "area_corners":
+        four, three = _exceeds(count, 60, sides), _exceeds(count, 80, sides)
+        held = (four & (same == 4)) | (three & (same >= 3))
+        return held | _exceeds(count, 95, sides)
+    four, three = _exceeds(count, 50, sides), _exceeds(count, 85, sides)
+    held = (level == raised) & ((four & (same == 4)) | three)
+    return (same >= 3) & (held | _exceeds(count, 95, sides))
