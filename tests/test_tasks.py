@@ -13,8 +13,8 @@ import torch
 
 from packing_env import tasks
 from packing_env.generators import GENERATORS, GeneratorError, Uniform
-from packing_env.items import Catalogue
 from packing_env.item_source import ITEM_ARGUMENTS
+from packing_env.items import Catalogue
 from packing_env.tasks import build_generator, make_env
 from packing_env.types import NOOP_PENALTY, PackingParams, ParameterError
 

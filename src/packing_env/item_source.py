@@ -1,4 +1,4 @@
-"""From a task's ``items`` to its catalogue: where items come from, and what is refused beforehand."""
+"""From the ``items`` of a task to its catalogue; what cannot be used is refused beforehand."""
 
 from __future__ import annotations
 
@@ -122,9 +122,7 @@ def _items_options(items: Any) -> dict[str, Any]:
         raise ParameterError(
             f"items.source={source!r} is unknown; choose one of {', '.join(_SOURCES)}"
         )
-    check_names(
-        f"items (source {source})", options, {"source", "holdout"} | ITEM_ARGUMENTS[source]
-    )
+    check_names(f"items (source {source})", options, {"source", "holdout"} | ITEM_ARGUMENTS[source])
     share = check_number("items.holdout", options.setdefault("holdout", 0.0))
     if not 0 <= share < 1:
         raise ParameterError(f"items.holdout={share} must lie between 0 and 1")

@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 from packing_env.envs import PackingEnv
-from packing_env.items import Catalogue
 from packing_env.envs.action_modes import MODES
+from packing_env.items import Catalogue
 from packing_env.tasks import CUBOIDS, PRESETS, make_env
 
 SMALL: dict[str, dict[str, Any]] = {
