@@ -1,0 +1,70 @@
+"""One container and a list of cuboids, put down by hand, in either geometry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from tests.tiny import state_of
+
+from packing_env.envs import PackingEnv
+from packing_env.items import Catalogue
+from packing_env.testing import small_env
+from packing_env.types import Instances, State
+
+Sides = tuple[float, float, float]
+GEOMETRIES = ("maps", "boxes")
+
+
+def env_of(
+    sides: Sequence[Sequence[float]],
+    container: Sides,
+    cell: float = 1.0,
+    *,
+    geometry: str = "maps",
+    orientations: str = "yaw",
+    **params: Any,
+) -> PackingEnv:
+    """One container and these cuboids in this order (metres), whatever they stand on."""
+    maps = geometry == "maps"
+    items = Catalogue.from_cuboids(
+        torch.tensor(sides, dtype=torch.float64),
+        cell=cell,
+        container=container,
+        orientations=orientations,
+        maps=maps,
+    )
+    task: dict[str, Any] = {"num_items": len(sides), "stability": "none", "contact_tol": 0.0}
+    if not maps:
+        task |= {"candidate_generator": "all_placements", "num_candidates": 400}
+    instances = Instances(torch.arange(len(sides))[None], torch.tensor([len(sides)]))
+    env = small_env(items, 1, instances=instances, **task | params)
+    env.reset()
+    return env
+
+
+def place_of(env: PackingEnv, orientation: int, x: int, y: int) -> int:
+    """The index of a placement of the first visible item."""
+    xs, ys = env.params.lattice
+    return (orientation * xs + x) * ys + y
+
+
+def may_put(env: PackingEnv, orientation: int, x: int, y: int) -> bool:
+    """Whether the mask, or the list of all placements, has it."""
+    index = place_of(env, orientation, x, y)
+    if env.params.action_mode == "candidate":
+        return index in env.state["candidate"][0].tolist()
+    maps = env._maps(dict(env.state.items()))
+    assert maps is not None
+    return bool(maps.legal.flatten()[index])
+
+
+def put(env: PackingEnv, orientation: int, x: int, y: int) -> State:
+    """Ask for a placement, legal or not; the state after it."""
+    action = place_of(env, orientation, x, y)
+    if env.params.action_mode == "candidate":
+        listed = env.state["candidate"][0].tolist()
+        action = listed.index(action) if action in listed else env.params.num_candidates
+    env.step(env.rand_action().set("action", torch.tensor([action])))
+    return state_of(env)
