@@ -17,7 +17,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "cuboid_online": {"container": (5.0, 5.0, 5.0), "num_items": 12},
     "cuboid_buffer": {"container": (5.0, 5.0, 5.0), "num_items": 12, "num_visible": 3},
     "cuboid_offline": {"container": (6.0, 6.0, 6.0), "num_items": 27, "num_visible": 3},
-    "cuboid_continuous": {"num_items": 20, "num_spaces": 48, "num_candidates": 32},
+    "cuboid_continuous": {"num_items": 8, "num_spaces": 48, "num_candidates": 32},
 }
 
 
