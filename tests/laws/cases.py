@@ -149,12 +149,12 @@ def _boxes(choose: random.Random) -> tuple[dict[str, Any], dict[str, Any]]:
         "height": choose.choice([5, 7]) * steps + choose.randint(0, steps - 1),
         "sides": (choose.randint(1, 2), 4 * steps),
         "orientations": choose.choice(["yaw", "cuboid"]),
-        "pitch": 0.1,
+        "pitch": 0.001,
         "maps": False,
     }
     return items, {
-        "cell": 0.1 * steps,
-        "unit": 0.1,
+        "cell": 0.001 * steps,
+        "unit": 0.001,
         "stability": choose.choice(BOX_RULES),
         "stability_metric": choose.choice(BOX_RULES),
         "candidate_generator": choose.choice(OF_BOXES),

@@ -245,7 +245,9 @@ def test_a_list_holds_the_first_legal_proposals_and_counts_the_rest(
     random = np.random.default_rng(seed)
     maps = ground.maps("none")
     legal, z = maps.legal.flatten(), maps.z.flatten()
-    proposed = np.concatenate((some_places(legal, 10, random), np.full(5, -1)))
+    promising = some_places(legal, 10, random) if random.random() < 0.7 else np.empty(0, int)
+    useless = np.flatnonzero(~legal.numpy())[:3]
+    proposed = np.concatenate((promising, useless, np.full(5, -1)))
     random.shuffle(proposed)
     lost = int(random.integers(0, 3))
     generator = candidates.Proposals(torch.from_numpy(proposed)[None], torch.tensor([lost]))
