@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from packing_env import tasks
+from packing_env import item_source
 from packing_env.generators import GENERATORS, GeneratorError, Uniform
 from packing_env.item_source import ITEM_ARGUMENTS
 from packing_env.items import Catalogue
@@ -115,7 +115,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"items": {"source": "meshes"}}, r"items\.paths is empty"),
     ({"items": {"source": "meshes", "paths": []}}, r"items\.paths is empty"),
     ({"items": {"source": "meshes", "paths": [True]}}, r"items\.paths holds True"),
-    ({"items": {"source": "cuboids"}}, r"items\.extents=None must be a list"),
+    ({"items": {"source": "cuboids"}}, r"needs items.extents"),
     ({"items": {"source": "cuboids", "extents": [[1, 2]]}}, r"items\.extents=.* \(dx, dy, dz\)"),
     ({"items": {"source": "cuboids", "extents": "abc"}}, r"items\.extents='abc'"),
     ({"items": {"source": "shapes", "holdout": "some"}}, r"items\.holdout='some'"),
@@ -131,8 +131,9 @@ def test_impossible_tasks_are_refused_before_anything_is_built(
         raise AssertionError("items were built")
 
     sources = dict.fromkeys(ITEM_ARGUMENTS, built)
-    monkeypatch.setattr(tasks, "_SOURCES", sources)
-    monkeypatch.setattr(Catalogue, "from_meshes", built)
+    monkeypatch.setattr(item_source, "_SOURCES", sources)
+    for build in ("from_meshes", "from_cuboids"):
+        monkeypatch.setattr(Catalogue, build, built)
     with pytest.raises((ParameterError, GeneratorError), match=message):
         make_env("irregular", **changes)
 
