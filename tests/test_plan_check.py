@@ -15,9 +15,10 @@ from tests.test_plan import TINY, pack
 
 import packing_env as pe
 from agents import cli
+from packing_env.core import stability
 from packing_env.items import shapes
 from packing_env.plan import PlanError, check_plan, make_plan, packing_of, quaternion, save_plan
-from packing_env.reference.claims import Report
+from packing_env.reference.claims import STABILITY_RULES, Report
 
 Edit = Callable[[dict[str, Any], dict[str, Any]], object]
 UNIT = 0.01
@@ -120,6 +121,54 @@ def test_integer_boxes(rule: str, tmp_path: Path) -> None:
         assert report.items > 5
         assert np.array_equal(packing.first(report.items).heightmap, packing.heightmap)
         assert report.height == pytest.approx(packing.heightmap.max())
+
+
+@pytest.mark.parametrize("cell", [0.1, 0.01, 0.3, 0.07])
+@pytest.mark.parametrize("rule", ["com_hull", "none"])
+def test_cuboids_of_cells_that_are_no_float32(cell: float, rule: str, tmp_path: Path) -> None:
+    """Sums of sides that round differently stand level all the same: 0.1 + 0.2 and 0.3."""
+    env = pe.make_env(
+        "cuboid_online",
+        num_envs=4,
+        seed=7,
+        container=(6 * cell,) * 3,
+        cell=cell,
+        num_items=40,
+        stability=rule,
+        generator={"name": "uniform_cuboids", "low": 1, "high": 3},
+    )
+    play(env)
+    for row in range(4):
+        plan = make_plan(env, row)
+        report = checked(plan, tmp_path)
+        assert report.holds, report.violation
+        assert report.items > 3
+        plan["items"][-1]["support_ratio"] *= 0.9
+        assert not checked(plan, tmp_path).holds
+
+
+def test_a_few_whole_cuboids_of_a_task_of_others(tmp_path: Path) -> None:
+    """Its heights are sums, and the plan does not tell."""
+    extents = [[0.1, 0.2, 0.3], [0.2, 0.2, 0.2], [0.1, 0.1, 0.7], [0.15, 0.95, 0.95]]
+    items = {"source": "cuboids", "extents": extents}
+    size = {"container": (1.0, 1.0, 1.0), "cell": 0.1, "num_items": 30}
+    env = pe.make_env("irregular", num_envs=4, seed=2, items=items, contact_tol=0.0, **size)
+    play(env)
+    for row in range(4):
+        packing = packing_of(env, row)
+        odd = [item.item_id == 3 for item in packing.items]
+        report = checked(make_plan(packing.first(([*odd, True]).index(True))), tmp_path)
+        assert report.holds, report.violation
+
+
+def play(env: pe.PackingEnv) -> None:
+    """Random legal episodes."""
+    generator = torch.Generator().manual_seed(0)
+    td = env.reset()
+    while not td["done"].all():
+        draw = torch.rand(td["action_mask"].shape, generator=generator)
+        td["action"] = torch.where(td["action_mask"], draw, -1.0).argmax(1)
+        td = env.step(td)["next"]
 
 
 def test_a_surface_that_is_no_shell_is_reported(tmp_path: Path) -> None:
@@ -230,6 +279,9 @@ def test_the_first_of_two_violations_is_named(
         ("geometry", {"geometry": "spheres"}),
         ("unit", {"unit": 0.01}),
         ("cell", {"cell": 1e-5}),
+        ("container", {"cell": 1e-300}),
+        ("container", {"container": [0.32, 0.32, 1e300]}),
+        ("stability", {"stability": "stacking_tree"}),
     ],
 )
 def test_claims_about_the_whole(
@@ -257,12 +309,30 @@ def test_a_stricter_rule_or_tolerance_does_not_hold(plan: dict[str, Any], tmp_pa
 
 
 def test_what_is_unknown_is_said(plan: dict[str, Any], tmp_path: Path) -> None:
-    odd = copy.deepcopy(plan) | {"stability": "gyroscope", "colour": "red"}
+    odd = copy.deepcopy(plan) | {"colour": "red"}
     odd["items"][2]["mass"] = 1.0
+    del odd["utilization"]
     report = checked(odd, tmp_path)
     assert report.holds
-    for word in ("gyroscope", "'colour'", "'mass' of item 2"):
+    for word in ("utilization", "'colour'", "'mass' of item 2"):
         assert sum(word in note for note in report.not_checked) == 1
+    violation = checked(odd | {"stability": "gyroscope"}, tmp_path).violation
+    assert violation is not None
+    assert "stability rule 'gyroscope' is unknown; known: area_corners, " in violation.found
+
+
+def test_the_rules_of_the_environment_are_known() -> None:
+    own = {
+        name: rule
+        for name, rule in stability.RULES.items()
+        if any(
+            judge is not None and judge.__module__.startswith("packing_env.")
+            for judge in (rule.maps, rule.single)
+        )
+    }
+    maps = {name for name, rule in own.items() if rule.maps is not None}
+    assert maps == set(STABILITY_RULES["maps"])
+    assert {"none", "stacking_tree", *maps} == set(STABILITY_RULES["boxes"])
 
 
 @pytest.mark.parametrize(
@@ -407,9 +477,41 @@ def test_boxes_on_a_lattice(tmp_path: Path) -> None:
         violation = checked(broken, tmp_path).violation
         assert violation is not None
         assert (violation.item, violation.claim) == (0, claim), violation
-    violation = checked(plan | {"unit": 0.003}, tmp_path).violation
+    for change, claim in (
+        ({"unit": 0.003}, "unit"),
+        ({"unit": 1e-300}, "container"),
+        ({"contact_tol": 0.001}, "contact_tol"),
+        ({"stability": "gyroscope"}, "stability"),
+    ):
+        violation = checked(plan | change, tmp_path).violation
+        assert violation is not None
+        assert (violation.item, violation.claim) == (None, claim)
+
+
+@GEOMETRIES
+@pytest.mark.parametrize(
+    ("change", "claim"),
+    [
+        ({"translation": [1e300, 0, 0]}, "outside"),
+        ({"translation": [0, 0, 1e300]}, "outside"),
+        ({"translation": [0, -1e7, 0]}, "outside"),
+        ({"translation": [0, 0, 1e7]}, "lid"),
+        ({"extent": [1e300, 4, 4]}, "outside"),
+        ({"extent": [1e300, 4, 4], "scale": 1e300}, "outside"),
+        ({"rotation": [[1e300, 0, 0], [0, 1, 0], [0, 0, 1]]}, "rotation"),
+        ({"quaternion": [1e300, 0, 0, 0]}, "quaternion"),
+        ({"z": 1e300}, "z"),
+        ({"volume": 1e300}, "volume"),
+    ],
+    ids=str,
+)
+def test_absurd_numbers(change: dict[str, Any], claim: str, geometry: str, tmp_path: Path) -> None:
+    plan = by_hand(BASE, geometry=geometry)
+    plan["items"][0] |= change
+    violation = checked(plan, tmp_path).violation
     assert violation is not None
-    assert violation.claim == "unit"
+    assert (violation.item, violation.claim) == (0, claim), violation
+    assert len(str(violation)) < 200
 
 
 def test_the_stacking_tree_asks_the_whole_pile(tmp_path: Path) -> None:
@@ -424,9 +526,9 @@ def test_the_stacking_tree_asks_the_whole_pile(tmp_path: Path) -> None:
     violation = checked(by_hand(*pile, stability="stacking_tree", **lattice), tmp_path).violation
     assert violation is not None
     assert violation.claim == "stability"
-    report = checked(by_hand(*pile, stability="stacking_tree"), tmp_path)
-    assert report.holds
-    assert "stacking_tree" in report.not_checked[0]
+    violation = checked(by_hand(*pile, stability="stacking_tree"), tmp_path).violation
+    assert violation is not None
+    assert (violation.item, violation.claim) == (None, "stability")
 
 
 def test_a_cuboid_that_stands_askew(tmp_path: Path) -> None:
@@ -459,6 +561,16 @@ def test_the_command(plan: dict[str, Any], upper: int, capsys: pytest.CaptureFix
     assert cli.main(["check", "good.json"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"good.json: holds: {len(plan['items'])} items")
+    assert said.split(";")[0].endswith("stable and supported as claimed")
+    Path("odd.json").write_text(json.dumps(plan | {"colour": "red"}), encoding="utf-8")
+    assert cli.main(["check", "odd.json"]) == 0
+    said = capsys.readouterr().out
+    assert "NOT CHECKED: the key 'colour'" in said
+    assert "as claimed" not in said
+    Path("rule.json").write_text(json.dumps(plan | {"stability": "x"}), encoding="utf-8")
+    assert cli.main(["check", "rule.json"]) == 1
+    said = capsys.readouterr().out
+    assert "stability rule 'x' is unknown; known: area_corners" in said
     assert cli.main(["check", "bad.json", "good.json"]) == 1
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith(f"bad.json: REFUSED, {who}: floating: claimed at rest at z")
@@ -496,12 +608,7 @@ def test_plans_of_the_presets_hold(task: list[str], capsys: pytest.CaptureFixtur
 def test_random_plans_hold(tmp_path: Path) -> None:
     """Random legal episodes: whatever the rules allow, the checker allows."""
     env = pe.make_env("irregular", num_envs=4, seed=5, **TINY | {"num_items": 12})
-    generator = torch.Generator().manual_seed(0)
-    td = env.reset()
-    while not td["done"].all():
-        draw = torch.rand(td["action_mask"].shape, generator=generator)
-        td["action"] = torch.where(td["action_mask"], draw, -1.0).argmax(1)
-        td = env.step(td)["next"]
+    play(env)
     for row in range(4):
         save_plan(tmp_path / "plan.json", env, row)
         report = check_plan(tmp_path / "plan.json")

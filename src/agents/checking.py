@@ -57,8 +57,9 @@ def _lines(report: Report) -> list[str]:
     if report.violation is not None:
         return [*lines, f"REFUSED, {report.violation}"]
     count = f"{report.items} item{'s' if report.items != 1 else ''}"
+    claimed = "" if report.not_checked else " as claimed"
     lines.append(
-        f"holds: {count} inside, apart, at rest and supported as claimed; "
+        f"holds: {count} inside, apart, at rest, stable and supported{claimed}; "
         f"utilization {report.utilization:.4f}, height {report.height:.4f} m"
     )
     return lines

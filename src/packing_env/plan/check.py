@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.mesh import UNITS, Mesh, MeshError, load_mesh
 from packing_env.items.shapes import SHAPES
@@ -39,12 +41,14 @@ def check_plan(path: str | Path) -> Report:
 
     document = read_json(path)
     packing = parse(path, document)
+    with np.errstate(over="ignore", invalid="ignore"):  # absurd sizes are left to the checker
+        items = tuple(_claim(item, Path(path)) for item in packing.items)
     claim = PlanClaim(
         container=packing.container,
         cell=packing.cell,
         stability=packing.stability,
         contact_tol=packing.contact_tol,
-        items=tuple(_claim(item, Path(path)) for item in packing.items),
+        items=items,
         num_items=packing.num_items,
         utilization=packing.claimed,
         geometry=packing.geometry,

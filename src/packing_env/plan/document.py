@@ -135,7 +135,7 @@ def parse(path: str | Path, plan: Mapping[str, Any]) -> Packing:
         return _from_json(plan)
     except KeyError as error:
         raise PlanError(f"{path}: the plan lacks {error.args[0]!r}") from error
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise PlanError(f"{path}: the plan has a value of the wrong kind ({error})") from error
 
 

@@ -172,7 +172,7 @@ def read_state(state: Mapping[str, Tensor], catalogue: Catalogue, params: Packin
         container=params.container,
         cell=params.cell,
         stability=params.stability,
-        contact_tol=params.tolerance,
+        contact_tol=0.0 if params.geometry == "boxes" else params.tolerance,
         items=items,
         num_items=int(row["num_items"]),
         instance={key: int(row[key]) for key in ("seed", "row", "episode")},

@@ -22,6 +22,7 @@ import numpy as np
 
 from packing_env.reference.claims import (
     RELATIVE,
+    STABILITY_RULES,
     ItemClaim,
     PlanClaim,
     Report,
@@ -35,18 +36,43 @@ from packing_env.reference.solids import matrix
 
 MAX_CELLS = 1 << 26
 """Largest heightmap that is allocated."""
+MAX_STEPS = 2.0**31
+"""Pitches; what is longer or farther away is no length in a container."""
+MAX_LENGTH = 1e9
+"""Metres; heights are float32, and a longer container is a slip."""
 
 
 def check(plan: PlanClaim) -> Report:
     """Check the claims of a plan up to the first that does not hold."""
+    with np.errstate(over="ignore", invalid="ignore"):  # absurd numbers become violations
+        violation = next(_whole_plan(plan), None)
+        if violation is not None:
+            return Report(violation, 0, 0.0, 0.0)
+        first, *others = (_items(plan, whole_cells) for whole_cells in _heights(plan))
+    return next((report for report in (first, *others) if report.holds), first)
+
+
+def _heights(plan: PlanClaim) -> Iterator[bool]:
+    """Whether tops are levels of whole cells: where all items are, and else as they add up.
+
+    A plan does not say whether its task had items of other kinds too, and so heights that are
+    sums: of a plan of whole cells either reading may hold.
+    """
+    within = (item for item in plan.items if _is_near(item, plan))
+    if plan.geometry == "maps" and all(item.is_of_whole_cells(plan.cell) for item in within):
+        yield True
+    yield False
+
+
+def _items(plan: PlanClaim, whole_cells: bool) -> Report:
+    """Check the items of a plan, and then their sums."""
     notes: list[str] = []
-    violation = next(_whole_plan(plan), None)
-    if violation is not None:
-        return Report(violation, 0, 0.0, 0.0)
-    ground = Lattice(plan, notes) if plan.geometry == "boxes" else Ground(plan, notes)
+    violation: Violation | None = None
+    boxes = plan.geometry == "boxes"
+    ground = Lattice(plan) if boxes else Ground(plan, notes, whole_cells)
     volume, count = 0.0, 0
     for number, item in enumerate(plan.items):
-        violation = next(_item(number, item, ground), None)
+        violation = next(_item(number, item, plan, ground), None)
         if violation is not None:
             break
         ground.put(item)
@@ -54,6 +80,8 @@ def check(plan: PlanClaim) -> Report:
     utilization = volume / math.prod(plan.container)
     if violation is None:
         violation = next(_sums(plan, utilization), None)
+    if plan.utilization is None:
+        notes.append("utilization (the plan states none)")
     return Report(violation, count, utilization, ground.height, tuple(dict.fromkeys(notes)))
 
 
@@ -61,21 +89,48 @@ def check(plan: PlanClaim) -> Report:
 
 
 def _whole_plan(plan: PlanClaim) -> Iterator[Violation]:
-    """The container and its cells, the geometry, the tolerance."""
-    yield from _grid(plan)
+    """The container and its cells, the geometry, the rule and its tolerance."""
+    yield from _lengths(plan)
     yield from _geometry(plan)
-    if plan.contact_tol < 0:
-        yield _wrong("contact_tol", f"{plan.contact_tol} m", "a negative tolerance")
+    yield from _grid(plan)
+    yield from _rule(plan)
 
 
 def _wrong(key: str, claimed: str, found: str) -> Violation:
     return Violation(None, key, key, claimed, found)
 
 
+def _lengths(plan: PlanClaim) -> Iterator[Violation]:
+    """Positive lengths that can be counted."""
+    claimed = f"{plan.container}, cell {plan.cell}"
+    lengths = (*plan.container, plan.cell)
+    if not all(length > 0 for length in lengths):
+        yield _wrong("container", claimed, "lengths that are not > 0")
+    if max(lengths) > MAX_LENGTH:
+        yield _wrong("container", claimed, f"a length of more than {MAX_LENGTH:g} m")
+    if plan.pitch > 0 and max(lengths) / plan.pitch > MAX_STEPS:
+        yield _wrong(
+            "container", claimed, f"a length of more than {MAX_STEPS:.0f} steps of {plan.pitch} m"
+        )
+
+
+def _rule(plan: PlanClaim) -> Iterator[Violation]:
+    """A rule that placements can be judged by, and a tolerance that it can have."""
+    known = STABILITY_RULES[plan.geometry]
+    if plan.stability not in known:
+        yield _wrong(
+            "stability",
+            repr(plan.stability),
+            f"stability rule {plan.stability!r} is unknown; known: {', '.join(known)}",
+        )
+    if plan.contact_tol < 0:
+        yield _wrong("contact_tol", f"{plan.contact_tol} m", "a negative tolerance")
+    if plan.geometry == "boxes" and plan.contact_tol != 0:
+        yield _wrong("contact_tol", f"{plan.contact_tol} m", "a geometry of boxes: they touch at 0")
+
+
 def _grid(plan: PlanClaim) -> Iterator[Violation]:
-    """Positive lengths, whole cells, no more of them than fit into memory."""
-    if not all(length > 0 for length in (*plan.container, plan.cell)):
-        yield _wrong("container", f"{plan.container}, cell {plan.cell}", "lengths that are not > 0")
+    """Whole cells, no more of them than fit into memory."""
     across, along = (length / plan.cell for length in plan.container[:2])
     for axis, cells in (("X", across), ("Y", along)):
         if abs(cells - round(cells)) > MARGIN or round(cells) < 1:
@@ -87,7 +142,7 @@ def _grid(plan: PlanClaim) -> Iterator[Violation]:
 def _geometry(plan: PlanClaim) -> Iterator[Violation]:
     """A known geometry, and a unit where it has one."""
     if plan.geometry == "boxes":
-        unit = plan.cell if plan.unit is None else plan.unit
+        unit = plan.pitch
         steps = plan.cell / unit if unit > 0 else 0.0
         if abs(steps - round(steps)) > MARGIN or round(steps) < 1:
             yield _wrong("unit", f"{unit} m", f"cells of {plan.cell} m, no whole multiple of it")
@@ -111,10 +166,21 @@ def _sums(plan: PlanClaim, utilization: float) -> Iterator[Violation]:
 # ------------------------------------------------------------------ one item
 
 
-def _item(number: int, item: ItemClaim, ground: Ground | Lattice) -> Iterator[Violation]:
+def _item(
+    number: int, item: ItemClaim, plan: PlanClaim, ground: Ground | Lattice
+) -> Iterator[Violation]:
     """What is wrong with an item, first things first."""
     yield from _pose(number, item)
+    if not _is_near(item, plan):
+        farthest = float(np.abs(item.points).max())
+        where = f"a corner {metres(farthest)} away" if farthest < math.inf else "no finite place"
+        yield item.wrong("outside", f"within {metres(*plan.container)}", where)
     yield from ground.violations(item)
+
+
+def _is_near(item: ItemClaim, plan: PlanClaim) -> bool:
+    """Whether its place is one that can be counted in pitches."""
+    return bool((np.abs(item.points) <= MAX_STEPS * plan.pitch).all())
 
 
 def _pose(number: int, item: ItemClaim) -> Iterator[Violation]:
@@ -123,12 +189,12 @@ def _pose(number: int, item: ItemClaim) -> Iterator[Violation]:
         yield item.wrong("order", f"{item.order}", f"place {number} in the list")
     turn = item.rotation
     defect = float(np.abs(turn @ turn.T - np.eye(3)).max())
-    if defect > RELATIVE or np.linalg.det(turn) < 0:
+    if not defect <= RELATIVE or np.linalg.det(turn) < 0:
         what = "a reflection" if defect <= RELATIVE else f"R R^T off the identity by {defect:.2g}"
         yield item.wrong("rotation", "a rotation matrix", what)
     if item.quaternion is not None:
         norm = float(np.linalg.norm(item.quaternion))
-        if abs(norm - 1) > RELATIVE or np.abs(matrix(item.quaternion) - turn).max() > RELATIVE:
+        if not abs(norm - 1) <= RELATIVE or np.abs(matrix(item.quaternion) - turn).max() > RELATIVE:
             yield item.wrong("quaternion", "the same rotation as the matrix", "another")
     extent = item.solid.extent
     if extent is not None and not all(side > 0 for side in extent):

@@ -7,12 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from packing_env.reference.raster import MARGIN
 from packing_env.reference.solids import Solid
 
 LID_TOLERANCE = 1e-6
 """Metres; part of the definition of a legal placement."""
 RELATIVE = 1e-6
 """Ratios, volumes and rotations this close are equal."""
+
+STABILITY_RULES = {
+    "maps": ("area_corners", "area_corners_code", "center_hull", "com_hull", "none"),
+    "boxes": ("area_corners", "area_corners_code", "center_hull", "com_hull", "none",
+              "stacking_tree"),
+}  # fmt: skip
+"""Per geometry, the rules that the reference can judge a placement by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +63,13 @@ class ItemClaim:
         upright = np.minimum(entries, np.abs(entries - 1.0)).max() < 1e-9
         return self.solid.extent is not None and bool(upright)
 
+    def is_of_whole_cells(self, cell: float) -> bool:
+        """Whether it is such a cuboid, with sides of whole cells."""
+        if not self.is_upright_cuboid:
+            return False
+        sides = (self.points.max(0) - self.points.min(0)) / cell
+        return bool(np.abs(sides - np.round(sides)).max() < MARGIN)
+
     def wrong(self, claim: str, claimed: str, found: str) -> Violation:
         """A violation by this item."""
         return Violation(self.order, self.name, claim, claimed, found)
@@ -85,6 +100,11 @@ class PlanClaim:
     utilization: float | None = None
     geometry: str = "maps"
     unit: float | None = None
+
+    @property
+    def pitch(self) -> float:
+        """Metres per step of an item's ``corner``."""
+        return self.unit if self.geometry == "boxes" and self.unit is not None else self.cell
 
     @property
     def slack(self) -> float:
@@ -128,7 +148,7 @@ class Report:
         items: How many items were found to stand as claimed.
         utilization: Of those, recomputed.
         height: Highest point of the container's contents, metres.
-        not_checked: What was claimed and not checked, with the reason; empty as a rule.
+        not_checked: What was not checked, with the reason; empty as a rule.
     """
 
     violation: Violation | None
@@ -152,4 +172,9 @@ class Report:
 
 def metres(*lengths: float) -> str:
     """Lengths as a message says them."""
-    return " x ".join(f"{length:.7f}" for length in lengths) + " m"
+    return " x ".join(number(length) for length in lengths) + " m"
+
+
+def number(length: float) -> str:
+    """A length to 1e-7, or in short where that would be a long row of digits."""
+    return f"{length:.7f}" if abs(length) < 1e6 else f"{length:.4g}"

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from packing_env.reference import boxes
-from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres
+from packing_env.reference.claims import (
+    RELATIVE,
+    ItemClaim,
+    PlanClaim,
+    Violation,
+    metres,
+    number,
+)
 from packing_env.reference.raster import MARGIN
 
 
@@ -17,13 +24,11 @@ class Lattice:
 
     Args:
         plan: Whose container it is; its geometry is ``"boxes"``.
-        notes: Takes what could not be checked.
     """
 
-    def __init__(self, plan: PlanClaim, notes: list[str]) -> None:
+    def __init__(self, plan: PlanClaim) -> None:
         self.plan = plan
-        self.notes = notes
-        self.unit = plan.cell if plan.unit is None else plan.unit
+        self.unit = plan.pitch
         x, y, height = (length / self.unit for length in plan.container)
         self.container = round(x), round(y), math.floor(height + MARGIN)
         self.items: list[ItemClaim] = []
@@ -74,7 +79,7 @@ class Lattice:
                 yield item.wrong(
                     "outside",
                     f"{'xy'[axis]} within 0 .. {metres(self.plan.container[axis])}",
-                    f"{box[axis] * self.unit:.7f} .. {metres(box[3 + axis] * self.unit)}",
+                    f"{number(box[axis] * self.unit)} .. {metres(box[3 + axis] * self.unit)}",
                 )
         if box[2] < 0:
             yield item.wrong("outside", "above the floor", f"z = {metres(box[2] * self.unit)}")
@@ -117,12 +122,7 @@ class Lattice:
 
     def _supported(self, item: ItemClaim, box: boxes.Box) -> Iterator[Violation]:
         rule, ratio = self.plan.stability, boxes.support_ratio(self.boxes, box)
-        try:
-            stable = boxes.is_stable(rule, self.boxes, box)
-        except ValueError as error:
-            self.notes.append(f"stability of every item ({error})")
-            stable = True
-        if not stable:
+        if not boxes.is_stable(rule, self.boxes, box):
             yield item.wrong("stability", f"stable by {rule}", f"not: {ratio:.1%} is supported")
         if abs(item.support_ratio - ratio) > RELATIVE:
             yield item.wrong("support_ratio", f"{item.support_ratio:.6f}", f"{ratio:.6f}")

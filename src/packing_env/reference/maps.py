@@ -70,6 +70,11 @@ def drop_height(heightmap: np.ndarray, bottom: np.ndarray, x: int, y: int) -> np
     return z if np.isfinite(z) else FLOAT(np.inf)
 
 
+def nearest_level(height: np.float32, cell: float) -> np.float32:
+    """The nearest float32 to the whole number of cells that a height of whole cuboids means."""
+    return FLOAT(round(float(height) / cell) * cell)
+
+
 def supporting_cells(
     heightmap: np.ndarray, bottom: np.ndarray, x: int, y: int, z: np.float32, contact_tol: float
 ) -> list[tuple[int, int]]:
@@ -357,7 +362,7 @@ class Episode:
         for u, v in np.argwhere(np.isfinite(top)):
             raised = FLOAT(found.z + top[u, v])
             if self.rules.whole_cells:
-                raised = FLOAT(round(float(raised) / self.rules.cell) * self.rules.cell)
+                raised = nearest_level(raised, self.rules.cell)
             self.heightmap[x + u, y + v] = max(self.heightmap[x + u, y + v], raised)
         self.packed.append(position)
         self.rest.append(found.z)
