@@ -17,8 +17,9 @@ pitches.
 | ``best_fit`` | the lower corner, if it fits | smallest space | (Crainic et al. 2008) |
 
 An item fits a space if no side of it is longer; whether it rests inside is not asked. In
-``candidate`` mode all that they may choose is proposed by ``split_space_drops`` for ``online_bph``,
-``split_space_corners`` for ``macs`` and ``split_spaces`` for the others.
+``candidate`` mode the task's ``candidate_generator`` must propose all that they may choose:
+``split_space_drops`` for ``online_bph``, ``split_space_corners`` for ``macs``, any of those or
+``split_spaces`` for the others, ``all_placements`` for all. Another one is refused.
 
 * ``lsah``: with (dx, dy) the sides of the rectangle around all packed items and this one, seen from
   above, and t the top of this one (not of the pile), the score is ``dx dy + t dy + t dx``. Ties go
@@ -28,10 +29,12 @@ An item fits a space if no side of it is longer; whether it rests inside is not 
   on 10 x 10 x 10), and compares margins with the item turned as in the later of the two placements.
   It is here for PCT's numbers.
 * ``br``: the volume of the space, plus the number of item types that fit into it (as given, not
-  turned), plus 10 if all do. The types are the distinct sides of the catalogue's items. Of more
-  than :data:`MAX_TYPES` types stand 5 sizes per side, from the smallest to the largest side of the
-  catalogue, and the volume is then the share of the container: PCT's numbers for sides from a
-  continuous range.
+  turned), plus 10 if all do. PCT's numbers, by the geometry of the task: in ``"maps"`` the types
+  are the distinct sides of the catalogue's items and volumes count cells; in ``"boxes"`` the types
+  are 5 sizes per side, evenly spaced from the smallest to the largest side of the catalogue, and
+  volumes are shares of the container. How many items a pool of drawn cuboids has, and how fine
+  ``cell`` and ``unit`` are, makes no difference in ``"boxes"``, except for what it does to those
+  two sides.
 * ``macs``: on every level of cells below the item's base, the largest rectangle of cells that can
   still be reached from above once the item lies there; the areas are added up. PCT's program stops
   at the base, and so does this: on the floor all scores are 0, and the first proposal is played.
@@ -60,9 +63,6 @@ from packing_env.core.orientation import encode_placement, num_orientations, vis
 from packing_env.core.spaces import sides as container_sides
 from packing_env.types import Catalogue, PackingParams, ParameterError
 
-MAX_TYPES = 1024
-"""So many item types are counted one by one; see ``br``."""
-
 _SIZES_PER_SIDE = 5
 _ALL_FIT = 10
 _COMPARISONS = 2**24
@@ -85,7 +85,7 @@ class Offers:
         z: Rest height; any number where the proposal is not legal.
         boxes: ``[B, N, 6]`` the packed items; zeros where there is none.
         heightmap: ``[B, X, Y]`` in cells, as int64.
-        types: ``[T, 3]`` what ``br`` counts.
+        types: ``[T, 3]`` what ``br`` counts, in pitches.
         volume_unit: The volume in pitches that ``br`` sets against one type.
         limits: Sides ``(X, Y, H)`` of the container.
     """
@@ -206,34 +206,50 @@ class SpaceRule:
         fits: Whether it proposes a space only to items that fit.
         corners: 1: the lower corner; 4: low and high x, each with low and then high y last.
         whole_cells: Whether it counts cells, so that a pitch must be one.
+        generators: Candidate generators that propose all it may choose, the least first.
     """
 
     choose: Callable[[Offers], Chosen]
     fits: bool = True
     corners: int = 1
     whole_cells: bool = False
+    generators: tuple[str, ...] = (
+        "split_spaces",
+        "split_space_corners",
+        "split_space_drops",
+        "all_placements",
+    )
 
 
 SPACE_HEURISTICS: dict[str, SpaceRule] = {
-    "online_bph": SpaceRule(online_bph, fits=False),
+    "online_bph": SpaceRule(
+        online_bph, fits=False, generators=("split_space_drops", "all_placements")
+    ),
     "lsah": SpaceRule(lsah),
     "lsah_pct": SpaceRule(lsah_pct),
     "br": SpaceRule(br),
-    "macs": SpaceRule(macs, corners=4, whole_cells=True),
+    "macs": SpaceRule(
+        macs, corners=4, whole_cells=True, generators=("split_space_corners", "all_placements")
+    ),
     "best_fit": SpaceRule(best_fit),
 }
 """By name."""
 
 
 def item_types(catalogue: Catalogue, params: PackingParams) -> tuple[Tensor, int]:
-    """The item types ``[T, 3]`` that ``br`` counts, and the volume it sets against one of them."""
+    """The item types ``[T, 3]`` that ``br`` counts, and the volume it sets against one of them.
+
+    Both in pitches; which they are is a matter of the geometry alone.
+    """
     there = catalogue["cuboid"][:, 0].prod(-1) > 0
-    sides = torch.unique(catalogue["cuboid"][:, 0][there].long(), dim=0)
-    if len(sides) <= MAX_TYPES:
-        return sides, params.units_per_cell**3
-    steps = torch.linspace(0, 1, _SIZES_PER_SIDE, dtype=torch.float64, device=sides.device)
+    sides = catalogue["cuboid"][:, 0][there].long()
+    if params.geometry == "maps":
+        return torch.unique(sides, dim=0), 1
     low, high = sides.min(), sides.max()
-    grid = (low + (high - low) * steps).round().long()
+    steps = torch.arange(_SIZES_PER_SIDE, device=sides.device)
+    # a space of whole pitches takes a size if and only if it takes the size rounded up
+    last = _SIZES_PER_SIDE - 1
+    grid = low + ((high - low) * steps + last - 1) // last
     return torch.cartesian_prod(grid, grid, grid), math.prod(container_sides(params))
 
 
@@ -260,6 +276,13 @@ class SpaceHeuristic(Heuristic):
             raise ParameterError(
                 f"heuristic={name!r} counts whole cells; it needs unit == cell, not "
                 f"unit={env.params.unit} and cell={env.params.cell}"
+            )
+        generator = env.params.candidate_generator
+        if not placement and generator not in self.rule.generators:
+            own, *others = self.rule.generators
+            raise ParameterError(
+                f"heuristic={name!r} chooses among places that candidate_generator={generator!r} "
+                f"does not propose; set candidate_generator={own!r} (or {', '.join(others)})"
             )
         self.fallback = fallback
         self.types, self.volume_unit = item_types(self.catalogue, env.params)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class Scene:
     spaces: list[Box]
     items: list[list[tuple[int, int, int]]]
     allowed: Callable[[Choice], bool]
-    types: list[tuple[int, int, int]]
+    types: list[tuple[float, ...]]
     type_volume: int = 1
 
     def drop(self, x: int, y: int, w: int, d: int) -> int:
@@ -131,6 +131,17 @@ def lsah_pct(scene: Scene) -> Choice | None:
         elif score == best and held is not None and margin(space, size) < margin(held, size):
             held, chosen = space, choice
     return chosen
+
+
+def br_types(
+    kinds: list[tuple[float, ...]], sides: tuple[int, int, int], geometry: str
+) -> tuple[list[tuple[float, ...]], int]:
+    """Types and the volume of one: the kinds and 1, or in boxes 5 even sizes and the container."""
+    if geometry == "maps":
+        return list(set(kinds)), 1
+    low, high = min(map(min, kinds)), max(map(max, kinds))
+    sizes = [low + (high - low) * step / 4 for step in range(5)]
+    return list(product(sizes, repeat=3)), int(np.prod(sides))
 
 
 def br(scene: Scene) -> Choice | None:

@@ -10,6 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from agents.heuristics import SPACE_HEURISTICS, build
 from agents.space_heuristics import item_types
+from packing_env import make_env
 from packing_env.items import Catalogue
 from packing_env.testing import small_env
 from packing_env.types import Instances, ParameterError
@@ -93,16 +94,18 @@ def scene_of(env, td, row):
     for item in state["item_id"][row][queue].tolist():
         there = items["orientation_mask"][item]
         sizes.append([tuple(size) for size in items["cuboid"][item][there].tolist()])
-    types, volume = item_types(items, env.params)
+    sides = (*env.params.lattice, env.params.height_units)
+    kinds = [tuple(kind) for kind in items["cuboid"][:, 0].tolist()]
+    types, volume = plain.br_types(kinds, sides, env.params.geometry)
     ruled = env.params.stability != "none"
     choices = offered(env, td, row)
     return plain.Scene(
-        (*env.params.lattice, env.params.height_units),
+        sides,
         boxes,
         spaces,
         sizes,
         (lambda choice: choice in choices) if ruled else (lambda choice: True),
-        [tuple(kind) for kind in types.tolist()],
+        types,
         volume,
     )
 
@@ -180,10 +183,18 @@ GENERATOR = {
 """What proposes all that a heuristic may choose."""
 
 
-@pytest.mark.parametrize("name", GENERATOR)
-def test_with_the_generator_made_for_it(name):
+MORE = [
+    (name, generator)
+    for name in ("lsah", "br")
+    for generator in ("split_space_corners", "split_space_drops")
+]
+"""More than it may choose."""
+
+
+@pytest.mark.parametrize(("name", "generator"), [*GENERATOR.items(), *MORE])
+def test_with_a_generator_that_proposes_all_it_may_choose(name, generator):
     """The choice is what the loops find without asking what was proposed."""
-    options = {"candidate_generator": GENERATOR[name], "num_candidates": 200}
+    options = {"candidate_generator": generator, "num_candidates": 400}
     env = task("boxes candidate", rows=8, **options)
     assert compare(env, [name], 12, fallback=False) > 80
     assert not env.state["overflow"].any()
@@ -447,19 +458,43 @@ def test_no_host_read(mode):
     assert not names & {"aten::item", "aten::_local_scalar_dense", "aten::nonzero"}
 
 
-def test_many_types_are_sampled():
-    """More types than :data:`MAX_TYPES`: five sizes per side, against shares of the container."""
+def test_what_br_counts_depends_on_the_geometry_alone():
+    """Boxes: five sizes per side, rounded up, of few or many types, on any raster."""
     sides = torch.randint(10, 51, (3000, 3), generator=torch.Generator().manual_seed(0))
     sides[0], sides[1] = 10, 50
-    catalogue = {"cuboid": sides[:, None]}
-    env = task("boxes candidate")
-    types, volume = item_types(catalogue, env.params)
-    assert sorted(set(types.flatten().tolist())) == [10, 20, 30, 40, 50]
-    assert types.shape == (125, 3)
-    assert volume == GRID[0] * GRID[1] * GRID[2]
-    few, volume = item_types({"cuboid": torch.tensor([[[1, 2, 3]], [[1, 2, 3]]])}, env.params)
-    assert few.tolist() == [[1, 2, 3]]
+    for unit in (1.0, 0.5):
+        params = task("boxes candidate", unit=unit).params
+        for count in (2, 300, 3000):
+            types, volume = item_types({"cuboid": sides[:count, None]}, params)
+            assert sorted(set(types.flatten().tolist())) == [10, 20, 30, 40, 50]
+            assert types.shape == (125, 3)
+            assert volume == math.prod(GRID) / unit**3
+    types, _ = item_types({"cuboid": torch.tensor([[[1, 2, 3]]])}, params)
+    assert types[:, 2].unique().tolist() == [1, 2, 3]  # of 1, 1.5, 2, 2.5, 3
+    assert types[:5, 2].tolist() == [1, 2, 2, 3, 3]
+    params = task().params
+    types, volume = item_types({"cuboid": sides.repeat(2, 1)[:, None]}, params)
+    assert types.tolist() == sides.unique(dim=0).tolist()
     assert volume == 1
+
+
+def test_br_plays_an_instance_alike_whatever_the_pool():
+    """960 and 1,040 cuboids; the raster of the heightmap makes no difference either."""
+    played, counted = [], []
+    for pool_size, cell in ((12, 0.01), (13, 0.01), (12, 0.1)):
+        env = make_env(
+            "cuboid_continuous", 4, pool_size=pool_size, draw="sequential", cell=cell, seed=1
+        )
+        policy, td, actions = build("br", env), env.reset(), []
+        counted.append(policy.types)
+        for _ in range(12):
+            td = policy(td)
+            kept = env.state["candidate"].gather(1, td["action"][:, None])
+            actions.append(kept.squeeze(1))
+            _, td = env.step_and_maybe_reset(td)
+        played.append(torch.stack(actions))
+    assert all(torch.equal(types, counted[0]) for types in counted)
+    assert all(torch.equal(actions, played[0]) for actions in played)
 
 
 def test_what_cannot_be_built_is_named():
@@ -467,3 +502,16 @@ def test_what_cannot_be_built_is_named():
         build("lsah", task(num_spaces=0))
     with pytest.raises(ParameterError, match="online_bph"):
         build("online", task())
+
+
+@pytest.mark.parametrize("name", GENERATOR)
+@pytest.mark.parametrize("generator", ["split_spaces", "lowest_z", "event_points"])
+def test_a_generator_that_leaves_places_out_is_refused(name, generator):
+    if generator == GENERATOR[name]:
+        return
+    mode = "maps candidate" if generator == "lowest_z" else "boxes candidate"
+    env = task(mode, rows=1, candidate_generator=generator, num_candidates=50)
+    remedy = f"set candidate_generator='{GENERATOR[name]}'"
+    with pytest.raises(ParameterError, match=f"'{generator}' does not propose; {remedy}"):
+        build(name, env)
+    assert build(name, task(rows=1, candidate_generator=generator)).params  # asks for none
