@@ -57,6 +57,8 @@ def test_features_describe_the_candidates() -> None:
 def test_an_unknown_generator_names_the_known() -> None:
     with pytest.raises(ParameterError, match=r"'nearest' is unknown; .*lowest_z"):
         candidates.get_generator("nearest")
+    with pytest.raises(ParameterError, match=r"candidate_generator=\['lowest_z'\] is unknown"):
+        candidates.get_generator(["lowest_z"])  # type: ignore[arg-type]
 
 
 def scene(index: torch.Tensor, z: torch.Tensor, legal: torch.Tensor, **changes: object):

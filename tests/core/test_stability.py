@@ -209,6 +209,8 @@ def test_supporting_cells_are_within_the_tolerance() -> None:
 def test_an_unknown_rule_names_the_known() -> None:
     with pytest.raises(ParameterError, match=r"'wind' is unknown; .*com_hull"):
         stability.get_rule("wind")
+    with pytest.raises(ParameterError, match=r"stability=\['none'\] is unknown"):
+        stability.get_rule(["none"])  # type: ignore[arg-type]
 
 
 def test_a_taken_name_is_refused() -> None:

@@ -86,7 +86,7 @@ def register(name: str, generator: Generator) -> None:
 
 def get_generator(name: str) -> Generator:
     """The candidate generator of that name."""
-    if name not in GENERATORS:
+    if not isinstance(name, str) or name not in GENERATORS:
         raise ParameterError(
             f"candidate_generator={name!r} is unknown; choose one of {sorted(GENERATORS)}"
         )

@@ -93,7 +93,7 @@ def register(name: str, rule: Rule) -> None:
 
 def get_rule(name: str) -> Rule:
     """The rule of that name."""
-    if name not in RULES:
+    if not isinstance(name, str) or name not in RULES:
         raise ParameterError(f"stability={name!r} is unknown; choose one of {sorted(RULES)}")
     return RULES[name]
 

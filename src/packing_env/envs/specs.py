@@ -118,15 +118,29 @@ def _check_values(state: State, env: PackingEnv, like: State) -> None:
         "num_items": (1, capacity),
         "queue": (0, capacity - 1),
         "items_packed": (0, capacity),
+        "overflow": (0, 2**62),
+        "row": (0, 2**32 - 1),
     }
     for key, (low, high) in limits.items():
         if bool(((state[key] < low) | (state[key] > high)).any()):
             raise ValueError(f"state[{key!r}] has values outside {low}..{high}")
     if bool((state["items_packed"] > num_items).any()):
         raise ValueError("state['items_packed'] exceeds state['num_items']")
-    heights = state["heightmap"]
-    if not bool((torch.isfinite(heights) & (heights >= 0)).all()):
-        raise ValueError("state['heightmap'] has values that are negative or not finite")
+    for key in ("heightmap", "volume", "support_sum"):
+        if not bool((torch.isfinite(state[key]) & (state[key] >= 0)).all()):
+            raise ValueError(f"state[{key!r}] has values that are negative or not finite")
+    sides = (*(n * env.params.units_per_cell for n in env.params.grid), env.params.height_units)
+    for key in ("boxes", "spaces"):
+        lower, upper = state[key][..., :3], state[key][..., 3:]
+        end = upper.new_tensor(sides)
+        if bool(((lower < 0) | (upper < lower) | (upper > end)).any()):
+            raise ValueError(f"state[{key!r}] has corners outside the container, or out of order")
+    later = (
+        torch.arange(state["boxes"].shape[-2], device=env.device)
+        >= state["items_packed"][..., None]
+    )
+    if bool((state["boxes"] * later[..., None]).any()):
+        raise ValueError("state['boxes'] lists more boxes than state['items_packed'] says")
 
 
 def action_spec(env: PackingEnv) -> TensorSpec:

@@ -262,7 +262,10 @@ class PackingEnv(EnvBase):
         """Continue from a state that :meth:`get_state` returned."""
         state = specs.check_state(tensordict, self, self._first()[0])
         flat = {key: self._flat(value).clone() for key, value in state.items()}
-        seen = self._observe(flat, self._maps(flat))
+        maps = self._maps(flat)
+        offered = self.mode.look(flat, maps).entries  # by this task's rules, whatever the state's
+        flat |= {key: offered[key] for key in ("candidate", "candidate_z")}
+        seen = self._observe(flat, maps)
         self._keep(flat)
         return seen
 

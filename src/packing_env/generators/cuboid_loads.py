@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ Sides = tuple[float, float, float]
 Flags = tuple[bool, bool, bool]
 ANY_SIDE: Flags = (True, True, True)
 Z_ONLY: Flags = (False, False, True)
+MAX_ITEMS = 1_000_000
+"""Most items of one instance, and the largest count; each item is listed one by one."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class At:
         """A positive finite number."""
         value = self.value
         real = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not real or not 0 < value < math.inf:
+        if not real or not 0 < value <= sys.float_info.max:
             raise self.wrong("a positive number")
         return float(value)
 
@@ -115,10 +117,12 @@ class At:
         return bool(given[0]), bool(given[1]), bool(given[2])
 
     def count(self, at_least: int = 1) -> int:
-        """A whole number."""
+        """A whole number up to :data:`MAX_ITEMS`."""
         number = self.value
         if isinstance(number, bool) or not isinstance(number, int) or number < at_least:
             raise self.wrong(f"a whole number, {at_least} or more")
+        if number > MAX_ITEMS:
+            raise self.wrong(f"a count of at most {MAX_ITEMS}")
         return number
 
     def text(self) -> str:

@@ -11,7 +11,7 @@ import torch
 
 from packing_env.generators.base import Cuboids
 from packing_env.generators.cuboid_files import read_loads
-from packing_env.generators.cuboid_loads import Kind, Load
+from packing_env.generators.cuboid_loads import MAX_ITEMS, Kind, Load
 from packing_env.generators.cuboid_source import CuboidSource, Order
 from packing_env.generators.sequence_file import SequenceError
 from packing_env.items.mesh import UNITS
@@ -58,7 +58,7 @@ class CuboidSequences(CuboidSource):
             raise ParameterError(
                 f"generator.order={self.order!r} is unknown; choose one of {ORDERS}"
             )
-        if self.unit is not None and self.unit not in UNITS:
+        if self.unit is not None and (not isinstance(self.unit, str) or self.unit not in UNITS):
             raise ParameterError(
                 f"generator.unit={self.unit!r} is unknown; choose null or one of {', '.join(UNITS)}"
             )
@@ -120,6 +120,7 @@ class CuboidSequences(CuboidSource):
         loads = self.loads()
         if self.own_container:
             self._check_container(loads, order)
+        self._check_lengths(loads, order)
         rows: dict[tuple[object, ...], int] = {}
         kinds: list[tuple[Kind, float]] = []
         sequences = []
@@ -150,15 +151,23 @@ class CuboidSequences(CuboidSource):
             each = [each[i] for i in words.argsort(stable=True).tolist()]
         return each if self.limit is None else each[: self.limit]
 
-    def _instances(self, loads: list[Load], sequences: list[list[int]], order: Order) -> Instances:
-        """The sequences, padded with row 0."""
-        longest = max(range(len(loads)), key=lambda i: len(sequences[i]))
-        most = len(sequences[longest])
+    def _check_lengths(self, loads: list[Load], order: Order) -> None:
+        """Refuse instances that are too long, before their items are listed one by one."""
+        longest = max(loads, key=lambda load: load.num_items)
+        if longest.num_items > MAX_ITEMS:
+            raise SequenceError(
+                f"{self.path}: the counts of instance {longest.name} add up to "
+                f"{longest.num_items} items; needed: at most {MAX_ITEMS}"
+            )
+        most = longest.num_items if self.limit is None else min(longest.num_items, self.limit)
         if most > order.num_items:
             raise SequenceError(
-                f"{self.path}: instance {loads[longest].name} has {most} items, episodes have "
+                f"{self.path}: instance {longest.name} has {most} items, episodes have "
                 f"num_items={order.num_items}; set num_items={most} or more, or generator.limit"
             )
+
+    def _instances(self, loads: list[Load], sequences: list[list[int]], order: Order) -> Instances:
+        """The sequences, padded with row 0."""
         empty = [load.name for load, ids in zip(loads, sequences, strict=True) if not ids]
         if empty:
             raise SequenceError(f"{self.path}: instance {empty[0]} has no items; give it some")

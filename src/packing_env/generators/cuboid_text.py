@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,19 +17,15 @@ _COLUMNS = ("dx", "dy", "dz", "count", "vertical_x", "vertical_y", "vertical_z")
 
 def read_csv(path: Path, text: str) -> list[Load]:
     """A line per kind; sequences are told by a column, or by blank lines between them."""
-    rows = list(enumerate(csv.reader(text.splitlines()), 1))
-    rows = [(line, [cell.strip() for cell in row]) for line, row in rows]
-    first = next(row for _, row in rows if any(row))
+    rows = _csv_rows(path, text)
+    start = next((i for i, (_, row) in enumerate(rows) if any(row)), len(rows))
     columns: tuple[str, ...] = _COLUMNS
-    if not _is_number(first[0]):
-        columns = tuple(first)
-        known = {*_COLUMNS, "sequence", "name"}
-        if not set(columns) <= known or not set(_COLUMNS[:3]) <= set(columns):
-            raise At(path, "the header", first).wrong(f"dx, dy, dz, and others out of {known}")
-        rows = rows[[row for _, row in rows].index(first) + 1 :]
+    if start < len(rows) and not _is_number(rows[start][1][0]):
+        columns = _header(At(path, "the header", rows[start][1]))
+        start += 1
     sequences: dict[str, list[Kind]] = {}
     current = 0
-    for line, row in rows:
+    for line, row in rows[start:]:
         if not any(row):
             current += bool(sequences) and str(current) in sequences
             continue
@@ -42,6 +39,26 @@ def read_csv(path: Path, text: str) -> list[Load]:
     return [Load(name, tuple(kinds)) for name, kinds in sequences.items()]
 
 
+def _csv_rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
+    """The cells of each row, and the line on which it ends."""
+    reader = csv.reader(io.StringIO(text, newline=""))  # newlines in quotes belong to a cell
+    try:
+        return [(reader.line_num, [cell.strip(" \t") for cell in row]) for row in reader]
+    except csv.Error as error:
+        raise SequenceError(f"{path}: line {reader.line_num}: cannot be read: {error}") from error
+
+
+def _header(names: At) -> tuple[str, ...]:
+    """The columns that it names."""
+    columns = tuple(names.value)
+    known = {*_COLUMNS, "sequence", "name"}
+    if not set(columns) <= known or not set(_COLUMNS[:3]) <= set(columns):
+        raise names.wrong(f"dx, dy, dz, and others out of {', '.join(sorted(known))}")
+    if len(set(columns)) < len(columns):
+        raise names.wrong("each column once")
+    return columns
+
+
 def _csv_kind(at: At, cells: dict[str, str]) -> Kind:
     numbers = {key: _number(at, cells[key]) for key in _COLUMNS if cells.get(key)}
     item: list[Any] = [numbers.get(key) for key in _COLUMNS[:3]]
@@ -53,6 +70,8 @@ def _csv_kind(at: At, cells: dict[str, str]) -> Kind:
 
 
 def _is_number(text: str) -> bool:
+    if text != text.strip():
+        return False  # a newline within quotes
     try:
         float(text)
     except ValueError:
