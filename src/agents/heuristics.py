@@ -152,7 +152,7 @@ class PlacementHeuristic(Heuristic):
             self.catalogue,
             self.params,
         )
-        return scores.best_of_lattice(self.score(placements), legal, 1).squeeze(1)
+        return scores.best_of_lattice(self.score(placements).expand_as(legal), legal, 1).squeeze(1)
 
 
 class CandidateHeuristic(Heuristic):

@@ -290,7 +290,7 @@ class SpaceHeuristic(Heuristic):
 
     def choose(self, seen: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
         """The action of each row."""
-        state = self._state()
+        state = dict(self._state().items())
         item_id, there = visible_items(state, self.params.num_visible)
         spaces, size, x, y, proposed = self._propose(state["spaces"].long(), item_id, there)
         index = self._encode(x, y, proposed)

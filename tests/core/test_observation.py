@@ -8,7 +8,7 @@ from tests.tiny import play, play_once, state_of, stream, tiny_env
 
 from packing_env.core import observation
 from packing_env.testing import random_catalogue, small_env
-from packing_env.types import OBSERVATIONS
+from packing_env.types import SHOWN_BY_DEFAULT
 
 
 def test_everything_is_finite_and_within_its_bounds() -> None:
@@ -69,7 +69,9 @@ def test_item_features_by_hand() -> None:
     assert seen["there"] == 1.0
 
 
-@pytest.mark.parametrize("chosen", [(), ("heightmap",), ("item_id", "drop_height"), OBSERVATIONS])
+@pytest.mark.parametrize(
+    "chosen", [(), ("heightmap",), ("item_id", "drop_height"), SHOWN_BY_DEFAULT]
+)
 def test_only_what_is_asked_for_is_emitted(chosen: tuple[str, ...]) -> None:
     env = small_env(random_catalogue(), observation=chosen)
     names = set(env.reset()["observation"].keys())

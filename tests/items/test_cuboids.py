@@ -50,9 +50,9 @@ def test_the_sides_of_each_orientation_are_listed(orientations):
 
 def test_cuboids_are_offered_in_the_published_order():
     catalogue = Catalogue.from_cuboids([(1, 2, 3), (2, 2, 3)], **CUBE, orientations="cuboid")
-    orders = [(1, 2, 3), (2, 1, 3), (3, 1, 2), (3, 2, 1), (1, 3, 2), (2, 3, 1)]
+    orders = [(1, 2, 3), (2, 1, 3), (2, 3, 1), (3, 2, 1), (1, 3, 2), (3, 1, 2)]
     assert [tuple(row) for row in catalogue.cuboid[0].tolist()] == orders
-    kept = [(2, 2, 3), (3, 2, 2), (2, 3, 2)]  # repetitions are dropped, the rest keeps its order
+    kept = [(2, 2, 3), (2, 3, 2), (3, 2, 2)]  # repetitions are dropped, the rest keeps its order
     assert [tuple(row) for row in catalogue.cuboid[1].tolist()] == kept + [(0, 0, 0)] * 3
 
 
@@ -107,8 +107,8 @@ def test_only_allowed_sides_stand_upright():
     )
     assert catalogue.orientation_mask.sum(1).tolist() == [2, 2, 6]
     assert catalogue.cuboid[0, :2].tolist() == [[1, 2, 3], [2, 1, 3]]
-    assert catalogue.cuboid[1, :2].tolist() == [[3, 2, 1], [2, 3, 1]]
-    assert catalogue.extent[1].tolist() == [3.0, 2.0, 1.0]
+    assert catalogue.cuboid[1, :2].tolist() == [[2, 3, 1], [3, 2, 1]]
+    assert catalogue.extent[1].tolist() == [2.0, 3.0, 1.0]
     yawed = Catalogue.from_cuboids(
         [(1, 2, 3)] * 3, **CUBE, orientations="yaw", upright=torch.tensor(upright)
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -27,13 +29,14 @@ class Ground:
     """One item and the ground it is put on.
 
     Attributes:
-        items: A small catalogue.
+        make_items: A small catalogue; made on demand, since the shape checker draws random numbers
+            and a strategy must not.
         item: Row of it.
         heights: ``[X, Y]`` float32, metres.
         params: The task, with ``stability="none"``.
     """
 
-    items: Catalogue = field(repr=False)
+    make_items: Callable[[], Catalogue]
     item: int
     heights: Tensor
     params: PackingParams
@@ -49,6 +52,10 @@ class Ground:
         )
 
     @property
+    def items(self) -> Catalogue:
+        return self.make_items()
+
+    @property
     def is_cuboid(self) -> bool:
         return self.items.cuboid.shape[-1] == 3
 
@@ -58,18 +65,18 @@ def grounds(draw: st.DrawFn) -> Ground:
     """Irregular items or cuboids, on heights that tie often, sometimes, or never."""
     x, y = draw(sides_of_grids, label="grid")
     random = np.random.default_rng(draw(seeds, label="seed"))
+    seed = int(random.integers(8))
     if draw(st.booleans(), label="cuboids"):
-        pitch = draw(st.sampled_from([1.0, 0.25, 0.1]))
-        items = cuboids(int(random.integers(8)), (12, 12), 12, sides=(1, 6), pitch=pitch)
+        cell = draw(st.sampled_from([1.0, 0.25, 0.1]))
+        make = partial(cuboids, seed, (12, 12), 12, sides=(1, 6), pitch=cell)
         levels = random.integers(0, random.integers(1, 5), (x, y)).astype(np.float64)
         tolerance = 0.0
     else:
-        window = draw(st.integers(1, 5))
-        items = catalogue(int(random.integers(8)), (12, 12), window=window)
+        cell = 0.01
+        make = partial(catalogue, seed, (12, 12), window=draw(st.integers(1, 5)))
         levels = random.integers(0, random.integers(1, 8), (x, y)) / 2.0
         levels = levels + random.random((x, y)) * random.choice([0, 0, 1])
         tolerance = draw(st.sampled_from([None, 0.0]))
-    cell = items.cell
     params = PackingParams(
         container=(x * cell, y * cell, 6 * cell),
         cell=cell,
@@ -80,7 +87,7 @@ def grounds(draw: st.DrawFn) -> Ground:
         candidate_range=draw(st.sampled_from(["container", "pct"])),
     )
     heights = torch.from_numpy((levels * cell).astype(np.float32))
-    return Ground(items, int(random.integers(len(items))), heights, params)
+    return Ground(make, int(random.integers(6)), heights, params)
 
 
 def some_places(legal: Tensor, count: int, random: np.random.Generator) -> np.ndarray:
@@ -169,7 +176,7 @@ def flipped(ground: Ground, axis: int) -> Ground:
             window.copy_(window.flip(axis))
         com[ground.item, r, axis] = 64 * length - com[ground.item, r, axis]
     mirrored = replace(items, top=top, bottom=bottom, com=com)
-    return replace(ground, items=mirrored, heights=ground.heights.flip(axis))
+    return replace(ground, make_items=lambda: mirrored, heights=ground.heights.flip(axis))
 
 
 @core_laws
