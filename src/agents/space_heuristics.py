@@ -25,8 +25,8 @@ An item fits a space if no side of it is longer; whether it rests inside is not 
   above, and t the top of this one (not of the pile), the score is ``dx dy + t dy + t dx``. Ties go
   to the smallest residual margin, the least of the three gaps between item and space.
 * ``lsah_pct`` scores alike, but refuses a placement whose score is that of the whole container
-  (``X Y + H Y + H X``), so that it stops early in a container of few cells, and compares margins with the item turned as in the later of the two placements.
-  It is here for PCT's numbers.
+  (``X Y + H Y + H X``), so that it stops early in a container of few cells, and compares margins
+  with the item turned as in the later of the two placements. It is here for PCT's numbers.
 * ``br``: the volume of the space, plus the number of item types that fit into it (as given, not
   turned), plus 10 if all do. PCT's numbers, by the geometry of the task: in ``"maps"`` the types
   are the distinct sides of the catalogue's items and volumes count cells; in ``"boxes"`` the types
