@@ -78,7 +78,7 @@ class Protocol:
 
 
 SPACES = {"num_spaces": 64}
-S2: dict[str, Any] = {"candidate_fallback": False, "num_spaces": 80}
+S2: dict[str, Any] = {"candidate_fallback": False, "num_spaces": 96, "num_candidates": 256}
 """Six orientations, no stability rule: as the preset has it."""
 S1: dict[str, Any] = {
     **S2,
