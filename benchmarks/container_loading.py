@@ -69,11 +69,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="br_container_loading.json")
     parser.add_argument("--out", default="benchmarks/results/container_loading.json")
+    parser.add_argument("--heuristics", nargs="+", default=HEURISTICS)
     args = parser.parse_args()
     loads = json.loads(args.data.read_text())["instances"]
     start, rows = time.perf_counter(), []
     for load in loads:
-        found = {name: play(args.data, load, name) for name in HEURISTICS}
+        found = {name: play(args.data, load, name) for name in args.heuristics}
         rows.append(
             {
                 "instance": load["name"],
@@ -98,7 +99,11 @@ def main() -> None:
         }
         print(name, {key: round(value, 3) for key, value in classes[name].items()})
     head = provenance()
-    head["command"] = "python benchmarks/container_loading.py --data br_container_loading.json"
+    names = " ".join(args.heuristics)
+    head["command"] = (
+        "python benchmarks/container_loading.py --data br_container_loading.json "
+        f"--heuristics {names}"
+    )
     seconds = time.perf_counter() - start
     write_json(args.out, head | {"seconds": seconds, "classes": classes, "loads": rows})
 
