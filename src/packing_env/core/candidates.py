@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -84,7 +85,7 @@ def register(name: str, generator: Generator) -> None:
     GENERATORS[name] = generator
 
 
-def get_generator(name: str) -> Generator:
+def get_generator(name: Any) -> Generator:
     """The candidate generator of that name."""
     if not isinstance(name, str) or name not in GENERATORS:
         raise ParameterError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -91,7 +92,7 @@ def register(name: str, rule: Rule) -> None:
     RULES[name] = rule
 
 
-def get_rule(name: str) -> Rule:
+def get_rule(name: Any) -> Rule:
     """The rule of that name."""
     if not isinstance(name, str) or name not in RULES:
         raise ParameterError(f"stability={name!r} is unknown; choose one of {sorted(RULES)}")
