@@ -1,4 +1,4 @@
-"""What an agent is to the training loop."""
+"""What the parts of a training loop are to each other."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from torch import Tensor
 
 @runtime_checkable
 class Agent(Protocol):
-    """An off-policy agent: a policy, and one update at a time.
+    """A policy, and one update at a time.
 
     A class that has these is trained by ``packing train agent=NAME`` once ``conf/agent/NAME.yaml``
     names it. It is built with the environment as its first argument; ``action_modes``, a tuple of
-    names on the class, says which action modes it acts in (none given: all).
+    names on the class, says which action modes it acts in (none given: all), ``on_policy = True``
+    on the class that it learns from rollouts of its present policy (none given: from a replay).
 
     Attributes:
-        policy: Writes ``action`` for a batch of observations.
+        policy: Writes the actions for a batch of observations.
         batch_size: Transitions per update.
     """
 
@@ -31,9 +32,15 @@ class Agent(Protocol):
         ...
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """One gradient step. Returns scalars on the device; reads nothing back.
+        """Learn from a sample of the replay, or from a rollout ``[B, T]``.
 
-        ``loss`` among them is what the loop checks to be finite.
+        A sample may hold ``priority_weight [B]``, importance weights of a prioritized sampler;
+        an agent that sets ``td_error [B]`` in it gives the new priorities.
+
+        Returns:
+            Scalars on the device; nothing is read back. ``loss`` among them is what the loop checks
+            to be finite. Of an agent that leaves out broken updates, ``skipped`` (0 or 1) and
+            ``skipped_in_a_row``, as :class:`agents.optimization.GatedAdam` returns them.
         """
         ...
 
@@ -59,6 +66,25 @@ class Replay(Protocol):
 
     def sample(self, batch_size: int) -> TensorDictBase:
         """Transitions with whole observations, on the device."""
+        ...
+
+    def update_priority(self, index: Tensor, priority: Tensor) -> None:
+        """New priorities of sampled transitions."""
+        ...
+
+
+class RolloutBuffer(Protocol):
+    """Where one rollout is kept, ``[B, T]``."""
+
+    full: bool
+    """Whether it is complete; known without reading the device."""
+
+    def extend(self, transitions: TensorDictBase) -> Any:
+        """Add one environment step: root and ``next`` of every row."""
+        ...
+
+    def take(self) -> TensorDictBase:
+        """The rollout, ``[B, T]``; the next ``extend`` begins another."""
         ...
 
 

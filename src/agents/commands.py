@@ -60,7 +60,8 @@ def train(config: DictConfig, request: Request) -> int:
     console = Console()
     console.print(
         f"{config.name}: {env.batch_size.numel()} rows of {env.params.num_items} items on "
-        f"{env.device}, {env.mode.num_actions:,} actions; results in {folder}",
+        f"{env.device}, {env.mode.num_actions:,} actions (action_mode="
+        f"{env.params.action_mode}); results in {folder}",
         highlight=False,
         soft_wrap=True,
     )

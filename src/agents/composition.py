@@ -31,6 +31,7 @@ from agents.config_checks import (
     check_number,
     check_saved,
     check_targets,
+    choose_mode,
     close_names,
     config_folder,
     targets,
@@ -211,6 +212,7 @@ def _check_values(
             continue
         if override.get_key_element()[: -len(override.key_or_group)] in plain:
             check_number(base, config, override.key_or_group)
+    choose_mode(config, {o.key_or_group for o in overrides})
     check_modes(config, folders)
     if "trainer" in config:
         check_learns(config)
@@ -234,7 +236,9 @@ def _missing_keys(config: DictConfig) -> list[str]:
 
 def finish(config: DictConfig, overrides: Sequence[str]) -> None:
     """What :func:`compose` does to a configuration that Hydra itself composed for a job."""
-    _replace_cell(config, {override.key_or_group for override in parse(overrides)})
+    given = {override.key_or_group for override in parse(overrides)}
+    _replace_cell(config, given)
+    choose_mode(config, given)
 
 
 def _replace_cell(config: DictConfig, given: Set[str]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 import packing_env
+from packing_env.tasks import PRESETS
 
 _INTERNAL = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
 _REFERENCE = re.compile(r"\$\{\.*[A-Za-z_]\w*(\.\w+)*\}")
@@ -142,6 +143,22 @@ def check_targets(config: DictConfig) -> None:
                 )
 
 
+def choose_mode(config: DictConfig, given: Set[str]) -> None:
+    """Where nobody chose an action mode, and the preset's own does not fit, the agent's first one.
+
+    Args:
+        config: Of a command; its ``env.action_mode`` may change.
+        given: Keys that the command line sets.
+    """
+    preset = PRESETS.get(str(OmegaConf.select(config, "env.task")))
+    mode = OmegaConf.select(config, "env.action_mode")
+    if preset is None or "env.action_mode" in given or mode != preset.params.action_mode:
+        return
+    fits = _modes(OmegaConf.select(config, "agent"), "agent")
+    if fits is not None and mode not in fits and preset.params.geometry == "maps":
+        config.env.action_mode = fits[0]
+
+
 def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
     """The agent and its network act in the environment's action mode."""
     mode = OmegaConf.select(config, "env.action_mode")
@@ -158,12 +175,22 @@ def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
 
 
 def check_learns(config: DictConfig) -> None:
-    """What is to be trained can learn."""
-    if not callable(getattr(locate(config.agent, "agent"), "update", None)):
+    """What is to be trained can learn, the way that the trainer and the replay are made for."""
+    agent = locate(config.agent, "agent")
+    if not callable(getattr(agent, "update", None)):
         raise ConfigError(
             f"agent {config.agent['_target_']} does not learn; packing eval compares policies that "
             f"need no training"
         )
+    on_policy = getattr(agent, "on_policy", False)
+    for section in ("trainer", "replay"):
+        if getattr(locate(config[section], section), "on_policy", False) != on_policy:
+            kind = "its present policy's rollouts" if on_policy else "a replay"
+            fits = "on_policy replay=rollout" if on_policy else "default replay=uniform"
+            raise ConfigError(
+                f"agent {config.agent['_target_']} learns from {kind}, which "
+                f"{section} {config[section]['_target_']} does not serve; set trainer={fits}"
+            )
 
 
 def _modes(node: Mapping[str, Any] | None, path: str) -> tuple[str, ...] | None:

@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 import torch
 from tensordict import TensorDictBase
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from agents.networks import ScoreMaps
+from agents.optimization import GatedAdam, follow, mean_loss
 from agents.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from packing_env.envs import PackingEnv
 
@@ -73,7 +74,7 @@ class DQN:
         epsilon_frames: int = 10_000,
     ) -> None:
         self.gamma, self.n_steps, self.batch_size = gamma, n_steps, batch_size
-        self.max_grad_norm, self.target_rate, self.double = max_grad_norm, target_rate, double
+        self.target_rate, self.double = target_rate, double
         self.lr, self.lr_end, self.lr_frames = lr, lr_end, lr_frames
         self.network = network(env)
         self.policy = PolicyWrapper(
@@ -82,15 +83,14 @@ class DQN:
         self.target = copy.deepcopy(self.network).requires_grad_(False)
         self.parameters = list(self.network.parameters())
         self.target_parameters = list(self.target.parameters())
-        # fused: one kernel, with its step counters where the parameters are, on any device
-        self.optimizer = torch.optim.Adam(self.parameters, lr=lr, fused=True)
+        self.optimizer = GatedAdam(self.parameters, lr=lr, max_grad_norm=max_grad_norm)
 
     def set_frames(self, frames: int) -> None:
         """Move every schedule to this frame."""
         self.policy.set_frames(frames)
         if self.lr_frames is not None:
             done = min(1.0, frames / self.lr_frames)
-            self.optimizer.param_groups[0]["lr"] = self.lr + done * (self.lr_end - self.lr)
+            self.optimizer.set_lr(self.lr + done * (self.lr_end - self.lr))
 
     def loss(self, batch: TensorDictBase) -> tuple[Tensor, Tensor]:
         """Smooth L1 loss ``[B]`` of the (n-step, double) TD error, and the values ``[B]``.
@@ -116,14 +116,11 @@ class DQN:
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """One gradient step on a batch of transitions; device scalars, nothing is read back."""
         losses, value = self.loss(batch)
-        loss = losses.mean()
-        self.optimizer.zero_grad(set_to_none=False)
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm, foreach=True)
-        self.optimizer.step()
-        with torch.no_grad():
-            torch._foreach_lerp_(self.target_parameters, self.parameters, self.target_rate)
-        return {"loss": loss.detach(), "q": value.detach().mean(), "grad_norm": norm.detach()}
+        batch.set("td_error", losses.detach())
+        loss = mean_loss(losses, batch.get("priority_weight", None))
+        found = self.optimizer.step(loss)
+        follow(self.target_parameters, self.parameters, self.target_rate)
+        return {"loss": loss.detach(), "q": value.detach().mean(), **found}
 
     def state_dict(self) -> dict[str, Any]:
         """Networks, target and optimizer."""
@@ -137,4 +134,4 @@ class DQN:
         """Inverse of :meth:`state_dict`."""
         self.policy.load_state_dict(state["policy"])
         self.target.load_state_dict(state["target"])
-        self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # Adam keeps what it gets
+        self.optimizer.load_state_dict(state["optimizer"])

@@ -1,4 +1,4 @@
-"""The off-policy training loop. Frames are its clock; between two logs it reads nothing back."""
+"""The training loops. Frames are their clock; between two logs they read nothing back."""
 
 from __future__ import annotations
 
@@ -9,20 +9,29 @@ from typing import Any
 
 import torch
 from tensordict import TensorDictBase
+from torch import Tensor
 
-from agents.base import Agent, Collector, Replay
+from agents.base import Agent, Collector, Replay, RolloutBuffer
 from agents.logging import Logger, Meter, ProgressBar
 
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
 """Metrics of finished episodes that are logged."""
 
 
+STRIKES = 3
+"""Updates in a row that may be left out for not being finite, before training stops."""
+
+
 class NonFiniteError(ArithmeticError):
-    """The loss or a weight is NaN or infinite."""
+    """Updates, or a weight, are NaN or infinite."""
 
 
 class Trainer:
     """Collects, stores, updates, until the frames or the time are used up.
+
+    Off-policy: every ``update_every`` frames the agent learns from a sample of the replay. An
+    update that is not finite is left out on the device and counted; after three in a row training
+    stops, when the metrics are next read.
 
     Args:
         agent: What learns.
@@ -37,6 +46,8 @@ class Trainer:
         save_every: Frames between two calls of ``save``; ``None``: only the caller saves.
         evaluate_every: Frames between two calls of ``evaluate``; ``None``: never.
     """
+
+    on_policy = False
 
     def __init__(
         self,
@@ -72,6 +83,7 @@ class Trainer:
         self._since_update = 0
         self._since = dict.fromkeys(self.every, 0)
         self._logged = 0.0
+        self._worst: Tensor | None = None  # most skipped updates in a row, since the last read
 
     def run(
         self,
@@ -128,25 +140,49 @@ class Trainer:
         self.frames += count
         for name in self._since:
             self._since[name] += count
+        self._learn(count)
+
+    def _learn(self, count: int) -> None:
+        """The updates that fall due after ``count`` more frames."""
         if self.frames < self.warmup or not len(self.replay):
             return
         self._since_update += count
         for _ in range(self._since_update // self.update_every):
-            for name, value in self.agent.update(self.replay.sample(self.agent.batch_size)).items():
-                self.meter.add(name, value)
-            self.updates += 1
+            batch = self.replay.sample(self.agent.batch_size)
+            self._note(self.agent.update(batch))
+            if "td_error" in batch.keys():  # noqa: SIM118
+                self.replay.update_priority(batch.get("index"), batch.get("td_error"))
         self._since_update %= self.update_every
+
+    def _note(self, found: Mapping[str, Tensor]) -> None:
+        """Count what an update returned, on the device."""
+        self.updates += 1
+        found = dict(found)
+        streak = found.pop("skipped_in_a_row", None)
+        if streak is not None:
+            worst = streak if self._worst is None else torch.maximum(self._worst, streak)
+            self._worst = worst.clone()
+        failed = found.get("skipped")
+        for name, value in found.items():
+            if failed is None or name == "skipped":
+                self.meter.add(name, value)
+            else:
+                self.meter.add(name, value, (failed == 0).expand_as(value))
 
     def check_finite(self) -> None:
         """Raise a :class:`NonFiniteError` if what was learned is broken; reads from the device."""
         for values in (self.last, self.meter.peek()):
-            self._check_loss(values.get("loss", 0.0))
+            self._check_updates(values)
         weights = [weight.detach().isfinite().all() for weight in self.agent.policy.parameters()]
         if weights and not bool(torch.stack(weights).all()):
             raise NonFiniteError(f"weights are NaN or infinite {self._when()}")
 
-    def _check_loss(self, loss: float) -> None:
-        if not math.isfinite(loss):
+    def _check_updates(self, values: Mapping[str, float]) -> None:
+        """Of an agent that leaves out broken updates, some may be broken; of another, none."""
+        if self._worst is not None and int(self._worst) >= STRIKES:
+            raise NonFiniteError(f"{STRIKES} updates in a row were not finite {self._when()}")
+        loss = values.get("loss", 0.0)
+        if not math.isfinite(loss) and not values.get("skipped"):
             raise NonFiniteError(f"the loss is {loss} {self._when()}")
 
     def _when(self) -> str:
@@ -207,7 +243,55 @@ class Trainer:
         logger.log(self.frames, values)
         if bar is not None:
             bar.show(self.frames, self.elapsed, values)
-        self._check_loss(values.get("loss", 0.0))
+        self._check_updates(values)
+
+
+class OnPolicyTrainer(Trainer):
+    """The same for agents that learn from what their present policy did, and then forget it.
+
+    Args:
+        agent: What learns: one ``update`` per rollout.
+        collector: Where transitions come from.
+        replay: Keeps one rollout, ``replay.horizon`` decisions of every row.
+        frames: Like all that follow, as of :class:`Trainer`.
+        minutes: See there.
+        seconds: See there.
+        log_every: See there.
+        save_every: See there.
+        evaluate_every: See there.
+    """
+
+    on_policy = True
+
+    def __init__(
+        self,
+        agent: Agent,
+        collector: Collector,
+        replay: RolloutBuffer,
+        *,
+        frames: float = 200_000,
+        minutes: float | None = None,
+        seconds: float | None = None,
+        log_every: float = 2048,
+        save_every: float | None = None,
+        evaluate_every: float | None = None,
+    ) -> None:
+        super().__init__(
+            agent,
+            collector,
+            replay,
+            frames=frames,
+            minutes=minutes,
+            seconds=seconds,
+            log_every=log_every,
+            save_every=save_every,
+            evaluate_every=evaluate_every,
+        )
+
+    def _learn(self, count: int) -> None:
+        """An update when the rollout is complete."""
+        if self.replay.full:
+            self._note(self.agent.update(self.replay.take()))
 
 
 def _count(name: str, value: float | None) -> int | None:

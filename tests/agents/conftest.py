@@ -97,6 +97,9 @@ class FakeReplay:
     def sample(self, batch_size: int) -> TensorDictBase:
         return self.transitions[-1]
 
+    def update_priority(self, index: Tensor, priority: Tensor) -> None:
+        self.priorities = priority
+
 
 @pytest.fixture
 def tiny() -> Callable[..., PackingEnv]:

@@ -139,15 +139,17 @@ def test_no_part_of_real_training_reads(tiny: Make) -> None:
         "store": lambda: replay.extend(transition),
         "sample": lambda: replay.sample(8),
         "loss": lambda: agent.loss(batch)[0].mean().backward(),
-        "optimizer": agent.optimizer.step,
+        "optimizer": agent.optimizer.optimizer.step,
         "update": lambda: agent.update(batch),
         "schedules": lambda: agent.set_frames(100),
     }
     found = {name: reads(work, 1) for name, work in parts.items()}
     # on a CPU, and only there, Adam's kernel itself takes each parameter's step counter by item()
     counters = Counter({name: len(agent.parameters) for name in ("aten::item", INSIDE_ITEM)})
-    assert all(state["step"].device.type == "cpu" for state in agent.optimizer.state.values())
-    assert agent.optimizer.defaults["fused"]
+    assert all(
+        state["step"].device.type == "cpu" for state in agent.optimizer.optimizer.state.values()
+    )
+    assert agent.optimizer.optimizer.defaults["fused"]
     assert {name: count for name, count in found.items() if count} == {
         "optimizer": counters,
         "update": counters,
