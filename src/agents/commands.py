@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from tensordict.nn import TensorDictModuleBase
 
-from agents import build, checkpoint, composition, runs
+from agents import build, checkpoint, composition, distributed, runs
 from agents.config_checks import ConfigError
+from agents.distributed import World
 from agents.evaluate import (
     Evaluation,
     StoppedError,
@@ -22,7 +24,7 @@ from agents.evaluate import (
     table,
 )
 from agents.evaluate import evaluate as play_instances
-from agents.logging import ProgressBar
+from agents.logging import NullLogger, ProgressBar
 from agents.trainer import NonFiniteError, Trainer
 from packing_env.envs import PackingEnv
 from packing_env.plan import Packing, save_plan
@@ -47,14 +49,24 @@ def train(config: DictConfig, request: Request) -> int:
     Raises:
         StoppedError: It was asked to stop; everything so far is saved.
     """
+    with distributed.joined(config.device) as world:
+        return _train(config, request, world)
+
+
+def _train(config: DictConfig, request: Request, world: World) -> int:
+    """One process's part of it."""
     seed_everything(int(config.seed))
     with build.said_plainly():
-        env = build.build_env(config)
+        env = build.build_env(config, **_shard(config, world))
         agent = build.build_agent(config, env)
         replay = instantiate(config.replay)(env)
         collector = instantiate(config.collector)(env, agent.policy)
         trainer = instantiate(config.trainer)(agent, collector, replay)
         build.build_heuristics(config.evaluation.heuristics, env)  # names that do not exist, now
+    trainer.world = world
+    seed_everything(int(config.seed) + world.rank)  # the same weights, draws of their own
+    if not world.leads:
+        return _follow(trainer)
     folder = runs.new_folder(config.run_dir, str(config.name))
     _describe(folder, config, request)
     console = Console()
@@ -79,6 +91,23 @@ def train(config: DictConfig, request: Request) -> int:
         if not finished:
             raise StoppedError(INTERRUPTED)
         return session.report(console)
+
+
+def _shard(config: DictConfig, world: World) -> dict[str, Any]:
+    """What the environment of this process has of its own."""
+    if world.size == 1:
+        return {}
+    rows = config.env.num_envs
+    count = rows if isinstance(rows, int) else math.prod(rows)
+    return {"row_offset": int(config.env.row_offset) + world.rank * count}
+
+
+def _follow(trainer: Trainer) -> int:
+    """Train in step with rank 0, which does everything else."""
+    with runs.StopSignals() as stop:
+        trainer.run(NullLogger(Path()), should_stop=stop.requested)
+    trainer.collector.close()
+    return 0
 
 
 class _Session:

@@ -9,12 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from agents.distributed import average
+
 
 class GatedAdam:
     """Adam with clipped gradients; a step whose loss or gradient is not finite is left out.
 
     Whether a step is taken is decided on the device (the fused kernel takes a flag), so nothing is
     read back: parameters, moments and step counts of a skipped step stay as they were, bit for bit.
+    Where several processes learn together, the step is down the mean of their gradients.
 
     Args:
         parameters: What is learned.
@@ -63,6 +66,8 @@ class GatedAdam:
         """
         self.optimizer.zero_grad(set_to_none=False)
         loss.backward()
+        loss = loss.detach().clone()
+        average((loss, *(p.grad for p in self.parameters if p.grad is not None)))
         norm = nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm, foreach=True)
         with torch.no_grad():
             finite = torch.isfinite(loss) & torch.isfinite(norm)

@@ -12,6 +12,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from agents.base import Agent, Collector, Replay, RolloutBuffer
+from agents.distributed import World
 from agents.logging import Logger, Meter, ProgressBar
 
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
@@ -83,6 +84,7 @@ class Trainer:
         self._since_update = 0
         self._since = dict.fromkeys(self.every, 0)
         self._logged = 0.0
+        self.world = World()
         self._worst: Tensor | None = None  # most skipped updates in a row, since the last read
 
     def run(
@@ -117,7 +119,7 @@ class Trainer:
             self.elapsed = time.perf_counter() - start
             if bar is not None:
                 bar.advance(self.frames, self.elapsed)
-            stopped = should_stop()
+            stopped = self.world.agree(should_stop())
             if self._due("log"):
                 row = evaluate() if self._due("evaluate") and not stopped else {}
                 self._log(logger, bar, row)
@@ -136,7 +138,7 @@ class Trainer:
         transition = self.collector.step()
         self.replay.extend(transition)
         self._measure(transition)
-        count = transition.batch_size.numel()
+        count = transition.batch_size.numel() * self.world.size
         self.frames += count
         for name in self._since:
             self._since[name] += count
@@ -207,7 +209,7 @@ class Trainer:
         self._since = dict(state["waiting"]["since"])
 
     def _finished(self) -> bool:
-        late = self.budget is not None and self.elapsed >= self.budget
+        late = self.budget is not None and self.world.agree(self.elapsed >= self.budget)
         return self.frames >= self.total or late
 
     def _due(self, what: str) -> bool:
