@@ -43,6 +43,10 @@ from packing_env.types import Instances
         {"num_visible": 2, "preview": 1, "grid_step": 2, "illegal_action": "project"},
         {"action_mode": "candidate", "num_candidates": 8, "illegal_action": "noop"},
         {"stability": "none", "reward": {"objective": 1.0}, "num_envs": (2, 2)},
+        {"action_mode": "multi_head", "num_visible": 2, "illegal_action": "noop"},
+        {"action_mode": "hierarchical", "num_visible": 2, "preview": 1, "num_envs": (2, 2)},
+        {"action_mode": "continuous", "num_visible": 2, "grid_step": 2},
+        {"action_mode": "continuous", "illegal_action": "project"},
     ],
 )
 def test_check_env_passes_the_environment(task: dict[str, Any]) -> None:

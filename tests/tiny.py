@@ -10,8 +10,9 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
+from packing_env.core.orientation import decode_placement
 from packing_env.core.random import choose_uniform
-from packing_env.core.transition import Outlook
+from packing_env.core.transition import Outlook, is_done
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
 from packing_env.testing import Referee, random_catalogue, random_cuboids, small_env
@@ -98,6 +99,31 @@ def legal_action(mask: Tensor, generator: torch.Generator) -> Tensor:
     return choose_uniform(mask, uniform)
 
 
+def legal_choice(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -> Tensor:
+    """A uniformly random legal placement per row, by its index on the lattice; or candidate.
+
+    All modes but ``candidate`` get the same placements from the same generator.
+    """
+    if env.params.action_mode == "candidate" or env.mode.mask_is_joint:
+        return legal_action(root["action_mask"], generator)
+    state = dict(env.state.items())
+    mask = env._maps(state).legal.flatten(1) | is_done(state)[:, None]
+    return legal_action(env._shaped(mask), generator)
+
+
+def enact(env: PackingEnv, root: TensorDictBase, choice: Tensor) -> TensorDictBase:
+    """``root`` with what the agent writes for a choice ``[*batch]`` (see :func:`legal_choice`)."""
+    if env.params.action_mode == "candidate":
+        return root.set("action", choice)
+    placement = decode_placement(choice, env.mode.num_orientations, env.params)
+    return root.update(env.mode.encode(placement))
+
+
+def act(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -> TensorDictBase:
+    """``root`` with a uniformly random legal action per row, in every mode."""
+    return enact(env, root, legal_choice(env, root, generator))
+
+
 def play(
     env: PackingEnv,
     num_steps: int,
@@ -110,8 +136,11 @@ def play(
     generator = stream() if generator is None else generator
     steps = []
     for index in range(num_steps):
-        chosen = legal_action(root["action_mask"], generator) if actions is None else actions[index]
-        step, root = env.step_and_maybe_reset(root.set("action", chosen))
+        if actions is None:
+            root = act(env, root, generator)
+        else:
+            root.set("action", actions[index])
+        step, root = env.step_and_maybe_reset(root)
         steps.append(step.clone())
     return torch.stack(steps).contiguous()
 
@@ -120,7 +149,7 @@ def play_once(env: PackingEnv, num_steps: int, generator: torch.Generator) -> li
     """Steps without resets: finished rows stay finished. The ``next`` entries."""
     root, seen = env.reset(), []
     for _ in range(num_steps):
-        step = env.step(root.set("action", legal_action(root["action_mask"], generator)))
+        step = env.step(act(env, root, generator))
         seen.append(step["next"].clone())
         root = env.step_mdp(step)
     return seen
@@ -135,7 +164,8 @@ def play_beside_reference(
 ) -> int:
     """Play with resets beside the reference program; returns the number of finished episodes.
 
-    A share of the actions is drawn from the whole range, out of range included.
+    A share of the actions is drawn from the whole range, out of range included; not in
+    ``continuous`` mode, where what is in range is never illegal.
     """
     generator = stream(seed)
     root = env.reset()
@@ -143,13 +173,13 @@ def play_beside_reference(
     referee.begin(torch.ones_like(root["done"]), root)
     finished = 0
     for _ in range(num_steps):
-        action = legal_action(root["action_mask"], generator)
+        choice = legal_choice(env, root, generator)
         if illegal_share:
-            wild = torch.randint(-3, env.mode.num_actions + 3, action.shape, generator=generator)
-            astray = torch.rand(action.shape, generator=generator) < illegal_share
-            action = torch.where(astray, wild, action)
-        decisions = referee.decide(action)
-        following = env.step(root.set("action", action))["next"]
+            wild = torch.randint(-3, env.mode.num_actions + 3, choice.shape, generator=generator)
+            astray = torch.rand(choice.shape, generator=generator) < illegal_share
+            choice = torch.where(astray, wild, choice)
+        decisions = referee.decide(choice)
+        following = env.step(enact(env, root, choice))["next"]
         referee.step(decisions, following)
         finished += int(following["done"].sum())
         root = env.maybe_reset(env.step_mdp(root))

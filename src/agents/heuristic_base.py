@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,7 +13,11 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 
 from packing_env import PackingEnv
+from packing_env.core import feasibility, observation
+from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.core.random import choose_uniform
+from packing_env.core.transition import is_done
+from packing_env.envs.action_modes import LatticeMode
 from packing_env.types import Catalogue, PackingParams, ParameterError
 
 
@@ -57,7 +62,10 @@ ITEM_ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Heuristic(TensorDictModuleBase):
-    """Chooses an action per row, by :meth:`choose`.
+    """Chooses a placement per row, by :meth:`choose`, and writes the mode's action for it.
+
+    In modes without an ``action_mask`` over placements (``hierarchical``, ``continuous``) masks and
+    observations come from ``env.state``, else from the TensorDict.
 
     Args:
         env: The environment.
@@ -70,25 +78,52 @@ class Heuristic(TensorDictModuleBase):
         self.item_order = None if item_order is None else ITEM_ORDERS[item_order]
         self.params: PackingParams = env.params
         self.catalogue: Catalogue = env.catalogue.tensors()
+        self.mode = env.mode
+        self.from_state = "action_mask" not in env.mode.mask_keys
+        self.out_keys = list(env.action_keys)
+        self._batch = env.batch_size
+        self._state: Callable[[], Any] = lambda: env.state
+        if self.from_state:
+            self._shown = env.params.evolve(observation=tuple(sorted(reads)))
+            self.in_keys = []
+            return
         missing = sorted(reads - set(env.observation_spec["observation"].keys()))
         if missing:
             raise ParameterError(
                 f"heuristics read {missing}; add them to observation={env.params.observation}"
             )
         self.in_keys = [("observation", key) for key in sorted(reads)] + ["action_mask"]
-        self.out_keys = ["action"]
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write ``action [*batch]``."""
+        """Write the action of every row under the mode's keys."""
+        batch, seen, mask = self._look() if self.from_state else self._read(tensordict)
+        index = self.choose(seen, mask)
+        entries = {"action": index}
+        if isinstance(self.mode, LatticeMode):
+            placement = decode_placement(index, self.mode.num_orientations, self.params)
+            entries = self.mode.encode(placement)
+        for key, action in entries.items():
+            tensordict.set(key, action.view(*batch, *action.shape[1:]))
+        return tensordict
+
+    def _read(self, tensordict: TensorDictBase) -> tuple[torch.Size, dict[str, Tensor], Tensor]:
+        """Batch shape, observations ``[B, ...]`` and mask ``[B, A]`` that are given."""
         mask = tensordict.get("action_mask")
-        batch_dims = mask.dim() - 1
-        seen = {key[1]: tensordict.get(key).flatten(0, batch_dims - 1) for key in self.in_keys[:-1]}
-        action = self.choose(seen, mask.flatten(0, batch_dims - 1))
-        return tensordict.set("action", action.view(mask.shape[:-1]))
+        last = mask.dim() - 2
+        seen = {key[1]: tensordict.get(key).flatten(0, last) for key in self.in_keys[:-1]}
+        return mask.shape[:-1], seen, mask.flatten(0, last)
+
+    def _look(self) -> tuple[torch.Size, dict[str, Tensor], Tensor]:
+        """The same of the environment's state."""
+        state = dict(self._state().items())
+        shown = visible_items(state, self.params.num_visible)
+        maps = feasibility.placement_maps(state["heightmap"], *shown, self.catalogue, self.params)
+        seen = observation.observe(state, maps, self.catalogue, self._shown)
+        return self._batch, seen, maps.legal.flatten(1) | is_done(state)[:, None]
 
     @abstractmethod
     def choose(self, seen: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
-        """The action of each row."""
+        """Index of each row's placement, in ``candidate`` mode of its candidate; -1 for none."""
 
     def _draw(self, mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
         """A uniformly random legal action."""

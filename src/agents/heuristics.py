@@ -17,11 +17,16 @@ scores, their units and ties are those of :mod:`packing_env.core.scores`.
 **Items.** Where several items are visible, ``item_order`` (:data:`ITEM_ORDERS`) picks one, among
 those that can be placed, before placements are scored; ``None`` scores those of all items.
 
-**What they read.** The first group reads the TensorDict and the catalogue, so that it works in any
-TorchRL loop and on stored observations; in ``candidate`` mode it also reads
-``env.state["candidate"]``, because the observed candidates do not tell the orientation. The second
-group reads ``env.state``. What reads the state acts in the environment it was built for. Nothing is
-read back to the host. In ``candidate`` mode all choose among what the task's generator proposes.
+**What they read.** In ``placement`` and ``multi_head`` mode the first group reads the TensorDict
+and the catalogue, so that it works in any TorchRL loop and on stored observations; in ``candidate``
+mode it also reads ``env.state["candidate"]``, because the observed candidates do not tell the
+orientation. In ``hierarchical`` and ``continuous`` mode, which show no mask of all placements, it
+reads ``env.state``, and so does the second group in all modes. What reads the state acts in the
+environment it was built for. Nothing is read back to the host.
+
+**Actions.** In every mode but ``candidate`` they play the same placements, each written as that
+mode's action (``env.mode.encode``). In ``candidate`` mode all choose among what the task's
+generator proposes.
 
 To add a heuristic, write a function from :class:`Placements` to scores and put it into
 :data:`HEURISTICS`.
@@ -48,6 +53,7 @@ from packing_env.core.scores import (
     heightmap_minimization,
     lowest_z,
 )
+from packing_env.envs.action_modes import CandidateMode, LatticeMode
 from packing_env.types import ParameterError
 
 __all__ = [
@@ -96,19 +102,20 @@ def build(
         raise ParameterError(
             f"item_order={item_order!r} is unknown; choose one of {sorted(ITEM_ORDERS)}, or null"
         )
-    modes = {"placement": PlacementHeuristic, "candidate": CandidateHeuristic}
-    mode = env.params.action_mode
-    if mode not in modes:
-        raise ParameterError(
-            f"heuristics act in action_mode={' or '.join(sorted(modes))}, not {mode!r}"
-        )
     if name in SPACE_HEURISTICS:
         return SpaceHeuristic(name, env, item_order, fallback=fallback)
-    return modes[mode](HEURISTICS[name], env, item_order)
+    if isinstance(env.mode, CandidateMode):
+        return CandidateHeuristic(HEURISTICS[name], env, item_order)
+    if isinstance(env.mode, LatticeMode):
+        return PlacementHeuristic(HEURISTICS[name], env, item_order)
+    raise ParameterError(
+        f"heuristics choose among candidates or among placements of the lattice; "
+        f"action_mode={env.params.action_mode!r} offers neither"
+    )
 
 
 class PlacementHeuristic(Heuristic):
-    """In ``placement`` mode: every placement on the lattice is scored.
+    """In all modes but ``candidate``: every placement on the lattice is scored.
 
     Args:
         score: In :data:`HEURISTICS`.
@@ -122,7 +129,7 @@ class PlacementHeuristic(Heuristic):
         self.score = score
 
     def choose(self, seen: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
-        """The action of each row."""
+        """Index of each row's placement."""
         xs, ys = self.params.lattice
         legal = mask.view(len(mask), self.params.num_visible, -1, xs, ys)
         if self.item_order is None and self.score is None:

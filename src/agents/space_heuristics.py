@@ -263,8 +263,8 @@ class SpaceHeuristic(Heuristic):
     """
 
     def __init__(self, name: str, env: PackingEnv, item_order: str | None, fallback: bool) -> None:
-        placement = env.params.action_mode == "placement"
-        super().__init__(env, item_order, {"drop_height" if placement else "candidates"})
+        listed = env.params.action_mode == "candidate"
+        super().__init__(env, item_order, {"candidates" if listed else "drop_height"})
         if env.params.num_spaces < 1:
             raise ParameterError(
                 f"heuristic={name!r} reads the empty maximal spaces, which this task does not "
@@ -277,7 +277,7 @@ class SpaceHeuristic(Heuristic):
                 f"unit={env.params.unit} and cell={env.params.cell}"
             )
         generator = env.params.candidate_generator
-        if not placement and generator not in self.rule.generators:
+        if listed and generator not in self.rule.generators:
             own, *others = self.rule.generators
             raise ParameterError(
                 f"heuristic={name!r} chooses among places that candidate_generator={generator!r} "
@@ -285,7 +285,6 @@ class SpaceHeuristic(Heuristic):
             )
         self.fallback = fallback
         self.types, self.volume_unit = item_types(self.catalogue, env.params)
-        self._state: Callable[[], Any] = lambda: env.state
 
     def choose(self, seen: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
         """The action of each row."""
@@ -350,7 +349,7 @@ class SpaceHeuristic(Heuristic):
         self, index: Int[Tensor, "B P"], seen: dict[str, Tensor], mask: Tensor, state: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The action that means each placement, whether it is legal, and its rest height."""
-        if self.params.action_mode == "placement":
+        if self.params.action_mode != "candidate":
             action = index.clamp(min=0)
             z = seen["drop_height"].flatten(1).gather(1, action)
             legal = mask.gather(1, action) & (index >= 0)

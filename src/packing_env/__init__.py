@@ -16,6 +16,7 @@ _HOMES = {
     "PackingEnv": "packing_env.envs",
     "PackingGymEnv": "packing_env.shells",
     "PackingVectorEnv": "packing_env.shells",
+    "WorkerMaps": "packing_env.envs",
     "PackingParams": "packing_env.types",
     "ParameterError": "packing_env.types",
     "PRESETS": "packing_env.tasks",

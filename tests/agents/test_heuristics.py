@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tests.tiny import play, tiny_env
+from tests.tiny import differing, play, state_of, tiny_env
 from torch.profiler import ProfilerActivity, profile
 
 from agents.heuristics import HEURISTICS, ITEM_ORDERS, build
@@ -133,6 +133,25 @@ def test_every_heuristic_plays_whole_episodes_legally(name, order, mode):
         assert not step["next", "metrics", "illegal_actions"].any()
         finished += int(step["next", "done"].sum())
     assert finished
+
+
+@pytest.mark.parametrize("order", [None, "largest_first"])
+@pytest.mark.parametrize("name", HEURISTICS)
+def test_heuristics_play_the_same_placements_in_every_mode(name, order):
+    """Where there is no mask of all placements, without the maps among the observations too."""
+    played = {}
+    for mode in ("placement", "multi_head", "hierarchical", "continuous"):
+        lean = {"observation": ("heightmap",)} if mode in ("hierarchical", "continuous") else {}
+        env = task(mode, num_envs=(2, 3), **lean)
+        policy, td = build(name, env, order), env.reset()
+        assert set(policy.out_keys) == set(env.action_keys)
+        torch.manual_seed(0)
+        for _ in range(8):
+            _, td = env.step_and_maybe_reset(policy(td))
+        assert not env.state["illegal_actions"].any()
+        assert env.state["episode"].any()
+        played[mode] = state_of(env)
+    assert not any(differing(state, played["placement"]) for state in played.values())
 
 
 @pytest.mark.parametrize("mode", ["placement", "candidate"])

@@ -6,7 +6,8 @@ import math
 
 import pytest
 import torch
-from tests.tiny import differing, legal_action, state_of, stream, tiny_env
+from tensordict import TensorDictBase
+from tests.tiny import act, differing, enact, legal_action, state_of, stream, tiny_env
 from torchrl.data import Binary, Categorical
 from torchrl.envs import check_env_specs
 
@@ -15,44 +16,61 @@ from packing_env.envs.action_modes import MODES, PlacementMode
 from packing_env.types import ParameterError
 
 EXTREMES = (-1, -(2**63), 2**63 - 1)
+OUTSIDE = (math.nan, math.inf, -1.0001)
+BAD = [
+    (mode, value)
+    for mode in sorted(MODES)
+    for value in (OUTSIDE if mode == "continuous" else (None, *EXTREMES))
+]
+"""Action mode and what its actions are filled with; None: the first that the rules forbid."""
 
 
-def illegal(env, root) -> torch.Tensor:
-    """In each row the first action that the mask forbids."""
-    mask = root["action_mask"]
-    assert not mask.all(-1).any()
-    return (~mask).int().argmax(-1)
+def bad_action(env, root, value: float | None) -> TensorDictBase:
+    """An illegal action in each row, under the mode's keys."""
+    if value is None:
+        if env.params.action_mode == "candidate":
+            mask = root["action_mask"]
+        else:
+            mask = env._maps(state_of(env)).legal.flatten(1)
+        assert not mask.all(-1).any()
+        chosen = enact(env, root.clone(), (~mask).int().argmax(-1))
+    else:
+        chosen = root.clone()
+        for key, (dtype, shape) in env.takes.items():
+            chosen.set(key, torch.full(shape, value, dtype=dtype))
+    return chosen.select(*env.takes)
 
 
-@pytest.mark.parametrize("action_mode", sorted(MODES))
-@pytest.mark.parametrize("value", [None, *EXTREMES])
-def test_an_illegal_action_terminates_by_default(action_mode: str, value: int | None) -> None:
+def masks(env, seen: TensorDictBase) -> list[torch.Tensor]:
+    return [seen[key] for key in env.mode.mask_keys]
+
+
+@pytest.mark.parametrize(("action_mode", "value"), BAD)
+def test_an_illegal_action_terminates_by_default(action_mode: str, value: float | None) -> None:
     env = tiny_env(3, action_mode=action_mode, num_candidates=300, reward={"illegal": 1.0})
     root = env.reset()
-    action = illegal(env, root) if value is None else torch.full((3,), value)
-    legal = legal_action(root["action_mask"], stream())
-    action = torch.where(torch.tensor([True, False, True]), action, legal)
-    following = env.step(root.set("action", action))["next"]
+    legal = act(env, root, stream())
+    rows = torch.tensor([0, 2])
+    legal.update_at_(bad_action(env, root, value)[rows], rows)
+    following = env.step(legal)["next"]
     assert following["terminated"].flatten().tolist() == [True, False, True]
     assert following["metrics", "illegal_actions"].flatten().tolist() == [1, 0, 1]
     assert following["metrics", "items_packed"].flatten().tolist() == [0, 1, 0]
     assert following["reward"].flatten().tolist() == [-1, 0, -1]
     assert (following["observation", "heightmap"][[0, 2]] == 0).all()
-    assert following["action_mask"][0].all()
+    assert all(mask[0].all() for mask in masks(env, following))
 
 
-@pytest.mark.parametrize("action_mode", sorted(MODES))
-@pytest.mark.parametrize("value", [None, *EXTREMES])
-def test_an_illegal_action_may_be_a_penalised_noop(action_mode: str, value: int | None) -> None:
+@pytest.mark.parametrize(("action_mode", "value"), BAD)
+def test_an_illegal_action_may_be_a_penalised_noop(action_mode: str, value: float | None) -> None:
     env = tiny_env(3, action_mode=action_mode, num_candidates=300, illegal_action="noop")
     root = env.reset()
     before = state_of(env)
-    action = illegal(env, root) if value is None else torch.full((3,), value)
-    following = env.step(root.set("action", action))["next"]
+    following = env.step(root.update(bad_action(env, root, value)))["next"]
     assert not following["done"].any()
     assert torch.allclose(following["reward"], torch.tensor(-0.1))
     assert torch.allclose(following["metrics", "reward/illegal"], torch.tensor(-0.1))
-    assert torch.equal(following["action_mask"], root["action_mask"])
+    assert all(map(torch.equal, masks(env, following), masks(env, root)))
     changed = differing(before, state_of(env))
     assert sorted(changed) == ["illegal_actions", "reward_sum", "step"]
 
@@ -68,13 +86,11 @@ def test_noops_are_truncated_after_2n_steps() -> None:
     assert (following["metrics", "illegal_actions"] == 6).all()
 
 
-@pytest.mark.parametrize("action_mode", sorted(MODES))
-@pytest.mark.parametrize("value", [None, *EXTREMES])
-def test_an_illegal_action_may_be_projected(action_mode: str, value: int | None) -> None:
+@pytest.mark.parametrize(("action_mode", "value"), BAD)
+def test_an_illegal_action_may_be_projected(action_mode: str, value: float | None) -> None:
     env = tiny_env(3, action_mode=action_mode, num_candidates=300, illegal_action="project")
     root = env.reset()
-    action = illegal(env, root) if value is None else torch.full((3,), value)
-    following = env.step(root.set("action", action))["next"]
+    following = env.step(root.update(bad_action(env, root, value)))["next"]
     assert (following["metrics", "items_packed"] == 1).all()
     assert not following["done"].any()
     assert (following["reward"] > 0).all()
@@ -279,7 +295,7 @@ class TwoKeys(PlacementMode):
         legal = maps.legal.flatten(3)[:, 0]
         return {("turn", "mask"): legal.any(2), ("place", "mask"): legal.any(1)}
 
-    def random(self, masks):
+    def random(self, masks, batch_size):
         return {
             (name, "action"): choose_uniform(mask, torch.rand(mask.shape[:-1]))
             for (name, _), mask in masks.items()
@@ -288,7 +304,7 @@ class TwoKeys(PlacementMode):
     def place(self, actions, state, maps):
         places = math.prod(self.params.lattice)
         index = actions["turn", "action"] * places + actions["place", "action"]
-        return self.decode(index, state)
+        return self.decode(index)
 
 
 @pytest.mark.parametrize("autoreset", ["native", "masked"])

@@ -55,6 +55,10 @@ def test_id_makes_its_preset(name: str) -> None:
     [
         {},
         {"action_mode": "candidate", "num_candidates": 6},
+        {"action_mode": "multi_head", "num_visible": 2},
+        {"action_mode": "hierarchical", "num_visible": 2, "preview": 1},
+        {"action_mode": "continuous", "num_visible": 2},
+        {"action_mode": "continuous", "illegal_action": "noop"},
         {"observation": ("heightmap", "item_maps")},
         {"illegal_action": "project", "stability": "none", "num_visible": 3},
     ],
@@ -139,7 +143,7 @@ def test_errors_say_what_is_wrong() -> None:
     with pytest.raises(RuntimeError, match="reset"):
         env.unwrapped.action_masks()
     env.reset(seed=0)
-    with pytest.raises(TypeError, match="whole numbers"):
+    with pytest.raises(TypeError, match="takes whole numbers"):
         env.step(0.5)
     with pytest.raises(ValueError, match="render_mode='ansi'"):
         pe.PackingGymEnv(render_mode="ansi")
@@ -150,6 +154,88 @@ def test_errors_say_what_is_wrong() -> None:
     inner = pe.make_env("irregular", num_envs=2, **TINY)
     with pytest.raises(ValueError, match="batch_size"):
         pe.PackingGymEnv(inner)
+
+
+def test_the_modes_have_spaces_of_their_own() -> None:
+    options = {"num_visible": 2, **TINY}
+    heads = make(action_mode="multi_head", **options).action_space
+    assert isinstance(heads, gymnasium.spaces.MultiDiscrete)
+    turns = int(heads.nvec[1])
+    assert heads.nvec.tolist() == [2, turns, 8, 8]
+    parts = make(action_mode="hierarchical", **options).action_space
+    assert {name: int(part.n) for name, part in parts.items()} == {
+        "manager": 2,
+        "worker": turns * 64,
+    }
+    box = make(action_mode="continuous", **options).action_space
+    assert (box.shape, box.low.min(), box.high.max()) == ((4,), -1, 1)
+
+
+@pytest.mark.parametrize("to_torch", [False, True], ids=["numpy", "torch"])
+@pytest.mark.parametrize("action_mode", ["multi_head", "hierarchical", "continuous"])
+def test_the_same_packing_in_every_mode(action_mode: str, to_torch: bool) -> None:
+    """Rows of a vector environment and a single one, beside placement mode."""
+    plain = pe.PackingVectorEnv(num_envs=3, **TINY)
+    envs = pe.PackingVectorEnv(num_envs=3, action_mode=action_mode, to_torch=to_torch, **TINY)
+    alone = pe.PackingGymEnv(action_mode=action_mode, **TINY)
+    _, info = plain.reset(seed=3)
+    envs.reset(seed=3)
+    alone.reset(seed=3)
+    over = False
+    for _ in range(8):
+        action = legal(info["action_mask"], np.random.default_rng(0))
+        placement = plain.packing_env.mode.decode(torch.from_numpy(action))
+        parts = envs.packing_env.mode.encode(placement)
+        given = {key if isinstance(key, str) else key[0]: v for key, v in parts.items()}
+        given = given if to_torch else {key: v.numpy() for key, v in given.items()}
+        one = {key: np.asarray(v)[0] for key, v in given.items()}
+        (given, one) = (given["action"], one["action"]) if len(given) == 1 else (given, one)
+        assert to_torch or given in envs.action_space
+        observation, reward, terminated, _, info = plain.step(action)
+        found = envs.step(given)
+        assert np.array_equal(np.asarray(found[0]["heightmap"]), observation["heightmap"])
+        assert np.array_equal(np.asarray(found[1]), reward)
+        assert np.array_equal(np.asarray(found[2]), terminated)
+        if not over:
+            assert one in alone.action_space
+            (seen, again, over, _, last) = alone.step(one)
+            assert (again, over) == (reward[0], terminated[0])
+            assert seen in alone.observation_space
+        if action_mode == "continuous":
+            assert np.array_equal(np.asarray(found[4]["executed_action"])[~terminated],
+                                  np.asarray(given)[~terminated])  # fmt: skip
+            assert last["executed_action"].shape == (3,)
+    assert over
+
+
+def test_masks_of_the_modes() -> None:
+    options = {"num_visible": 2, **TINY}
+    joint = make(action_mode="multi_head", **options)
+    _, info = joint.reset(seed=0)
+    assert np.array_equal(joint.unwrapped.action_masks(), info["action_mask"] == 1)
+    assert info["action_mask"].shape == (int(joint.action_space.nvec.prod()),)
+    managed = make(action_mode="hierarchical", **options)
+    seen, info = managed.reset(seed=0)
+    assert np.array_equal(info["manager_action_mask"], seen["placeable"])
+    assert info["manager_action_mask"].tolist() == [1, 1]
+    with pytest.raises(pe.ParameterError, match="its masks: manager_action_mask"):
+        managed.unwrapped.action_masks()
+    with pytest.raises(pe.ParameterError, match="everything is legal"):
+        make(action_mode="continuous", **TINY).unwrapped.action_masks()
+    with pytest.raises(TypeError, match="dict of manager and worker"):
+        managed.unwrapped.step(3)
+
+
+@pytest.mark.parametrize("action", [np.nan, 1.5, np.inf])
+def test_points_outside_the_box_end_the_episode(action: float) -> None:
+    env = make(action_mode="continuous")
+    env.reset(seed=0)
+    given = np.array([0, action, 0], dtype=np.float32)
+    _, reward, terminated, _, info = env.unwrapped.step(given)
+    assert terminated
+    assert reward == 0.0
+    assert info["illegal_actions"] == 1
+    assert not info["executed_action"].any()
 
 
 def test_spec_survives_json() -> None:

@@ -38,6 +38,9 @@ def both(**task: Any) -> tuple[PackingEnv, PackingEnv]:
         {},
         {"num_visible": 3, "preview": 1, "grid_step": 2},
         {"action_mode": "candidate", "num_candidates": 10},
+        {"action_mode": "multi_head", "num_visible": 2},
+        {"action_mode": "hierarchical", "num_visible": 2, "preview": 1},
+        {"action_mode": "continuous", "num_visible": 2},
         {"max_steps": 2, "reward": {"objective": 1.0}},
     ],
 )
@@ -88,6 +91,18 @@ def test_rollout_stops_at_the_first_end_or_goes_on() -> None:
     assert stopped["next", "done"][:, -1].any()
     assert not stopped["next", "done"][:, :-1].any()
     assert env.rollout(50, break_when_any_done=False).shape == (4, 50)
+
+
+@pytest.mark.parametrize("action_mode", ["multi_head", "hierarchical", "continuous"])
+def test_transforms_work_in_every_mode(action_mode: str) -> None:
+    task = {"action_mode": action_mode, "num_visible": 2, "items": {"grid": (5, 5)}}
+    plays = []
+    for autoreset in AUTORESETS:
+        torch.manual_seed(0)
+        plays.append(wrapped(autoreset, **task).rollout(12, break_when_any_done=False))
+    assert plays[0]["next", "done"].any()
+    assert not plays[0]["next", "metrics", "illegal_actions"].any()
+    assert not differing(*plays, skip=("is_init", ("next", "is_init")))
 
 
 def wrapped(autoreset: str, **task: Any) -> EnvBase:

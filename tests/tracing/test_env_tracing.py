@@ -18,12 +18,12 @@ from tests.tracing.detectors import (
 from tests.tracing.policies import POLICIES
 from torch import Tensor
 
-from packing_env import kernels
+from packing_env import WorkerMaps, kernels
 from packing_env.core import candidates, feasibility, metrics, observation, transition
 from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.core.random import choose_uniform
 from packing_env.envs import PackingEnv
-from packing_env.envs.action_modes import get_mode
+from packing_env.envs.action_modes import MANAGER, MANAGER_MASK, WORKER, get_mode
 from packing_env.testing import KNOWN_RULES
 
 DETECTORS = {
@@ -65,6 +65,33 @@ def test_no_host_reads_with_a_policy(policy: Callable, detector: str) -> None:
     env = tiny_env(3, items={"grid": (5, 5), "height": 0.05})
     loop = stepping(env, policy(env))
     DETECTORS[detector](loop, started(env, loop))
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_no_host_reads_between_manager_and_worker(detector: str) -> None:
+    """The maps of the chosen item in the loop, and a worker that takes the first legal place."""
+    env = tiny_env(3, items={"grid": (5, 5)}, action_mode="hierarchical", num_visible=2)
+    maps = WorkerMaps(env)
+
+    def choose(root: TensorDictBase) -> TensorDictBase:
+        root[MANAGER] = root[MANAGER_MASK].int().argmax(-1)
+        root = maps(root)
+        root[WORKER] = root["worker", "action_mask"].int().argmax(-1)
+        return root.exclude(*(key for key in maps.out_keys))
+
+    loop = stepping(env, choose)
+    root = started(env, loop)
+    for _ in range(5):
+        root = loop(root)
+    assert not env.state["illegal_actions"].any()
+    DETECTORS[detector](loop, root)
+
+
+@pytest.mark.parametrize("action_mode", ["hierarchical", "continuous"])
+def test_no_host_reads_with_a_heuristic_that_reads_the_state(action_mode: str) -> None:
+    env = tiny_env(3, items={"grid": (5, 5)}, action_mode=action_mode, num_visible=2)
+    loop = stepping(env, POLICIES["lowest_z"](env))
+    run_profiled(loop, started(env, loop), 10)
 
 
 @pytest.mark.parametrize("detector", DETECTORS)

@@ -14,6 +14,11 @@ ITEM_FEATURES = ("dx", "dy", "dz", "volume", "fill", "remaining", "there")
 ORIENTATION_FEATURES = ("size_x", "size_y", "peak", "there")
 
 
+def over_height(heightmap: Float[Tensor, "B X Y"], params: PackingParams) -> Float[Tensor, "B X Y"]:
+    """A heightmap in metres as the observation ``heightmap`` shows it: over H, in [0, 1]."""
+    return (heightmap / params.height).clamp(0, 1)
+
+
 def item_features(
     state: State,
     item_id: Int[Tensor, "B S"],
@@ -96,7 +101,7 @@ def observe(
     item_id, there = visible_items(state, params.num_slots)
     out: dict[str, Tensor] = {}
     if "heightmap" in params.observation:
-        out["heightmap"] = (state["heightmap"] / params.height).clamp(0, 1)
+        out["heightmap"] = over_height(state["heightmap"], params)
     if "item_id" in params.observation:
         out["item_id"] = torch.where(there, item_id, -1)
     if "item_features" in params.observation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -55,14 +56,14 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
 def read_actions(tensordict: TensorDictBase, env: PackingEnv) -> dict[NestedKey, Tensor]:
     """What the agent wrote; refuses the wrong kind, before anything has changed."""
     found = {}
-    for key, spec in env.mode.action_specs(env.batch_size, env.device).items():
+    for key, (dtype, shape) in env.takes.items():
         action = tensordict.get(key, None)
-        wanted = f"action_mode={env.params.action_mode!r} takes {spec.dtype} {tuple(spec.shape)}"
+        wanted = f"action_mode={env.params.action_mode!r} takes {dtype} {tuple(shape)}"
         if action is None:
             raise KeyError(f"the TensorDict has no {key!r} entry; {wanted}")
-        if action.dtype != spec.dtype:
+        if action.dtype != dtype:
             raise TypeError(f"{key!r} is {action.dtype}; {wanted}")
-        if action.shape != spec.shape:
+        if action.shape != shape:
             raise ValueError(f"{key!r} has shape {tuple(action.shape)}; {wanted}")
         if action.device != env.device:
             raise ValueError(f"{key!r} is on {action.device}, the environment on {env.device}")
@@ -143,9 +144,8 @@ def _check_values(state: State, env: PackingEnv, like: State) -> None:
         raise ValueError("state['boxes'] lists more boxes than state['items_packed'] says")
 
 
-def action_spec(env: PackingEnv) -> TensorSpec:
+def action_spec(env: PackingEnv, found: Mapping[NestedKey, TensorSpec]) -> TensorSpec:
     """Spec of what the agent writes: a leaf for ``action`` alone, else a composite."""
-    found = env.mode.action_specs(env.batch_size, env.device)
     if set(found) == {"action"}:
         return found["action"]
     composite = Composite(shape=env.batch_size, device=env.device)
@@ -162,7 +162,7 @@ def _unit(env: PackingEnv, *shape: int, high: float = 1.0) -> TensorSpec:
 
 
 def observation_spec(env: PackingEnv) -> Composite:
-    """``observation``, ``metrics`` and ``action_mask``."""
+    """``observation``, ``metrics``, the masks, and what the mode reports of the last decision."""
     params, batch = env.params, env.batch_size
     capacity, num_orientations, u, v = env.catalogue.tensors()["top"].shape
     slots = params.num_slots
@@ -189,7 +189,8 @@ def observation_spec(env: PackingEnv) -> Composite:
     seen.update(env.mode.observation_spec(batch, env.device))
     entries = {"observation": seen, "metrics": metrics_spec(env)}
     found = Composite(entries, shape=batch, device=env.device)
-    for key, spec in env.mode.mask_specs(batch, env.device).items():
+    of_mode = (env.mode.mask_specs(batch, env.device), env.mode.report_specs(batch, env.device))
+    for key, spec in (*of_mode[0].items(), *of_mode[1].items()):
         found[key] = spec
     return found
 

@@ -88,7 +88,9 @@ class PackingEnv(EnvBase):
         self._task = specs.fingerprint(params, self._items)
         self.mode = get_mode(params.action_mode)(params, self._items)
         self.observation_spec = specs.observation_spec(self)
-        self.action_spec = specs.action_spec(self)
+        written = self.mode.action_specs(self.batch_size, self.device)
+        self.takes = {key: (spec.dtype, spec.shape) for key, spec in written.items()}
+        self.action_spec = specs.action_spec(self, written)
         self.reward_spec = specs.reward_spec(self)
         self.done_spec = specs.done_spec(self)
         self.autoreset = _supported(autoreset)
@@ -138,7 +140,8 @@ class PackingEnv(EnvBase):
             self.params,
             lambda state: self.mode.look(state, self._maps(state)),
         )
-        out = self._observe(after, outlook.maps)
+        carried = outcome.legal & ~transition.is_done(before)
+        out = self._observe(after, outlook.maps, self.mode.report(carried, placement))
         out.set("reward", self._shaped(outcome.reward[:, None]))
         return after, out
 
@@ -196,8 +199,13 @@ class PackingEnv(EnvBase):
         observed = start.apply(lambda new, old: torch.where(_like(chosen, new), new, old), seen)
         return transition.select(rows, fresh, state), observed
 
-    def _observe(self, state: State, maps: feasibility.Maps | None) -> TensorDict:
-        """Observations, mask, metrics and flags of a state."""
+    def _observe(
+        self,
+        state: State,
+        maps: feasibility.Maps | None,
+        report: dict[NestedKey, Tensor] | None = None,
+    ) -> TensorDict:
+        """Observations, masks, metrics and flags of a state; ``report`` on the step before."""
         entries = observation.observe(state, maps, self._items, self.params)
         entries.update(self.mode.observe(state, maps))
         finished = transition.is_done(state)
@@ -214,6 +222,10 @@ class PackingEnv(EnvBase):
         seen = TensorDict(out, self.batch_size, device=self.device)
         for key, mask in self.mode.masks(state, maps).items():
             seen.set(key, self._shaped(mask | _like(finished, mask)))
+        if report is None:
+            report = self.mode.report(torch.zeros_like(finished), None)
+        for key, value in report.items():
+            seen.set(key, self._shaped(value))
         return seen
 
     def _nest(self, entries: dict[str, Tensor]) -> TensorDict:
@@ -308,19 +320,26 @@ class PackingEnv(EnvBase):
         if tensordict is None:
             tensordict = TensorDict({}, self.batch_size, device=self.device)
         masks = {key: tensordict.get(key, None) for key in self.mode.mask_keys}
-        if any(mask is None for mask in masks.values()):
-            if self.state is None:
-                raise RuntimeError("there is no action mask before the first reset()")
-            state = dict(self.state.items())
-            seen = self._observe(state, self._maps(state))
-            masks = {key: seen.get(key) for key in self.mode.mask_keys}
-        for key, action in self.mode.random(masks).items():
+        if not self.mode.masks_suffice or any(mask is None for mask in masks.values()):
+            masks = self._present_masks()
+        for key, action in self.mode.random(masks, self.batch_size).items():
             tensordict.set(key, action)
         return tensordict
 
+    def _present_masks(self) -> dict[NestedKey, Tensor]:
+        """What :meth:`rand_action` draws from, of the state as it is."""
+        if self.state is None:
+            raise RuntimeError("there is no action mask before the first reset()")
+        state = dict(self.state.items())
+        maps, finished = self._maps(state), transition.is_done(state)
+        masks = self.mode.masks(state, maps)
+        if not self.mode.masks_suffice and maps is not None:
+            masks = {"joint_mask": maps.legal.flatten(1)}
+        return {key: self._shaped(mask | _like(finished, mask)) for key, mask in masks.items()}
+
     @property
     def _observed(self) -> tuple[NestedKey, ...]:
-        return ("observation", "metrics", *self.mode.mask_keys)
+        return ("observation", "metrics", *self.mode.mask_keys, *self.mode.report_keys)
 
 
 def _like(rows: Tensor, value: Tensor) -> Tensor:

@@ -5,6 +5,13 @@ Unless asked otherwise it leaves out ``"item_maps"`` (the upper and lower surfac
 item in every orientation), which outweighs everything else; ``drop_height``, which says where each
 orientation would come to rest, stays in. ``info`` has ``action_mask`` again and the metrics by
 name, so that ``Monitor(env, info_keywords=("utilization",))`` and the like find them.
+
+| ``action_mode`` | action space | masks |
+|---|---|---|
+| ``placement``, ``candidate`` | ``Discrete`` | ``action_mask``, one entry per action |
+| ``multi_head`` | ``MultiDiscrete``: item, orientation, x, y | ``action_mask``, one per placement |
+| ``hierarchical`` | ``Dict(manager=, worker=)`` of ``Discrete`` | ``manager_action_mask`` |
+| ``continuous`` | ``Box``; ``info["executed_action"]``: what was done | none: all is legal |
 """
 
 from __future__ import annotations
@@ -22,7 +29,7 @@ from torch import Tensor
 
 from packing_env import render
 from packing_env.envs.torchrl_env import PackingEnv
-from packing_env.shells.gymnasium_shell import Shell
+from packing_env.shells.gymnasium_shell import Shell, to_numpy
 
 RENDER_MODES = ("rgb_array", "human")
 
@@ -58,7 +65,7 @@ class PackingGymEnv(gymnasium.Env[Observation, Any]):
         self._shell = Shell(task, 1, seed, overrides)
         self.observation_space = self._shell.observation_space
         self.action_space = self._shell.action_space
-        self._mask: np.ndarray | None = None
+        self._masks: TensorDictBase | None = None
         self._window: render.Window | None = None
 
     @property
@@ -83,20 +90,22 @@ class PackingGymEnv(gymnasium.Env[Observation, Any]):
     def _seen(self, out: TensorDictBase) -> tuple[Observation, Info]:
         """Observation and info of the only row."""
         row = out[0].cpu()
-        observation = {key: value.numpy() for key, value in row["observation"].items()}
-        observation["action_mask"] = row["action_mask"].numpy().astype(np.int8)
-        self._mask = row["action_mask"].numpy()
-        info: Info = {"action_mask": observation["action_mask"].copy()}
-        info |= {key: value.item() for key, value in row["metrics"].items()}
+        self._masks = row.select(*self._shell.mask_keys.values()).clone()
+        observation = {k: to_numpy(v) for k, v in self._shell.observation(row).items()}
+        info: Info = {name: observation[name].copy() for name in self._shell.mask_keys}
+        for key, value in self._shell.info(row).items():
+            info[key] = value.numpy() if value.dim() else value.item()
         if self.render_mode == "human":
             self._show()
         return observation, info
 
     def action_masks(self) -> np.ndarray:
-        """``[A]`` bool, True = legal: what sb3-contrib's ``MaskablePPO`` calls."""
-        if self._mask is None:
-            raise RuntimeError("there is no action mask before the first reset()")
-        return self._mask.copy()
+        """``[A]`` bool, True = legal: what sb3-contrib's ``MaskablePPO`` calls.
+
+        In ``multi_head`` mode ``A`` counts placements: the mask is the joint one of all heads. In
+        ``hierarchical`` and ``continuous`` mode there is none, and this raises.
+        """
+        return self._shell.action_mask(self._masks).numpy().copy()
 
     def render(self) -> np.ndarray | None:
         """A picture ``[height, width, 3]`` uint8 (``rgb_array``), or the window (``human``)."""
@@ -223,9 +232,7 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
 
     def action_masks(self) -> Any:
         """``[num_envs, A]`` bool, True = legal."""
-        if self._seen is None:
-            raise RuntimeError("there is no action mask before the first reset()")
-        return self._give(self._seen["action_mask"])
+        return self._give(self._shell.action_mask(self._seen))
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         """One picture per row."""
@@ -237,15 +244,13 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         return value if self.to_torch else value.cpu().numpy()
 
     def _observation(self, out: TensorDictBase) -> Observation:
-        seen = {key: self._give(value) for key, value in out["observation"].items()}
-        mask = self._give(out["action_mask"])
-        return seen | {"action_mask": mask if self.to_torch else mask.view(np.int8)}
+        seen = self._shell.observation(out)
+        return seen if self.to_torch else {key: to_numpy(value) for key, value in seen.items()}
 
     def _info(self, out: TensorDictBase, rows: Tensor | None = None) -> Info:
-        """Mask and metrics of the rows, each with the flag of who has it, as Gymnasium does."""
-        values = {key: self._give(value.squeeze(-1)) for key, value in out["metrics"].items()}
-        mask = self._give(out["action_mask"])
-        values["action_mask"] = mask if self.to_torch else mask.view(np.int8)
+        """Masks and metrics of the rows, each with the flag of who has it, as Gymnasium does."""
+        found = self._shell.info(out) | self._shell.masks(out)
+        values: Info = found if self.to_torch else {k: to_numpy(v) for k, v in found.items()}
         there = torch.ones_like(out["done"]).squeeze(-1) if rows is None else rows
         return values | {f"_{key}": self._give(there) for key in values}
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from tensordict import TensorDict, TensorDictBase
+from tensordict import NestedKey, TensorDict, TensorDictBase
 from torch import Tensor
-from torchrl.data import Binary, Bounded, Categorical, TensorSpec
+from torchrl.data import Binary, Bounded, Categorical, MultiCategorical, TensorSpec
 
 from packing_env.envs.torchrl_env import PackingEnv
 from packing_env.tasks import LEAN, make_env
+from packing_env.types import ParameterError
 
 _LARGEST_SEED = 2**63 - 1
 
@@ -23,6 +24,8 @@ def space_of(spec: TensorSpec) -> spaces.Space:
     shape = tuple(spec.shape[1:])
     if isinstance(spec, Binary):
         return spaces.MultiBinary(shape[0] if len(shape) == 1 else shape)
+    if isinstance(spec, MultiCategorical):
+        return spaces.MultiDiscrete(spec.nvec.reshape(-1, *shape)[0].cpu().numpy())
     if isinstance(spec, Categorical):
         return spaces.Discrete(int(spec.space.n))
     if isinstance(spec, Bounded):
@@ -59,10 +62,16 @@ class Shell:
             options = {"observation": LEAN, **overrides}
             self.env = make_env(task, num_envs, seed=0 if seed is None else seed, **options)
         self.seeded = isinstance(task, PackingEnv) or seed is not None
-        entries = dict(self.env.observation_spec["observation"].items())
-        entries["action_mask"] = self.env.observation_spec["action_mask"]
+        spec = self.env.observation_spec
+        self.mask_keys = {_flat_name(key): key for key in self.env.mode.mask_keys}
+        entries = dict(spec["observation"].items())
+        entries |= {name: spec[key] for name, key in self.mask_keys.items()}
         self.observation_space = spaces.Dict({k: space_of(v) for k, v in entries.items()})
-        self.action_space = space_of(self.env.action_spec)
+        self._parts = {_part_name(key): key for key in self.env.takes}
+        parts = {
+            name: space_of(self.env.full_action_spec[key]) for name, key in self._parts.items()
+        }
+        self.action_space = parts["action"] if set(parts) == {"action"} else spaces.Dict(parts)
 
     def start(self, seed: int | Sequence[int] | None, random: np.random.Generator) -> TensorDict:
         """Start an episode in every row: of a seed, else the next of the rows' streams."""
@@ -76,8 +85,38 @@ class Shell:
 
     def step(self, action: Any) -> TensorDictBase:
         """One decision per row."""
-        given = TensorDict({"action": self._action(action)}, self.env.batch_size)
+        given = TensorDict({}, self.env.batch_size)
+        if set(self._parts) == {"action"}:
+            action = {"action": action}
+        elif not isinstance(action, Mapping) or set(action) != set(self._parts):
+            raise TypeError(f"this environment takes a dict of {' and '.join(self._parts)}")
+        for name, key in self._parts.items():
+            given.set(key, self._entry(name, key, action[name]))
         return self.env.step(given).get("next")
+
+    def observation(self, out: TensorDictBase) -> dict[str, Tensor]:
+        """What the agent sees, flat, the masks included."""
+        return dict(out["observation"].items()) | self.masks(out)
+
+    def masks(self, out: TensorDictBase) -> dict[str, Tensor]:
+        """By name; empty in a mode where everything is legal."""
+        return {name: out[key] for name, key in self.mask_keys.items()}
+
+    def info(self, out: TensorDictBase) -> dict[str, Tensor]:
+        """Metrics, and what the mode reports of the last decision."""
+        reports = {_flat_name(key): out[key] for key in self.env.mode.report_keys}
+        return {key: value.squeeze(-1) for key, value in out["metrics"].items()} | reports
+
+    def action_mask(self, out: TensorDictBase | None) -> Tensor:
+        """The mask of the only action."""
+        if "action_mask" not in self.mask_keys:
+            raise ParameterError(
+                f"action_mode={self.env.params.action_mode!r} has no mask of all its actions; "
+                f"its masks: {', '.join(self.mask_keys) or 'none, everything is legal'}"
+            )
+        if out is None:
+            raise RuntimeError("there is no action mask before the first reset()")
+        return out["action_mask"]
 
     def restart(self, rows: Tensor, seen: TensorDictBase) -> TensorDictBase:
         """Start the next episode in some rows; ``seen`` is what the others observe."""
@@ -86,15 +125,32 @@ class Shell:
         self.env._keep(state)
         return root
 
-    def _action(self, action: Any) -> Tensor:
-        """The action as the environment takes it; any whole number is an action, if illegal."""
-        spec = self.env.action_spec
+    def _entry(self, name: str, key: NestedKey, action: Any) -> Tensor:
+        """One part of the action as the environment takes it; any number is one, if illegal."""
+        dtype, shape = self.env.takes[key]
+        kind = "numbers" if dtype.is_floating_point else "whole numbers"
         given = torch.as_tensor(action, device=self.env.device)
-        if given.is_floating_point() and not spec.dtype.is_floating_point:
-            raise TypeError(f"action is {given.dtype}; this environment takes whole numbers")
-        if given.numel() != spec.shape.numel():
+        if given.is_floating_point() and not dtype.is_floating_point:
+            raise TypeError(f"{name} is {given.dtype}; this environment takes {kind}")
+        if given.numel() != shape.numel():
             raise ValueError(
-                f"action has shape {tuple(given.shape)}; this environment takes one whole number "
-                f"per container, {tuple(spec.shape)}"
+                f"{name} has shape {tuple(given.shape)}; this environment takes {kind} "
+                f"{tuple(shape)}, the containers first"
             )
-        return given.to(spec.dtype).reshape(spec.shape)
+        return given.to(dtype).reshape(shape)
+
+
+def _flat_name(key: NestedKey) -> str:
+    """Of an entry that may be nested."""
+    return key if isinstance(key, str) else "_".join(key)
+
+
+def _part_name(key: NestedKey) -> str:
+    """Of a part of the action: ``("manager", "action")`` is the manager's."""
+    return _flat_name(key[:-1] if isinstance(key, tuple) and key[-1] == "action" else key)
+
+
+def to_numpy(value: Tensor) -> np.ndarray:
+    """On the host; a mask as Gymnasium keeps one, in int8."""
+    array = value.cpu().numpy()
+    return array.view(np.int8) if array.dtype == bool else array

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import torch
 from tensordict import TensorDictBase
+from torch import Tensor
 from torchrl.envs import check_env_specs
 
+from packing_env.core import feasibility
+from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.core.random import choose_uniform
+from packing_env.core.transition import is_done
 from packing_env.envs import PackingEnv
 from packing_env.testing.errors import require
 from packing_env.testing.referee import Referee
+
+KNOWN_MODES = ("placement", "candidate", "multi_head", "hierarchical", "continuous")
+"""Action modes whose actions the reference program can be told."""
 
 
 def check_env(env: PackingEnv, num_steps: int = 30, seed: int = 0) -> None:
@@ -36,14 +43,15 @@ def check_env(env: PackingEnv, num_steps: int = 30, seed: int = 0) -> None:
 def _check_episodes(env: PackingEnv, num_steps: int, seed: int) -> None:
     """Random legal play beside the reference program."""
     generator = torch.Generator().manual_seed(seed)
-    known = env.params.action_mode in ("placement", "candidate")
+    known = env.params.action_mode in KNOWN_MODES
     root = env.reset()
     referee = Referee(env, mask_bits=64, seed=seed) if known else None
     for step in range(num_steps):
-        mask = root["action_mask"]
-        require(bool(mask.any(-1).all()), f"step {step}: a row has no legal action in its mask")
-        root = act(env, root, generator)
-        decisions = referee.decide(root["action"]) if known else []
+        for key in env.mode.mask_keys:
+            good = bool(root[key].any(-1).all())
+            require(good, f"step {step}: a row has no legal action in its mask {key!r}")
+        root, choice = act(env, root, generator)
+        decisions = [] if choice is None or referee is None else referee.decide(choice)
         following = env.step(root)["next"]
         if referee is not None:
             referee.step(decisions, following)
@@ -67,12 +75,33 @@ def _check_specs(env: PackingEnv) -> None:
     check_env_specs(env, break_when_any_done="both")
 
 
-def act(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -> TensorDictBase:
-    """A random legal action from a stream of its own, or the environment's in other modes."""
-    if env.params.action_mode not in ("placement", "candidate"):
-        return env.rand_action(root)
-    uniform = torch.rand(env.batch_size, generator=generator, dtype=torch.float64)
-    return root.set("action", choose_uniform(root["action_mask"], uniform.to(env.device)))
+def act(
+    env: PackingEnv, root: TensorDictBase, generator: torch.Generator
+) -> tuple[TensorDictBase, Tensor | None]:
+    """A random legal action from a stream of its own, and what was chosen as the referee takes it.
+
+    In a mode that the reference program does not know the environment draws, and it is None.
+    """
+    if env.params.action_mode not in KNOWN_MODES:
+        return env.rand_action(root), None
+    uniform = torch.rand(env.batch_size, generator=generator, dtype=torch.float64).to(env.device)
+    if env.params.action_mode == "candidate":
+        choice = choose_uniform(root["action_mask"], uniform)
+        return root.set("action", choice), choice
+    choice = choose_uniform(_legal(env), uniform.flatten())
+    placement = decode_placement(choice, env.mode.num_orientations, env.params)
+    for key, value in env.mode.encode(placement).items():
+        root.set(key, value.view(*env.batch_size, *value.shape[1:]))
+    return root, choice
+
+
+def _legal(env: PackingEnv) -> Tensor:
+    """``[B, A]`` legal placements of the lattice, all of them in finished rows."""
+    state = dict(env.state.items())
+    shown = visible_items(state, env.params.num_visible)
+    items = env.catalogue.tensors()
+    maps = feasibility.placement_maps(state["heightmap"], *shown, items, env.params)
+    return maps.legal.flatten(1) | is_done(state)[:, None]
 
 
 def _check_metrics(found: TensorDictBase, step: int) -> None:
@@ -106,12 +135,16 @@ def _check_state(env: PackingEnv) -> None:
 def _check_illegal(env: PackingEnv) -> None:
     """An illegal action raises nothing, is counted, and does not touch the container."""
     root = env.reset()
-    if env.action_spec.dtype != torch.int64 or "action" not in env.action_keys:
+    if env.params.action_mode not in KNOWN_MODES:
         return
-    legal = root["action_mask"]
-    action = torch.where(legal.all(-1), -1, (~legal).int().argmax(-1))
+    if env.takes.get("action") == (torch.int64, env.batch_size):  # one index, with its mask
+        legal = root["action_mask"]
+        root.set("action", torch.where(legal.all(-1), -1, (~legal).int().argmax(-1)))
+    else:
+        for key, (dtype, shape) in env.takes.items():
+            root.set(key, torch.full(shape, -2, dtype=dtype, device=env.device))
     before = env.get_state()["heightmap"]
-    following = env.step(root.set("action", action))["next"]
+    following = env.step(root)["next"]
     if env.params.illegal_action == "project":
         return
     require(

@@ -69,7 +69,7 @@ def _transitions() -> tuple[rewards.Metrics, rewards.Metrics, Tensor]:
     generator = torch.Generator().manual_seed(0)
     for step in range(6):
         before = metrics.measure(dict(env.state.items()), env.params)
-        root = act(env, root, generator)
+        root, _ = act(env, root, generator)
         if step % 3 == 2:
             root["action"] = torch.where(torch.arange(8) % 2 == 0, -1, root["action"])
         count = env.state["illegal_actions"]

@@ -47,9 +47,10 @@ def decode_place(env: PackingEnv, index: int) -> Decision:
 
 
 def decode_action(env: PackingEnv, action: int, row: int) -> Decision:
-    """What an action means; out of range becomes an impossible decision.
+    """What a choice means; out of range becomes an impossible decision.
 
-    In ``candidate`` mode the list of candidates in ``env.state`` must be the one acted upon.
+    In ``candidate`` mode it is an index of the list in ``env.state``, which must be the one acted
+    upon; in all others, whatever the agent wrote, the index of a placement of the lattice.
     """
     if env.params.action_mode == "candidate":
         if not 0 <= action < env.params.num_candidates:
@@ -97,13 +98,13 @@ class Referee:
         for row in rows.flatten().nonzero().flatten().tolist():
             self.episodes[row] = self._episode(row)
             self._spaces[row] = self._first_spaces()
-            if self._known and self.env.params.action_mode == "placement":
+            if self._known and self.env.mode.mask_is_joint:
                 self._compare_mask(row, mask[row], None)
             if self._known and self.env.params.action_mode == "candidate":
                 self._compare_candidates(row, mask[row])
 
     def decide(self, action: Tensor) -> list[Decision]:
-        """Decode a batch of actions; call it before ``env.step``, whose state it reads."""
+        """Decode a batch of choices; call it before ``env.step``, whose state it reads."""
         return [decode_action(self.env, a, row) for row, a in enumerate(action.flatten().tolist())]
 
     def step(self, decisions: list[Decision], seen: TensorDictBase) -> None:
@@ -236,9 +237,10 @@ class Referee:
         done = self.episodes[row].done
         legal = torch.ones_like(maps.legal[row]) if done else maps.legal[row]
         self._compare_mask(row, legal, maps.z[row])
-        if self.env.params.action_mode == "placement":
-            same = torch.equal(mask, legal.flatten())
-            require(same, f"{self._where(row)}: action_mask is not the legality of placements")
+        if self.env.params.action_mode != "candidate":
+            expected = legal.flatten() if self.env.mode.mask_is_joint else legal.flatten(1).any(1)
+            same = not mask.numel() or torch.equal(mask, expected)
+            require(same, f"{self._where(row)}: the mask is not the legality of placements")
         elif self.env.params.candidate_fallback and not done:
             require(
                 bool(mask[0]) or not bool(legal.any()),
@@ -295,8 +297,10 @@ class Referee:
 
 
 def _action_mask(env: PackingEnv, seen: TensorDictBase) -> Tensor:
-    """``[B, A]``, whatever the environment's batch shape."""
-    return seen["action_mask"].flatten(0, len(env.batch_size) - 1)
+    """``[B, A]``, whatever the environment's batch shape; ``[B, 0]`` in a mode without one."""
+    if not env.mode.mask_keys:
+        return torch.zeros(env.batch_size.numel(), 0, dtype=torch.bool, device=env.device)
+    return seen[env.mode.mask_keys[0]].flatten(0, len(env.batch_size) - 1)
 
 
 def _smallest_side(env: PackingEnv) -> int:

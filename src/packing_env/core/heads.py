@@ -1,0 +1,58 @@
+"""Masks of the heads item, orientation, x, y: each given the heads before it.
+
+A placement is chosen in four parts, in this order. Which values of a part are legal depends on the
+parts before it, so that every sequence of legal values is a legal placement, and every legal
+placement one such sequence. A part with one legal value has probability 1 whatever its logits: what
+does not matter never enters a log-probability.
+"""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+HEADS = ("item", "orientation", "x", "y")
+"""The heads in the order in which they are chosen; x and y count lattice points."""
+
+
+def next_head_mask(
+    legal: Bool[Tensor, "*batch L R Xs Ys"], chosen: Int[Tensor, "*batch heads"]
+) -> Bool[Tensor, "*batch A"]:
+    """Legal values of the head that follows those in ``chosen`` (none to three of them).
+
+    A chosen value out of range counts as the nearest in range. If no legal placement begins with
+    the chosen values, nothing is legal.
+    """
+    left = legal
+    for head in range(chosen.shape[-1]):
+        left = _given(left, chosen[..., head])
+    return left.flatten(chosen.dim()).any(-1) if left.dim() > chosen.dim() else left
+
+
+def head_masks(
+    legal: Bool[Tensor, "*batch L R Xs Ys"], action: Int[Tensor, "*batch 4"]
+) -> tuple[
+    Bool[Tensor, "*batch L"],
+    Bool[Tensor, "*batch R"],
+    Bool[Tensor, "*batch Xs"],
+    Bool[Tensor, "*batch Ys"],
+]:
+    """Legal values of every head, each given the heads before it in ``action``.
+
+    The maps are cut down head by head, and so each head's mask is a reduction over what the heads
+    before it left.
+    """
+    left, masks = legal, []
+    first = action.dim()  # the axis of the head after the one whose turn it is
+    for value in action.unbind(-1):
+        masks.append(left.flatten(first).any(-1) if left.dim() > first else left)
+        left = _given(left, value)
+    item, orientation, x, y = masks
+    return item, orientation, x, y
+
+
+def _given(left: Tensor, value: Int[Tensor, "*batch"]) -> Tensor:
+    """What is legal once the first axis after the batch has this value."""
+    axis = value.dim()
+    at = value.clamp(0, left.shape[axis] - 1).view(*value.shape, *(1,) * (left.dim() - axis))
+    return left.gather(axis, at.expand(*value.shape, 1, *left.shape[axis + 1 :])).squeeze(axis)

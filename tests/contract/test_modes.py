@@ -1,0 +1,394 @@
+"""All action modes act on the same state: same placements, same bits."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tensordict import TensorDict
+from tests.tiny import (
+    act,
+    cuboid_env,
+    differing,
+    enact,
+    legal_choice,
+    play,
+    play_beside_reference,
+    state_of,
+    stream,
+    tiny_env,
+)
+
+from packing_env import WorkerMaps
+from packing_env.core.orientation import Placement, decode_placement
+from packing_env.envs import PackingEnv
+from packing_env.envs.action_modes import MODES
+from packing_env.testing import Decision, Referee
+from packing_env.types import AUTORESETS, ParameterError
+
+OVER_PLACEMENTS = ("multi_head", "hierarchical", "continuous")
+TASKS: dict[str, dict[str, Any]] = {
+    "online": {},
+    "buffer": {"num_visible": 3, "preview": 1, "grid_step": 2, "num_envs": (2, 3)},
+    "short": {"num_visible": 2, "max_steps": 2, "stability": "none", "illegal_action": "noop"},
+}
+
+
+def shared(steps: TensorDict) -> TensorDict:
+    """What does not depend on the mode."""
+    own = ("action", "action_mask", "executed_action", "manager", "worker")
+    return steps.exclude(
+        *own,
+        *(("next", key) for key in own),
+        *((*at, "observation", key) for at in ((), ("next",)) for key in ("heights", "placeable")),
+    )
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("action_mode", OVER_PLACEMENTS)
+def test_the_same_placements_give_the_same_bits(action_mode: str, task: str) -> None:
+    """Recorded actions of ``placement`` mode, encoded; both ways to reset."""
+    options = dict(TASKS[task])
+    num_envs = options.pop("num_envs", 5)
+    plain, plain_env = [], tiny_env(num_envs, **options)
+    root = plain_env.reset()
+    generator, actions, before = stream(), [], []
+    for _ in range(20):
+        root = act(plain_env, root, generator)
+        actions.append(root["action"].clone())
+        step, root = plain_env.step_and_maybe_reset(root)
+        plain.append(step.clone())
+        before.append(state_of(plain_env))
+    assert torch.stack(plain)["next", "done"].sum() > 3
+    for autoreset in AUTORESETS:
+        env = tiny_env(num_envs, action_mode=action_mode, shell={"autoreset": autoreset}, **options)
+        root = env.reset()
+        for action, expected, state in zip(actions, plain, before, strict=True):
+            step, root = env.step_and_maybe_reset(enact(env, root, action))
+            assert not differing(shared(step), shared(expected))
+            if autoreset == "native":
+                assert not differing(state_of(env), state)
+
+
+@pytest.mark.parametrize("illegal_action", ["terminate", "noop", "project"])
+@pytest.mark.parametrize("action_mode", OVER_PLACEMENTS)
+def test_modes_equal_the_reference(action_mode: str, illegal_action: str) -> None:
+    env = tiny_env(
+        5, action_mode=action_mode, illegal_action=illegal_action, num_visible=2, grid_step=2
+    )
+    share = 0.0 if action_mode == "continuous" else 0.2
+    assert play_beside_reference(env, 12, illegal_share=share) > 0
+
+
+@pytest.mark.parametrize("part", [0, 1, 2, 3])
+def test_one_head_out_of_range_makes_the_action_illegal(part: int) -> None:
+    env = tiny_env(3, action_mode="multi_head", num_visible=2)
+    root = act(env, env.reset(), stream())
+    root["action"][0, part] = env.mode.shape[part]
+    root["action"][1, part] = -1
+    following = env.step(root)["next"]
+    assert following["terminated"].flatten().tolist() == [True, True, False]
+    assert following["metrics", "items_packed"].flatten().tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("key", [("manager", "action"), ("worker", "action")])
+def test_one_level_out_of_range_makes_the_action_illegal(key: tuple[str, str]) -> None:
+    env = tiny_env(3, action_mode="hierarchical", num_visible=2)
+    root = act(env, env.reset(), stream())
+    root[key][0] = env.full_action_spec[key].n
+    root[key][1] = -1
+    following = env.step(root)["next"]
+    assert following["terminated"].flatten().tolist() == [True, True, False]
+
+
+def test_an_illegal_place_of_the_chosen_item_is_not_another_items() -> None:
+    """The worker's action is checked on the manager's item only."""
+    env = tiny_env(1, action_mode="hierarchical", num_visible=3, illegal_action="noop")
+    env.reset()
+    legal = env._maps(state_of(env)).legal[0].flatten(1)
+    for slot, place in itertools.product(range(3), (0, 40, 60, 100, 160)):
+        root = env.reset()
+        legal = env._maps(state_of(env)).legal[0].flatten(1)
+        root["manager", "action"] = torch.tensor([slot])
+        root["worker", "action"] = torch.tensor([place])
+        packed = env.step(root)["next", "metrics", "items_packed"].item()
+        assert packed == legal[slot, place]
+
+
+# ---------------------------------------------------------------- continuous
+
+
+def nearest(env: PackingEnv, legal: np.ndarray, action: list[float]) -> Decision:
+    """By its definition, in a loop: item, then orientation, then distance in the plane."""
+    items, turns, xs, ys = legal.shape
+    x, y, turn, *item = action
+
+    def gap(value: float, index: int, size: int) -> float:
+        return abs((value + 1) * size / 2 - 0.5 - index)
+
+    def cost(place: tuple[int, ...]) -> tuple[float, ...]:
+        slot, r, i, j = place
+        across, along = gap(x, i, xs), gap(y, j, ys)
+        first = gap(item[0], slot, items) if item else 0
+        return (first, gap(turn, r, turns), across**2 + along**2)
+
+    places = (place for place in itertools.product(*map(range, legal.shape)) if legal[place])
+    slot, r, i, j = min(places, key=cost)
+    return Decision(slot, r, i * env.params.grid_step, j * env.params.grid_step)
+
+
+@pytest.mark.parametrize(("num_visible", "grid_step"), [(1, 1), (3, 2)])
+def test_points_are_snapped_to_the_nearest_legal_placement(
+    num_visible: int, grid_step: int
+) -> None:
+    """Every random point is carried out, where a loop over the reference's legality says."""
+    env = tiny_env(
+        3, action_mode="continuous", num_visible=num_visible, grid_step=grid_step,
+        items={"grid": (6, 5), "height": 0.06},
+    )  # fmt: skip
+    root = env.reset()
+    referee = Referee(env, mask_bits=0)
+    finished = 0
+    for _ in range(14):
+        action = 2 * torch.rand(3, env.mode.num_components, generator=stream(finished)) - 1
+        legal = [episode.mask(env.mode.num_orientations) for episode in referee.episodes]
+        decisions = [
+            nearest(env, mask, row) for mask, row in zip(legal, action.tolist(), strict=True)
+        ]
+        following = env.step(root.set("action", action))["next"]
+        assert not following["metrics", "illegal_actions"].any()
+        referee.step(decisions, following)
+        finished += int(following["done"].sum())
+        root = env.maybe_reset(env.step_mdp(root))
+        referee.begin(following["done"], root)
+    assert finished > 2
+
+
+def test_a_thousand_points_are_all_feasible() -> None:
+    env = tiny_env(50, action_mode="continuous", num_visible=2)
+    steps = env.rollout(25, break_when_any_done=False)
+    assert steps["next", "done"].sum() > 100
+    assert not steps["next", "metrics", "illegal_actions"].any()
+    packed = steps["next", "metrics", "items_packed"].squeeze(-1)
+    start = torch.cat((torch.zeros(50, 1, dtype=torch.bool), steps["next", "done"][:, :-1, 0]), 1)
+    assert torch.equal(packed == 1, start | (torch.arange(25) == 0))
+
+
+def test_the_executed_action_is_the_centre_of_its_cell_and_stays_there() -> None:
+    """Asking for it again carries out the same. At the start of an episode it is zero."""
+    options = {"action_mode": "continuous", "num_visible": 2, "grid_step": 2, "num_items": 4}
+    env, again = tiny_env(10, **options), tiny_env(10, **options)
+    root, other = env.reset(), again.reset()
+    assert not root["executed_action"].any()
+    torch.manual_seed(0)
+    finished = 0
+    for _ in range(10):
+        step, root = env.step_and_maybe_reset(env.rand_action(root))
+        executed, done = step["next", "executed_action"], step["next", "done"].squeeze(-1)
+        assert not torch.equal(executed, step["action"])
+        assert env.action_spec.is_in(executed)
+        assert torch.equal(root["executed_action"][~done], executed[~done])
+        assert not root["executed_action"][done].any()
+        repeated, other = again.step_and_maybe_reset(other.set("action", executed))
+        assert torch.equal(repeated["next", "executed_action"], executed)
+        assert not differing(state_of(env), state_of(again))
+        for row in (~done).nonzero().flatten().tolist():
+            last = env.state["items_packed"][row] - 1
+            _, turn, x, y = env.state["placement"][row, last].tolist()
+            expected = [(2 * i + 1) / n - 1 for i, n in ((x // 2, 4), (y // 2, 4), (turn, 3))]
+            assert executed[row, :3].tolist() == pytest.approx(expected, abs=1e-6)
+        finished += int(done.sum())
+    assert finished > 5
+
+
+def test_a_finished_row_executes_nothing() -> None:
+    env = tiny_env(3, action_mode="continuous", max_steps=1)
+    root = env.rand_action(env.reset())
+    assert env.step(root)["next", "executed_action"].any(1).all()
+    again = env.step(root)["next"]
+    assert again["done"].all()
+    assert not again["executed_action"].any()
+
+
+@pytest.mark.parametrize("illegal_action", ["terminate", "noop", "project"])
+def test_points_outside_the_box(illegal_action: str) -> None:
+    """NaN counts as 0 and what is beyond an edge as the edge, where they are projected."""
+    env = tiny_env(4, action_mode="continuous", illegal_action=illegal_action)
+    inside = tiny_env(4, action_mode="continuous")
+    action = torch.tensor(
+        [[torch.nan, 0.3, 0], [0.3, torch.inf, 0], [-7, 0.3, -1.5], [0.3, 0.3, 0]]
+    )
+    meant = torch.tensor([[0, 0.3, 0], [0.3, 1, 0], [-1, 0.3, -1], [0.3, 0.3, 0]])
+    root = env.reset()
+    following = env.step(root.set("action", action))["next"]
+    expected = inside.step(inside.reset().set("action", meant))["next"]
+    assert following["metrics", "illegal_actions"].flatten().tolist() == [1, 1, 1, 0]
+    assert following["executed_action"].isfinite().all()
+    if illegal_action == "project":
+        assert torch.equal(following["executed_action"], expected["executed_action"])
+        assert torch.equal(state_of(env)["heightmap"], state_of(inside)["heightmap"])
+        return
+    assert not following["executed_action"][:3].any()
+    assert not env.state["heightmap"][:3].any()
+    ended = illegal_action == "terminate"
+    assert following["terminated"].flatten().tolist() == [ended, ended, ended, False]
+
+
+# ---------------------------------------------------------------- worker maps
+
+
+@pytest.mark.parametrize("stability", ["com_hull", "none", "center_hull"])
+def test_worker_maps_are_the_maps_of_the_chosen_item(stability: str) -> None:
+    """Bit for bit those that placement mode shows, on states as they are stored."""
+    options = {"num_visible": 3, "preview": 1, "stability": stability}
+    plain = play(tiny_env((2, 3), **options), 15)
+    env = tiny_env((2, 3), action_mode="hierarchical", **options)
+    steps = play(env, 15)
+    expected = plain["observation", "drop_height"]
+    slot = steps["manager", "action"][..., None, None, None, None]
+    chosen = expected.gather(3, slot.expand(*expected.shape[:3], 1, *expected.shape[4:])).squeeze(3)
+    assert torch.equal(steps["manager", "action_mask"], (expected < 1).flatten(4).any(-1))
+    maps = WorkerMaps(env)
+    found = maps(steps.clone())["worker"]
+    assert torch.equal(found["drop_height"], chosen)
+    assert torch.equal(found["action_mask"], (chosen < 1).flatten(3))
+    assert found["action_mask"].gather(-1, found["action"][..., None]).all()
+    features = plain["observation", "orientation_features"]
+    one = slot.squeeze(-1).expand(*features.shape[:3], 1, *features.shape[4:])
+    assert torch.equal(found["orientation_features"], features.gather(3, one).squeeze(3))
+    single = maps(steps[0, 0, 0].clone())["worker"]
+    assert torch.equal(single["drop_height"], chosen[0, 0, 0])
+
+
+def test_legality_needs_heights_in_metres() -> None:
+    """From heights over H, a few rounded ones away, other placements would be legal."""
+    env = tiny_env(8, action_mode="hierarchical", num_visible=2)
+    steps = play(env, 30)
+    seen, height = steps["observation"], env.params.height
+    assert torch.equal(seen["heights"] / height, seen["heightmap"])
+    rounded = steps.clone()
+    rounded["observation", "heights"] = seen["heightmap"] * height
+    assert not torch.equal(rounded["observation", "heights"], seen["heights"])
+    maps = WorkerMaps(env)
+    exact, near = (maps(given)["worker", "action_mask"] for given in (steps, rounded))
+    assert not torch.equal(exact, near)
+
+
+def test_worker_maps_of_an_item_that_is_not_there() -> None:
+    """The mask is never empty; an index out of range counts as the nearest."""
+    env = tiny_env(2, action_mode="hierarchical", num_visible=2)
+    maps, root = WorkerMaps(env), env.reset()
+    root["observation", "item_id"][0, 1] = -1
+    root["manager", "action"] = torch.tensor([1, 7])
+    found = maps(root)["worker"]
+    assert found["action_mask"][0].all()
+    assert (found["drop_height"][0] == 1).all()
+    assert not found["orientation_features"][0].any()
+    root["manager", "action"] = torch.tensor([1, 1])
+    assert torch.equal(maps(root)["worker", "drop_height"][1], found["drop_height"][1])
+
+
+def test_worker_maps_name_what_they_lack() -> None:
+    with pytest.raises(ParameterError, match="serves action_mode='hierarchical', not 'placement'"):
+        WorkerMaps(tiny_env(2))
+    bare = tiny_env(2, action_mode="hierarchical", observation=("heightmap",))
+    with pytest.raises(ParameterError, match="add it to observation"):
+        WorkerMaps(bare)
+
+
+# ---------------------------------------------------------------- what all modes share
+
+
+@pytest.mark.parametrize("action_mode", sorted(MODES))
+def test_a_saved_state_goes_on_bit_for_bit(action_mode: str) -> None:
+    options = {"action_mode": action_mode, "num_visible": 2, "num_candidates": 30}
+    env, other = tiny_env((2, 2), **options), tiny_env((2, 2), **options)
+    play(env, 4)
+    saved = env.get_state()
+    first = play(env, 6, root=env.reset(saved, set_state=True))
+    again = play(other, 6, root=other.reset(saved, set_state=True))
+    assert not differing(first, again)
+    assert first["next", "done"].any()
+
+
+@pytest.mark.parametrize("action_mode", sorted(MODES))
+def test_random_actions_are_legal_in_every_mode(action_mode: str) -> None:
+    env = tiny_env((3, 2), action_mode=action_mode, num_visible=2, num_candidates=20)
+    assert env.rand_action(env.reset()).select(*env.takes).batch_size == (3, 2)
+    steps = env.rollout(15, break_when_any_done=False)
+    assert not steps["next", "metrics", "illegal_actions"].any()
+    assert steps["next", "done"].any()
+    env.step(env.rand_action())
+    assert not env.state["illegal_actions"].any()
+
+
+@pytest.mark.parametrize("action_mode", ["multi_head", "hierarchical"])
+def test_each_legal_placement_is_as_likely(action_mode: str) -> None:
+    """Not each item or each head: a chi-square test over all placements."""
+    rows = 6_000
+    env = tiny_env(
+        rows, action_mode=action_mode, num_visible=2, items={"grid": (4, 4), "window": 3},
+        num_items=2, shell={"draw": "sequential"},
+    )  # fmt: skip
+    env.reset()
+    state = {key: value[:1].expand(rows, *value.shape[1:]) for key, value in env.state.items()}
+    state["row"] = env.state["row"]
+    env.reset(TensorDict(state, [rows]), set_state=True)
+    legal = env._maps(state_of(env)).legal[0].flatten()
+    torch.manual_seed(0)
+    drawn = env.rand_action()
+    place = env.mode.place(dict(drawn.items(True, True)), state_of(env), lambda: None)
+    index = MODES["placement"](env.params, env.mode.catalogue).encode(place)["action"]
+    counts = torch.bincount(index, minlength=len(legal)).double()
+    assert not counts[~legal].any()
+    expected = rows / int(legal.sum())
+    statistic = ((counts[legal] - expected) ** 2 / expected).sum()
+    freedom = int(legal.sum()) - 1
+    assert abs(statistic - freedom) < 4 * (2 * freedom) ** 0.5
+
+
+@pytest.mark.parametrize("action_mode", sorted(MODES))
+def test_encode_is_the_inverse_of_place(action_mode: str) -> None:
+    env = tiny_env(6, action_mode=action_mode, num_visible=3, grid_step=2, num_candidates=12)
+    root = env.reset()
+    choice = legal_choice(env, root, stream())
+    if action_mode == "candidate":
+        choice = env.state["candidate"].gather(1, choice[:, None]).squeeze(1)
+    placement = decode_placement(choice, env.mode.num_orientations, env.params)
+    entries = env.mode.encode(placement, state_of(env))
+    assert set(entries) == set(env.takes)
+    back = env.mode.place(entries, state_of(env), lambda: env._maps(state_of(env)))
+    for name in ("slot", "orientation", "x", "y", "valid"):
+        assert torch.equal(getattr(back, name), getattr(placement, name)), name
+
+
+@pytest.mark.parametrize("action_mode", sorted(MODES))
+def test_what_a_mode_cannot_express_is_encoded_as_illegal(action_mode: str) -> None:
+    """Not valid; or between the points of the lattice."""
+    env = tiny_env(2, action_mode=action_mode, grid_step=2, num_candidates=12)
+    root = env.reset()
+    zero = torch.zeros(2, dtype=torch.int64)
+    valid = torch.tensor([False, True])
+    entries = env.mode.encode(
+        Placement(zero, zero, torch.tensor([0, 1]), zero, valid), state_of(env)
+    )
+    following = env.step(root.update(entries))["next"]
+    assert following["terminated"].all()
+    assert (following["metrics", "illegal_actions"] == 1).all()
+
+
+def test_candidates_are_encoded_with_their_state() -> None:
+    env = tiny_env(2, action_mode="candidate", num_candidates=3)
+    env.reset()
+    zero = torch.zeros(2, dtype=torch.int64)
+    with pytest.raises(ParameterError, match="pass dict"):
+        env.mode.encode(Placement(zero, zero, zero, zero, zero == 0))
+
+
+@pytest.mark.parametrize("action_mode", ["placement", *OVER_PLACEMENTS])
+def test_geometry_boxes_takes_candidates_only(action_mode: str) -> None:
+    with pytest.raises(ParameterError, match=f"{action_mode}.* use action_mode='candidate'"):
+        cuboid_env(2, geometry="boxes", action_mode=action_mode, observation=("heightmap",))

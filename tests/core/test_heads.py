@@ -1,0 +1,80 @@
+"""Conditional masks of the heads, against plain loops."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from tests.tiny import stream
+
+from packing_env.core.heads import HEADS, head_masks, next_head_mask
+
+SHAPE = (2, 3, 4, 5)
+
+
+def board(rows: int = 6, share: float = 0.15) -> torch.Tensor:
+    """Random legality; the last row has one legal placement, the first has none."""
+    legal = torch.rand(rows, *SHAPE, generator=stream()) < share
+    legal[0], legal[-1] = False, False
+    legal[-1, 1, 2, 0, 3] = True
+    return legal
+
+
+def test_every_path_is_a_legal_placement_and_the_reverse() -> None:
+    legal = board()
+    for row in range(len(legal)):
+        paths = [()]
+        for _ in HEADS:
+            paths = [
+                (*path, value)
+                for path in paths
+                for value in next_head_mask(legal[row], torch.tensor(path, dtype=torch.int64))
+                .nonzero()
+                .flatten()
+                .tolist()
+            ]
+        assert paths == [tuple(place) for place in legal[row].nonzero().tolist()]
+
+
+def test_all_masks_at_once_equal_a_loop() -> None:
+    legal = board()
+    action = torch.stack([torch.randint(n, (6,), generator=stream(n)) for n in SHAPE], -1)
+    found = head_masks(legal, action)
+    for row, head in itertools.product(range(6), range(4)):
+        given = tuple(action[row, :head].tolist())
+        rest = legal[row][given]
+        expected = [bool(rest[value].any()) for value in range(SHAPE[head])]
+        assert found[head][row].tolist() == expected
+        assert next_head_mask(legal, action[:, :head])[row].tolist() == expected
+
+
+def test_heads_that_do_not_matter_have_one_value() -> None:
+    """So that their log-probability is 0, whatever the logits."""
+    only = board()[-1:]
+    masks = head_masks(only, torch.tensor([[1, 2, 0, 3]]))
+    assert [mask.sum().item() for mask in masks] == [1, 1, 1, 1]
+    assert [mask.int().argmax().item() for mask in masks] == [1, 2, 0, 3]
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (2, 3), (3, 2, 1)])
+def test_any_leading_axes(batch: tuple[int, ...]) -> None:
+    rows = torch.Size(batch).numel()
+    legal = board(6)[:rows]
+    action = torch.stack([torch.randint(n, (rows,), generator=stream(n)) for n in SHAPE], -1)
+    flat = head_masks(legal, action)
+    found = head_masks(legal.view(*batch, *SHAPE), action.view(*batch, 4))
+    for mask, expected, size in zip(found, flat, SHAPE, strict=True):
+        assert mask.shape == (*batch, size)
+        assert torch.equal(mask.reshape(rows, size), expected)
+    assert next_head_mask(legal.view(*batch, *SHAPE), action.view(*batch, 4)[..., :0]).shape == (
+        *batch,
+        2,
+    )
+
+
+def test_a_value_out_of_range_counts_as_the_nearest() -> None:
+    legal = board()
+    far = head_masks(legal, torch.tensor([[-5, 9, 4, 2**40]]).expand(6, 4))
+    near = head_masks(legal, torch.tensor([[0, 2, 3, 4]]).expand(6, 4))
+    assert all(map(torch.equal, far, near))
