@@ -100,43 +100,6 @@ class CSVLogger:
         """Nothing: every line is on disk."""
 
 
-class TorchRLLogger:
-    """``metrics.csv``, and one of TorchRL's loggers (tensorboard, wandb, mlflow, ...).
-
-    Args:
-        folder: The run folder; its name is the experiment's.
-        backend: Name that ``torchrl.record.loggers.get_logger`` knows.
-        **options: For the backend.
-    """
-
-    def __init__(self, folder: Path, backend: str = "tensorboard", **options: Any) -> None:
-        from torchrl.record.loggers import get_logger
-
-        self._table = CSVLogger(folder)
-        try:
-            self._logger = get_logger(
-                backend, logger_name=str(folder), experiment_name=backend, **options
-            )
-        except ImportError as error:
-            raise ValueError(
-                f"logger={backend} needs a package that is missing ({error}); "
-                f"pip install {backend}, or choose logger=csv"
-            ) from error
-
-    def log(self, frames: int, values: Mapping[str, float]) -> None:
-        """To both."""
-        self._table.log(frames, values)
-        for name, value in values.items():
-            if not math.isnan(value):
-                self._logger.log_scalar(name, value, step=frames)
-
-    def close(self) -> None:
-        """Flush the backend, where it wants to be."""
-        close = getattr(getattr(self._logger, "experiment", None), "close", None)
-        if close is not None:
-            close()
-
-
 class ProgressBar:
     """Frames, frames/s, return, utilization and loss on one line.
 

@@ -5,12 +5,14 @@ import io
 import pytest
 import torch
 from tensordict import TensorDict
-from tests.tiny import play, tiny_env
+from tests.tiny import cuboid_env, play, tiny_env
 from torch.profiler import ProfilerActivity, profile
 from torchrl.data import LazyTensorStorage, ReplayBuffer
 
 from agents.replay import DeviceReplay, NStep, RebuildMaps, device_replay
 from agents.replay.compact import byte_table, pack_bits, unpack_bits
+from packing_env import WorkerMaps
+from packing_env.envs.action_modes import MODES
 from packing_env.types import ParameterError
 
 # Within the rounding of heights through h / H * H, in units of H.
@@ -39,7 +41,24 @@ def test_bits_round_trip(size):
     assert first.tolist() == [0b1001]
 
 
-@pytest.mark.parametrize("mode", ["placement", "candidate"])
+def mask_of(env, seen, name="action_mask"):
+    """The mode's mask, or what stands beside it."""
+    (key,) = env.mode.mask_keys
+    return seen[(*key[:-1], name) if isinstance(key, tuple) else name]
+
+
+def rules(env, following):
+    """What the rules allow, finished rows included."""
+    seen = following["observation"]
+    if env.params.action_mode == "candidate":
+        return seen["candidates"][..., -1] > 0
+    legal = seen["drop_height"] < 1
+    return (
+        legal.flatten(-3).any(-1) if env.params.action_mode == "hierarchical" else legal.flatten(-4)
+    )
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
 @pytest.mark.parametrize("num_envs", [4, (2, 2)])
 def test_rebuilt_states_equal_the_originals(mode, num_envs):
     env = task(mode, num_envs=num_envs, num_visible=2, preview=1)
@@ -49,28 +68,78 @@ def test_rebuilt_states_equal_the_originals(mode, num_envs):
     assert ("observation", "drop_height") not in compact
     assert ("next", "observation", "top") not in compact
     back = maps(compact)
-    kept = whole.exclude("metrics", ("next", "metrics"))
-    legal = back["next"].get("legal_mask")
-    back = back.exclude(("next", "legal_mask"))
+    kept = whole.exclude("metrics", ("next", "metrics"), "executed_action")
+    if mode == "continuous":  # beside the action it is about
+        assert torch.equal(back["executed_action"], kept["next", "executed_action"])
+        kept = kept.exclude(("next", "executed_action"))
+        back = back.exclude("executed_action")
+    else:
+        legal = mask_of(env, back["next"], "legal_mask")
+        back = back.exclude(("next", "legal_mask"), ("next", "manager", "legal_mask"))
     assert set(back.keys(True, True)) == set(kept.keys(True, True))
     for key in kept.keys(True, True):
-        if key[-1] == "drop_height":
+        if key[-1] == "drop_height" and mode != "hierarchical":
             assert torch.equal(back[key] < 1, kept[key] < 1)
             torch.testing.assert_close(back[key], kept[key], rtol=0, atol=CLOSE)
         else:
             assert torch.equal(back[key], kept[key]), key
     finished = whole["next", "done"].squeeze(-1)
     assert bool(finished.any())
-    assert bool(whole["next", "action_mask"][finished].all())
-    if mode == "placement":
-        rules = whole["next", "observation", "drop_height"].flatten(whole.dim()) < 1
-    else:
-        rules = whole["next", "observation", "candidates"][..., -1] > 0
-    nothing = ~rules.any(-1, keepdim=True)
-    assert torch.equal(legal, rules | nothing)
     truncated = (whole["next", "truncated"] & ~whole["next", "terminated"]).squeeze(-1)
     assert bool(truncated.any())
+    if mode == "continuous":
+        return
+    assert bool(mask_of(env, whole["next"])[finished].all())
+    allowed = rules(env, whole["next"])
+    nothing = ~allowed.any(-1, keepdim=True)
+    assert torch.equal(legal, allowed | nothing)
     assert not bool(nothing[truncated].any())
+
+
+def test_hierarchical_states_are_kept_without_any_maps():
+    """The worker's maps of a sample are those that the environment would judge by."""
+    observation = ("heightmap", "item_id", "item_features")
+    env = task("hierarchical", num_visible=2, observation=observation)
+    steps = play(env, 12)
+    replay = DeviceReplay(env, 200, n_steps=2)
+    for step in steps:
+        replay.extend(step)
+    kept = {"heights", "item_id", "item_features"}
+    stored = replay.buffer[:]
+    assert set(stored["observation"].keys()) == kept
+    assert set(stored["next", "manager"].keys()) == {"mask_bits"}
+    assert stored["manager", "mask_bits"].shape == (44, 1)
+    sample = WorkerMaps(env)(replay.sample(64))
+    picked = sample["worker", "action_mask"].gather(1, sample["worker", "action"][:, None])
+    assert bool(picked.all())
+    whole = replay.maps(stored)
+    assert torch.equal(whole["manager", "action"], steps[:11].reshape(-1)["manager", "action"])
+    shown = whole["observation", "heightmap"]
+    assert torch.equal(shown, steps[:11].reshape(-1)["observation", "heightmap"])
+
+
+def test_the_executed_action_is_that_of_the_first_step_of_a_window():
+    env = task("continuous", num_visible=2)
+    torch.manual_seed(0)
+    root, steps = env.reset(), []
+    replay = DeviceReplay(env, 200, n_steps=3)
+    for _ in range(12):
+        step, root = env.step_and_maybe_reset(env.rand_action(root))
+        steps.append(step.clone())
+        replay.extend(step)
+    stored = replay.maps(replay.buffer[:])
+    steps = torch.stack(steps)[:10].reshape(-1)
+    assert torch.equal(stored["action"], steps["action"])
+    assert torch.equal(stored["executed_action"], steps["next", "executed_action"])
+    assert bool((stored["steps_to_next_obs"] > 1).any())
+    assert not torch.equal(stored["executed_action"], stored["action"])
+
+
+def test_packed_cuboids_are_kept():
+    env = cuboid_env(4, observation=("heightmap", "item_id", "boxes"), action_mode="candidate")
+    whole = play(env, 5)
+    maps = RebuildMaps(env)
+    assert torch.equal(maps(maps.inv(whole))["observation", "boxes"], whole["observation", "boxes"])
 
 
 def test_only_the_wanted_maps_are_rebuilt():
@@ -182,17 +251,18 @@ def test_the_ring_wraps_and_its_memory_stays():
     )
 
 
-def test_samples_are_whole_and_reach_every_transition():
-    env = task()
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_samples_are_whole_and_reach_every_transition(mode):
+    env = task(mode)
     replay = DeviceReplay(env, 100)
     for step in play(env, 5):
         replay.extend(step)
     sample = replay.sample(16)
     assert sample.batch_size == (16,)
-    assert {"action", "discount", "steps_to_next_obs", "index"} <= set(sample.keys())
+    assert {"discount", "steps_to_next_obs", "index"} <= set(sample.keys())
     env_keys = {k for k in env.observation_spec.keys(True, True) if k[0] != "metrics"}
-    assert env_keys <= set(sample.keys(True, True))
-    assert env_keys <= set(sample["next"].keys(True, True))
+    assert env_keys | set(env.action_keys) <= set(sample.keys(True, True))
+    assert env_keys - set(env.mode.report_keys) <= set(sample["next"].keys(True, True))
     torch.manual_seed(0)
     assert set(replay.sample(1_000)["index"].tolist()) == set(range(20))
     replay.update_priority(sample["index"], torch.ones(16))

@@ -3,5 +3,15 @@
 from agents.replay.compact import RebuildMaps
 from agents.replay.device_replay import DeviceReplay
 from agents.replay.n_step import NStep
+from agents.replay.prioritized import DevicePrioritizedSampler
+from agents.replay.rollout_buffer import Rollout
+from agents.replay.torchrl_replay import TorchRLReplay
 
-__all__ = ["DeviceReplay", "NStep", "RebuildMaps"]
+__all__ = [
+    "DevicePrioritizedSampler",
+    "DeviceReplay",
+    "NStep",
+    "RebuildMaps",
+    "Rollout",
+    "TorchRLReplay",
+]

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Bool, Int, UInt8
-from tensordict import TensorDict, TensorDictBase
+from tensordict import NestedKey, TensorDict, TensorDictBase
 from torch import Tensor
 from torchrl.envs.transforms import Transform
 
 from packing_env import PackingEnv, kernels
 from packing_env.core import observation
+from packing_env.envs.action_modes import MANAGER_MASK
 from packing_env.types import ParameterError
 
-STORED = ("heightmap", "item_id", "item_features", "candidates")
+STORED = ("heightmap", "heights", "item_id", "item_features", "candidates", "boxes")
 """Observations that a compact state keeps as they are."""
 
 REBUILT = ("orientation_features", "top", "bottom", "drop_height")
 """Observations that are dropped, and computed again from the heightmap and the item ids."""
 
 FLAGS = ("done", "terminated", "truncated")
+_JOINT = "legal_bits"
+"""Legality of every placement, in bits."""
 _GATHER_BYTES = 256 * 2**20
 """Rest heights are rebuilt for so many rows at once as gather this much of the catalogue."""
 
@@ -44,6 +49,31 @@ def unpack_bits(
     return table[bits.int()].view(torch.bool)[..., :size]
 
 
+class MaskPlace(NamedTuple):
+    """Where a mask is kept and given out.
+
+    Attributes:
+        bits: Key of its bits in a compact state.
+        legal: Key of the legal mask beside it in a sample.
+        size: Entries of the mask.
+    """
+
+    bits: NestedKey
+    legal: NestedKey
+    size: int
+
+
+def _mask_places(env: PackingEnv, keeps_legal: bool) -> dict[NestedKey, MaskPlace]:
+    """For each mask of the environment; one that is the joint legality is not kept twice."""
+    places = {}
+    for key, spec in env.mode.mask_specs(env.batch_size, env.device).items():
+        above = key[:-1] if isinstance(key, tuple) else ()
+        joint = keeps_legal and env.mode.mask_is_joint and key == "action_mask"
+        bits, legal = ((*above, name) if above else name for name in ("mask_bits", "legal_mask"))
+        places[key] = MaskPlace(_JOINT if joint else bits, legal, spec.shape[-1])
+    return places
+
+
 class RebuildMaps(Transform):
     """Between whole and compact states, for a replay buffer.
 
@@ -52,10 +82,15 @@ class RebuildMaps(Transform):
     ``bottom``, ``orientation_features`` and every mask come back bit for bit. ``drop_height`` is
     computed from ``heightmap * H``, which is within one rounding of the heights in metres that the
     environment computed it from, and so comes back to 3e-7; which placements are legal, exactly.
+    Where the environment shows ``heights`` (``hierarchical`` mode), those are kept, and all comes
+    back bit for bit, the maps of :class:`packing_env.WorkerMaps` too.
 
-    Samples also hold ``("next", "legal_mask")``: like ``action_mask``, but in finished rows, where
-    the environment's mask is all True, it still says what the rules allow. A truncated episode
-    bootstraps under this mask. It is all True only where nothing is allowed.
+    Beside every mask samples hold ``("next", ..., "legal_mask")``: like the mask, but in finished
+    rows, where the environment's is all True, it still says what the rules allow. A truncated
+    episode bootstraps under this mask. It is all True only where nothing is allowed.
+
+    What a mode reports of a decision (``executed_action``) stands at the root of a sample, beside
+    the action it is about, and not in ``next``, which may be the state after several decisions.
 
     Args:
         env: The environment whose states these are.
@@ -67,7 +102,7 @@ class RebuildMaps(Transform):
         super().__init__()
         emitted = set(env.observation_spec["observation"].keys())
         dropped = emitted & set(REBUILT)
-        if dropped and not {"heightmap", "item_id"} <= emitted:
+        if dropped and not ({"heightmap", "heights"} & emitted and "item_id" in emitted):
             raise ParameterError(
                 f"replay rebuilds {sorted(dropped)} from heightmap and item_id; "
                 f"add these two to observation={env.params.observation}"
@@ -78,15 +113,20 @@ class RebuildMaps(Transform):
                 f"replay cannot rebuild {sorted(unknown)}; the environment emits {sorted(dropped)}"
             )
         self.params = env.params
+        self.mode = env.mode
         self.catalogue = env.catalogue.tensors()
-        self.num_actions = env.mode.num_actions
         self.action_keys = list(env.action_keys)
-        self.stored = tuple(name for name in STORED if name in emitted)
+        self.reported = tuple(env.mode.report_keys)
+        self.exact = "heights" in emitted
+        self.shows_heightmap = "heightmap" in emitted
+        self.stored = tuple(
+            name for name in STORED if name in emitted - ({"heightmap"} if self.exact else set())
+        )
         self.rebuilt = tuple(
             name for name in REBUILT if name in dropped and (rebuild is None or name in rebuild)
         )
         self.keeps_legal = "drop_height" in emitted
-        self.mask_is_legal = self.keeps_legal and env.params.action_mode == "placement"
+        self.masks = _mask_places(env, self.keeps_legal)
         self.register_buffer("_table", byte_table(env.device), persistent=False)
         self.lattice_shape = (
             env.params.num_visible,
@@ -102,6 +142,8 @@ class RebuildMaps(Transform):
         for key in self.action_keys:
             out.set(key, tensordict.get(key))
         following = tensordict.get("next")
+        for key in self.reported:  # what this action came to, not the last one of an n-step window
+            out.set(key, following.get(key))
         out.set("next", self._compress(following).set("reward", following.get("reward")))
         return out
 
@@ -112,44 +154,63 @@ class RebuildMaps(Transform):
         out.set("observation", seen.select(*self.stored))
         if self.keeps_legal:
             legal = seen.get("drop_height") < 1
-            out.set("legal_bits", pack_bits(legal.flatten(whole.dim())))
-        if not self.mask_is_legal:
-            out.set("mask_bits", pack_bits(whole.get("action_mask")))
+            out.set(_JOINT, pack_bits(legal.flatten(whole.dim())))
+        legality = self.mode.legality(dict(seen.items()))
+        for key, place in self.masks.items():
+            if place.bits != _JOINT:
+                mask = legality[key] if key in legality else whole.get(key)
+                out.set(place.bits, pack_bits(mask))
         return out.update(whole.select(*FLAGS))
 
     # ------------------------------------------------------------------ out
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """The whole form of transitions that :meth:`inv` made compact."""
-        out = tensordict.exclude("observation", "legal_bits", "mask_bits", "next")
-        out.update(self._expand(tensordict, legal_mask=False))
+        packed = (place.bits for place in self.masks.values())
+        out = tensordict.exclude("observation", "next", _JOINT, *packed)
+        out.update(self.expand(tensordict))
         following = tensordict.get("next")
-        expanded = self._expand(following, legal_mask=True)
+        expanded = self.expand(following, legal_mask=True)
         return out.set("next", expanded.update(following.select("reward", *FLAGS)))
 
-    def _expand(self, compact: TensorDictBase, legal_mask: bool) -> TensorDict:
+    def expand(self, compact: TensorDictBase, legal_mask: bool = False) -> TensorDict:
         """Observations and masks of compact states."""
         batch = compact.batch_size
         flat = compact.reshape(-1)
-        legal = None
+        joint = None
         if self.keeps_legal:
             size = torch.Size(self.lattice_shape).numel()
-            legal = unpack_bits(flat.get("legal_bits"), size, self._table)
+            joint = unpack_bits(flat.get(_JOINT), size, self._table)
+        legality = {
+            key: joint
+            if place.bits == _JOINT
+            else unpack_bits(flat.get(place.bits), place.size, self._table)
+            for key, place in self.masks.items()
+        }
         seen = dict(flat.get("observation").items())
-        seen.update(self._maps(flat, legal))
+        seen.update(self._derived(flat, legality))
+        seen.update(self._maps(flat, joint))
         entries = TensorDict(seen, flat.batch_size, device=compact.device)
         out = TensorDict({"observation": entries}, flat.batch_size, device=compact.device)
-        if self.mask_is_legal:
-            mask = legal | flat.get("done")
-        else:
-            mask = unpack_bits(flat.get("mask_bits"), self.num_actions, self._table)
-            legal = seen["candidates"][..., -1] > 0 if "candidates" in seen else mask
-        out.set("action_mask", mask)
-        if legal_mask:
-            out.set("legal_mask", legal | ~legal.any(-1, keepdim=True))
+        for key, legal in legality.items():
+            out.set(key, legal | flat.get("done"))
+            if legal_mask:
+                out.set(self.masks[key].legal, legal | ~legal.any(-1, keepdim=True))
         return out.reshape(batch)
 
-    def _maps(self, flat: TensorDictBase, legal: Tensor | None) -> dict[str, Tensor]:
+    def _derived(
+        self, flat: TensorDictBase, legality: dict[NestedKey, Tensor]
+    ) -> dict[str, Tensor]:
+        """What follows from ``heights`` and the manager's mask."""
+        if not self.exact:
+            return {}
+        out = {"placeable": legality[MANAGER_MASK]}
+        if self.shows_heightmap:
+            heights = flat.get(("observation", "heights"))
+            out["heightmap"] = observation.over_height(heights, self.params)
+        return out
+
+    def _maps(self, flat: TensorDictBase, joint: Tensor | None) -> dict[str, Tensor]:
         """The observations that were dropped, ``[N, ...]``."""
         out: dict[str, Tensor] = {}
         if not self.rebuilt:
@@ -164,12 +225,15 @@ class RebuildMaps(Transform):
             maps = dict(zip(("top", "bottom"), observation.item_maps(*arguments), strict=True))
             out.update({name: value for name, value in maps.items() if name in self.rebuilt})
         if "drop_height" in self.rebuilt:
-            out["drop_height"] = self._drop_height(flat, item_id, legal)
+            out["drop_height"] = self._drop_height(flat, item_id, joint)
         return out
 
     def _drop_height(self, flat: TensorDictBase, item_id: Tensor, legal: Tensor) -> Tensor:
         """Rest heights over H, 1 where illegal."""
-        heightmap = flat.get(("observation", "heightmap")) * self.params.height
+        if self.exact:
+            heightmap = flat.get(("observation", "heights"))
+        else:
+            heightmap = flat.get(("observation", "heightmap")) * self.params.height
         bottom = self.catalogue["bottom"]
         visible = item_id[:, : self.params.num_visible]
         row_bytes = bottom[0].numel() * bottom.element_size() * visible.shape[1]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int16
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -15,11 +17,17 @@ from torchrl.data.replay_buffers.writers import RoundRobinWriter
 
 from agents.replay.compact import RebuildMaps
 from agents.replay.n_step import NStep
+from agents.replay.prioritized import DevicePrioritizedSampler
 from packing_env import PackingEnv
 from packing_env.types import ParameterError
 
+_LOGGER = logging.getLogger("agents.replay")
 _MARGIN = 0.9
 """Share of the free memory that a replay may take."""
+
+_HEIGHTS = ("observation", "heightmap")
+_STEPS = 2**16 - 1
+"""Heights from 0 to H in 16 bits are multiples of H / 65535."""
 
 
 class DeviceReplay:
@@ -32,7 +40,8 @@ class DeviceReplay:
     ``reward``, the observation and the flags. A target is ``reward + discount * value(next)``, with
     the maximum in ``value`` taken under ``("next", "legal_mask")``.
 
-    Nothing is read back to the host: how full the ring is follows from the number of calls.
+    Nothing is read back to the host: how full the ring is follows from the number of calls. All
+    memory is taken here and stays where it is.
 
     Args:
         env: The environment; its rows must be the rows of every ``extend``.
@@ -40,8 +49,12 @@ class DeviceReplay:
         n_steps: Longest reward window.
         gamma: Discount per step.
         sampler: A TorchRL sampler; uniform with replacement if None. A ``PrioritizedSampler`` gets
-            new priorities through :meth:`update_priority`.
+            new priorities through :meth:`update_priority`, and the schedule of a
+            :class:`DevicePrioritizedSampler` follows the frames that were added.
         rebuild: Observations to compute again for a sample; None for all that were dropped.
+        half_heights: Keep heightmaps in 16 bits, see :func:`to_16_bits`: half the memory, and
+            sampled heights are off by up to H / 131070. What is legal stays exact: it is kept in
+            bits of its own. (Refused where it is computed from heights, as in ``hierarchical``.)
 
     Raises:
         ParameterError: The transitions would not fit into the free memory, or fewer than one step
@@ -57,6 +70,7 @@ class DeviceReplay:
         gamma: float = 0.99,
         sampler: Sampler | None = None,
         rebuild: tuple[str, ...] | None = None,
+        half_heights: bool = False,
     ) -> None:
         self.capacity = int(capacity)
         self.num_rows = env.batch_size.numel()
@@ -64,29 +78,82 @@ class DeviceReplay:
             raise ParameterError(
                 f"replay.capacity={capacity} is less than one step of {self.num_rows} environments"
             )
+        if isinstance(sampler, PrioritizedSampler) and sampler.max_size != self.capacity:
+            raise ParameterError(
+                f"the sampler is for {sampler.max_size} transitions, replay.capacity={capacity}"
+            )
         self.maps = RebuildMaps(env, rebuild)
+        if half_heights and _HEIGHTS[-1] not in self.maps.stored:
+            raise ParameterError(
+                f"replay.half_heights=true: of {self.maps.stored}, which this environment's "
+                f"transitions keep, none is a heightmap over H; use replay.half_heights=false"
+            )
+        self.half_heights = half_heights
         self.n_step = NStep(n_steps, gamma)
-        layout = _layout(env, self.maps)
-        self.bytes_per_transition = _num_bytes(layout)
-        _check_memory(self, env.device)
+        self.frames = 0
+        held, row = self._layout(env)
+        self.bytes_per_transition = num_bytes(row)
+        self.num_bytes = self.bytes_per_transition * self.capacity
+        self.num_bytes += num_bytes(held) * n_steps * self.num_rows
+        self._check_memory(env.device)
         self.buffer = TensorDictReplayBuffer(
             storage=LazyTensorStorage(self.capacity, device=env.device, compilable=True),
             sampler=RandomSampler() if sampler is None else sampler,
             writer=RoundRobinWriter(compilable=True),
             compilable=True,
         )
-        self._allocate(layout, env.device)
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory of the ring and of the steps held back for n-step returns."""
-        return self.bytes_per_transition * (self.capacity + self.n_step.n_steps * self.num_rows)
-
-    def _allocate(self, layout: TensorDictBase, device: torch.device) -> None:
-        """Let the storage take its memory now rather than in the middle of a run."""
-        row = layout.apply(lambda x: torch.zeros(x.shape, dtype=x.dtype, device=device))
-        self.buffer.extend(row)
+        # The storage takes its memory now rather than in the middle of a run.
+        self.buffer.extend(
+            row.apply(lambda x: torch.zeros(x.shape, dtype=x.dtype, device=env.device))
+        )
         self.buffer.empty()
+
+    # ------------------------------------------------------------------ forms of a transition
+
+    def _held(self, transition: TensorDictBase) -> TensorDictBase:
+        """The form in which steps wait for their n-step returns."""
+        compact = self.maps.inv(transition)
+        if self.half_heights:
+            for state in (compact, compact.get("next")):
+                state.set(_HEIGHTS, to_16_bits(state.get(_HEIGHTS)))
+        return compact
+
+    def _stored(self, ready: TensorDictBase) -> TensorDictBase:
+        """The form in which n-step transitions are kept."""
+        return ready
+
+    def _whole(self, stored: TensorDictBase) -> TensorDictBase:
+        """What is given out."""
+        if self.half_heights:
+            for state in (stored, stored.get("next")):
+                state.set(_HEIGHTS, from_16_bits(state.get(_HEIGHTS)))
+        return self.maps(stored)
+
+    def _layout(self, env: PackingEnv) -> tuple[TensorDictBase, TensorDictBase]:
+        """One row as it is held, and one as it is stored, without memory behind them."""
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            held = self._held(env.fake_tensordict().reshape(-1))
+            return held[:1].clone(), self._stored(NStep().push(held)[:1].clone())
+
+    def _check_memory(self, device: torch.device) -> None:
+        """Say what will be allocated, and refuse what cannot fit."""
+        needs = (
+            f"replay.capacity={self.capacity} needs {human(self.num_bytes)} "
+            f"({human(self.bytes_per_transition)} per transition)"
+        )
+        free = free_memory(device)
+        _LOGGER.info("%s on %s; %s are free", needs, device, "?" if free is None else human(free))
+        if free is None or self.num_bytes <= _MARGIN * free:
+            return
+        ring = self.bytes_per_transition * self.capacity
+        fits = int(_MARGIN * free - (self.num_bytes - ring)) // self.bytes_per_transition
+        smaller = "" if self.half_heights else ", replay.half_heights=true"
+        raise ParameterError(
+            f"{needs}, but {human(free)} are free on {device}; use replay.capacity={max(fits, 0)} "
+            f"or less{smaller}, or a coarser env.grid_step or env.cell"
+        )
+
+    # ------------------------------------------------------------------ use
 
     def __len__(self) -> int:
         return len(self.buffer)
@@ -102,8 +169,11 @@ class DeviceReplay:
         """
         if transition.dim() > 1:
             transition = transition.reshape(-1)
-        ready = self.n_step.push(self.maps.inv(transition))
-        return None if ready is None else self.buffer.extend(ready)
+        self.frames += self.num_rows
+        if isinstance(self.buffer.sampler, DevicePrioritizedSampler):
+            self.buffer.sampler.set_frames(self.frames)
+        ready = self.n_step.push(self._held(transition))
+        return None if ready is None else self.buffer.extend(self._stored(ready))
 
     def flush(self) -> None:
         """Write the steps that are held back, with windows that end at the newest step.
@@ -111,23 +181,30 @@ class DeviceReplay:
         Call it before the environment is reset from outside, so that no window spans the break.
         """
         for ready in self.n_step.flush():
-            self.buffer.extend(ready)
+            self.buffer.extend(self._stored(ready))
 
     def sample(self, batch_size: int) -> TensorDictBase:
-        """Whole transitions, with their ``index`` in the ring."""
-        return self.maps(self.buffer.sample(batch_size))
+        """Whole transitions, with their ``index`` in the ring.
+
+        Of a prioritized sampler also their importance weights, ``priority_weight [n]``.
+        """
+        return self._whole(self.buffer.sample(batch_size))
 
     def update_priority(self, index: Tensor, priority: Tensor) -> None:
-        """Give sampled transitions new priorities; a uniform sampler takes no notice."""
+        """Give sampled transitions new priorities, magnitudes of TD errors ``[n]``.
+
+        A uniform sampler takes no notice; a prioritized one applies its exponent.
+        """
         if isinstance(self.buffer.sampler, PrioritizedSampler):
             self.buffer.update_priority(index, priority)
 
     def state_dict(self) -> dict[str, Any]:
-        """The filled part of the ring, the steps held back, and where writing continues."""
+        """The filled part of the ring, itself; the steps held back, and where writing continues."""
         rows = self.buffer[: len(self)].exclude("index") if len(self) else TensorDict()
         return {
             "rows": rows.flatten_keys("/").to_dict(),
             "length": len(self),
+            "frames": self.frames,
             "writer": self.buffer.writer.state_dict(),
             "sampler": self.buffer.sampler.state_dict(),
             "n_step": self.n_step.state_dict(),
@@ -140,6 +217,7 @@ class DeviceReplay:
             raise ParameterError(
                 f"the saved replay holds {length} transitions; replay.capacity={self.capacity}"
             )
+        self.frames = int(state["frames"])
         self.buffer.empty()
         if length:
             rows = TensorDict(dict(state["rows"]), [length], device=self.buffer.storage.device)
@@ -149,15 +227,33 @@ class DeviceReplay:
         self.n_step.load_state_dict(state["n_step"])
 
 
-def _layout(env: PackingEnv, maps: RebuildMaps) -> TensorDictBase:
-    """One stored row, without memory behind it."""
-    with FakeTensorMode():
-        whole = env.fake_tensordict().reshape(-1)
-        return NStep().push(maps.inv(whole))[:1].clone()
+def to_16_bits(height: Float[Tensor, "*batch X Y"]) -> Int16[Tensor, "*batch X Y"]:
+    """Heights over H, from 0 to 1, in equal steps: off by up to 1 / 131070, half a step.
+
+    That is 2.3 micrometres of 0.30 m; float16 would be off by up to 1 / 4096 (its mantissa has 11
+    bits), bfloat16 by 1 / 512. Moved down by 2^15, since few operations take uint16.
+    """
+    return ((height.clamp(0, 1) * _STEPS).round() - 2**15).to(torch.int16)
 
 
-def _num_bytes(tensordict: TensorDictBase) -> int:
+def from_16_bits(steps: Int16[Tensor, "*batch X Y"]) -> Float[Tensor, "*batch X Y"]:
+    """Inverse of :func:`to_16_bits`, float32."""
+    return (steps.float() + 2**15) / _STEPS
+
+
+def num_bytes(tensordict: TensorDictBase) -> int:
+    """Memory of all tensors inside."""
     return sum(x.numel() * x.element_size() for x in tensordict.values(True, True))
+
+
+def human(size: float) -> str:
+    """Bytes in the largest unit that fits."""
+    unit = "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.1f} {unit}".replace(".0 ", " ")
 
 
 def free_memory(device: torch.device) -> int | None:
@@ -173,17 +269,3 @@ def free_memory(device: torch.device) -> int | None:
     if limit.is_file() and (text := limit.read_text().strip()) != "max":
         free = min(free, int(text) - int(used.read_text()))
     return free
-
-
-def _check_memory(replay: DeviceReplay, device: torch.device) -> None:
-    """Refuse a capacity that cannot fit, before anything is allocated."""
-    free = free_memory(device)
-    if free is None or replay.num_bytes <= _MARGIN * free:
-        return
-    fits = int(_MARGIN * free) // replay.bytes_per_transition
-    fits -= replay.n_step.n_steps * replay.num_rows
-    raise ParameterError(
-        f"replay.capacity={replay.capacity} needs {replay.num_bytes / 2**30:.1f} GiB "
-        f"({replay.bytes_per_transition} bytes per transition), but {free / 2**30:.1f} GiB are "
-        f"free on {device}; use replay.capacity={max(fits, 0)} or less"
-    )

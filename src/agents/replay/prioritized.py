@@ -1,0 +1,268 @@
+"""`DevicePrioritizedSampler`: prioritized sampling in plain tensor operations, on any device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torchrl.data.replay_buffers.samplers import PrioritizedSampler, Sampler
+from torchrl.data.replay_buffers.storages import Storage
+
+from packing_env.types import ParameterError
+
+
+class DevicePrioritizedSampler(PrioritizedSampler):
+    """Transition i is drawn with probability ``p_i^alpha / sum over k of p_k^alpha``.
+
+    Proportional prioritization of Schaul et al., "Prioritized experience replay", ICLR 2016:
+    ``p_i = |delta_i| + eps`` (section 3.3), draws stratified over the batch (appendix B.2.1), new
+    transitions at the largest priority given so far (algorithm 1; 1 before the first), and weights
+    ``(N P(i))^-beta`` that undo the bias (section 3.4), with beta linear in frames. The weights are
+    divided by the largest *of the batch*, so that they only ever scale an update down; N and the
+    sum cancel in that. (Over the whole buffer a single transition of priority eps would scale all
+    updates down to nothing.)
+
+    Takes the place of TorchRL's ``PrioritizedSampler`` in any of its buffers, without the C++
+    extension, and without reading anything back: shapes depend on the batch only, all memory is
+    taken at once and stays in place, so that drawing and updating can be captured in a graph.
+
+    The powers of the priorities lie in rows, whose sums are kept beside them. A draw finds its row,
+    then its place in the row: a cumulative sum and a binary search, twice. An update sums the rows
+    that it touches anew, in float64, so that sums do not drift. Where an index occurs several times
+    in one update, the largest of its priorities counts. A priority that is not finite is taken for
+    1.
+
+    Args:
+        max_capacity: Of the storage.
+        alpha: Exponent of the priorities; 0 draws uniformly.
+        beta: Exponent of the weights, at frame 0.
+        eps: Added to every priority, so that each transition can be drawn.
+        beta_end: Exponent of the weights after ``beta_frames`` frames.
+        beta_frames: Length of that schedule, see :meth:`set_frames`; None keeps ``beta``.
+        device: Where the priorities are; None: where the storage is.
+        reduction: How a TorchRL buffer makes one priority out of several.
+    """
+
+    def __init__(
+        self,
+        max_capacity: int,
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        eps: float = 1e-6,
+        *,
+        beta_end: float = 1.0,
+        beta_frames: int | None = None,
+        device: torch.device | str | None = None,
+        reduction: str = "max",
+    ) -> None:
+        Sampler.__init__(self)  # that of PrioritizedSampler needs the extension
+        for name, value in (("alpha", alpha), ("beta", beta), ("beta_end", beta_end)):
+            if value < 0:
+                raise ParameterError(f"{name}={value} must not be negative")
+        if max_capacity < 1 or eps <= 0 or (beta_frames is not None and beta_frames < 0):
+            raise ParameterError(
+                f"max_capacity={max_capacity} must be at least 1, eps={eps} positive and "
+                f"beta_frames={beta_frames} not negative"
+            )
+        self._max_capacity = int(max_capacity)
+        self._alpha, self._eps = float(alpha), float(eps)
+        self.beta_start, self.beta_end, self.beta_frames = float(beta), float(beta_end), beta_frames
+        self.reduction = reduction
+        self._beta = self.beta_start
+        self._device = None if device is None else torch.device(device)
+        # Narrow rows: a draw scans one of them per element, and all sums once.
+        self._shift = max(3, self._max_capacity.bit_length() // 2 - 4)
+        self._width = 1 << self._shift
+        self._allocate(self._device or torch.device("cpu"))
+        self.set_frames(0)
+
+    def _allocate(self, device: torch.device) -> None:
+        # One entry more than there are places: what is written outside the buffer goes there.
+        num_rows = -(-(self._max_capacity + 1) // self._width)
+        self._powers = torch.zeros(num_rows * self._width, dtype=torch.float64, device=device)
+        self._spare = self._powers[self._max_capacity]
+        self._rows = self._powers.view(num_rows, self._width)
+        self._sums = torch.zeros(num_rows, dtype=torch.float64, device=device)
+        self._top = torch.zeros((), dtype=torch.float64, device=device)
+        self._last = torch.full((), -1, dtype=torch.int64, device=device)
+        self._exponent = torch.full((), -self._beta, dtype=torch.float64, device=device)
+
+    def _empty(self) -> None:
+        for state in (self._powers, self._sums, self._top):
+            state.zero_()
+        self._last.fill_(-1)
+
+    def _maybe_init_from_storage(self, storage: Storage | None) -> None:
+        """Move to the storage's device, unless one was given."""
+        device = None if storage is None else storage.device
+        if self._device is None and isinstance(device, torch.device) and device != self.device:
+            state = self.state_dict()
+            self._allocate(device)
+            self.load_state_dict(state)
+
+    # ------------------------------------------------------------------ schedules
+
+    def set_frames(self, frames: int) -> None:
+        """Set beta to what it is after ``frames`` environment frames: closed form."""
+        if self.beta_frames is not None:
+            share = min(1.0, frames / self.beta_frames) if self.beta_frames else 1.0
+            self.beta = self.beta_start + share * (self.beta_end - self.beta_start)
+
+    @property
+    def beta(self) -> float:
+        """The present exponent of the weights."""
+        return self._beta
+
+    @beta.setter
+    def beta(self, value: float) -> None:
+        self._beta = float(value)
+        self._exponent.fill_(-self._beta)
+
+    def _retransform_priority_trees(self, old_alpha: float, new_alpha: float) -> None:
+        """Keep the priorities when alpha is set; those that 0 made equal stay equal."""
+        if old_alpha:
+            there = self._powers > 0
+            self._powers.copy_(torch.where(there, self._powers ** (new_alpha / old_alpha), 0.0))
+            self._sums.copy_(self._rows.sum(1))
+
+    # ------------------------------------------------------------------ draws
+
+    @property
+    def device(self) -> torch.device:
+        """Where the priorities are."""
+        return self._powers.device
+
+    def sample(self, storage: Storage, batch_size: int) -> tuple[Any, dict[str, Tensor]]:
+        """Indices ``[n]`` (a tuple of them for a storage of several axes), and their weights.
+
+        Returns:
+            The indices, and ``priority_weight [n]`` float32.
+
+        Raises:
+            RuntimeError: The storage is empty.
+        """
+        if len(storage) == 0:
+            raise RuntimeError("the replay is empty: nothing can be drawn from it")
+        self._maybe_init_from_storage(storage)
+        index, weight = self.draw(batch_size)
+        where = index if storage.ndim == 1 else torch.unravel_index(index, storage.shape)
+        return where, {"priority_weight": weight}
+
+    def draw(self, size: int) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
+        """Flat indices and their weights; what of :meth:`sample` happens on the device."""
+        index = self._places(size)
+        power = self._powers[index]
+        return index, ((power / power.amin()) ** self._exponent).float()
+
+    def _places(self, size: int) -> Int[Tensor, " n"]:
+        """One draw from each of ``size`` equal shares of the sum."""
+        ends = torch.nn.functional.pad(self._sums.cumsum(0), (1, 0))
+        uniform = torch.rand(size, dtype=torch.float64, device=self.device, generator=self._rng)
+        mass = (uniform + torch.arange(size, device=self.device)) * (ends[-1] / size)
+        row = torch.searchsorted(ends[1:], mass, right=True).clamp_(max=len(self._sums) - 1)
+        inside = self._rows.index_select(0, row).cumsum(1)
+        rest = (mass - ends[row])[:, None]
+        place = torch.searchsorted(inside, rest, right=True).squeeze(1)
+        # Rounding may lead past the end of a row: to its last entry, or the last that is filled.
+        index = row * self._width + place.clamp_(max=self._width - 1)
+        return torch.minimum(index, self._last).clamp_(max=self._max_capacity - 1)
+
+    # ------------------------------------------------------------------ updates
+
+    @property
+    def default_priority(self) -> Float[Tensor, ""]:
+        """That of new transitions."""
+        return torch.where(self._top > 0, self._top, 1.0)
+
+    def add(self, index: Any) -> None:
+        """Nothing: the writer calls :meth:`mark_update`."""
+
+    def extend(self, index: Any) -> None:
+        """Nothing: the writer calls :meth:`mark_update`."""
+
+    def mark_update(self, index: Any, *, storage: Storage | None = None) -> None:
+        """Transitions were written at ``index``: they get the largest priority given so far."""
+        self._maybe_init_from_storage(storage)
+        slot = self._slots(index, storage)
+        self._write(slot, self.default_priority.expand(slot.shape))
+
+    @torch.no_grad()
+    def update_priority(self, index: Any, priority: Any, *, storage: Storage | None = None) -> None:
+        """Give transitions new priorities; indices outside the buffer are left out.
+
+        Args:
+            index: ``[n]``, or ``[n, axes]`` for a storage of several axes.
+            priority: Magnitude of the TD error, ``[n]`` or one for all; alpha and eps are applied
+                here.
+            storage: Needed if it has several axes.
+        """
+        self._maybe_init_from_storage(storage)
+        slot = self._slots(index, storage)
+        given = torch.as_tensor(priority, device=self.device).double().abs()
+        given = given.expand(slot.shape) if given.numel() == 1 else given.reshape(slot.shape)
+        given = torch.nan_to_num(given, nan=1.0, posinf=1.0)
+        torch.maximum(self._top, given.amax(), out=self._top)
+        self._write(slot, given)
+
+    def _slots(self, index: Any, storage: Storage | None) -> Int[Tensor, " n"]:
+        """Flat places in the buffer; what is outside it, at the spare entry."""
+        index = torch.as_tensor(index, dtype=torch.int64, device=self.device)
+        if index.dim() > 1:
+            if storage is None:
+                raise ValueError(f"an index of shape {tuple(index.shape)} needs its storage")
+            columns = index.unbind(-1)
+            index = columns[0]
+            for size, column in zip(storage.shape[1:], columns[1:], strict=True):
+                index = index * size + column
+        return index.reshape(-1).clamp(-1, self._max_capacity) % (self._max_capacity + 1)
+
+    def _write(self, slot: Int[Tensor, " n"], priority: Float[Tensor, " n"]) -> None:
+        """Enter priorities and sum the rows that they are in anew."""
+        power = (priority + self._eps) ** self._alpha
+        self._powers.scatter_reduce_(0, slot, power, "amax", include_self=False)
+        self._spare.zero_()
+        row = slot >> self._shift
+        self._sums.scatter_(0, row, self._rows.index_select(0, row).sum(1))
+        torch.maximum(self._last, slot.amax(), out=self._last)
+
+    # ------------------------------------------------------------------ saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """The priorities and what goes with them, as tensors and numbers."""
+        return {
+            "alpha": self._alpha,
+            "beta": self._beta,
+            "eps": self._eps,
+            "powers": self._powers[: self._max_capacity].clone(),
+            "sums": self._sums.clone(),
+            "top": self._top.clone(),
+            "last": self._last.clone(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`, for the same capacity; the memory stays where it is."""
+        if len(state_dict["powers"]) != self._max_capacity:
+            raise ParameterError(
+                f"the saved priorities are of {len(state_dict['powers'])} transitions, "
+                f"this sampler's are of {self._max_capacity}"
+            )
+        self._alpha, self._eps = float(state_dict["alpha"]), float(state_dict["eps"])
+        self.beta = state_dict["beta"]
+        self._powers[: self._max_capacity].copy_(state_dict["powers"])
+        self._sums.copy_(state_dict["sums"])
+        self._top.copy_(state_dict["top"])
+        self._last.copy_(state_dict["last"])
+
+    def dumps(self, path: str | Path) -> None:
+        """Write :meth:`state_dict` to ``sampler.pt`` in a folder."""
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        torch.save(self.state_dict(), folder / "sampler.pt")
+
+    def loads(self, path: str | Path) -> None:
+        """Inverse of :meth:`dumps`."""
+        file = Path(path) / "sampler.pt"
+        self.load_state_dict(torch.load(file, map_location=self.device, weights_only=True))

@@ -1,0 +1,114 @@
+"""`Rollout`: what the present policy did in the last few decisions, on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from agents.replay.compact import FLAGS, RebuildMaps
+from agents.replay.device_replay import free_memory
+from packing_env import PackingEnv
+from packing_env.types import ParameterError
+
+_MARGIN = 0.9
+"""Share of the free memory that a rollout may take."""
+
+
+class Rollout:
+    """The last ``horizon`` decisions of every row, ``[B, T]``, compact.
+
+    States are kept without what :class:`RebuildMaps` computes again; an agent rebuilds the maps of
+    one minibatch at a time (``RebuildMaps.expand``). What a policy writes beside its actions
+    (``action_log_prob``, ``state_value``) is kept as it is. In ``next`` a finished row holds its
+    true last state. Storage is allocated at the first :meth:`extend`, when the policy's entries are
+    known, and never moves: :meth:`take` returns the storage itself, which the next :meth:`extend`
+    overwrites. Nothing is read back to the host.
+
+    Args:
+        env: The environment; its rows must be the rows of every ``extend``.
+        horizon: ``T``, decisions per row.
+
+    Raises:
+        ParameterError: ``horizon`` is not positive, or the states would not fit into the free
+            memory.
+    """
+
+    on_policy = True
+
+    def __init__(self, env: PackingEnv, horizon: int = 32) -> None:
+        self.horizon = int(horizon)
+        if self.horizon < 1:
+            raise ParameterError(f"replay.horizon={horizon} must be at least 1")
+        self.num_rows = env.batch_size.numel()
+        self.maps = RebuildMaps(env)
+        self._left_out = ("observation", "next", "metrics", *env.mode.mask_keys, *FLAGS)
+        with FakeTensorMode():
+            layout = self._compact(env.fake_tensordict().reshape(-1)[:1])
+        entries = layout.values(True, True)
+        self.bytes_per_transition = sum(x.numel() * x.element_size() for x in entries)
+        _check_memory(self, env)
+        self._storage: TensorDictBase | None = None
+        self._cursor = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the states, without what the policy adds."""
+        return self.bytes_per_transition * self.horizon * self.num_rows
+
+    @property
+    def full(self) -> bool:
+        """Whether every decision of the rollout is there; known without reading the device."""
+        return self._cursor == self.horizon
+
+    def extend(self, transition: TensorDictBase) -> None:
+        """Add one step of every row; after a complete rollout this begins the next.
+
+        Args:
+            transition: Root and ``next`` of one step, ``[B]`` or the environment's batch shape.
+        """
+        if transition.dim() > 1:
+            transition = transition.reshape(-1)
+        if len(transition) != self.num_rows:
+            raise ValueError(
+                f"the rollout has {self.num_rows} rows, got a batch of {len(transition)}"
+            )
+        step = self._compact(transition)
+        if self._storage is None:
+            shape = (self.num_rows, self.horizon)
+            self._storage = step[:, None].expand(shape).apply(torch.zeros_like)
+        if self.full:
+            self._cursor = 0
+        self._storage[:, self._cursor] = step
+        self._cursor += 1
+
+    def take(self) -> TensorDictBase:
+        """The rollout ``[B, T]``, in the storage's own memory; the next ``extend`` overwrites it.
+
+        Raises:
+            ValueError: It is not complete yet.
+        """
+        if self._storage is None or not self.full:
+            raise ValueError(f"the rollout holds {self._cursor} of {self.horizon} steps")
+        self._cursor = 0
+        return self._storage
+
+    def _compact(self, transition: TensorDictBase) -> TensorDict:
+        """The compact states, the actions, and what else the policy wrote."""
+        written: Any = transition.exclude(*self._left_out)
+        return self.maps.inv(transition).update(written)
+
+
+def _check_memory(rollout: Rollout, env: PackingEnv) -> None:
+    """Refuse a horizon that cannot fit, before anything is allocated."""
+    free = free_memory(env.device)
+    if free is None or rollout.num_bytes <= _MARGIN * free:
+        return
+    fits = int(_MARGIN * free) // (rollout.bytes_per_transition * rollout.num_rows)
+    raise ParameterError(
+        f"replay.horizon={rollout.horizon} needs {rollout.num_bytes / 2**30:.1f} GiB for "
+        f"{rollout.num_rows} rows, but {free / 2**30:.1f} GiB are free on {env.device}; use "
+        f"replay.horizon={max(fits, 0)} or fewer env.num_envs"
+    )

@@ -1,0 +1,293 @@
+"""What a replay keeps: whole or compact, heights in 16 bits, n-step windows, and its memory."""
+
+import logging
+import random
+
+import pytest
+import torch
+from tensordict import TensorDict
+from tests.tiny import cuboid_env, play, tiny_env
+
+from agents.replay import (
+    DevicePrioritizedSampler,
+    DeviceReplay,
+    NStep,
+    RebuildMaps,
+    TorchRLReplay,
+    device_replay,
+)
+from agents.replay.device_replay import from_16_bits, human, to_16_bits
+from packing_env.types import ParameterError
+
+
+def task(mode="placement", **params):
+    """Short episodes: some rows fill up, others reach the step limit."""
+    return tiny_env(
+        params.pop("num_envs", 4),
+        items={"height": 0.05},
+        action_mode=mode,
+        num_candidates=30,
+        max_steps=4,
+        **params,
+    )
+
+
+def filled(kind, env, steps, capacity=40, **options):
+    replay = kind(env, capacity, n_steps=3, gamma=0.9, **options)
+    for step in steps:
+        replay.extend(step)
+    return replay
+
+
+def drawn(replay, size=64):
+    torch.manual_seed(7)
+    return replay.sample(size)
+
+
+# ---------------------------------------------------------------------- whole transitions
+
+
+@pytest.mark.parametrize("mode", ["placement", "candidate"])
+@pytest.mark.parametrize("num_envs", [4, (2, 2)])
+def test_torchrl_replay_gives_the_same_samples(mode, num_envs):
+    env = task(mode, num_envs=num_envs)
+    steps = list(play(env, 15))
+    compact = filled(DeviceReplay, env, steps)
+    whole = filled(TorchRLReplay, env, steps)
+    expected, found = drawn(compact), drawn(whole)
+    assert set(found.keys(True, True)) == set(expected.keys(True, True))
+    assert bool((found == expected).all())
+    assert ("next", "legal_mask") in found.keys(True)
+    assert ("observation", "drop_height") in whole.buffer.storage[:].keys(True)
+    assert whole.bytes_per_transition > 1.5 * compact.bytes_per_transition
+    for one, other in ((compact, DeviceReplay), (whole, TorchRLReplay)):
+        copy = filled(other, env, steps[:2])
+        copy.load_state_dict(one.state_dict())
+        assert bool((drawn(copy) == drawn(one)).all())
+
+
+def test_torchrl_replay_of_a_subset_and_with_priorities():
+    env = task()
+    sampler = DevicePrioritizedSampler(40)
+    replay = filled(
+        TorchRLReplay, env, list(play(env, 15)), rebuild=("drop_height",), sampler=sampler
+    )
+    replay.update_priority(torch.arange(40), torch.linspace(0, 1, 40))
+    sample = drawn(replay)
+    assert "top" not in sample["observation"].keys()  # noqa: SIM118
+    assert sample["priority_weight"].shape == (64,)
+
+
+# ---------------------------------------------------------------------- heights in 16 bits
+
+
+def test_heights_in_16_bits_are_closer_than_any_half_float():
+    height = torch.cat((torch.rand(100_000), torch.tensor([0.0, 1.0, 0.5, 1 + 1e-6])))
+    back = from_16_bits(to_16_bits(height))
+    error = (back - height).abs().max()
+    assert float(error) <= 1 / 131070 + 1e-6 * 1.1
+    assert float((back - height)[:-1].abs().max()) <= 1 / 131070 * 1.01
+    assert float(back.max()) == 1.0
+    assert float(back.min()) == 0.0
+    for kind in (torch.float16, torch.bfloat16):
+        assert error < (height.to(kind).float() - height).abs().max() / 8
+
+
+@pytest.mark.parametrize("make", [task, lambda: cuboid_env(4, max_steps=5)])
+def test_half_heights_keep_what_is_legal(make):
+    env = make()
+    steps = list(play(env, 15))
+    exact = filled(DeviceReplay, env, steps)
+    half = filled(DeviceReplay, env, steps, half_heights=True)
+    expected, found = drawn(exact), drawn(half)
+    saved = exact.bytes_per_transition - half.bytes_per_transition
+    assert saved == 2 * 2 * expected["observation", "heightmap"][0].numel()
+    near = {"heightmap": 1 / 131070, "drop_height": 2.1 / 131070}
+    for key in expected.keys(True, True):
+        if key[-1] in near:
+            torch.testing.assert_close(found[key], expected[key], rtol=0, atol=near[key[-1]] * 1.01)
+            assert found[key].dtype == torch.float32
+        else:
+            assert torch.equal(found[key], expected[key]), key
+    if ("observation", "drop_height") in expected.keys(True):
+        legal = expected["observation", "drop_height"] < 1
+        assert torch.equal(found["observation", "drop_height"] < 1, legal)
+    copy = filled(DeviceReplay, env, steps[:2], half_heights=True)
+    copy.load_state_dict(half.state_dict())
+    assert bool((drawn(copy) == found).all())
+
+
+def test_half_heights_where_there_are_none_are_refused():
+    env = task("candidate", observation=("item_id", "item_features"))
+    with pytest.raises(ParameterError, match="half_heights=false"):
+        DeviceReplay(env, 40, half_heights=True)
+
+
+# ---------------------------------------------------------------------- n-step returns
+
+
+def stream_oracle(reward, terminated, truncated, n_steps, gamma):
+    """Of one stream, by a loop: (return, length, discount) per step."""
+    out = []
+    for t in range(len(reward)):
+        total, length = 0.0, 0
+        for r, end, cut in zip(reward[t:], terminated[t:], truncated[t:], strict=True):
+            total += gamma**length * r
+            length += 1
+            if end or cut or length == n_steps:
+                break
+        ended = terminated[t + length - 1]
+        out.append((total, length, 0.0 if ended else gamma**length))
+    return out
+
+
+@pytest.mark.parametrize("n_steps", [1, 3, 4])
+@pytest.mark.parametrize("seed", range(4))
+def test_n_step_equals_an_oracle_per_stream(n_steps, seed):
+    """Ends and cuts anywhere, both at once, several in a row, flushes in between."""
+    rows, gamma = 5, 0.8
+    draw = random.Random(seed)
+    n_step = NStep(n_steps, gamma)
+    for _ in range(3):  # episodes of the loop, with a flush after each
+        length = draw.randint(1, 20)
+        ends = torch.rand(2, length, rows, 1) < 0.25
+        steps = TensorDict(
+            {
+                "state": torch.arange(length)[:, None, None].expand(length, rows, 1).clone(),
+                "next": {
+                    "state": torch.arange(1, length + 1)[:, None, None].expand(length, rows, 1),
+                    "reward": torch.randn(length, rows, 1, dtype=torch.float64),
+                    "terminated": ends[0],
+                    "truncated": ends[1],
+                    "done": ends[0] | ends[1],
+                },
+            },
+            [length, rows],
+        )
+        given = [n_step.push(step) for step in steps]
+        out = torch.stack([td for td in given if td is not None] + n_step.flush())
+        assert out.shape == (length, rows)
+        for row in range(rows):
+            reward, terminated, truncated = (
+                steps["next", key][:, row, 0].tolist()
+                for key in ("reward", "terminated", "truncated")
+            )
+            oracle = stream_oracle(reward, terminated, truncated, n_steps, gamma)
+            for t, (total, count, discount) in enumerate(oracle):
+                found = out[t, row]
+                assert float(found["next", "reward"]) == pytest.approx(total)
+                assert int(found["steps_to_next_obs"]) == count
+                assert float(found["discount"]) == pytest.approx(discount)
+                assert int(found["state"]) == t
+                assert int(found["next", "state"]) == t + count
+                assert bool(found["next", "terminated"]) == terminated[t + count - 1]
+                assert bool(found["next", "truncated"]) == truncated[t + count - 1]
+
+
+# ---------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("capacity", [4, 5, 7, 8])
+@pytest.mark.parametrize("kind", [DeviceReplay, TorchRLReplay])
+def test_small_capacities_keep_the_newest(kind, capacity):
+    env = task()
+    steps = play(env, 6)
+    replay = kind(env, capacity, sampler=DevicePrioritizedSampler(capacity))
+    for count, step in enumerate(steps, 1):
+        replay.extend(step)
+        assert len(replay) == min(capacity, 4 * count)
+    action = steps.reshape(-1)["action"]
+    newest = {i % capacity: i for i in range(24)}
+    assert replay.buffer[:]["action"].tolist() == [
+        int(action[newest[place]]) for place in range(capacity)
+    ]
+    sample = drawn(replay, 500)
+    assert set(sample["index"].tolist()) == set(range(capacity))
+
+
+def addresses(replay):
+    """Of all memory that a replay holds."""
+    held = replay.n_step._ring
+    sampler = vars(replay.buffer.sampler).items()
+    return {
+        **{k: v.data_ptr() for k, v in replay.buffer.storage._storage.items(True, True)},
+        **{("held", k): v.data_ptr() for k, v in held.items(True, True)},
+        **{k: v.data_ptr() for k, v in sampler if isinstance(v, torch.Tensor)},
+    }
+
+
+@pytest.mark.parametrize("options", [{}, {"half_heights": True}])
+@pytest.mark.parametrize("kind", [DeviceReplay, TorchRLReplay])
+def test_no_memory_moves_after_the_first_step(kind, options):
+    env = task()
+    steps = list(play(env, 30))
+    replay = kind(env, 30, n_steps=3, sampler=DevicePrioritizedSampler(30), **options)
+    stored = {k: v.data_ptr() for k, v in replay.buffer.storage._storage.items(True, True)}
+    replay.extend(steps[0])
+    before = addresses(replay)
+    assert stored.items() <= before.items()
+    for step in steps[1:]:
+        replay.extend(step)
+        if len(replay):
+            index = replay.sample(8)["index"]
+            replay.update_priority(index, torch.rand(8))
+    replay.flush()
+    saved = {key: value for key, value in replay.state_dict().items() if key != "rows"}
+    saved["rows"] = {k: v.clone() for k, v in replay.state_dict()["rows"].items()}
+    replay.load_state_dict(saved)
+    assert addresses(replay) == before
+
+
+@pytest.mark.parametrize("kind", [DeviceReplay, TorchRLReplay])
+def test_the_estimate_is_what_is_taken_and_is_said_before(kind, caplog):
+    env = task()
+    with caplog.at_level(logging.INFO, "agents.replay"):
+        replay = kind(env, 100, n_steps=3)
+    said = [r.getMessage() for r in caplog.records if r.name == "agents.replay"]
+    assert len(said) == 1
+    assert f"replay.capacity=100 needs {human(replay.num_bytes)}" in said[0]
+    replay.extend(play(env, 1)[0])
+    taken = list(replay.buffer.storage._storage.values(True, True))
+    taken += list(replay.n_step._ring.values(True, True))
+    size = sum(x.numel() * x.element_size() for x in taken)
+    assert size == pytest.approx(replay.num_bytes, rel=0.02)
+
+
+def test_what_cannot_fit_is_refused_before_anything_is_taken(monkeypatch):
+    env = task()
+    replay = DeviceReplay(env, 1_000)
+    monkeypatch.setattr(device_replay, "free_memory", lambda device: replay.num_bytes)
+    with pytest.raises(ParameterError, match=r"half_heights=true") as refused:
+        DeviceReplay(env, 1_000)
+    message = str(refused.value)
+    assert "GiB" not in message  # in units that fit
+    fits = int(message.split("use replay.capacity=")[1].split()[0])
+    assert 800 < fits < 1_000
+    assert DeviceReplay(env, fits).capacity == fits
+    with pytest.raises(ParameterError, match=f"use replay.capacity={fits} or less"):
+        DeviceReplay(env, fits + 2)
+    monkeypatch.setattr(device_replay, "free_memory", lambda device: 2**20)
+    monkeypatch.setattr("agents.replay.device_replay.LazyTensorStorage", None)  # not even begun
+    with pytest.raises(ParameterError, match="or less, or a coarser"):
+        DeviceReplay(env, 10**6, half_heights=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 * 2**20, "5 MiB"), (2**41, "2 TiB")],
+)
+def test_sizes_in_words(size, text):
+    assert human(size) == text
+
+
+def test_the_transform_is_the_same_either_way():
+    """TorchRLReplay writes what RebuildMaps would give when sampling."""
+    env = task()
+    steps = list(play(env, 5))
+    maps = RebuildMaps(env)
+    replay = TorchRLReplay(env, 20)
+    for step in steps:
+        replay.extend(step)
+    stored = replay.buffer[:].exclude("index", "discount", "steps_to_next_obs")
+    expected = torch.cat([maps(maps.inv(step)) for step in steps])
+    assert bool((stored == expected.select(*stored.keys(True, True))).all())
