@@ -114,7 +114,7 @@ def test_advantages_of_a_map_are_centred_over_its_legal_placements(batch_and_env
     share = legal.to(value.dtype).mean(2)
     fit = torch.stack((maps.flatten(1, 2).amin((2, 3)), maps.flatten(1, 2).mean((2, 3)), share), -1)
     features = torch.cat((scalars, fit), -1)
-    state_value = network.value(batch["observation", "heightmap"], features)
+    state_value = network.value(batch["observation", "heightmap"], features).squeeze(-1)
     some = legal.any(2)
     torch.testing.assert_close(mean[some], state_value[some], rtol=1e-4, atol=1e-5)
 

@@ -1,5 +1,18 @@
 """Networks: encoders and heads, as TensorDict modules."""
 
+from agents.networks.actor_critic import CandidateActorCritic, PlacementActorCritic
+from agents.networks.candidate_scores import CandidateScores
+from agents.networks.continuous import ActorCritic
+from agents.networks.heads import MultiHeadActorCritic
+from agents.networks.hierarchical import HierarchicalNetworks
 from agents.networks.score_maps import ScoreMaps
 
-__all__ = ["ScoreMaps"]
+__all__ = [
+    "ActorCritic",
+    "CandidateActorCritic",
+    "CandidateScores",
+    "HierarchicalNetworks",
+    "MultiHeadActorCritic",
+    "PlacementActorCritic",
+    "ScoreMaps",
+]

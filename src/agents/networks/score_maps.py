@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
-from tensordict import TensorDictBase
-from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
 from torch.nn import functional
 
+from agents.networks.readout import ActionNetwork, ValueReadout
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
@@ -19,10 +20,28 @@ _LOGGER = logging.getLogger("agents.networks")
 _SCALARS = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES)
 _SHARED = 3  # heightmap, x, y
 _COARSE = 8
+_VALUE_WIDTH = 64
 
 
-class ScoreMaps(TensorDictModuleBase):
-    """Action values of the ``placement`` mode: a value map per item and orientation.
+@dataclass(frozen=True)
+class Planes:
+    """The maps to be scored: P of them per row, one per item and orientation.
+
+    Attributes:
+        heightmap: ``[B, X, Y]``, over H.
+        rest: ``[B, P, Xs, Ys]`` rest heights over H, 1 where illegal.
+        scalars: ``[B, P, F]`` features of item and orientation.
+        legal: ``[B, P, XsYs]``.
+    """
+
+    heightmap: Float[Tensor, "B X Y"]
+    rest: Float[Tensor, "B P Xs Ys"]
+    scalars: Float[Tensor, "B P F"]
+    legal: Bool[Tensor, "B P XsYs"]
+
+
+class ScoreMaps(ActionNetwork):
+    """Judges the placements of the ``placement`` mode: a map of scores per item and orientation.
 
     Each orientation of each visible item is an image on the action lattice: its rest heights (1
     where illegal), with the container's heightmap and the coordinates, which are the same for all
@@ -40,6 +59,7 @@ class ScoreMaps(TensorDictModuleBase):
 
     Args:
         env: Sets the shapes; its action mode must be ``placement``.
+        readout: What the maps' numbers mean: one value per placement, or a distribution.
         channels: Width of the convolutions.
         depth: Number of residual 3 x 3 convolutions after the stem.
         fold: Lattice cells per coarse cell and axis.
@@ -52,32 +72,23 @@ class ScoreMaps(TensorDictModuleBase):
         self,
         env: PackingEnv,
         *,
+        readout: Callable[[int], ValueReadout] = ValueReadout,
         channels: int = 32,
         depth: int = 1,
         fold: int = 4,
         dueling: bool = True,
         precision: str = "auto",
     ) -> None:
-        super().__init__()
         if env.params.action_mode != "placement":
             raise ParameterError(
                 f"ScoreMaps scores placements; action_mode={env.params.action_mode!r} needs "
                 f"another network (or set env.action_mode=placement)"
             )
-        if precision not in ("fp32", "bf16", "auto"):
-            raise ParameterError(f"precision={precision!r} is unknown; choose fp32, bf16 or auto")
-        self.in_keys = [
-            ("observation", "heightmap"),
-            ("observation", "drop_height"),
-            ("observation", "item_features"),
-            ("observation", "orientation_features"),
-            "action_mask",
-        ]
-        self.out_keys = ["action_value"]
+        names = ("heightmap", "drop_height", "item_features", "orientation_features")
+        keys = [*(("observation", name) for name in names), "action_mask"]
+        super().__init__(keys, readout, 2 * channels + _VALUE_WIDTH)
         self.stride = env.params.grid_step
-        self.autocast = precision == "bf16" or (precision == "auto" and _computes_bf16(env.device))
-        if precision == "auto":
-            _LOGGER.info("score maps on %s: %s", env.device, "bf16" if self.autocast else "fp32")
+        self.autocast = runs_in_bf16(precision, env.device)
         xs, ys = env.params.lattice
         grid = torch.stack(
             (
@@ -87,50 +98,54 @@ class ScoreMaps(TensorDictModuleBase):
         )
         self.register_buffer("grid", grid, persistent=False)
         self.fold = fold
-        pixels = fold * fold
+        self.gains = (channels, channels, _VALUE_WIDTH)
+        pixels, made = fold * fold, self.readout
         self.own_stem = nn.Conv2d(pixels, channels, 3, padding=1)
         self.shared_stem = nn.Conv2d(pixels * _SHARED, channels, 3, padding=1, bias=False)
         self.scalar_stem = nn.Linear(_SCALARS, channels)
         self.blocks = nn.ModuleList(
             nn.Conv2d(channels, channels, 3, padding=1) for _ in range(depth)
         )
-        self.head = nn.Conv2d(channels, pixels, 1)
-        self.cell_weights = nn.Sequential(
-            nn.Linear(_SCALARS, channels), nn.ReLU(), nn.Linear(channels, _SHARED + 1)
-        )
-        self.value = _MapValue() if dueling else None
-        for last in (self.head, self.cell_weights[-1]):
-            nn.init.normal_(last.weight, std=1e-2)
-            nn.init.zeros_(last.bias)
+        self.map_scores = made.linear(channels, pixels * made.num_scores, small=True)
+        self.cell_hidden = made.linear(_SCALARS, channels)
+        self.cell_weights = made.linear(channels, made.num_scores * (_SHARED + 1), small=True)
+        self.value = _MapValue(made) if dueling else None
         self.to(env.device)
         self.to(memory_format=torch.channels_last)
 
-    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write ``action_value``."""
-        seen = [tensordict.get(key) for key in self.in_keys]
-        batch = seen[0].shape[:-2]
-        value = self.action_value(*(entry.flatten(0, len(batch) - 1) for entry in seen))
-        return tensordict.set("action_value", value.unflatten(0, batch))
-
-    def value_of(
-        self, tensordict: TensorDictBase, action: Int[Tensor, " B"]
-    ) -> Float[Tensor, " B"]:
-        """The value of one action per row: ``action_value`` gathered, from one map per row."""
-        heightmap, drop_height, item, orientation, mask = (
-            tensordict.get(key) for key in self.in_keys
+    def streams(
+        self, *seen: Tensor, gain: Float[Tensor, "B 1 D"] | None
+    ) -> tuple[Float[Tensor, "B P V"], Float[Tensor, "B P S XsYs"]]:
+        """Values and scores of all maps."""
+        heightmap, drop_height, item, orientation, mask = seen
+        items, turns = drop_height.shape[1:3]
+        item = item[:, :items, None].expand(-1, -1, turns, -1)
+        planes = Planes(
+            heightmap,
+            drop_height.flatten(1, 2),
+            torch.cat((item, orientation[:, :items]), -1).flatten(1, 2),
+            mask.view(len(mask), items * turns, -1),
         )
+        return self.judge(planes, gain)
+
+    def streams_of(
+        self, *seen: Tensor, action: Int[Tensor, " B"], gain: Float[Tensor, "B N D"] | None
+    ) -> tuple[Float[Tensor, "B N V"], Float[Tensor, "B N S 1"]]:
+        """Values and scores of one placement per row, from its map alone."""
+        heightmap, drop_height, item, orientation, mask = seen
         _, _, turns, xs, ys = drop_height.shape
         plane, place = action // (xs * ys), action % (xs * ys)
         slot, turn = plane // turns, plane % turns
         rows = torch.arange(len(action), device=action.device)
-        value = self.action_value(
+        planes = Planes(
             heightmap,
-            drop_height[rows, slot, turn][:, None, None],
-            item[rows, slot][:, None],
-            orientation[rows, slot, turn][:, None, None],
-            mask.view_as(drop_height)[rows, slot, turn].flatten(1),
+            drop_height[rows, slot, turn][:, None],
+            torch.cat((item[rows, slot], orientation[rows, slot, turn]), -1)[:, None],
+            mask.view_as(drop_height)[rows, slot, turn].flatten(1)[:, None],
         )
-        return value.gather(1, place[:, None]).squeeze(1)
+        value, score = self.judge(planes, gain)
+        place = place.view(-1, 1, 1, 1).expand(*score.shape[:3], 1)
+        return value, score.gather(3, place)
 
     def action_value(
         self,
@@ -140,44 +155,62 @@ class ScoreMaps(TensorDictModuleBase):
         orientation: Float[Tensor, "B S R G"],
         mask: Bool[Tensor, "B A"],
     ) -> Float[Tensor, "B A"]:
-        """The values of all placements on the given maps."""
-        rows, items, turns, xs, ys = drop_height.shape
-        legal = mask.view(rows, items * turns, xs * ys)
-        scalars = torch.cat(
-            (item[:, :items, None].expand(-1, -1, turns, -1), orientation[:, :items]), -1
-        ).flatten(1, 2)
-        ground = functional.max_pool2d(heightmap, self.stride, self.stride, ceil_mode=True)
-        shared = torch.cat((ground[:, None], self.grid.expand(rows, 2, xs, ys)), 1)
-        rest = drop_height.flatten(1, 2)
-        with torch.autocast(heightmap.device.type, torch.bfloat16, enabled=self.autocast):
-            detail = self.detail(shared, rest, scalars)
-        weights = self.cell_weights(scalars)
-        level = torch.addcmul(detail.float(), weights[..., :1], rest.flatten(2))
-        advantage = torch.baddbmm(level, weights[..., 1:], shared.flatten(2))
+        """The values of all placements, from the observations of those names."""
+        seen = (heightmap, drop_height, item, orientation, mask)
+        return self.readout.mean(*self.streams(*seen, gain=None)).flatten(1)
+
+    def judge(
+        self, planes: Planes, gain: Float[Tensor, "B N D"] | None
+    ) -> tuple[Float[Tensor, "B P V"], Float[Tensor, "B P S XsYs"]]:
+        """Values and scores of the given maps.
+
+        With one map per row and N gains, or N maps and one gain, P is N.
+        """
+        gains = (None, None, None) if gain is None else gain.split(self.gains, -1)
+        heights = planes.heightmap
+        ground = functional.max_pool2d(heights, self.stride, self.stride, ceil_mode=True)
+        grid = self.grid.expand(len(heights), *self.grid.shape)
+        shared = torch.cat((ground[:, None], grid), 1)
+        with torch.autocast(heights.device.type, torch.bfloat16, enabled=self.autocast):
+            detail = self.detail(shared, planes, gains[0])
+        hidden = scaled(functional.relu(self.cell_hidden(planes.scalars)), gains[1])
+        weights = self.cell_weights(hidden).unflatten(-1, (-1, _SHARED + 1))
+        rest = planes.rest.flatten(2)
+        level = torch.addcmul(detail.float(), weights[..., :1], rest[:, :, None]).flatten(1, 2)
+        score = torch.baddbmm(level, weights[..., 1:].flatten(1, 2), shared.flatten(2))
+        score = score.view_as(detail)
         if self.value is None:
-            return advantage.flatten(1)
-        share = legal.to(advantage.dtype)
-        centre = torch.linalg.vecdot(advantage, share) / share.sum(2).clamp(min=1)
-        fit = torch.stack((rest.amin((2, 3)), rest.mean((2, 3)), share.mean(2)), -1)
-        value = self.value(heightmap, torch.cat((scalars, fit), -1))
-        return (advantage + (value - centre)[..., None]).flatten(1)
+            return score.new_zeros(self.readout.num_values), score
+        share = planes.legal.to(score.dtype)
+        centre = torch.linalg.vecdot(score, share[:, :, None])
+        centre = centre / share.sum(2, keepdim=True).clamp(min=1)
+        fit = torch.stack((rest.amin(2), rest.mean(2), share.mean(2)), -1)
+        value = self.value(heights, torch.cat((planes.scalars, fit), -1), gains[2])
+        if self.readout.is_additive:  # the same in fewer passes over the placements
+            return value - centre, score
+        return value, score - centre[..., None]
 
     def detail(
         self,
         shared: Float[Tensor, "B C Xs Ys"],
-        rest: Float[Tensor, "B P Xs Ys"],
-        scalars: Float[Tensor, "B P F"],
-    ) -> Float[Tensor, "B P XsYs"]:
-        """The convolutional part of the score maps."""
-        rows, planes, xs, ys = rest.shape
-        hidden = self.own_stem(self._folded(rest.flatten(0, 1)[:, None]))
+        planes: Planes,
+        gain: Float[Tensor, "B N C"] | None,
+    ) -> Float[Tensor, "B P S XsYs"]:
+        """The convolutional part of the scores."""
+        xs, ys = planes.rest.shape[-2:]
+        hidden = self.own_stem(self._folded(planes.rest.flatten(0, 1)[:, None]))
         shift = self.shared_stem(self._folded(shared))[:, None]
-        shift = shift + self.scalar_stem(scalars)[..., None, None]
+        shift = shift + self.scalar_stem(planes.scalars)[..., None, None]
         hidden = functional.relu(hidden + shift.flatten(0, 1))
         for block in self.blocks:
             hidden = hidden + functional.relu(block(hidden))
-        maps = functional.pixel_shuffle(self.head(hidden), self.fold)[:, 0, :xs, :ys]
-        return maps.reshape(rows, planes, xs * ys)
+        if gain is not None:
+            images = hidden.unflatten(0, planes.rest.shape[:2])
+            hidden = (images * gain[..., None, None]).flatten(0, 1)
+        weight = self.map_scores.weight[..., None, None]
+        maps = functional.conv2d(hidden, weight, self.map_scores.bias)
+        maps = functional.pixel_shuffle(maps, self.fold)[..., :xs, :ys]
+        return maps.unflatten(0, (len(shared), -1)).flatten(3)
 
     def _folded(self, images: Float[Tensor, "N C Xs Ys"]) -> Float[Tensor, "N Cf Xf Yf"]:
         """Neighbours as channels; sides are padded with 1 (an illegal rest height)."""
@@ -186,6 +219,21 @@ class ScoreMaps(TensorDictModuleBase):
         padded = functional.pad(images, (0, -ys % self.fold, 0, -xs % self.fold), value=1.0)
         folded = functional.pixel_unshuffle(padded, self.fold)
         return folded.contiguous(memory_format=torch.channels_last)
+
+
+def scaled(hidden: Tensor, gain: Tensor | None) -> Tensor:
+    """Hidden numbers, multiplied by their gains where there are any."""
+    return hidden if gain is None else hidden * gain
+
+
+def runs_in_bf16(precision: str, device: torch.device) -> bool:
+    """Whether a network runs in bfloat16: ``fp32``, ``bf16`` or ``auto``."""
+    if precision not in ("fp32", "bf16", "auto"):
+        raise ParameterError(f"precision={precision!r} is unknown; choose fp32, bf16 or auto")
+    chosen = precision == "bf16" or (precision == "auto" and _computes_bf16(device))
+    if precision == "auto":
+        _LOGGER.info("networks on %s: %s", device, "bf16" if chosen else "fp32")
+    return chosen
 
 
 def _computes_bf16(device: torch.device) -> bool:
@@ -202,15 +250,18 @@ class _MapValue(nn.Module):
     (1 where illegal), and the share of legal placements.
     """
 
-    def __init__(self, width: int = 64) -> None:
+    def __init__(self, readout: ValueReadout) -> None:
         super().__init__()
-        self.ground = nn.Linear(_COARSE * _COARSE, width)
-        self.features = nn.Linear(_SCALARS + 3, width, bias=False)
-        self.out = nn.Linear(width, 1)
+        self.ground = readout.linear(_COARSE * _COARSE, _VALUE_WIDTH)
+        self.features = readout.linear(_SCALARS + 3, _VALUE_WIDTH, bias=False)
+        self.out = readout.linear(_VALUE_WIDTH, readout.num_values)
 
     def forward(
-        self, heightmap: Float[Tensor, "B X Y"], features: Float[Tensor, "B P F"]
-    ) -> Float[Tensor, "B P"]:
+        self,
+        heightmap: Float[Tensor, "B X Y"],
+        features: Float[Tensor, "B P F"],
+        gain: Float[Tensor, "B N D"] | None = None,
+    ) -> Float[Tensor, "B P V"]:
         coarse = functional.adaptive_avg_pool2d(heightmap[:, None], _COARSE).flatten(1)
-        hidden = self.ground(coarse)[:, None] + self.features(features)
-        return self.out(functional.relu(hidden)).squeeze(-1)
+        hidden = functional.relu(self.ground(coarse)[:, None] + self.features(features))
+        return self.out(scaled(hidden, gain))

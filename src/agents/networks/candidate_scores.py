@@ -1,0 +1,128 @@
+"""A score for every candidate: attention over the list that the environment proposes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from agents.networks.actor_critic import COARSE, TERRAIN, _Block, coarse, terrain
+from agents.networks.readout import ActionNetwork, ValueReadout
+from agents.networks.score_maps import runs_in_bf16, scaled
+from packing_env.core import candidates
+from packing_env.core.observation import ITEM_FEATURES
+from packing_env.envs import PackingEnv
+from packing_env.types import ParameterError
+
+_THERE = candidates.FEATURES.index("there")
+
+
+class CandidateScores(ActionNetwork):
+    """Judges the candidates of the ``candidate`` mode: a transformer over the list.
+
+    Each candidate is a token of its features and of the terrain about it
+    (:func:`agents.networks.actor_critic.terrain`); one more token stands for the container, pooled
+    to :data:`COARSE` x :data:`COARSE` heights, and the items. They attend to each other (Vaswani et
+    al., NeurIPS 2017; pre-norm), so what a candidate is worth depends on the others, but not on
+    their order. Empty places of the list are not attended to.
+
+    Dueling (Wang et al., ICML 2016): V from the container's token, A from each candidate's hidden
+    numbers, which are centred over the candidates that exist: A is linear in them.
+
+    Reads ``observation`` (``heightmap``, ``candidates``, ``item_features``); writes
+    ``action_value [*batch, K]`` float32.
+
+    Args:
+        env: Sets the shapes; its action mode must be ``candidate``.
+        readout: What the numbers of a candidate mean: one value, or a distribution.
+        width: Width of a token; a multiple of ``attention_heads``.
+        attention_heads: Heads of each attention.
+        depth: Blocks of attention.
+        precision: ``"fp32"``, ``"bf16"`` for the transformer (values are float32 either way), or
+            ``"auto"``: bf16 where the device computes in it.
+    """
+
+    action_modes = ("candidate",)
+
+    def __init__(
+        self,
+        env: PackingEnv,
+        *,
+        readout: Callable[[int], ValueReadout] = ValueReadout,
+        width: int = 64,
+        attention_heads: int = 4,
+        depth: int = 1,
+        precision: str = "auto",
+    ) -> None:
+        if env.params.action_mode not in self.action_modes:
+            raise ParameterError(
+                f"CandidateScores scores candidates; action_mode={env.params.action_mode!r} needs "
+                f"another network (or set env.action_mode=candidate)"
+            )
+        names = ("heightmap", "candidates", "item_features")
+        super().__init__([("observation", name) for name in names], readout, 2 * width)
+        self.autocast = runs_in_bf16(precision, env.device)
+        context = COARSE * COARSE + env.params.num_slots * len(ITEM_FEATURES)
+        self.container = nn.Linear(context, width)
+        self.candidate = nn.Sequential(
+            nn.Linear(len(candidates.FEATURES) + len(TERRAIN), width),
+            nn.ReLU(),
+            nn.Linear(width, width),
+        )
+        self.blocks = nn.ModuleList(_Block(width, attention_heads) for _ in range(depth))
+        self.norm = nn.LayerNorm(width)
+        made = self.readout
+        self.value_hidden = made.linear(width, width)
+        self.value = made.linear(width, made.num_values)
+        self.score_hidden = made.linear(width, width)
+        self.score = made.linear(width, made.num_scores, bias=False, small=True)
+        self.to(env.device)
+
+    def streams(
+        self, *seen: Tensor, gain: Float[Tensor, "B 1 D"] | None
+    ) -> tuple[Float[Tensor, "B 1 V"], Float[Tensor, "B 1 S K"]]:
+        """Values and scores of all candidates: one group."""
+        pooled, hidden = self.encode(*seen)
+        value, score = self._read_out(pooled, hidden, gain)
+        return value, score.transpose(1, 2)[:, None]
+
+    def streams_of(
+        self, *seen: Tensor, action: Int[Tensor, " B"], gain: Float[Tensor, "B N D"] | None
+    ) -> tuple[Float[Tensor, "B N V"], Float[Tensor, "B N S 1"]]:
+        """Values and scores of one candidate per row."""
+        pooled, hidden = self.encode(*seen)
+        place = action.view(-1, 1, 1).expand(-1, 1, hidden.shape[-1])
+        value, score = self._read_out(pooled, hidden.gather(1, place), gain)
+        return value, score[..., None]
+
+    def encode(
+        self,
+        heightmap: Float[Tensor, "B X Y"],
+        listed: Float[Tensor, "B K F"],
+        item: Float[Tensor, "B S G"],
+    ) -> tuple[Float[Tensor, "B 1 D"], Float[Tensor, "B K D"]]:
+        """Hidden numbers of the container, and of each candidate, centred; float32."""
+        there = listed[..., _THERE] > 0
+        context = torch.cat((coarse(heightmap), item.flatten(1)), -1)
+        about = torch.cat((listed, terrain(heightmap, listed)), -1)
+        with torch.autocast(heightmap.device.type, torch.bfloat16, enabled=self.autocast):
+            tokens = torch.cat((self.container(context)[:, None], self.candidate(about)), 1)
+            attended = functional.pad(there, (1, 0), value=True)
+            for block in self.blocks:
+                tokens = block(tokens, attended)
+            tokens = self.norm(tokens)
+            pooled = functional.relu(self.value_hidden(tokens[:, :1])).float()
+            hidden = functional.relu(self.score_hidden(tokens[:, 1:])).float()
+        share = there[..., None].to(hidden.dtype)
+        centre = (hidden * share).sum(1, keepdim=True) / share.sum(1, keepdim=True).clamp(min=1)
+        return pooled, hidden - centre
+
+    def _read_out(
+        self, pooled: Tensor, hidden: Tensor, gain: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The last layers of the two streams, on hidden numbers times their gains."""
+        gains = (None, None) if gain is None else gain.chunk(2, -1)
+        return self.value(scaled(pooled, gains[0])), self.score(scaled(hidden, gains[1]))

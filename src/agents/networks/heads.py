@@ -1,0 +1,142 @@
+"""Scores of item, orientation, x and y, each given the choices before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+from torch.nn import functional
+
+from agents.networks.actor_critic import DiscreteActorCritic, MapSummary, pooled
+from packing_env.envs import PackingEnv
+
+_IMAGES = 5  # depth of rest, legality, heightmap, x, y
+_FIRST_SCORES = 1e-2
+
+
+@dataclass
+class MapEncoding:
+    """What the heads of one state share.
+
+    Attributes:
+        hidden: ``[B, L, R, D]``, each item in each orientation.
+        drop_height: ``[B, L, R, Xs, Ys]``.
+        shared: ``[B, 3, Xs, Ys]``: heightmap on the lattice, x, y.
+        image: ``[B, Xs, Ys, C]`` of the chosen item and orientation: made for the head x, and read
+            again by the head y, whose choices begin with the same two.
+    """
+
+    hidden: Tensor
+    drop_height: Tensor
+    shared: Tensor
+    image: Tensor | None = None
+
+
+class MultiHeadActorCritic(DiscreteActorCritic):
+    """Autoregressive scores for the ``multi_head`` mode, and the value of the state.
+
+    Item and orientation are judged without their maps, by what these come to
+    (:class:`MapSummary`); then the map of the chosen pair alone is convolved, with the heightmap
+    and the coordinates. The head x sees its columns (mean and maximum over y), the head y the cells
+    of the chosen column. So a decision convolves one map, where one over all placements convolves
+    each orientation's. The value sees the summaries of all pairs, not the choices.
+
+    Serves as logits and V for PPO, as advantages and V for branching Q-learning.
+
+    Args:
+        env: Sets the shapes; its action mode must be ``multi_head``.
+        width: Numbers per item and orientation.
+        channels: Width of the convolutions.
+        depth: Number of residual 3 x 3 convolutions after the first.
+        precision: ``"fp32"``, ``"bf16"`` or ``"auto"``.
+    """
+
+    action_modes = ("multi_head",)
+
+    def __init__(
+        self,
+        env: PackingEnv,
+        *,
+        width: int = 64,
+        channels: int = 16,
+        depth: int = 1,
+        precision: str = "auto",
+    ) -> None:
+        super().__init__(env, precision)
+        self.in_keys = [
+            ("observation", "heightmap"),
+            ("observation", "drop_height"),
+            ("observation", "item_features"),
+            ("observation", "orientation_features"),
+        ]
+        self.stride = env.params.grid_step
+        xs, ys = env.params.lattice
+        grid = torch.stack(
+            (
+                torch.linspace(0, 1, xs)[:, None].expand(xs, ys),
+                torch.linspace(0, 1, ys)[None, :].expand(xs, ys),
+            )
+        )
+        self.register_buffer("grid", grid, persistent=False)
+        self.summary = MapSummary(width)
+        self.item = nn.Linear(2 * width, 1)
+        self.orientation = nn.Linear(width, 1)
+        self.stem = nn.Conv2d(_IMAGES, channels, 3, padding=1)
+        self.shift = nn.Linear(width, channels)
+        self.blocks = nn.ModuleList(
+            nn.Conv2d(channels, channels, 3, padding=1) for _ in range(depth)
+        )
+        self.x = nn.Linear(2 * (channels + _IMAGES), 1)
+        self.y = nn.Linear(channels + _IMAGES, 1)
+        self.out = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
+        for last in (self.item, self.orientation, self.x, self.y):
+            nn.init.normal_(last.weight, std=_FIRST_SCORES)
+            nn.init.zeros_(last.bias)
+        self.to(env.device)
+
+    def encode(self, seen: TensorDictBase) -> MapEncoding:
+        """Of the observations ``[B]``."""
+        heightmap, drop_height, item, orientation = (seen.get(key) for key in self.in_keys)
+        ground = functional.max_pool2d(heightmap, self.stride, self.stride, ceil_mode=True)
+        grid = self.grid.expand(len(ground), -1, -1, -1)
+        return MapEncoding(
+            self.summary(heightmap, drop_height, item, orientation),
+            drop_height,
+            torch.cat((ground[:, None], grid), 1),
+        )
+
+    def scores(self, encoding: MapEncoding, chosen: Tensor) -> Tensor:
+        """``[B, L]``, ``[B, R]``, ``[B, Xs]`` or ``[B, Ys]``, by how many are chosen."""
+        head = chosen.shape[1]
+        if head == 0:
+            return self.item(pooled(encoding.hidden, 2)).squeeze(-1)
+        if head == 1:
+            return self.orientation(_pick(encoding.hidden, chosen)).squeeze(-1)
+        if head == 2:
+            encoding.image = self._image(encoding, chosen)
+            return self.x(pooled(encoding.image, 2)).squeeze(-1)
+        assert encoding.image is not None
+        return self.y(_pick(encoding.image, chosen[:, 2:])).squeeze(-1)
+
+    def value(self, encoding: MapEncoding) -> Tensor:
+        """``[B]``."""
+        return self.out(pooled(encoding.hidden.flatten(1, 2), 1)).squeeze(-1)
+
+    def _image(self, encoding: MapEncoding, chosen: Tensor) -> Tensor:
+        """``[B, Xs, Ys, C]`` of the chosen item and orientation; 0 where a place is illegal."""
+        rest = _pick(encoding.drop_height, chosen)[:, None]
+        legal = rest < 1
+        inputs = torch.cat((1 - rest, legal.to(rest.dtype), encoding.shared), 1)
+        shift = self.shift(_pick(encoding.hidden, chosen))
+        hidden = functional.relu(self.stem(inputs) + shift[..., None, None])
+        for block in self.blocks:
+            hidden = hidden + functional.relu(block(hidden))
+        return (torch.cat((hidden, inputs), 1) * legal).permute(0, 2, 3, 1)
+
+
+def _pick(values: Tensor, chosen: Tensor) -> Tensor:
+    """``[B, a, b, ...]`` and ``[B, h]`` to what is left of ``values`` at the first h places."""
+    rows = torch.arange(len(chosen), device=chosen.device)
+    return values[(rows, *chosen.unbind(1))]

@@ -1,0 +1,105 @@
+"""Quantiles of returns, at any level, and the risk by which actions are chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+from torch.nn import functional
+
+from agents.networks.readout import ValueReadout
+from packing_env.types import ParameterError
+
+Level = Callable[[TensorDictBase], Tensor]
+Risk = float | str | Sequence[str] | Level
+STATE_LEVELS = {"support": ("metrics", "support_ratio")}
+"""Names of levels that the environment's output holds: how well the items placed so far stand."""
+_LEAST = 0.01
+
+
+class CosineEmbedding(nn.Module):
+    """``phi(tau) = ReLU(W cos(pi i tau) + b)``, i = 0 ... n - 1.
+
+    Dabney et al., "Implicit quantile networks", ICML 2018, equation 4.
+
+    Args:
+        width: Of phi.
+        num_cosines: n; 64 in the paper.
+    """
+
+    def __init__(self, width: int, num_cosines: int = 64) -> None:
+        super().__init__()
+        frequency = math.pi * torch.arange(num_cosines)
+        self.register_buffer("frequency", frequency, persistent=False)
+        self.linear = nn.Linear(num_cosines, width)
+
+    def forward(self, tau: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch D"]:
+        """Embed levels in [0, 1]."""
+        return functional.relu(self.linear(torch.cos(tau[..., None] * self.frequency)))
+
+
+class QuantileReadout(ValueReadout):
+    """The quantile function of each action's return, and what it comes to at a risk level.
+
+    ``Z_tau = f(psi(x) * phi(tau))``: the hidden numbers of a state and an action are multiplied by
+    the embedding of tau, as in Dabney et al., ICML 2018. Here f is linear (the paper has one more
+    layer), so the mean over any number of taus costs what one costs: it is taken of phi.
+
+    Actions are chosen by the mean over K taus in [0, c], which is the conditional value at risk at
+    level c: the mean of the worst share c of the returns, and for c = 1 the mean of all (section
+    3.1 there). The taus are the midpoints of K equal shares of [0, c] rather than draws, so the
+    same state always gets the same values.
+
+    Args:
+        width: Hidden numbers that phi scales.
+        num_cosines: Of the embedding.
+        num_samples: K.
+        risk: c in (0, 1]; or the key of a tensor ``[*batch]`` or ``[*batch, 1]`` of levels; or a
+            name in :data:`STATE_LEVELS`; or a function of the tensordict (of what the network
+            reads) that gives such a tensor. Levels are clamped to [0.01, 1].
+
+    Attributes:
+        level_key: The key of the levels, where there is one.
+    """
+
+    def __init__(
+        self, width: int, *, num_cosines: int = 64, num_samples: int = 32, risk: Risk = 1.0
+    ) -> None:
+        super().__init__(width)
+        self.embed = CosineEmbedding(width, num_cosines)
+        midpoint = (torch.arange(num_samples) + 0.5) / num_samples
+        self.register_buffer("midpoint", midpoint, persistent=False)
+        self.level_key: Any = None
+        self.level: Level | None = risk if callable(risk) else None
+        self.risk = 1.0
+        if isinstance(risk, (int, float)):
+            if not 0 < risk <= 1:
+                raise ParameterError(f"risk={risk} must lie in (0, 1]; 1 is the plain mean")
+            self.risk = float(risk)
+        elif isinstance(risk, str):
+            self.level_key = STATE_LEVELS.get(risk, risk)
+        elif self.level is None:
+            self.level_key = tuple(risk)
+        self.in_keys = [] if self.level_key is None else [self.level_key]
+
+    def levels(self, tensordict: TensorDictBase) -> Float[Tensor, " B"] | None:
+        """The risk level of each row, leading axes flattened; None if it is fixed."""
+        if self.level is not None:
+            found = self.level(tensordict)
+        elif self.level_key is not None:
+            found = tensordict.get(self.level_key)
+        else:
+            return None
+        return found.reshape(-1).float().clamp(_LEAST, 1.0)
+
+    def gain(self, tensordict: TensorDictBase) -> Float[Tensor, "B 1 D"]:
+        """The mean of phi over the K taus, one for all rows where the level is fixed."""
+        level = self.levels(tensordict)
+        tau = self.midpoint * self.risk if level is None else self.midpoint * level[:, None]
+        embedded = self.embed(tau).mean(-2)
+        return embedded[None, None] if level is None else embedded[:, None]

@@ -1,0 +1,78 @@
+"""A residual encoder: from an image to a vector that does not depend on the rest of its batch."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+_GROUP = 8
+"""Channels that are normalised together."""
+
+
+def convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
+    """Padded to keep the image's size (over the stride), without a bias."""
+    return nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
+
+
+def norm(channels: int) -> nn.GroupNorm:
+    """Group normalisation (Wu and He, ECCV 2018)."""
+    return nn.GroupNorm(max(1, channels // _GROUP), channels)
+
+
+class BasicBlock(nn.Module):
+    """Two 3 x 3 convolutions around which the input is carried (He et al., CVPR 2016, fig. 5)."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.first = convolution(inputs, outputs, 3, stride)
+        self.first_norm = norm(outputs)
+        self.second = convolution(outputs, outputs, 3)
+        self.second_norm = norm(outputs)
+        same = inputs == outputs and stride == 1
+        self.carry = (
+            nn.Identity()
+            if same
+            else nn.Sequential(convolution(inputs, outputs, 1, stride), norm(outputs))
+        )
+
+    def forward(self, images: Float[Tensor, "N I H W"]) -> Float[Tensor, "N O Ho Wo"]:
+        """Images of the size over the stride."""
+        hidden = functional.relu(self.first_norm(self.first(images)))
+        return functional.relu(self.second_norm(self.second(hidden)) + self.carry(images))
+
+
+class ResNet(nn.Module):
+    """A residual network (He et al., CVPR 2016); as it stands, its 18-layer one.
+
+    A 7 x 7 convolution and a pooling halve the image twice; stages of ``blocks`` basic blocks
+    follow, each but the first with half the size and twice the channels; the mean over the image is
+    mapped to the embedding. Groups of channels of one image are normalised in place of a batch, so
+    that an image's embedding is its own: it may be computed once and looked up.
+
+    Args:
+        channels: Of the images.
+        features: Length of the embedding.
+        width: Channels of the first stage.
+        stages: Number of stages.
+        blocks: Basic blocks per stage.
+    """
+
+    def __init__(
+        self, channels: int, features: int, *, width: int = 64, stages: int = 4, blocks: int = 2
+    ) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(convolution(channels, width, 7, 2), norm(width), nn.ReLU())
+        made, inputs = [], width
+        for stage in range(stages):
+            for block in range(blocks):
+                stride = 2 if stage > 0 and block == 0 else 1
+                made.append(BasicBlock(inputs, width << stage, stride))
+                inputs = width << stage
+        self.blocks = nn.Sequential(*made)
+        self.out = nn.Linear(inputs, features)
+
+    def forward(self, images: Float[Tensor, "N C H W"]) -> Float[Tensor, "N F"]:
+        """The images' embeddings."""
+        hidden = functional.max_pool2d(self.stem(images), 3, 2, padding=1)
+        return self.out(self.blocks(hidden).mean((2, 3)))

@@ -1,0 +1,7 @@
+"""Losses, as TorchRL ``LossModule`` classes."""
+
+from agents.objectives.c51 import C51Loss
+from agents.objectives.iqn import IQNLoss
+from agents.objectives.multi_head_ppo import MultiHeadPPOLoss
+
+__all__ = ["C51Loss", "IQNLoss", "MultiHeadPPOLoss"]

@@ -1,0 +1,157 @@
+"""What the losses of action values and of return distributions share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from tensordict import TensorDict, TensorDictBase
+from tensordict.nn import TensorDictModule, TensorDictParams
+from tensordict.utils import NestedKey
+from torch import Tensor
+from torchrl.envs.utils import ExplorationType
+from torchrl.objectives import LossModule
+
+from agents.networks.noisy import reset_noise
+from agents.optimization import mean_loss
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is bootstrapped from.
+
+    Attributes:
+        state: The state reached, ``[B]``.
+        action: The greedy legal action there.
+        reward: Discounted sum up to it.
+        discount: What its value counts: ``gamma`` to the number of decisions, 0 if terminated.
+    """
+
+    state: TensorDictBase
+    action: Int[Tensor, " B"]
+    reward: Float[Tensor, " B"]
+    discount: Float[Tensor, " B"]
+
+
+class BootstrapLoss(LossModule):
+    """The base of losses that compare an action's return with reward plus the next one's.
+
+    A batch ``[B]`` holds transitions: the state at the root with ``action``, and in ``next`` the
+    state reached, ``reward [B, 1]`` (for several decisions, their discounted sum), ``terminated``
+    and, of replays that keep it, ``legal_mask`` (else ``action_mask``), the actions to bootstrap
+    from. ``steps_to_next_obs`` at the root says how many decisions lie between; without it, one.
+    Truncated states are bootstrapped from.
+
+    ``loss(batch)`` returns ``loss``, a scalar with a graph (its rows weighted by
+    ``priority_weight [B]`` if the batch has it), and ``q``, the mean value of the actions taken;
+    in the batch it sets ``td_error [B]``, not negative: new priorities. Target parameters are
+    moved by TorchRL's updaters (``SoftUpdate(loss, tau=...)``). Noisy layers draw new noise for
+    both networks in each call, and it is on whatever the exploration type.
+
+    Args:
+        network: Writes ``action_value``, and gives what the subclass needs of single actions.
+        gamma: Discount per decision.
+        double: Choose the next action with the online network (van Hasselt et al., AAAI 2016).
+        delay_value: Whether to keep target parameters apart from the online ones.
+    """
+
+    @dataclass
+    class _AcceptedKeys:
+        """Entries of a batch; see :meth:`set_keys`."""
+
+        action: NestedKey = "action"
+        action_value: NestedKey = "action_value"
+        action_mask: NestedKey = "action_mask"
+        legal_mask: NestedKey = "legal_mask"
+        reward: NestedKey = "reward"
+        terminated: NestedKey = "terminated"
+        steps_to_next_obs: NestedKey = "steps_to_next_obs"
+        priority: NestedKey = "td_error"
+        priority_weight: NestedKey = "priority_weight"
+
+    tensor_keys: _AcceptedKeys
+    default_keys = _AcceptedKeys
+    out_keys = ("loss", "q")
+    # not MEAN: the noise of a network is part of what is learned
+    deterministic_sampling_mode = ExplorationType.RANDOM
+
+    value_network: TensorDictModule
+    value_network_params: TensorDictParams
+    target_value_network_params: TensorDictParams
+    gamma: Tensor
+
+    def __init__(
+        self, network: Any, *, gamma: float, double: bool = True, delay_value: bool = True
+    ) -> None:
+        super().__init__()
+        self.convert_to_functional(network, "value_network", create_target_params=delay_value)
+        self.double, self.delay_value = double, delay_value
+        device = next(network.parameters()).device
+        self.register_buffer("gamma", torch.tensor(gamma, device=device))
+
+    @property
+    def in_keys(self) -> list[NestedKey]:
+        """What a batch must hold."""
+        keys = self.tensor_keys
+        following = [*self.value_network.in_keys, keys.reward, keys.terminated]
+        return [*self.value_network.in_keys, keys.action, *(_under_next(key) for key in following)]
+
+    def _forward_value_estimator_keys(self, **kwargs: Any) -> None:
+        """There is no value estimator: the return is bootstrapped here."""
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDict:
+        """The loss of a batch of transitions."""
+        keys = self.tensor_keys
+        with self.online(), torch.no_grad():
+            reset_noise(self.value_network)
+        if self.delay_value:
+            with self.target(), torch.no_grad():
+                reset_noise(self.value_network)
+        losses, priority, value = self.compare(tensordict, self._target(tensordict))
+        tensordict.set(keys.priority, priority.detach())
+        loss = mean_loss(losses, tensordict.get(keys.priority_weight, None))
+        return TensorDict({"loss": loss, "q": value.detach().mean()})
+
+    @abstractmethod
+    def compare(self, batch: TensorDictBase, target: Target) -> tuple[Tensor, Tensor, Tensor]:
+        """Losses, priorities and values of the actions taken, each ``[B]``."""
+
+    def online(self) -> AbstractContextManager[Any]:
+        """The network with its online parameters."""
+        return self.value_network_params.to_module(self.value_network)
+
+    def target(self) -> AbstractContextManager[Any]:
+        """The network with its target parameters."""
+        return self.target_value_network_params.to_module(self.value_network)
+
+    @torch.no_grad()
+    def _target(self, batch: TensorDictBase) -> Target:
+        """Where the transitions lead, and what would be done there."""
+        keys = self.tensor_keys
+        following = self.next_state(batch)
+        mask = following.get(keys.action_mask)
+        with self.online() if self.double else self.target():
+            value = self.value_network(following.clone(False)).get(keys.action_value)
+        steps = batch.get(keys.steps_to_next_obs, None)
+        alive = (~following.get(keys.terminated).flatten()).float()
+        return Target(
+            following,
+            value.masked_fill(~mask, -torch.inf).argmax(-1),
+            following.get(keys.reward).flatten(),
+            alive * (self.gamma if steps is None else self.gamma ** steps.flatten()),
+        )
+
+    def next_state(self, batch: TensorDictBase) -> TensorDictBase:
+        """A shallow copy of ``next``, with the mask to bootstrap under."""
+        keys = self.tensor_keys
+        following = batch.get("next").clone(False)
+        legal = following.get(keys.legal_mask, None)
+        return following if legal is None else following.set(keys.action_mask, legal)
+
+
+def _under_next(key: NestedKey) -> NestedKey:
+    return ("next", *key) if isinstance(key, tuple) else ("next", key)

@@ -1,0 +1,78 @@
+"""`C51Loss`: cross-entropy between return distributions on fixed atoms."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from agents.objectives.bootstrap import BootstrapLoss, Target
+
+
+class CategoricalNetwork(Protocol):
+    """What the loss needs of a network, besides being an ``nn.Module`` with ``in_keys``."""
+
+    support: Tensor
+    """The atoms, ``[atoms]``, equally far apart, ascending."""
+
+    def __call__(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write the expected returns ``action_value [*batch, A]``."""
+
+    def log_probs_of(self, tensordict: TensorDictBase, action: Tensor) -> Tensor:
+        """Log-probabilities of the atoms for one action per row, ``[B, atoms]``."""
+
+
+class C51Loss(BootstrapLoss):
+    """Categorical distributional Q-learning (C51), double, for n-step returns.
+
+    Bellemare et al., "A distributional perspective on reinforcement learning", ICML 2017,
+    algorithm 1; double and n-step as in Hessel et al., "Rainbow", AAAI 2018. Priorities are
+    Rainbow's: the Kullback-Leibler divergence of the two distributions.
+
+    The same loss as TorchRL's ``DistributionalDQNLoss`` (a test holds them equal) with three
+    differences: the projection stays on the device and reads nothing back; illegal actions are
+    masked in their expected values, not in their log-probabilities (where the mask gives them
+    expectation 0, the best there is on a negative support); and only the distributions of the
+    actions taken and of the greedy next ones are evaluated.
+
+    Args:
+        network: A :class:`CategoricalNetwork`.
+        gamma: Like all that follow, as of :class:`BootstrapLoss`.
+        double: See there.
+        delay_value: See there.
+    """
+
+    def compare(self, batch: TensorDictBase, target: Target) -> tuple[Tensor, Tensor, Tensor]:
+        """Cross-entropies, divergences and expected returns of the actions taken."""
+        support = self.value_network.support
+        with torch.no_grad(), self.target():
+            chance = self.value_network.log_probs_of(target.state, target.action).exp()
+        returns = target.reward[:, None] + target.discount[:, None] * support
+        wanted = project(chance, returns, support)
+        with self.online():
+            action = batch.get(self.tensor_keys.action)
+            log_probs = self.value_network.log_probs_of(batch, action)
+        losses = -torch.linalg.vecdot(wanted, log_probs)
+        divergence = losses.detach() + torch.xlogy(wanted, wanted).sum(-1)
+        return losses, divergence.clamp(min=0), log_probs.detach().exp() @ support
+
+
+def project(
+    chance: Float[Tensor, "B atoms"],
+    returns: Float[Tensor, "B atoms"],
+    support: Float[Tensor, " atoms"],
+) -> Float[Tensor, "B atoms"]:
+    """Distribute the probability of each return over the atoms next to it.
+
+    ``sum over j of [1 - |clip(T z_j) - z_i| / dz] clipped to [0, 1], times p_j``: Bellemare et al.,
+    ICML 2017, equation 7. Mass stays, and so does the mean of what lies on the support; returns
+    beyond its ends count as the ends. Without indices, hence without their rounding and without
+    sums in an undefined order.
+    """
+    step = (support[-1] - support[0]) / (len(support) - 1)
+    inside = returns.clamp(support[0], support[-1])
+    distance = (inside[:, None, :] - support[:, None]).abs() / step
+    return torch.linalg.vecdot((1 - distance).clamp(min=0), chance[:, None, :])

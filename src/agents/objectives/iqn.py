@@ -1,0 +1,105 @@
+"""`IQNLoss`: quantile regression at random levels."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from jaxtyping import Float
+from tensordict import TensorDictBase
+from tensordict.utils import NestedKey
+from torch import Tensor
+
+from agents.objectives.bootstrap import BootstrapLoss, Target
+
+
+class QuantileNetwork(Protocol):
+    """What the loss needs of a network, besides being an ``nn.Module`` with ``in_keys``."""
+
+    def __call__(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write ``action_value [*batch, A]``: what actions are chosen by, at the risk level."""
+
+    def quantiles_of(self, tensordict: TensorDictBase, action: Tensor, tau: Tensor) -> Tensor:
+        """Quantiles of the return at levels ``tau [B, N]``, one action per row, ``[B, N]``."""
+
+
+class IQNLoss(BootstrapLoss):
+    """Implicit quantile regression, double by option, for n-step returns.
+
+    Dabney et al., "Implicit quantile networks for distributional reinforcement learning", ICML
+    2018, equations 2 and 3: N levels of the action taken against N' levels of the greedy next one,
+    all uniform in [0, 1]. Greedy is what the network writes as ``action_value``: the policy that is
+    followed and learned about is that of the network's own risk level.
+
+    The priority is the magnitude of the difference of the means: quantile losses of a random return
+    do not vanish where they are as small as they can be.
+
+    Args:
+        network: A :class:`QuantileNetwork`.
+        gamma: Like ``double`` and ``delay_value``, as of :class:`BootstrapLoss`.
+        double: See there.
+        delay_value: See there.
+        num_taus: N.
+        num_target_taus: N'.
+        kappa: Where the quantile Huber loss turns from quadratic to linear.
+        level_key: The network's risk levels in a state, if it reads them. Batches that do not hold
+            them in ``next`` are bootstrapped at level 1.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        *,
+        gamma: float,
+        double: bool = True,
+        delay_value: bool = True,
+        num_taus: int = 8,
+        num_target_taus: int = 8,
+        kappa: float = 1.0,
+        level_key: NestedKey | None = None,
+    ) -> None:
+        super().__init__(network, gamma=gamma, double=double, delay_value=delay_value)
+        self.num_taus, self.num_target_taus, self.kappa = num_taus, num_target_taus, kappa
+        self.level_key = level_key
+
+    def next_state(self, batch: TensorDictBase) -> TensorDictBase:
+        """A shallow copy of ``next``, with a mask and risk levels."""
+        following = super().next_state(batch)
+        if self.level_key is not None and following.get(self.level_key, None) is None:
+            following.set(self.level_key, torch.ones(len(following), device=following.device))
+        return following
+
+    def compare(self, batch: TensorDictBase, target: Target) -> tuple[Tensor, Tensor, Tensor]:
+        """Quantile losses, differences of the means, and mean returns of the actions taken."""
+        rows, device = len(target.action), target.reward.device
+        with torch.no_grad(), self.target():
+            tau = torch.rand(rows, self.num_target_taus, device=device)
+            future = self.value_network.quantiles_of(target.state, target.action, tau)
+        wanted = target.reward[:, None] + target.discount[:, None] * future
+        tau = torch.rand(rows, self.num_taus, device=device)
+        with self.online():
+            action = batch.get(self.tensor_keys.action)
+            found = self.value_network.quantiles_of(batch, action, tau)
+        losses = quantile_huber(found, wanted, tau, self.kappa)
+        value = found.detach().mean(-1)
+        return losses, (wanted.mean(-1) - value).abs(), value
+
+
+def quantile_huber(
+    found: Float[Tensor, "*batch N"],
+    wanted: Float[Tensor, "*batch M"],
+    tau: Float[Tensor, "*batch N"],
+    kappa: float = 1.0,
+) -> Float[Tensor, "*batch"]:
+    """Quantile Huber loss: summed over the N quantiles found, averaged over the M samples wanted.
+
+    ``rho(d) = |tau - 1{d < 0}| L(d) / kappa``, with ``L(d) = d^2 / 2`` where ``|d| <= kappa``, else
+    ``kappa (|d| - kappa / 2)``, of every difference ``d = wanted - found``. Dabney et al., ICML
+    2018, equations 2 and 3; ``kappa = 0`` is quantile regression itself, ``|tau - 1{d < 0}| |d|``.
+    """
+    difference = wanted[..., None, :] - found[..., :, None]
+    size = difference.abs()
+    if kappa > 0:
+        size = torch.where(size <= kappa, size.square() / (2 * kappa), size - kappa / 2)
+    weight = (tau[..., None] - (difference.detach() < 0).float()).abs()
+    return (weight * size).mean(-1).sum(-1)

@@ -1,0 +1,174 @@
+"""Clipped PPO for actions of one or several heads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from jaxtyping import Bool, Float
+from tensordict import NestedKey, TensorDict, TensorDictBase
+from torch import Tensor
+from torchrl.objectives import LossModule
+
+CLIPS = ("joint", "heads")
+
+
+class Scores(NamedTuple):
+    """What a policy says today of actions taken earlier.
+
+    Attributes:
+        log_prob: Of each head's choice, given those before it; exactly 0 where it had no choice.
+        entropy: Of each head, over that of the uniform choice.
+        free: Which heads had a choice.
+        value: V of the state.
+    """
+
+    log_prob: Float[Tensor, "B H"]
+    entropy: Float[Tensor, "B H"]
+    free: Bool[Tensor, "B H"]
+    value: Float[Tensor, " B"]
+
+
+class Scorer(Protocol):
+    """A policy that can judge actions, besides being an ``nn.Module``."""
+
+    def evaluate(self, tensordict: TensorDictBase, action: Tensor) -> Scores:
+        """Scores of ``action`` in the states of ``tensordict``."""
+
+
+class MultiHeadPPOLoss(LossModule):
+    """Clipped surrogate objective, entropy bonus and value loss (Schulman et al., 2017).
+
+    The log-probability of an action is the sum over its heads, each conditioned on the heads before
+    it; a head with one legal option adds exactly 0, and no gradient. ``clip="joint"`` clips the
+    ratio of the whole action, as the paper does; ``clip="heads"`` clips each head's own ratio and
+    sums the surrogates, so that a step of one head does not use up the trust region of all. With
+    one head both are the objective of TorchRL's ``ClipPPOLoss`` (a test holds them equal), which is
+    not used because in eager mode it asks the host whether the entropy is finite.
+
+    The entropy is normalised head by head (to that of a uniform choice among the legal options) and
+    averaged over the heads that have a choice, so that one coefficient fits all sizes. V is read
+    from the state; no head enters it.
+
+    Reads the observations and masks that the policy reads, and by the names of ``set_keys``:
+    ``action``, ``action_log_prob [B, H]`` and ``state_value [B, 1]`` as they were when the action
+    was taken, ``advantage [B, 1]``, ``value_target [B, 1]``. Writes ``loss_objective``,
+    ``loss_entropy`` and ``loss_critic``, whose sum is minimised, and for the log ``entropy``,
+    ``kl_approx`` (its estimator k3: Schulman, "Approximating KL divergence", 2020),
+    ``clip_fraction`` and ``explained_variance``. Reads nothing back to the host.
+
+    Args:
+        policy: Judges the actions.
+        clip_epsilon: Half-width of the interval of the ratio.
+        clip: ``"joint"`` or ``"heads"``.
+        entropy_coeff: Weight of the entropy.
+        critic_coeff: Weight of the value loss, half the mean squared error.
+        clip_value: Half-width of the interval about the old value in which the value loss follows
+            the new one; None does not clip.
+        normalize_advantage: Whether to centre and scale the advantages of the batch.
+    """
+
+    @dataclass
+    class _AcceptedKeys:
+        action: NestedKey = "action"
+        sample_log_prob: NestedKey = "action_log_prob"
+        value: NestedKey = "state_value"
+        advantage: NestedKey = "advantage"
+        value_target: NestedKey = "value_target"
+
+    tensor_keys: _AcceptedKeys
+    out_keys = (
+        "loss_objective",
+        "loss_entropy",
+        "loss_critic",
+        "entropy",
+        "kl_approx",
+        "clip_fraction",
+        "explained_variance",
+    )
+
+    def __init__(
+        self,
+        policy: Scorer,
+        *,
+        clip_epsilon: float = 0.2,
+        clip: str = "joint",
+        entropy_coeff: float = 0.01,
+        critic_coeff: float = 0.5,
+        clip_value: float | None = None,
+        normalize_advantage: bool = True,
+    ) -> None:
+        super().__init__()
+        if clip not in CLIPS:
+            raise ValueError(f"clip={clip!r} is unknown; choose one of {', '.join(CLIPS)}")
+        self.policy = policy
+        self.clip_epsilon, self.clip_heads = clip_epsilon, clip == "heads"
+        self.entropy_coeff, self.critic_coeff = entropy_coeff, critic_coeff
+        self.clip_value, self.normalize_advantage = clip_value, normalize_advantage
+
+    @property
+    def functional(self) -> bool:
+        """It holds the policy itself, no copy of its parameters."""
+        return False
+
+    def _forward_value_estimator_keys(self, **kwargs: NestedKey) -> None:
+        """Advantages come with the batch; there is no estimator to tell."""
+
+    @property
+    def in_keys(self) -> list[NestedKey]:
+        """What the policy reads, and the entries of the rollout."""
+        return [*self.policy.in_keys, *vars(self.tensor_keys).values()]
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Scalars, over the batch ``[B]``."""
+        keys = self.tensor_keys
+        found = self.policy.evaluate(tensordict, tensordict.get(keys.action))
+        advantage = tensordict.get(keys.advantage).squeeze(-1)
+        if self.normalize_advantage:
+            spread = variance(advantage).sqrt().clamp(min=1e-6)
+            advantage = (advantage - advantage.mean()) / spread
+        change = found.log_prob - tensordict.get(keys.sample_log_prob)
+        joint = change.sum(-1, keepdim=True)
+        gain, clipped = self._surrogate(change if self.clip_heads else joint, advantage)
+        heads = found.free.sum(-1).clamp(min=1)
+        entropy = ((found.entropy * found.free).sum(-1) / heads).mean()
+        target = tensordict.get(keys.value_target).squeeze(-1)
+        old = tensordict.get(keys.value).squeeze(-1)
+        with torch.no_grad():
+            kl = (joint.exp() - 1 - joint).mean()
+            left = variance(target - found.value)
+            explained = 1 - left / variance(target).clamp(min=1e-12)
+        return TensorDict(
+            {
+                "loss_objective": -gain,
+                "loss_entropy": -self.entropy_coeff * entropy,
+                "loss_critic": self.critic_coeff * self._value_loss(found.value, old, target),
+                "entropy": entropy.detach(),
+                "kl_approx": kl,
+                "clip_fraction": clipped,
+                "explained_variance": explained,
+            }
+        )
+
+    def _surrogate(self, change: Tensor, advantage: Tensor) -> tuple[Tensor, Tensor]:
+        """Eq. 7 of the paper, summed over the columns of ``change``, and the share clipped."""
+        low, high = 1 - self.clip_epsilon, 1 + self.clip_epsilon
+        ratio = change.exp()
+        limited = ratio.clamp(low, high)
+        gain = torch.minimum(ratio * advantage[:, None], limited * advantage[:, None])
+        clipped = (ratio.detach() != limited.detach()).any(-1).to(gain.dtype).mean()
+        return gain.sum(-1).mean(), clipped
+
+    def _value_loss(self, value: Tensor, old: Tensor, target: Tensor) -> Tensor:
+        """Half the mean squared error; clipped, the larger of that of both values."""
+        error = (value - target).square()
+        if self.clip_value is not None:
+            near = old + (value - old).clamp(-self.clip_value, self.clip_value)
+            error = torch.maximum(error, (near - target).square())
+        return 0.5 * error.mean()
+
+
+def variance(values: Tensor) -> Tensor:
+    """Mean squared distance from the mean; ``torch.var`` over all of a CPU tensor reads it back."""
+    return (values - values.mean()).square().mean()

@@ -1,0 +1,74 @@
+"""Noisy layers: TorchRL's formula, noise that is drawn anew and is off in evaluation."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+from torchrl.modules import NoisyLinear as TorchRLNoisyLinear
+
+from agents.networks.noisy import NoisyLinear, reset_noise
+
+QUIET = (ExplorationType.DETERMINISTIC, ExplorationType.MODE, ExplorationType.MEAN)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_equals_torchrl_with_the_same_noise(bias):
+    ours, theirs = NoisyLinear(5, 3, bias=bias), TorchRLNoisyLinear(5, 3, bias=bias)
+    with torch.no_grad():
+        for name, parameter in theirs.named_parameters():
+            parameter.copy_(getattr(ours, name))
+        theirs.weight_epsilon.copy_(torch.outer(ours.noise_out, ours.noise_in))
+        if bias:
+            theirs.bias_epsilon.copy_(ours.noise_out)
+    x = torch.randn(4, 5)
+    for mode in (ExplorationType.RANDOM, *QUIET):
+        with set_exploration_type(mode):
+            torch.testing.assert_close(ours(x), theirs(x))
+
+
+def test_noise_has_the_distribution_of_the_paper():
+    torch.manual_seed(0)
+    layer = NoisyLinear(4000, 4000, sigma=0.5)
+    bound = 4000**-0.5
+    assert torch.equal(layer.weight_sigma, torch.full_like(layer.weight_sigma, 0.5 * bound))
+    assert torch.equal(layer.bias_sigma, torch.full_like(layer.bias_sigma, 0.5 * bound))
+    assert layer.weight_mu.abs().max() <= bound
+    # f(e) = sign(e) sqrt|e|: mean 0, and E f^2 = E|e| = sqrt(2 / pi)
+    noise = torch.cat((layer.noise_in, layer.noise_out))
+    assert abs(noise.mean()) < 0.04
+    assert abs(noise.square().mean() - (2 / torch.pi) ** 0.5) < 0.03
+    assert abs((layer.noise_in * layer.noise_out).mean()) < 0.06
+
+
+def test_noise_is_drawn_anew_and_only_then():
+    network = nn.Sequential(NoisyLinear(4, 8), nn.ReLU(), NoisyLinear(8, 2))
+    x = torch.randn(3, 4)
+    with set_exploration_type(ExplorationType.RANDOM):
+        first, again = network(x), network(x)
+        reset_noise(network)
+        second = network(x)
+    assert torch.equal(first, again)
+    assert not torch.isclose(first, second).any()
+
+
+def test_off_in_evaluation():
+    layer = NoisyLinear(4, 2)
+    x = torch.randn(3, 4)
+    plain = x @ layer.weight_mu.T + layer.bias_mu
+    for mode in QUIET:
+        with set_exploration_type(mode):
+            torch.testing.assert_close(layer(x), plain)
+    torch.testing.assert_close(layer.eval()(x), plain)  # where nothing is set, the training mode
+    assert not torch.isclose(layer.train()(x), plain).any()
+
+
+def test_sigma_has_a_gradient():
+    layer = NoisyLinear(4, 2)
+    with set_exploration_type(ExplorationType.RANDOM):
+        layer(torch.ones(1, 4)).sum().backward()
+    torch.testing.assert_close(
+        layer.weight_sigma.grad, torch.outer(layer.noise_out, layer.noise_in)
+    )
+    torch.testing.assert_close(layer.bias_sigma.grad, layer.noise_out)
