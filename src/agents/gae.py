@@ -1,0 +1,49 @@
+"""Generalised advantage estimation on the device (Schulman et al., ICLR 2016)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional
+
+
+def generalised_advantage(
+    reward: Float[Tensor, "B T"],
+    value: Float[Tensor, "B T"],
+    next_value: Float[Tensor, "B T"],
+    done: Bool[Tensor, "B T"],
+    terminated: Bool[Tensor, "B T"],
+    *,
+    gamma: float,
+    lam: float,
+) -> Float[Tensor, "B T"]:
+    """``A_t = sum over k of (gamma lam)^k delta_{t+k}``, up to the end of the episode.
+
+    ``delta_t = r_t + gamma V(s_{t+1}) - V(s_t)``, where a terminated step has no future and a
+    truncated one that of its true last state: ``next_value`` holds V of the state that the step
+    reached, not of the one its row starts anew from. Nothing passes from one episode of a row to
+    the one before, nor into the last step from beyond the rollout. TorchRL's vectorised form is not
+    used because it reads the host; this one takes ``log2 T`` steps for all rows.
+    """
+    future = torch.where(terminated, 0.0, next_value)
+    delta = reward + gamma * future - value
+    carry = torch.where(done, 0.0, torch.full_like(delta, gamma * lam))
+    return backward_scan(delta, carry)
+
+
+def backward_scan(
+    inputs: Float[Tensor, "B T"], carry: Float[Tensor, "B T"]
+) -> Float[Tensor, "B T"]:
+    """The solution of ``out_t = inputs_t + carry_t * out_{t+1}``, with nothing after the last.
+
+    By recursive doubling (Hillis and Steele, CACM 1986): after k rounds each entry holds the sum
+    over the next ``2^k`` inputs, and the product of as many carries.
+    """
+    length = inputs.shape[1]
+    step = 1
+    while step < length:
+        inputs = inputs + carry * functional.pad(inputs[:, step:], (0, step))
+        carry = carry * functional.pad(carry[:, step:], (0, step))
+        step *= 2
+    return inputs
