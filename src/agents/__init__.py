@@ -17,7 +17,7 @@ _HOMES = {
     "Trainer": "agents.trainer",
     "build_policy": "agents.build",
 }
-_MODULES = ("heuristics", "networks", "replay")
+_MODULES = ("heuristics", "networks", "objectives", "replay")
 
 __all__ = ["__version__", *_HOMES, *_MODULES]
 

@@ -2,9 +2,9 @@
 
     torchrun --nproc-per-node 2 -m agents.cli train env.num_envs=64 trainer.frames=1e6
 
-Every process plays rows of its own (the streams of rank r begin at row r * num_envs) and learns from
-its own replay; each gradient is the mean over the processes, so that parameters stay identical.
-Frames count the rows of all processes. Rank 0 alone logs, saves and evaluates.
+Every process plays rows of its own (the streams of rank r begin at row r * num_envs) and learns
+from its own replay; each gradient is the mean over the processes, so that parameters stay
+identical. Frames count the rows of all processes. Rank 0 alone logs, saves and evaluates.
 """
 
 from __future__ import annotations

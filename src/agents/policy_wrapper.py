@@ -38,6 +38,14 @@ class EpsilonSchedule:
             raise ValueError(f"epsilon frames={self.frames} must be 0 or more")
 
 
+def schedule_share(frames: int | Tensor, length: int) -> float | Tensor:
+    """How much of a schedule of ``length`` frames has passed, in [0, 1]; of none, all."""
+    if isinstance(frames, Tensor):
+        share = (frames / length).clamp(0, 1) if length else torch.ones_like(frames)
+        return share.float()
+    return min(max(frames / length, 0.0), 1.0) if length else 1.0
+
+
 class PolicyWrapper(TensorDictModuleBase):
     """Chooses legal actions from action values; a drop-in policy for every TorchRL loop.
 
@@ -95,8 +103,7 @@ class PolicyWrapper(TensorDictModuleBase):
         self.frames = schedule.frames
         self.register_buffer("epsilon_start", start.clone())
         self.register_buffer("epsilon_end", end.clone())
-        self.register_buffer("epsilon", start.clone())
-        self.set_frames(0)
+        self.register_buffer("epsilon", start.clone() if schedule.frames else end.clone())
 
     def set_frames(self, frames: int | Tensor) -> None:
         """Set the exploration rate to what it is after ``frames`` environment frames.
@@ -105,23 +112,23 @@ class PolicyWrapper(TensorDictModuleBase):
         policy's device (a scalar, or a count per row where the rates are per row) is not read
         back.
         """
-        if isinstance(frames, Tensor):
-            share = (frames / self.frames).clamp(0, 1) if self.frames else torch.ones_like(frames)
-            share = share.to(self.epsilon.dtype)
-        else:
-            share = min(max(frames / self.frames, 0.0), 1.0) if self.frames else 1.0
+        share = schedule_share(frames, self.frames)
         self.epsilon.copy_(self.epsilon_start + (self.epsilon_end - self.epsilon_start) * share)
 
     def action_values(self, tensordict: TensorDictBase) -> Tensor:
         """``[*batch, A]`` float32; ``tensordict`` stays as it is."""
+        value = self.written(tensordict, self.value_key)[0]
+        return value if self.score is None else self.score(value)
+
+    def written(self, tensordict: TensorDictBase, *keys: Any) -> list[Tensor]:
+        """What the network writes under ``keys``, in float32; ``tensordict`` stays as it is."""
         seen = tensordict.select(*self._network_keys)
         if self.autocast is None:
-            value = self.network(seen).get(self.value_key)
+            seen = self.network(seen)
         else:
             with torch.autocast(self.epsilon.device.type, dtype=self.autocast):
-                value = self.network(seen).get(self.value_key)
-        value = value.float()
-        return value if self.score is None else self.score(value)
+                seen = self.network(seen)
+        return [seen.get(key).float() for key in keys]
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the chosen action ``[*batch]`` and its value ``[*batch, 1]``."""

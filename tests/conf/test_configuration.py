@@ -28,6 +28,10 @@ NEEDED = {
     "generator=fixed_pool": ["generator.instances=[[0,1]]"],
     "generator=cuboid_sequences": ["generator.path=orders.csv"],
     "experiment=learn_blobs": ["items.paths=parts"],
+    "trainer=on_policy": ["agent=ppo"],
+    "replay=rollout": ["agent=ppo"],
+    "network=hrl_paper": ["agent=hierarchical"],
+    "network=hrl_small": ["agent=hierarchical"],
 }
 NO_AGENT_YET = ("env=cuboid_continuous",)
 """Tasks whose action mode only heuristics play."""

@@ -23,6 +23,9 @@ def policy(request: pytest.FixtureRequest) -> Callable[[PackingEnv], Policy]:
 TASKS: dict[str, dict[str, Any]] = {
     "placement": {},
     "candidate": {"action_mode": "candidate", "num_candidates": 8},
+    "multi_head": {"action_mode": "multi_head", "num_visible": 2},
+    "hierarchical": {"action_mode": "hierarchical", "num_visible": 2},
+    "continuous": {"action_mode": "continuous", "illegal_action": "project"},
     "buffer": {"num_visible": 2, "preview": 1, "grid_step": 2, "illegal_action": "project"},
     "corners": {"stability": "area_corners_code", "stability_metric": "area_corners"},
     "centres": {"stability": "center_hull", "candidate_range": "pct", "grid_step": 2},

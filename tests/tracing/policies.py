@@ -33,6 +33,8 @@ def _heuristic(name: str) -> Callable[[PackingEnv], Policy]:
 POLICIES: dict[str, Callable[[PackingEnv], Policy]] = {
     "rand_action": lambda env: env.rand_action,
     "dqn": _agent("dqn"),
+    "rainbow": _agent("rainbow"),
+    "iqn": _agent("iqn"),
     "lowest_z": _heuristic("lowest_z"),
     "heightmap_minimization": _heuristic("heightmap_minimization"),
 }
