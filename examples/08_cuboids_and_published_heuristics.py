@@ -23,7 +23,7 @@ def main(num_instances: int = 64) -> bool:
             "cuboid_online",
             num_envs=num_instances,
             stability=rule,
-            num_spaces=64,  # the empty maximal spaces that online_bph and lsah choose from
+            num_spaces=80,  # the empty maximal spaces that online_bph and lsah choose from
             pool_size=num_instances,
             draw="sequential",
         )

@@ -142,10 +142,11 @@ def _read(arguments: list[str]) -> argparse.Namespace:
     """The command line; settings and options may come in any order."""
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
-    foreign = [word for word in rest if word.startswith("-")]
+    settings = COMMANDS[options.command].arguments is None
+    foreign = [word for word in rest if word.startswith("-") or not settings]
     if foreign:
         parser.error(f"unrecognized arguments: {' '.join(foreign)}")
-    if COMMANDS[options.command].arguments is None:
+    if settings:
         options.overrides += rest
     return options
 

@@ -58,7 +58,9 @@ class Estimate:
         return self.text(3)
 
     def text(self, decimals: int) -> str:
-        """``mean±half-width``."""
+        """``mean±half-width``; of a single sample the mean alone."""
+        if math.isinf(self.half_width):
+            return f"{self.mean:.{decimals}f}"
         return f"{self.mean:.{decimals}f}±{self.half_width:.{decimals}f}"
 
 

@@ -268,7 +268,7 @@ class SpaceHeuristic(Heuristic):
         if env.params.num_spaces < 1:
             raise ParameterError(
                 f"heuristic={name!r} reads the empty maximal spaces, which this task does not "
-                f"keep; set num_spaces=80 or more (cuboids only)"
+                f"keep; set env.num_spaces=80 or more (make_env: num_spaces; cuboids only)"
             )
         self.rule = SPACE_HEURISTICS[name]
         if self.rule.whole_cells and env.params.units_per_cell != 1:

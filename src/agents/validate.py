@@ -249,10 +249,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} must be 1 or more")
-    return number
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, 1 or more")
+    return int(text)
 
 
 def command(options: argparse.Namespace) -> int:
@@ -276,6 +275,8 @@ def command(options: argparse.Namespace) -> int:
 
         def report(line: str) -> None:
             progress.update(bar, description=line[:60], advance=1)
+            if not console.is_terminal:
+                console.print(line, highlight=False)
 
         results, orderings = run(seeds, options.full, report)
     seconds = time.perf_counter() - start
@@ -289,8 +290,8 @@ def command(options: argparse.Namespace) -> int:
     windows = f"{misses} WINDOWS WERE MISSED" if misses else "every window holds"
     expected = sum(pair.judged for pair in orderings)
     console.print(
-        f"{windows}; of {expected} orderings that V5 expects, {missed(orderings)} do not show; "
-        f"{seconds:.0f} s"
+        f"{windows}; V5 shows {expected - missed(orderings)} of the {expected} orderings that it "
+        f"expects (no published cell: the exit code leaves them out); {seconds:.0f} s"
     )
     if options.json is not None:
         found = {
