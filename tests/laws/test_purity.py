@@ -50,7 +50,7 @@ def test_the_rules_change_no_input(case: Case) -> None:
     maps = feasibility.placement_maps(state["heightmap"], item_id, there, items, params)
     action = legal_action(maps.legal.flatten(1) | True, case.stream)
     placement = decode_placement(action, env.mode.num_orientations, params)
-    seed, uniform = state["seed"], torch.rand(len(seed))
+    seed, uniform = state["seed"], torch.rand(env.batch_size.numel())
     top = items["top"][item_id[:, 0], placement.orientation]
     support = torch.isfinite(top)
     x, y = placement.x, placement.y

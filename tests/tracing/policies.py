@@ -35,6 +35,7 @@ POLICIES: dict[str, Callable[[PackingEnv], Policy]] = {
     "dqn": _agent("dqn"),
     "rainbow": _agent("rainbow"),
     "iqn": _agent("iqn"),
+    "ppo": _agent("ppo"),
     "lowest_z": _heuristic("lowest_z"),
     "heightmap_minimization": _heuristic("heightmap_minimization"),
 }
