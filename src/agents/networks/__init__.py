@@ -2,15 +2,15 @@
 
 from agents.networks.actor_critic import CandidateActorCritic, PlacementActorCritic
 from agents.networks.candidate_scores import CandidateScores
-from agents.networks.continuous import ActorCritic
+from agents.networks.continuous import ContinuousActorCritic
 from agents.networks.heads import MultiHeadActorCritic
 from agents.networks.hierarchical import HierarchicalNetworks
 from agents.networks.score_maps import ScoreMaps
 
 __all__ = [
-    "ActorCritic",
     "CandidateActorCritic",
     "CandidateScores",
+    "ContinuousActorCritic",
     "HierarchicalNetworks",
     "MultiHeadActorCritic",
     "PlacementActorCritic",

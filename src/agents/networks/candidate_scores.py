@@ -6,28 +6,21 @@ from collections.abc import Callable
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from agents.networks.actor_critic import COARSE, TERRAIN, _Block, coarse, terrain
+from agents.networks.candidate_encoder import THERE, CandidateEncoder
 from agents.networks.readout import ActionNetwork, ValueReadout
 from agents.networks.score_maps import runs_in_bf16, scaled
-from packing_env.core import candidates
-from packing_env.core.observation import ITEM_FEATURES
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
-_THERE = candidates.FEATURES.index("there")
-
 
 class CandidateScores(ActionNetwork):
-    """Judges the candidates of the ``candidate`` mode: a transformer over the list.
+    """Judges the candidates of the ``candidate`` mode, by attention over their list.
 
-    Each candidate is a token of its features and of the terrain about it
-    (:func:`agents.networks.actor_critic.terrain`); one more token stands for the container, pooled
-    to :data:`COARSE` x :data:`COARSE` heights, and the items. They attend to each other (Vaswani et
-    al., NeurIPS 2017; pre-norm), so what a candidate is worth depends on the others, but not on
-    their order. Empty places of the list are not attended to.
+    What a candidate is worth depends on the container, the items and the other candidates, but not
+    on their order: see :class:`CandidateEncoder`.
 
     Dueling (Wang et al., ICML 2016): V from the container's token, A from each candidate's hidden
     numbers, which are centred over the candidates that exist: A is linear in them.
@@ -65,15 +58,7 @@ class CandidateScores(ActionNetwork):
         names = ("heightmap", "candidates", "item_features")
         super().__init__([("observation", name) for name in names], readout, 2 * width)
         self.autocast = runs_in_bf16(precision, env.device)
-        context = COARSE * COARSE + env.params.num_slots * len(ITEM_FEATURES)
-        self.container = nn.Linear(context, width)
-        self.candidate = nn.Sequential(
-            nn.Linear(len(candidates.FEATURES) + len(TERRAIN), width),
-            nn.ReLU(),
-            nn.Linear(width, width),
-        )
-        self.blocks = nn.ModuleList(_Block(width, attention_heads) for _ in range(depth))
-        self.norm = nn.LayerNorm(width)
+        self.encoder = CandidateEncoder(env, width, attention_heads, depth)
         made = self.readout
         self.value_hidden = made.linear(width, width)
         self.value = made.linear(width, made.num_values)
@@ -105,18 +90,11 @@ class CandidateScores(ActionNetwork):
         item: Float[Tensor, "B S G"],
     ) -> tuple[Float[Tensor, "B 1 D"], Float[Tensor, "B K D"]]:
         """Hidden numbers of the container, and of each candidate, centred; float32."""
-        there = listed[..., _THERE] > 0
-        context = torch.cat((coarse(heightmap), item.flatten(1)), -1)
-        about = torch.cat((listed, terrain(heightmap, listed)), -1)
         with torch.autocast(heightmap.device.type, torch.bfloat16, enabled=self.autocast):
-            tokens = torch.cat((self.container(context)[:, None], self.candidate(about)), 1)
-            attended = functional.pad(there, (1, 0), value=True)
-            for block in self.blocks:
-                tokens = block(tokens, attended)
-            tokens = self.norm(tokens)
-            pooled = functional.relu(self.value_hidden(tokens[:, :1])).float()
-            hidden = functional.relu(self.score_hidden(tokens[:, 1:])).float()
-        share = there[..., None].to(hidden.dtype)
+            context, tokens = self.encoder(heightmap, listed, item)
+            pooled = functional.relu(self.value_hidden(context))[:, None].float()
+            hidden = functional.relu(self.score_hidden(tokens)).float()
+        share = (listed[..., THERE, None] > 0).to(hidden.dtype)
         centre = (hidden * share).sum(1, keepdim=True) / share.sum(1, keepdim=True).clamp(min=1)
         return pooled, hidden - centre
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float
 from tensordict import TensorDictBase
@@ -11,148 +9,18 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.score_maps import _computes_bf16 as computes_bf16
-from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
+from agents.networks.continuous_view import NUM_FEATURES, Encoder, View, centres, tent
+from agents.networks.quantile import QuantileReadout, Risk
+from agents.networks.score_maps import runs_in_bf16
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
-_FIT = 3  # lowest and mean rest height, share of legal places
-_FEATURES = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES) + _FIT
-_THERE = ORIENTATION_FEATURES.index("there")
-_IMAGES = 5  # ground, lowest rest height, share of legal orientations, x, y
-_COARSE = 8
-_FINE = 4  # rest height, ground, x, y
-_REACHES = (1, 2, 4, 8)
+_FINE = 4  # keys of a place besides the coarse features: rest height, ground, x, y
 _SHARPNESS = 16.0
-_EDGE = 0.995
-_MOVE = 0.25
+_EDGE = 0.995  # the farthest that a point is from 0: its inverse hyperbolic tangent is finite
+_MOVE = 0.25  # the farthest that the first point is moved, before the tanh
 _LOG_SCALE = (-5.0, 1.0)
-
-
-def tent(
-    at: Float[Tensor, "*batch"], size: int, reach: float = 1.0
-) -> Float[Tensor, "*batch {size}"]:
-    """Weights of ``size`` cells around a coordinate in [-1, 1]; they sum to 1.
-
-    The centre of cell i is ``(2 i + 1) / size - 1``. With ``reach`` 1 this is linear interpolation
-    between the two nearest centres (at a centre, that cell alone); a wider tent averages over more
-    cells, so that the gradient with respect to the coordinate knows of places further away.
-    """
-    cells = torch.arange(size, device=at.device, dtype=at.dtype)
-    place = ((at[..., None] + 1) * size - 1) / 2
-    weight = (1 - (cells - place.clamp(0, size - 1)).abs() / reach).clamp(min=0)
-    return weight / weight.sum(-1, keepdim=True)
-
-
-def centres(size: int) -> Float[Tensor, " {size}"]:
-    """Coordinates in [-1, 1] of the centres of ``size`` cells."""
-    return (2 * torch.arange(size) + 1) / size - 1
-
-
-@dataclass(frozen=True)
-class View:
-    """What an encoder makes of a batch of states; P = L R planes, one per item and orientation.
-
-    Attributes:
-        cells: Features of the coarse cells.
-        ground: Height of the ground over H.
-        rest: Rest heights over H, 1 where illegal.
-        legal: 1 where a placement is legal.
-        features: Of item and orientation, and how well they still fit.
-        summary: Of the whole state.
-    """
-
-    cells: Float[Tensor, "B C Xf Yf"]
-    ground: Float[Tensor, "B 1 Xs Ys"]
-    rest: Float[Tensor, "B P Xs Ys"]
-    legal: Float[Tensor, "B P Xs Ys"]
-    features: Float[Tensor, "B P F"]
-    summary: Float[Tensor, "B W"]
-
-
-class Encoder(nn.Module):
-    """A small convolutional encoder of the container, with pooled features of the items.
-
-    The images are folded ``fold x fold`` into channels (Shi et al., CVPR 2016), so that the
-    convolutions run on a coarse grid and see far; what is fine is kept beside their features.
-
-    Reads ``heightmap``, ``item_features``, ``orientation_features`` and, where the environment
-    shows them, the rest heights ``drop_height``; otherwise the ground under a placement's lower
-    corner stands in for its rest height, and every placement of an orientation that is there counts
-    as legal.
-
-    Args:
-        env: Sets the shapes.
-        channels: Width of the convolutions.
-        width: Width of the summary.
-        fold: Lattice cells per coarse cell and axis.
-        autocast: Whether the convolutions run in bfloat16.
-    """
-
-    x: Tensor
-    y: Tensor
-
-    def __init__(
-        self, env: PackingEnv, *, channels: int, width: int, fold: int, autocast: bool
-    ) -> None:
-        super().__init__()
-        names = ["heightmap", "item_features", "orientation_features"]
-        missing = sorted(set(names) - set(env.params.observation))
-        if missing:
-            raise ParameterError(
-                f"the network reads {missing}; add them to observation={env.params.observation}"
-            )
-        if "drop_height" in env.params.observation:
-            names.append("drop_height")
-        self.in_keys = [("observation", name) for name in names]
-        self.step, self.fold, self.autocast = env.params.grid_step, fold, autocast
-        self.num_items = env.params.num_visible
-        xs, ys = env.params.lattice
-        self.register_buffer("x", centres(xs)[:, None].expand(xs, ys), persistent=False)
-        self.register_buffer("y", centres(ys)[None, :].expand(xs, ys), persistent=False)
-        self.stem = nn.Conv2d(_IMAGES * fold * fold, channels, 3, padding=1)
-        self.block = nn.Conv2d(channels, channels, 3, padding=1)
-        self.ground = nn.Linear(_COARSE * _COARSE + channels, width)
-        self.items = nn.Linear(2 * _FEATURES, width, bias=False)
-
-    def forward(
-        self,
-        heightmap: Float[Tensor, "B X Y"],
-        item: Float[Tensor, "B S F"],
-        orientation: Float[Tensor, "B S R G"],
-        drop_height: Float[Tensor, "B L R Xs Ys"] | None = None,
-    ) -> View:
-        """See the class."""
-        item, orientation = item[:, : self.num_items], orientation[:, : self.num_items]
-        there = orientation[..., _THERE].flatten(1)[..., None]
-        ground = functional.max_pool2d(heightmap[:, None], self.step, self.step, ceil_mode=True)
-        if drop_height is None:
-            legal = there[..., None].expand(-1, -1, *ground.shape[2:])
-            rest = torch.where(legal > 0, ground, 1.0)
-        else:
-            rest = drop_height.flatten(1, 2)
-            legal = (rest < 1).to(rest.dtype)
-        cells = self._convolve(ground, rest, legal)
-        turns = orientation.shape[2]
-        known = torch.cat((item[:, :, None].expand(-1, -1, turns, -1), orientation), -1)
-        fit = (rest.amin((2, 3)), rest.mean((2, 3)), legal.mean((2, 3)))
-        features = torch.cat((known.flatten(1, 2), torch.stack(fit, -1)), -1)
-        shown = features * there
-        pooled = torch.cat((shown.sum(1) / there.sum(1).clamp(min=1), shown.amax(1)), -1)
-        coarse = functional.adaptive_avg_pool2d(heightmap[:, None], _COARSE).flatten(1)
-        hidden = self.ground(torch.cat((coarse, cells.mean((2, 3))), -1)) + self.items(pooled)
-        return View(cells, ground, rest, legal, features, functional.relu(hidden))
-
-    def _convolve(self, ground: Tensor, rest: Tensor, legal: Tensor) -> Tensor:
-        """Features of the coarse cells; the far sides are padded as if they were full."""
-        grid = torch.stack((self.x, self.y)).expand(len(ground), -1, -1, -1)
-        lowest, share = rest.amin(1, keepdim=True), legal.mean(1, keepdim=True)
-        images = torch.cat((ground, lowest, share, grid), 1)
-        xs, ys = images.shape[2:]
-        images = functional.pad(images, (0, -ys % self.fold, 0, -xs % self.fold), value=1.0)
-        with torch.autocast(ground.device.type, torch.bfloat16, enabled=self.autocast):
-            hidden = functional.relu(self.stem(functional.pixel_unshuffle(images, self.fold)))
-            return (hidden + functional.relu(self.block(hidden))).float()
+_REACHES = (1, 2, 4, 8)  # cells
 
 
 class Actor(TensorDictModuleBase):
@@ -198,7 +66,7 @@ class Actor(TensorDictModuleBase):
         for name, count in zip(("item", "turn", "x", "y"), self.shape, strict=True):
             self.register_buffer(f"at_{name}", centres(count), persistent=False)
         self.query = nn.Sequential(
-            nn.Linear(_FEATURES, width), nn.ReLU(), nn.Linear(width, heads * (channels + _FINE))
+            nn.Linear(NUM_FEATURES, width), nn.ReLU(), nn.Linear(width, heads * (channels + _FINE))
         )
         self.hidden = nn.Linear(heads * self.size + width + int(risk), width)
         self.move = nn.Linear(width, self.size * (2 if stochastic else 1))
@@ -271,40 +139,41 @@ class Critic(TensorDictModuleBase):
     nearest; the rest heights of the mixture and the cells' features are averaged around its place
     within several distances (:func:`tent`). All of it has a gradient with respect to the action.
 
-    Writes ``state_action_value [*batch, 1]``. With ``quantiles`` it reads ``tau [*batch, N]`` in
-    (0, 1) and writes ``quantile_value [*batch, N]``: the features are multiplied by an embedding
-    of tau in cosines (Dabney et al., ICML 2018, Eq. 4).
+    Writes ``state_action_value [*batch, 1]``. With a readout it reads ``tau [*batch, N]`` in
+    [0, 1] and writes ``quantile_value [*batch, N]``: the hidden numbers are multiplied by the
+    readout's embedding of tau (Dabney et al., ICML 2018, Eq. 4).
 
     Args:
         env: Sets the shapes.
-        cosines: Number of cosines; 0: one value, no quantiles.
+        readout: Embeds levels of quantiles; None: one value, no quantiles.
         **sizes: See :class:`Encoder`; the hidden layers are as wide as the summary.
     """
 
-    def __init__(self, env: PackingEnv, *, cosines: int = 0, **sizes: int) -> None:
+    def __init__(
+        self, env: PackingEnv, *, readout: QuantileReadout | None = None, **sizes: int
+    ) -> None:
         super().__init__()
         self.encoder = Encoder(env, **sizes)
         channels, width = sizes["channels"], sizes["width"]
-        self.in_keys = [*self.encoder.in_keys, "action"] + (["tau"] if cosines else [])
-        self.out_keys = ["quantile_value" if cosines else "state_action_value"]
+        self.readout = readout
+        self.in_keys = [*self.encoder.in_keys, "action"] + ([] if readout is None else ["tau"])
+        self.out_keys = ["state_action_value" if readout is None else "quantile_value"]
         xs, ys = env.params.lattice
         self.shape = (env.params.num_visible, env.mode.num_orientations, xs, ys)
         self.size = 3 if env.params.num_visible == 1 else 4
         local = len(_REACHES) * 3 + channels
         self.hidden = nn.Sequential(
-            nn.Linear(local + _FEATURES + width + self.size, width),
+            nn.Linear(local + NUM_FEATURES + width + self.size, width),
             nn.LayerNorm(width),
             nn.ReLU(),
             nn.Linear(width, width),
             nn.ReLU(),
         )
         self.out = nn.Linear(width, 1)
-        if cosines:
-            angles = torch.pi * torch.arange(cosines)
-            self.register_buffer("angles", angles, persistent=False)
-            self.tau = nn.Linear(cosines, width)
-            self.after = nn.Linear(width, width)
-        self.cosines = cosines
+        self.last = None if readout is None else nn.Linear(width, width)
+        covered = [-(-cells // self.encoder.fold) * self.encoder.fold for cells in (xs, ys)]
+        share = torch.tensor([xs / covered[0], ys / covered[1]])
+        self.register_buffer("share", share, persistent=False)  # of the coarse cells, inside
         self.to(env.device)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
@@ -319,11 +188,10 @@ class Critic(TensorDictModuleBase):
         images = len(self.encoder.in_keys)
         action = seen[images].clamp(-1, 1)
         hidden = self.hidden(self.look(self.encoder(*seen[:images]), action))
-        if not self.cosines:
+        if self.readout is None:
             return self.out(hidden)
-        wave = torch.cos(seen[images + 1][..., None] * self.angles)
-        hidden = hidden[:, None] * functional.relu(self.tau(wave))
-        return self.out(functional.relu(self.after(hidden))).squeeze(-1)
+        hidden = hidden[:, None] * self.readout.embed(seen[images + 1])
+        return self.out(functional.relu(self.last(hidden))).squeeze(-1)
 
     def look(self, view: View, action: Float[Tensor, "B D"]) -> Float[Tensor, "B F"]:
         """Features of the state at the action."""
@@ -337,9 +205,7 @@ class Critic(TensorDictModuleBase):
             for maps in (view.rest, view.legal)
         )
         fine = _around(torch.cat((view.ground, rest, legal), 1), action, _REACHES)
-        covered = [cells * self.encoder.fold for cells in view.cells.shape[2:]]
-        share = action.new_tensor([xs / covered[0], ys / covered[1]])
-        coarse = _around(view.cells, (action[:, :2] + 1) * share - 1, (1,))
+        coarse = _around(view.cells, (action[:, :2] + 1) * self.share - 1, (1,))
         return torch.cat((fine, coarse, features, view.summary, action), -1)
 
 
@@ -354,7 +220,7 @@ def _around(
     return (columns @ along[..., None]).flatten(1)
 
 
-class ActorCritic:
+class ContinuousActorCritic:
     """Makes the networks of one task in the ``continuous`` mode; actor and critics share nothing.
 
     Args:
@@ -381,20 +247,24 @@ class ActorCritic:
     ) -> None:
         if env.params.action_mode not in self.action_modes:
             raise ParameterError(
-                f"ActorCritic acts in action_mode='continuous', not {env.params.action_mode!r}"
+                f"ContinuousActorCritic acts in action_mode='continuous', not "
+                f"{env.params.action_mode!r}; choose another network or env.action_mode=continuous"
             )
-        if precision not in ("fp32", "bf16", "auto"):
-            raise ParameterError(f"precision={precision!r} must be fp32, bf16 or auto")
         self.env, self.heads = env, heads
-        automatic = precision == "auto" and computes_bf16(env.device)
-        autocast = precision == "bf16" or automatic
         self.sizes = {"channels": channels, "width": width, "fold": fold}
-        self.sizes["autocast"] = autocast
+        self.sizes["autocast"] = runs_in_bf16(precision, env.device)
 
     def actor(self, *, stochastic: bool = False, risk: bool = False) -> Actor:
         """An actor; see :class:`Actor`."""
         return Actor(self.env, heads=self.heads, stochastic=stochastic, risk=risk, **self.sizes)
 
-    def critic(self, *, cosines: int = 0) -> Critic:
-        """A critic; see :class:`Critic`."""
-        return Critic(self.env, cosines=cosines, **self.sizes)
+    def critic(self) -> Critic:
+        """A critic of mean returns."""
+        return Critic(self.env, **self.sizes)
+
+    def quantile_critic(self, *, num_cosines: int, num_samples: int, risk: Risk) -> Critic:
+        """A critic of return distributions; see :class:`QuantileReadout`."""
+        readout = QuantileReadout(
+            self.sizes["width"], num_cosines=num_cosines, num_samples=num_samples, risk=risk
+        )
+        return Critic(self.env, readout=readout, **self.sizes)

@@ -16,9 +16,12 @@ from agents.networks.readout import ValueReadout
 from packing_env.types import ParameterError
 
 Level = Callable[[TensorDictBase], Tensor]
-Risk = float | str | Sequence[str] | Level
+Risk = float | str | Sequence[str] | Level | None
 STATE_LEVELS = {"support": ("metrics", "support_ratio")}
-"""Names of levels that the environment's output holds: how well the items placed so far stand."""
+"""Names of levels that the environment's output holds: how well the items placed so far stand.
+
+Where they are 0, nothing is placed yet, and the level is 1.
+"""
 _LEAST = 0.01
 
 
@@ -59,16 +62,16 @@ class QuantileReadout(ValueReadout):
         width: Hidden numbers that phi scales.
         num_cosines: Of the embedding.
         num_samples: K.
-        risk: c in (0, 1]; or the key of a tensor ``[*batch]`` or ``[*batch, 1]`` of levels; or a
-            name in :data:`STATE_LEVELS`; or a function of the tensordict (of what the network
-            reads) that gives such a tensor. Levels are clamped to [0.01, 1].
+        risk: c in (0, 1], None for 1; or the key of a tensor ``[*batch]`` or ``[*batch, 1]`` of
+            levels; or a name in :data:`STATE_LEVELS`; or a function of the tensordict (of what the
+            network reads) that gives such a tensor. Levels are clamped to [0.01, 1].
 
     Attributes:
         level_key: The key of the levels, where there is one.
     """
 
     def __init__(
-        self, width: int, *, num_cosines: int = 64, num_samples: int = 32, risk: Risk = 1.0
+        self, width: int, *, num_cosines: int = 64, num_samples: int = 32, risk: Risk = None
     ) -> None:
         super().__init__(width)
         self.embed = CosineEmbedding(width, num_cosines)
@@ -76,6 +79,7 @@ class QuantileReadout(ValueReadout):
         self.register_buffer("midpoint", midpoint, persistent=False)
         self.level_key: Any = None
         self.level: Level | None = risk if callable(risk) else None
+        self.named = isinstance(risk, str) and risk in STATE_LEVELS
         self.risk = 1.0
         if isinstance(risk, (int, float)):
             if not 0 < risk <= 1:
@@ -83,7 +87,7 @@ class QuantileReadout(ValueReadout):
             self.risk = float(risk)
         elif isinstance(risk, str):
             self.level_key = STATE_LEVELS.get(risk, risk)
-        elif self.level is None:
+        elif self.level is None and risk is not None:
             self.level_key = tuple(risk)
         self.in_keys = [] if self.level_key is None else [self.level_key]
 
@@ -95,7 +99,10 @@ class QuantileReadout(ValueReadout):
             found = tensordict.get(self.level_key)
         else:
             return None
-        return found.reshape(-1).float().clamp(_LEAST, 1.0)
+        found = found.reshape(-1).float()
+        if self.named:
+            found = torch.where(found > 0, found, 1.0)
+        return found.clamp(_LEAST, 1.0)
 
     def gain(self, tensordict: TensorDictBase) -> Float[Tensor, "B 1 D"]:
         """The mean of phi over the K taus, one for all rows where the level is fixed."""

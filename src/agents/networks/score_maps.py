@@ -19,7 +19,8 @@ from packing_env.types import ParameterError
 _LOGGER = logging.getLogger("agents.networks")
 _SCALARS = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES)
 _SHARED = 3  # heightmap, x, y
-_COARSE = 8
+COARSE = 8
+"""Cells along each side of the pooled heightmap that a value is computed from."""
 _VALUE_WIDTH = 64
 
 
@@ -82,7 +83,7 @@ class ScoreMaps(ActionNetwork):
         if env.params.action_mode != "placement":
             raise ParameterError(
                 f"ScoreMaps scores placements; action_mode={env.params.action_mode!r} needs "
-                f"another network (or set env.action_mode=placement)"
+                f"another network, such as candidate_scores (or set env.action_mode=placement)"
             )
         names = ("heightmap", "drop_height", "item_features", "orientation_features")
         keys = [*(("observation", name) for name in names), "action_mask"]
@@ -221,6 +222,11 @@ class ScoreMaps(ActionNetwork):
         return folded.contiguous(memory_format=torch.channels_last)
 
 
+def coarse(heightmap: Float[Tensor, "B X Y"]) -> Float[Tensor, "B C"]:
+    """The heightmap in :data:`COARSE` x :data:`COARSE` means."""
+    return functional.adaptive_avg_pool2d(heightmap[:, None], COARSE).flatten(1)
+
+
 def scaled(hidden: Tensor, gain: Tensor | None) -> Tensor:
     """Hidden numbers, multiplied by their gains where there are any."""
     return hidden if gain is None else hidden * gain
@@ -252,7 +258,7 @@ class _MapValue(nn.Module):
 
     def __init__(self, readout: ValueReadout) -> None:
         super().__init__()
-        self.ground = readout.linear(_COARSE * _COARSE, _VALUE_WIDTH)
+        self.ground = readout.linear(COARSE * COARSE, _VALUE_WIDTH)
         self.features = readout.linear(_SCALARS + 3, _VALUE_WIDTH, bias=False)
         self.out = readout.linear(_VALUE_WIDTH, readout.num_values)
 
@@ -262,6 +268,6 @@ class _MapValue(nn.Module):
         features: Float[Tensor, "B P F"],
         gain: Float[Tensor, "B N D"] | None = None,
     ) -> Float[Tensor, "B P V"]:
-        coarse = functional.adaptive_avg_pool2d(heightmap[:, None], _COARSE).flatten(1)
-        hidden = functional.relu(self.ground(coarse)[:, None] + self.features(features))
+        ground = self.ground(coarse(heightmap))
+        hidden = functional.relu(ground[:, None] + self.features(features))
         return self.out(scaled(hidden, gain))

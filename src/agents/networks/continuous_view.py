@@ -1,0 +1,147 @@
+"""What actors and critics of the ``continuous`` mode see: the container and all placements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
+from packing_env.envs import PackingEnv
+from packing_env.types import ParameterError
+
+_FIT = 3  # lowest and mean rest height, share of legal places
+NUM_FEATURES = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES) + _FIT
+"""Of an item in an orientation."""
+_THERE = ORIENTATION_FEATURES.index("there")
+_IMAGES = 5  # ground, lowest rest height, share of legal orientations, x, y
+_COARSE = 8
+
+
+def tent(
+    at: Float[Tensor, "*batch"], size: int, reach: float = 1.0
+) -> Float[Tensor, "*batch {size}"]:
+    """Weights of ``size`` cells around a coordinate in [-1, 1]; they sum to 1.
+
+    The centre of cell i is ``(2 i + 1) / size - 1``. With ``reach`` 1 this is linear interpolation
+    between the two nearest centres (at a centre, that cell alone); a wider tent averages over more
+    cells, so that the gradient with respect to the coordinate knows of places further away.
+    """
+    cells = torch.arange(size, device=at.device, dtype=at.dtype)
+    place = ((at[..., None] + 1) * size - 1) / 2
+    weight = (1 - (cells - place.clamp(0, size - 1)).abs() / reach).clamp(min=0)
+    return weight / weight.sum(-1, keepdim=True)
+
+
+def centres(size: int) -> Float[Tensor, " {size}"]:
+    """Coordinates in [-1, 1] of the centres of ``size`` cells."""
+    return (2 * torch.arange(size) + 1) / size - 1
+
+
+@dataclass(frozen=True)
+class View:
+    """What an encoder makes of a batch of states; P = L R planes, one per item and orientation.
+
+    Attributes:
+        cells: Features of the coarse cells.
+        ground: Height of the ground over H.
+        rest: Rest heights over H, 1 where illegal.
+        legal: 1 where a placement is legal.
+        features: Of item and orientation, and how well they still fit.
+        summary: Of the whole state.
+    """
+
+    cells: Float[Tensor, "B C Xf Yf"]
+    ground: Float[Tensor, "B 1 Xs Ys"]
+    rest: Float[Tensor, "B P Xs Ys"]
+    legal: Float[Tensor, "B P Xs Ys"]
+    features: Float[Tensor, "B P F"]
+    summary: Float[Tensor, "B W"]
+
+
+class Encoder(nn.Module):
+    """A small convolutional encoder of the container, with pooled features of the items.
+
+    The images are folded ``fold x fold`` into channels (Shi et al., CVPR 2016), so that the
+    convolutions run on a coarse grid and see far; what is fine is kept beside their features.
+
+    Reads ``heightmap``, ``item_features``, ``orientation_features`` and, where the environment
+    shows them, the rest heights ``drop_height``; otherwise the ground under a placement's lower
+    corner stands in for its rest height, and every placement of an orientation that is there counts
+    as legal.
+
+    Args:
+        env: Sets the shapes.
+        channels: Width of the convolutions.
+        width: Width of the summary.
+        fold: Lattice cells per coarse cell and axis.
+        autocast: Whether the convolutions run in bfloat16.
+    """
+
+    x: Tensor
+    y: Tensor
+
+    def __init__(
+        self, env: PackingEnv, *, channels: int, width: int, fold: int, autocast: bool
+    ) -> None:
+        super().__init__()
+        names = ["heightmap", "item_features", "orientation_features"]
+        missing = sorted(set(names) - set(env.params.observation))
+        if missing:
+            raise ParameterError(
+                f"the network reads {missing}; add them to observation={env.params.observation}"
+            )
+        if "drop_height" in env.params.observation:
+            names.append("drop_height")
+        self.in_keys = [("observation", name) for name in names]
+        self.step, self.fold, self.autocast = env.params.grid_step, fold, autocast
+        self.num_items = env.params.num_visible
+        xs, ys = env.params.lattice
+        self.register_buffer("x", centres(xs)[:, None].repeat(1, ys), persistent=False)
+        self.register_buffer("y", centres(ys)[None, :].repeat(xs, 1), persistent=False)
+        self.stem = nn.Conv2d(_IMAGES * fold * fold, channels, 3, padding=1)
+        self.block = nn.Conv2d(channels, channels, 3, padding=1)
+        self.ground = nn.Linear(_COARSE * _COARSE + channels, width)
+        self.items = nn.Linear(2 * NUM_FEATURES, width, bias=False)
+
+    def forward(
+        self,
+        heightmap: Float[Tensor, "B X Y"],
+        item: Float[Tensor, "B S F"],
+        orientation: Float[Tensor, "B S R G"],
+        drop_height: Float[Tensor, "B L R Xs Ys"] | None = None,
+    ) -> View:
+        """See the class."""
+        item, orientation = item[:, : self.num_items], orientation[:, : self.num_items]
+        there = orientation[..., _THERE].flatten(1)[..., None]
+        ground = functional.max_pool2d(heightmap[:, None], self.step, self.step, ceil_mode=True)
+        if drop_height is None:
+            legal = there[..., None].expand(-1, -1, *ground.shape[2:])
+            rest = torch.where(legal > 0, ground, 1.0)
+        else:
+            rest = drop_height.flatten(1, 2)
+            legal = (rest < 1).to(rest.dtype)
+        cells = self._convolve(ground, rest, legal)
+        turns = orientation.shape[2]
+        known = torch.cat((item[:, :, None].expand(-1, -1, turns, -1), orientation), -1)
+        fit = (rest.amin((2, 3)), rest.mean((2, 3)), legal.mean((2, 3)))
+        features = torch.cat((known.flatten(1, 2), torch.stack(fit, -1)), -1)
+        shown = features * there
+        pooled = torch.cat((shown.sum(1) / there.sum(1).clamp(min=1), shown.amax(1)), -1)
+        coarse = functional.adaptive_avg_pool2d(heightmap[:, None], _COARSE).flatten(1)
+        hidden = self.ground(torch.cat((coarse, cells.mean((2, 3))), -1)) + self.items(pooled)
+        return View(cells, ground, rest, legal, features, functional.relu(hidden))
+
+    def _convolve(self, ground: Tensor, rest: Tensor, legal: Tensor) -> Tensor:
+        """Features of the coarse cells; the far sides are padded as if they were full."""
+        grid = torch.stack((self.x, self.y)).expand(len(ground), -1, -1, -1)
+        lowest, share = rest.amin(1, keepdim=True), legal.mean(1, keepdim=True)
+        images = torch.cat((ground, lowest, share, grid), 1)
+        xs, ys = images.shape[2:]
+        images = functional.pad(images, (0, -ys % self.fold, 0, -xs % self.fold), value=1.0)
+        with torch.autocast(ground.device.type, torch.bfloat16, enabled=self.autocast):
+            hidden = functional.relu(self.stem(functional.pixel_unshuffle(images, self.fold)))
+            return (hidden + functional.relu(self.block(hidden))).float()
