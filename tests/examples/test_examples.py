@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra.core.singleton import Singleton
 
 from agents import heuristics
 from packing_env.core import rewards
@@ -28,6 +29,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "06_own_agent": {"frames": 320, "instances": 4, **SMALL},
     "07_planning_by_search": {"width": 4, **SMALL},
     "08_cuboids_and_published_heuristics": {"num_instances": 3},
+    "09_torchrl_trainers": {"num_envs": 4, "total_frames": 64, **SMALL},
 }
 
 
@@ -35,6 +37,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 def _registries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(rewards, "TERMS", dict(rewards.TERMS))
     monkeypatch.setattr(heuristics, "HEURISTICS", dict(heuristics.HEURISTICS))
+    monkeypatch.setattr(Singleton, "_instances", Singleton.get_state()["instances"])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 

@@ -1,0 +1,463 @@
+"""TorchRL's own trainers, composed through its Hydra groups, with the environment as an option."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.core.singleton import Singleton
+from hydra.errors import ConfigCompositionException
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from tensordict import TensorDict, TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+from torch import Tensor
+from torchrl.modules import QValueActor
+from torchrl.objectives.value import GAE
+from torchrl.trainers import Trainer
+
+from agents.build import build_policy
+from agents.config_checks import config_folder
+from agents.networks import MultiHeadActorCritic, ScoreMaps
+from agents.networks.quantile import QuantileReadout
+from agents.networks.readout import CategoricalReadout
+from agents.objectives import MultiHeadPPOLoss
+from agents.ppo import ActorCriticPolicy
+from agents.sampling import action_heads
+from packing_env import PackingEnv, make_env
+from packing_env.shells import torchrl_groups
+
+FRAMES, PER_BATCH, ROWS = 160, 40, 4
+TASK = "training_env.base_env"
+
+COMMON = f"""
+training_env:
+  base_env:
+    num_envs: {ROWS}
+    items: {{source: cuboids, extents: [[0.02, 0.02, 0.02], [0.04, 0.02, 0.02]]}}
+    container: [0.08, 0.08, 0.06]
+    cell: 0.02
+    num_items: 6
+    pool_size: 24
+  transform:
+    transforms:
+      - ${{reward_sum}}
+      - _target_: torchrl.envs.FlattenObservation
+        _convert_: all
+        first_dim: -2
+        last_dim: -1
+        in_keys: [{{_target_: builtins.tuple, _args_: [[observation, heightmap]]}}]
+        out_keys: [ground]
+reward_sum: {{in_keys: [reward], out_keys: [reward_sum]}}
+
+collector:
+  _partial_: true
+  create_env_fn: ${{training_env}}
+  frames_per_batch: {PER_BATCH}
+  total_frames: {FRAMES}
+  auto_register_policy_transforms: true
+replay_buffer:
+  batch_size: 20
+  storage: {{max_size: 120}}
+optimizer: {{lr: 0.01}}
+trainer:
+  collector: ${{collector}}
+  loss_module: ${{loss}}
+  optimizer: ${{optimizer}}
+  replay_buffer: ${{replay_buffer}}
+  total_frames: ${{collector.total_frames}}
+  optim_steps_per_batch: 2
+  logger: null
+  save_trainer_file: null
+  progress_bar: false
+"""
+"""A tiny task with the transforms that the configurations below need, and what they share."""
+
+COMMON_GROUPS = """
+  - env@training_env: transformed_env
+  - env@training_env.base_env: packing
+  - transform@training_env.transform: compose
+  - transform@reward_sum: reward_sum
+  - collector@collector: sync
+  - replay_buffer@replay_buffer: tensordict
+  - storage@replay_buffer.storage: lazy_tensor
+  - optimizer@optimizer: adam
+"""
+
+DQN = f"""
+defaults: {COMMON_GROUPS}
+  - loss@loss: dqn
+  - target_net_updater@target: soft
+  - trainer@trainer: dqn
+  - common
+  - _self_
+value_network:
+  _target_: torchrl.modules.QValueActor
+  module:
+    _target_: agents.networks.ScoreMaps
+    env: ${{training_env.base_env}}
+    channels: 4
+  spec:
+    _target_: builtins.getattr
+    _args_: ["${{training_env.base_env}}", action_spec_unbatched]
+  action_space: categorical
+  action_mask_key: action_mask
+loss: {{_partial_: true, action_space: categorical, double_dqn: true, gamma: 0.9}}
+target: {{tau: 0.1}}
+trainer:
+  value_network: ${{value_network}}
+  target_net_updater: ${{target}}
+  greedy_module:
+    _target_: torchrl.modules.EGreedyModule
+    _partial_: true
+    eps_end: 0.2
+    annealing_num_steps: {FRAMES}
+    action_mask_key: action_mask
+"""
+"""TorchRL's loss and masked exploration around one of our networks."""
+
+PRIORITIZED = """
+defaults:
+  - dqn
+  - _self_
+replay_buffer:
+  sampler:
+    _target_: agents.replay.DevicePrioritizedSampler
+    max_capacity: ${replay_buffer.storage.max_size}
+"""
+
+PPO = f"""
+defaults: {COMMON_GROUPS}
+  - sampler@replay_buffer.sampler: without_replacement
+  - network@network: mlp
+  - model@critic: value
+  - loss@loss: ppo
+  - trainer@trainer: ppo
+  - common
+  - _self_
+actor:
+  _target_: torchrl.modules.ProbabilisticActor
+  _convert_: all
+  module:
+    _target_: agents.networks.ScoreMaps
+    env: ${{training_env.base_env}}
+    channels: 4
+  in_keys: {{logits: action_value, mask: action_mask}}
+  distribution_class: {{_target_: hydra.utils.get_class, path: torchrl.modules.MaskedCategorical}}
+  return_log_prob: true
+network: {{in_features: 16, out_features: 1, num_cells: [16]}}
+critic: {{network: "${{network}}", in_keys: [ground], out_keys: [state_value]}}
+loss: {{actor_network: "${{actor}}", critic_network: "${{critic}}", entropy_coeff: 0.01}}
+collector: {{policy: "${{actor}}"}}
+replay_buffer:
+  storage: {{max_size: {PER_BATCH}}}
+  sampler: {{drop_last: true}}
+trainer: {{num_epochs: 2, optim_steps_per_batch: null}}
+"""
+
+SAC = f"""
+defaults: {COMMON_GROUPS}
+  - network@actor_layers: mlp
+  - network@critic_layers: mlp
+  - model@actor: tanh_normal
+  - model@critic: value
+  - loss@loss: sac
+  - target_net_updater@target: soft
+  - trainer@trainer: sac
+  - common
+  - _self_
+training_env: {{base_env: {{action_mode: continuous}}}}
+actor_layers: {{in_features: 16, out_features: 6, num_cells: [16]}}
+critic_layers: {{in_features: 19, out_features: 1, num_cells: [16]}}
+actor:
+  network: ${{actor_layers}}
+  in_keys: [ground]
+  param_keys: [loc, scale]
+  out_keys: [action]
+  return_log_prob: true
+critic:
+  network: ${{critic_layers}}
+  in_keys: [ground, action]
+  out_keys: [state_action_value]
+loss: {{actor_network: "${{actor}}", qvalue_network: "${{critic}}", gamma: 0.9}}
+target: {{tau: 0.1}}
+collector: {{policy: "${{actor}}"}}
+trainer: {{target_net_updater: "${{target}}"}}
+"""
+"""Everything out of TorchRL's groups: the environment's actions are points of a box."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered() -> Iterator[None]:
+    before = Singleton.get_state()
+    torchrl_groups.register()
+    yield
+    Singleton.set_state(before)
+
+
+@pytest.fixture
+def composed(tmp_path: Path) -> Callable[..., DictConfig]:
+    """Composes one of the configurations above."""
+    files = {"common": COMMON, "dqn": DQN, "prioritized": PRIORITIZED, "ppo": PPO, "sac": SAC}
+    files["env"] = "defaults: [env@env: packing, _self_]"
+    for name, text in files.items():
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+    def make(name: str, *overrides: str) -> DictConfig:
+        with initialize_config_dir(str(tmp_path), version_base="1.3"):
+            return compose(name, list(overrides))
+
+    return make
+
+
+@dataclass
+class Seen:
+    """What a trainer went through."""
+
+    batches: list[TensorDictBase] = field(default_factory=list)
+    samples: list[TensorDictBase] = field(default_factory=list)
+    losses: list[TensorDictBase] = field(default_factory=list)
+
+    def loss_is_finite(self) -> bool:
+        return all(value.isfinite().all() for loss in self.losses for value in loss.values())
+
+
+def train(trainer: Trainer) -> Seen:
+    """Run it; every parameter of the loss and of its target must have moved."""
+    seen = Seen()
+
+    def keep_batch(batch: TensorDictBase) -> TensorDictBase:
+        seen.batches.append(batch.clone())
+        return batch
+
+    def keep_loss(sample: TensorDictBase, losses: TensorDictBase) -> TensorDictBase:
+        seen.samples.append(sample.detach().clone())
+        seen.losses.append(losses.detach().clone())
+        return losses
+
+    trainer.register_op("batch_process", keep_batch)
+    trainer.register_op("process_loss", keep_loss)
+    parameters = dict(trainer.loss_module.named_parameters())
+    before = {name: value.detach().clone() for name, value in parameters.items()}
+    trainer.train()
+    assert trainer.collected_frames == FRAMES
+    assert [batch.shape for batch in seen.batches] == [(ROWS, PER_BATCH // ROWS)] * 4
+    still = [name for name, value in parameters.items() if torch.equal(value, before[name])]
+    assert not still
+    assert all(value.isfinite().all() for value in parameters.values())
+    assert seen.losses
+    assert seen.loss_is_finite()
+    return seen
+
+
+def check_legal(batches: list[TensorDictBase]) -> None:
+    """Every action is one that the mask allows, where it forbids some; episodes end."""
+    batch = torch.cat(batches, 1)
+    assert batch["action_mask"].gather(-1, batch["action"][..., None]).all()
+    assert batch["action_mask"].float().mean() < 0.9
+    assert (batch["next", "metrics", "illegal_actions"] == 0).all()
+    assert batch["next", "done"].any()
+
+
+def acts_on(trainer: Trainer, trained: TensorDictBase, where: str = "") -> bool:
+    """Whether the collector's policy has the parameters that were trained."""
+    acting = TensorDict.from_module(trainer.collector._policy_w_state_dict).flatten_keys()
+    trained = trained.data.flatten_keys()
+    return all(torch.equal(acting[where + key], value) for key, value in trained.items())
+
+
+# ---------------------------------------------------------------------- the option
+
+
+def test_the_package_stays_light() -> None:
+    code = "import sys, packing_env; sys.exit('torchrl' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_override_is_a_key() -> None:
+    """The YAML of a preset is complete, another test says."""
+    preset = OmegaConf.load(config_folder() / "env" / "irregular.yaml")
+    of_the_yaml = {str(key) for key in preset if not str(key).startswith("_")} - {"defaults"}
+    named = {"task", "num_envs", "device", "seed", *torchrl_groups.override_names()}
+    assert named == of_the_yaml
+
+
+def test_values_arrive(composed: Callable[..., DictConfig]) -> None:
+    config = composed(
+        "env",
+        "env.task=cuboid_online",
+        "env.num_envs=[2,3]",
+        "env.seed=7",
+        "env.num_items=5",
+        "env.pool_size=8",
+        "env.reward={item: 2.0}",
+        "env.autoreset=masked",
+    )
+    env = instantiate(config.env)
+    assert isinstance(env, PackingEnv)
+    assert env.batch_size == (2, 3)
+    assert env.autoreset == "masked"
+    expected = make_env("cuboid_online", 2, seed=7, num_items=5, pool_size=8, reward={"item": 2.0})
+    assert env.params == expected.params
+    assert torch.equal(env.instances.item_id, expected.instances.item_id)
+
+
+def test_a_wrong_key_is_refused(composed: Callable[..., DictConfig]) -> None:
+    with pytest.raises(ConfigCompositionException, match="num_envz"):
+        composed("env", "env.num_envz=3")
+
+
+def test_our_own_configuration_is_composed_beside_it() -> None:
+    """TorchRL's groups have names that ours have too."""
+    env = make_env("irregular", 2, pool_size=8)
+    assert build_policy("dqn", env, channels=4)(env.reset())["action"].shape == (2,)
+
+
+# ---------------------------------------------------------------------- the trainers
+
+
+@pytest.mark.parametrize("name", ["dqn", "prioritized"])
+def test_dqn_trainer(composed: Callable[..., DictConfig], name: str) -> None:
+    torch.manual_seed(0)
+    trainer = instantiate(composed(name).trainer)
+    seen = train(trainer)
+    check_legal(seen.batches)
+    assert len(seen.losses) == 2 * len(seen.batches)
+    assert acts_on(trainer, trainer.loss_module.value_network_params, "module.0.")
+    assert trainer.greedy_module.eps == pytest.approx(0.2, abs=1e-3)
+    if name == "prioritized":
+        sampler = trainer.replay_buffer.sampler
+        assert all(sample["priority_weight"].amax() == 1 for sample in seen.samples)
+        assert len(sampler.state_dict()["powers"].unique()) > 10
+
+
+def test_ppo_trainer(composed: Callable[..., DictConfig]) -> None:
+    torch.manual_seed(0)
+    trainer = instantiate(composed("ppo").trainer)
+    # Hydra makes the actor twice, for the collector and for the loss: begin with the same one.
+    actor = TensorDict.from_module(trainer.loss_module.actor_network)
+    trainer.collector.update_policy_weights_(actor)
+    seen = train(trainer)
+    check_legal(seen.batches)
+    per_batch = len(seen.losses) // len(seen.batches)
+    assert per_batch == 2 * PER_BATCH // 20
+    # Rollout and update agree about the log-probabilities until the first step is taken.
+    for losses in seen.losses[::per_batch]:
+        assert losses["kl_approx"].abs() < 1e-6
+    assert acts_on(trainer, trainer.loss_module.actor_network_params)
+
+
+def test_sac_trainer(composed: Callable[..., DictConfig]) -> None:
+    """Every point of the box is legal: it stands for the nearest legal placement."""
+    torch.manual_seed(0)
+    trainer = instantiate(composed("sac").trainer)
+    seen = train(trainer)
+    batch = torch.cat(seen.batches, 1)
+    assert (batch["next", "metrics", "illegal_actions"] == 0).all()
+    assert batch["next", "done"].any()
+    assert batch["action"].abs().amax() <= 1
+    assert acts_on(trainer, trainer.loss_module.actor_network_params)
+
+
+class Judge(QValueActor):
+    """An actor that shows what our losses ask of its network."""
+
+    def log_probs_of(self, *given: Any) -> Tensor:
+        return self.module[0].log_probs_of(*given)
+
+    def quantiles_of(self, *given: Any) -> Tensor:
+        return self.module[0].quantiles_of(*given)
+
+    @property
+    def support(self) -> Tensor:
+        return self.module[0].support
+
+
+READOUTS: dict[str, Callable[[int], Any]] = {
+    "C51Loss": lambda width: CategoricalReadout(width, v_min=-1.0, v_max=1.0, num_atoms=11),
+    "IQNLoss": QuantileReadout,
+}
+
+
+@pytest.mark.parametrize("name", sorted(READOUTS))
+def test_our_losses_under_the_dqn_trainer(composed: Callable[..., DictConfig], name: str) -> None:
+    torch.manual_seed(0)
+    config = composed("prioritized")
+    config.loss = {"_target_": f"agents.objectives.{name}", "_partial_": True, "gamma": 0.9}
+    env = instantiate(config.training_env.base_env)
+    judge = Judge(
+        ScoreMaps(env, channels=4, readout=READOUTS[name]),
+        spec=env.action_spec_unbatched,
+        action_space="categorical",
+        action_mask_key="action_mask",
+    )
+    loss = instantiate(config.loss)
+    trainer = instantiate(
+        config.trainer, value_network=judge, loss_module=lambda value_network: loss(value_network)
+    )
+    seen = train(trainer)
+    check_legal(seen.batches)
+    assert acts_on(trainer, trainer.loss_module.value_network_params, "module.0.")
+
+
+class StateValue(TensorDictModuleBase):
+    """The value of an actor and critic in one, alone: what TorchRL's GAE calls.
+
+    Under a name of its own: where a policy writes values, GAE finds them at the root only.
+    """
+
+    out_keys = ("value_now",)
+
+    def __init__(self, policy: ActorCriticPolicy) -> None:
+        super().__init__()
+        self.policy = policy
+        self.in_keys = policy.network.in_keys
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        flat = tensordict.select(*self.in_keys).reshape(-1)
+        value = self.policy.value(flat).unflatten(0, tensordict.batch_size)
+        return tensordict.set("value_now", value[..., None])
+
+
+class HeadsLoss(MultiHeadPPOLoss):
+    """Our loss with the names that the trainer knows a loss's networks and entries by."""
+
+    @dataclass
+    class _AcceptedKeys(MultiHeadPPOLoss._AcceptedKeys):
+        reward: str = "reward"
+        done: str = "done"
+        terminated: str = "terminated"
+
+    def __init__(self, policy: ActorCriticPolicy) -> None:
+        super().__init__(policy)
+        self.critic_network = StateValue(policy)
+
+    @property
+    def actor_network(self) -> ActorCriticPolicy:
+        return self.policy
+
+
+def test_several_heads_under_the_ppo_trainer(composed: Callable[..., DictConfig]) -> None:
+    torch.manual_seed(0)
+    config = composed("ppo", f"{TASK}.action_mode=multi_head", f"{TASK}.num_visible=2")
+    env = instantiate(config.training_env.base_env)
+    policy = ActorCriticPolicy(MultiHeadActorCritic(env, channels=4), action_heads(env))
+    loss = HeadsLoss(policy)
+    config.collector.policy = None
+    collector = instantiate(config.collector)(policy=policy)
+    gae = GAE(gamma=0.9, lmbda=0.9, value_network=loss.critic_network, deactivate_vmap=True)
+    gae.set_keys(value="value_now")
+    trainer = instantiate(config.trainer, collector=collector, loss_module=loss, gae=gae)
+    seen = train(trainer)
+    batch = torch.cat(seen.batches, 1)
+    assert (batch["next", "metrics", "illegal_actions"] == 0).all()
+    assert batch["action"].shape == (ROWS, FRAMES // ROWS, 4)
+    for losses in seen.losses[:: len(seen.losses) // len(seen.batches)]:
+        assert losses["kl_approx"].abs() < 1e-6
