@@ -122,6 +122,10 @@ class DQN:
         follow(self.target_parameters, self.parameters, self.target_rate)
         return {"loss": loss.detach(), "q": value.detach().mean(), **found}
 
+    def copy_to_targets(self) -> None:
+        """Make the target network equal to the online one."""
+        follow(self.target_parameters, self.parameters, 1.0)
+
     def state_dict(self) -> dict[str, Any]:
         """Networks, target and optimizer."""
         return {

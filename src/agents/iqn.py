@@ -45,7 +45,7 @@ class IQN:
         num_samples: Levels that an action is judged by, K.
         num_cosines: Of the embedding of a level.
         kappa: Where the quantile Huber loss turns from quadratic to linear.
-        risk: The CVaR level that actions are chosen at: a number in (0, 1], 1 for the mean; or
+        risk: The CVaR level that actions are chosen at: a number in (0, 1], None for the mean; or
             where the level of each row stands, or what computes it, see :class:`QuantileReadout`.
             ``"support"``: the support ratio of what is packed so far, so that the less firmly it
             stands, the more the worst returns count. A replay that keeps no such levels bootstraps
@@ -77,7 +77,7 @@ class IQN:
         num_samples: int = 32,
         num_cosines: int = 64,
         kappa: float = 1.0,
-        risk: Risk = 1.0,
+        risk: Risk = None,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.02,
         epsilon_frames: int = 10_000,
@@ -118,6 +118,10 @@ class IQN:
         step = self.optimizer.step(found.get("loss"))
         self.targets.step()
         return {"loss": found.get("loss").detach(), "q": found.get("q"), **step}
+
+    def copy_to_targets(self) -> None:
+        """Make the target network equal to the online one."""
+        self.targets = SoftUpdate(self.objective, eps=self.targets.eps)  # copies as it is made
 
     def state_dict(self) -> dict[str, Any]:
         """Networks, target and optimizer."""

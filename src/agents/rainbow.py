@@ -130,6 +130,10 @@ class Rainbow:
         self.targets.step()
         return {"loss": found.get("loss").detach(), "q": found.get("q"), **step}
 
+    def copy_to_targets(self) -> None:
+        """Make the target network equal to the online one."""
+        self.targets = SoftUpdate(self.objective, eps=self.targets.eps)  # copies as it is made
+
     def state_dict(self) -> dict[str, Any]:
         """Networks, target and optimizer."""
         return {

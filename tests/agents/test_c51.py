@@ -226,6 +226,9 @@ def test_keys_can_be_renamed(env, batch):
     agent.objective.set_keys(action="chosen", priority="error")
     torch.testing.assert_close(agent.objective(other)["loss"], expected)
     assert other["error"].shape == (len(batch),)
+    optional = ("steps_to_next_obs", ("next", "legal_mask"))
+    least = other.select(*agent.objective.in_keys, *optional)
+    torch.testing.assert_close(agent.objective(least)["loss"], expected)
 
 
 def test_works_without_a_target_network_and_on_one_step(env, batch):

@@ -39,7 +39,7 @@ small = partial(HierarchicalNetworks, **SMALL)
 
 
 def env_of(num_envs: Any = 4, **params: Any) -> PackingEnv:
-    options = {"action_mode": "hierarchical", "num_items": 5, "num_visible": 3, **params}
+    options = {"action_mode": "hierarchical", "num_items": 10, "num_visible": 3, **params}
     return tiny_env(num_envs, **options)
 
 

@@ -134,6 +134,16 @@ def test_values_are_means_of_quantiles(env, batch, risk):
     torch.testing.assert_close(whole.gather(1, action[:, None]).squeeze(1), value)
 
 
+def test_an_empty_container_is_no_risk(env):
+    agents = [make_agent(IQN, env, risk=risk) for risk in ("support", None)]
+    root = env.reset()
+    assert (root["metrics", "support_ratio"] == 0).all()
+    averse, neutral = (agent.policy.action_values(root) for agent in agents)
+    torch.testing.assert_close(averse, neutral)
+    root["metrics", "support_ratio"] = torch.full_like(root["metrics", "support_ratio"], 0.2)
+    assert not torch.isclose(agents[0].policy.action_values(root), neutral).all()
+
+
 def test_a_level_may_be_computed_from_the_state(env):
     def headroom(seen):
         return 1 - seen["observation", "heightmap"].flatten(-2).amax(-1)
