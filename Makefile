@@ -59,9 +59,10 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# A process of its own: the shape checker of the main suite breaks fullgraph compilation.
+# Processes of their own: the shape checker of the main suite breaks fullgraph compilation.
 test-tracing: $(STAMP)
-	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python -m pytest -q tests/tracing -m '$(NOT_IN_CI)'
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal \
+	  tests/tracing -m '$(NOT_IN_CI)'
 
 # One thread per process, for torch as for numba: the processes share the cores.
 test-main: $(STAMP)
