@@ -18,7 +18,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 from torch.nn import functional
 
-from agents.networks.actor_critic import DiscreteActorCritic
+from agents.networks.actor_critic import DiscreteActorCritic, run
 from agents.networks.heads import MultiHeadActorCritic
 from agents.optimization import GatedAdam, follow, mean_loss
 from agents.policy_wrapper import EpsilonSchedule, PolicyWrapper
@@ -54,20 +54,19 @@ def judge(
     Q of a head without a choice is V itself. The network may compute in bfloat16; values are
     float32.
     """
-    with torch.autocast(mask.device.type, torch.bfloat16, enabled=network.autocast):
-        encoding = network.encode(seen)
-        state = network.value(encoding).float()
-        taken = torch.zeros(len(mask), 0, dtype=torch.int64, device=mask.device)
-        values, free = [], []
-        for head in range(len(heads.sizes)):
-            legal = heads.next_mask(mask, taken)
-            score = network.scores(encoding, taken).float()
-            choice = best(score, legal) if chosen is None else chosen[:, head]
-            share = legal.float()
-            centre = torch.linalg.vecdot(score, share) / share.sum(-1).clamp(min=1)
-            values.append(state + at(score, choice) - centre)
-            free.append(legal.sum(-1) > 1)
-            taken = torch.cat((taken, choice[:, None]), 1)
+    encoding = run(network, network.encode, seen)
+    state = run(network, network.value, encoding).float()
+    taken = torch.zeros(len(mask), 0, dtype=torch.int64, device=mask.device)
+    values, free = [], []
+    for head in range(len(heads.sizes)):
+        legal = heads.next_mask(mask, taken)
+        score = run(network, network.scores, encoding, taken).float()
+        choice = best(score, legal) if chosen is None else chosen[:, head]
+        share = legal.float()
+        centre = torch.linalg.vecdot(score, share) / share.sum(-1).clamp(min=1)
+        values.append(state + at(score, choice) - centre)
+        free.append(legal.sum(-1) > 1)
+        taken = torch.cat((taken, choice[:, None]), 1)
     weight = torch.stack(free, -1)
     weight = (weight | ~weight.any(-1, keepdim=True)).float()
     return Branches(taken, torch.stack(values, -1), weight / weight.sum(-1, keepdim=True))

@@ -105,6 +105,8 @@ class Hierarchical:
     def set_frames(self, frames: int) -> None:
         """Move every schedule, the stage among them, to this frame."""
         self.policy.set_frames(frames)
+        if self.stage == 2:
+            self.networks.manager.refresh()
         for optimizer in self.optimizers.values():
             optimizer.set_lr(self.lr if self.stage == 1 else self.lr_joint)
 
@@ -125,7 +127,6 @@ class Hierarchical:
                 losses, value = self.manager_loss(batch, following)
                 loss = mean_loss(losses, weight)
                 found.append(self._step("manager", loss))
-                self.networks.manager.forget()
                 told |= {"manager_loss": loss.detach(), "manager_q": value.detach().mean()}
             self.joint_updates += 1
         return told | {key: torch.stack([f[key] for f in found]).amax(0) for key in found[0]}

@@ -74,6 +74,7 @@ class GatedAdam:
             taken = finite if where is None else finite & where
             self.optimizer.found_inf = (~taken).float()
             self.optimizer.step()
+            torch.autograd.graph.increment_version(self.parameters)  # the fused kernel does not
             failed = ~finite if where is None else ~finite & where
             self.skipped += failed
             self.in_a_row.copy_(torch.where(failed, self.in_a_row + 1, self.in_a_row * ~taken))

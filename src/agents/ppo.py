@@ -17,7 +17,7 @@ from torch import Tensor
 from torchrl.envs.utils import ExplorationType, exploration_type
 
 from agents.gae import generalised_advantage
-from agents.networks.actor_critic import DiscreteActorCritic, PlacementActorCritic
+from agents.networks.actor_critic import DiscreteActorCritic, PlacementActorCritic, run
 from agents.objectives.multi_head_ppo import MultiHeadPPOLoss, Scores
 from agents.optimization import GatedAdam
 from agents.replay.compact import REBUILT, RebuildMaps
@@ -61,17 +61,19 @@ class ActorCriticPolicy(TensorDictModuleBase):
         """Choose."""
         flat = tensordict.select(*self.in_keys).reshape(-1)
         mask = flat.get("action_mask")
-        encoding = self._run(self.network.encode, flat)
+        encoding = self._encode(flat)
         chosen = torch.zeros(len(flat), 0, dtype=torch.int64, device=mask.device)
         scores = []
         for _ in self.heads.sizes:
             legal = self.heads.next_mask(mask, chosen)
-            log_prob = masked_log_softmax(self._run(self.network.scores, encoding, chosen), legal)
+            log_prob = masked_log_softmax(
+                run(self.network, self.network.scores, encoding, chosen), legal
+            )
             index = self._choose(log_prob, legal)
             scores.append(at(log_prob, index))
             chosen = torch.cat((chosen, index[:, None]), 1)
         batch = tensordict.batch_size
-        value = self._run(self.network.value, encoding).float()
+        value = run(self.network, self.network.value, encoding).float()
         tensordict.set("action", self.heads.join(chosen).unflatten(0, batch))
         tensordict.set("action_log_prob", torch.stack(scores, -1).unflatten(0, batch))
         return tensordict.set("state_value", value.unflatten(0, batch)[..., None])
@@ -79,26 +81,23 @@ class ActorCriticPolicy(TensorDictModuleBase):
     def evaluate(self, tensordict: TensorDictBase, action: Tensor) -> Scores:
         """What it says of actions ``[B, ...]`` in the states ``[B]``, with gradients."""
         chosen = self.heads.split(action)
-        encoding = self._run(self.network.encode, tensordict)
+        encoding = self._encode(tensordict)
         scores, entropies, free = [], [], []
         for head, legal in enumerate(self.heads.masks(tensordict.get("action_mask"), chosen)):
-            found = self._run(self.network.scores, encoding, chosen[:, :head])
+            found = run(self.network, self.network.scores, encoding, chosen[:, :head])
             log_prob = masked_log_softmax(found, legal)
             scores.append(at(log_prob, chosen[:, head]))
             entropies.append(normalised_entropy(log_prob, legal))
             free.append(legal.sum(-1) > 1)
-        value = self._run(self.network.value, encoding).float()
+        value = run(self.network, self.network.value, encoding).float()
         return Scores(*(torch.stack(part, -1) for part in (scores, entropies, free)), value)
 
     def value(self, tensordict: TensorDictBase) -> Tensor:
         """``[B]``: V of the states, which needs no mask."""
-        return self._run(self.network.value, self._run(self.network.encode, tensordict)).float()
+        return run(self.network, self.network.value, self._encode(tensordict)).float()
 
-    def _run(self, part: Callable[..., Any], *inputs: Any) -> Any:
-        """A part of the network in its own precision."""
-        device = next(self.network.parameters()).device.type
-        with torch.autocast(device, torch.bfloat16, enabled=self.network.autocast):
-            return part(*inputs)
+    def _encode(self, seen: TensorDictBase) -> Any:
+        return run(self.network, self.network.encode, seen)
 
     def _choose(self, log_prob: Tensor, legal: Tensor) -> Tensor:
         mode = exploration_type()

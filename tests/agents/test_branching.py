@@ -17,6 +17,7 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.branching import Branching, BranchingPolicy, judge
 from agents.networks import MultiHeadActorCritic
+from agents.networks.actor_critic import run
 from agents.policy_wrapper import EpsilonSchedule
 from agents.replay import DeviceReplay
 from agents.rollout import DeviceCollector
@@ -173,6 +174,21 @@ def test_finished_rows_bootstrap_under_the_rules_own_mask() -> None:
     after, _, _ = agent.loss(batch)
     assert after[1] == before[1]  # terminated: no future
     assert not torch.equal(after, before)
+
+
+def test_bfloat16_is_for_the_network_alone() -> None:
+    env = tiny_env(8, num_items=4, action_mode="multi_head", items={"grid": (5, 4)})
+    network = MultiHeadActorCritic(env, width=16, channels=4, precision="bf16")
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(torch.randn_like(parameter))
+        seen = play(env, 3).reshape(-1)
+        found = judge(network, PlacementHeads(env.mode.shape), seen, seen["action_mask"])
+        state = run(network, network.value, run(network, network.encode, seen))
+    assert state.dtype == torch.bfloat16
+    assert found.value.dtype == torch.float32
+    # one item: that head has no choice, and its value is V, which a rounded mean would not give
+    torch.testing.assert_close(found.value[:, 0], state.float(), rtol=0, atol=1e-6)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from tests.agents.test_hierarchical_networks import SMALL, env_of, shaken, small
 from tests.agents.test_trainer import reads
-from tests.tracing.detectors import run_as_one_graph, run_on_fake_tensors
+from tests.tracing.detectors import run_on_fake_tensors
 from torch import Tensor, nn
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
@@ -164,7 +164,7 @@ class Table(TensorDictModuleBase):
     def value_of(self, tensordict: TensorDictBase, action: Tensor) -> Tensor:
         return self.values[self.item(tensordict), action]
 
-    def forget(self) -> None:
+    def refresh(self) -> None:
         """Nothing is cached."""
 
 
@@ -327,7 +327,7 @@ def test_the_order_matters_to_the_policy():
     agent = agent_of(env_of(8), stage1_frames=0)
     results = []
     for agent.policy.learned_order in (True, False):
-        results.append(evaluate(held_out(), agent.policy, 16).metrics["items_packed"])
+        results.append(evaluate(held_out(), agent.policy, 16).metrics["compactness"])
     assert not torch.equal(*results)
 
 
@@ -348,13 +348,6 @@ def test_acting_reads_nothing_back(stage, mode):
         root = loop(env.reset())
         assert reads(lambda: loop(root.clone()), 3) == Counter()
         run_on_fake_tensors(loop, root)
-
-
-def test_the_policy_is_one_graph(env):
-    agent = agent_of(env, stage1_frames=0)
-    with torch.no_grad(), set_exploration_type(ExplorationType.RANDOM):
-        run_as_one_graph(lambda root: agent.policy(root.clone()), env.reset(), num_steps=2)
-    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("stage", [1, 2])

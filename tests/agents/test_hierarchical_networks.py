@@ -17,6 +17,7 @@ from agents.networks import HierarchicalNetworks
 from agents.networks.item_views import DIRECTIONS, principal_views, thumbnails
 from agents.networks.resnet import ResNet
 from agents.networks.unet import UNet
+from agents.optimization import GatedAdam, follow
 from packing_env import PackingEnv
 from packing_env.items import Catalogue
 from packing_env.items.rotations import rotation_set
@@ -292,15 +293,24 @@ def changed_by_loading(manager) -> None:
     manager.load_state_dict(other.state_dict())
 
 
-def changed_by_fused_optimizer(manager) -> None:
-    optimizer = torch.optim.Adam(manager.items.parameters(), lr=0.1, fused=True)
-    manager.items(manager.views).sum().backward()
-    optimizer.step()
-    manager.forget()
+def changed_by_gated_step(manager) -> None:
+    GatedAdam(manager.items.parameters(), lr=0.1).step(manager.items(manager.views).sum())
+
+
+def changed_as_a_target(manager) -> None:
+    other = shaken(small(env_of())).manager
+    follow(list(manager.parameters()), list(other.parameters()), 0.5)
 
 
 @pytest.mark.parametrize(
-    "change", [shaken, changed_by_optimizer, changed_by_loading, changed_by_fused_optimizer]
+    "change",
+    [
+        shaken,
+        changed_by_optimizer,
+        changed_by_gated_step,
+        changed_by_loading,
+        changed_as_a_target,
+    ],
 )
 def test_new_weights_give_new_embeddings(change):
     manager = shaken(small(env_of())).manager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -60,6 +61,13 @@ class DiscreteActorCritic(nn.Module, ABC):
     @abstractmethod
     def value(self, encoding: Any) -> Float[Tensor, " B"]:
         """V of the state."""
+
+
+def run(network: DiscreteActorCritic, part: Callable[..., Any], *inputs: Any) -> Any:
+    """A part of the network, in its own precision; what is done with the result is not."""
+    device = next(network.parameters()).device.type
+    with torch.autocast(device, torch.bfloat16, enabled=network.autocast):
+        return part(*inputs)
 
 
 class PlacementActorCritic(DiscreteActorCritic):

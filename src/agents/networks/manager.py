@@ -120,8 +120,10 @@ class ManagerNetwork(TensorDictModuleBase):
     def refresh(self) -> None:
         """Encode the catalogue if the encoder has changed since it was last encoded.
 
-        Asks the weights' version counters; what the host knows, nothing is read from the device.
-        Inside ``torch.compile`` that cannot be asked: call this between steps.
+        Asks the weights' version counters, which the host knows: nothing is read from the device.
+        Fused optimizers leave them alone; whoever steps one must count the change by
+        ``torch.autograd.graph.increment_version``, as :class:`agents.optimization.GatedAdam` does.
+        Inside ``torch.compile`` the counters cannot be asked: call this between steps.
         """
         if torch.compiler.is_compiling():
             return
@@ -132,10 +134,6 @@ class ManagerNetwork(TensorDictModuleBase):
             pieces = [self._encode(views) for views in self.views.split(_PIECE)]
             self.embeddings.copy_(torch.cat(pieces))
         self._encoded = version
-
-    def forget(self) -> None:
-        """The encoder has changed in a way that no version counter shows (a fused optimizer)."""
-        self._encoded = None
 
     def _encode(self, views: Float[Tensor, "N 6 P P"]) -> Float[Tensor, "N E"]:
         with torch.autocast(views.device.type, torch.bfloat16, enabled=self.autocast):
