@@ -1,0 +1,235 @@
+"""Small tasks, networks and batches of the continuous mode; and a toy that needs no container."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from tensordict.nn import TensorDictModule, TensorDictModuleBase
+from tests.agents.test_trainer import reads
+from tests.tiny import tiny_env
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from agents.continuous_policy import ContinuousPolicy
+from agents.networks import ContinuousActorCritic
+from agents.networks.quantile import QuantileReadout
+from agents.policy_wrapper import EpsilonSchedule
+from agents.replay import DeviceReplay
+from agents.rollout import DeviceCollector
+from packing_env import PackingEnv
+
+NETWORK = partial(ContinuousActorCritic, channels=8, width=32, heads=2, precision="fp32")
+
+
+def small_env(num_envs: Any = 8, **params: Any) -> PackingEnv:
+    """A lattice of 8 x 7, three orientations."""
+    return tiny_env(num_envs, num_items=4, **{"action_mode": "continuous", **params})
+
+
+def sampled(env: PackingEnv, size: int = 64) -> TensorDictBase:
+    """Three-step transitions, some of them of finished rows."""
+    torch.manual_seed(0)
+    policy = ContinuousPolicy(NETWORK(env).actor(), epsilon=EpsilonSchedule(0.5, 0.5, 0))
+    replay = DeviceReplay(env, 512, n_steps=3, gamma=0.95)
+    collector = DeviceCollector(env, policy)
+    for _ in range(30):
+        replay.extend(collector.step())
+    batch = replay.sample(size)
+    assert batch["next", "terminated"].any()
+    assert not batch["next", "terminated"].all()
+    return batch
+
+
+def make_agent(cls: type, env: PackingEnv, **options: Any) -> Any:
+    """An agent whose targets are away from its online networks."""
+    torch.manual_seed(1)
+    agent = cls(env, network=NETWORK, **options)
+    with torch.no_grad():
+        for name, target in target_parameters(agent).items():
+            if "weight" in name:
+                target.add_(0.1 * torch.randn(target.shape))
+    return agent
+
+
+def online_parameters(agent: Any) -> dict[str, Tensor]:
+    """What the targets follow, by name."""
+    names = target_parameters(agent)
+    every = dict(agent.objective.named_parameters())
+    return {name: every[name.removeprefix("target_")] for name in names}
+
+
+def target_parameters(agent: Any) -> dict[str, Tensor]:
+    """The tensors that follow online parameters, by name."""
+    followed = {f"target_{name}" for name, _ in agent.objective.named_parameters()}
+    return {name: value for name, value in agent.objective.named_buffers() if name in followed}
+
+
+# ---------------------------------------------------------------------- what every agent must do
+
+
+def assert_targets_move_by_the_rate(agent: Any, batch: TensorDictBase, rate: float) -> None:
+    before = {name: value.clone() for name, value in target_parameters(agent).items()}
+    assert before
+    agent.update(batch)
+    online = online_parameters(agent)
+    for name, value in target_parameters(agent).items():
+        expected = torch.lerp(before[name], online[name].detach(), rate)
+        assert torch.equal(value, expected), name
+        assert not torch.equal(value, before[name]), name
+
+
+def assert_saves_all(make: Any, batch: TensorDictBase) -> None:
+    """A second agent, given the state of the first, continues bit for bit."""
+    agent, other = make(), make()
+    agent.update(batch)
+    agent.set_frames(777)
+    other.load_state_dict(agent.state_dict())
+    for _ in range(2):
+        torch.manual_seed(5)
+        first = agent.update(batch)
+        torch.manual_seed(5)
+        second = other.update(batch)
+        assert all(torch.equal(first[key], second[key]) for key in first)
+    assert same(agent.state_dict(), other.state_dict())
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two states are equal, bit for bit."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return torch.equal(a, b) if isinstance(a, Tensor) else a == b
+
+
+def assert_skips_what_is_not_finite(agent: Any, batch: TensorDictBase) -> None:
+    """A broken batch changes no parameter, and is counted."""
+    broken = batch.clone()
+    broken["next", "reward"][0] = torch.nan
+    before = [parameter.detach().clone() for parameter in agent.optimizer.parameters]
+    found = agent.update(broken)
+    assert found["skipped"] == 1
+    assert found["skipped_in_a_row"] == 1
+    for parameter, old in zip(agent.optimizer.parameters, before, strict=True):
+        assert torch.equal(parameter, old)
+    assert all(parameter.isfinite().all() for parameter in agent.policy.parameters())
+
+
+def assert_runs_without_values(env: PackingEnv, agent: Any, losses: Any) -> None:
+    """Sampling and the losses, on tensors without values."""
+    replay = DeviceReplay(env, 64, n_steps=3, gamma=agent.gamma)
+    collector = DeviceCollector(env, agent.policy)
+    for _ in range(6):
+        replay.extend(collector.step())
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        batch = replay.sample(8)
+        found = losses(batch)
+        assert all(isinstance(value, FakeTensor) for value in found)
+        assert all(value.shape == (8,) for value in found)
+
+
+def assert_reads_nothing(agent: Any, batch: TensorDictBase, monkeypatch: Any) -> None:
+    """Whole updates; on a CPU, and only there, Adam's kernel reads its own step counters."""
+    agent.update(batch)
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda self, closure=None: None)
+    assert reads(lambda: agent.update(batch), 2).total() == 0
+
+
+# ---------------------------------------------------------------------- a toy
+
+
+class ToyQuantiles(TensorDictModuleBase):
+    """A small critic of quantiles over the action alone."""
+
+    in_keys = ("observation", "action", "tau")
+    out_keys = ("quantile_value",)
+
+    def __init__(self, readout: QuantileReadout, width: int) -> None:
+        super().__init__()
+        self.readout = readout
+        self.hidden = nn.Sequential(nn.Linear(3, width), nn.Tanh(), nn.Linear(width, width))
+        self.out = nn.Linear(width, 1)
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        hidden = torch.relu(self.hidden(tensordict["action"]))[:, None]
+        value = self.out(hidden * self.readout.embed(tensordict["tau"])).squeeze(-1)
+        return tensordict.set("quantile_value", value)
+
+
+class Toy:
+    """Perceptrons of an observation that says nothing; in place of ``ContinuousActorCritic``."""
+
+    def __init__(self, env: PackingEnv, width: int = 32) -> None:
+        self.width = width
+
+    def _perceptron(self, inputs: int, outputs: int) -> nn.Module:
+        width = self.width
+        return nn.Sequential(nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, outputs))
+
+    def actor(self, *, stochastic: bool = False, risk: bool = False) -> TensorDictModule:
+        network = self._perceptron(1 + int(risk), 6 if stochastic else 3)
+        return TensorDictModule(
+            _Squash(network, stochastic),
+            in_keys=["observation", "risk"] if risk else ["observation"],
+            out_keys=["loc", "scale"] if stochastic else ["action"],
+        )
+
+    def critic(self) -> TensorDictModule:
+        network = self._perceptron(4, 1)
+        return TensorDictModule(
+            _Join(network), in_keys=["observation", "action"], out_keys=["state_action_value"]
+        )
+
+    def quantile_critic(self, *, num_cosines: int, num_samples: int, risk: Any) -> ToyQuantiles:
+        readout = QuantileReadout(
+            self.width, num_cosines=num_cosines, num_samples=num_samples, risk=risk
+        )
+        return ToyQuantiles(readout, self.width)
+
+
+class _Squash(nn.Module):
+    """An action, or a distribution's location and scale."""
+
+    def __init__(self, network: nn.Module, stochastic: bool) -> None:
+        super().__init__()
+        self.network, self.stochastic = network, stochastic
+
+    def forward(self, *seen: Tensor) -> Any:
+        found = self.network(torch.cat(seen, -1))
+        if not self.stochastic:
+            return torch.tanh(found)
+        loc, scale = found.chunk(2, -1)
+        return loc, (0.5 * scale - 1).exp()
+
+
+class _Join(nn.Module):
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *seen: Tensor) -> Tensor:
+        return self.network(torch.cat(seen, -1))
+
+
+def toy_batch(reward: Any, size: int = 256) -> TensorDictBase:
+    """One-step episodes at uniform actions; ``reward(action)`` gives ``[B]``."""
+    action = 2 * torch.rand(size, 3) - 1
+    nothing, done = torch.zeros(size, 1), torch.ones(size, 1, dtype=torch.bool)
+    return TensorDict(
+        {
+            "observation": nothing,
+            "action": action,
+            "executed_action": action,
+            "steps_to_next_obs": torch.ones(size, 1, dtype=torch.int64),
+            "next": {
+                "observation": nothing,
+                "reward": reward(action)[:, None],
+                "done": done,
+                "terminated": done,
+            },
+        },
+        [size],
+    )
