@@ -32,6 +32,9 @@ from agents.sampling import at, masked_log_softmax
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
+_JUDGED = 256
+"""Decisions on which policy and heuristic are compared afterwards."""
+
 
 @runtime_checkable
 class JudgesActions(Protocol):
@@ -67,7 +70,7 @@ class WarmStart:
     updates: int = 500
     batch_size: int = 64
     lr: float = 1e-3
-    temperature: float = 0.02
+    temperature: float = 0.05
 
     def __post_init__(self) -> None:
         for name in ("frames", "updates", "batch_size", "lr", "temperature"):
@@ -140,7 +143,7 @@ def warm_start(
     loss = _imitate(agent, seen, options, should_stop)
     if isinstance(agent, HasTargets):
         agent.copy_to_targets()
-    return {"loss": float(loss), **agreement(agent.policy, collector, max(1, 512 // rows))}
+    return {"loss": float(loss), **agreement(agent.policy, collector, math.ceil(_JUDGED / rows))}
 
 
 def _imitate(

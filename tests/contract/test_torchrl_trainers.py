@@ -18,6 +18,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModuleBase
+from tests.contract.trainer_configs import FILES, FRAMES, PER_BATCH, ROWS, TASK
 from torch import Tensor
 from torchrl.modules import QValueActor
 from torchrl.objectives.value import GAE
@@ -25,173 +26,14 @@ from torchrl.trainers import Trainer
 
 from agents.build import build_policy
 from agents.config_checks import config_folder
-from agents.networks import MultiHeadActorCritic, ScoreMaps
+from agents.networks import ContinuousActorCritic, MultiHeadActorCritic, ScoreMaps
 from agents.networks.quantile import QuantileReadout
 from agents.networks.readout import CategoricalReadout
-from agents.objectives import MultiHeadPPOLoss
+from agents.objectives import ACIQNLoss, MultiHeadPPOLoss
 from agents.ppo import ActorCriticPolicy
 from agents.sampling import action_heads
 from packing_env import PackingEnv, make_env
 from packing_env.shells import torchrl_groups
-
-FRAMES, PER_BATCH, ROWS = 160, 40, 4
-TASK = "training_env.base_env"
-
-COMMON = f"""
-training_env:
-  base_env:
-    num_envs: {ROWS}
-    items: {{source: cuboids, extents: [[0.02, 0.02, 0.02], [0.04, 0.02, 0.02]]}}
-    container: [0.08, 0.08, 0.06]
-    cell: 0.02
-    num_items: 6
-    pool_size: 24
-  transform:
-    transforms:
-      - ${{reward_sum}}
-      - _target_: torchrl.envs.FlattenObservation
-        _convert_: all
-        first_dim: -2
-        last_dim: -1
-        in_keys: [{{_target_: builtins.tuple, _args_: [[observation, heightmap]]}}]
-        out_keys: [ground]
-reward_sum: {{in_keys: [reward], out_keys: [reward_sum]}}
-
-collector:
-  _partial_: true
-  create_env_fn: ${{training_env}}
-  frames_per_batch: {PER_BATCH}
-  total_frames: {FRAMES}
-  auto_register_policy_transforms: true
-replay_buffer:
-  batch_size: 20
-  storage: {{max_size: 120}}
-optimizer: {{lr: 0.01}}
-trainer:
-  collector: ${{collector}}
-  loss_module: ${{loss}}
-  optimizer: ${{optimizer}}
-  replay_buffer: ${{replay_buffer}}
-  total_frames: ${{collector.total_frames}}
-  optim_steps_per_batch: 2
-  logger: null
-  save_trainer_file: null
-  progress_bar: false
-"""
-"""A tiny task with the transforms that the configurations below need, and what they share."""
-
-COMMON_GROUPS = """
-  - env@training_env: transformed_env
-  - env@training_env.base_env: packing
-  - transform@training_env.transform: compose
-  - transform@reward_sum: reward_sum
-  - collector@collector: sync
-  - replay_buffer@replay_buffer: tensordict
-  - storage@replay_buffer.storage: lazy_tensor
-  - optimizer@optimizer: adam
-"""
-
-DQN = f"""
-defaults: {COMMON_GROUPS}
-  - loss@loss: dqn
-  - target_net_updater@target: soft
-  - trainer@trainer: dqn
-  - common
-  - _self_
-value_network:
-  _target_: torchrl.modules.QValueActor
-  module:
-    _target_: agents.networks.ScoreMaps
-    env: ${{training_env.base_env}}
-    channels: 4
-  spec:
-    _target_: builtins.getattr
-    _args_: ["${{training_env.base_env}}", action_spec_unbatched]
-  action_space: categorical
-  action_mask_key: action_mask
-loss: {{_partial_: true, action_space: categorical, double_dqn: true, gamma: 0.9}}
-target: {{tau: 0.1}}
-trainer:
-  value_network: ${{value_network}}
-  target_net_updater: ${{target}}
-  greedy_module:
-    _target_: torchrl.modules.EGreedyModule
-    _partial_: true
-    eps_end: 0.2
-    annealing_num_steps: {FRAMES}
-    action_mask_key: action_mask
-"""
-"""TorchRL's loss and masked exploration around one of our networks."""
-
-PRIORITIZED = """
-defaults:
-  - dqn
-  - _self_
-replay_buffer:
-  sampler:
-    _target_: agents.replay.DevicePrioritizedSampler
-    max_capacity: ${replay_buffer.storage.max_size}
-"""
-
-PPO = f"""
-defaults: {COMMON_GROUPS}
-  - sampler@replay_buffer.sampler: without_replacement
-  - network@network: mlp
-  - model@critic: value
-  - loss@loss: ppo
-  - trainer@trainer: ppo
-  - common
-  - _self_
-actor:
-  _target_: torchrl.modules.ProbabilisticActor
-  _convert_: all
-  module:
-    _target_: agents.networks.ScoreMaps
-    env: ${{training_env.base_env}}
-    channels: 4
-  in_keys: {{logits: action_value, mask: action_mask}}
-  distribution_class: {{_target_: hydra.utils.get_class, path: torchrl.modules.MaskedCategorical}}
-  return_log_prob: true
-network: {{in_features: 16, out_features: 1, num_cells: [16]}}
-critic: {{network: "${{network}}", in_keys: [ground], out_keys: [state_value]}}
-loss: {{actor_network: "${{actor}}", critic_network: "${{critic}}", entropy_coeff: 0.01}}
-collector: {{policy: "${{actor}}"}}
-replay_buffer:
-  storage: {{max_size: {PER_BATCH}}}
-  sampler: {{drop_last: true}}
-trainer: {{num_epochs: 2, optim_steps_per_batch: null}}
-"""
-
-SAC = f"""
-defaults: {COMMON_GROUPS}
-  - network@actor_layers: mlp
-  - network@critic_layers: mlp
-  - model@actor: tanh_normal
-  - model@critic: value
-  - loss@loss: sac
-  - target_net_updater@target: soft
-  - trainer@trainer: sac
-  - common
-  - _self_
-training_env: {{base_env: {{action_mode: continuous}}}}
-actor_layers: {{in_features: 16, out_features: 6, num_cells: [16]}}
-critic_layers: {{in_features: 19, out_features: 1, num_cells: [16]}}
-actor:
-  network: ${{actor_layers}}
-  in_keys: [ground]
-  param_keys: [loc, scale]
-  out_keys: [action]
-  return_log_prob: true
-critic:
-  network: ${{critic_layers}}
-  in_keys: [ground, action]
-  out_keys: [state_action_value]
-loss: {{actor_network: "${{actor}}", qvalue_network: "${{critic}}", gamma: 0.9}}
-target: {{tau: 0.1}}
-collector: {{policy: "${{actor}}"}}
-trainer: {{target_net_updater: "${{target}}"}}
-"""
-"""Everything out of TorchRL's groups: the environment's actions are points of a box."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -204,10 +46,8 @@ def _registered() -> Iterator[None]:
 
 @pytest.fixture
 def composed(tmp_path: Path) -> Callable[..., DictConfig]:
-    """Composes one of the configurations above."""
-    files = {"common": COMMON, "dqn": DQN, "prioritized": PRIORITIZED, "ppo": PPO, "sac": SAC}
-    files["env"] = "defaults: [env@env: packing, _self_]"
-    for name, text in files.items():
+    """Composes one of the configurations."""
+    for name, text in FILES.items():
         (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
 
     def make(name: str, *overrides: str) -> DictConfig:
@@ -366,6 +206,15 @@ def test_sac_trainer(composed: Callable[..., DictConfig]) -> None:
     assert acts_on(trainer, trainer.loss_module.actor_network_params)
 
 
+def collector_of(config: DictConfig, policy: torch.nn.Module) -> Any:
+    """The configured collector with this policy."""
+    config.collector.policy = None
+    return instantiate(config.collector)(policy=policy)
+
+
+# ---------------------------------------------------------------------- our losses
+
+
 class Judge(QValueActor):
     """An actor that shows what our losses ask of its network."""
 
@@ -387,7 +236,7 @@ READOUTS: dict[str, Callable[[int], Any]] = {
 
 
 @pytest.mark.parametrize("name", sorted(READOUTS))
-def test_our_losses_under_the_dqn_trainer(composed: Callable[..., DictConfig], name: str) -> None:
+def test_dqn_trainer_with_our_losses(composed: Callable[..., DictConfig], name: str) -> None:
     torch.manual_seed(0)
     config = composed("prioritized")
     config.loss = {"_target_": f"agents.objectives.{name}", "_partial_": True, "gamma": 0.9}
@@ -444,14 +293,13 @@ class HeadsLoss(MultiHeadPPOLoss):
         return self.policy
 
 
-def test_several_heads_under_the_ppo_trainer(composed: Callable[..., DictConfig]) -> None:
+def test_ppo_trainer_with_our_loss(composed: Callable[..., DictConfig]) -> None:
     torch.manual_seed(0)
     config = composed("ppo", f"{TASK}.action_mode=multi_head", f"{TASK}.num_visible=2")
     env = instantiate(config.training_env.base_env)
     policy = ActorCriticPolicy(MultiHeadActorCritic(env, channels=4), action_heads(env))
     loss = HeadsLoss(policy)
-    config.collector.policy = None
-    collector = instantiate(config.collector)(policy=policy)
+    collector = collector_of(config, policy)
     gae = GAE(gamma=0.9, lmbda=0.9, value_network=loss.critic_network, deactivate_vmap=True)
     gae.set_keys(value="value_now")
     trainer = instantiate(config.trainer, collector=collector, loss_module=loss, gae=gae)
@@ -461,3 +309,24 @@ def test_several_heads_under_the_ppo_trainer(composed: Callable[..., DictConfig]
     assert batch["action"].shape == (ROWS, FRAMES // ROWS, 4)
     for losses in seen.losses[:: len(seen.losses) // len(seen.batches)]:
         assert losses["kl_approx"].abs() < 1e-6
+
+
+class RiskLoss(ACIQNLoss):
+    """Our loss with an entry that the trainer names, though no return is cut off at ``done``."""
+
+    @dataclass
+    class _AcceptedKeys(ACIQNLoss._AcceptedKeys):
+        done: str = "done"
+
+
+def test_ddpg_trainer_with_our_loss(composed: Callable[..., DictConfig]) -> None:
+    torch.manual_seed(0)
+    config = composed("ddpg")
+    made = ContinuousActorCritic(instantiate(config.training_env.base_env), channels=4, width=16)
+    critic = made.quantile_critic(num_cosines=8, num_samples=4, risk=0.5)
+    loss = RiskLoss(made.actor(), critic, gamma=0.9, risk=0.5)
+    collector = collector_of(config, made.actor())
+    trainer = instantiate(config.trainer, collector=collector, loss_module=loss)
+    seen = train(trainer)
+    assert (torch.cat(seen.batches)["next", "metrics", "illegal_actions"] == 0).all()
+    assert acts_on(trainer, loss.actor_network_params)

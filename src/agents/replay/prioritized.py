@@ -74,7 +74,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         self._beta = self.beta_start
         self._device = None if device is None else torch.device(device)
         # Narrow rows: a draw scans one of them per element, and all sums once.
-        self._shift = max(3, self._max_capacity.bit_length() // 2 - 4)
+        self._shift = max(3, self._max_capacity.bit_length() // 2 - 5)
         self._width = 1 << self._shift
         self._allocate(self._device or torch.device("cpu"))
         self.set_frames(0)
@@ -187,9 +187,8 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         """Transitions were written at ``index``: they get the largest priority given so far."""
         self._maybe_init_from_storage(storage)
         slot = self._slots(index, storage)
-        self._write(slot, self.default_priority.expand(slot.shape))
+        self._write(slot, self._power(self.default_priority).expand(slot.shape))
 
-    @torch.no_grad()
     def update_priority(self, index: Any, priority: Any, *, storage: Storage | None = None) -> None:
         """Give transitions new priorities; indices outside the buffer are left out.
 
@@ -201,11 +200,13 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         """
         self._maybe_init_from_storage(storage)
         slot = self._slots(index, storage)
-        given = torch.as_tensor(priority, device=self.device).double().abs()
-        given = given.expand(slot.shape) if given.numel() == 1 else given.reshape(slot.shape)
-        given = torch.nan_to_num(given, nan=1.0, posinf=1.0)
+        given = torch.as_tensor(priority, device=self.device).detach().double()
+        given = torch.nan_to_num(given, nan=1.0, posinf=1.0, neginf=1.0).abs_()
         torch.maximum(self._top, given.amax(), out=self._top)
-        self._write(slot, given)
+        power = self._power(given)
+        if power.shape != slot.shape:
+            power = power.reshape(-1).expand(slot.shape)
+        self._write(slot, power)
 
     def _slots(self, index: Any, storage: Storage | None) -> Int[Tensor, " n"]:
         """Flat places in the buffer; what is outside it, at the spare entry."""
@@ -217,11 +218,14 @@ class DevicePrioritizedSampler(PrioritizedSampler):
             index = columns[0]
             for size, column in zip(storage.shape[1:], columns[1:], strict=True):
                 index = index * size + column
-        return index.reshape(-1).clamp(-1, self._max_capacity) % (self._max_capacity + 1)
+        index = index.reshape(-1) if index.dim() != 1 else index
+        return index.clamp(-1, self._max_capacity).remainder_(self._max_capacity + 1)
 
-    def _write(self, slot: Int[Tensor, " n"], priority: Float[Tensor, " n"]) -> None:
-        """Enter priorities and sum the rows that they are in anew."""
-        power = (priority + self._eps) ** self._alpha
+    def _power(self, priority: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        return (priority + self._eps).pow_(self._alpha)
+
+    def _write(self, slot: Int[Tensor, " n"], power: Float[Tensor, " n"]) -> None:
+        """Enter powers of priorities, and sum the rows that they are in anew."""
         self._powers.scatter_reduce_(0, slot, power, "amax", include_self=False)
         self._spare.zero_()
         row = slot >> self._shift
