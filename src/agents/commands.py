@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from tensordict.nn import TensorDictModuleBase
 
-from agents import build, checkpoint, composition, distributed, runs
+from agents import build, checkpoint, composition, distributed, imitation, runs
 from agents.config_checks import ConfigError
 from agents.distributed import World
 from agents.evaluate import (
@@ -59,6 +59,7 @@ def _train(config: DictConfig, request: Request, world: World) -> int:
     with build.said_plainly():
         env = build.build_env(config, **_shard(config, world))
         agent = build.build_agent(config, env)
+        imitated = imitation.from_config(config.warm_start, agent, env)
         replay = instantiate(config.replay)(env)
         collector = instantiate(config.collector)(env, agent.policy)
         trainer = instantiate(config.trainer)(agent, collector, replay)
@@ -77,6 +78,8 @@ def _train(config: DictConfig, request: Request, world: World) -> int:
         highlight=False,
         soft_wrap=True,
     )
+    if imitated is not None:
+        console.print(imitated, highlight=False, soft_wrap=True)
     with runs.StopSignals() as stop:
         session = _Session(config, request, folder, env, trainer, stop.requested)
         try:

@@ -98,7 +98,8 @@ class DQN:
         ``batch`` holds transitions: the state at the root with ``action``, and in ``next`` the
         state reached after ``steps_to_next_obs`` decisions, ``reward`` (the discounted sum up to
         it) and ``terminated``. The mask of a finished row is all True; where the replay kept the
-        rules' own (``legal_mask``), truncated rows bootstrap from legal actions only.
+        rules' own (``legal_mask``), truncated rows bootstrap from legal actions only. Sets
+        ``td_error [B]``, its magnitude, in the batch.
         """
         following = batch.get("next").clone(False)
         following.set("action_mask", following.get("legal_mask", following.get("action_mask")))
@@ -111,12 +112,12 @@ class DQN:
             alive = (~following.get("terminated").squeeze(-1)).float()
             target = following.get("reward").squeeze(-1) + discount * alive * future
         value = self.network.value_of(batch, batch.get("action"))
+        batch.set("td_error", (value.detach() - target).abs())
         return functional.smooth_l1_loss(value, target, reduction="none"), value
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """One gradient step on a batch of transitions; device scalars, nothing is read back."""
         losses, value = self.loss(batch)
-        batch.set("td_error", losses.detach())
         loss = mean_loss(losses, batch.get("priority_weight", None))
         found = self.optimizer.step(loss)
         follow(self.target_parameters, self.parameters, self.target_rate)

@@ -10,7 +10,7 @@ one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -196,16 +196,20 @@ def agreement(
 
 
 def from_config(
-    options: dict[str, Any], agent: Agent, env: PackingEnv, should_stop: Callable[[], bool]
+    options: Mapping[str, Any],
+    agent: Agent,
+    env: PackingEnv,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> str | None:
     """What ``warm_start`` of a configuration asks for; a line that says how it went."""
     from agents.build import build_heuristics
 
-    name = options.pop("heuristic")
+    how = dict(options)
+    name = how.pop("heuristic")
     if name is None:
         return None
     heuristic = build_heuristics([name], env)[name]
-    found = warm_start(agent, env, heuristic, WarmStart(**options), should_stop=should_stop)
+    found = warm_start(agent, env, heuristic, WarmStart(**how), should_stop=should_stop)
     return (
         f"warm start: the policy does what {name} does in {found['agreement']:.0%} of new states "
         f"(a random legal choice: {found['chance']:.1%})"

@@ -354,6 +354,14 @@ def test_a_run_that_is_stopped_is_saved() -> None:
     assert cli.main(arguments) == 0
 
 
+def test_training_may_begin_with_a_heuristic(capsys: pytest.CaptureFixture[str]) -> None:
+    imitate = ["warm_start.heuristic=lowest_z", "warm_start.frames=64", "warm_start.updates=4"]
+    assert cli.main([*TRAIN, *imitate, "run_dir=run"]) == 0
+    assert "warm start: the policy does what lowest_z does in" in capsys.readouterr().out
+    assert cli.main([*TRAIN, "warm_start.heuristic=lowest_zz"]) == 2
+    assert "lowest_zz" in capsys.readouterr().err
+
+
 def test_ctrl_c_ends_a_sweep() -> None:
     arguments = [*TRAIN, "trainer.frames=1e9", "trainer.log_every=16", "hydra.sweep.dir=sweep"]
     code, said = interrupted(

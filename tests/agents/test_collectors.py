@@ -9,7 +9,7 @@ from agents.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from agents.replay import DevicePrioritizedSampler, DeviceReplay, TorchRLReplay
 from agents.rollout import DeviceCollector, TorchRLCollector
 
-STEPS = 25
+STEPS = 18
 
 
 class Heights(nn.Module):

@@ -58,7 +58,7 @@ def test_batch_holds_what_matters(batch_and_env):
 def test_loss_and_gradient_equal_torchrl(batch_and_env, double):
     batch, env = batch_and_env
     agent = make_agent(env, double=double)
-    ours, _ = agent.loss(batch)
+    ours, _ = agent.loss(batch.clone(False))
     gradient = torch.autograd.grad(ours.mean(), agent.parameters, allow_unused=True)
 
     choose = QValueModule(action_space="categorical", action_mask_key="action_mask")
