@@ -322,7 +322,7 @@ class RiskLoss(ACIQNLoss):
 def test_ddpg_trainer_with_our_loss(composed: Callable[..., DictConfig]) -> None:
     torch.manual_seed(0)
     config = composed("ddpg")
-    made = ContinuousActorCritic(instantiate(config.training_env.base_env), channels=4, width=16)
+    made = ContinuousActorCritic(instantiate(config.training_env.base_env), channels=8, width=32)
     critic = made.quantile_critic(num_cosines=8, num_samples=4, risk=0.5)
     loss = RiskLoss(made.actor(), critic, gamma=0.9, risk=0.5)
     collector = collector_of(config, made.actor())
