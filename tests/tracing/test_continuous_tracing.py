@@ -1,0 +1,49 @@
+"""The policies of the continuous mode: one graph, environment included, and no read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from tests.agents.continuous import NETWORK, small_env
+from tests.tracing.detectors import run_as_one_graph, run_on_fake_tensors, run_profiled
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+
+from agents.continuous_policy import ContinuousPolicy, NoiseSchedule, TanhGaussian
+from agents.policy_wrapper import EpsilonSchedule
+from packing_env.envs import PackingEnv
+
+DETECTORS = {
+    "fake_tensors": run_on_fake_tensors,
+    "profiler": lambda loop, root: run_profiled(loop, root, 10),
+    "one_graph": lambda loop, root: run_as_one_graph(loop, root, 5),
+}
+
+
+def noisy(env: PackingEnv) -> ContinuousPolicy:
+    actor = NETWORK(env).actor()
+    return ContinuousPolicy(
+        actor, noise=NoiseSchedule(0.2, 0.2, 0), epsilon=EpsilonSchedule(0.2, 0.2, 0)
+    )
+
+
+def drawn(env: PackingEnv) -> ContinuousPolicy:
+    return ContinuousPolicy(NETWORK(env).actor(stochastic=True), distribution=TanhGaussian)
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+@pytest.mark.parametrize("make", [noisy, drawn])
+@pytest.mark.parametrize("mode", [ExplorationType.RANDOM, ExplorationType.DETERMINISTIC])
+def test_no_host_reads(
+    detector: str, make: Callable[[PackingEnv], ContinuousPolicy], mode: ExplorationType
+) -> None:
+    env = small_env(3, num_visible=2)
+    policy = make(env)
+
+    def loop(root):
+        return env.step_and_maybe_reset(policy(root))[1]
+
+    with torch.no_grad(), set_exploration_type(mode):
+        DETECTORS[detector](loop, loop(env.reset()))
+    torch._dynamo.reset()
