@@ -129,6 +129,24 @@ def test_the_greedy_choice_is_the_best_of_each_head() -> None:
                 assert (policy.evaluate(seen, other).log_prob[:, head] <= best).all()
 
 
+def test_each_head_sees_the_choices_before_it() -> None:
+    env = task()
+    network, seen = policy_of(env).network, states(env)
+    sizes = env.mode.shape
+    for head in range(1, len(sizes)):
+        for before in range(head):
+            scores = []
+            for choice in range(2):
+                chosen = torch.zeros(len(seen), head, dtype=torch.int64)
+                chosen[:, before] = choice
+                encoding = network.encode(seen)
+                for step in range(head):  # the head y reads what the head x has made
+                    network.scores(encoding, chosen[:, :step])
+                scores.append(network.scores(encoding, chosen))
+            assert scores[0].shape == (len(seen), sizes[head])
+            assert not torch.allclose(*scores), (head, before)
+
+
 @pytest.mark.parametrize("mode", NETWORKS)
 def test_any_leading_axes(mode: str) -> None:
     env = task(mode, num_envs=(3, 2))
