@@ -27,13 +27,14 @@ from agents.composition import compose, groups
 from agents.evaluate import evaluate
 
 OUT = "benchmarks/results/agents.json"
-NEEDS_DATA = ("learn_blobs",)
+ELSEWHERE = ("learn_blobs", "learn_irregular")
+"""Longer runs, of `benchmarks/learning.py`."""
 
 
 def experiments() -> list[str]:
-    """Those that need nothing but the checkout."""
+    """Those of at most four minutes, which need nothing but the checkout."""
     found = [name for name in groups()["experiment"] if name.startswith("learn_")]
-    return [name for name in found if name not in NEEDS_DATA]
+    return [name for name in found if name not in ELSEWHERE]
 
 
 def run(experiment: str, seed: int, work: Path) -> dict[str, Any]:

@@ -91,13 +91,21 @@ def build_heuristics(names: Sequence[str], env: PackingEnv) -> dict[str, TensorD
 
 
 def build_policy(
-    agent: str, env: PackingEnv, /, *, config_dir: str | Path | None = None, **options: Any
+    agent: str,
+    env: PackingEnv,
+    /,
+    *,
+    network: str | None = None,
+    config_dir: str | Path | None = None,
+    **options: Any,
 ) -> TensorDictModuleBase:
     """A fresh policy by its agent's name.
 
     Args:
         agent: An option of the group ``agent``: ``"dqn"``, ``"heuristic"``, ...
         env: Sets the shapes.
+        network: An option of the group ``network``; None: the agent's own. Candidates need
+            ``"candidate_scores"`` or ``"candidate_actor_critic"``.
         config_dir: A further folder of YAML files, where the agent may be named.
         **options: Values of the agent's or of its network's configuration, such as
             ``epsilon_end=0.1`` or ``channels=32``.
@@ -110,8 +118,10 @@ def build_policy(
     known = groups(folders).get("agent", [])
     if agent not in known:
         raise ConfigError(f"agent={agent!r} is unknown; choose one of {', '.join(known)}")
-    mode = f"env.action_mode={env.params.action_mode}"
-    config = compose("eval", [f"agent={agent}", mode], folders)
+    chosen = [f"agent={agent}", f"env.action_mode={env.params.action_mode}"]
+    if network is not None:
+        chosen.append(f"network={network}")
+    config = compose("eval", chosen, folders)
     _set_options(config, options)
     return policy_of(build_agent(config, env))
 

@@ -53,7 +53,7 @@ class DQN:
         epsilon_frames: Length of the linear schedule in frames.
     """
 
-    action_modes = ("placement",)
+    action_modes = ("placement", "candidate")
 
     def __init__(
         self,

@@ -430,5 +430,7 @@ def test_build_policy_by_name() -> None:
     with pytest.raises(ConfigError, match=r"'dqm' is unknown; choose one of .*, dqn, "):
         agents.build_policy("dqm", env)
     candidates = packing_env.make_env("irregular", action_mode="candidate", **TINY)
-    with pytest.raises(ConfigError, match="acts in action_mode placement"):
+    with pytest.raises(ConfigError, match=r"network= one of: .*candidate_scores"):
         agents.build_policy("dqn", candidates)
+    policy = agents.build_policy("dqn", candidates, network="candidate_scores", width=8)
+    assert policy(candidates.reset())["action"].shape == candidates.batch_size

@@ -20,13 +20,24 @@ from agents.evaluate import evaluate
 from agents.logging import NullLogger
 
 LEARNERS = [name for name in groups()["agent"] if name != "heuristic"]
+CASES = {name: [f"agent={name}"] for name in LEARNERS} | {
+    f"{name} {mode}": [f"agent={name}", f"env.action_mode={mode}", f"network={network}"]
+    for name, mode, network in (
+        ("dqn", "candidate", "candidate_scores"),
+        ("rainbow", "candidate", "candidate_scores"),
+        ("iqn", "candidate", "candidate_scores"),
+        ("ppo", "candidate", "candidate_actor_critic"),
+        ("ppo", "multi_head", "multi_head_actor_critic"),
+    )
+}
+"""Every agent in its own action mode, and in the others that it learns in."""
 SMALL = {"agent.batch_size": 4, "replay.capacity": 64, "trainer.warmup": 8, "replay.horizon": 4}
 """Sizes, where the configuration has them."""
 
 
-def small_config(name: str, *overrides: str):
+def small_config(case: str):
     """The agent on the tiny task, with as little work per update as it allows."""
-    chosen = [*TINY_OVERRIDES, f"agent={name}", "trainer.frames=48", *overrides]
+    chosen = [*TINY_OVERRIDES, *CASES[case], "trainer.frames=48"]
     config = compose("train", chosen)
     known = {key: value for key, value in SMALL.items() if OmegaConf.select(config, key)}
     sizes = [f"{key}={value}" for key, value in known.items()]
@@ -35,10 +46,10 @@ def small_config(name: str, *overrides: str):
     return compose("train", [*chosen, *sizes])
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_an_agent_from_start_to_end(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_an_agent_from_start_to_end(case: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    config = small_config(name)
+    config = small_config(case)
     env = build_env(config)
     agent = build_agent(config, env)
     assert isinstance(agent, Agent)

@@ -30,6 +30,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "07_planning_by_search": {"width": 4, **SMALL},
     "08_cuboids_and_published_heuristics": {"num_instances": 3},
     "09_torchrl_trainers": {"num_envs": 4, "total_frames": 64, **SMALL},
+    "10_value_based": {"frames": 320, "instances": 4, **SMALL},
+    "11_policy_gradient": {"frames": 512, "instances": 4, **SMALL},
+    "12_continuous_actions": {"frames": 320, "instances": 4, "num_items": 20},
+    "13_manager_and_worker": {"frames": 320, "instances": 4, **SMALL},
 }
 
 

@@ -19,7 +19,9 @@ _FINE = 4  # keys of a place besides the coarse features: rest height, ground, x
 _SHARPNESS = 16.0
 _EDGE = 0.995  # the farthest that a point is from 0: its inverse hyperbolic tangent is finite
 _MOVE = 0.25  # the farthest that the first point is moved, before the tanh
-_LOG_SCALE = (-5.0, 1.0)
+_LOG_SCALE = (-5.0, -0.35)
+"""Up to 1 / sqrt(2): a wider Gaussian, squashed, has its modes at the sides, and the tanh of its
+mean, which is played without exploring, would lie in the valley between them."""
 _REACHES = (1, 2, 4, 8)  # cells
 
 

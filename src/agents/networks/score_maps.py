@@ -69,6 +69,8 @@ class ScoreMaps(ActionNetwork):
             ``"auto"``: bf16 where the device computes in it.
     """
 
+    action_modes = ("placement",)
+
     def __init__(
         self,
         env: PackingEnv,
@@ -80,7 +82,7 @@ class ScoreMaps(ActionNetwork):
         dueling: bool = True,
         precision: str = "auto",
     ) -> None:
-        if env.params.action_mode != "placement":
+        if env.params.action_mode not in self.action_modes:
             raise ParameterError(
                 f"ScoreMaps scores placements; action_mode={env.params.action_mode!r} needs "
                 f"another network, such as candidate_scores (or set env.action_mode=placement)"

@@ -1,0 +1,51 @@
+"""PPO on candidates, and with one head each for item, orientation, x and y.
+
+python examples/11_policy_gradient.py
+"""
+
+from functools import partial
+
+import packing_env as pe
+from agents import heuristics
+from agents.evaluate import Evaluation, evaluate, table
+from agents.logging import NullLogger
+from agents.networks import CandidateActorCritic, MultiHeadActorCritic
+from agents.ppo import PPO
+from agents.replay import Rollout
+from agents.rollout import DeviceCollector
+from agents.trainer import OnPolicyTrainer
+
+# An action mode is how a decision is said; the worlds behind both are the same.
+NETWORKS = {
+    "candidate": partial(CandidateActorCritic, width=32),
+    "multi_head": partial(MultiHeadActorCritic, channels=16),
+}
+
+
+def main(frames: int = 6_000, instances: int = 32, **overrides: object) -> dict[str, float]:
+    reward = {"utilization": 1.0, "height": 0.2}
+    found: dict[str, Evaluation] = {}
+    for mode, network in NETWORKS.items():
+        task = {"action_mode": mode, "num_visible": 2, "grid_step": 2} | overrides
+        env = pe.make_env("irregular", num_envs=32, reward=reward, **task)
+        agent = PPO(env, network=network, batch_size=128, lr=2e-3)
+        collector = DeviceCollector(env, agent.policy)
+        rollout = Rollout(env, horizon=16)
+        OnPolicyTrainer(agent, collector, rollout, frames=frames).run(NullLogger("."))
+
+        held_out = pe.make_env(
+            "irregular", num_envs=instances, split="test", draw="sequential", **task
+        )
+        found[f"ppo {mode}"] = evaluate(held_out, agent.policy)
+        # Random among what the mode can say: candidates are a choice already.
+        uniform = heuristics.build("random_legal", held_out)
+        found[f"random {mode}"] = evaluate(held_out, uniform)
+
+    from rich.console import Console
+
+    Console().print(table(found))
+    return {name: e.estimate("utilization").mean for name, e in found.items()}
+
+
+if __name__ == "__main__":
+    main()

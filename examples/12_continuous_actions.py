@@ -1,0 +1,53 @@
+"""SAC points into a box; the environment places at the nearest legal placement, and says where.
+
+python examples/12_continuous_actions.py
+"""
+
+from functools import partial
+
+import packing_env as pe
+from agents import heuristics
+from agents.evaluate import evaluate, table
+from agents.logging import NullLogger
+from agents.networks import ContinuousActorCritic
+from agents.replay import DeviceReplay
+from agents.rollout import DeviceCollector
+from agents.sac import SAC
+from agents.trainer import Trainer
+
+
+def main(frames: int = 4_000, instances: int = 32, **overrides: object) -> dict[str, float]:
+    # x, y and the orientation in [-1, 1]; boxes have two. DDPG and AC-IQN act likewise.
+    task = {"action_mode": "continuous", "observation": pe.tasks.LEAN} | overrides
+    reward = {"utilization": 10.0, "height": 2.0}
+    env = pe.make_env("cuboid_online", num_envs=32, reward=reward, **task)
+
+    state = env.reset()
+    state["action"] = env.full_action_spec["action"].rand()
+    step = env.step(state)["next"]
+    for asked, executed in zip(state["action"][:2], step["executed_action"][:2], strict=True):
+        print(f"asked for {asked.tolist()}, placed at {executed.tolist()}")
+
+    # The critics value what was carried out, not what was asked for (learn_from="asked").
+    network = partial(ContinuousActorCritic, channels=16, width=64, fold=2)
+    agent = SAC(env, network=network, epsilon_frames=frames // 2)
+    replay = DeviceReplay(env, capacity=10_000, n_steps=agent.n_steps, gamma=agent.gamma)
+    collector = DeviceCollector(env, agent.policy)
+    Trainer(agent, collector, replay, frames=frames, warmup=frames // 8).run(NullLogger("."))
+
+    held_out = pe.make_env(
+        "cuboid_online", num_envs=instances, split="test", draw="sequential", **task
+    )
+    found = {
+        "sac": evaluate(held_out, agent.policy, instances),
+        "random_legal": evaluate(held_out, heuristics.build("random_legal", held_out), instances),
+    }
+
+    from rich.console import Console
+
+    Console().print(table(found))
+    return {name: e.estimate("utilization").mean for name, e in found.items()}
+
+
+if __name__ == "__main__":
+    main()
