@@ -154,6 +154,28 @@ def test_the_risk_level_chooses_the_arm(risk, side):
     assert trained(risk) == pytest.approx([side] * 2, abs=0.3)
 
 
+def with_levels(size):
+    """The arms, every other row to be played cautiously."""
+    batch = toy_batch(two_arms, size)
+    level = torch.where(torch.arange(size) % 2 == 0, 0.1, 1.0)
+    batch["level"] = batch["next", "level"] = level
+    return batch
+
+
+def test_one_actor_serves_the_level_of_each_row():
+    torch.manual_seed(0)
+    agent = ACIQN(
+        small_env(2), network=Toy, lr=1e-2, actor_lr=1e-3, kappa=0.02, risk="level", num_taus=16,
+        num_target_taus=1, num_actor_taus=16,
+    )  # fmt: skip
+    for _ in range(500):
+        agent.update(with_levels(256))
+    probe = with_levels(4).select("observation", "level")
+    with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
+        played = agent.policy(probe)["action"][:, 0].tolist()
+    assert played == pytest.approx([-1, 1, -1, 1], abs=0.3)
+
+
 @pytest.mark.parametrize(
     "risk", ["support", lambda td: td["observation", "heightmap"].mean((-2, -1))]
 )
