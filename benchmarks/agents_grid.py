@@ -4,8 +4,9 @@
 
 One run is one `packing train experiment=learn_...` on one thread, as long as its file says. All
 policies of an experiment share its held-out instances; `random_legal` is played with as many seeds.
-A run whose `results.json` is complete is not repeated, so the script may be stopped and started
-again; rows of experiments that were not asked for stay in the output.
+A run that is complete, with the settings that its experiment has now, is not repeated, so the
+script may be stopped and started again; rows of experiments that were not asked for stay as they
+are.
 """
 
 from __future__ import annotations
@@ -13,12 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 from pathlib import Path
 from typing import Any
 
-from learning import summary, train
+from learning import STUDENT_95, revision_of, summary, trained
 from provenance import provenance, write_json
 
 from agents import heuristics
@@ -27,6 +27,8 @@ from agents.composition import compose, groups
 from agents.evaluate import evaluate
 
 OUT = "benchmarks/results/agents.json"
+SMALL = ["checkpoint.replay=false"]
+"""Nobody goes on from these runs."""
 ELSEWHERE = ("learn_blobs", "learn_irregular")
 """Longer runs, of `benchmarks/learning.py`."""
 
@@ -35,19 +37,6 @@ def experiments() -> list[str]:
     """Those of at most four minutes, which need nothing but the checkout."""
     found = [name for name in groups()["experiment"] if name.startswith("learn_")]
     return [name for name in found if name not in ELSEWHERE]
-
-
-def run(experiment: str, seed: int, work: Path) -> dict[str, Any]:
-    """The results of one run, made now or before."""
-    folder = work / experiment / f"seed{seed}"
-    done = folder / "results.json"
-    if done.is_file():
-        found = json.loads(done.read_text(encoding="utf-8"))
-        if "policies" in found:
-            return found
-    shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut off
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    return train(experiment, seed, folder, [])
 
 
 def play_random(experiment: str, seeds: list[int], count: int) -> list[list[float]]:
@@ -61,7 +50,8 @@ def play_random(experiment: str, seeds: list[int], count: int) -> list[list[floa
 def row(experiment: str, seeds: list[int], work: Path) -> dict[str, Any]:
     """The table's row of one experiment."""
     config = compose("train", [f"experiment={experiment}"])
-    runs = [run(experiment, seed, work) for seed in seeds]
+    folders = [work / experiment / f"seed{seed}" for seed in seeds]
+    runs = [trained(experiment, s, f, SMALL) for s, f in zip(seeds, folders, strict=True)]
     agent = next(iter(runs[0]["policies"]))
     count = runs[0]["num_instances"]
     learned = summary([r["policies"][agent]["instances"]["utilization"] for r in runs])
@@ -74,6 +64,7 @@ def row(experiment: str, seeds: list[int], work: Path) -> dict[str, Any]:
         "task": config.env.task,
         "action_mode": config.env.action_mode,
         "seeds": seeds,
+        "revisions": sorted({revision_of(folder) for folder in folders}),
         "instances": count,
         "training_seconds": seconds,
         "frames": frames,
@@ -113,12 +104,14 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/agents_grid"))
     parser.add_argument("--out", type=Path, default=Path(OUT))
     args = parser.parse_args()
+    if len(args.seeds) not in STUDENT_95:
+        parser.error(f"--seeds: {min(STUDENT_95)} to {max(STUDENT_95)} of them")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     rows: dict[str, Any] = {}
     if args.out.is_file():
         rows = json.loads(args.out.read_text(encoding="utf-8"))["experiments"]
     for name in args.experiments or experiments():
-        rows[name] = row(name, args.seeds, args.work) | {"revision": provenance()["revision"]}
+        rows[name] = row(name, args.seeds, args.work)
         write_json(args.out, provenance(args) | {"experiments": dict(sorted(rows.items()))})
         show(name, rows[name])
 

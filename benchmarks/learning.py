@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shutil
 import statistics
 import subprocess
 import sys
@@ -23,13 +24,18 @@ from typing import Any
 
 import numpy as np
 import trimesh
+from omegaconf import OmegaConf
 from provenance import provenance, write_json
 
 from agents import heuristics
+from agents.composition import compose
 from agents.evaluate import NORMAL_95, evaluate
+from agents.resume import flat
 from packing_env import make_env
 
-STUDENT_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
+STUDENT_95 = {
+    2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262,
+}  # fmt: skip
 """Two-sided 95 % quantile of Student's t, by number of samples."""
 
 
@@ -44,6 +50,32 @@ def export_blobs(data: Path, folder: Path) -> None:
             process=False,
         )
         mesh.export(folder / f"blob_{k:03d}.stl")
+
+
+def trained(experiment: str, seed: int, folder: Path, overrides: list[str]) -> dict[str, Any]:
+    """The `results.json` of a run, made now or before.
+
+    A run that was cut off, or that has other settings than the experiment has now, is made again.
+    `origin.json` beside it holds the revision that it was made at.
+    """
+    done = folder / "results.json"
+    if done.is_file():
+        found = json.loads(done.read_text(encoding="utf-8"))
+        now = flat(compose("train", [f"experiment={experiment}", f"seed={seed}", *overrides]))
+        then = flat(OmegaConf.load(folder / "config.yaml"))
+        same = all(now[key] == then[key] for key in now.keys() & then.keys() if key != "run_dir")
+        if "policies" in found and same:
+            return found
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    found = train(experiment, seed, folder, overrides)
+    write_json(str(folder / "origin.json"), {"revision": provenance()["revision"]})
+    return found
+
+
+def revision_of(folder: Path) -> str:
+    """At which a run was made."""
+    return json.loads((folder / "origin.json").read_text(encoding="utf-8"))["revision"]
 
 
 def train(experiment: str, seed: int, folder: Path, overrides: list[str]) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
     python benchmarks/manager_order.py [--seeds 0 1 2] [--work DIR] [--out ...] [key=value ...]
 
-Every seed is one `packing train experiment=learn_hierarchical`; a run under `--work` whose
-checkpoint is complete is not repeated. Then the trained policy plays the held-out instances twice:
+Every seed is one `packing train experiment=learn_hierarchical`; a complete run under `--work` is
+not repeated. Then the trained policy plays the held-out instances twice:
 with the manager that was trained with it, and with the item of the largest bounding box first, as
 in stage 1. Nothing else differs, and the difference is taken instance by instance. The worker
 learned last under the manager's order, so largest first is at a slight disadvantage; how each does
@@ -18,7 +18,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from learning import half_width, train
+from learning import half_width, revision_of, trained
 from provenance import provenance, write_json
 
 from agents import checkpoint, heuristics
@@ -33,15 +33,6 @@ ORDERS = {"manager": True, "largest_first": False}
 """Values of the policy's `learned_order`."""
 
 
-def trained(seed: int, folder: Path, overrides: list[str]) -> Path:
-    """The run of a seed, made now or before."""
-    try:
-        checkpoint.find(folder)
-    except checkpoint.CheckpointError:
-        train(EXPERIMENT, seed, folder, overrides)
-    return folder
-
-
 def play(env: PackingEnv, policy: Any, count: int) -> dict[str, Evaluation]:
     """The held-out instances under either order."""
     played = {}
@@ -52,7 +43,8 @@ def play(env: PackingEnv, policy: Any, count: int) -> dict[str, Evaluation]:
 
 def compare(seed: int, args: argparse.Namespace, overrides: list[str]) -> dict[str, Any]:
     """One seed's worker under both orders."""
-    folder = trained(seed, args.work / f"seed{seed}", overrides)
+    folder = args.work / f"seed{seed}"
+    trained(EXPERIMENT, seed, folder, overrides)
     config = compose("train", [f"experiment={EXPERIMENT}", f"seed={seed}", *overrides])
     env = build_held_out(config)
     saved = checkpoint.load(folder)
@@ -61,6 +53,7 @@ def compare(seed: int, args: argparse.Namespace, overrides: list[str]) -> dict[s
     played["random_legal"] = evaluate(env, heuristics.build("random_legal", env), args.instances)
     return {
         "seed": seed,
+        "revision": revision_of(folder),
         "frames": saved.meta["frames"],
         "stage1_frames": config.agent.stage1_frames,
         "orders": {

@@ -72,6 +72,14 @@ class Replay(Protocol):
         """New priorities of sampled transitions."""
         ...
 
+    def state_dict(self) -> dict[str, Any]:
+        """What is kept, and where writing continues."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`."""
+        ...
+
 
 class RolloutBuffer(Protocol):
     """Where one rollout is kept, ``[B, T]``."""
@@ -87,12 +95,28 @@ class RolloutBuffer(Protocol):
         """The rollout, ``[B, T]``; the next ``extend`` begins another."""
         ...
 
+    def state_dict(self) -> dict[str, Any]:
+        """The part that is there."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`."""
+        ...
+
 
 class Collector(Protocol):
     """A source of transitions: one step of every row at a time."""
 
     def step(self) -> TensorDictBase:
         """Root and ``next`` entries, ``[*batch_size]``."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the next step begins: tensors, numbers, lists and mappings of them."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`."""
         ...
 
     def close(self) -> None:

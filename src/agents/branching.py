@@ -3,7 +3,8 @@
 Tavakoli et al., "Action branching architectures for deep reinforcement learning", AAAI 2018:
 each head has values of its own beside one V of the state, and all share one target. Double: van
 Hasselt et al., AAAI 2016; n-step targets: Sutton, Machine Learning 1988. Unlike there, a head sees
-the choices before it, and is masked by what is still legal.
+the choices before it, is masked by what is still legal, and hands its whole gradient to the shared
+trunk (there: a share of 1 / (heads + 1)), which Adam would scale back up.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from agents.base import Agent
 from agents.checkpoint import Checkpoint, CheckpointError
 from agents.composition import compose, groups
 from agents.config_checks import ConfigError
+from agents.replay.compact import further_keys
 from packing_env.envs import PackingEnv
 
 
@@ -54,6 +55,13 @@ def build_held_out(config: DictConfig, like: PackingEnv | None = None) -> Packin
 def build_agent(config: DictConfig, env: PackingEnv) -> Any:
     """What ``config.agent`` makes: an :class:`Agent`, or a policy that needs no training."""
     return instantiate(config.agent)(env=env)
+
+
+def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:
+    """What ``config.replay`` makes, for all that the agent's policy reads of a state."""
+    make = instantiate(config.replay)
+    needed = further_keys(agent.policy, env)
+    return make(env, keep=needed) if needed else make(env)
 
 
 def policy_of(made: Any) -> TensorDictModuleBase:

@@ -27,6 +27,8 @@ FOLDER = "checkpoints"
 """Where a run keeps its checkpoints, one folder per number of frames."""
 FAILED = "failed-"
 """How the name of a checkpoint begins whose weights are broken."""
+DRAFT, OLD = ".draft-", ".old-"
+"""How names begin of what is being written, and of what is being replaced."""
 
 
 class CheckpointError(ValueError):
@@ -60,17 +62,19 @@ def save(
 
     What a ``failed`` run left goes to ``failed-<frames>``, which :func:`find` takes only by its
     own name. A checkpoint is written beside its place, synced, and moved there; a crash leaves an
-    unfinished draft that :func:`find` does not see, and what was there before.
+    unfinished draft that :func:`find` does not see and the next save removes, and what was there
+    before.
 
     Raises:
         CheckpointError: It cannot be written.
     """
     folder = Path(run) / FOLDER
     target = folder / f"{FAILED if failed else ''}{frames:012d}"
-    draft = folder / f".draft-{target.name}-{os.getpid()}"
+    draft = folder / f"{DRAFT}{target.name}"
     try:
+        shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
-        torch.save(dict(state), draft / TENSORS)
+        torch.save(_own_memory(state), draft / TENSORS)
         _write_json(draft / META, {**meta, "frames": frames})
         files = {name: _fingerprint(draft / name) for name in (TENSORS, META)}
         _write_json(draft / MANIFEST, {"format": FORMAT, "version": VERSION, "files": files})
@@ -82,7 +86,71 @@ def save(
     except (OSError, RuntimeError) as error:
         shutil.rmtree(draft, ignore_errors=True)
         raise CheckpointError(f"{target}: the checkpoint cannot be written ({error})") from error
+    _sweep(folder)
     return target
+
+
+def rotate(run: str | Path, keep: int | None, best: str | None = None) -> list[Path]:
+    """Remove all checkpoints of a run but the newest, the best, and what failed.
+
+    Args:
+        run: Its folder.
+        keep: How many of the newest stay; None: all.
+        best: A number in ``meta["metrics"]``: the checkpoint with the highest stays too, ``-NAME``:
+            with the lowest.
+
+    Returns:
+        What was removed.
+    """
+    found = _numbered(Path(run) / FOLDER)
+    if keep is None:
+        return []
+    staying = set(found[-max(keep, 1) :])
+    scores = {path: score for path in found if (score := _score(path, best)) is not None}
+    if scores:
+        staying.add(max(scores, key=lambda path: (scores[path], path)))
+    removed = [path for path in found if path not in staying]
+    for path in removed:
+        gone = path.with_name(f"{DRAFT}{path.name}")
+        path.rename(gone)  # at once, so that no half of it is ever taken for a checkpoint
+        shutil.rmtree(gone, ignore_errors=True)
+    return removed
+
+
+def _score(path: Path, name: str | None) -> float | None:
+    """What :func:`rotate` compares; None where the checkpoint does not say."""
+    if name is None:
+        return None
+    value = _read_json(path / META).get("metrics", {}).get(name.removeprefix("-"))
+    if not isinstance(value, (int, float)):
+        return None
+    return -value if name.startswith("-") else value
+
+
+def _numbered(folder: Path, prefix: str = "") -> list[Path]:
+    """Checkpoints, in the order of their frames."""
+    return sorted(path for path in folder.glob(f"{prefix}[0-9]*") if (path / MANIFEST).is_file())
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what saves left that were cut off, as far as it is in its place."""
+    for draft in folder.glob(f"{DRAFT}*"):
+        shutil.rmtree(draft, ignore_errors=True)
+    for old in folder.glob(f"{OLD}*"):
+        if (folder / old.name.removeprefix(OLD)).exists():
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _own_memory(state: Any) -> Any:
+    """The same, but for views of larger tensors: ``torch.save`` would write all that is behind."""
+    if isinstance(state, torch.Tensor):
+        own = state.untyped_storage().nbytes() <= state.numel() * state.element_size()
+        return state if own else state.clone()
+    if isinstance(state, Mapping):
+        return {key: _own_memory(value) for key, value in state.items()}
+    if isinstance(state, (list, tuple)):
+        return type(state)(_own_memory(value) for value in state)
+    return state
 
 
 def find(path: str | Path) -> Path:
@@ -102,8 +170,9 @@ def find(path: str | Path) -> Path:
     if not path.is_dir():
         raise CheckpointError(f"{path}: there is no such folder; name a run or a checkpoint")
     inner = path if path.name == FOLDER else path / FOLDER
-    found = sorted(p for p in inner.glob("[0-9]*") if (p / MANIFEST).is_file())
-    for candidate in reversed(found):
+    found = _numbered(inner)
+    cut_off = _numbered(inner, OLD)  # by a crash between the two moves of a save
+    for candidate in (*reversed(found), *reversed(cut_off)):
         try:
             _verify(candidate)
         except CheckpointError:
@@ -204,7 +273,8 @@ def _sync(path: Path) -> None:
 def _move(draft: Path, target: Path) -> None:
     """Put the draft in its place; what is there is moved away first and then removed."""
     if target.exists():
-        old = target.with_name(f".old-{target.name}-{os.getpid()}")
+        old = target.with_name(f"{OLD}{target.name}")
+        shutil.rmtree(old, ignore_errors=True)
         target.rename(old)
         draft.rename(target)
         shutil.rmtree(old, ignore_errors=True)

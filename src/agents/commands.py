@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from tensordict.nn import TensorDictModuleBase
 
-from agents import build, checkpoint, composition, distributed, imitation, runs
+from agents import build, checkpoint, composition, distributed, imitation, resume, runs
 from agents.config_checks import ConfigError
 from agents.distributed import World
 from agents.evaluate import (
@@ -25,9 +26,11 @@ from agents.evaluate import (
 )
 from agents.evaluate import evaluate as play_instances
 from agents.logging import NullLogger, ProgressBar
+from agents.resume import Resumed
 from agents.trainer import NonFiniteError, Trainer
 from packing_env.envs import PackingEnv
 from packing_env.plan import Packing, save_plan
+from packing_env.registration import ENVIRONMENT
 
 if TYPE_CHECKING:
     from agents.cli import Request
@@ -55,12 +58,15 @@ def train(config: DictConfig, request: Request) -> int:
 
 def _train(config: DictConfig, request: Request, world: World) -> int:
     """One process's part of it."""
+    asked, resumed = config.resume, _resumed(config, request, world)
+    if resumed is not None:
+        config = resumed.config
     seed_everything(int(config.seed))
     with build.said_plainly():
         env = build.build_env(config, **_shard(config, world))
         agent = build.build_agent(config, env)
-        imitated = imitation.from_config(config.warm_start, agent, env)
-        replay = instantiate(config.replay)(env)
+        imitated = None if resumed else imitation.from_config(config.warm_start, agent, env)
+        replay = build.build_replay(config, env, agent)
         collector = instantiate(config.collector)(env, agent.policy)
         trainer = instantiate(config.trainer)(agent, collector, replay)
         build.build_heuristics(config.evaluation.heuristics, env)  # names that do not exist, now
@@ -68,9 +74,13 @@ def _train(config: DictConfig, request: Request, world: World) -> int:
     seed_everything(int(config.seed) + world.rank)  # the same weights, draws of their own
     if not world.leads:
         return _follow(trainer)
-    folder = runs.new_folder(config.run_dir, str(config.name))
-    _describe(folder, config, request)
+    folder = _folder(config, resumed)
+    _describe(folder, config, request, resumed)
     console = Console()
+    if asked is not None:
+        console.print(_origin_of(asked, resumed), highlight=False, soft_wrap=True)
+    if resumed is not None:
+        trainer.load_state_dict(resumed.found.state)
     console.print(
         f"{config.name}: {env.batch_size.numel()} rows of {env.params.num_items} items on "
         f"{env.device}, {env.mode.num_actions:,} actions (action_mode="
@@ -82,6 +92,7 @@ def _train(config: DictConfig, request: Request, world: World) -> int:
         console.print(imitated, highlight=False, soft_wrap=True)
     with runs.StopSignals() as stop:
         session = _Session(config, request, folder, env, trainer, stop.requested)
+        session.going_on = resumed is not None
         try:
             finished = session.train(console)
         except NonFiniteError as error:
@@ -127,6 +138,7 @@ class _Session:
     ) -> None:
         self.config, self.request, self.folder = config, request, folder
         self.env, self.trainer, self.should_stop = env, trainer, should_stop
+        self.going_on = False
         self._held_out: PackingEnv | None = None
         self._broken: Path | None = None
 
@@ -134,13 +146,15 @@ class _Session:
         """Whether training came to its end; what was learned is saved in any case."""
         with build.said_plainly():
             logger = instantiate(self.config.logger)(self.folder)
+        if self.going_on:
+            logger.resume(self.trainer.logged_frames)
         bar = ProgressBar(console, self.trainer.total, self.trainer.budget)
         try:
             return self.trainer.run(
                 logger,
                 bar,
                 should_stop=self.should_stop,
-                save=self.save,
+                save=partial(self.save_meanwhile, console),
                 evaluate=self.numbers,
             )
         finally:
@@ -148,8 +162,16 @@ class _Session:
             logger.close()
             self.save()
 
+    def save_meanwhile(self, console: Console) -> None:
+        """Write a checkpoint; where that fails, as on a full disk, training goes on."""
+        try:
+            self.save()
+        except checkpoint.CheckpointError as error:
+            console.print(f"packing: {error}; training goes on", style="bold", soft_wrap=True)
+
     def save(self) -> None:
         """Write a checkpoint; a broken one under a name that nothing takes for the newest."""
+        options = self.config.checkpoint
         try:
             self.trainer.check_finite()
             failed = False
@@ -159,12 +181,15 @@ class _Session:
             "agent": self.config.agent["_target_"],
             "task": self.config.env.task,
             "config": OmegaConf.to_container(self.config, resolve=False),
+            "environment": ENVIRONMENT,
+            "metrics": runs.finite(self.trainer.last),
             "versions": runs.versions(),
         }
-        state = self.trainer.state_dict()
+        state = self.trainer.state_dict(replay=bool(options.replay))
         path = checkpoint.save(self.folder, self.trainer.frames, state, meta, failed=failed)
         if failed:
             self._broken = path
+        checkpoint.rotate(self.folder, options.keep, options.best)
 
     def whereabouts(self) -> str:
         """Where the broken state is, and what of the run can be used."""
@@ -196,7 +221,12 @@ class _Session:
 
     def results(self) -> dict[str, Any]:
         """What is known when training ends."""
-        counters = self.trainer.state_dict()["counters"]
+        trainer = self.trainer
+        counters = {
+            "frames": trainer.frames,
+            "updates": trainer.updates,
+            "elapsed": trainer.elapsed,
+        }
         return {"training": {**counters, "last": self.trainer.last}, **_origin(self.config)}
 
     def note(self, *, interrupted: bool) -> None:
@@ -232,11 +262,41 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _describe(folder: Path, config: DictConfig, request: Request) -> None:
+def _resumed(config: DictConfig, request: Request, world: World) -> Resumed | None:
+    """The checkpoint to go on from, if one is asked for."""
+    if config.resume is not None and world.size > 1:
+        raise ConfigError(
+            f"resume={config.resume}: a checkpoint holds the environment and the replay of one "
+            f"process, and {world.size} are running; start one"
+        )
+    return resume.from_config(config, request.overrides, request.folders)
+
+
+def _folder(config: DictConfig, resumed: Resumed | None) -> Path:
+    """Where results go: a new folder, or that of the run that goes on."""
+    if resumed is None or config.run_dir not in (None, str(resumed.folder)):
+        return runs.new_folder(config.run_dir, str(config.name))
+    return resumed.folder
+
+
+def _origin_of(asked: str, resumed: Resumed | None) -> str:
+    """Where training begins."""
+    if resumed is None:
+        return f"resume={asked}: no checkpoint was found, training begins anew"
+    held = "" if "replay" in resumed.found.state else "; it holds no replay, which is filled anew"
+    frames = resumed.found.meta["frames"]
+    return f"going on from {resumed.found.path}, after {frames:,} frames{held}"
+
+
+def _describe(
+    folder: Path, config: DictConfig, request: Request, resumed: Resumed | None = None
+) -> None:
     """``config.yaml`` and ``run.json``."""
     resolved = OmegaConf.to_yaml(config, resolve=True)
     (folder / "config.yaml").write_text(resolved, encoding="utf-8")
     origin = {"command": ["packing", request.command, *request.overrides], **_origin(config)}
+    if resumed is not None:
+        origin["resumed"] = {"from": str(resumed.found.path), **resumed.found.meta["versions"]}
     runs.write_json(folder / "run.json", origin)
 
 

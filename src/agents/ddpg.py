@@ -2,7 +2,8 @@
 
 Lillicrap et al., ICLR 2016, with TorchRL's ``DDPGLoss`` and ``SoftUpdate``; n-step targets as of
 Barth-Maron et al., ICLR 2018 (D4PG): the replay accumulates the rewards, and the loss reads how
-many decisions lie between.
+many decisions lie between. The critic's error enters by its smooth L1 loss, TorchRL's default,
+where the paper has the square.
 """
 
 from __future__ import annotations

@@ -44,6 +44,11 @@ class World:
         return any(wishes)
 
 
+def processes() -> int:
+    """How many learn together in this process' group."""
+    return distributed.get_world_size() if distributed.is_initialized() else 1
+
+
 @contextmanager
 def joined(device: str | torch.device) -> Iterator[World]:
     """The world that ``torchrun`` started this process in; alone where it did not."""

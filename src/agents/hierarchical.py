@@ -118,7 +118,6 @@ class Hierarchical:
         following = self.following(batch)
         weight = batch.get("priority_weight", None)
         losses, value = self.worker_loss(batch, following)
-        batch.set("td_error", losses.detach())
         loss = mean_loss(losses, weight)
         found = [self._step("worker", loss)]
         told = {"loss": loss.detach(), "q": value.detach().mean()}
@@ -137,7 +136,8 @@ class Hierarchical:
         """Smooth L1 loss ``[B]`` of the worker's TD error, and its values ``[B]``.
 
         ``r + gamma Q_target(s', i', argmax_p Q(s', i', p))``, the maximum over the legal placements
-        of the item ``i'`` that ``following`` (see :meth:`following`) has chosen in s'.
+        of the item ``i'`` that ``following`` (see :meth:`following`) has chosen in s'. Sets
+        ``td_error [B]``, the error's magnitude, in the batch.
         """
         with torch.no_grad():
             scores = self.networks.worker(following.clone(False)).get(("worker", "action_value"))
@@ -146,6 +146,7 @@ class Hierarchical:
         value = self.networks.worker.value_of(
             self.policy.maps(batch.clone(False)), batch.get(WORKER)
         )
+        batch.set("td_error", (value.detach() - target).abs())
         return functional.smooth_l1_loss(value, target, reduction="none"), value
 
     def manager_loss(

@@ -26,7 +26,7 @@ from agents.objectives.multi_head_ppo import Scores
 from agents.optimization import GatedAdam
 from agents.policy_wrapper import PolicyWrapper
 from agents.replay import DeviceReplay
-from agents.replay.compact import REBUILT
+from agents.replay.compact import REBUILT, further_keys
 from agents.rollout import DeviceCollector
 from agents.sampling import at, masked_log_softmax
 from packing_env.envs import PackingEnv
@@ -134,7 +134,7 @@ def warm_start(
     read = {key[-1] for key in agent.policy.in_keys if isinstance(key, tuple)}
     emitted = set(env.observation_spec["observation"].keys())
     needed = tuple(name for name in REBUILT if name in read & emitted)
-    seen = DeviceReplay(env, steps * rows, rebuild=needed)
+    seen = DeviceReplay(env, steps * rows, rebuild=needed, keep=further_keys(agent.policy, env))
     collector = DeviceCollector(env, heuristic)
     for _ in range(steps):
         seen.extend(collector.step())

@@ -43,12 +43,24 @@ class Meter:
         pairs = torch.stack([self._sums[name] for name in names]).tolist()
         return {n: s / c if c else math.nan for n, (s, c) in zip(names, pairs, strict=True)}
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """What was counted since the last :meth:`read`."""
+        return dict(self._sums)
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Inverse of :meth:`state_dict`."""
+        self._sums = dict(state)
+
 
 class Logger(Protocol):
     """Takes one row of numbers per log interval."""
 
     def log(self, frames: int, values: Mapping[str, float]) -> None:
         """Write the values of the interval that ends at ``frames``."""
+        ...
+
+    def resume(self, frames: int) -> None:
+        """Go on from a checkpoint: what was logged after ``frames`` did not happen."""
         ...
 
     def close(self) -> None:
@@ -63,6 +75,9 @@ class NullLogger:
         self.folder = folder
 
     def log(self, frames: int, values: Mapping[str, float]) -> None:
+        """Nothing."""
+
+    def resume(self, frames: int) -> None:
         """Nothing."""
 
     def close(self) -> None:
@@ -89,15 +104,33 @@ class CSVLogger:
         self._rows.append(row)
         new = [name for name in row if name not in self._columns]
         self._columns += new
-        mode, rows = ("w", self._rows) if new else ("a", [row])
+        self._write(*(("w", self._rows) if new else ("a", [row])))
+
+    def resume(self, frames: int) -> None:
+        """Keep the file's lines up to ``frames``, and append to them."""
+        if not self.path.is_file():
+            return
+        with self.path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            self._columns = list(reader.fieldnames or [])
+            whole = [dict(row) for row in reader if _whole(row)]
+        self._rows = [row for row in whole if int(row["frames"]) <= frames]
+        self._write("w", self._rows)
+
+    def _write(self, mode: str, rows: list[dict[str, Any]]) -> None:
         with self.path.open(mode, newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, self._columns, restval="")
-            if new:
+            if mode == "w":
                 writer.writeheader()
             writer.writerows(rows)
 
     def close(self) -> None:
         """Nothing: every line is on disk."""
+
+
+def _whole(row: Mapping[str, str | None]) -> bool:
+    """Whether a line has all its values; the last one of a killed run may not."""
+    return None not in row.values() and (row["frames"] or "").isdigit()
 
 
 class ProgressBar:

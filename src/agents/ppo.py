@@ -16,6 +16,7 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 from torchrl.envs.utils import ExplorationType, exploration_type
 
+from agents.distributed import average
 from agents.gae import generalised_advantage
 from agents.networks.actor_critic import DiscreteActorCritic, PlacementActorCritic, run
 from agents.objectives.multi_head_ppo import MultiHeadPPOLoss, Scores
@@ -200,7 +201,8 @@ class PPO:
         sums: dict[str, Tensor] = {}
         for rows in self._minibatches(flat):
             scores = self.loss(self._whole(flat[rows]))
-            kl = scores.get("kl_approx")
+            kl = scores.get("kl_approx").detach().clone()
+            average((kl,))  # so that all processes go on, or none
             going = going & ~(kl > self.target_kl)  # what is no number goes on to the gate
             loss = scores.get("loss_objective") + scores.get("loss_entropy")
             loss = loss + scores.get("loss_critic")

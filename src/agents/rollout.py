@@ -5,10 +5,11 @@ Both collectors give the same transitions for the same seed and actions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
-from tensordict import TensorDictBase
+from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
@@ -43,6 +44,14 @@ class DeviceCollector:
         self._root = following
         return transition
 
+    def state_dict(self) -> dict[str, Any]:
+        """The environment's state; empty before the first step."""
+        return _state_of(self.env, started=self._root is not None)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`."""
+        self._root = _root_of(self.env, state)
+
     def close(self) -> None:
         """Nothing to release."""
 
@@ -68,12 +77,37 @@ class TorchRLCollector:
             auto_register_policy_transforms=False,
             exploration_type=ExplorationType.RANDOM,
         )
+        self._env, self._started = env, False
         self._batches: Iterator[TensorDictBase] = iter(self._collector)
 
     def step(self) -> TensorDictBase:
         """One decision of every row: root and ``next`` entries, ``[*batch_size]``."""
+        self._started = True
         return next(self._batches).exclude(*_SCRATCH)[..., 0]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The environment's state; empty before the first step."""
+        return _state_of(self._env, started=self._started)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`."""
+        root = _root_of(self._env, state)
+        self._started = root is not None
+        if root is not None:
+            self._collector._carrier.update(root)  # Collector.reset starts new episodes only
 
     def close(self) -> None:
         """Shut the collector down; the environment stays open."""
         self._collector.shutdown(close_env=False)
+
+
+def _state_of(env: PackingEnv, *, started: bool) -> dict[str, Any]:
+    return env.get_state().to_dict() if started else {}
+
+
+def _root_of(env: PackingEnv, state: Mapping[str, Any]) -> TensorDictBase | None:
+    """What the policy sees in a saved state, which becomes the environment's."""
+    if not state:
+        return None
+    saved = TensorDict(dict(state), env.batch_size, device=env.device)
+    return env.reset(saved, set_state=True)

@@ -97,17 +97,18 @@ def _processor() -> str:
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file, all or nothing; NaN and infinities become null."""
     draft = path.with_name(path.name + ".part")
-    draft.write_text(json.dumps(_finite(content), indent=1) + "\n", encoding="utf-8")
+    draft.write_text(json.dumps(finite(content), indent=1) + "\n", encoding="utf-8")
     draft.replace(path)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The same, with null for what JSON has no word for."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {str(key): _finite(inner) for key, inner in value.items()}
+        return {str(key): finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(inner) for inner in value]
+        return [finite(inner) for inner in value]
     return value
 
 

@@ -2,7 +2,8 @@
 
 Haarnoja et al., ICML 2018, with two critics and a learned temperature as in "Soft actor-critic
 algorithms and applications" (2018), by TorchRL's ``SACLoss`` and ``SoftUpdate``. In n-step targets
-the entropy of the decisions in between is left out.
+the entropy of the decisions in between is left out. The critics' errors enter by their smooth L1
+loss, TorchRL's default, where the paper has the square.
 """
 
 from __future__ import annotations

@@ -145,6 +145,10 @@ class TorchRLLogger:
         dropped = self._queue.dropped
         self._table.log(frames, {**values, "telemetry_dropped": dropped} if dropped else values)
 
+    def resume(self, frames: int) -> None:
+        """The file goes on; the other logger begins anew, at these frames."""
+        self._table.resume(frames)
+
     def close(self) -> None:
         """Wait for what is queued."""
         self._queue.close()
@@ -195,6 +199,9 @@ class _Scalars:
         """Every number that is one."""
         numbers = {name: value for name, value in values.items() if not math.isnan(value)}
         self.logger.log_metrics(numbers, step=frames)
+
+    def resume(self, frames: int) -> None:
+        """Nothing: rows name their frames."""
 
     def close(self) -> None:
         """Flush and close."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from agents import randomness
 from agents.base import Agent, Collector, Replay, RolloutBuffer
 from agents.distributed import World
 from agents.logging import Logger, Meter, ProgressBar
@@ -44,7 +45,9 @@ class Trainer:
         warmup: Frames before the first update.
         update_every: Frames per update.
         log_every: Frames between two reads of the metrics.
-        save_every: Frames between two calls of ``save``; ``None``: only the caller saves.
+        save_every: Frames between two calls of ``save``; ``None``: see ``save_minutes``.
+        save_minutes: Minutes between two calls of ``save``; ``None`` here too: only the caller
+            saves.
         evaluate_every: Frames between two calls of ``evaluate``; ``None``: never.
     """
 
@@ -63,6 +66,7 @@ class Trainer:
         update_every: float = 64,
         log_every: float = 2048,
         save_every: float | None = None,
+        save_minutes: float | None = None,
         evaluate_every: float | None = None,
     ) -> None:
         self.agent, self.collector, self.replay = agent, collector, replay
@@ -76,14 +80,16 @@ class Trainer:
             "save": _count("save_every", save_every),
             "evaluate": _count("evaluate_every", evaluate_every),
         }
+        self.save_seconds = _budget("save_minutes", save_minutes, 60.0)
         self.frames = 0
         self.updates = 0
         self.elapsed = 0.0
+        self.collected = 0  # frames that entered the replay
         self.meter = Meter()
         self.last: dict[str, float] = {}
         self._since_update = 0
         self._since = dict.fromkeys(self.every, 0)
-        self._logged = 0.0
+        self._logged = self._saved = 0.0
         self.world = World()
         self._worst: Tensor | None = None  # most skipped updates in a row, since the last read
 
@@ -123,12 +129,11 @@ class Trainer:
             if self._due("log"):
                 row = evaluate() if self._due("evaluate") and not stopped else {}
                 self._log(logger, bar, row)
-            if self._due("save"):
-                self._since["save"] = 0
+            if self._save_due():
                 self.check_finite()
                 save()
         if self._since["log"]:
-            self._log(logger, bar, {})
+            self._log(logger, bar, {}, ends=False)
         self.check_finite()
         return not stopped
 
@@ -140,13 +145,14 @@ class Trainer:
         self._measure(transition)
         count = transition.batch_size.numel() * self.world.size
         self.frames += count
+        self.collected += count
         for name in self._since:
             self._since[name] += count
         self._learn(count)
 
     def _learn(self, count: int) -> None:
         """The updates that fall due after ``count`` more frames."""
-        if self.frames < self.warmup or not len(self.replay):
+        if self.collected < self.warmup or not len(self.replay):
             return
         self._since_update += count
         for _ in range(self._since_update // self.update_every):
@@ -175,8 +181,9 @@ class Trainer:
         """Raise a :class:`NonFiniteError` if what was learned is broken; reads from the device."""
         for values in (self.last, self.meter.peek()):
             self._check_updates(values)
-        weights = [weight.detach().isfinite().all() for weight in self.agent.policy.parameters()]
-        if weights and not bool(torch.stack(weights).all()):
+        sound = [weight.detach().isfinite().all() for weight in self.agent.policy.parameters()]
+        sound += [~value.isnan().any() for value in _floats(self.agent.state_dict())]
+        if sound and not bool(torch.stack(sound).all()):
             raise NonFiniteError(f"weights are NaN or infinite {self._when()}")
 
     def _check_updates(self, values: Mapping[str, float]) -> None:
@@ -193,20 +200,52 @@ class Trainer:
             f"agent.max_grad_norm and the rewards"
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        """Where training stands: the agent and the counters."""
+    def state_dict(self, *, replay: bool = True) -> dict[str, Any]:
+        """All that training continues from, bit for bit, the global random generators among it.
+
+        Args:
+            replay: Whether what the replay holds is part of it. Without it, training continues from
+                an empty one, after another ``warmup`` frames.
+        """
         counters = {"frames": self.frames, "updates": self.updates, "elapsed": self.elapsed}
-        waiting = {"since_update": self._since_update, "since": dict(self._since)}
-        return {"agent": self.agent.state_dict(), "counters": counters, "waiting": waiting}
+        state = {
+            "agent": self.agent.state_dict(),
+            "counters": counters,
+            "waiting": {
+                "since_update": self._since_update,
+                "since": dict(self._since),
+                "logged": self._logged,
+                "collected": self.collected,
+                "worst": self._worst,
+                "meter": self.meter.state_dict(),
+            },
+            "collector": self.collector.state_dict(),
+            "random": randomness.state_dict(),
+        }
+        return state | ({"replay": self.replay.state_dict()} if replay else {})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Inverse of :meth:`state_dict`."""
+        counters, waiting = state["counters"], state["waiting"]
         self.agent.load_state_dict(state["agent"])
-        self.frames = state["counters"]["frames"]
-        self.updates = state["counters"]["updates"]
-        self.elapsed = self._logged = state["counters"]["elapsed"]
-        self._since_update = state["waiting"]["since_update"]
-        self._since = dict(state["waiting"]["since"])
+        self.frames, self.updates = counters["frames"], counters["updates"]
+        self.elapsed = self._saved = counters["elapsed"]
+        self._since_update, self._logged = waiting["since_update"], waiting["logged"]
+        self._since = dict(waiting["since"])
+        self._worst = waiting["worst"]
+        self.meter.load_state_dict(waiting["meter"])
+        self.collector.load_state_dict(state["collector"])
+        if "replay" in state:
+            self.replay.load_state_dict(state["replay"])
+            self.collected = waiting["collected"]
+        else:
+            self.collected = 0
+        randomness.load_state_dict(state["random"])
+
+    @property
+    def logged_frames(self) -> int:
+        """Frames at the end of the last whole log interval."""
+        return self.frames - self._since["log"]
 
     def _finished(self) -> bool:
         late = self.budget is not None and self.world.agree(self.elapsed >= self.budget)
@@ -215,6 +254,16 @@ class Trainer:
     def _due(self, what: str) -> bool:
         every = self.every[what]
         return every is not None and self._since[what] >= every
+
+    def _save_due(self) -> bool:
+        """Whether it is time to save; if so, the clock begins anew."""
+        late = self.save_seconds is not None and self.elapsed - self._saved >= self.save_seconds
+        if self._due("save"):
+            self._since["save"] = 0
+        elif not late:
+            return False
+        self._saved = self.elapsed
+        return True
 
     def _measure(self, transition: TensorDictBase) -> None:
         """Count finished episodes and the values of the chosen actions, on the device."""
@@ -230,22 +279,42 @@ class Trainer:
         if chosen is not None:
             self.meter.add("q", chosen)
 
-    def _log(self, logger: Logger, bar: ProgressBar | None, extra: Mapping[str, float]) -> None:
-        """The one host read of the interval."""
+    def _log(
+        self,
+        logger: Logger,
+        bar: ProgressBar | None,
+        extra: Mapping[str, float],
+        *,
+        ends: bool = True,
+    ) -> None:
+        """The one host read of the interval; one that does not end here goes on after a resume."""
         frames = self._since["log"]
-        values = self.meter.read()
+        values = self.meter.read() if ends else self.meter.peek()
         values["episodes"] = round(values.get("episodes", 0.0) * frames)
         values["frames_per_second"] = frames / max(1e-9, self.elapsed - self._logged)
         values |= {"updates": self.updates, "seconds": self.elapsed, **extra}
-        self._since["log"] = 0
         if extra:
             self._since["evaluate"] = 0
-        self._logged = self.elapsed
+        if ends:
+            self._since["log"], self._logged = 0, self.elapsed
         self.last = values
         logger.log(self.frames, values)
         if bar is not None:
             bar.show(self.frames, self.elapsed, values)
         self._check_updates(values)
+
+
+def _floats(state: Any) -> Iterator[Tensor]:
+    """Every tensor of numbers in a state: critics, targets and moments as well."""
+    if isinstance(state, Tensor):
+        if state.is_floating_point():
+            yield state
+    elif isinstance(state, Mapping):
+        for value in state.values():
+            yield from _floats(value)
+    elif isinstance(state, (list, tuple)):
+        for value in state:
+            yield from _floats(value)
 
 
 class OnPolicyTrainer(Trainer):
@@ -260,6 +329,7 @@ class OnPolicyTrainer(Trainer):
         seconds: See there.
         log_every: See there.
         save_every: See there.
+        save_minutes: See there.
         evaluate_every: See there.
     """
 
@@ -276,6 +346,7 @@ class OnPolicyTrainer(Trainer):
         seconds: float | None = None,
         log_every: float = 2048,
         save_every: float | None = None,
+        save_minutes: float | None = None,
         evaluate_every: float | None = None,
     ) -> None:
         super().__init__(
@@ -287,6 +358,7 @@ class OnPolicyTrainer(Trainer):
             seconds=seconds,
             log_every=log_every,
             save_every=save_every,
+            save_minutes=save_minutes,
             evaluate_every=evaluate_every,
         )
 

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import gymnasium
 
+ENVIRONMENT = "Packing-v0"
+"""Its number rises when the same seed and actions no longer give the same episodes."""
+ENVIRONMENT = "Packing-v0"
+"""Its number rises when the same seed and actions no longer give the same episodes."""
+
 IDS: dict[str, str] = {
     "Packing-v0": "irregular",
     "PackingPaper-v0": "irregular_paper",

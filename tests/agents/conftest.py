@@ -100,6 +100,12 @@ class FakeReplay:
     def update_priority(self, index: Tensor, priority: Tensor) -> None:
         self.priorities = priority
 
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        assert state == {}
+
 
 @pytest.fixture
 def tiny() -> Callable[..., PackingEnv]:

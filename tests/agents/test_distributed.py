@@ -38,6 +38,31 @@ with joined("cpu") as world:
 """
 
 
+PPO_PROGRAM = """
+import sys, torch
+from hydra.utils import instantiate
+from agents.build import build_agent, build_env
+from agents.composition import compose
+from agents.distributed import joined
+from agents.logging import NullLogger
+
+with joined("cpu") as world:
+    config = compose("train", sys.argv[2:])
+    torch.manual_seed(0)
+    env = build_env(config, row_offset=4 * world.rank)
+    agent = build_agent(config, env)
+    torch.manual_seed(world.rank)
+    rollout = instantiate(config.replay)(env)
+    collector = instantiate(config.collector)(env, agent.policy)
+    trainer = instantiate(config.trainer)(agent, collector, rollout)
+    trainer.world = world
+    trainer.run(NullLogger("."))
+    weights = [weight.data for weight in agent.policy.parameters()]
+    steps = trainer.last["gradient_steps"]
+    torch.save({"weights": weights, "steps": steps}, f"{sys.argv[1]}/rank{world.rank}.pt")
+"""
+
+
 def two_processes(*command: str) -> None:
     """Run a command twice, as torchrun does."""
     with socket.socket() as listener:
@@ -71,6 +96,16 @@ def test_gradients_are_the_mean_of_the_shards(tmp_path: Path) -> None:
     for each in found:
         assert each["skipped"] == 1
         assert each["agreed"] == [True, False]
+
+
+def test_ppo_stops_at_the_same_step_in_every_process(tmp_path: Path) -> None:
+    overrides = [*TINY_OVERRIDES, "env.num_envs=4", "agent=ppo", "replay.horizon=8"]
+    overrides += ["agent.batch_size=8", "agent.lr=0.05", "agent.target_kl=0.02"]
+    two_processes("-c", PPO_PROGRAM, str(tmp_path), *overrides, "trainer.frames=256")
+    found = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2)]
+    assert found[0]["steps"] == found[1]["steps"] < 16  # of 16: it was ended
+    for one, other in zip(found[0]["weights"], found[1]["weights"], strict=True):
+        assert torch.equal(one, other)
 
 
 def test_packing_train_under_torchrun(tmp_path: Path) -> None:

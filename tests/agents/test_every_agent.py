@@ -35,9 +35,9 @@ SMALL = {"agent.batch_size": 4, "replay.capacity": 64, "trainer.warmup": 8, "rep
 """Sizes, where the configuration has them."""
 
 
-def small_config(case: str):
+def small_config(case: str, *overrides: str):
     """The agent on the tiny task, with as little work per update as it allows."""
-    chosen = [*TINY_OVERRIDES, *CASES[case], "trainer.frames=48"]
+    chosen = [*TINY_OVERRIDES, *CASES[case], "trainer.frames=48", *overrides]
     config = compose("train", chosen)
     known = {key: value for key, value in SMALL.items() if OmegaConf.select(config, key)}
     sizes = [f"{key}={value}" for key, value in known.items()]

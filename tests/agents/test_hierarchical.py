@@ -237,7 +237,10 @@ def test_importance_weights_and_priorities(env, batch):
     assert told["loss"] == 0
     assert told["manager_loss"] == 0
     assert weighted["td_error"].shape == (len(batch),)
-    assert (weighted["td_error"] > 0).any()
+    losses, _ = agent.worker_loss(weighted, agent.following(weighted))
+    error = weighted["td_error"]
+    huber = torch.where(error < 1, error.square() / 2, error - 0.5)
+    torch.testing.assert_close(huber, losses.detach())
 
 
 @pytest.mark.parametrize("level", ["worker", "manager"])

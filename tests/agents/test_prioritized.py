@@ -172,7 +172,8 @@ def test_a_broken_priority_does_no_lasting_harm(broken):
     buffer.update_priority(torch.tensor([3, 4]), torch.tensor([broken, -0.25]))
     powers = buffer.sampler._powers
     assert bool(powers.isfinite().all())
-    assert float(powers[3]) == pytest.approx(1.0**0.6, rel=1e-5)
+    assert float(powers[3]) == pytest.approx(0.5**0.6, rel=1e-5)  # as if it were new
+    assert float(buffer.sampler.default_priority) == 0.5
     assert float(powers[4]) == pytest.approx(0.25**0.6, rel=1e-5)  # a magnitude
     sample = buffer.sample(16)
     assert bool(sample["priority_weight"].isfinite().all())

@@ -112,6 +112,11 @@ class ScoreMaps(ActionNetwork):
         self.map_scores = made.linear(channels, pixels * made.num_scores, small=True)
         self.cell_hidden = made.linear(_SCALARS, channels)
         self.cell_weights = made.linear(channels, made.num_scores * (_SHARED + 1), small=True)
+        if not (dueling or made.is_additive):
+            raise ParameterError(
+                "network.dueling=false leaves a mixture's distributions fixed; set "
+                "agent.mixture=null, or network.dueling=true"
+            )
         self.value = _MapValue(made) if dueling else None
         self.to(env.device)
         self.to(memory_format=torch.channels_last)

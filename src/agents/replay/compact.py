@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Int, UInt8
 from tensordict import NestedKey, TensorDict, TensorDictBase
+from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 from torchrl.envs.transforms import Transform
 
@@ -74,6 +75,12 @@ def _mask_places(env: PackingEnv, keeps_legal: bool) -> dict[NestedKey, MaskPlac
     return places
 
 
+def further_keys(policy: TensorDictModuleBase, env: PackingEnv) -> tuple[NestedKey, ...]:
+    """What a policy reads of a state besides observations and masks, and the environment writes."""
+    written = set(env.observation_spec.keys(True, True)) - set(env.mode.mask_keys)
+    return tuple(k for k in policy.in_keys if k in written and k[0] != "observation")
+
+
 class RebuildMaps(Transform):
     """Between whole and compact states, for a replay buffer.
 
@@ -96,10 +103,17 @@ class RebuildMaps(Transform):
         env: The environment whose states these are.
         rebuild: Which of the observations in :data:`REBUILT` to compute; None for all that the
             environment emits.
+        keep: Further entries of a state that stay as they are, such as a risk level.
     """
 
-    def __init__(self, env: PackingEnv, rebuild: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self,
+        env: PackingEnv,
+        rebuild: tuple[str, ...] | None = None,
+        keep: tuple[NestedKey, ...] = (),
+    ) -> None:
         super().__init__()
+        self.kept = tuple(keep)
         emitted = set(env.observation_spec["observation"].keys())
         dropped = emitted & set(REBUILT)
         if dropped and not ({"heightmap", "heights"} & emitted and "item_id" in emitted):
@@ -160,7 +174,7 @@ class RebuildMaps(Transform):
             if place.bits != _JOINT:
                 mask = legality[key] if key in legality else whole.get(key)
                 out.set(place.bits, pack_bits(mask))
-        return out.update(whole.select(*FLAGS))
+        return out.update(whole.select(*FLAGS, *self.kept))
 
     # ------------------------------------------------------------------ out
 
@@ -196,7 +210,7 @@ class RebuildMaps(Transform):
             out.set(key, legal | flat.get("done"))
             if legal_mask:
                 out.set(self.masks[key].legal, legal | ~legal.any(-1, keepdim=True))
-        return out.reshape(batch)
+        return out.update(flat.select(*self.kept)).reshape(batch)
 
     def _derived(
         self, flat: TensorDictBase, legality: dict[NestedKey, Tensor]

@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int16
-from tensordict import TensorDict, TensorDictBase
+from tensordict import NestedKey, TensorDict, TensorDictBase
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler, RandomSampler, Sampler
 from torchrl.data.replay_buffers.writers import RoundRobinWriter
 
+from agents.distributed import processes
 from agents.replay.compact import RebuildMaps
 from agents.replay.n_step import NStep
 from agents.replay.prioritized import DevicePrioritizedSampler
@@ -55,6 +56,7 @@ class DeviceReplay:
         half_heights: Keep heightmaps in 16 bits, see :func:`to_16_bits`: half the memory, and
             sampled heights are off by up to H / 131070. What is legal stays exact: it is kept in
             bits of its own. (Refused where it is computed from heights, as in ``hierarchical``.)
+        keep: Further entries of a state that samples hold, at the root and in ``next``.
 
     Raises:
         ParameterError: The transitions would not fit into the free memory, or fewer than one step
@@ -71,6 +73,7 @@ class DeviceReplay:
         sampler: Sampler | None = None,
         rebuild: tuple[str, ...] | None = None,
         half_heights: bool = False,
+        keep: tuple[NestedKey, ...] = (),
     ) -> None:
         self.capacity = int(capacity)
         self.num_rows = env.batch_size.numel()
@@ -82,7 +85,7 @@ class DeviceReplay:
             raise ParameterError(
                 f"the sampler is for {sampler.max_size} transitions, replay.capacity={capacity}"
             )
-        self.maps = RebuildMaps(env, rebuild)
+        self.maps = RebuildMaps(env, rebuild, keep)
         if half_heights and _HEIGHTS[-1] not in self.maps.stored:
             raise ParameterError(
                 f"replay.half_heights=true: of {self.maps.stored}, which this environment's "
@@ -169,7 +172,7 @@ class DeviceReplay:
         """
         if transition.dim() > 1:
             transition = transition.reshape(-1)
-        self.frames += self.num_rows
+        self.frames += self.num_rows * processes()
         if isinstance(self.buffer.sampler, DevicePrioritizedSampler):
             self.buffer.sampler.set_frames(self.frames)
         ready = self.n_step.push(self._held(transition))

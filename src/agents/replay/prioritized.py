@@ -33,7 +33,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
     then its place in the row: a cumulative sum and a binary search, twice. An update sums the rows
     that it touches anew, in float64, so that sums do not drift. Where an index occurs several times
     in one update, the largest of its priorities counts. A priority that is not finite is taken for
-    1.
+    that of a new transition.
 
     Args:
         max_capacity: Of the storage.
@@ -200,8 +200,8 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         """
         self._maybe_init_from_storage(storage)
         slot = self._slots(index, storage)
-        given = torch.as_tensor(priority, device=self.device).detach().double()
-        given = torch.nan_to_num(given, nan=1.0, posinf=1.0, neginf=1.0).abs_()
+        given = torch.as_tensor(priority, device=self.device).detach().double().abs()
+        given = torch.where(given.isfinite(), given, self.default_priority)
         torch.maximum(self._top, given.amax(), out=self._top)
         power = self._power(given)
         if power.shape != slot.shape:

@@ -75,7 +75,10 @@ class Rollout:
             raise ValueError(
                 f"the rollout has {self.num_rows} rows, got a batch of {len(transition)}"
             )
-        step = self._compact(transition)
+        self._put(self._compact(transition))
+
+    def _put(self, step: TensorDictBase) -> None:
+        """Add one compact step."""
         if self._storage is None:
             shape = (self.num_rows, self.horizon)
             self._storage = step[:, None].expand(shape).apply(torch.zeros_like)
@@ -94,6 +97,22 @@ class Rollout:
             raise ValueError(f"the rollout holds {self._cursor} of {self.horizon} steps")
         self._cursor = 0
         return self._storage
+
+    def state_dict(self) -> dict[str, Any]:
+        """The steps that are there; none between two rollouts."""
+        if self._storage is None or not self._cursor:
+            return {"cursor": 0, "steps": {}}
+        steps = self._storage[:, : self._cursor].clone()
+        return {"cursor": self._cursor, "steps": steps.flatten_keys("/").to_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned, in a buffer of the same layout."""
+        self._cursor = 0
+        if not state["cursor"]:
+            return
+        saved = TensorDict(dict(state["steps"]), [self.num_rows, int(state["cursor"])])
+        for step in saved.unflatten_keys("/").unbind(1):
+            self._put(step)
 
     def _compact(self, transition: TensorDictBase) -> TensorDict:
         """The compact states, the actions, and what else the policy wrote."""

@@ -1,0 +1,229 @@
+"""Going on from a checkpoint: bit for bit as if nothing had happened, and only where that is so."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from tests.agents.conftest import TINY_OVERRIDES
+from tests.agents.test_every_agent import CASES
+
+from agents import checkpoint, cli, resume
+from agents.build import build_agent, build_env
+from agents.composition import compose
+from agents.logging import CSVLogger
+from agents.trainer import Trainer
+
+FRAMES = 400
+CLOCKS = ("elapsed", "logged", "seconds", "frames_per_second")
+"""What no two runs have in common."""
+
+
+def trainer_of(case: str, *overrides: str, seed: int = 0) -> Trainer:
+    """A whole training loop on the tiny task, from a configuration as the command line's."""
+    sizes = ["env.num_envs=20", f"trainer.frames={FRAMES}", "trainer.log_every=150", *overrides]
+    config = compose("train", [*TINY_OVERRIDES, *CASES[case], *sizes])
+    if "horizon" in config.replay:
+        config.replay.horizon = 6  # so that a rollout is under way at the break
+        config.agent.batch_size = 60
+    else:
+        config.trainer.update({"warmup": 100, "update_every": 75})
+        config.replay.capacity = 300  # the ring has come around at the break
+        config.agent.batch_size = 8
+    torch.manual_seed(seed)
+    env = build_env(config)
+    agent = build_agent(config, env)
+    replay = instantiate(config.replay)(env)
+    collector = instantiate(config.collector)(env, agent.policy)
+    return instantiate(config.trainer)(agent, collector, replay)
+
+
+def differing(one: Any, other: Any, where: str = "") -> list[str]:
+    """Where two states differ in a single bit, but for clocks."""
+    if isinstance(one, dict):
+        if one.keys() != other.keys():
+            return [f"{where}: {sorted(map(str, one.keys() ^ other.keys()))}"]
+        inner = [
+            differing(one[key], other[key], f"{where}/{key}") for key in one if key not in CLOCKS
+        ]
+        return [place for places in inner for place in places]
+    if isinstance(one, (list, tuple)):
+        inner = [
+            differing(a, b, f"{where}/{i}") for i, (a, b) in enumerate(zip(one, other, strict=True))
+        ]
+        return [place for places in inner for place in places]
+    if isinstance(one, torch.Tensor):
+        equal = one.dtype == other.dtype and torch.equal(bits(one), bits(other))
+        return [] if equal else [where]
+    return [] if one == other else [where]
+
+
+def bits(value: torch.Tensor) -> torch.Tensor:
+    return value.contiguous().view(-1).view(torch.uint8) if value.numel() else value
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return [{key: value for key, value in row.items() if key not in CLOCKS} for row in rows]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> None:
+    whole = trainer_of(case, f"trainer.frames={2 * FRAMES}")
+    (tmp_path / "whole").mkdir()
+    whole.run(CSVLogger(tmp_path / "whole"))
+    assert whole.frames == 2 * FRAMES
+    assert whole.updates > 4
+
+    first = trainer_of(case)
+    (tmp_path / "run").mkdir()
+    first.run(CSVLogger(tmp_path / "run"))
+    place = checkpoint.save(tmp_path / "run", first.frames, first.state_dict(), {})
+    torch.manual_seed(99)
+    second = trainer_of(case, f"trainer.frames={2 * FRAMES}", seed=5)
+    second.load_state_dict(checkpoint.load(place).state)
+    logger = CSVLogger(tmp_path / "run")
+    logger.resume(second.logged_frames)
+    second.run(logger)
+
+    assert differing(whole.state_dict(), second.state_dict()) == []
+    assert rows_of(tmp_path / "run") == rows_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("replay", ["prioritized", "torchrl"])
+def test_so_it_is_with_every_replay(replay: str) -> None:
+    overrides = [f"replay={replay}", "replay.n_steps=3"]
+    check_halves("dqn", *overrides)
+
+
+def test_so_it_is_with_torchrls_collector() -> None:
+    check_halves("dqn", "collector=torchrl")
+
+
+def check_halves(case: str, *overrides: str) -> None:
+    from agents.logging import NullLogger
+
+    whole = trainer_of(case, f"trainer.frames={2 * FRAMES}", *overrides)
+    whole.run(NullLogger(Path()))
+    first = trainer_of(case, *overrides)
+    first.run(NullLogger(Path()))
+    state = first.state_dict()
+    second = trainer_of(case, f"trainer.frames={2 * FRAMES}", *overrides, seed=5)
+    second.load_state_dict(state)
+    second.run(NullLogger(Path()))
+    assert differing(whole.state_dict(), second.state_dict()) == []
+
+
+# ---------------------------------------------------------------------- the command
+
+RUN = [
+    *TINY_OVERRIDES, "env.num_envs=8", "agent.batch_size=4", "replay.capacity=500",
+    "trainer.warmup=32", "trainer.update_every=16", "trainer.log_every=64",
+]  # fmt: skip
+
+
+def train(*arguments: str) -> int:
+    return cli.main(["train", *arguments])
+
+
+def test_the_command_goes_on_in_the_runs_folder(tmp_path: Path, capsys: Any) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert train(*RUN, "trainer.frames=400", f"run_dir={other}") == 0
+    assert train(*RUN, "trainer.frames=200", f"run_dir={one}") == 0
+    assert train(f"resume={one}", "trainer.frames=400") == 0
+    assert f"going on from {one}/checkpoints/000000000200, after 200 frames" in (
+        "".join(capsys.readouterr().out.split("\n"))
+    )
+    assert differing(checkpoint.load(one).state, checkpoint.load(other).state) == []
+    assert rows_of(one) == rows_of(other)
+    assert json.loads((one / "run.json").read_text())["resumed"]["from"].endswith("000000000200")
+
+
+def test_a_new_folder_a_new_logger_and_a_small_checkpoint(tmp_path: Path, capsys: Any) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    small = ["checkpoint.replay=false", f"run_dir={one}"]
+    assert train(*RUN, "trainer.frames=200", *small) == 0
+    found = checkpoint.load(one)
+    assert "replay" not in found.state
+    changes = ["logger=none", f"run_dir={other}", "trainer.frames=264"]
+    assert train(f"resume={found.path}", *changes) == 0
+    assert "holds no replay, which is filled anew" in capsys.readouterr().out
+    assert checkpoint.load(other).state["waiting"]["collected"] == 64
+    assert not (other / "metrics.csv").exists()
+    assert checkpoint.find(one) == found.path
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("agent=ppo", "agent._target_=agents.dqn.DQN and not agents.ppo.PPO"),
+        ("agent.lr=0.5", "agent.lr=0.001 and not 0.5"),
+        ("env=sls_nesting", "env.cell=0.02 and not 0.005"),
+        ("seed=3", "seed=0 and not 3"),
+        ("trainer.update_every=2", "trainer.update_every=16 and not 2"),
+    ],
+)
+def test_other_settings_are_refused(tmp_path: Path, capsys: Any, change: str, said: str) -> None:
+    assert train(*RUN, "trainer.frames=40", f"run_dir={tmp_path / 'run'}") == 0
+    before = sorted(tmp_path.rglob("*"))
+    assert train(f"resume={tmp_path / 'run'}", "trainer.frames=80", change) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_another_environment_is_refused(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    assert train(*RUN, "trainer.frames=40", f"run_dir={tmp_path / 'run'}") == 0
+    monkeypatch.setattr(resume, "ENVIRONMENT", "Packing-v1")
+    assert train(f"resume={tmp_path / 'run'}", "trainer.frames=80") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "of environment 'Packing-v0', this program's is 'Packing-v1'" in said
+
+
+def test_auto_takes_the_newest_whole_one(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert train(*RUN, "trainer.frames=40", "resume=auto") == 0
+    assert "no checkpoint was found, training begins anew" in capsys.readouterr().out
+    (first,) = Path("runs").iterdir()
+    assert train(*RUN, "trainer.frames=80", "run_dir=later") == 0
+    assert train("resume=auto", "trainer.frames=120") == 0  # only what is in runs/
+    assert checkpoint.find(first).name == f"{120:012d}"
+    (checkpoint.find(first) / "tensors.pt").write_bytes(b"cut off")
+    assert resume.find("auto", None) == checkpoint.find(first)
+    assert checkpoint.find(first).name == f"{40:012d}"
+    assert train("resume=auto", "trainer.frames=160", "run_dir=later") == 0
+    assert checkpoint.find("later").name == f"{160:012d}"
+
+
+def test_a_finished_run_says_so(tmp_path: Path) -> None:
+    assert train(*RUN, "trainer.frames=40", f"run_dir={tmp_path / 'run'}") == 0
+    assert train(f"resume={tmp_path / 'run'}") == 0
+    assert checkpoint.find(tmp_path / "run").name == f"{40:012d}"
+
+
+def test_a_warm_start_is_not_done_twice(tmp_path: Path, capsys: Any) -> None:
+    imitate = ["warm_start.heuristic=first_fit", "warm_start.frames=64", "warm_start.updates=2"]
+    assert train(*RUN, *imitate, "trainer.frames=40", f"run_dir={tmp_path / 'run'}") == 0
+    assert "first_fit" in capsys.readouterr().out
+    assert train(f"resume={tmp_path / 'run'}", "trainer.frames=80") == 0
+    assert "first_fit" not in capsys.readouterr().out
+
+
+def test_checkpoints_rotate(tmp_path: Path) -> None:
+    for frames, score in ((1, 0.2), (2, 0.9), (3, 0.1), (4, math.nan), (5, 0.3)):
+        meta = {"metrics": {} if math.isnan(score) else {"util": score}}
+        checkpoint.save(tmp_path, frames, {}, meta)
+    checkpoint.save(tmp_path, 6, {}, {}, failed=True)
+    left = tmp_path / "checkpoints"
+    checkpoint.rotate(tmp_path, None)
+    assert len(list(left.iterdir())) == 6
+    checkpoint.rotate(tmp_path, 2, "util")
+    assert sorted(int(p.name.removeprefix("failed-")) for p in left.iterdir()) == [2, 4, 5, 6]
+    checkpoint.rotate(tmp_path, 1, "-util")
+    assert sorted(int(p.name.removeprefix("failed-")) for p in left.iterdir()) == [5, 6]
