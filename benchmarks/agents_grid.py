@@ -112,7 +112,7 @@ def main() -> None:
         rows = json.loads(args.out.read_text(encoding="utf-8"))["experiments"]
     for name in args.experiments or experiments():
         rows[name] = row(name, args.seeds, args.work)
-        write_json(args.out, provenance(args) | {"experiments": dict(sorted(rows.items()))})
+        write_json(str(args.out), provenance() | {"experiments": dict(sorted(rows.items()))})
         show(name, rows[name])
 
 

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from tensordict import TensorDict
+from tests.agents.conftest import TINY_OVERRIDES
 from tests.agents.distributional import (
     MODES,
     assert_acts_row_by_row,
@@ -19,12 +20,17 @@ from tests.agents.distributional import (
 from torch import nn
 from torchrl.objectives import SoftUpdate
 
+from agents.build import build_agent, build_env, build_replay
+from agents.composition import compose
+from agents.heuristics import build
+from agents.imitation import WarmStart, warm_start
 from agents.iqn import IQN
 from agents.networks.quantile import CosineEmbedding, QuantileReadout
 from agents.networks.readout import ActionNetwork
 from agents.objectives import IQNLoss
 from agents.objectives.iqn import quantile_huber
 from agents.policy_wrapper import PolicyWrapper
+from agents.rollout import DeviceCollector
 from packing_env.types import ParameterError
 
 
@@ -279,3 +285,39 @@ def test_reads_nothing(env, batch, risk):
 
 def test_saves_all(env, batch):
     assert_saves_all(IQN, make_agent(IQN, env), env, batch)
+
+
+@pytest.mark.parametrize("agent", ["iqn", "ac_iqn"])
+def test_levels_from_the_state_are_learned_from(agent):
+    """They stay in the replay, so that targets follow the policy that acts."""
+    small = ["agent.batch_size=4", "replay.capacity=64", "env.num_envs=4"]
+    config = compose("train", [*TINY_OVERRIDES, f"agent={agent}", "agent.risk=support", *small])
+    env = build_env(config)
+    made = build_agent(config, env)
+    replay = build_replay(config, env, made)
+    collector = DeviceCollector(env, made.policy)
+    seen = []
+    for _ in range(12):
+        transition = collector.step()
+        seen += [state["metrics", "support_ratio"] for state in (transition, transition["next"])]
+        replay.extend(transition)
+    batch = replay.sample(32)
+    for state in (batch, batch["next"]):
+        level = state["metrics", "support_ratio"]
+        assert torch.isin(level, torch.cat(seen)).all()
+        assert len(level.unique()) > 1
+    assert made.update(batch)["skipped"] == 0
+    if agent == "iqn":
+        assert torch.equal(
+            made.objective.next_state(batch)["metrics", "support_ratio"],
+            batch["next", "metrics", "support_ratio"],
+        )
+
+
+def test_a_warm_start_takes_the_level_into_account():
+    config = compose("train", [*TINY_OVERRIDES, "agent=iqn", "agent.risk=support"])
+    env = build_env(config)
+    agent = build_agent(config, env)
+    options = WarmStart(frames=64, updates=2, batch_size=8)
+    told = warm_start(agent, env, build("first_fit", env), options)
+    assert math.isfinite(told["loss"])

@@ -1,0 +1,252 @@
+"""What a run survives: killed saves, killed training, full disks, requests to stop.
+
+    python benchmarks/survive.py [saves] [training] [full] [signals] [--work DIR] [--out ...]
+
+- `saves`: a process that does nothing but write and rotate checkpoints is killed (SIGKILL) at 50
+  random moments. Each time the newest whole checkpoint must load and be the last one that the
+  process reported, or the one that it was writing.
+- `training`: `packing train` is killed at five random moments and goes on with `resume=auto`. Each
+  time at most one save interval may be lost; in the end all tensors must equal those of a run that
+  nobody disturbed, bit for bit.
+- `full`: writing fails with ENOSPC in the middle of a checkpoint, and the newest one is truncated:
+  the one before must be taken.
+- `signals`: SIGTERM comes 20 times, five each in a step of the environment, an update, an
+  evaluation and a save. The exit code must be 0, and the run must go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from provenance import provenance, write_json
+
+from agents import checkpoint
+
+PARTS = ("saves", "training", "full", "signals")
+SAVES, KILLS, STOPS = 50, 5, 5
+EVERY = 1024
+"""Frames between two checkpoints."""
+FRAMES = 12 * EVERY
+TASK = [
+    "env=cuboid_online", "env.num_envs=32", "agent=dqn", "network.channels=8", "network.fold=2",
+    "replay.capacity=4_000", "trainer.warmup=256", "trainer.update_every=64",
+    "trainer.log_every=256", f"trainer.save_every={EVERY}", "checkpoint.keep=2",
+]  # fmt: skip
+SAVER = """
+import sys, torch
+from agents import checkpoint
+for frames in range(1, 10_000):
+    state = {"part": [torch.full((250_000,), float(frames)) for _ in range(4)], "frames": frames}
+    checkpoint.save(sys.argv[1], frames, state, {"metrics": {}})
+    checkpoint.rotate(sys.argv[1], 2)
+    print(frames, flush=True)
+"""
+FULL = """
+import sys, torch
+from agents import checkpoint
+state = {"part": torch.zeros(1_000_000)}
+checkpoint.save(sys.argv[1], 1, state, {})
+written = torch.save
+def save(what, path):
+    written(what, path)
+    with open(path, "r+b") as file:
+        file.truncate(1_000)
+    raise OSError(28, "No space left on device")
+torch.save = save
+try:
+    checkpoint.save(sys.argv[1], 2, state, {})
+except checkpoint.CheckpointError as error:
+    print(error)
+"""
+STOPPED = """
+import os, signal, sys
+from agents import checkpoint, cli, commands, dqn, rollout
+
+def interrupt(home, name, count):
+    inner, calls = getattr(home, name), []
+    def called(*args, **options):
+        calls.append(1)
+        if len(calls) == count:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return inner(*args, **options)
+    setattr(home, name, called)
+
+PLACES = {
+    "step": (rollout.DeviceCollector, "step"),
+    "update": (dqn.DQN, "update"),
+    "evaluation": (commands, "play_instances"),
+    "save": (checkpoint, "_fingerprint"),
+}
+interrupt(*PLACES[sys.argv[1]], int(sys.argv[2]))
+sys.exit(cli.main(sys.argv[3:]))
+"""
+
+
+def packing(*arguments: str) -> list[str]:
+    """A command line of this program."""
+    return [sys.executable, "-m", "agents.cli", *arguments]
+
+
+def kill_saves(work: Path, chance: random.Random) -> dict[str, Any]:
+    """See the module."""
+    found = []
+    for number in range(SAVES):
+        run = work / f"saves{number}"
+        process = subprocess.Popen(
+            [sys.executable, "-c", SAVER, str(run)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        process.stdout.readline()  # the first is whole
+        time.sleep(chance.uniform(0.0, 0.5))
+        process.kill()
+        said = [int(line) for line in process.stdout.read().split()]
+        process.wait()
+        last = max(said, default=1)
+        loaded = checkpoint.load(run)
+        frames = loaded.state["frames"]
+        whole = all(bool((part == frames).all()) for part in loaded.state["part"])
+        left = len(list((run / checkpoint.FOLDER).glob(f"{checkpoint.DRAFT}*")))
+        found.append({"whole": whole, "lost": last - frames, "drafts": left})
+        shutil.rmtree(run)
+    return {
+        "kills": len(found),
+        "whole": sum(each["whole"] for each in found),
+        "lost_a_reported_save": sum(each["lost"] > 0 for each in found),
+        "in_the_middle_of_a_save": sum(each["drafts"] > 0 for each in found),
+    }
+
+
+def kill_training(work: Path, chance: random.Random) -> dict[str, Any]:
+    """See the module."""
+    whole, run = work / "undisturbed", work / "killed"
+    start = time.monotonic()
+    subprocess.run(
+        packing("train", *TASK, f"trainer.frames={FRAMES}", f"run_dir={whole}"), check=True
+    )
+    seconds = time.monotonic() - start
+    arguments = ["train", *TASK, f"trainer.frames={FRAMES}", f"run_dir={run}", "resume=auto"]
+    lost = []
+    for _ in range(KILLS):
+        process = subprocess.Popen(packing(*arguments), stdout=subprocess.PIPE, text=True)
+        time.sleep(chance.uniform(0.3, 0.6) * seconds)
+        process.kill()
+        process.communicate()
+        lost.append(frames_logged(run) - frames_saved(run))
+    subprocess.run(packing(*arguments), check=True)
+    one, other = checkpoint.load(whole).state, checkpoint.load(run).state
+    return {
+        "kills": len(lost),
+        "frames_between_saves": EVERY,
+        "frames_lost": lost,
+        "equal_to_undisturbed": same(one, other),
+    }
+
+
+def frames_logged(run: Path) -> int:
+    """How far a run came that was killed, to its log interval."""
+    path = run / "metrics.csv"
+    if not path.is_file():
+        return 0
+    with path.open(newline="", encoding="utf-8") as file:
+        return max((int(row["frames"]) for row in csv.DictReader(file)), default=0)
+
+
+def frames_saved(run: Path) -> int:
+    """Where it will go on."""
+    try:
+        return int(checkpoint.read_meta(run)["frames"])
+    except checkpoint.CheckpointError:
+        return 0
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two states are equal, but for clocks."""
+    if isinstance(one, dict):
+        names = one.keys() - {"elapsed", "logged"}
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in names)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+def fill_disk(work: Path, chance: random.Random) -> dict[str, Any]:
+    """See the module."""
+    run = work / "full"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(run)], capture_output=True, text=True, check=True
+    )
+    taken = checkpoint.load(run).meta["frames"]
+    checkpoint.save(run, 3, {"part": torch.zeros(1_000)}, {})
+    newest = run / checkpoint.FOLDER / f"{3:012d}" / checkpoint.TENSORS
+    newest.write_bytes(newest.read_bytes()[:500])
+    return {
+        "said": re.sub(r"/\S*/", "", done.stdout.strip()),
+        "taken_after_full_disk": taken,
+        "taken_beside_a_truncated_one": checkpoint.load(run).meta["frames"],
+    }
+
+
+def send_signals(work: Path, chance: random.Random) -> dict[str, Any]:
+    """See the module."""
+    found: dict[str, Any] = {}
+    evaluated = ["trainer.evaluate_every=512", "evaluation.instances=4"]
+    limits = {"step": 200, "update": 60, "evaluation": 6, "save": 12}
+    for place, limit in limits.items():
+        for number in range(STOPS):
+            run = work / f"{place}{number}"
+            count = chance.randint(2, limit)
+            command = ["train", *TASK, *evaluated, f"trainer.frames={FRAMES}", f"run_dir={run}"]
+            stopped = subprocess.run(
+                [sys.executable, "-c", STOPPED, place, str(count), *command],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            goes_on = subprocess.run(
+                packing("train", f"resume={run}", f"trainer.frames={frames_saved(run) + 64}"),
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            good = stopped.returncode == 0 and goes_on.returncode == 0
+            entry = found.setdefault(place, {"signals": 0, "saved_and_went_on": 0, "at_call": []})
+            entry["signals"] += 1
+            entry["saved_and_went_on"] += good and frames_saved(run) > 0
+            entry["at_call"].append(count)
+            shutil.rmtree(run)
+    return found
+
+
+def main() -> None:
+    """Run what was asked for; what is already in the output stays."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", default=PARTS, choices=PARTS)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path, default=Path("runs/survive"))
+    parser.add_argument("--out", default="benchmarks/results/survive.json")
+    args = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    shutil.rmtree(args.work, ignore_errors=True)
+    args.work.mkdir(parents=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    made = {
+        "saves": kill_saves, "training": kill_training, "full": fill_disk, "signals": send_signals,
+    }  # fmt: skip
+    report: dict[str, Any] = {}
+    for part in args.parts:
+        report[part] = made[part](args.work, random.Random(args.seed))
+        print(part, report[part], flush=True)
+    args.work = None  # where the runs lay says nothing
+    write_json(args.out, provenance(args) | report)
+
+
+if __name__ == "__main__":
+    main()
