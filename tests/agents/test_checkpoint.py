@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -142,3 +143,51 @@ def test_a_failed_save_leaves_the_one_before(
         checkpoint.save(tmp_path, 16, {}, META)
     assert checkpoint.find(tmp_path) == saved
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+class Crash(BaseException):
+    """The power goes."""
+
+
+@pytest.mark.parametrize("same_frame", [False, True])
+def test_whatever_the_moment_of_a_crash_a_whole_one_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_frame: bool
+) -> None:
+    """Every operation on files is the last one once; then a save must work again."""
+    frames = 1 if same_frame else 2
+    for moment in range(1, 100):
+        run = tmp_path / str(moment)
+        checkpoint.save(run, 1, {"number": 1}, META)
+        with monkeypatch.context() as patch:
+            calls = crash_at(patch, moment)
+            with contextlib.suppress(Crash):
+                checkpoint.save(run, frames, {"number": 2}, META)
+        found = checkpoint.load(run)
+        assert found.state["number"] in (1, 2)
+        if len(calls) < moment:  # it came to its end
+            assert moment > 8
+            assert found.state["number"] == 2
+            return
+        checkpoint.save(run, frames, {"number": 3}, META)
+        assert checkpoint.load(run).state["number"] == 3
+        assert not [path.name for path in found.path.parent.iterdir() if path.name.startswith(".")]
+    pytest.fail("the save never came to its end")
+
+
+def crash_at(patch: pytest.MonkeyPatch, moment: int) -> list[str]:
+    calls: list[str] = []
+
+    def counted(name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            calls.append(name)
+            if len(calls) == moment:
+                raise Crash
+            return inner(*args, **options)
+
+        return call
+
+    patch.setattr(torch, "save", counted("save", torch.save))
+    patch.setattr(os, "fsync", counted("fsync", os.fsync))
+    patch.setattr(Path, "rename", counted("rename", Path.rename))
+    patch.setattr(Path, "write_text", counted("write", Path.write_text))
+    return calls
