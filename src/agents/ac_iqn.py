@@ -87,6 +87,7 @@ class ACIQN:
     """
 
     action_modes = ("continuous",)
+    network_role = "continuous actor and critic"
 
     def __init__(
         self,

@@ -128,6 +128,7 @@ class Branching:
     """
 
     action_modes = ("multi_head",)
+    network_role = "actor and critic"
 
     def __init__(
         self,

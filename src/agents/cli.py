@@ -49,6 +49,8 @@ class Command:
         sweeps: Whether it takes ``--multirun``.
         arguments: ``module:function`` that adds the arguments of a command that takes no settings
             to its parser; ``run`` then receives what argparse read.
+        words: ``module:function`` that turns WHAT, and what follows it, into settings, where the
+            command begins with one.
     """
 
     summary: str
@@ -57,6 +59,7 @@ class Command:
     examples: tuple[str, ...]
     sweeps: bool = False
     arguments: str | None = None
+    words: str | None = None
 
 
 TASK = ("env", "items", "generator", "reward")
@@ -101,6 +104,17 @@ COMMANDS = {
         "agents.showing:items",
         ("env", "items"),
         ("packing items", "packing items items=meshes items.paths=my_parts items.unit=mm"),
+    ),
+    "bench": Command(
+        "measure speed and what it costs, and say on what",
+        "agents.bench.command:run",
+        ("env", "agent"),
+        (
+            "packing bench step env=cuboid_online 'bench.rows=[1,1024]' out=step.json",
+            "packing bench train 'bench.agents=[dqn,ppo]' env=irregular threads=2",
+            "packing bench compare before.json after.json",
+        ),
+        words="agents.bench.command:settings",
     ),
     "validate": Command(
         "play published protocols and compare with what was printed (exit 1 on a miss)",
@@ -148,6 +162,9 @@ def _read(arguments: list[str]) -> argparse.Namespace:
         parser.error(f"unrecognized arguments: {' '.join(foreign)}")
     if settings:
         options.overrides += rest
+    words = COMMANDS[options.command].words
+    if words is not None:
+        options.overrides = _named(words)([options.what, *options.overrides])
     return options
 
 
@@ -239,6 +256,8 @@ def _add(commands: argparse._SubParsersAction, name: str, command: Command) -> N
     if command.arguments is not None:
         _named(command.arguments)(sub)
         return
+    if command.words is not None:
+        sub.add_argument("what", metavar="WHAT", help="what is measured, see below")
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings, see below")
     sub.add_argument(
         "--config-dir",
@@ -270,7 +289,22 @@ class _Epilog(str):
     def text(self) -> str:
         """Groups with their options, and examples."""
         lines = ["examples:", *(f"  {example}" for example in self.command.examples)]
-        return "\n".join([*self._groups(), *lines])
+        return "\n".join([*self._subjects(), *self._groups(), *lines])
+
+    def _subjects(self) -> list[str]:
+        """What WHAT may be, with the first comment of its file."""
+        if self.command.words is None:
+            return []
+        from agents.composition import config_folder
+
+        lines = ["WHAT (bench.KEY=VALUE sets what it takes):"]
+        for path in sorted((config_folder() / "bench").glob("*.yaml")):
+            said = next(
+                line for line in path.read_text(encoding="utf-8").splitlines()
+                if line.startswith("# ") and not line.startswith("# @")
+            )  # fmt: skip
+            lines.append(f"  {path.stem:<11}{said.removeprefix('# ')}")
+        return [*lines, ""]
 
     def _groups(self) -> list[str]:
         if not self.command.groups:

@@ -103,7 +103,9 @@ def _train(config: DictConfig, request: Request, world: World) -> int:
             collector.close()
         session.note(interrupted=not finished)
         if not finished:
-            raise StoppedError(INTERRUPTED)
+            raise StoppedError(f"{INTERRUPTED}; to go on: packing train resume={folder}")
+        for line in session.caveats(resumed):
+            console.print(line, style="bold", highlight=False, soft_wrap=True)
         return session.report(console)
 
 
@@ -218,6 +220,22 @@ class _Session:
         except StoppedError:
             return {}
         return {f"held_out/{name}": found.estimate(name).mean for name in found.metrics}
+
+    def caveats(self, resumed: Resumed | None) -> list[str]:
+        """What the numbers do not say by themselves."""
+        trainer = self.trainer
+        if resumed is not None and trainer.frames == resumed.found.meta["frames"]:
+            return [
+                f"there was nothing left to do: of trainer.frames={trainer.total:,} "
+                f"{trainer.frames:,} are done, in {trainer.elapsed:.1f} s since the run began "
+                f"(trainer.seconds and trainer.minutes count from there); raise what is reached"
+            ]
+        if not trainer.updates:
+            return [
+                f"nothing was learned: no update was made in {trainer.frames:,} frames "
+                f"(trainer.warmup, replay.horizon and agent.n_steps say when the first is due)"
+            ]
+        return []
 
     def results(self) -> dict[str, Any]:
         """What is known when training ends."""

@@ -32,6 +32,7 @@ from agents.config_checks import (
     check_saved,
     check_targets,
     choose_mode,
+    choose_network,
     close_names,
     config_folder,
     targets,
@@ -212,7 +213,9 @@ def _check_values(
             continue
         if override.get_key_element()[: -len(override.key_or_group)] in plain:
             check_number(base, config, override.key_or_group)
-    choose_mode(config, {o.key_or_group for o in overrides})
+    given = {o.key_or_group for o in overrides}
+    choose_mode(config, given)
+    choose_network(config, given, folders)
     check_modes(config, folders)
     if "trainer" in config:
         check_learns(config)
@@ -239,6 +242,7 @@ def finish(config: DictConfig, overrides: Sequence[str]) -> None:
     given = {override.key_or_group for override in parse(overrides)}
     _replace_cell(config, given)
     choose_mode(config, given)
+    choose_network(config, given, ())
 
 
 def _replace_cell(config: DictConfig, given: Set[str]) -> None:

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 import packing_env
+from packing_env.envs.action_modes import MODES
 from packing_env.tasks import PRESETS
 
 _INTERNAL = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
@@ -159,19 +160,71 @@ def choose_mode(config: DictConfig, given: Set[str]) -> None:
         config.env.action_mode = fits[0]
 
 
+def choose_network(config: DictConfig, given: Set[str], folders: Sequence[Path]) -> None:
+    """Where nobody chose a network, and the agent's own does not fit, the first one that does.
+
+    Args:
+        config: Of a command; its ``network`` may change.
+        given: Keys that the command line sets.
+        folders: Further folders of YAML files.
+    """
+    if not _has_network(config) or any(key.partition(".")[0] == "network" for key in given):
+        return
+    fitting = _networks_that_fit(config, folders)
+    if fitting and not _network_fits(config.network, config):
+        with open_dict(config):
+            config.network = OmegaConf.load(fitting[0])
+
+
+def _has_network(config: DictConfig) -> bool:
+    """Whether the agent takes one, and there is one."""
+    agent = OmegaConf.select(config, "agent")
+    return agent is not None and "network" in agent and config.get("network") is not None
+
+
+def _network_fits(node: Mapping[str, Any], config: DictConfig) -> bool:
+    """Whether a network acts in the task's mode, and is what the agent needs.
+
+    A network without ``action_modes``, or without ``role``, says nothing against it; nor does an
+    agent without ``network_role``.
+    """
+    modes, mode = _modes(node, "network"), OmegaConf.select(config, "env.action_mode")
+    needs = getattr(locate(config.agent, "agent"), "network_role", None)
+    role = getattr(locate(node, "network"), "role", None)
+    return (modes is None or mode in modes) and (needs is None or role in (None, needs))
+
+
+def _networks_that_fit(config: DictConfig, folders: Sequence[Path]) -> list[Path]:
+    """Files of the group ``network``."""
+    files = (path for f in (config_folder(), *folders) for path in sorted(f.glob("network/*.yaml")))
+    return [path for path in files if _network_fits(DictConfig(OmegaConf.load(path)), config)]
+
+
 def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
-    """The agent and its network act in the environment's action mode."""
+    """The agent, and its network if it has one, act in the environment's action mode."""
     mode = OmegaConf.select(config, "env.action_mode")
-    for group in ("agent", "network"):
-        node = OmegaConf.select(config, group)
-        fits = _modes(node, group)
-        if mode is None or fits is None or mode in fits:
-            continue
-        others = [name for name, known in _modes_of_group(group, folders).items() if mode in known]
+    if mode is not None and mode not in MODES:
         raise ConfigError(
-            f"{group} {node['_target_']} acts in action_mode {' or '.join(fits)}, not {mode!r}; "
-            f"set env.action_mode={fits[0]}, or {group}= one of: {', '.join(others) or 'none yet'}"
+            f"env.action_mode={mode!r} is unknown{close_names(mode, sorted(MODES))}; choose "
+            f"one of {', '.join(sorted(MODES))}"
         )
+    agent = OmegaConf.select(config, "agent")
+    fits = _modes(agent, "agent")
+    if mode is not None and fits is not None and mode not in fits:
+        known = _modes_of_group("agent", folders).items()
+        others = ", ".join(name for name, modes in known if mode in modes)
+        raise ConfigError(
+            f"agent {agent['_target_']} acts in action_mode {' or '.join(fits)}, not {mode!r}; "
+            f"set env.action_mode={fits[0]}, or agent= one of: {others or 'none yet'}"
+        )
+    if _has_network(config) and not _network_fits(config.network, config):
+        fitting = [path.stem for path in _networks_that_fit(config, folders)]
+        if fitting:
+            raise ConfigError(
+                f"network {config.network['_target_']} does not fit agent "
+                f"{config.agent['_target_']} in action_mode={mode}; leave it out, or set network= "
+                f"one of: {', '.join(fitting)}"
+            )
 
 
 def check_learns(config: DictConfig) -> None:

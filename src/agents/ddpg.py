@@ -50,6 +50,7 @@ class DDPG:
     """
 
     action_modes = ("continuous",)
+    network_role = "continuous actor and critic"
 
     def __init__(
         self,

@@ -54,6 +54,7 @@ class DQN:
     """
 
     action_modes = ("placement", "candidate")
+    network_role = "action values"
 
     def __init__(
         self,

@@ -60,6 +60,7 @@ class Hierarchical:
     """
 
     action_modes = ("hierarchical",)
+    network_role = "manager and worker"
 
     def __init__(
         self,

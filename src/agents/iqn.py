@@ -56,6 +56,7 @@ class IQN:
     """
 
     action_modes = ("placement", "candidate")
+    network_role = "action values"
 
     def __init__(
         self,

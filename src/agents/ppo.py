@@ -139,6 +139,7 @@ class PPO:
     """
 
     action_modes = ("placement", "candidate", "multi_head")
+    network_role = "actor and critic"
     on_policy = True
 
     def __init__(

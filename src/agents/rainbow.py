@@ -69,6 +69,7 @@ class Rainbow:
     """
 
     action_modes = ("placement", "candidate")
+    network_role = "action values"
 
     def __init__(
         self,

@@ -80,6 +80,7 @@ def machine(device: torch.device | str = "cpu") -> dict[str, Any]:
         properties = torch.cuda.get_device_properties(device)
         found["gpu"] = properties.name
         found["gpu_memory_bytes"] = properties.total_memory
+        found["gpu_peak_bytes"] = torch.cuda.max_memory_allocated(device)
         found["cuda"] = torch.version.cuda
     return found
 

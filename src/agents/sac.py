@@ -54,6 +54,7 @@ class SAC:
     """
 
     action_modes = ("continuous",)
+    network_role = "continuous actor and critic"
 
     def __init__(
         self,

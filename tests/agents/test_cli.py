@@ -18,6 +18,7 @@ from tests.agents.conftest import TINY, TINY_OVERRIDES
 import agents
 from agents import cli
 from agents.config_checks import ConfigError
+from agents.networks import CandidateScores
 from packing_env import PackingEnv
 
 TRAIN = [
@@ -100,7 +101,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["train", "agent=dqn,heuristic"], "add --multirun"),
         (["train", "what is this"], "write key=value"),
         (["train", "agent=heuristic"], "does not learn; packing eval"),
-        (["train", "env.action_mode=candidate"], "acts in action_mode placement, not 'candidate'"),
+        (["train", "env.action_mode=continuous"], "placement or candidate, not 'continuous'"),
+        (["train", "env.action_mode=candidates"], "is unknown, did you mean candidate"),
+        (["train", "agent=ppo", "network=score_maps"], "network= one of: placement_actor_critic"),
+        (["train", "network=placement_actor_critic"], "network= one of: score_maps"),
         (["train", "--config-dir", "nowhere"], "there is no such folder"),
         (["train", *TINY_OVERRIDES, "trainer.frames=0"], "trainer.frames=0 must be at least 1"),
         (["train", *TINY_OVERRIDES, "replay.capacity=2"], "less than one step"),
@@ -430,7 +434,9 @@ def test_build_policy_by_name() -> None:
     with pytest.raises(ConfigError, match=r"'dqm' is unknown; choose one of .*, dqn, "):
         agents.build_policy("dqm", env)
     candidates = packing_env.make_env("irregular", action_mode="candidate", **TINY)
-    with pytest.raises(ConfigError, match=r"network= one of: .*candidate_scores"):
-        agents.build_policy("dqn", candidates)
+    policy = agents.build_policy("dqn", candidates)  # with a network for candidates
+    assert isinstance(policy.network, CandidateScores)
     policy = agents.build_policy("dqn", candidates, network="candidate_scores", width=8)
     assert policy(candidates.reset())["action"].shape == candidates.batch_size
+    with pytest.raises(ConfigError, match=r"network= one of: candidate_scores$"):
+        agents.build_policy("dqn", candidates, network="candidate_actor_critic")

@@ -10,9 +10,9 @@ from hydra.utils import instantiate
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from tests.agents.test_every_agent import LEARNERS, small_config
-from tests.agents.test_trainer import reads
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
+from agents.bench.counting import host_reads as reads
 from agents.build import build_agent, build_env
 from agents.policy_wrapper import PolicyWrapper
 from agents.trainer import Trainer

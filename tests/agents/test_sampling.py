@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.tracing.detectors import READS
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
 
 from agents import sampling
+from agents.bench.counting import READS
 from agents.sampling import PlacementHeads, SingleHead, action_heads
 from packing_env.types import ParameterError
 

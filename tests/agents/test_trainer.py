@@ -23,6 +23,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from agents import heuristics
 from agents.base import Agent
+from agents.bench.counting import host_reads as reads
 from agents.dqn import DQN
 from agents.logging import CSVLogger, Meter, NullLogger
 from agents.networks import ScoreMaps
@@ -33,13 +34,6 @@ from packing_env import PackingEnv
 
 Make = Callable[..., PackingEnv]
 INSIDE_ITEM = "aten::_local_scalar_dense"
-READS = {
-    INSIDE_ITEM,
-    "aten::is_nonzero",
-    "aten::item",
-    "aten::masked_select",
-    "aten::nonzero",
-}
 
 
 def trainer_of(env: PackingEnv, agent: FakeAgent | None = None, **options: object) -> Trainer:
@@ -112,16 +106,6 @@ def real_trainer(env: PackingEnv) -> Trainer:
         trainer.step()
     assert trainer.updates
     return trainer
-
-
-def reads(work: Callable[[], object], times: int = 8) -> Counter[str]:
-    """What is read back, or has a size that depends on data, also inside torch's operations."""
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
-        for _ in range(times):
-            work()
-    names = [event.name() for event in profiler.profiler.kineto_results.events()]
-    assert any(name.startswith("aten::") for name in names)
-    return Counter(name for name in names if name in READS)
 
 
 def test_the_profiler_sees_a_read() -> None:

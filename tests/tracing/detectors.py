@@ -6,7 +6,6 @@ Each runs a loop ``tensordict -> tensordict`` and raises :class:`HostReadError` 
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -19,11 +18,10 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-from torch.profiler import ProfilerActivity, profile
+
+from agents.bench.counting import host_reads
 
 Loop = Callable[[TensorDictBase], TensorDictBase]
-READS = ("aten::item", "aten::is_nonzero", "aten::nonzero", "aten::masked_select")
-"""What the profiler sees of a read, also of one inside a compiled operation of torch."""
 _CHUNK = 100
 
 
@@ -43,14 +41,14 @@ def run_on_fake_tensors(loop: Loop, root: TensorDictBase, num_steps: int = 3) ->
 
 
 def run_profiled(loop: Loop, root: TensorDictBase, num_steps: int) -> TensorDictBase:
-    """Run and count :data:`READS`, those inside operations included."""
-    counts: Counter[str] = Counter()
+    """Run and count host reads, those inside operations included."""
+
+    def step() -> None:
+        nonlocal root
+        root = loop(root)
+
     for start in range(0, num_steps, _CHUNK):
-        with profile(activities=[ProfilerActivity.CPU]) as watch:
-            for _ in range(min(_CHUNK, num_steps - start)):
-                root = loop(root)
-        events = watch.profiler.kineto_results.events()
-        counts.update(name for name in (e.name() for e in events) if name in READS)
+        counts = host_reads(step, min(_CHUNK, num_steps - start))
         if counts:
             raise HostReadError(f"within {start + _CHUNK} steps: {dict(counts)}")
     return root

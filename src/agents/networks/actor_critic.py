@@ -39,6 +39,7 @@ class DiscreteActorCritic(nn.Module, ABC):
     """
 
     action_modes: tuple[str, ...] = ()
+    role = "actor and critic"
     in_keys: list[Any]
 
     def __init__(self, env: PackingEnv, precision: str) -> None:

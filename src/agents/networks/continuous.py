@@ -236,6 +236,7 @@ class ContinuousActorCritic:
     """
 
     action_modes = ("continuous",)
+    role = "continuous actor and critic"
 
     def __init__(
         self,

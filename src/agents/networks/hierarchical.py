@@ -40,6 +40,7 @@ class HierarchicalNetworks(nn.Module):
     """
 
     action_modes = ("hierarchical",)
+    role = "manager and worker"
 
     def __init__(
         self,

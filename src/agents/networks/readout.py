@@ -165,6 +165,8 @@ class ActionNetwork(TensorDictModuleBase):
         width: How many.
     """
 
+    role = "action values"
+
     def __init__(
         self, in_keys: Sequence[Any], readout: Callable[[int], ValueReadout], width: int
     ) -> None:

@@ -1,0 +1,194 @@
+"""Drop-height maps: the kernels beside the NumPy baseline and the unfold formulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from agents.bench.agreement import compare_with_unfold
+from agents.bench.base import Job, LeftOut, Row, Session, runnable_kernels
+from agents.bench.baselines import numpy_map, unfold_map
+from agents.bench.memory import peak_bytes
+from agents.bench.problems import SIZES, Problem, random_problem
+from agents.bench.timing import Timing, TooLongError
+from packing_env import kernels
+
+Compute = Callable[[], list[list[Tensor]]]
+"""Maps of the lattice points that are inside, by container and orientation."""
+BASELINES = ("numpy", "unfold")
+
+
+class Kernel:
+    """Every method on every problem, in one process, and whether they give the same bits.
+
+    Args:
+        problems: Names in :data:`agents.bench.problems.SIZES`.
+        kernels: Backends; ``None``: all that run on the device.
+        baselines: ``numpy``, ``unfold``: what the ratios are to.
+        cases: Random problems on which rest heights, legality and the lowest place are compared
+            with the unfold formulation; 0: none.
+    """
+
+    measures = True
+    columns: ClassVar[Mapping[str, str]] = {
+        "wall_ms": "ms",
+        "thread_cpu_ms": "CPU ms",
+        "ns_per_operation": "ns/operation",
+        "times_numpy": "x numpy",
+        "times_unfold": "x unfold",
+        "peak_mb": "extra MB",
+        "same_bits": "same bits",
+        "cases": "cases",
+        "differences": "differences",
+        "ties": "ties",
+    }
+
+    def __init__(
+        self,
+        *,
+        problems: Sequence[str],
+        kernels: Sequence[str] | None,
+        baselines: Sequence[str],
+        cases: int,
+    ) -> None:
+        for key, given, known in (
+            ("problems", problems, tuple(SIZES)),
+            ("baselines", baselines, BASELINES),
+        ):
+            unknown = [name for name in given if name not in known]
+            if unknown:
+                raise ValueError(f"bench.{key}={list(given)}: choose from {', '.join(known)}")
+        self.problems, self.kernels, self.baselines = problems, kernels, baselines
+        self.cases = int(cases)
+
+    def jobs(self, session: Session) -> list[Job]:
+        """A problem each, and the random ones."""
+        made = [
+            Job(f"problem {name}", {"problem": name}, partial(self._rows, session, name))
+            for name in self.problems
+        ]
+        if self.cases:
+            case = {"problem": "random"}
+            made.append(Job("random problems", case, partial(self._agreement, session)))
+        return made
+
+    def _backends(self, session: Session) -> list[str]:
+        return list(self.kernels or runnable_kernels(session.clock.device.type))
+
+    def _rows(self, session: Session, name: str) -> Iterator[Row | LeftOut]:
+        """Every method on a problem; ratios are to the baselines before it."""
+        device = session.clock.device
+        generator = torch.Generator().manual_seed(int(session.config.seed))
+        problem = random_problem(SIZES[name], generator, device)
+        spent: dict[str, float] = {}
+        first: list[list[Tensor]] | None = None
+        for method in (*self.baselines, *self._backends(session)):
+            case = {"problem": name, "method": method}
+            compute, share = _method(problem, method)
+            try:
+                timing = session.clock.measure(compute)
+            except TooLongError as error:
+                yield LeftOut(case, str(error))
+                continue
+            maps = compute()
+            if first is None:
+                first = maps
+            seconds = timing.seconds("cpu" if method == "numpy" else device.type) / share
+            values = _scaled(timing, share) | {
+                "ns_per_operation": 1e9 * seconds / problem.size.operations,
+                **{f"times_{other}": then / seconds for other, then in spent.items()},
+                "same_bits": _same(first, maps),
+                "baseline_share": share,
+            }
+            if method in BASELINES:
+                spent[method] = seconds
+            peak = peak_bytes(compute, device)
+            values |= {} if peak is None else {"peak_mb": peak / 1e6}
+            yield Row(case, values)
+
+    def _agreement(self, session: Session) -> Iterator[Row]:
+        """Rest heights, legality and the lowest place on random problems."""
+        for backend in self._backends(session):
+            found = compare_with_unfold(
+                backend, self.cases, int(session.config.seed), session.clock.device
+            )
+            yield Row(
+                {"problem": "random", "method": backend},
+                vars(found) | {"differences": found.differences},
+            )
+
+
+def _method(problem: Problem, method: str) -> tuple[Compute, float]:
+    """What computes a problem, and the share of its containers that it does."""
+    size = problem.size
+    if method not in BASELINES:
+        stride = size.stride
+
+        def compute() -> list[list[Tensor]]:
+            z = kernels.drop_height(problem.heightmap, problem.bottom, stride, backend=method)
+            return [
+                [
+                    z[row, o, : size.steps(w), : size.steps(h)]
+                    for o, (w, h) in enumerate(size.footprints)
+                ]
+                for row in range(1 if size.rows > 64 else size.rows)
+            ]
+
+        return compute, 1.0
+    rows = min(size.rows, size.baseline_rows or size.rows)
+    one = _numpy(problem) if method == "numpy" else _unfold(problem)
+
+    def loop() -> list[list[Tensor]]:
+        return [[one(row, o) for o in range(len(size.footprints))] for row in range(rows)]
+
+    return loop, rows / size.rows
+
+
+def _numpy(problem: Problem) -> Callable[[int, int], Tensor]:
+    """One map by NumPy, whose arrays are on the host beforehand."""
+    heights = problem.heightmap.cpu().numpy()
+    bottoms = problem.bottom.cpu().numpy()
+    size = problem.size
+
+    def one(row: int, orientation: int) -> Tensor:
+        w, h = size.footprints[orientation]
+        return torch.from_numpy(
+            numpy_map(heights[row], bottoms[row, orientation, :w, :h], size.stride)
+        )
+
+    return one
+
+
+def _unfold(problem: Problem) -> Callable[[int, int], Tensor]:
+    """One map by the unfold formulation."""
+
+    def one(row: int, orientation: int) -> Tensor:
+        bottom = problem.cut(row, orientation)
+        return unfold_map(problem.heightmap[row], bottom, problem.size.stride)
+
+    return one
+
+
+def _scaled(timing: Timing, share: float) -> dict[str, Any]:
+    """A timing's values for the whole problem."""
+    values = timing.values()
+    for name in ("wall_ms", "thread_cpu_ms", "process_cpu_ms"):
+        values[name] /= share
+    return values
+
+
+def _same(one: list[list[Tensor]], other: list[list[Tensor]]) -> bool:
+    """Whether the maps that both computed are equal bit for bit."""
+    return all(
+        a.shape == b.shape and torch.equal(_bits(a), _bits(b))
+        for row, others in zip(one, other, strict=False)
+        for a, b in zip(row, others, strict=True)
+    )
+
+
+def _bits(z: Tensor) -> Tensor:
+    return z.cpu().contiguous().view(torch.int32)

@@ -1,0 +1,115 @@
+"""An agent in the midst of its training, for the benchmarks that watch it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+from tensordict import TensorDictBase
+
+from agents import build
+from agents.base import Agent
+from agents.bench.base import Job, LeftOut, Row, Session
+from agents.config_checks import check_learns
+from agents.rollout import DeviceCollector
+from agents.trainer import Trainer
+
+Measure = Callable[[Session, DictConfig, dict[str, Any]], Iterator[Row | LeftOut]]
+
+
+def learning_jobs(
+    session: Session,
+    agents: Sequence[str] | None,
+    presets: Sequence[str] | None,
+    measure: Measure,
+) -> list[Job]:
+    """A job for every agent on every preset; ``None``: the one that the configuration has."""
+    made = []
+    for agent in agents or [None]:
+        for preset in presets or [None]:
+            named = agent or str(session.config.agent["_target_"]).rpartition(".")[2].lower()
+            case = {"agent": named, "preset": preset or session.config.env.task}
+            work = partial(_of_variant, session, agent, preset, case, measure)
+            made.append(Job(f"{case['agent']} {case['preset']}", case, work))
+    return made
+
+
+def _of_variant(
+    session: Session, agent: str | None, preset: str | None, case: dict[str, Any], measure: Measure
+) -> Iterator[Row | LeftOut]:
+    config = session.variant(agent=agent, env=preset)
+    check_learns(config)
+    torch.manual_seed(int(config.seed))
+    yield from measure(session, config, case | {"mode": config.env.action_mode})
+
+
+class Stopwatch:
+    """Seconds spent in parts of a loop; waits for the device at both ends of each part.
+
+    Args:
+        synchronize: Waits for the device.
+
+    Attributes:
+        runs: Whether it times; if not, work is only done.
+    """
+
+    def __init__(self, synchronize: Callable[[], None]) -> None:
+        self.synchronize = synchronize
+        self.runs = False
+        self.seconds: dict[str, float] = {}
+        self.thread_seconds: dict[str, float] = {}
+
+    def run(self, part: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Call ``work``, and add the time to a part."""
+        if not self.runs:
+            return work(*arguments)
+        self.synchronize()
+        start, start_thread = time.perf_counter(), time.thread_time()
+        returned = work(*arguments)
+        self.synchronize()
+        spent, thread = time.perf_counter() - start, time.thread_time() - start_thread
+        self.seconds[part] = self.seconds.get(part, 0.0) + spent
+        self.thread_seconds[part] = self.thread_seconds.get(part, 0.0) + thread
+        return returned
+
+
+class TimedEnv:
+    """The part of an environment that a :class:`DeviceCollector` uses, timed."""
+
+    def __init__(self, env: Any, watch: Stopwatch) -> None:
+        self._env, self._watch = env, watch
+        self.reset = env.reset
+        self.batch_size = env.batch_size
+
+    def step_and_maybe_reset(
+        self, tensordict: TensorDictBase
+    ) -> tuple[TensorDictBase, TensorDictBase]:
+        """See ``PackingEnv``."""
+        return self._watch.run("environment", self._env.step_and_maybe_reset, tensordict)
+
+
+def build_trainer(config: DictConfig, watch: Stopwatch | None = None) -> Trainer:
+    """The trainer of a configuration; ``watch`` times its environment and its policy."""
+    env = build.build_env(config)
+    agent: Agent = build.build_agent(config, env)
+    replay = instantiate(config.replay)(env)
+    collector: Any = DeviceCollector(env, agent.policy)
+    if watch is not None:
+        collector = DeviceCollector(
+            TimedEnv(env, watch), partial(watch.run, "inference", agent.policy)
+        )
+    return instantiate(config.trainer)(agent, collector, replay)
+
+
+def run_updates(trainer: Trainer, count: int) -> int:
+    """Train until ``count`` more updates are done; the number of steps that took."""
+    until, steps = trainer.updates + count, 0
+    while trainer.updates < until:
+        trainer.step()
+        steps += 1
+    return steps

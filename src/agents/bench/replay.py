@@ -1,0 +1,133 @@
+"""Milliseconds of replay operations at a given number of transitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+from torchrl.data.replay_buffers.samplers import RandomSampler, Sampler
+from torchrl.data.replay_buffers.writers import RoundRobinWriter
+
+from agents import build
+from agents.bench.base import Job, Row, Session
+from agents.replay import DevicePrioritizedSampler, DeviceReplay
+
+Operations = Mapping[str, Callable[[], object]]
+NEW = 64
+"""Transitions of one ``extend``: rows of the environment."""
+
+
+class Replay:
+    """The prioritized sampler alone, TorchRL's buffer around it, and whole transitions of a task.
+
+    Uniform sampling stands beside it. What :class:`DeviceReplay` samples includes maps that are
+    computed again.
+
+    Args:
+        capacity: Transitions; all are there when it begins.
+        batch_size: Transitions of a sample.
+        n_steps: Longest reward window of the task's transitions.
+        rebuild: Observations to compute again for a sample.
+    """
+
+    measures = True
+    columns: ClassVar[Mapping[str, str]] = {
+        "wall_ms": "ms",
+        "thread_cpu_ms": "CPU ms",
+        "bytes_per_transition": "bytes/transition",
+    }
+
+    def __init__(
+        self, *, capacity: int, batch_size: int, n_steps: int, rebuild: tuple[str, ...] | None
+    ) -> None:
+        self.capacity, self.batch_size, self.n_steps = int(capacity), int(batch_size), n_steps
+        self.rebuild = rebuild
+        if not 1 <= self.batch_size <= self.capacity:
+            raise ValueError(
+                f"bench.batch_size={batch_size} must lie between 1 and bench.capacity={capacity}"
+            )
+
+    def jobs(self, session: Session) -> list[Job]:
+        """Small transitions, and those of the task."""
+        parts = {"sampler": self._of_the_sampler, "DeviceReplay": self._of_the_task}
+        return [
+            Job(name, {"what": name}, partial(self._rows, session, make))
+            for name, make in parts.items()
+        ]
+
+    def _rows(
+        self, session: Session, make: Callable[[Session], tuple[Operations, dict[str, Any]]]
+    ) -> Iterator[Row]:
+        torch.manual_seed(int(session.config.seed))
+        operations, values = make(session)
+        for name, work in operations.items():
+            yield Row({"operation": name}, session.clock.measure(work).values() | values)
+
+    def _of_the_sampler(self, session: Session) -> tuple[Operations, dict[str, Any]]:
+        """Sampling and updating without and with TorchRL's buffer around it."""
+        device = session.clock.device
+        uniform = self._plain_buffer(device, RandomSampler())
+        sampler = DevicePrioritizedSampler(self.capacity, beta_frames=100_000)
+        buffer = self._plain_buffer(device, sampler)
+        every = torch.arange(self.capacity, device=device)
+        buffer.update_priority(every, torch.rand(self.capacity, device=device))
+        index = self._spread(every)
+        error = torch.rand(self.batch_size, device=device)
+        new = TensorDict({"values": torch.zeros(NEW, 2, device=device)}, [NEW])
+        operations = {
+            "sampler: sample": lambda: sampler.sample(buffer.storage, self.batch_size),
+            "sampler: update priorities": lambda: sampler.update_priority(index, error),
+            f"sampler: {NEW} new transitions": lambda: sampler.mark_update(every[:NEW]),
+            "buffer, uniform: sample": lambda: uniform.sample(self.batch_size),
+            "buffer, prioritized: sample": lambda: buffer.sample(self.batch_size),
+            "buffer, prioritized: update priorities": lambda: buffer.update_priority(index, error),
+            f"buffer, uniform: extend by {NEW}": lambda: uniform.extend(new.clone()),
+            f"buffer, prioritized: extend by {NEW}": lambda: buffer.extend(new.clone()),
+        }
+        return operations, {"capacity": self.capacity}
+
+    def _spread(self, every: Tensor) -> Tensor:
+        """``batch_size`` indices over the whole ring, in random order."""
+        chosen = every[:: len(every) // self.batch_size][: self.batch_size]
+        return chosen[torch.randperm(self.batch_size, device=every.device)].contiguous()
+
+    def _plain_buffer(self, device: torch.device, sampler: Sampler) -> TensorDictReplayBuffer:
+        """Full of transitions of two numbers."""
+        buffer = TensorDictReplayBuffer(
+            storage=LazyTensorStorage(self.capacity, device=device, compilable=True),
+            sampler=sampler,
+            writer=RoundRobinWriter(compilable=True),
+            compilable=True,
+        )
+        values = torch.zeros(self.capacity, 2, device=device)
+        buffer.extend(TensorDict({"values": values}, [self.capacity], device=device))
+        return buffer
+
+    def _of_the_task(self, session: Session) -> tuple[Operations, dict[str, Any]]:
+        """The same of whole transitions of ``config.env``."""
+        env = build.build_env(session.config, num_envs=NEW)
+        sampler = DevicePrioritizedSampler(self.capacity, beta_frames=100_000)
+        replay = DeviceReplay(
+            env, self.capacity, n_steps=self.n_steps, sampler=sampler, rebuild=self.rebuild
+        )
+        root = env.reset()
+        for _ in range(40):
+            step, root = env.step_and_maybe_reset(env.rand_action(root))
+            replay.extend(step)
+        rows = replay.buffer[: len(replay)].exclude("index").clone()
+        while len(replay) < self.capacity:  # the same ones again, until it is full
+            replay.buffer.extend(rows[: self.capacity - len(replay)])
+        index = replay.sample(self.batch_size)["index"]
+        error = torch.rand(self.batch_size, device=env.device)
+        operations = {
+            "DeviceReplay: sample": lambda: replay.sample(self.batch_size),
+            "DeviceReplay: update priorities": lambda: replay.update_priority(index, error),
+            f"DeviceReplay: extend by {NEW}": lambda: replay.extend(step),
+        }
+        sizes = {"bytes_per_transition": replay.bytes_per_transition, "num_bytes": replay.num_bytes}
+        return operations, {"capacity": self.capacity} | sizes

@@ -1,0 +1,153 @@
+"""What a steady step of training costs besides time: reads, copies, memory, operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from omegaconf import DictConfig
+from torch import Tensor
+
+from agents.bench.base import Job, Row, Session
+from agents.bench.counting import (
+    STEP_COUNTERS,
+    CallSites,
+    allocations,
+    reading_operations,
+    tensors_in,
+)
+from agents.bench.learner import build_trainer, learning_jobs, run_updates
+from agents.logging import NullLogger
+from agents.trainer import Trainer
+
+
+class Sync:
+    """Counts over whole cycles of training, an update to an update, once nothing is new.
+
+    ``host_reads`` are values read back and sizes that depend on data, also inside torch's
+    operations; the step counters that Adam's kernel reads on a CPU, and only there, stand apart in
+    ``cpu_step_counters``. ``copies`` are those between devices and tensors made of Python's
+    numbers. ``reads_per_log`` are those of one more step and the log that ends the run, by call
+    site: metrics, and whether all is finite. Of the replay, what stands where it stood is
+    ``fixed``; windows that wait for their last reward move.
+
+    Args:
+        agents: Options of the group ``agent``; ``None``: the configuration's.
+        presets: Options of the group ``env``; ``None``: the configuration's.
+        updates: Of a cycle.
+        cycles: That are compared: steady training takes the same memory in each.
+        sites: Call sites listed per kind, those with most first.
+    """
+
+    measures = True
+    columns: ClassVar[Mapping[str, str]] = {
+        "host_reads": "reads",
+        "copies": "copies",
+        "operations_per_step": "ops",
+        "allocations_per_step": "allocs",
+        "mb_per_step": "MB",
+        "steady": "steady",
+        "parameters_moving_mb": "weights moved",
+        "replay_fixed_mb": "replay MB",
+        "replay_moving_mb": "moved",
+        "reads_per_log_total": "reads/log",
+    }
+
+    def __init__(
+        self,
+        *,
+        agents: Sequence[str] | None,
+        presets: Sequence[str] | None,
+        updates: int,
+        cycles: int,
+        sites: int,
+    ) -> None:
+        self.agents, self.presets = agents, presets
+        self.updates, self.cycles, self.sites = int(updates), int(cycles), int(sites)
+        for key, value, least in (("updates", updates, 1), ("cycles", cycles, 2)):
+            if value < least:
+                raise ValueError(f"bench.{key}={value} must be at least {least}")
+
+    def jobs(self, session: Session) -> list[Job]:
+        """An agent on a preset each."""
+        return learning_jobs(session, self.agents, self.presets, self._rows)
+
+    def _rows(self, session: Session, config: DictConfig, case: dict[str, Any]) -> Iterator[Row]:
+        trainer = build_trainer(config)
+        run_updates(trainer, self.updates * max(1, session.clock.warmup))
+        kept = {"parameters": list(trainer.agent.policy.parameters()), "replay": trainer.replay}
+        places = {name: set(tensors_in(thing)) for name, thing in kept.items()}
+        values = self.reads(trainer) | self.memory(trainer) | self.by_site(trainer)
+        for name, thing in kept.items():
+            values |= _moved(name, tensors_in(thing), places[name])
+        values |= _reads_of_a_log(trainer)
+        if session.clock.device.type == "cuda":
+            values |= self._reserved(trainer)
+        rows = trainer.collector.env.batch_size.numel()
+        yield Row(case | {"rows": rows}, values)
+
+    def reads(self, trainer: Trainer) -> dict[str, Any]:
+        """Seen by the profiler, inside operations too."""
+        found = reading_operations(lambda: run_updates(trainer, self.updates))
+        counters = found.pop(STEP_COUNTERS, 0)
+        return {
+            "host_reads": found.total(),
+            "reading_operations": dict(found),
+            "cpu_step_counters": counters,
+        }
+
+    def memory(self, trainer: Trainer) -> dict[str, Any]:
+        """Allocations of each cycle; equal ones mean that training is steady."""
+        steps: list[int] = []
+        taken = [
+            allocations(lambda: steps.append(run_updates(trainer, self.updates)))
+            for _ in range(self.cycles)
+        ]
+        return {
+            "allocations_per_step": taken[-1][0] / steps[-1],
+            "mb_per_step": taken[-1][1] / steps[-1] / 1e6,
+            "allocations_per_cycle": [list(pair) for pair in taken],
+            "steps_per_cycle": steps,
+            "steady": len(set(taken)) == 1,
+        }
+
+    def by_site(self, trainer: Trainer) -> dict[str, Any]:
+        """Operations that Python asked for, and who asked."""
+        with CallSites() as sites:
+            steps = run_updates(trainer, self.updates)
+        listed = {
+            kind: dict(counts.most_common(self.sites)) for kind, counts in sites.counts.items()
+        }
+        return {
+            "operations_per_step": sites.total("operations") / steps,
+            "copies": sites.total("copies") + sites.total("from_host"),
+            "by_call_site": listed,
+        }
+
+    def _reserved(self, trainer: Trainer) -> dict[str, Any]:
+        """Bytes that the GPU's allocator holds, before and after further cycles."""
+        held = []
+        for _ in range(self.cycles):
+            run_updates(trainer, self.updates)
+            torch.cuda.synchronize()
+            held.append(torch.cuda.memory_reserved())
+        return {"reserved_bytes": held, "reserved_flat": len(set(held)) == 1}
+
+
+def _moved(name: str, now: Mapping[int, Tensor], before: Set[int]) -> dict[str, float]:
+    """Megabytes of tensors that stand where they stood before, and of those that do not."""
+    size = {"fixed": 0, "moving": 0}
+    for place, tensor in now.items():
+        size["fixed" if place in before else "moving"] += tensor.numel() * tensor.element_size()
+    return {f"{name}_{where}_mb": amount / 1e6 for where, amount in size.items()}
+
+
+def _reads_of_a_log(trainer: Trainer) -> dict[str, Any]:
+    """Reads by call site of one more step, and of the log and the checks that end the run."""
+    trainer.total = trainer.frames + 1  # one more step, and the end, which logs
+    with CallSites() as sites:
+        trainer.run(NullLogger(Path()))
+    found = dict(sites.counts["reads"])
+    return {"reads_per_log": found, "reads_per_log_total": sum(found.values())}

@@ -1,0 +1,133 @@
+"""Frames per second of the environment, with inference, and with training."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from omegaconf import DictConfig, OmegaConf
+
+from agents.bench.base import Job, Row, Session
+from agents.bench.learner import Stopwatch, build_trainer, learning_jobs, run_updates
+from agents.trainer import Trainer
+
+PARTS = ("environment", "inference", "learning")
+
+
+class Train:
+    """One training run, taken apart: environment, policy, and the rest, which is learning.
+
+    Three rates, as Isaac Lab's benchmarks report them: of the environment alone, of environment and
+    inference, of all three. A repeat runs from the end of one update to the end of another. The
+    parts are timed in a loop that waits for the device between them; ``frames_per_second`` is of a
+    loop that does not.
+
+    Args:
+        agents: Options of the group ``agent``; ``None``: the configuration's.
+        presets: Options of the group ``env``; ``None``: the configuration's.
+        updates: Of a repeat.
+        frames: Of a repeat, at least.
+    """
+
+    measures = True
+    columns: ClassVar[Mapping[str, str]] = {
+        "parameters": "parameters",
+        "sampled_per_frame": "sampled/frame",
+        "environment_us_per_frame": "env us",
+        "inference_us_per_frame": "inference us",
+        "learning_us_per_frame": "learning us",
+        "environment_frames_per_second": "env frames/s",
+        "inference_frames_per_second": "+inference",
+        "frames_per_second": "+learning",
+    }
+
+    def __init__(
+        self,
+        *,
+        agents: Sequence[str] | None,
+        presets: Sequence[str] | None,
+        updates: int,
+        frames: int,
+    ) -> None:
+        self.agents, self.presets = agents, presets
+        self.updates, self.frames = int(updates), int(frames)
+        if self.updates < 1:
+            raise ValueError(f"bench.updates={updates} must be at least 1")
+
+    def jobs(self, session: Session) -> list[Job]:
+        """An agent on a preset each."""
+        return learning_jobs(session, self.agents, self.presets, self._rows)
+
+    def _rows(self, session: Session, config: DictConfig, case: dict[str, Any]) -> Iterator[Row]:
+        clock = session.clock
+        watch = Stopwatch(clock.synchronize)
+        trainer = build_trainer(config, watch)
+        run_updates(trainer, max(1, clock.warmup))
+        repeats: dict[str, list[float]] = {}
+        for _ in range(clock.repeats):
+            start = time.perf_counter()
+            count = self._repeat(trainer)
+            clock.synchronize()
+            _add(repeats, "us_per_frame", 1e6 * (time.perf_counter() - start) / count)
+            clock.check(time.perf_counter() - start)
+            for part, spent in self._apart(trainer, watch).items():
+                _add(repeats, part, spent)
+        values = {name: statistics.median(numbers) for name, numbers in repeats.items()}
+        found = _rates(values) | {"repeats": clock.repeats}
+        found["us_per_frame_range"] = [min(repeats["us_per_frame"]), max(repeats["us_per_frame"])]
+        rows = trainer.collector.env.batch_size.numel()
+        yield Row(case | {"rows": rows}, found | work_per_frame(trainer, config))
+
+    def _repeat(self, trainer: Trainer) -> int:
+        """Train from update to update; the frames."""
+        before = trainer.frames
+        while True:
+            run_updates(trainer, self.updates)
+            if trainer.frames - before >= self.frames:
+                return trainer.frames - before
+
+    def _apart(self, trainer: Trainer, watch: Stopwatch) -> dict[str, float]:
+        """Microseconds per frame of every part, by wall clock and by the thread's CPU time."""
+        watch.seconds.clear()
+        watch.thread_seconds.clear()
+        watch.runs = True
+        frames = watch.run("all", self._repeat, trainer)
+        watch.runs = False
+        found = {}
+        clocks = {"us_per_frame": watch.seconds, "cpu_us_per_frame": watch.thread_seconds}
+        for unit, spent in clocks.items():
+            known = spent["environment"] + spent["inference"]
+            parts = {**spent, "learning": spent["all"] - known}
+            for part in PARTS:
+                found[f"{part}_{unit}"] = 1e6 * parts[part] / frames
+        return found
+
+
+def _add(repeats: dict[str, list[float]], name: str, value: float) -> None:
+    repeats.setdefault(name, []).append(value)
+
+
+def _rates(us: dict[str, float]) -> dict[str, Any]:
+    """Frames per second of one part, of two, of all."""
+    environment = us["environment_us_per_frame"]
+    acting = environment + us["inference_us_per_frame"]
+    return us | {
+        "environment_frames_per_second": 1e6 / environment,
+        "inference_frames_per_second": 1e6 / acting,
+        "frames_per_second": 1e6 / us["us_per_frame"],
+        "environment_share": environment / (acting + us["learning_us_per_frame"]),
+    }
+
+
+def work_per_frame(trainer: Trainer, config: DictConfig) -> dict[str, Any]:
+    """What rates cannot be compared without: parameters, and how much is learned per frame."""
+    agent = trainer.agent
+    options = {name: OmegaConf.select(config, f"agent.{name}") for name in ("epochs", "batch_size")}
+    found = {name: value for name, value in options.items() if value is not None}
+    found["parameters"] = sum(parameter.numel() for parameter in agent.policy.parameters())
+    if trainer.on_policy:
+        return found | {"sampled_per_frame": float(found["epochs"])}
+    per_update = agent.batch_size / trainer.update_every
+    return found | {"sampled_per_frame": per_update, "update_every": trainer.update_every}

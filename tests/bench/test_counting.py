@@ -1,0 +1,84 @@
+"""What the counting instruments see."""
+
+from __future__ import annotations
+
+import torch
+from tests.agents.conftest import TINY
+
+from agents.bench.counting import (
+    CallSites,
+    allocations,
+    dispatches,
+    host_reads,
+    reading_operations,
+    tensors_in,
+)
+from packing_env import make_env
+
+
+def test_reads_are_seen_wherever_they_hide() -> None:
+    value = torch.ones(3)
+    probability = torch.tensor([0.5, 0.5])
+    assert host_reads(lambda: value.sum().item(), 2)["aten::item"] == 2
+    assert host_reads(lambda: value[value > 0], 2)["aten::nonzero"] == 2
+    assert reading_operations(lambda: value.sum().item()) == {"aten::item": 1}
+    assert reading_operations(lambda: value[value > 0]) == {"aten::index": 1}
+    assert reading_operations(lambda: torch.multinomial(probability, 1))["aten::multinomial"] > 0
+    assert not reading_operations(lambda: (value + 1).sum())
+
+
+def test_a_call_site_is_the_innermost_line_of_this_project() -> None:
+    env = make_env("irregular", num_envs=2, **TINY)
+    root = env.reset()
+    with CallSites() as sites:
+        env.step_and_maybe_reset(env.rand_action(root))
+        torch.zeros(2).tolist()
+    operations = sites.counts["operations"]
+    assert any(site.startswith("packing_env/core/transition.py:") for site in operations)
+    assert operations["elsewhere"] == 1  # zeros
+    assert sites.counts["reads"] == {"elsewhere": 1}  # tolist
+    assert sites.total("operations") > 100
+
+
+def test_kinds_are_told_apart() -> None:
+    value = torch.ones(100)
+    with CallSites() as sites:
+        value.view(10, 10)  # an operation that takes no memory
+        value.add_(1)
+        value + 1
+        torch.tensor([1.0, 2.0])
+        value[value > 0]
+        value.sum().item()
+        value.to("meta")
+    totals = {kind: sites.total(kind) for kind in sites.kinds}
+    assert totals["reads"] == 2
+    assert totals["from_host"] == 1
+    assert totals["copies"] == 1
+    assert sites.counts["bytes"]["elsewhere"] >= 400
+    # +1, the comparison, what it chose, the sum, the copy
+    assert totals["allocations"] == 5
+    with CallSites() as sites:
+        value.view(10, 10)
+        value.add_(1)
+    assert sites.total("allocations") == sites.total("bytes") == 0
+
+
+def test_memory_and_operations_of_a_call() -> None:
+    value = torch.ones(1000)
+    number, size = allocations(lambda: value + 1)
+    assert number >= 1
+    assert 4000 <= size < 4200
+    assert allocations(lambda: value.add_(value)) == (0, 0)
+    assert dispatches(lambda: value + 1, times=4) == 1
+
+
+def test_tensors_are_found_however_deep() -> None:
+    class Holder:
+        def __init__(self) -> None:
+            self.inner = {"list": [torch.ones(2), (torch.ones(3),)], "self": self}
+
+    holder = Holder()
+    sizes = sorted(tensor.numel() for tensor in tensors_in(holder).values())
+    assert sizes == [2, 3]
+    env = make_env("irregular", num_envs=2, **TINY)
+    assert not tensors_in([env])
