@@ -16,6 +16,7 @@ _HOMES = {
     "PolicyWrapper": "agents.policy_wrapper",
     "Trainer": "agents.trainer",
     "build_policy": "agents.build",
+    "export_policy": "agents.export",
 }
 _MODULES = ("heuristics", "networks", "objectives", "replay")
 

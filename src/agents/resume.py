@@ -15,8 +15,10 @@ from agents.config_checks import ConfigError
 from packing_env.registration import ENVIRONMENT
 
 AUTO = "auto"
-FREE = ("device", "run_dir", "name", "resume", "logger", "evaluation", "checkpoint", "hydra")
-"""Sections that say nothing about what is learned."""
+FREE = (
+    "device", "run_dir", "name", "resume", "collector", "logger", "evaluation", "checkpoint", "hydra",
+)  # fmt: skip
+"""Sections that say nothing about what is learned; all collectors give the same transitions."""
 FREE_TRAINER = (
     "frames", "minutes", "seconds", "log_every", "save_every", "save_minutes", "evaluate_every",
 )  # fmt: skip

