@@ -428,7 +428,8 @@ def compare(
     console.print(table(found, title=f"{config.env.task}: {options.instances} held-out instances"))
     runs.write_json(folder / RESULTS, {**results, **_results(config, found)})
     written = [folder / RESULTS]
-    first = next(iter(found.values())).packings(env)
+    shown = next(iter(found.values()))
+    first = shown.packings(env) if options.picture or options.plan else []
     if options.picture:
         written.append(folder / options.picture)
         _draw(written[-1], first)

@@ -16,7 +16,8 @@ from packing_env.registration import ENVIRONMENT
 
 AUTO = "auto"
 FREE = (
-    "device", "run_dir", "name", "resume", "collector", "logger", "evaluation", "checkpoint", "hydra",
+    "device", "run_dir", "name", "resume", "collector", "logger", "evaluation", "checkpoint",
+    "hydra",
 )  # fmt: skip
 """Sections that say nothing about what is learned; all collectors give the same transitions."""
 FREE_TRAINER = (
