@@ -107,7 +107,7 @@ def empty_container_maps(
     fits_y = ys + size[..., 1, None] <= params.grid[1]
     shown = there[:, :, None] & catalogue["orientation_mask"][item_id]
     inside = (fits_x & shown[..., None])[..., :, None] & fits_y[..., None, :]
-    z = torch.where(inside, 0.0, torch.inf)
+    z = torch.where(inside, size.new_zeros((), dtype=torch.float32), torch.inf)
     maps = Maps(z, inside & legal_on_floor[item_id][..., None, None])
     return _within_range(maps, size, params)
 

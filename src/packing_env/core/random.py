@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env import kernels
+
 _WORD = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -53,20 +55,7 @@ def choose_uniform(
 ) -> Int[Tensor, "*batch"]:
     """Index of a True entry, each equally likely, from one uniform number in [0, 1) per row.
 
-    The entry of rank ``floor(uniform * count)`` is found in two steps, block and place within the
-    block, so that only one block per row is scanned entry by entry. A row without a True entry
-    gives some index in range.
+    See :func:`packing_env.kernels.choose_uniform`. A row without a True entry gives some index in
+    range.
     """
-    size = mask.shape[-1]
-    width = 1 << max(0, (size - 1).bit_length() // 2)
-    blocks = torch.nn.functional.pad(mask, (0, -size % width)).unflatten(-1, (-1, width))
-    counts = blocks.sum(-1, dtype=torch.int32)
-    ends = counts.cumsum(-1)
-    total = ends[..., -1]
-    rank = torch.minimum((uniform.double() * total).long(), total - 1)
-    block = (ends <= rank[..., None]).sum(-1, keepdim=True).clamp(max=ends.shape[-1] - 1)
-    rank = rank - (ends - counts).gather(-1, block).squeeze(-1)
-    index = block[..., None].expand(*block.shape, width)
-    ranks = blocks.gather(-2, index).squeeze(-2).cumsum(-1)
-    place = (ranks <= rank[..., None]).sum(-1)
-    return (block.squeeze(-1) * width + place).clamp(max=size - 1)
+    return kernels.choose_uniform(mask, uniform)

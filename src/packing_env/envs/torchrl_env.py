@@ -12,14 +12,17 @@ from tensordict import NestedKey, TensorDict, TensorDictBase
 from torch import Tensor
 from torchrl.envs import EnvBase
 
+from packing_env import kernels
 from packing_env.core import (
     cuboid,
+    cuboid_step,
     feasibility,
     metrics,
     observation,
     orientation,
     transition,
 )
+from packing_env.core.cuboid_step import CuboidStep
 from packing_env.core.orientation import Placement, visible_items
 from packing_env.envs import specs
 from packing_env.envs.action_modes import get_mode
@@ -85,6 +88,7 @@ class PackingEnv(EnvBase):
             _LOGGER.info("all placements: from %s", "whole cells" if whole else "height maps")
         self._rows = row_offset + torch.arange(batch_size.numel(), device=self.device)
         self._floor = feasibility.legal_on_floor(self._items, params)
+        self._cuboids = self._whole_step()
         self._task = specs.fingerprint(params, self._items)
         self.mode = get_mode(params.action_mode)(params, self._items)
         self.observation_spec = specs.observation_spec(self)
@@ -97,6 +101,14 @@ class PackingEnv(EnvBase):
         self.set_seed(seed, static_seed=True)
         row = self._rows[:1]
         self._begin(self._seed[:1], row, torch.zeros_like(row))  # what cannot be played says so now
+
+    def _whole_step(self) -> CuboidStep | None:
+        """What may take a whole step at once, if it knows the task."""
+        if not cuboid_step.applies(self._items, self.params):
+            return None
+        in_turn = self.draw == "sequential"
+        pool, floor = self.instances, self._floor
+        return CuboidStep(self.params, self._items, pool, floor, in_turn=in_turn)
 
     # ------------------------------------------------------------------ state
 
@@ -133,6 +145,8 @@ class PackingEnv(EnvBase):
             raise RuntimeError("there is no episode before the first reset(); call env.reset()")
         before = dict(self.state.items())
         placement = self._placement(tensordict, before)
+        if self._steps_at_once:
+            return before, self._take(before, placement)
         after, outcome, outlook = transition.advance(
             before,
             placement,
@@ -144,6 +158,28 @@ class PackingEnv(EnvBase):
         out = self._observe(after, outlook.maps, self.mode.report(carried, placement))
         out.set("reward", self._shaped(outcome.reward[:, None]))
         return after, out
+
+    @property
+    def _steps_at_once(self) -> bool:
+        """Whether a compiled operation takes the whole step, in place, to the same bits."""
+        return self._cuboids is not None and kernels.advances_cuboids(self.device.type)
+
+    def _take(self, state: State, placement: Placement) -> TensorDict:
+        """The ``next`` entry of a decision that is carried out in ``state`` itself."""
+        assert self._cuboids is not None
+        taken = self._cuboids.advance(state, placement)
+        measured = taken.metrics
+        for index, term in enumerate(self.params.reward):
+            measured[f"reward/{term}"] = state["reward_sum"][:, index, None].float()
+        entries = {key: taken.shown[key] for key in self.params.observation}
+        out = {
+            "observation": self._nest(entries),
+            "metrics": self._nest(measured),
+            "action_mask": self._shaped(taken.shown["mask"].flatten(1)),
+            "reward": self._shaped(taken.reward[:, None]),
+        }
+        out |= {key: self._shaped(taken.shown[key][:, None]) for key in DONE}
+        return TensorDict(out, self.batch_size, device=self.device)
 
     def _placement(self, tensordict: TensorDictBase, state: State) -> Placement:
         """Decode the action; with ``illegal_action="project"`` move it to a legal placement."""
@@ -192,12 +228,28 @@ class PackingEnv(EnvBase):
     def _renew(
         self, rows: Tensor, state: State, seen: TensorDictBase
     ) -> tuple[State, TensorDictBase]:
-        """Start the next episode in the given rows; ``seen`` is what the others observe."""
+        """Start the next episode in the given rows; ``seen`` is what the others observe.
+
+        The state may be changed in place.
+        """
+        if self._steps_at_once:
+            return state, self._renew_at_once(rows, state, seen.clone())
         fresh, maps = self._begin(state["seed"], state["row"], state["episode"] + rows)
         start = self._observe(fresh, maps)
         chosen = self._shaped(rows)
         observed = start.apply(lambda new, old: torch.where(_like(chosen, new), new, old), seen)
         return transition.select(rows, fresh, state), observed
+
+    def _renew_at_once(self, rows: Tensor, state: State, seen: TensorDictBase) -> TensorDictBase:
+        """The same in ``state`` and ``seen`` themselves."""
+        assert self._cuboids is not None
+        shown = {key: self._flat(value) for key, value in seen["observation"].items()}
+        shown |= {key: self._flat(seen[key]).squeeze(-1) for key in DONE}
+        placements = (len(rows), self.params.num_visible, -1, *self.params.lattice)
+        shown["mask"] = self._flat(seen["action_mask"]).view(placements)
+        measured = [self._flat(value) for value in seen["metrics"].values()]
+        self._cuboids.renew(rows, state, shown, measured)
+        return seen
 
     def _observe(
         self,
@@ -216,8 +268,8 @@ class PackingEnv(EnvBase):
             "observation": self._nest(entries),
             "metrics": self._nest({k: v.float()[:, None] for k, v in measured.items()}),
             "done": self._shaped(finished[:, None]),
-            "terminated": self._shaped(state["terminated"][:, None]),
-            "truncated": self._shaped(state["truncated"][:, None]),
+            "terminated": self._shaped(state["terminated"][:, None].clone()),
+            "truncated": self._shaped(state["truncated"][:, None].clone()),
         }
         seen = TensorDict(out, self.batch_size, device=self.device)
         for key, mask in self.mode.masks(state, maps).items():
@@ -246,6 +298,7 @@ class PackingEnv(EnvBase):
         self._seed = self._seed.to(self.device)
         self.state = None if self.state is None else self.state.to(self.device)
         self.mode = get_mode(self.params.action_mode)(self.params, self._items)
+        self._cuboids = self._whole_step()
         return self
 
     def _set_seed(self, seed: int | Tensor | None) -> None:
@@ -273,7 +326,8 @@ class PackingEnv(EnvBase):
     def _restore(self, tensordict: TensorDictBase | None) -> TensorDict:
         """Continue from a state that :meth:`get_state` returned."""
         state = specs.check_state(tensordict, self, self._first()[0])
-        flat = {key: self._flat(value).clone() for key, value in state.items()}
+        whole = torch.contiguous_format
+        flat = {k: self._flat(v).clone(memory_format=whole) for k, v in state.items()}
         maps = self._maps(flat)
         offered = self.mode.look(flat, maps).entries  # by this task's rules, whatever the state's
         flat |= {key: offered[key] for key in ("candidate", "candidate_z")}
@@ -299,7 +353,8 @@ class PackingEnv(EnvBase):
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         after, out = self._advance(tensordict)
-        self._keep(after)
+        if not self._steps_at_once:
+            self._keep(after)
         return out
 
     def _step_and_maybe_reset(
@@ -309,11 +364,21 @@ class PackingEnv(EnvBase):
             return super()._step_and_maybe_reset(tensordict)
         if tensordict.device != self.device:
             tensordict = tensordict.to(self.device)
+        if self._steps_at_once:
+            return self._step_and_reset_at_once(tensordict)
         after, out = self._advance(tensordict)
         state, root = self._renew(transition.is_done(after), after, out.exclude("reward"))
         self._keep(state)
         tensordict.set("next", out)
         return tensordict, self._step_mdp(tensordict).update(root)
+
+    def _step_and_reset_at_once(
+        self, tensordict: TensorDictBase
+    ) -> tuple[TensorDictBase, TensorDictBase]:
+        state, out = self._advance(tensordict)
+        root = self._renew_at_once(transition.is_done(state), state, out.clone())
+        following = self._step_mdp(tensordict.set("next", root))
+        return tensordict.set("next", out), following
 
     def rand_action(self, tensordict: TensorDictBase | None = None) -> TensorDictBase:
         """A uniformly random legal action per row."""

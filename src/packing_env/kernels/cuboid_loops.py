@@ -350,3 +350,41 @@ def write_rows(raised, stable, first, p, metres, z, legal):  # type: ignore[no-u
             heights[k] = metres[levels[k * lanes + lane]]
         for k in range(places):
             flags[k] = holds[k * lanes + lane] != 0
+
+
+@_jit
+def fill_ground_from_levels(levels, width, step, ground):  # type: ignore[no-untyped-def]
+    """The same as :func:`fill_ground` from heights in cells, each row of the batch in one line."""
+    stride, columns, lanes = step
+    for x in range(ground.shape[0]):
+        line = ground[x]
+        for y in range(width):
+            at = ((y % stride) * columns + y // stride) * lanes
+            for lane in range(levels.shape[0]):
+                line[at + lane] = levels[lane, x * width + y] + _U8(1)
+
+
+@_jit
+def write_shown(raised, stable, first, p, observed, drop_height, mask, playable):  # type: ignore[no-untyped-def]
+    """Legality, rest heights as they are observed, and who has a legal place, lane by lane."""
+    levels, holds = raised.reshape(-1), stable.reshape(-1)
+    places = mask.shape[3] * mask.shape[4]
+    lanes, start, stop = levels.size // places, p * places, (p + 1) * places
+    for k in range(levels.size):
+        level, held = levels[k], holds[k]
+        levels[k] = level if held else _U8(0)
+    for lane in range(min(lanes, mask.shape[0] - first)):
+        flags, some = mask[first + lane].reshape(-1)[start:stop], False
+        line = levels[lane:]
+        if drop_height.size:
+            heights = drop_height[first + lane].reshape(-1)[start:stop]
+            for k in range(places):
+                level = line[k * lanes]
+                heights[k] = observed[level]
+                flags[k] = level != 0
+                some |= level != 0
+        else:
+            for k in range(places):
+                flags[k] = line[k * lanes] != 0
+                some |= line[k * lanes] != 0
+        playable[lane] |= some

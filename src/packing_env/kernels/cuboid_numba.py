@@ -6,6 +6,7 @@ item in a block stays in the L1 cache.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -18,8 +19,11 @@ from packing_env.kernels import cuboid_loops as loops
 from packing_env.kernels.compiled_cpu import _array, _jit, _run
 from packing_env.kernels.cuboid_eager import RULES, integers, lattice, slope_scale
 
-_LANES = 64
+LANES = 64
 """Rows of the batch that are handled together."""
+
+Room = namedtuple("Room", "ground sides mask_x mask_y tops raised stable highest places step shape")
+"""Scratch memory for one item in a block of rows: see :func:`find_maps`."""
 
 _U8 = np.uint8
 _CORNERS, _CODE, _CENTRES, _SQUARES = (RULES.index(name) for name in RULES[1:])
@@ -96,43 +100,67 @@ def _judge_corners(ground, step, item, tops, raised, percents, rule, stable):  #
 
 
 @_jit
+def make_room(shape, lattice, task, lanes, count_like):  # type: ignore[no-untyped-def]
+    """Room for the maps of one item in a block of rows."""
+    _, across, along, _, stride, _ = task
+    columns, n = lattice[1] + (along - 1) // stride, lattice[1] * lanes
+    return Room(
+        np.zeros((shape[0], stride * columns * lanes), _U8),
+        np.empty((2, n), count_like.dtype),
+        np.empty((across, n), _U8),
+        np.empty((along, n), _U8),
+        np.empty((shape[0], n), _U8),
+        np.empty((lattice[0], n), _U8),
+        np.empty((lattice[0], n), _U8),
+        np.empty(n, _U8),
+        np.empty(n, _U8),
+        (stride, columns, lanes),
+        (shape[0], shape[1]),
+    )
+
+
+@_jit
+def find_maps(room, size, first, p, task, tables):  # type: ignore[no-untyped-def]
+    """The raised rest heights of the p-th item over the room's ground, and which are stable."""
+    height, _, _, rule, stride, percents = task
+    _, weights, _, slope_like = tables
+    length, width = room.shape
+    lanes = room.step[2]
+    loops.fill_sides(size, first, p, lanes, room.sides)
+    loops.fill_masks(room.sides[0], room.mask_x)
+    loops.fill_masks(room.sides[1], room.mask_y)
+    loops.scan_tops(room.ground, room.mask_y, room.step, room.tops)
+    loops.find_rest(room.tops, room.mask_x, stride, room.raised)
+    room.stable[:] = 1
+    item = (room.sides, room.mask_x, room.mask_y)
+    found = (room.tops, room.raised)
+    if rule >= _CENTRES:
+        slopes = (weights, slope_like)
+        _judge_hulls(room.ground, room.step, item, *found, slopes, rule, room.stable)
+    elif rule:
+        _judge_corners(room.ground, room.step, item, *found, percents, rule, room.stable)
+    box = (width, height, stride)
+    loops.fill_places(size, first, p, box, lanes, room.highest, room.places)
+    across = room.sides[0]
+    loops.finish(room.raised, room.highest, room.places, across, (length, stride), room.stable)
+
+
+@_jit
 def _cuboid_maps(heightmap, size, z, legal, task, tables, start, stop):  # type: ignore[no-untyped-def]
     """Fill z and legal for the blocks start <= block < stop of rows of the batch."""
-    height, across, along, rule, stride, percents = task
-    metres, weights, count_like, slope_like = tables
-    length, width = heightmap.shape[1:]
-    lanes = min(_LANES, heightmap.shape[0])
-    columns, n = z.shape[3] + (along - 1) // stride, z.shape[3] * lanes
-    step = (stride, columns, lanes)
-    ground = np.zeros((length, stride * columns * lanes), _U8)
-    sides = np.empty((2, n), count_like.dtype)
-    mask_x, mask_y = np.empty((across, n), _U8), np.empty((along, n), _U8)
-    tops, raised = np.empty((length, n), _U8), np.empty((z.shape[2], n), _U8)
-    stable = np.empty_like(raised)
-    highest, places = np.empty(n, _U8), np.empty(n, _U8)
+    metres, _, count_like, _ = tables
+    lanes = min(LANES, heightmap.shape[0])
+    room = make_room(heightmap.shape[1:], z.shape[2:], task, lanes, count_like)
     for block in range(start, stop):
         first = block * lanes
-        loops.fill_ground(heightmap, first, metres[2], step, ground)
+        loops.fill_ground(heightmap, first, metres[2], room.step, room.ground)
         for p in range(size.shape[1]):
-            loops.fill_sides(size, first, p, lanes, sides)
-            loops.fill_masks(sides[0], mask_x)
-            loops.fill_masks(sides[1], mask_y)
-            loops.scan_tops(ground, mask_y, step, tops)
-            loops.find_rest(tops, mask_x, stride, raised)
-            stable[:] = 1
-            item = (sides, mask_x, mask_y)
-            if rule >= _CENTRES:
-                slopes = (weights, slope_like)
-                _judge_hulls(ground, step, item, tops, raised, slopes, rule, stable)
-            elif rule:
-                _judge_corners(ground, step, item, tops, raised, percents, rule, stable)
-            loops.fill_places(size, first, p, (width, height, stride), lanes, highest, places)
-            loops.finish(raised, highest, places, sides[0], (length, stride), stable)
-            loops.write_rows(raised, stable, first, p, metres, z, legal)
+            find_maps(room, size, first, p, task, tables)
+            loops.write_rows(room.raised, room.stable, first, p, metres, z, legal)
 
 
 @cache
-def _tables(across: int, along: int, cell: float) -> tuple[Any, ...]:
+def tables_of(across: int, along: int, cell: float) -> tuple[Any, ...]:
     """Metres of raised heights, weights of slopes by their run, and empty arrays of both kinds."""
     metres = np.arange(-1, 255).astype(np.float32) * np.float32(cell)
     metres[0] = np.inf
@@ -142,6 +170,17 @@ def _tables(across: int, along: int, cell: float) -> tuple[Any, ...]:
     weights[0] = steepest
     kinds = (torch.empty(0, dtype=kind).numpy() for kind in integers((across, along)))
     return metres, weights, *kinds
+
+
+def task_of(height: int, window: Sequence[int], rule: str, stride: int) -> tuple[Any, ...]:
+    """What is the same in every row, as the loops take it."""
+    percents = (60, 80, 95) if rule == "area_corners" else (50, 85, 95)
+    return height, window[0], window[1], RULES.index(rule), stride, percents
+
+
+def num_blocks(rows: int) -> int:
+    """Blocks of rows that are handled together."""
+    return -(-rows // max(1, min(LANES, rows)))
 
 
 def cuboid_maps(
@@ -156,10 +195,8 @@ def cuboid_maps(
     """See `packing_env.kernels.cuboid_maps`."""
     shape = (*size.shape[:2], *lattice(heightmap, stride))
     z, legal = heightmap.new_empty(shape), heightmap.new_empty(shape, dtype=torch.bool)
-    percents = (60, 80, 95) if rule == "area_corners" else (50, 85, 95)
-    task = (height, *window, RULES.index(rule), stride, percents)
+    task = task_of(height, window, rule, stride)
     arrays = (_array(heightmap), _array(size), z.numpy(), legal.numpy())
-    blocks = -(-shape[0] // max(1, min(_LANES, shape[0])))
     work = z.numel() * sum(window)
-    _run(_cuboid_maps, (*arrays, task, _tables(*window, cell)), blocks, work)
+    _run(_cuboid_maps, (*arrays, task, tables_of(*window, cell)), num_blocks(shape[0]), work)
     return z, legal

@@ -114,7 +114,8 @@ class ContinuousMode(LatticeMode):
         """``executed_action [B, D]``."""
         if placement is None:
             shape = (len(carried), self.num_components)
-            return {"executed_action": torch.zeros(shape, device=carried.device)}
+            nowhere = torch.zeros(shape, dtype=torch.float32, device=carried.device)
+            return {"executed_action": nowhere}
         centre = self._centre(placement)
         return {"executed_action": torch.where(carried[:, None], centre, 0.0)}
 

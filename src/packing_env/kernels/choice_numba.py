@@ -1,0 +1,47 @@
+"""The operation of `packing_env.kernels.choice` compiled for the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from packing_env.kernels.compiled_cpu import _array, _jit, _run
+
+_WIDTH = 32
+"""Entries that are counted at once."""
+
+
+@_jit
+def _choose(mask, uniform, chosen, start, stop):  # type: ignore[no-untyped-def]
+    """Fill chosen for the rows start <= row < stop."""
+    for row in range(start, stop):
+        entries, total = mask[row], np.int32(0)
+        for k in range(entries.size):
+            total += np.int32(entries[k])
+        left = min(np.int64(np.float64(uniform[row]) * total), np.int64(total) - 1)
+        block, found = 0, 0
+        while block + _WIDTH < entries.size and total:
+            part, count = entries[block : block + _WIDTH], np.int32(0)
+            for k in range(part.size):
+                count += np.int32(part[k])
+            if count > left:
+                break
+            left -= count
+            block += _WIDTH
+        for k in range(block, entries.size if total else 0):
+            if entries[k]:
+                if left == 0:
+                    found = k
+                    break
+                left -= 1
+        chosen[row] = found
+
+
+def choose_uniform(mask: Tensor, uniform: Tensor) -> Tensor:
+    """See `packing_env.kernels.choose_uniform`."""
+    chosen = mask.new_empty(mask.shape[:-1], dtype=torch.int64)
+    rows = _array(mask).reshape(-1, mask.shape[-1])
+    arguments = (rows, _array(uniform).reshape(-1), chosen.numpy().reshape(-1))
+    _run(_choose, arguments, rows.shape[0], mask.numel())
+    return chosen

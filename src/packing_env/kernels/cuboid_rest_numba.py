@@ -1,0 +1,109 @@
+"""One cuboid on whole cells at rest, compiled: what carries it, and whether it stands by a rule.
+
+The rules are those of `core.stability` for a single placement, the hulls in its float64 arithmetic.
+Heights are in cells, a container's in one line: cell (x, y) is the (x * width + y)-th.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from packing_env.kernels.compiled_cpu import _jit
+from packing_env.kernels.cuboid_eager import RULES
+from packing_env.kernels.eager import HALF_CELL, SUBCELL, VERTICAL
+
+_NONE, _CORNERS, _CODE, _CENTRES, _SQUARES = range(len(RULES))
+
+
+@_jit
+def find_rest(level, width, window):  # type: ignore[no-untyped-def]
+    """The highest cell of the window ``(x, y, w, h)``."""
+    x, y, w, h = window
+    highest = np.int64(0)
+    for u in range(x, x + w):
+        line = level[u * width + y : u * width + y + h]
+        for v in range(line.size):
+            highest = max(highest, np.int64(line[v]))
+    return highest
+
+
+@_jit
+def find_support(level, width, window, top, edges):  # type: ignore[no-untyped-def]
+    """How many cells of the window are as high as ``top``.
+
+    ``edges[0, u + 1]`` and ``edges[1, u + 1]`` become how far those of window row u reach from its
+    lower and from its upper end, 0 for none; the rows beside the window have none.
+    """
+    x, y, w, h = window
+    count = 0
+    for u in range(w):
+        line, up, down = level[(x + u) * width + y :][:h], 0, 0
+        for v in range(line.size):
+            if line[v] == top:
+                count += 1
+                up = v + 1
+                down = down if down else h - v
+        edges[0, u + 1], edges[1, u + 1] = up, down
+    edges[:, 0] = 0
+    edges[:, w + 1] = 0
+    return count
+
+
+@_jit
+def _chord_passes(reach, w, h, centres):  # type: ignore[no-untyped-def]
+    """Whether the hull reaches the window's centre from one side; see `core.stability.hull_holds`.
+
+    With ``centres`` it is the hull of the cells' centres, else that of their squares.
+    """
+    inset = HALF_CELL if centres else 0
+    left = right = -np.inf
+    for line in range(w if centres else w + 1):
+        edge = reach[line + 1] if centres else max(reach[line], reach[line + 1])
+        if edge == 0:
+            continue
+        run = SUBCELL * line + inset - HALF_CELL * w
+        rise = np.float64(SUBCELL * edge - inset - HALF_CELL * h)
+        slope = rise / (np.float64(abs(run)) if run else VERTICAL)
+        if run <= 0:
+            left = max(left, slope)
+        if run >= 0:
+            right = max(right, slope)
+    return left + right >= 0
+
+
+@_jit
+def _hull_holds(edges, w, h, centres):  # type: ignore[no-untyped-def]
+    return _chord_passes(edges[0], w, h, centres) and _chord_passes(edges[1], w, h, centres)
+
+
+@_jit
+def _corners_hold(level, width, window, top, count, rule):  # type: ignore[no-untyped-def]
+    """Rules `area_corners` and `area_corners_code`."""
+    x, y, w, h = window
+    near, far = x * width + y, (x + w - 1) * width + y
+    corner = (level[near], level[near + h - 1], level[far], level[far + h - 1])
+    bar = top
+    if rule == _CODE:
+        bar = max(max(corner[0], corner[1]), max(corner[2], corner[3]))
+    corners, area = 0, w * h
+    for height in corner:
+        corners += 1 if height >= bar else 0
+    if rule == _CORNERS:
+        four = 100 * count > 60 * area and corners == 4
+        three = 100 * count > 80 * area and corners >= 3
+        return four or three or 100 * count > 95 * area
+    enough = 100 * count > (50 if corners == 4 else 85) * area
+    return corners >= 3 and (100 * count > 95 * area or (bar >= top and enough))
+
+
+@_jit
+def stands(rule, level, width, window, top, count, edges):  # type: ignore[no-untyped-def]
+    """Whether the rule calls a cuboid stable on what :func:`find_support` found."""
+    w, h = window[2], window[3]
+    if rule == _NONE:
+        return True
+    if rule == _SQUARES:
+        return _hull_holds(edges, w, h, False)
+    if rule == _CENTRES:
+        return 2 * count > w * h or _hull_holds(edges, w, h, True)
+    return _corners_hold(level, width, window, top, count, rule)

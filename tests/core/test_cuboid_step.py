@@ -1,0 +1,194 @@
+"""A whole step of cuboids at once has the bits of the rules one by one, and of the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from tensordict import TensorDictBase
+from tests.tiny import cuboid_env, differing, legal_action, play_beside_reference, state_of, stream
+from torch import Tensor
+
+from packing_env import kernels
+from packing_env.core import cuboid_step
+from packing_env.envs import PackingEnv
+
+pytestmark = pytest.mark.skipif(
+    "numba" not in kernels.available_backends(), reason="numba is not installed"
+)
+RULES = kernels.CUBOID_RULES
+LEAN = cuboid_step.SHOWN
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    yield
+    kernels.set_backend(None)
+
+
+def task(num_envs: Any = 5, items: dict[str, Any] | None = None, **params: Any) -> PackingEnv:
+    given = {"grid": (7, 6), "height": 8, **(items or {})}
+    return cuboid_env(num_envs, items=given, **{"observation": LEAN, **params})
+
+
+def actions(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -> Tensor:
+    """Random legal ones, and some of any kind."""
+    legal = legal_action(root["action_mask"], generator)
+    wild = torch.randint(-2, env.mode.num_actions + 2, legal.shape, generator=generator)
+    chosen = torch.where(torch.rand(legal.shape, generator=generator) < 0.1, wild, legal)
+    if env.params.action_mode == "placement":
+        return chosen
+    shape = torch.tensor(env.mode.shape)
+    strides = shape.flip(0).cumprod(0).flip(0).roll(-1)
+    strides[-1] = 1
+    return chosen[..., None] // strides % shape - (chosen < 0)[..., None].long()
+
+
+class Pair:
+    """Two environments alike, one of which takes its steps at once."""
+
+    def __init__(self, **options: Any) -> None:
+        self.envs = [task(**options), task(**options)]
+        self.roots: list[TensorDictBase] = [self.call(i, lambda env: env.reset()) for i in (0, 1)]
+
+    def call(self, index: int, function: Any) -> Any:
+        kernels.set_backend(("numba", "eager")[index])
+        assert self.envs[index]._steps_at_once == (index == 0)
+        return function(self.envs[index])
+
+    def step(self, generator: torch.Generator, how: str = "step_and_maybe_reset") -> list[Any]:
+        action = actions(self.envs[0], self.roots[0], generator)
+        return [
+            self.call(i, lambda env, i=i: getattr(env, how)(self.roots[i].set("action", action)))
+            for i in (0, 1)
+        ]
+
+    def play(self, num_steps: int, seed: int = 0) -> None:
+        """With automatic resets, held to be alike in every step."""
+        generator = stream(seed)
+        for _ in range(num_steps):
+            (one, first), (other, second) = self.step(generator)
+            assert not differing(one, other)
+            assert not differing(first, second)
+            self.roots = [first, second]
+        self.check_states()
+
+    def check_states(self) -> None:
+        assert not differing(*(state_of(env) for env in self.envs))
+
+
+@pytest.mark.parametrize("metric_rule", ["none", "area_corners", "com_hull"])
+@pytest.mark.parametrize("rule", RULES)
+def test_equals_the_rules_one_by_one(rule: str, metric_rule: str) -> None:
+    pair = Pair(num_envs=70, stability=rule, stability_metric=metric_rule)
+    pair.play(16)
+    assert (pair.envs[0].state["episode"] > 0).any()
+    stable, packed = (pair.envs[0].state[key] for key in ("stable_items", "items_packed"))
+    if metric_rule in ("none", rule):
+        assert torch.equal(stable, packed)
+    elif rule == "none":
+        assert (stable < packed).any()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_envs": (3, 5), "shell": {"draw": "sequential"}, "illegal_action": "noop"},
+        {"num_visible": 2, "preview": 1, "grid_step": 2, "reward": {"objective": 1.0, "void": 2.0}},
+        {"action_mode": "multi_head", "num_visible": 3, "max_steps": 4},
+        {"observation": ("drop_height",)},
+        {"observation": ("item_features", "heightmap"), "stability": "center_hull"},
+        {"items": {"grid": (8, 8), "pitch": 0.25, "orientations": "cuboid"}},
+        {"items": {"grid": (6, 6), "height": 254, "sides": (2, 60)}, "shell": {"row_offset": 9}},
+        {"items": {"grid": (24, 20), "sides": (1, 20)}, "stability": "com_hull"},
+    ],
+)
+def test_equals_the_rules_in_other_tasks(options: dict[str, Any]) -> None:
+    pair = Pair(**options)
+    pair.play(12)
+    assert (pair.envs[0].state["episode"] > 0).any()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_episodes_equal_the_reference(rule: str) -> None:
+    env = task(3, stability=rule, num_visible=2)
+    assert env._steps_at_once
+    assert play_beside_reference(env, 12, mask_bits=60, illegal_share=0.1) > 0
+
+
+def test_steps_without_resets_and_resets_of_some_rows() -> None:
+    pair, generator = Pair(num_envs=9), stream(1)
+    for _ in range(5):
+        steps = pair.step(generator, "step")
+        assert not differing(*steps)
+        pair.roots = [env.step_mdp(step) for env, step in zip(pair.envs, steps, strict=True)]
+    rows = torch.rand(9, 1, generator=generator) < 0.5
+    for index in (0, 1):
+        given = pair.roots[index].clone().set("_reset", rows)
+        pair.roots[index] = pair.call(index, lambda env, given=given: env.reset(given))
+    pair.play(8)
+
+
+def test_continues_from_a_state_of_the_other() -> None:
+    pair = Pair(num_envs=6)
+    pair.play(5)
+    saved = pair.envs[1].get_state()
+    kept = saved.clone()
+    for index in (0, 1):
+        pair.roots[index] = pair.call(index, lambda env: env.reset(saved, set_state=True))
+    pair.play(8, seed=1)
+    assert not differing(saved, kept)
+
+
+def test_masked_resets_give_the_same() -> None:
+    env, other = task(6), task(6, shell={"autoreset": "masked"})
+    roots, generator = [env.reset(), other.reset()], stream()
+    for _ in range(12):
+        action = actions(env, roots[0], generator)
+        pairs = [
+            e.step_and_maybe_reset(root.set("action", action))
+            for e, root in zip((env, other), roots, strict=True)
+        ]
+        assert not differing(pairs[0][0]["next"], pairs[1][0]["next"])
+        roots = [root for _, root in pairs]
+        assert not differing(*(root.exclude("action") for root in roots))
+    assert (env.state["episode"] > 0).all()
+
+
+def test_what_was_returned_stays_as_it_was() -> None:
+    env = task(6)
+    root, kept = env.reset(), []
+    for _ in range(10):
+        step, root = env.step_and_maybe_reset(env.rand_action(root))
+        kept += [(value, value.clone()) for value in step.values(True, True)]
+        kept += [(value, value.clone()) for value in root.values(True, True)]
+    assert all(torch.equal(value, copy) for value, copy in kept)
+
+
+def test_what_the_policy_left_in_the_tensordict_is_carried_along() -> None:
+    env = task(4)
+    root = env.rand_action(env.reset()).set("memory", torch.arange(4))
+    step, following = env.step_and_maybe_reset(root)
+    assert step is root
+    assert torch.equal(following["memory"], torch.arange(4))
+    assert set(following.keys()) == {*env.reset().keys(), "action", "memory"}
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"action_mode": "candidate"},
+        {"illegal_action": "project"},
+        {"candidate_range": "pct"},
+        {"num_spaces": 8},
+        {"observation": ("item_maps",)},
+        {"contact_tol": 1.0},
+    ],
+)
+def test_other_tasks_go_by_the_rules(params: dict[str, Any]) -> None:
+    assert task()._steps_at_once
+    env = task(**params)
+    assert not cuboid_step.applies(env.catalogue.tensors(), env.params)
+    assert not env._steps_at_once

@@ -1,0 +1,141 @@
+"""A whole step of cuboids at once: on fake tensors, in one graph, and without a host read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from tests.tiny import cuboid_env, differing, state_of
+from tests.tracing.detectors import run_as_one_graph, run_on_fake_tensors, run_profiled
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from packing_env import kernels
+from packing_env.core import cuboid_step
+from packing_env.envs import PackingEnv
+from packing_env.kernels.cuboid_step import COUNTS, ITEMS, LENGTHS, MOVE, SHOWN, STATE
+
+pytestmark = pytest.mark.skipif(
+    "numba" not in kernels.available_backends(), reason="numba is not installed"
+)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+    torch._dynamo.reset()
+
+
+def whole_env(num_envs: int = 3, **params: Any) -> PackingEnv:
+    options = {"observation": cuboid_step.SHOWN, **params}
+    env = cuboid_env(num_envs, items={"grid": (5, 6), "height": 5}, **options)
+    assert env._steps_at_once
+    return env
+
+
+DETECTORS: dict[str, Callable[..., Any]] = {
+    "fake_tensors": run_on_fake_tensors,
+    "profiler": lambda loop, root: run_profiled(loop, root, 20),
+    "one_graph": lambda loop, root: run_as_one_graph(loop, root, num_steps=8),
+}
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+@pytest.mark.parametrize(
+    "params", [{"stability": "center_hull"}, {"action_mode": "multi_head", "num_visible": 2}]
+)
+def test_steps_without_host_reads(params: dict[str, Any], detector: str) -> None:
+    env = whole_env(**params)
+
+    def loop(root):
+        return env._step_and_maybe_reset(env.rand_action(root))[1]
+
+    DETECTORS[detector](loop, loop(env.reset()))
+
+
+def test_the_graph_plays_what_eager_plays() -> None:
+    def play(run: bool) -> tuple[Any, Any]:
+        env = whole_env()
+
+        def loop(root):
+            action = root["action_mask"].int().argmax(-1)
+            return env._step_and_maybe_reset(root.set("action", action))[1]
+
+        root = loop(env.reset())
+        if run:
+            return run_as_one_graph(loop, root, num_steps=14), state_of(env)
+        for _ in range(16):
+            root = loop(root)
+        return root, state_of(env)
+
+    (one, before), (other, after) = play(True), play(False)
+    assert (after["episode"] > 0).all()
+    assert not differing(one, other)
+    assert not differing(before, after)
+
+
+def test_the_number_of_operations_does_not_depend_on_the_batch() -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Count(TorchDispatchMode):
+        number = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            self.number += 1
+            return function(*args, **(kwargs or {}))
+
+    counts = []
+    for num_envs in (1, 7, 130):
+        env = whole_env(num_envs)
+        root = env.rand_action(env.reset())
+        _, root = env.step_and_maybe_reset(root)
+        env.rand_action(root)
+        with Count() as count:
+            env.step_and_maybe_reset(root)
+        counts.append(count.number)
+    assert len(set(counts)) == 1
+    assert counts[0] <= 150
+
+
+def given(num_envs: int = 4) -> tuple[list[Any], list[Any]]:
+    """Arguments of the two operations."""
+    env = whole_env(num_envs)
+    placement = env._placement(env.rand_action(env.reset()), dict(env.state.items()))
+    steps = env._cuboids
+    state, items = [env.state[key] for key in STATE], [steps.items[key] for key in ITEMS]
+    shown = [
+        torch.zeros([num_envs, *steps.shapes[key][1]], dtype=steps.shapes[key][0]) for key in SHOWN
+    ]
+    flags, measured = torch.zeros(2, num_envs, dtype=torch.bool), torch.zeros(2, 10, num_envs)
+    outcome = [*flags, *measured.double()]
+    counts = [steps.counts[key] for key in COUNTS]
+    move = [getattr(placement, key) for key in MOVE]
+    lengths = [steps.lengths[key] for key in LENGTHS]
+    rows = torch.arange(num_envs) % 2 == 0
+    metrics = [torch.ones(num_envs, 1) for _ in range(2)]
+    pool = list(steps.pool)
+    return (
+        [state, move, items, shown, outcome, counts, lengths],
+        [state, rows, pool, False, items, shown, metrics, counts],
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_custom_operators_are_well_formed() -> None:
+    step, renew = given()
+    tests = ("test_schema", "test_faketensor")
+    torch.library.opcheck(torch.ops.packing_env.numba_cuboid_step.default, step, test_utils=tests)
+    torch.library.opcheck(torch.ops.packing_env.numba_cuboid_renew.default, renew, test_utils=tests)
+    mask, uniform = torch.rand(3, 9) < 0.5, torch.rand(3)
+    choose = torch.ops.packing_env.numba_choose_uniform.default
+    torch.library.opcheck(choose, (mask, uniform), test_utils=tests)
+
+
+def test_a_random_choice_on_fake_tensors() -> None:
+    mask, uniform = torch.rand(2, 3, 9) < 0.5, torch.rand(2, 3)
+    real = kernels.choose_uniform(mask, uniform)
+    with FakeTensorMode() as mode:
+        fake = kernels.choose_uniform(mode.from_tensor(mask), mode.from_tensor(uniform))
+    assert (fake.shape, fake.dtype) == (real.shape, real.dtype)
