@@ -74,7 +74,13 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
     return [{key: value for key, value in row.items() if key not in CLOCKS} for row in rows]
 
 
-@pytest.mark.parametrize("case", CASES)
+OFTEN = ("dqn", "rainbow", "ppo", "sac", "hierarchical")
+"""In every test run; the others are slow tests."""
+
+
+@pytest.mark.parametrize(
+    "case", [c if c in OFTEN else pytest.param(c, marks=pytest.mark.slow) for c in CASES]
+)
 def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> None:
     whole = trainer_of(case, f"trainer.frames={2 * FRAMES}")
     (tmp_path / "whole").mkdir()

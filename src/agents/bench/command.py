@@ -149,11 +149,11 @@ def _check_writable(path: Path) -> None:
 def _threads(count: int) -> Iterator[None]:
     """Inside, torch and the compiled kernels use so many threads."""
     before = torch.get_num_threads()
-    torch.set_num_threads(count)
     if find_spec("numba") is not None:
         import numba
 
         numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    torch.set_num_threads(count)  # last: numba's OpenMP layer sets torch's as it starts
     try:
         yield
     finally:
