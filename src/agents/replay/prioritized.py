@@ -33,7 +33,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
     then its place in the row: a cumulative sum and a binary search, twice. An update sums the rows
     that it touches anew, in float64, so that sums do not drift. Where an index occurs several times
     in one update, the largest of its priorities counts. A priority that is not finite is taken for
-    that of a new transition.
+    the largest given so far.
 
     Args:
         max_capacity: Of the storage.
@@ -201,7 +201,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         self._maybe_init_from_storage(storage)
         slot = self._slots(index, storage)
         given = torch.as_tensor(priority, device=self.device).detach().double().abs()
-        given = torch.where(given.isfinite(), given, self.default_priority)
+        given = torch.where(given.isfinite(), given, self._top)
         torch.maximum(self._top, given.amax(), out=self._top)
         power = self._power(given)
         if power.shape != slot.shape:
