@@ -327,6 +327,17 @@ def test_formats_written_by_trimesh_load(tmp_path, suffix):
     assert mesh.vertices.amin(0).tolist() == pytest.approx([3.0 * factor] * 3)
 
 
+def test_a_ply_row_that_lacks_a_number_is_refused(tmp_path):
+    trimesh = pytest.importorskip("trimesh")
+    path = tmp_path / "short.ply"
+    text = trimesh.creation.box().export(file_type="ply", encoding="ascii").decode()
+    head, rows = text.split("end_header\n")
+    first, _, rest = rows.partition("\n")
+    path.write_text(f"{head}end_header\n{first.rpartition(' ')[0]}\n{rest}")
+    with pytest.raises(MeshError, match=r"short\.ply"):
+        load_mesh(path)
+
+
 def test_ply_polygons_and_truncation(tmp_path):
     pytest.importorskip("trimesh")
     plan = [(1, 2), (0, 2), (0, 0), (2, 0), (2, 1), (1, 1)]

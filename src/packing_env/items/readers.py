@@ -312,14 +312,14 @@ def _as_stored(vertices: Any) -> Float[np.ndarray, "V 3"]:
 def _read_ply(path: Path, data: bytes) -> Surface:
     """PLY by trimesh; counts are compared with the header, polygons are split here."""
     promised = _ply_counts(path, data)
-    loaded = _with_trimesh(
-        path,
-        lambda trimesh: import_module("trimesh.exchange.ply").load_ply(
+
+    def load(trimesh: Any) -> tuple[Any, list[list[int]]]:
+        loaded = import_module("trimesh.exchange.ply").load_ply(
             io.BytesIO(data), fix_texture=False, skip_materials=True
-        ),
-    )
-    vertices = _as_stored(loaded.get("vertices", ()))
-    polygons = _ply_polygons(loaded)
+        )
+        return _as_stored(loaded.get("vertices", ())), _ply_polygons(loaded)
+
+    vertices, polygons = _with_trimesh(path, load)
     if len(vertices) != promised["vertex"] or len(polygons) != promised["face"]:
         raise MeshError(
             f"{path}: the header promises {promised['vertex']} vertices and {promised['face']} "
