@@ -118,10 +118,13 @@ def rotate(run: str | Path, keep: int | None, best: str | None = None) -> list[P
 
 
 def _score(path: Path, name: str | None) -> float | None:
-    """What :func:`rotate` compares; None where the checkpoint does not say."""
+    """What :func:`rotate` compares; None where the checkpoint does not say, or is damaged."""
     if name is None:
         return None
-    value = _read_json(path / META).get("metrics", {}).get(name.removeprefix("-"))
+    try:
+        value = _read_json(path / META).get("metrics", {}).get(name.removeprefix("-"))
+    except CheckpointError:
+        return None
     if not isinstance(value, (int, float)):
         return None
     return -value if name.startswith("-") else value

@@ -83,6 +83,7 @@ def _train(config: DictConfig, request: Request, world: World) -> int:
         console.print(_origin_of(asked, resumed), highlight=False, soft_wrap=True)
     if resumed is not None:
         trainer.load_state_dict(resumed.found.state)
+        resumed.found.state.clear()  # the replay is large, and is in its place now
     console.print(
         f"{config.name}: {env.batch_size.numel()} rows of {env.params.num_items} items on "
         f"{env.device}, {env.mode.num_actions:,} actions (action_mode="
@@ -93,8 +94,8 @@ def _train(config: DictConfig, request: Request, world: World) -> int:
     if imitated is not None:
         console.print(imitated, highlight=False, soft_wrap=True)
     with runs.StopSignals() as stop:
-        session = _Session(config, request, folder, env, trainer, stop.requested)
-        session.going_on = resumed is not None
+        began = None if resumed is None else int(resumed.found.meta["frames"])
+        session = _Session(config, folder, env, trainer, stop.requested, began)
         try:
             finished = session.train(console)
         except NonFiniteError as error:
@@ -106,8 +107,8 @@ def _train(config: DictConfig, request: Request, world: World) -> int:
         session.note(interrupted=not finished)
         if not finished:
             raise StoppedError(f"{INTERRUPTED}; to go on: packing train resume={folder}")
-        for line in session.caveats(resumed):
-            console.print(line, style="bold", highlight=False, soft_wrap=True)
+        if caveat := session.caveat():
+            console.print(caveat, style="bold", highlight=False, soft_wrap=True)
         return session.report(console)
 
 
@@ -134,15 +135,15 @@ class _Session:
     def __init__(
         self,
         config: DictConfig,
-        request: Request,
         folder: Path,
         env: PackingEnv,
         trainer: Trainer,
         should_stop: Callable[[], bool],
+        resumed_at: int | None,
     ) -> None:
-        self.config, self.request, self.folder = config, request, folder
+        self.config, self.folder = config, folder
         self.env, self.trainer, self.should_stop = env, trainer, should_stop
-        self.going_on = False
+        self.resumed_at = resumed_at
         self._held_out: PackingEnv | None = None
         self._broken: Path | None = None
 
@@ -150,7 +151,7 @@ class _Session:
         """Whether training came to its end; what was learned is saved in any case."""
         with build.said_plainly():
             logger = instantiate(self.config.logger)(self.folder)
-        if self.going_on:
+        if self.resumed_at is not None:
             logger.resume(self.trainer.logged_frames)
         bar = ProgressBar(console, self.trainer.total, self.trainer.budget)
         try:
@@ -223,21 +224,21 @@ class _Session:
             return {}
         return {f"held_out/{name}": found.estimate(name).mean for name in found.metrics}
 
-    def caveats(self, resumed: Resumed | None) -> list[str]:
+    def caveat(self) -> str | None:
         """What the numbers do not say by themselves."""
         trainer = self.trainer
-        if resumed is not None and trainer.frames == resumed.found.meta["frames"]:
-            return [
+        if trainer.frames == self.resumed_at:
+            return (
                 f"there was nothing left to do: of trainer.frames={trainer.total:,} "
                 f"{trainer.frames:,} are done, in {trainer.elapsed:.1f} s since the run began "
                 f"(trainer.seconds and trainer.minutes count from there); raise what is reached"
-            ]
+            )
         if not trainer.updates:
-            return [
+            return (
                 f"nothing was learned: no update was made in {trainer.frames:,} frames "
                 f"(trainer.warmup, replay.horizon and agent.n_steps say when the first is due)"
-            ]
-        return []
+            )
+        return None
 
     def results(self) -> dict[str, Any]:
         """What is known when training ends."""

@@ -207,9 +207,13 @@ def test_auto_takes_the_newest_whole_one(tmp_path: Path, monkeypatch: Any, capsy
     assert checkpoint.find("later").name == f"{160:012d}"
 
 
-def test_a_finished_run_says_so(tmp_path: Path) -> None:
-    assert train(*RUN, "trainer.frames=40", f"run_dir={tmp_path / 'run'}") == 0
+def test_a_finished_run_says_so(tmp_path: Path, capsys: Any) -> None:
+    assert (
+        train(*RUN, "trainer.frames=40", "trainer.warmup=1000", f"run_dir={tmp_path / 'run'}") == 0
+    )
+    assert "nothing was learned: no update was made in 40 frames" in capsys.readouterr().out
     assert train(f"resume={tmp_path / 'run'}") == 0
+    assert "there was nothing left to do" in capsys.readouterr().out
     assert checkpoint.find(tmp_path / "run").name == f"{40:012d}"
 
 
