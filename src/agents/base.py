@@ -9,6 +9,8 @@ from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 
+from packing_env.envs import PackingEnv
+
 
 @runtime_checkable
 class Agent(Protocol):
@@ -105,7 +107,13 @@ class RolloutBuffer(Protocol):
 
 
 class Collector(Protocol):
-    """A source of transitions: one step of every row at a time."""
+    """A source of transitions: one step of every row at a time.
+
+    Attributes:
+        env: The environment whose rows are stepped.
+    """
+
+    env: PackingEnv
 
     def step(self) -> TensorDictBase:
         """Root and ``next`` entries, ``[*batch_size]``."""

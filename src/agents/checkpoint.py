@@ -70,24 +70,41 @@ def save(
     """
     folder = Path(run) / FOLDER
     target = folder / f"{FAILED if failed else ''}{frames:012d}"
-    draft = folder / f"{DRAFT}{target.name}"
+    write(target, state, {**meta, "frames": frames})
+    _sweep(folder)
+    return target
+
+
+def write(
+    target: Path, state: Mapping[str, Any], meta: Mapping[str, Any], *, kind: str = FORMAT
+) -> None:
+    """Write tensors and JSON into the folder ``target``: all of it, or nothing.
+
+    Args:
+        target: What is there is replaced.
+        state: Tensors, numbers, strings, lists and mappings.
+        meta: What it is of.
+        kind: What the manifest calls it; :func:`load` must ask for the same.
+
+    Raises:
+        CheckpointError: It cannot be written.
+    """
+    draft = target.with_name(f"{DRAFT}{target.name}")
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         torch.save(_own_memory(state), draft / TENSORS)
-        _write_json(draft / META, {**meta, "frames": frames})
+        _write_json(draft / META, meta)
         files = {name: _fingerprint(draft / name) for name in (TENSORS, META)}
-        _write_json(draft / MANIFEST, {"format": FORMAT, "version": VERSION, "files": files})
+        _write_json(draft / MANIFEST, {"format": kind, "version": VERSION, "files": files})
         for name in (TENSORS, META, MANIFEST):
             _sync(draft / name)
         _sync(draft)
         _move(draft, target)
-        _sync(folder)
+        _sync(target.parent)
     except (OSError, RuntimeError) as error:
         shutil.rmtree(draft, ignore_errors=True)
         raise CheckpointError(f"{target}: the checkpoint cannot be written ({error})") from error
-    _sweep(folder)
-    return target
 
 
 def rotate(run: str | Path, keep: int | None, best: str | None = None) -> list[Path]:
@@ -193,14 +210,19 @@ def read_meta(path: str | Path) -> dict[str, Any]:
     return _read_json(folder / META)
 
 
-def load(path: str | Path, device: torch.device | str = "cpu") -> Checkpoint:
+def load(path: str | Path, device: torch.device | str = "cpu", *, kind: str = FORMAT) -> Checkpoint:
     """Read the newest checkpoint under ``path``: hashes first, then tensors, never a pickle.
+
+    Args:
+        path: A run, a checkpoint, or another folder that :func:`write` made.
+        device: Where the tensors go.
+        kind: What its manifest must call it.
 
     Raises:
         CheckpointError: Foreign, incomplete, altered, or more than tensors and plain values.
     """
     folder = find(path)
-    _verify(folder)
+    _verify(folder, kind)
     if not zipfile.is_zipfile(folder / TENSORS):  # torch reads older files another way
         raise CheckpointError(
             f"{folder / TENSORS}: holds something else than tensors and plain values and was not "
@@ -219,11 +241,11 @@ def load(path: str | Path, device: torch.device | str = "cpu") -> Checkpoint:
     return Checkpoint(folder, state, _read_json(folder / META))
 
 
-def _verify(folder: Path) -> None:
+def _verify(folder: Path, kind: str = FORMAT) -> None:
     """Every file of the manifest is there, and as it was written."""
     manifest = _read_json(folder / MANIFEST)
-    if manifest.get("format") != FORMAT:
-        raise CheckpointError(f"{folder}: not a packing checkpoint")
+    if manifest.get("format") != kind:
+        raise CheckpointError(f"{folder}: not a {kind}")
     if manifest.get("version") != VERSION:
         raise CheckpointError(
             f"{folder}: a checkpoint of version {manifest.get('version')}; this program reads "

@@ -22,6 +22,7 @@ FREE = (
 """Sections that say nothing about what is learned; all collectors give the same transitions."""
 FREE_TRAINER = (
     "frames", "minutes", "seconds", "log_every", "save_every", "save_minutes", "evaluate_every",
+    "black_box",
 )  # fmt: skip
 """How long, and how often something is written."""
 
@@ -57,7 +58,7 @@ def from_config(
         return None
     _check_environment(place, checkpoint.read_meta(place))
     saved = checkpoint.read_meta(place).get("config", {})
-    merged = _merge(config, saved, overrides, folders)
+    merged = run_config(config, saved, overrides, folders)
     found = checkpoint.load(place, device=merged.device)
     return Resumed(merged, found, found.path.parent.parent)
 
@@ -90,7 +91,7 @@ def _check_environment(place: Path, meta: Mapping[str, Any]) -> None:
         )
 
 
-def _merge(
+def run_config(
     config: DictConfig, saved: Mapping[str, Any], overrides: Sequence[str], folders: Sequence[Path]
 ) -> DictConfig:
     """The run's configuration, with the free settings of the command line."""

@@ -77,7 +77,7 @@ class TorchRLCollector:
             auto_register_policy_transforms=False,
             exploration_type=ExplorationType.RANDOM,
         )
-        self._env, self._started = env, False
+        self.env, self._started = env, False
         self._batches: Iterator[TensorDictBase] = iter(self._collector)
 
     def step(self) -> TensorDictBase:
@@ -87,11 +87,11 @@ class TorchRLCollector:
 
     def state_dict(self) -> dict[str, Any]:
         """The environment's state; empty before the first step."""
-        return _state_of(self._env, started=self._started)
+        return _state_of(self.env, started=self._started)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Inverse of :meth:`state_dict`."""
-        root = _root_of(self._env, state)
+        root = _root_of(self.env, state)
         self._started = root is not None
         if root is not None:
             self._collector._carrier.update(root)  # Collector.reset starts new episodes only

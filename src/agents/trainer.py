@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -13,8 +13,10 @@ from torch import Tensor
 
 from agents import randomness
 from agents.base import Agent, Collector, Replay, RolloutBuffer
+from agents.black_box import BlackBox
 from agents.distributed import World
 from agents.logging import Logger, Meter, ProgressBar
+from agents.states import tensors
 
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
 """Metrics of finished episodes that are logged."""
@@ -49,6 +51,8 @@ class Trainer:
         save_minutes: Minutes between two calls of ``save``; ``None`` here too: only the caller
             saves.
         evaluate_every: Frames between two calls of ``evaluate``; ``None``: never.
+        black_box: How many of the environment's last states, and with them the batch of a broken
+            update, are kept in :attr:`black_box` to show why training broke; 0: nothing is.
     """
 
     on_policy = False
@@ -68,6 +72,7 @@ class Trainer:
         save_every: float | None = None,
         save_minutes: float | None = None,
         evaluate_every: float | None = None,
+        black_box: int = 16,
     ) -> None:
         self.agent, self.collector, self.replay = agent, collector, replay
         self.total = _count("frames", frames)
@@ -85,6 +90,7 @@ class Trainer:
         self.updates = 0
         self.elapsed = 0.0
         self.collected = 0  # frames that entered the replay
+        self._scheduled = 0  # frames that the agent's schedules are at
         self.meter = Meter()
         self.last: dict[str, float] = {}
         self._since_update = 0
@@ -92,6 +98,11 @@ class Trainer:
         self._logged = self._saved = 0.0
         self.world = World()
         self._worst: Tensor | None = None  # most skipped updates in a row, since the last read
+        self.black_box: BlackBox | None = None
+        if black_box:
+            self.black_box = BlackBox(
+                agent, collector, states=black_box, strikes=STRIKES, copies=self.on_policy
+            )
 
     def run(
         self,
@@ -140,7 +151,10 @@ class Trainer:
     def step(self) -> None:
         """One decision of every row, and the updates that fall due. No host read."""
         self.agent.set_frames(self.frames)
+        self._scheduled = self.frames
         transition = self.collector.step()
+        if self.black_box is not None:
+            self.black_box.see(transition)
         self.replay.extend(transition)
         self._measure(transition)
         count = transition.batch_size.numel() * self.world.size
@@ -157,10 +171,19 @@ class Trainer:
         self._since_update += count
         for _ in range(self._since_update // self.update_every):
             batch = self.replay.sample(self.agent.batch_size)
-            self._note(self.agent.update(batch))
+            self._update(batch)
             if "td_error" in batch.keys():  # noqa: SIM118
                 self.replay.update_priority(batch.get("index"), batch.get("td_error"))
         self._since_update %= self.update_every
+
+    def _update(self, batch: TensorDictBase) -> None:
+        """One update, watched."""
+        if self.black_box is not None:
+            self.black_box.before(batch, self.updates, self._scheduled)
+        found = self.agent.update(batch)
+        if self.black_box is not None:
+            self.black_box.after(found)
+        self._note(found)
 
     def _note(self, found: Mapping[str, Tensor]) -> None:
         """Count what an update returned, on the device."""
@@ -182,7 +205,8 @@ class Trainer:
         for values in (self.last, self.meter.peek()):
             self._check_updates(values)
         sound = [weight.detach().isfinite().all() for weight in self.agent.policy.parameters()]
-        sound += [~value.isnan().any() for value in _floats(self.agent.state_dict())]
+        state = tensors(self.agent.state_dict())  # critics, targets and moments as well
+        sound += [~value.isnan().any() for value in state if value.is_floating_point()]
         if sound and not bool(torch.stack(sound).all()):
             raise NonFiniteError(f"weights are NaN or infinite {self._when()}")
 
@@ -241,6 +265,8 @@ class Trainer:
         else:
             self.collected = 0
         randomness.load_state_dict(state["random"])
+        if self.black_box is not None:
+            self.black_box.clear()
 
     @property
     def logged_frames(self) -> int:
@@ -304,19 +330,6 @@ class Trainer:
         self._check_updates(values)
 
 
-def _floats(state: Any) -> Iterator[Tensor]:
-    """Every tensor of numbers in a state: critics, targets and moments as well."""
-    if isinstance(state, Tensor):
-        if state.is_floating_point():
-            yield state
-    elif isinstance(state, Mapping):
-        for value in state.values():
-            yield from _floats(value)
-    elif isinstance(state, (list, tuple)):
-        for value in state:
-            yield from _floats(value)
-
-
 class OnPolicyTrainer(Trainer):
     """The same for agents that learn from what their present policy did, and then forget it.
 
@@ -331,6 +344,7 @@ class OnPolicyTrainer(Trainer):
         save_every: See there.
         save_minutes: See there.
         evaluate_every: See there.
+        black_box: See there.
     """
 
     on_policy = True
@@ -348,6 +362,7 @@ class OnPolicyTrainer(Trainer):
         save_every: float | None = None,
         save_minutes: float | None = None,
         evaluate_every: float | None = None,
+        black_box: int = 16,
     ) -> None:
         super().__init__(
             agent,
@@ -360,12 +375,13 @@ class OnPolicyTrainer(Trainer):
             save_every=save_every,
             save_minutes=save_minutes,
             evaluate_every=evaluate_every,
+            black_box=black_box,
         )
 
     def _learn(self, count: int) -> None:
         """An update when the rollout is complete."""
         if self.replay.full:
-            self._note(self.agent.update(self.replay.take()))
+            self._update(self.replay.take())
 
 
 def _count(name: str, value: float | None) -> int | None:

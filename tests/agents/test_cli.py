@@ -383,7 +383,7 @@ def test_ctrl_c_between_what_can_be_saved_ends_a_sweep(
     def pressed(*arguments: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("agents.commands.train", pressed)
+    monkeypatch.setattr("agents.training.train", pressed)
     assert cli.main([*TRAIN, "-m", "seed=0,1,2", "hydra.sweep.dir=sweep"]) == 0
     assert "the sweep was stopped in job 1 of 3" in capsys.readouterr().out
     assert cli.main(TRAIN) == 130

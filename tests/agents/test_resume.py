@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,35 @@ def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> No
 
     assert differing(whole.state_dict(), second.state_dict()) == []
     assert rows_of(tmp_path / "run") == rows_of(tmp_path / "whole")
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    """Kernels that give the same bits in every run, where there are such."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:.*deterministic:UserWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_so_it_is_on_a_gpu(case: str, deterministic: None, monkeypatch: Any) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    check_halves(case, "device=cuda")
+
+
+def test_two_runs_of_a_seed_are_one() -> None:
+    from agents.logging import NullLogger
+
+    states = []
+    for _ in range(2):
+        trainer = trainer_of("dqn")
+        trainer.run(NullLogger(Path()))
+        assert trainer.updates > 2
+        states.append(trainer.state_dict())
+    assert differing(*states) == []
 
 
 @pytest.mark.parametrize("replay", ["prioritized", "torchrl"])
