@@ -1,5 +1,6 @@
 """Catalogues: contents, duplicates, scales, what never fits, files, the cache, cuboids."""
 
+import hashlib
 import logging
 import shutil
 from pathlib import Path
@@ -435,19 +436,66 @@ def test_the_cache_follows_the_parts_of_a_urdf_tree(tmp_path, builds):
     assert float(large.volume[0]) == pytest.approx(8 * float(small.volume[0]))
 
 
-@pytest.mark.parametrize("damage", [lambda d: d[:-7], lambda d: d[:200] + b"!" + d[201:]])
-def test_a_damaged_cache_file_is_built_again(tmp_path, builds, caplog, damage):
+def _resealed(data: bytes, old: bytes, new: bytes) -> bytes:
+    """The file with another header, as long, and a checksum that is right."""
+    assert data.count(old) >= 1
+    assert len(old) == len(new)
+    body = data[40:].replace(old, new, 1)
+    return data[:8] + hashlib.sha256(body).digest() + body
+
+
+def _damages(whole: bytes) -> dict[str, bytes]:
+    """Cut at and around every boundary, a bit flipped in every part, and other headers."""
+    begin = 48 + int.from_bytes(whole[40:48], "little")
+    cuts = {0, 1, 7, 8, 9, 39, 40, 47, 48, 60, begin - 1, begin, begin + 1, begin + 64}
+    cuts |= {len(whole) // 2, len(whole) - 64, len(whole) - 1}
+    places = {0, 7, 8, 39, 40, 46, 48, 49, begin - 1, begin, (begin + len(whole)) // 2}
+    found = {f"cut at {cut}": whole[:cut] for cut in cuts}
+    for place in (*places, len(whole) - 1):
+        flipped = bytes([whole[place] ^ 1])
+        found[f"flipped at {place}"] = whole[:place] + flipped + whole[place + 1 :]
+    found["longer"] = whole + bytes(64)
+    found["of another version"] = _resealed(whole, b'"format": ', b'"former": ')
+    found["of another key"] = _resealed(whole, b'"key": ', b'"kez": ')
+    found["without a tensor"] = _resealed(whole, b'"volume": {', b'"volumf": {')
+    found["of another type"] = _resealed(whole, b"torch.float32", b"torch.float16")
+    found["without tensors"] = _resealed(whole, b'{"tensors"', b'{"tensorz"')
+    found["no JSON"] = _resealed(whole, b'{"tensors"', b'{{tensors"')
+    return found
+
+
+def test_a_damaged_cache_file_is_built_again(tmp_path, builds, caplog):
     options = {**CACHED, "cache_dir": tmp_path}
     first = Catalogue.from_meshes(_tetrahedron(), **options)
     (file,) = tmp_path.iterdir()
     whole = file.read_bytes()
-    file.write_bytes(damage(whole))
+    for number, (damage, data) in enumerate(_damages(whole).items(), 2):
+        file.write_bytes(data)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            again = Catalogue.from_meshes(_tetrahedron(), **options)
+        assert "building the catalogue again" in caplog.text, damage
+        assert len(builds) == number, damage
+        assert _same(first, again), damage
+        assert file.read_bytes() == whole, damage
+    assert _same(first, Catalogue.from_meshes(_tetrahedron(), **options))
+    assert len(builds) == number
+
+
+def test_a_whole_file_of_other_items_is_not_taken_for_these(tmp_path, builds, caplog):
+    options = {**CACHED, "cache_dir": tmp_path}
+    made, files = [], []
+    for mesh in (_tetrahedron(), _box(0.1, 0.1, 0.1)):
+        made.append(Catalogue.from_meshes(mesh, **options))
+        files += sorted(set(tmp_path.iterdir()) - set(files))
+    one, other = (file.read_bytes() for file in files)
+    files[0].write_bytes(other)
+    files[1].write_bytes(one)
     with caplog.at_level(logging.WARNING):
-        again = Catalogue.from_meshes(_tetrahedron(), **options)
-    assert "building the catalogue again" in caplog.text
-    assert len(builds) == 2
-    assert _same(first, again)
-    assert file.read_bytes() == whole
+        assert _same(made[0], Catalogue.from_meshes(_tetrahedron(), **options))
+    assert "the catalogue of other items or settings" in caplog.text
+    assert len(builds) == 3
+    assert Catalogue.load(files[1]).names == made[0].names  # without a key anything is read
 
 
 def test_an_unwritable_cache_costs_one_log_line(tmp_path, caplog):

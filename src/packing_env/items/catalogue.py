@@ -122,10 +122,16 @@ class Catalogue:
         picked["sources"] = [self.sources[i] for i in numbers]
         return replace(self, **picked)
 
-    def save(self, path: str | Path) -> None:
-        """Write the catalogue to one file (tensors and JSON, no pickle), all or nothing."""
+    def save(self, path: str | Path, *, key: str | None = None) -> None:
+        """Write the catalogue to one file (tensors and JSON, no pickle), all or nothing.
+
+        Args:
+            path: the file.
+            key: what it was made of, for `load` to ask for.
+        """
         meta = {
             "format": FORMAT,
+            "key": key,
             "names": self.names,
             "sources": self.sources,
             "cell": self.cell,
@@ -138,11 +144,19 @@ class Catalogue:
         storage.write(Path(path), {**maps, **rest}, meta)
 
     @classmethod
-    def load(cls, path: str | Path, device: torch.device | str = "cpu") -> Catalogue:
+    def load(
+        cls, path: str | Path, device: torch.device | str = "cpu", *, key: str | None = None
+    ) -> Catalogue:
         """Read what `save` wrote.
 
+        Args:
+            path: the file.
+            device: device of the result.
+            key: what it must be made of; None: anything.
+
         Raises:
-            CatalogueError: missing, truncated, altered, or not a catalogue of this version.
+            CatalogueError: missing, truncated, altered, not a catalogue of this version, or made
+                of something else.
         """
         try:
             tensors, meta = storage.read(Path(path))
@@ -153,6 +167,8 @@ class Catalogue:
                 f"{path}: written by another version (format {meta.get('format')}, this one reads "
                 f"{FORMAT}); build it again from its sources"
             )
+        if key is not None and meta.get("key") != key:
+            raise CatalogueError(f"{path}: the catalogue of other items or settings")
         inside = windows(tensors["size"], meta["window"])
         for name, outside in _MAPS.items():
             cells = tensors[name]
@@ -364,16 +380,17 @@ class _Build:
     def cached(self, folder: str | Path | None, strict: bool) -> Catalogue:
         """From the cache, or built and put there; a cache that fails costs one log line."""
         where = Path(folder) if folder is not None else storage.cache_folder()
-        path = where / f"{self.key(strict)}.catalogue"
+        key = self.key(strict)
+        path = where / f"{key}.catalogue"
         if path.exists():
             try:
-                return Catalogue.load(path)
+                return Catalogue.load(path, key=key)
             except CatalogueError as error:
                 _LOGGER.warning("building the catalogue again: %s", error)
         built = self.run(strict)
         try:
             where.mkdir(parents=True, exist_ok=True)
-            built.save(path)
+            built.save(path, key=key)
         except OSError as error:
             _LOGGER.warning("the catalogue is not cached: %s", error)
         return built

@@ -81,9 +81,12 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if hashlib.sha256(body).digest() != data[len(MAGIC) : len(MAGIC) + 32]:
         raise StorageError("truncated or altered: its checksum does not match")
     begin = _PREFIX + int.from_bytes(body[:8], "little")
-    header = json.loads(data[_PREFIX:begin])
-    tensors = {name: _tensor(data, begin, entry) for name, entry in header["tensors"].items()}
-    return tensors, header["meta"]
+    try:
+        header = json.loads(data[_PREFIX:begin])
+        tensors = {name: _tensor(data, begin, entry) for name, entry in header["tensors"].items()}
+        return tensors, dict(header["meta"])
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise StorageError(f"its header is not one ({type(error).__name__}: {error})") from error
 
 
 def _tensor(data: bytearray, begin: int, entry: Mapping[str, Any]) -> Tensor:
