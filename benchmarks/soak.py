@@ -116,10 +116,11 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
     parser.add_argument("--out", default="benchmarks/results/soak.json")
     args = parser.parse_args()
-    found = {name: soak(name, int(args.decisions)) for name in args.tasks}
-    for name, each in found.items():
-        print(f"{name}: {each}")
-    write_json(args.out, provenance(args) | {"tasks": found})
+    about, found = provenance(args), {}
+    for name in args.tasks:
+        found[name] = soak(name, int(args.decisions))
+        print(f"{name}: {found[name]}", flush=True)
+        write_json(args.out, about | {"tasks": found})  # what is done stays if it is cut off
 
 
 if __name__ == "__main__":
