@@ -95,7 +95,7 @@ def stream(seed: int = 0) -> torch.Generator:
 
 def legal_action(mask: Tensor, generator: torch.Generator) -> Tensor:
     """A uniformly random legal action per row."""
-    uniform = torch.rand(mask.shape[:-1], generator=generator, dtype=torch.float64)
+    uniform = torch.rand(mask.shape[:-1], generator=generator, dtype=torch.float64).to(mask.device)
     return choose_uniform(mask, uniform)
 
 

@@ -71,6 +71,14 @@ def test_an_unknown_backend_lists_the_known() -> None:
             call()
 
 
+@pytest.mark.skipif(not NUMBA, reason="numba is not installed")
+def test_a_backend_is_not_taken_to_a_device_that_it_lacks() -> None:
+    assert "numba" not in kernels.available_backends("cuda")
+    kernels.set_backend("numba")
+    with pytest.raises(ValueError, match="'numba' does not run on cuda: choose from eager"):
+        kernels.backend_for("cuda")
+
+
 @pytest.mark.parametrize("backend", kernels.available_backends())
 def test_wrong_arguments(backend: str) -> None:
     z = kernels.drop_height(HEIGHTMAP, BOTTOM, backend=backend)
@@ -93,8 +101,12 @@ def test_wrong_arguments(backend: str) -> None:
         kernels.com_hull(HEIGHTMAP, BOTTOM, z, com.int(), 0.0, backend=backend)
 
 
-def test_importing_the_kernels_does_not_import_numba() -> None:
-    code = "import sys, packing_env.kernels; sys.exit('numba' in sys.modules)"
+def test_importing_the_kernels_does_not_import_the_compiled_ones() -> None:
+    code = """
+import sys, packing_env.kernels
+compiled = [name for name in sys.modules if name.endswith(("_numba", "_triton"))]
+raise SystemExit("numba" in sys.modules or any("packing_env" in name for name in compiled))
+"""
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -111,12 +111,7 @@ class Session:
 
 def runnable_kernels(device_type: str) -> list[str]:
     """Backends that are installed and made for a device type."""
-    backends = kernels.dispatch.BACKENDS
-    return [
-        name
-        for name in kernels.available_backends()
-        if not backends[name].preferred_on or device_type in backends[name].preferred_on
-    ]
+    return kernels.available_backends(device_type)
 
 
 @contextmanager

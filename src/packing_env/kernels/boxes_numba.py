@@ -8,13 +8,13 @@ from torch import Tensor
 
 from packing_env.kernels.boxes_eager import VERTICAL
 from packing_env.kernels.boxes_tree_numba import holds, new_pile, read_pile
-from packing_env.kernels.compiled_cpu import _array, _jit, _run
+from packing_env.kernels.compiled_cpu import array, jit, run
 
 _RULES = ("area_corners", "area_corners_code", "center_hull", "com_hull")
 _AREA_CORNERS, _, _CENTER_HULL, _COM_HULL = range(4)
 
 
-@_jit
+@jit
 def _columns(boxes, columns):  # type: ignore[no-untyped-def]
     """Copy the six coordinates of the packed boxes of one row apart; returns how many there are."""
     num = 0
@@ -25,13 +25,13 @@ def _columns(boxes, columns):  # type: ignore[no-untyped-def]
     return num
 
 
-@_jit
+@jit
 def _is_box(lower, size):  # type: ignore[no-untyped-def]
     sides = size[0] > 0 and size[1] > 0 and size[2] > 0
     return sides and lower[0] >= 0 and lower[1] >= 0
 
 
-@_jit
+@jit
 def _drop_row(columns, num, x0, y0, x1, y1):  # type: ignore[no-untyped-def]
     """Highest top that a base overlaps; without branches, so that it vectorises."""
     z = np.int32(0)
@@ -42,7 +42,7 @@ def _drop_row(columns, num, x0, y0, x1, y1):  # type: ignore[no-untyped-def]
     return z
 
 
-@_jit
+@jit
 def _drop(boxes, lower, size, z, start, stop):  # type: ignore[no-untyped-def]
     """Fill z for the rows start <= b < stop."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
@@ -56,7 +56,7 @@ def _drop(boxes, lower, size, z, start, stop):  # type: ignore[no-untyped-def]
                 z[b, p] = _drop_row(columns, num, x0, y0, x1, y1)
 
 
-@_jit
+@jit
 def _contacts(columns, num, base, found):  # type: ignore[no-untyped-def]
     """List (box, x0, y0, x1, y1) where the base rests on a top; return how many, and their area."""
     x0, y0, z, x1, y1 = base
@@ -73,7 +73,7 @@ def _contacts(columns, num, base, found):  # type: ignore[no-untyped-def]
     return count, area
 
 
-@_jit
+@jit
 def _corners(columns, num, base):  # type: ignore[no-untyped-def]
     """The highest top over the four corner cells of the base, and over how many of them it is."""
     highest, count = 0, 0
@@ -91,7 +91,7 @@ def _corners(columns, num, base):  # type: ignore[no-untyped-def]
     return highest, count
 
 
-@_jit
+@jit
 def _hull_holds(found, count, base, inset):  # type: ignore[no-untyped-def]
     """Whether the centre lies in the hull of the contacts, moved in by half units; see eager."""
     cx, cy = base[0] + base[3], base[1] + base[4]
@@ -110,7 +110,7 @@ def _hull_holds(found, count, base, inset):  # type: ignore[no-untyped-def]
     return up_left + up_right >= 0 and down_left + down_right >= 0
 
 
-@_jit
+@jit
 def _one_box(columns, num, base, found, rule):  # type: ignore[no-untyped-def]
     """Whether a box that does not stand on the floor is stable by a rule that looks at it alone."""
     count, supported = _contacts(columns, num, base, found)
@@ -132,14 +132,14 @@ def _one_box(columns, num, base, found, rule):  # type: ignore[no-untyped-def]
     return share > 95 * area or (touching and share > (50 if corners == 4 else 85) * area)
 
 
-@_jit
+@jit
 def _at_rest(lower, size, z):  # type: ignore[no-untyped-def]
     """(x0, y0, z0, x1, y1) in 64 bits."""
     x0, y0 = int(lower[0]), int(lower[1])
     return x0, y0, int(z), x0 + int(size[0]), y0 + int(size[1])
 
 
-@_jit
+@jit
 def _stable(boxes, lower, size, z, rule, result, start, stop):  # type: ignore[no-untyped-def]
     """Fill result for the rows start <= b < stop by a rule that looks at one box alone."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
@@ -153,7 +153,7 @@ def _stable(boxes, lower, size, z, rule, result, start, stop):  # type: ignore[n
                 result[b, p] = _one_box(columns, num, base, found, rule)
 
 
-@_jit
+@jit
 def _stable_tree(boxes, lower, size, z, result, start, stop):  # type: ignore[no-untyped-def]
     """Fill result for the rows start <= b < stop by the stacking tree."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
@@ -176,18 +176,18 @@ def _stable_tree(boxes, lower, size, z, result, start, stop):  # type: ignore[no
 def drop(boxes: Tensor, lower: Tensor, size: Tensor) -> Tensor:
     """See `packing_env.kernels.box_drop`."""
     z = lower.new_empty(lower.shape[:2])
-    arrays = (_array(boxes), _array(lower), _array(size), z.numpy())
-    _run(_drop, arrays, z.shape[0], z.numel() * boxes.shape[1])
+    arrays = (array(boxes), array(lower), array(size), z.numpy())
+    run(_drop, arrays, z.shape[0], z.numel() * boxes.shape[1])
     return z
 
 
 def stable(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor, rule: str) -> Tensor:
     """See `packing_env.kernels.box_stable`."""
     result = z.new_empty(z.shape, dtype=torch.bool)
-    arrays = (_array(boxes), _array(lower), _array(size), _array(z))
+    arrays = (array(boxes), array(lower), array(size), array(z))
     work = 4 * z.numel() * boxes.shape[1]
     if rule == "stacking_tree":
-        _run(_stable_tree, (*arrays, result.numpy()), z.shape[0], 8 * work)
+        run(_stable_tree, (*arrays, result.numpy()), z.shape[0], 8 * work)
     else:
-        _run(_stable, (*arrays, _RULES.index(rule), result.numpy()), z.shape[0], work)
+        run(_stable, (*arrays, _RULES.index(rule), result.numpy()), z.shape[0], work)
     return result

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from packing_env.kernels.boxes_tree_eager import BLOW_UP, MAX_SHARING, RIDGE, SHRINK, TOLERANCE
-from packing_env.kernels.compiled_cpu import _jit
+from packing_env.kernels.compiled_cpu import jit
 
 
 class Pile(NamedTuple):
@@ -62,7 +62,7 @@ class Pile(NamedTuple):
     chain: Any
 
 
-@_jit
+@jit
 def new_pile(num):  # type: ignore[no-untyped-def]
     """Room for a pile of so many boxes."""
     contacts = num * (num + 1) // 2
@@ -88,7 +88,7 @@ def new_pile(num):  # type: ignore[no-untyped-def]
     )
 
 
-@_jit
+@jit
 def read_pile(pile, columns, num):  # type: ignore[no-untyped-def]
     """Fill in the contacts and loads of the packed boxes of one row."""
     at = 0
@@ -111,7 +111,7 @@ def read_pile(pile, columns, num):  # type: ignore[no-untyped-def]
             _pass_down(pile, start, stop, mass, x, y, pile.load)
 
 
-@_jit
+@jit
 def _add_contacts(pile, columns, i, at):  # type: ignore[no-untyped-def]
     """Append what packed box i rests on; returns where the next contact goes."""
     for j in range(i):
@@ -127,7 +127,7 @@ def _add_contacts(pile, columns, i, at):  # type: ignore[no-untyped-def]
     return at
 
 
-@_jit
+@jit
 def _set_contact(pile, at, below, x0, y0, x1, y1):  # type: ignore[no-untyped-def]
     """Write down where and on what a box rests."""
     pile.below[at] = below
@@ -136,7 +136,7 @@ def _set_contact(pile, at, below, x0, y0, x1, y1):  # type: ignore[no-untyped-de
     pile.middle[at, 0], pile.middle[at, 1] = 0.5 * float(x0 + x1), 0.5 * float(y0 + y1)
 
 
-@_jit
+@jit
 def _total(pile, i, candidate):  # type: ignore[no-untyped-def]
     """Mass and centre of mass of box i and what is on it; candidate 0 is none."""
     mass, x, y = pile.own[i, 0], pile.own[i, 1], pile.own[i, 2]
@@ -157,7 +157,7 @@ def _total(pile, i, candidate):  # type: ignore[no-untyped-def]
     return mass, x / mass, y / mass
 
 
-@_jit
+@jit
 def holds(pile, columns, num, base, height, found, count, candidate):  # type: ignore[no-untyped-def]
     """Whether a candidate on these contacts and all that is below it holds; number it from 1."""
     start = pile.first[num]
@@ -188,7 +188,7 @@ def holds(pile, columns, num, base, height, found, count, candidate):  # type: i
 # ---------------------------------------------------------------------- the outline
 
 
-@_jit
+@jit
 def _is_held(pile, start, stop, mean_x, mean_y, x, y):  # type: ignore[no-untyped-def]
     """Whether (x, y) lies strictly inside the shrunken hull of the contacts; see eager."""
     x = (x - SHRINK * mean_x) * BLOW_UP
@@ -211,7 +211,7 @@ def _is_held(pile, start, stop, mean_x, mean_y, x, y):  # type: ignore[no-untype
     return is_left and is_right and up_left + up_right > 0 and down_left + down_right > 0
 
 
-@_jit
+@jit
 def _hull_mean(pile, start, stop):  # type: ignore[no-untyped-def]
     """Mean of the corners of the contacts' hull, without points in the middle of an edge."""
     corners, total_x, total_y = 0, 0, 0
@@ -230,7 +230,7 @@ def _hull_mean(pile, start, stop):  # type: ignore[no-untyped-def]
     return float(total_x) / float(corners), float(total_y) / float(corners)
 
 
-@_jit
+@jit
 def _insert(points, num, x, y):  # type: ignore[no-untyped-def]
     """Put a point among those sorted by x; of one x only the highest is kept."""
     at = num
@@ -245,7 +245,7 @@ def _insert(points, num, x, y):  # type: ignore[no-untyped-def]
     return num + 1
 
 
-@_jit
+@jit
 def _upper_chain(points, chain):  # type: ignore[no-untyped-def]
     """Copy the corners of the upper side of the hull of sorted points; returns how many."""
     num = 0
@@ -264,7 +264,7 @@ def _upper_chain(points, chain):  # type: ignore[no-untyped-def]
 # ---------------------------------------------------------------------- shares
 
 
-@_jit
+@jit
 def _pass_down(pile, start, stop, mass, x, y, load):  # type: ignore[no-untyped-def]
     """Put a load with centre of mass (x, y) on the contacts start <= c < stop."""
     directly = _shares(pile, start, stop, x, y)
@@ -275,7 +275,7 @@ def _pass_down(pile, start, stop, mass, x, y, load):  # type: ignore[no-untyped-
         load[at, 2] = part * (y if directly else pile.middle[at, 1])
 
 
-@_jit
+@jit
 def _shares(pile, start, stop, x, y):  # type: ignore[no-untyped-def]
     """Fill in the share that each contact takes; whether one takes all, at (x, y)."""
     count = stop - start
@@ -302,7 +302,7 @@ def _shares(pile, start, stop, x, y):  # type: ignore[no-untyped-def]
     return False
 
 
-@_jit
+@jit
 def _normal_equations(middle, matrix, x, y):  # type: ignore[no-untyped-def]
     """Fill in the upper triangle."""
     num = middle.shape[0]
@@ -325,7 +325,7 @@ def _normal_equations(middle, matrix, x, y):  # type: ignore[no-untyped-def]
         matrix[i, i] = (1.0 + RIDGE) + float(pairs) + square
 
 
-@_jit
+@jit
 def _solve(matrix, solved, num):  # type: ignore[no-untyped-def]
     """Solve for a right side of ones, in place."""
     solved[:num] = 1.0

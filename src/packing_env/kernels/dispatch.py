@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.kernels import eager
+from packing_env.kernels import eager, triton_operators
 
 _LOGGER = logging.getLogger("packing_env.kernels")
 
@@ -38,9 +38,9 @@ torch.library.define(
 
 @torch.library.impl("packing_env::numba_drop_height", "cpu")
 def _numba_drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
-    from packing_env.kernels import compiled_cpu
+    from packing_env.kernels import drop_numba
 
-    return compiled_cpu.drop_height(heightmap, bottom, stride)
+    return drop_numba.drop_height(heightmap, bottom, stride)
 
 
 @torch.library.impl("packing_env::numba_com_hull", "cpu")
@@ -53,9 +53,9 @@ def _numba_com_hull(
     stride: int,
     centres: bool,
 ) -> Tensor:
-    from packing_env.kernels import compiled_cpu
+    from packing_env.kernels import hull_numba
 
-    return compiled_cpu.com_hull(heightmap, bottom, z, com, contact_tol, stride, centres)
+    return hull_numba.com_hull(heightmap, bottom, z, com, contact_tol, stride, centres)
 
 
 @torch.library.impl("packing_env::numba_support_count", "cpu")
@@ -67,11 +67,13 @@ def _numba_support_count(
     return support_numba.support_count(heightmap, bottom, z, contact_tol, stride)
 
 
+@torch.library.register_fake("packing_env::triton_drop_height")
 @torch.library.register_fake("packing_env::numba_drop_height")
 def _fake_drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
     return heightmap.new_empty(eager.lattice_shape(heightmap, bottom, stride))
 
 
+@torch.library.register_fake("packing_env::triton_com_hull")
 @torch.library.register_fake("packing_env::numba_com_hull")
 def _fake_com_hull(
     heightmap: Tensor,
@@ -85,6 +87,7 @@ def _fake_com_hull(
     return z.new_empty(z.shape, dtype=torch.bool)
 
 
+@torch.library.register_fake("packing_env::triton_support_count")
 @torch.library.register_fake("packing_env::numba_support_count")
 def _fake_support_count(
     heightmap: Tensor, bottom: Tensor, z: Tensor, contact_tol: float, stride: int
@@ -103,6 +106,10 @@ class Backend:
     """What must be installed for it; None for torch itself."""
     preferred_on: tuple[str, ...] = ()
     """Device types on which it is the default where its package is installed."""
+    runs_on: tuple[str, ...] | None = None
+    """Device types whose tensors it takes, beside meta tensors; None for all."""
+    complete: bool = True
+    """Whether it has the other operations of this package as well; if not, they are eager."""
 
 
 BACKENDS: dict[str, Backend] = {
@@ -113,6 +120,16 @@ BACKENDS: dict[str, Backend] = {
         torch.ops.packing_env.numba_support_count,
         package="numba",
         preferred_on=("cpu",),
+        runs_on=("cpu",),
+    ),
+    "triton": Backend(
+        torch.ops.packing_env.triton_drop_height,
+        torch.ops.packing_env.triton_com_hull,
+        torch.ops.packing_env.triton_support_count,
+        package="triton",
+        preferred_on=("cuda",),
+        runs_on=triton_operators.DEVICES,
+        complete=False,
     ),
 }
 
@@ -139,7 +156,7 @@ def drop_height(
         stride: lattice step in cells.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
-    _check_maps(heightmap, bottom, stride)
+    check_maps(heightmap, bottom, stride)
     return _backend(backend, heightmap.device.type).drop_height(heightmap, bottom, stride)
 
 
@@ -175,7 +192,7 @@ def com_hull(
         centres: take the hull of the cells' centres, not of their squares.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
-    _check_maps(heightmap, bottom, stride)
+    check_maps(heightmap, bottom, stride)
     _check_tensor("z", z, torch.float32, eager.lattice_shape(heightmap, bottom, stride))
     _check_tensor("com", com, torch.int64, (*bottom.shape[:2], 2))
     operations = _backend(backend, heightmap.device.type)
@@ -203,15 +220,22 @@ def support_count(
         stride: lattice step in cells.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
-    _check_maps(heightmap, bottom, stride)
+    check_maps(heightmap, bottom, stride)
     _check_tensor("z", z, torch.float32, eager.lattice_shape(heightmap, bottom, stride))
     operations = _backend(backend, heightmap.device.type)
     return operations.support_count(heightmap, bottom, z, contact_tol, stride)
 
 
-def available_backends() -> list[str]:
-    """Names of the backends whose packages are installed."""
-    return [name for name, backend in BACKENDS.items() if _is_installed(backend)]
+def available_backends(device_type: str = "cpu") -> list[str]:
+    """Names of the backends for a device type whose packages are installed.
+
+    Triton's is among those for the CPU where TRITON_INTERPRET=1 was set before the start.
+    """
+    return [
+        name
+        for name, backend in BACKENDS.items()
+        if _is_installed(backend) and _takes(backend, device_type)
+    ]
 
 
 def set_backend(name: str | None) -> None:
@@ -234,6 +258,8 @@ def backend_for(device_type: str) -> str:
     if device_type not in _chosen:
         name, reason = _choose(device_type)
         _chosen[device_type] = name
+        if not BACKENDS[name].complete:
+            reason += "; eager for all but drop_height, com_hull and support_count"
         _LOGGER.info("kernels on %s: %s (%s)", device_type, name, reason)
     return _chosen[device_type]
 
@@ -241,10 +267,11 @@ def backend_for(device_type: str) -> str:
 def _choose(device_type: str) -> tuple[str, str]:
     """Backend for a device type, and why."""
     if _forced is not None:
+        _check(_forced, device_type)
         return _forced, "set by set_backend"
     wanted = os.environ.get(ENVIRONMENT_VARIABLE)
     if wanted:
-        _check(wanted)
+        _check(wanted, device_type)
         return wanted, f"set by {ENVIRONMENT_VARIABLE}"
     for name, backend in BACKENDS.items():
         if device_type in backend.preferred_on:
@@ -259,7 +286,7 @@ def _resolve(name: str | None, device_type: str) -> str:
     """The backend's name, resolved while tracing so that a compiled graph holds one backend."""
     if name is None:
         return backend_for(device_type)
-    _check(name)
+    _check(name, device_type)
     return name
 
 
@@ -267,17 +294,22 @@ def _backend(name: str | None, device_type: str) -> Backend:
     return BACKENDS[_resolve(name, device_type)]
 
 
-def _check(name: str) -> None:
+def _check(name: str, device_type: str | None = None) -> None:
     if name not in BACKENDS:
         raise ValueError(f"unknown kernel backend {name!r}: choose from {', '.join(BACKENDS)}")
     if not _is_installed(BACKENDS[name]):
         raise ValueError(
             f"kernel backend {name!r} needs the package {BACKENDS[name].package!r}: "
-            f"install it or choose from {', '.join(available_backends())}"
+            f"install it or choose from {', '.join(available_backends(device_type or 'cpu'))}"
+        )
+    if device_type is not None and not _takes(BACKENDS[name], device_type):
+        raise ValueError(
+            f"kernel backend {name!r} does not run on {device_type}: "
+            f"choose from {', '.join(available_backends(device_type))}"
         )
 
 
-def _check_maps(heightmap: Tensor, bottom: Tensor, stride: int) -> None:
+def check_maps(heightmap: Tensor, bottom: Tensor, stride: int) -> None:
     """The compiled kernels trust shapes and dtypes, so every backend checks them alike."""
     if stride < 1:
         raise ValueError(f"stride is a number of cells, at least 1, not {stride}")
@@ -296,6 +328,10 @@ def _check_tensor(name: str, tensor: Tensor, dtype: torch.dtype, shape: tuple[in
         raise TypeError(f"{name} should be {dtype}, not {tensor.dtype}")
     if tensor.shape != shape:
         raise ValueError(f"{name} should have shape {list(shape)}, not {list(tensor.shape)}")
+
+
+def _takes(backend: Backend, device_type: str) -> bool:
+    return backend.runs_on is None or device_type in (*backend.runs_on, "meta")
 
 
 def _is_installed(backend: Backend) -> bool:

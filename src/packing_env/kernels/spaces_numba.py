@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packing_env.kernels.compiled_cpu import _array, _jit, _run
+from packing_env.kernels.compiled_cpu import array, jit, run
 
 
-@_jit
+@jit
 def _num_containing(bounds, count, piece):  # type: ignore[no-untyped-def]
     """How many of the first spaces hold the piece; without branches, so that it vectorises."""
     x0, y0, z0 = piece[0], piece[1], piece[2]
@@ -22,7 +22,7 @@ def _num_containing(bounds, count, piece):  # type: ignore[no-untyped-def]
     return found
 
 
-@_jit
+@jit
 def _piece_of(space, box, index, piece):  # type: ignore[no-untyped-def]
     """Fill in remainder `index` (order of `spaces_eager.PIECES`) of a space that the box cuts."""
     piece[:] = space
@@ -38,7 +38,7 @@ def _piece_of(space, box, index, piece):  # type: ignore[no-untyped-def]
         piece[2] = min(box[5], space[5])
 
 
-@_jit
+@jit
 def _split_row(spaces, box, smallest, bounds, cut, piece, found):  # type: ignore[no-untyped-def]
     """Write the new list of one container into found (zeros); returns how many did not fit."""
     capacity = spaces.shape[0]
@@ -68,7 +68,7 @@ def _split_row(spaces, box, smallest, bounds, cut, piece, found):  # type: ignor
     return max(0, num - capacity)
 
 
-@_jit
+@jit
 def _split(spaces, box, placed, smallest, found, dropped, start, stop):  # type: ignore[no-untyped-def]
     """Fill found and dropped for the rows start <= b < stop."""
     capacity = spaces.shape[1]
@@ -90,7 +90,7 @@ def split_spaces(
     """See `packing_env.kernels.split_spaces`."""
     found = spaces.new_empty(spaces.shape)
     dropped = spaces.new_empty(spaces.shape[0], dtype=torch.int64)
-    arrays = (_array(spaces), _array(box), _array(placed), _array(smallest.reshape(1)))
+    arrays = (array(spaces), array(box), array(placed), array(smallest.reshape(1)))
     batch, capacity, _ = spaces.shape
-    _run(_split, (*arrays, found.numpy(), dropped.numpy()), batch, batch * capacity * capacity)
+    run(_split, (*arrays, found.numpy(), dropped.numpy()), batch, batch * capacity * capacity)
     return found, dropped

@@ -7,41 +7,43 @@ import torch
 from torch import Tensor
 
 from packing_env.kernels.compiled_cpu import (
-    _BLOCK,
-    _INF,
-    _array,
-    _extent,
-    _finite_range,
-    _height_range,
-    _jit,
-    _run,
-    _split_phases,
+    INF,
+    array,
+    extent,
+    jit,
+    row_maxima,
+    run,
+    split_phases,
+    tap_offsets,
 )
+from packing_env.kernels.hull_numba import finite_range
+
+_BLOCK = 1024
+"""Placements per pass: their counts stay in the L1 cache."""
 
 
-@_jit
-def _support_taps(bottom, window, bounds, offset, level):  # type: ignore[no-untyped-def]
+@jit
+def _support_taps(bottom, bounds, places, offset, level):  # type: ignore[no-untyped-def]
     """List the cells that can support; returns how many, padded to eights with cells that cannot.
 
     A cell that misses the lowest threshold on the highest ground never supports.
     """
-    w, h, stride, xs, ys = window
     highest, threshold = bounds
+    at_row, at_column = places
     n = 0
-    for u in range(w):
-        i, p = u // stride, u % stride
-        for v in range(h):
-            if highest - bottom[u, v] >= threshold:
-                offset[n] = ((p * stride + v % stride) * xs + i) * ys + v // stride
-                level[n] = bottom[u, v]
-                n += 1
+    for u in range(bottom.shape[0]):
+        for v in range(bottom.shape[1]):
+            offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
+            n += 1 if highest - bottom[u, v] >= threshold else 0
+    if n == 0:
+        return n
     while n % 8:
-        offset[n], level[n] = offset[n - 1], _INF
+        offset[n], level[n] = offset[0], INF
         n += 1
     return n
 
 
-@_jit
+@jit
 def _count_by_taps(count, threshold, heights, offset, level):  # type: ignore[no-untyped-def]
     """Add to count how many of the eight taps support."""
     n = threshold.size
@@ -65,34 +67,33 @@ def _count_by_taps(count, threshold, heights, offset, level):  # type: ignore[no
         count[i] = found
 
 
-@_jit
+@jit
 def _support_count(heightmap, bottom, z, contact_tol, count, stride, start, stop):  # type: ignore[no-untyped-def]
     """Fill count for the orientations start <= b * R + r < stop."""
-    _, length, width = heightmap.shape
+    length = heightmap.shape[1]
     _, orientations, window_x, window_y = bottom.shape
     xs, ys = z.shape[2], z.shape[3]
     offset = np.empty(window_x * window_y + 8, np.int64)
     level = np.empty(window_x * window_y + 8, np.float32)
     threshold = np.empty(xs * ys, np.float32)
     phases = np.zeros((stride, stride, xs, ys), np.float32)
-    heights = phases.reshape(phases.size)
-    current, highest = -1, -_INF
+    heights, ridge = phases.reshape(phases.size), np.empty(length, np.float32)
+    places = (np.empty(window_x, np.int64), np.empty(window_y, np.int64))
+    tap_offsets(stride, xs, ys, places[0], places[1])
+    current, highest = -1, -INF
     for index in range(start, stop):
         b, r = index // orientations, index % orientations
         if b != current:
             current = b
-            _, highest, _, _ = _height_range(heightmap[b])
-            if stride == 1:
-                heights = heightmap[b].reshape(length * width)
-            else:
-                _split_phases(heightmap[b], stride, phases)
+            split_phases(heightmap[b], stride, phases)
+            _, highest = row_maxima(heightmap[b], ridge)
         flat = count[b, r].reshape(xs * ys)
-        w, h, _ = _extent(bottom[b, r])
-        first, last, lowest = _finite_range(z[b, r].reshape(xs * ys), contact_tol, threshold, flat)
+        w, h, _ = extent(bottom[b, r])
+        first, last, lowest = finite_range(z[b, r].reshape(xs * ys), contact_tol, threshold, flat)
         if w == 0 or first == last:
             continue
         bounds = (highest, lowest)
-        n = _support_taps(bottom[b, r], (w, h, stride, xs, ys), bounds, offset, level)
+        n = _support_taps(bottom[b, r, :w, :h], bounds, places, offset, level)
         for block in range(first, last, _BLOCK):
             end = min(last, block + _BLOCK)
             for t in range(0, n, 8):
@@ -111,13 +112,13 @@ def support_count(
     """See `packing_env.kernels.support_count`."""
     count = z.new_empty(z.shape, dtype=torch.int32)
     arrays = (
-        _array(heightmap),
-        _array(bottom),
-        _array(z),
+        array(heightmap),
+        array(bottom),
+        array(z),
         np.float32(contact_tol),
         count.numpy(),
         stride,
     )
     planes = z.shape[0] * z.shape[1]
-    _run(_support_count, arrays, planes, z.numel() * bottom.shape[2] * bottom.shape[3])
+    run(_support_count, arrays, planes, z.numel() * bottom.shape[2] * bottom.shape[3])
     return count

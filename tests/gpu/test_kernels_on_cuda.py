@@ -1,0 +1,122 @@
+"""The kernels on a CUDA device: the bits of the CPU, no wait for it, and capture in a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from tests.kernels.test_kernels_fuzz import random_case
+from torch import Tensor
+
+from packing_env import kernels
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+BACKENDS = kernels.available_backends("cuda")
+TOLERANCE = 0.01
+
+
+@pytest.fixture(autouse=True)
+def _device_left_alone() -> Iterator[None]:
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+def large_inputs(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Containers of 200 x 200 cells, seven orientations in windows of 40 x 40, one of them none."""
+    generator = torch.Generator().manual_seed(seed)
+    heightmap = torch.randint(0, 300, (3, 200, 200), generator=generator) * 0.001
+    bottom = torch.randint(0, 40, (3, 7, 40, 40), generator=generator) * 0.001
+    bottom[torch.rand(bottom.shape, generator=generator) < 0.2] = torch.inf
+    bottom[:, 1, 36:] = bottom[:, 2, :, 33:] = torch.inf
+    bottom[:, 5] = torch.inf
+    com = torch.randint(0, 64 * 40, (3, 7, 2), generator=generator)
+    return heightmap, bottom, com
+
+
+def run(inputs: tuple[Tensor, Tensor, Tensor], stride: int, backend: str) -> list[Tensor]:
+    """Everything the backends have, on the device of the inputs."""
+    heightmap, bottom, com = inputs
+    maps = (heightmap, bottom)
+    z = kernels.drop_height(*maps, stride, backend=backend)
+    hulls = [
+        kernels.com_hull(*maps, z, com, TOLERANCE, stride, centres=centres, backend=backend)
+        for centres in (False, True)
+    ]
+    return [z, *hulls, kernels.support_count(*maps, z, TOLERANCE, stride, backend=backend)]
+
+
+def on_cuda(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(value.cuda() for value in inputs)
+
+
+def assert_same(there: list[Tensor], here: list[Tensor]) -> None:
+    for one, other in zip(there, here, strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one.cpu(), other)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("stride", [1, 3, 4])
+def test_large_maps_equal_those_of_the_cpu(backend: str, stride: int) -> None:
+    inputs = large_inputs()
+    assert_same(run(on_cuda(inputs), stride, backend), run(inputs, stride, "eager"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ragged_cases_equal_the_loop(backend: str) -> None:
+    for seed in range(100):
+        case = random_case(seed)
+        heightmap, bottom, com = (value.cuda() for value in case.tensors())
+        z = kernels.drop_height(heightmap, bottom, case.stride, backend=backend)
+        placed = (heightmap, bottom, z)
+        rest = (case.contact_tol, case.stride)
+        stable, centred = (
+            kernels.com_hull(*placed, com, *rest, centres=centres, backend=backend)
+            for centres in (False, True)
+        )
+        count = kernels.support_count(*placed, *rest, backend=backend)
+        assert np.array_equal(z.cpu().numpy(), case.z), f"case {seed}"
+        assert np.array_equal(stable.cpu().numpy(), case.stable), f"case {seed}"
+        assert np.array_equal(centred.cpu().numpy(), case.stable_centres), f"case {seed}"
+        assert np.array_equal(count.cpu().numpy(), case.count), f"case {seed}"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nothing_waits_for_the_device(backend: str) -> None:
+    inputs = on_cuda(large_inputs())
+    run(inputs, 4, backend)
+    torch.cuda.set_sync_debug_mode("error")
+    run(inputs, 4, backend)
+
+
+def captured(work: Callable[[], list[Tensor]]) -> tuple[torch.cuda.CUDAGraph, list[Tensor]]:
+    """A graph of the work, after the runs on a side stream that torch asks for, and its results."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        made = work()
+    return graph, made
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_captured_graph_follows_its_inputs(backend: str) -> None:
+    """Also where the second inputs have other footprints: extents are found on the device."""
+    held = on_cuda(large_inputs())
+    graph, made = captured(lambda: run(held, 4, backend))
+    for seed in (1, 2):
+        inputs = large_inputs(seed)
+        inputs[1][:, seed, 20:] = torch.inf
+        for place, value in zip(held, inputs, strict=True):
+            place.copy_(value)
+        graph.replay()
+        assert_same(made, run(inputs, 4, "eager"))

@@ -1,0 +1,58 @@
+"""Whole environments on a CUDA device: the rollouts of the CPU, and no wait inside a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tests.contract.presets import SMALL, small_preset
+from tests.tiny import differing, play, tiny_env
+
+from packing_env import kernels
+from packing_env.envs import PackingEnv
+from packing_env.testing import KNOWN_RULES
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+@pytest.fixture(params=kernels.available_backends("cuda"))
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    """One that CUDA devices have; the CPU takes eager meanwhile."""
+    yield request.param
+    kernels.set_backend(None)
+    torch.cuda.set_sync_debug_mode("default")
+
+
+def assert_same_rollouts(here: PackingEnv, there: PackingEnv, backend: str) -> None:
+    rollouts = []
+    for env, chosen in ((here, "eager"), (there.to("cuda"), backend)):
+        kernels.set_backend(chosen)
+        env.set_seed(0, static_seed=True)
+        rollouts.append(play(env, 20).cpu())
+    assert rollouts[0]["next", "done"].any()
+    assert not differing(*rollouts)
+
+
+@pytest.mark.parametrize("stability", KNOWN_RULES)
+def test_rollouts_under_every_rule(stability: str, backend: str) -> None:
+    envs = [tiny_env(5, stability=stability, num_visible=2) for _ in range(2)]
+    assert_same_rollouts(*envs, backend)
+
+
+@pytest.mark.parametrize("preset", sorted(SMALL))
+def test_rollouts_of_the_presets(preset: str, backend: str) -> None:
+    assert_same_rollouts(small_preset(preset), small_preset(preset), backend)
+
+
+def test_a_step_does_not_wait(backend: str) -> None:
+    kernels.set_backend(backend)
+    env = tiny_env(8, stability="com_hull", num_visible=2).to("cuda")
+    root = env.reset()
+    for step in range(20):
+        if step == 5:
+            torch.cuda.set_sync_debug_mode("error")
+        root = env._step_and_maybe_reset(env.rand_action(root))[1]

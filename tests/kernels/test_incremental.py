@@ -1,0 +1,114 @@
+"""Maps that are updated after a placement equal those computed anew, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from packing_env import kernels, make_env
+from packing_env.kernels import incremental
+
+numba = pytest.mark.skipif(
+    "numba" not in kernels.available_backends(), reason="needs the extra 'fast'"
+)
+
+
+def random_items(rng: np.random.Generator, count: int, window: tuple[int, int]) -> Tensor:
+    """``[M, R, U, V]`` lower surfaces, ragged, with holes, some orientations empty."""
+    bottom = np.full((count, 2, *window), np.inf, np.float32)
+    for item, turn in np.ndindex(count, 2):
+        w, h = (int(rng.integers(0, n + 1)) for n in window)
+        part = rng.integers(0, 5, (w, h)) * np.float32(0.01)
+        part[rng.random((w, h)) < rng.choice([0.0, 0.4])] = np.inf
+        bottom[item, turn, :w, :h] = part
+    return torch.from_numpy(bottom)
+
+
+def full(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
+    z = kernels.drop_height(heightmap, bottom.flatten(1, 2), stride, backend="eager")
+    return z.view(*bottom.shape[:3], *z.shape[2:])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_equals_maps_computed_anew(seed: int) -> None:
+    """Boxes rise, rows start again, items come, go and change places."""
+    rng = np.random.default_rng(seed)
+    length, width = (int(n) for n in rng.integers(1, 26, 2))
+    stride = int(rng.integers(1, 4))
+    window = tuple(int(n) for n in rng.integers(1, 12, 2))
+    items = random_items(rng, 6, window)
+    rows, visible = 3, 4
+    heightmap = torch.zeros(rows, length, width)
+    known = None
+    for _ in range(6):
+        item_id = torch.from_numpy(rng.integers(-1, 6, (rows, visible)))
+        bottom = torch.where((item_id >= 0)[..., None, None, None], items[item_id], torch.inf)
+        known = kernels.update_drop_height(known, heightmap.clone(), item_id, bottom, stride)
+        assert torch.equal(known.z, full(heightmap, bottom, stride))
+        for row in range(rows):
+            x, y = int(rng.integers(0, length)), int(rng.integers(0, width))
+            part = heightmap[row, x : x + 7, y : y + 5]
+            if rng.random() < 0.8:
+                heightmap[row, x : x + 7, y : y + 5] = part + 0.01 * int(rng.integers(0, 4))
+            else:
+                heightmap[row] = 0
+
+
+@numba
+def test_few_pairs_are_looked_at_after_a_small_change() -> None:
+    from packing_env.kernels.incremental_numba import update_drop_height
+
+    generator = torch.Generator().manual_seed(0)
+    heightmap = torch.rand(1, 60, 60, generator=generator)
+    bottom = torch.rand(1, 4, 2, 10, 10, generator=generator)
+    item_id = torch.arange(4)[None]
+    before = kernels.update_drop_height(None, heightmap, item_id, bottom)
+    risen = heightmap.clone()
+    risen[0, 20:25, 30:35] += 1.0
+    counts = []
+    for known in (tuple(before), (risen, item_id - 10, before.z)):
+        pairs = torch.zeros(1, dtype=torch.int64)
+        z = update_drop_height(known, risen, item_id, bottom, 1, pairs)
+        assert torch.equal(z, full(risen, bottom, 1))
+        counts.append(int(pairs))
+    assert counts[1] == 8 * 51 * 51 * 100
+    assert 0 < counts[0] < counts[1] / 8
+
+
+@numba
+@pytest.mark.parametrize("illegal", [False, True])
+def test_an_environment_updates_its_maps(illegal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through resets, illegal actions and a state set from outside; masks as without it."""
+    options = {"num_envs": 3, "num_visible": 3, "resolution": 16, "pool_size": 4, "seed": 1}
+    quick, slow = (make_env("irregular", **options) for _ in range(2))
+    calls = []
+    update = incremental.update_drop_height
+    monkeypatch.setattr(
+        kernels, "update_drop_height", lambda *args: calls.append(args) or update(*args)
+    )
+    one, other = quick.reset(), slow.reset()
+    for step in range(14):
+        generator = torch.Generator().manual_seed(step)
+        actions = torch.where(
+            one["action_mask"], torch.rand(one["action_mask"].shape, generator=generator), -1.0
+        ).argmax(-1)
+        actions = torch.zeros_like(actions) if illegal and step % 3 == 0 else actions
+        one["action"] = actions
+        other["action"] = actions
+        monkeypatch.setattr(kernels, "updates_drop_height", incremental.updates_drop_height)
+        a, one = quick.step_and_maybe_reset(one)
+        monkeypatch.setattr(kernels, "updates_drop_height", lambda device: False)
+        b, other = slow.step_and_maybe_reset(other)
+        for key in ("action_mask", ("observation", "drop_height"), "reward"):
+            assert torch.equal(a["next", key], b["next", key]), key
+            if key != "reward":
+                assert torch.equal(one[key], other[key]), key
+        if step == 8:
+            start = quick.reset().clone()
+            state = quick.get_state()
+            one = quick.reset(state, set_state=True)
+            other = slow.reset(state.clone(), set_state=True)
+            assert torch.equal(start["action_mask"], one["action_mask"])
+    assert len(calls) == 14
