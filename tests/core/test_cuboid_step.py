@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from tensordict import TensorDictBase
-from tests.tiny import cuboid_env, differing, legal_action, play_beside_reference, state_of, stream
-from torch import Tensor
+from tests.core.pairs import Pair, actions
+from tests.tiny import cuboid_env, differing, play_beside_reference, stream
 
 from packing_env import kernels
 from packing_env.core import cuboid_step
@@ -33,56 +32,10 @@ def task(num_envs: Any = 5, items: dict[str, Any] | None = None, **params: Any) 
     return cuboid_env(num_envs, items=given, **{"observation": LEAN, **params})
 
 
-def actions(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -> Tensor:
-    """Random legal ones, and some of any kind."""
-    legal = legal_action(root["action_mask"], generator)
-    wild = torch.randint(-2, env.mode.num_actions + 2, legal.shape, generator=generator)
-    chosen = torch.where(torch.rand(legal.shape, generator=generator) < 0.1, wild, legal)
-    if env.params.action_mode == "placement":
-        return chosen
-    shape = torch.tensor(env.mode.shape)
-    strides = shape.flip(0).cumprod(0).flip(0).roll(-1)
-    strides[-1] = 1
-    return chosen[..., None] // strides % shape - (chosen < 0)[..., None].long()
-
-
-class Pair:
-    """Two environments alike, one of which takes its steps at once."""
-
-    def __init__(self, **options: Any) -> None:
-        self.envs = [task(**options), task(**options)]
-        self.roots: list[TensorDictBase] = [self.call(i, lambda env: env.reset()) for i in (0, 1)]
-
-    def call(self, index: int, function: Any) -> Any:
-        kernels.set_backend(("numba", "eager")[index])
-        assert self.envs[index]._steps_at_once == (index == 0)
-        return function(self.envs[index])
-
-    def step(self, generator: torch.Generator, how: str = "step_and_maybe_reset") -> list[Any]:
-        action = actions(self.envs[0], self.roots[0], generator)
-        return [
-            self.call(i, lambda env, i=i: getattr(env, how)(self.roots[i].set("action", action)))
-            for i in (0, 1)
-        ]
-
-    def play(self, num_steps: int, seed: int = 0) -> None:
-        """With automatic resets, held to be alike in every step."""
-        generator = stream(seed)
-        for _ in range(num_steps):
-            (one, first), (other, second) = self.step(generator)
-            assert not differing(one, other)
-            assert not differing(first, second)
-            self.roots = [first, second]
-        self.check_states()
-
-    def check_states(self) -> None:
-        assert not differing(*(state_of(env) for env in self.envs))
-
-
 @pytest.mark.parametrize("metric_rule", ["none", "area_corners", "com_hull"])
 @pytest.mark.parametrize("rule", RULES)
 def test_equals_the_rules_one_by_one(rule: str, metric_rule: str) -> None:
-    pair = Pair(num_envs=70, stability=rule, stability_metric=metric_rule)
+    pair = Pair(task, num_envs=70, stability=rule, stability_metric=metric_rule)
     pair.play(16)
     assert (pair.envs[0].state["episode"] > 0).any()
     stable, packed = (pair.envs[0].state[key] for key in ("stable_items", "items_packed"))
@@ -106,7 +59,7 @@ def test_equals_the_rules_one_by_one(rule: str, metric_rule: str) -> None:
     ],
 )
 def test_equals_the_rules_in_other_tasks(options: dict[str, Any]) -> None:
-    pair = Pair(**options)
+    pair = Pair(task, **options)
     pair.play(12)
     assert (pair.envs[0].state["episode"] > 0).any()
 
@@ -119,7 +72,7 @@ def test_episodes_equal_the_reference(rule: str) -> None:
 
 
 def test_steps_without_resets_and_resets_of_some_rows() -> None:
-    pair, generator = Pair(num_envs=9), stream(1)
+    pair, generator = Pair(task, num_envs=9), stream(1)
     for _ in range(5):
         steps = pair.step(generator, "step")
         assert not differing(*steps)
@@ -132,7 +85,7 @@ def test_steps_without_resets_and_resets_of_some_rows() -> None:
 
 
 def test_continues_from_a_state_of_the_other() -> None:
-    pair = Pair(num_envs=6)
+    pair = Pair(task, num_envs=6)
     pair.play(5)
     saved = pair.envs[1].get_state()
     kept = saved.clone()

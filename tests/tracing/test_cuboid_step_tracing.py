@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from packing_env import kernels
 from packing_env.core import cuboid_step
 from packing_env.envs import PackingEnv
-from packing_env.kernels.cuboid_step import COUNTS, ITEMS, LENGTHS, MOVE, SHOWN, STATE
+from packing_env.kernels.cuboid_step import SHOWN, STATE
 
 pytestmark = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="numba is not installed"
@@ -102,23 +102,18 @@ def test_the_number_of_operations_does_not_depend_on_the_batch() -> None:
 def given(num_envs: int = 4) -> tuple[list[Any], list[Any]]:
     """Arguments of the two operations."""
     env = whole_env(num_envs)
-    placement = env._placement(env.rand_action(env.reset()), dict(env.state.items()))
-    steps = env._cuboids
-    state, items = [env.state[key] for key in STATE], [steps.items[key] for key in ITEMS]
-    shown = [
-        torch.zeros([num_envs, *steps.shapes[key][1]], dtype=steps.shapes[key][0]) for key in SHOWN
-    ]
+    action = env.rand_action(env.reset())["action"][:, None]
+    steps = env._fused
+    task, state = steps.task, [env.state[key] for key in STATE]
+    shown, start = ([steps._room(num_envs, env.device)[key] for key in SHOWN] for _ in range(2))
     flags, measured = torch.zeros(2, num_envs, dtype=torch.bool), torch.zeros(2, 10, num_envs)
     outcome = [*flags, *measured.double()]
-    counts = [steps.counts[key] for key in COUNTS]
-    move = [getattr(placement, key) for key in MOVE]
-    lengths = [steps.lengths[key] for key in LENGTHS]
     rows = torch.arange(num_envs) % 2 == 0
     metrics = [torch.ones(num_envs, 1) for _ in range(2)]
-    pool = list(steps.pool)
+    numbers = (task.in_turn, task.counts, task.lengths)
     return (
-        [state, move, items, shown, outcome, counts, lengths],
-        [state, rows, pool, False, items, shown, metrics, counts],
+        [state, action, task.items, task.pool, shown, start, outcome, *numbers],
+        [state, rows, task.items, task.pool, shown, metrics, *numbers],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -116,22 +117,22 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
     """Which orientations of which items may stand in a corner of the empty container."""
     if params.geometry == "boxes":  # a cuboid on the floor is stable by every rule
         return catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
+    window = catalogue["bottom"].shape[2:]
+    u, v = (torch.arange(cells, device=catalogue["peak"].device) for cells in window)
+    inside = (u[:, None] < params.grid[0]) & (v < params.grid[1])
+    shape = catalogue["bottom"].shape[1:]
+    floor, inside = catalogue["bottom"].new_zeros(()).expand(shape), inside.expand(shape)
     rows = []
     for row in range(catalogue["peak"].shape[0]):  # once, when an environment is built
-        bottom = catalogue["bottom"][row].unsqueeze(1)
-        num = bottom.shape[0]
-        zero = torch.zeros(num, dtype=torch.int64, device=bottom.device)
-        found = examine(
-            bottom.new_zeros(num, *params.grid),
-            torch.full_like(zero, row),
-            torch.arange(num, device=bottom.device),
-            zero,
-            zero,
-            catalogue,
-            params,
-        )
-        rows.append(found.legal)
+        items = {key: catalogue[key][row] for key in _TOUCHING}
+        legal = _touch(floor, inside, items, params)[0]
+        if params.candidate_range == "pct":
+            legal = legal & unrotated_fits(u[:1], v[:1], items["size"][:1], params)
+        rows.append(legal)
     return torch.stack(rows)
+
+
+_TOUCHING = ("bottom", "peak", "com", "size", "orientation_mask")
 
 
 @dataclass(frozen=True)
@@ -164,34 +165,46 @@ def examine(
     params: PackingParams,
 ) -> Examined:
     """Rest height, legality and support of the placement with lower corner ``(x, y)``, cells."""
-    bottom = catalogue["bottom"][item_id, orientation]
-    window, inside = hm.read_window(heightmap, x, y, (bottom.shape[1], bottom.shape[2]))
-    footprint = torch.isfinite(bottom)
-    z = (window - bottom).amax((1, 2))
-    leaves = (footprint & ~inside).flatten(1).any(1) | ~catalogue["orientation_mask"][
-        item_id, orientation
-    ]
-    z = torch.where(leaves, torch.inf, z)
-    under_lid = z + catalogue["peak"][item_id, orientation] <= params.lid
-    judged = torch.where(under_lid, z, torch.inf)
-    support = stability.supporting_cells(window, bottom, judged, params.tolerance)
-    touch = stability.Touch(
-        support,
-        footprint,
-        window - bottom,
-        judged,
-        catalogue["com"][item_id, orientation],
-        params.tolerance,
-        catalogue["size"][item_id, orientation],
-    )
-    legal = under_lid & stability.judge(params.stability, touch)
+    items = {key: catalogue[key][item_id, orientation] for key in _TOUCHING}
+    across, along = catalogue["bottom"].shape[2:]
+    window, inside = hm.read_window(heightmap, x, y, (across, along))
+    legal, z, touch = _touch(window, inside, items, params)
     if params.candidate_range == "pct":
         legal = legal & unrotated_fits(x, y, catalogue["size"][item_id, 0], params)
     stable = legal & stability.judge(params.stability_metric, touch)
-    count = support.flatten(1).sum(1, dtype=torch.float64)
-    cells = footprint.flatten(1).sum(1, dtype=torch.float64).clamp(min=1)
+    count = touch.support.flatten(1).sum(1, dtype=torch.float64)
+    cells = touch.footprint.flatten(1).sum(1, dtype=torch.float64).clamp(min=1)
     ratio = torch.where(legal, count / cells, 0.0)
     return Examined(z, legal, stable, ratio, catalogue["top"][item_id, orientation])
+
+
+def _touch(
+    window: Float[Tensor, "B U V"],
+    inside: Bool[Tensor, "B U V"],
+    items: Mapping[str, Tensor],
+    params: PackingParams,
+) -> tuple[Bool[Tensor, " B"], Float[Tensor, " B"], stability.Touch]:
+    """Legality and rest height over a window of the ground, and what the item touches there.
+
+    ``items`` are the entries :data:`_TOUCHING` of the catalogue, one orientation of one item per
+    row; the window holds the ground under it.
+    """
+    footprint = items["bottom"] < torch.inf
+    level = window - items["bottom"]
+    leaves = (footprint & ~inside).flatten(1).any(1) | ~items["orientation_mask"]
+    z = torch.where(leaves, torch.inf, level.amax((1, 2)))
+    under_lid = z + items["peak"] <= params.lid
+    judged = torch.where(under_lid, z, torch.inf)
+    touch = stability.Touch(
+        stability.supporting_cells(window, items["bottom"], judged, params.tolerance),
+        footprint,
+        level,
+        judged,
+        items["com"],
+        params.tolerance,
+        items["size"],
+    )
+    return under_lid & stability.judge(params.stability, touch), z, touch
 
 
 def examine_in(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from packing_env.types import PackingParams, State
@@ -28,6 +29,11 @@ def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     return torch.where(denominator > 0, numerator / safe, 0.0)
 
 
+def sum_of_heights(heightmap: Float[Tensor, "B X Y"]) -> Float[Tensor, " B"]:
+    """In float64, metres. Sums in another order may round differently, so none is taken."""
+    return heightmap.sum((1, 2), dtype=torch.float64)
+
+
 def measure(state: State, params: PackingParams) -> dict[str, Tensor]:
     """Each metric of :data:`NAMES`, ``[B]`` float64.
 
@@ -38,7 +44,7 @@ def measure(state: State, params: PackingParams) -> dict[str, Tensor]:
     heightmap = state["heightmap"]
     base = params.container[0] * params.container[1]
     peak = heightmap.flatten(1).amax(1).double()
-    under = heightmap.sum((1, 2), dtype=torch.float64) * params.cell**2
+    under = sum_of_heights(heightmap) * params.cell**2
     volume = state["volume"]
     packed = state["items_packed"].double()
     return {

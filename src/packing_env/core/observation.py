@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -12,6 +14,13 @@ from packing_env.types import Catalogue, PackingParams, State
 
 ITEM_FEATURES = ("dx", "dy", "dz", "volume", "fill", "remaining", "there")
 ORIENTATION_FEATURES = ("size_x", "size_y", "peak", "there")
+
+
+def entries(names: Sequence[str]) -> list[str]:
+    """The entries that observations of these names consist of."""
+    return [
+        entry for name in names for entry in (("top", "bottom") if name == "item_maps" else (name,))
+    ]
 
 
 def over_height(heightmap: Float[Tensor, "B X Y"], params: PackingParams) -> Float[Tensor, "B X Y"]:
@@ -67,6 +76,37 @@ def orientation_features(
         torch.ones_like(peak),
     )
     return torch.where(shown[..., None], torch.stack(columns, -1).clamp(0, 1), 0.0)
+
+
+def item_tables(catalogue: Catalogue, params: PackingParams) -> dict[str, Tensor]:
+    """What is observed of every item there is, to look up.
+
+    ``item_features [M, F]`` and ``orientation_features [M, R, F]`` by catalogue row;
+    ``remaining [N + 1]`` the feature of that name by the number of items left.
+    """
+    device = catalogue["volume"].device
+    every = torch.arange(len(catalogue["volume"]), device=device)[:, None]
+    left = torch.arange(params.num_items + 1, device=device)
+    of_item = _features_with_left(every, 0 * every.flatten(), catalogue, params)
+    of_left = _features_with_left(0 * left[:, None], left, catalogue, params)
+    turned = orientation_features(every, every >= 0, catalogue, params)
+    return {
+        "item_features": of_item,
+        "remaining": of_left[:, ITEM_FEATURES.index("remaining")].contiguous(),
+        "orientation_features": turned.squeeze(1),
+    }
+
+
+def _features_with_left(
+    item_id: Int[Tensor, "M 1"],
+    left: Int[Tensor, " M"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Float[Tensor, "M F"]:
+    """What is observed of items when so many are left."""
+    queue = torch.empty(len(left), params.num_items)
+    state = {"num_items": left, "items_packed": torch.zeros_like(left), "queue": queue}
+    return item_features(state, item_id, item_id >= 0, catalogue, params).squeeze(1)
 
 
 def item_maps(

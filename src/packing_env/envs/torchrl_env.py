@@ -17,12 +17,14 @@ from packing_env.core import (
     cuboid,
     cuboid_step,
     feasibility,
+    maps_step,
     metrics,
     observation,
     orientation,
     transition,
 )
 from packing_env.core.cuboid_step import CuboidStep
+from packing_env.core.maps_step import MapsStep
 from packing_env.core.orientation import Placement, visible_items
 from packing_env.envs import specs
 from packing_env.envs.action_modes import get_mode
@@ -88,7 +90,7 @@ class PackingEnv(EnvBase):
             _LOGGER.info("all placements: from %s", "whole cells" if whole else "height maps")
         self._rows = row_offset + torch.arange(batch_size.numel(), device=self.device)
         self._floor = feasibility.legal_on_floor(self._items, params)
-        self._cuboids = self._whole_step()
+        self._fused = self._whole_step()
         self._task = specs.fingerprint(params, self._items)
         self.mode = get_mode(params.action_mode)(params, self._items)
         self.observation_spec = specs.observation_spec(self)
@@ -102,13 +104,15 @@ class PackingEnv(EnvBase):
         row = self._rows[:1]
         self._begin(self._seed[:1], row, torch.zeros_like(row))  # what cannot be played says so now
 
-    def _whole_step(self) -> CuboidStep | None:
+    def _whole_step(self) -> CuboidStep | MapsStep | None:
         """What may take a whole step at once, if it knows the task."""
-        if not cuboid_step.applies(self._items, self.params):
-            return None
         in_turn = self.draw == "sequential"
-        pool, floor = self.instances, self._floor
-        return CuboidStep(self.params, self._items, pool, floor, in_turn=in_turn)
+        given = (self.params, self._items, self.instances, self._floor)
+        if cuboid_step.applies(self._items, self.params):
+            return CuboidStep(*given, in_turn=in_turn)
+        if maps_step.applies(self._items, self.params):
+            return MapsStep(*given, in_turn=in_turn)
+        return None
 
     # ------------------------------------------------------------------ state
 
@@ -145,8 +149,6 @@ class PackingEnv(EnvBase):
             raise RuntimeError("there is no episode before the first reset(); call env.reset()")
         before = dict(self.state.items())
         placement = self._placement(tensordict, before)
-        if self._steps_at_once:
-            return before, self._take(before, placement)
         after, outcome, outlook = transition.advance(
             before,
             placement,
@@ -162,24 +164,44 @@ class PackingEnv(EnvBase):
     @property
     def _steps_at_once(self) -> bool:
         """Whether a compiled operation takes the whole step, in place, to the same bits."""
-        return self._cuboids is not None and kernels.advances_cuboids(self.device.type)
+        return self._fused is not None and kernels.advances_cuboids(self.device.type)
 
-    def _take(self, state: State, placement: Placement) -> TensorDict:
-        """The ``next`` entry of a decision that is carried out in ``state`` itself."""
-        assert self._cuboids is not None
-        taken = self._cuboids.advance(state, placement)
-        measured = taken.metrics
-        for index, term in enumerate(self.params.reward):
-            measured[f"reward/{term}"] = state["reward_sum"][:, index, None].float()
-        entries = {key: taken.shown[key] for key in self.params.observation}
-        out = {
-            "observation": self._nest(entries),
-            "metrics": self._nest(measured),
-            "action_mask": self._shaped(taken.shown["mask"].flatten(1)),
-            "reward": self._shaped(taken.reward[:, None]),
-        }
-        out |= {key: self._shaped(taken.shown[key][:, None]) for key in DONE}
-        return TensorDict(out, self.batch_size, device=self.device)
+    def _play(self, tensordict: TensorDictBase, *, renews: bool) -> list[TensorDict]:
+        """The ``next`` entry of a decision that is carried out in ``self.state``.
+
+        Where it ``renews``, finished rows begin their next episode; then what follows comes second.
+        """
+        if self.state is None:
+            raise RuntimeError("there is no episode before the first reset(); call env.reset()")
+        assert self._fused is not None
+        action = self._flat(specs.read_actions(tensordict, self)["action"])
+        state = dict(self.state.items())
+        taken = self._fused.advance(state, action.view(len(action), -1), renews=renews)
+        out = [self._seen(taken.shown, taken.metrics, taken.reward)]
+        if taken.start is not None:
+            out.append(self._seen(taken.start.shown, taken.start.metrics))
+        return out
+
+    def _seen(
+        self, shown: State, measured: dict[str, Tensor], reward: Tensor | None = None
+    ) -> TensorDict:
+        """Observations, masks, metrics and flags out of what :class:`Taken` holds."""
+        entries = {key: shown[key] for key in observation.entries(self.params.observation)}
+        out = {"action_mask": shown["mask"].flatten(1)}
+        out |= {key: shown[key][:, None] for key in DONE}
+        if reward is not None:
+            out["reward"] = reward[:, None]
+        if len(self.batch_size) > 1:
+            entries, measured, out = (
+                {key: self._shaped(value) for key, value in part.items()}
+                for part in (entries, measured, out)
+            )
+        nested = {"observation": self._bare(entries), "metrics": self._bare(measured)}
+        return self._bare(nested | out)
+
+    def _bare(self, entries: dict[str, Any]) -> TensorDict:
+        """A TensorDict of what has the batch's shape and device, which nothing checks again."""
+        return TensorDict._new_unsafe(entries, self.batch_size, device=self.device)
 
     def _placement(self, tensordict: TensorDictBase, state: State) -> Placement:
         """Decode the action; with ``illegal_action="project"`` move it to a legal placement."""
@@ -242,13 +264,13 @@ class PackingEnv(EnvBase):
 
     def _renew_at_once(self, rows: Tensor, state: State, seen: TensorDictBase) -> TensorDictBase:
         """The same in ``state`` and ``seen`` themselves."""
-        assert self._cuboids is not None
+        assert self._fused is not None
         shown = {key: self._flat(value) for key, value in seen["observation"].items()}
         shown |= {key: self._flat(seen[key]).squeeze(-1) for key in DONE}
         placements = (len(rows), self.params.num_visible, -1, *self.params.lattice)
         shown["mask"] = self._flat(seen["action_mask"]).view(placements)
         measured = [self._flat(value) for value in seen["metrics"].values()]
-        self._cuboids.renew(rows, state, shown, measured)
+        self._fused.renew(rows, state, shown, measured)
         return seen
 
     def _observe(
@@ -298,7 +320,7 @@ class PackingEnv(EnvBase):
         self._seed = self._seed.to(self.device)
         self.state = None if self.state is None else self.state.to(self.device)
         self.mode = get_mode(self.params.action_mode)(self.params, self._items)
-        self._cuboids = self._whole_step()
+        self._fused = self._whole_step()
         return self
 
     def _set_seed(self, seed: int | Tensor | None) -> None:
@@ -352,9 +374,10 @@ class PackingEnv(EnvBase):
         return seen
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
+        if self._steps_at_once:
+            return self._play(tensordict, renews=False)[0]
         after, out = self._advance(tensordict)
-        if not self._steps_at_once:
-            self._keep(after)
+        self._keep(after)
         return out
 
     def _step_and_maybe_reset(
@@ -365,20 +388,29 @@ class PackingEnv(EnvBase):
         if tensordict.device != self.device:
             tensordict = tensordict.to(self.device)
         if self._steps_at_once:
-            return self._step_and_reset_at_once(tensordict)
+            out, root = self._play(tensordict, renews=True)
+            following = self._following(tensordict, root)
+            return tensordict.set("next", out), following
         after, out = self._advance(tensordict)
         state, root = self._renew(transition.is_done(after), after, out.exclude("reward"))
         self._keep(state)
         tensordict.set("next", out)
         return tensordict, self._step_mdp(tensordict).update(root)
 
-    def _step_and_reset_at_once(
-        self, tensordict: TensorDictBase
-    ) -> tuple[TensorDictBase, TensorDictBase]:
-        state, out = self._advance(tensordict)
-        root = self._renew_at_once(transition.is_done(state), state, out.clone())
-        following = self._step_mdp(tensordict.set("next", root))
-        return tensordict.set("next", out), following
+    def _following(self, tensordict: TensorDictBase, root: TensorDict) -> TensorDictBase:
+        """What TorchRL's ``step_mdp`` makes of a step with ``root`` as its ``next`` entry."""
+        seen, others = dict(root.items()), {}
+        seen.pop("reward", None)
+        for key, value in tensordict.items():
+            if key in ("observation", "metrics"):
+                known = set(value.keys()) <= set(seen[key].keys())
+            else:
+                known = key in seen or key in ("next", "reward", "_reset")
+                if not known and isinstance(value, Tensor):
+                    others[key], known = value, True
+            if not known:
+                return self._step_mdp(tensordict.set("next", root))
+        return self._bare(others | seen)
 
     def rand_action(self, tensordict: TensorDictBase | None = None) -> TensorDictBase:
         """A uniformly random legal action per row."""

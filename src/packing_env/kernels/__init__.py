@@ -3,7 +3,12 @@
 from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
 from packing_env.kernels.choice import choose_uniform
 from packing_env.kernels.cuboid import CUBOID_RULES, MAX_CUBOID_HEIGHT, cuboid_maps
-from packing_env.kernels.cuboid_step import advance_cuboids, advances_cuboids, renew_cuboids
+from packing_env.kernels.cuboid_step import (
+    CuboidTask,
+    advance_cuboids,
+    advances_cuboids,
+    renew_cuboids,
+)
 from packing_env.kernels.dispatch import (
     available_backends,
     backend_for,
@@ -12,24 +17,57 @@ from packing_env.kernels.dispatch import (
     set_backend,
     support_count,
 )
+from packing_env.kernels.incremental import (
+    DropHeights,
+    update_drop_height,
+    updates_drop_height,
+)
+from packing_env.kernels.lowest import (
+    SEARCHED_RULES,
+    Search,
+    finds_lowest,
+    lowest_placements,
+    search_items,
+)
+from packing_env.kernels.maps_step import (
+    MapsTask,
+    advance_maps,
+    close_lid,
+    renew_maps,
+    show_maps,
+)
 from packing_env.kernels.spaces import split_spaces
 
 __all__ = [
     "BOX_RULES",
     "CUBOID_RULES",
     "MAX_CUBOID_HEIGHT",
+    "SEARCHED_RULES",
+    "CuboidTask",
+    "DropHeights",
+    "MapsTask",
+    "Search",
     "advance_cuboids",
+    "advance_maps",
     "advances_cuboids",
     "available_backends",
     "backend_for",
     "box_drop",
     "box_stable",
     "choose_uniform",
+    "close_lid",
     "com_hull",
     "cuboid_maps",
     "drop_height",
+    "finds_lowest",
+    "lowest_placements",
     "renew_cuboids",
+    "renew_maps",
+    "search_items",
     "set_backend",
+    "show_maps",
     "split_spaces",
     "support_count",
+    "update_drop_height",
+    "updates_drop_height",
 ]

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packing_env.kernels.compiled_cpu import _array, _jit, _run
+from packing_env.kernels.compiled_cpu import array, jit, run
 
 _WIDTH = 32
 """Entries that are counted at once."""
 
 
-@_jit
+@jit
 def _choose(mask, uniform, chosen, start, stop):  # type: ignore[no-untyped-def]
     """Fill chosen for the rows start <= row < stop."""
     for row in range(start, stop):
@@ -41,7 +41,7 @@ def _choose(mask, uniform, chosen, start, stop):  # type: ignore[no-untyped-def]
 def choose_uniform(mask: Tensor, uniform: Tensor) -> Tensor:
     """See `packing_env.kernels.choose_uniform`."""
     chosen = mask.new_empty(mask.shape[:-1], dtype=torch.int64)
-    rows = _array(mask).reshape(-1, mask.shape[-1])
-    arguments = (rows, _array(uniform).reshape(-1), chosen.numpy().reshape(-1))
-    _run(_choose, arguments, rows.shape[0], mask.numel())
+    rows = array(mask).reshape(-1, mask.shape[-1])
+    arguments = (rows, array(uniform).reshape(-1), chosen.numpy().reshape(-1))
+    run(_choose, arguments, rows.shape[0], mask.numel())
     return chosen

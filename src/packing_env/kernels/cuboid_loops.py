@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from packing_env.kernels.compiled_cpu import _jit
+from packing_env.kernels.compiled_cpu import jit
 
 _U8 = np.uint8
 
 
-@_jit
+@jit
 def fill_ground(heightmap, first, cell, step, ground):  # type: ignore[no-untyped-def]
     """ground[x, place of y + lane]: raised heights in cells, columns split by phase."""
     stride, columns, lanes = step
@@ -27,7 +27,7 @@ def fill_ground(heightmap, first, cell, step, ground):  # type: ignore[no-untype
                 line[at + lane] = _U8(heights[lane, x, y] / cell) + 1
 
 
-@_jit
+@jit
 def tile(line, lanes):  # type: ignore[no-untyped-def]
     """Repeat the first lanes along the line."""
     filled = lanes
@@ -38,7 +38,7 @@ def tile(line, lanes):  # type: ignore[no-untyped-def]
         filled *= 2
 
 
-@_jit
+@jit
 def fill_sides(size, first, p, lanes, sides):  # type: ignore[no-untyped-def]
     """sides[0] = w, sides[1] = h of each lane, along the lines; 0 beyond the batch."""
     kind = sides.dtype.type
@@ -50,7 +50,7 @@ def fill_sides(size, first, p, lanes, sides):  # type: ignore[no-untyped-def]
         tile(line, lanes)
 
 
-@_jit
+@jit
 def fill_masks(side, masks):  # type: ignore[no-untyped-def]
     """masks[i] = 0xFF where the side reaches beyond cell i."""
     for i in range(masks.shape[0]):
@@ -59,7 +59,7 @@ def fill_masks(side, masks):  # type: ignore[no-untyped-def]
             mask[k] = _U8(255) if side[k] >= at_least else _U8(0)
 
 
-@_jit
+@jit
 def scan_tops(ground, masks, step, tops):  # type: ignore[no-untyped-def]
     """The highest cell of every window row."""
     stride, columns, lanes = step
@@ -76,7 +76,7 @@ def scan_tops(ground, masks, step, tops):  # type: ignore[no-untyped-def]
                 top[k] = cell if cell > height else height
 
 
-@_jit
+@jit
 def scan_counts(ground, masks, step, tops, counts):  # type: ignore[no-untyped-def]
     """How many cells of every window row are as high as its highest."""
     stride, columns, lanes = step
@@ -94,7 +94,7 @@ def scan_counts(ground, masks, step, tops, counts):  # type: ignore[no-untyped-d
                 count[k] = kind(found + (kind(1) if cell == top[k] else kind(0)))
 
 
-@_jit
+@jit
 def scan_edges(ground, masks, depth, step, tops, ups, downs):  # type: ignore[no-untyped-def]
     """How far the cells as high as the highest reach, from either end of the window row."""
     stride, columns, lanes = step
@@ -116,7 +116,7 @@ def scan_edges(ground, masks, depth, step, tops, ups, downs):  # type: ignore[no
                 down[k] = here if cell == top[k] else found
 
 
-@_jit
+@jit
 def scan_ends(ground, depth, step, ends, along):  # type: ignore[no-untyped-def]
     """The last cell of every window row."""
     stride, columns, lanes = step
@@ -131,7 +131,7 @@ def scan_ends(ground, depth, step, ends, along):  # type: ignore[no-untyped-def]
                 end[k] = cell if depth[k] == last else other
 
 
-@_jit
+@jit
 def find_rest(tops, masks, stride, raised):  # type: ignore[no-untyped-def]
     """The highest of the rows of the windows that begin in each lattice row."""
     for i in range(raised.shape[0]):
@@ -145,7 +145,7 @@ def find_rest(tops, masks, stride, raised):  # type: ignore[no-untyped-def]
                 found[k] = cell if cell > height else height
 
 
-@_jit
+@jit
 def count_support(tops, counts, masks, num, raised, total):  # type: ignore[no-untyped-def]
     """How many cells support."""
     kind = total.dtype.type
@@ -159,7 +159,7 @@ def count_support(tops, counts, masks, num, raised, total):  # type: ignore[no-u
             total[k] = kind(found + more)
 
 
-@_jit
+@jit
 def note_reach(tops, edges, masks, num, raised, reach):  # type: ignore[no-untyped-def]
     """reach[u + 1] = the edge of window row u where it supports; 0 elsewhere and beyond num."""
     none = reach.dtype.type(0)
@@ -174,7 +174,7 @@ def note_reach(tops, edges, masks, num, raised, reach):  # type: ignore[no-untyp
             beyond[k] = none
 
 
-@_jit
+@jit
 def find_slopes(reach, span, factors, bases, slopes):  # type: ignore[no-untyped-def]
     """Slopes to the further of the edges of the rows beside each line; 0 without any.
 
@@ -191,7 +191,7 @@ def find_slopes(reach, span, factors, bases, slopes):  # type: ignore[no-untyped
             slope[k] = value if edge > 0 else kind(0)
 
 
-@_jit
+@jit
 def find_steepest(slopes, masks, side):  # type: ignore[no-untyped-def]
     """The steepest slope on one side."""
     kind = side.dtype.type
@@ -204,7 +204,7 @@ def find_steepest(slopes, masks, side):  # type: ignore[no-untyped-def]
             side[k] = value if value > best else best
 
 
-@_jit
+@jit
 def keep_chords(left, right, bar, stable):  # type: ignore[no-untyped-def]
     """Stable only where the steepest slopes sum to the bar."""
     for k in range(stable.size):
@@ -212,7 +212,7 @@ def keep_chords(left, right, bar, stable):  # type: ignore[no-untyped-def]
         stable[k] = before if total >= bar else _U8(0)
 
 
-@_jit
+@jit
 def keep_over_half(total, half, stable):  # type: ignore[no-untyped-def]
     """Stable where more than half supports, as well as where it was."""
     for k in range(stable.size):
@@ -220,7 +220,7 @@ def keep_over_half(total, half, stable):  # type: ignore[no-untyped-def]
         stable[k] = _U8(1) if total[k] > half[k] else held
 
 
-@_jit
+@jit
 def find_corners(rows, num, width, near, far):  # type: ignore[no-untyped-def]
     """The cells of the first and of the last window row."""
     first = rows[0]
@@ -233,7 +233,7 @@ def find_corners(rows, num, width, near, far):  # type: ignore[no-untyped-def]
             far[k] = cell if width[k] == last else other
 
 
-@_jit
+@jit
 def count_at_level(corner, level, corners):  # type: ignore[no-untyped-def]
     """How many corners have this level."""
     for k in range(corners.size):
@@ -245,7 +245,7 @@ def count_at_level(corner, level, corners):  # type: ignore[no-untyped-def]
             corners[k] = _U8(found + (_U8(1) if cells[k] == level[k] else _U8(0)))
 
 
-@_jit
+@jit
 def find_highest(corner, level):  # type: ignore[no-untyped-def]
     """The highest of four corners."""
     for k in range(level.size):
@@ -257,7 +257,7 @@ def find_highest(corner, level):  # type: ignore[no-untyped-def]
             level[k] = one if one > other else other
 
 
-@_jit
+@jit
 def keep_three(level, raised, corners):  # type: ignore[no-untyped-def]
     """Fewer than three corners become 0, and more become 2 where they hang in the air."""
     for k in range(corners.size):
@@ -266,7 +266,7 @@ def keep_three(level, raised, corners):  # type: ignore[no-untyped-def]
         corners[k] = touching if found >= 3 else _U8(0)
 
 
-@_jit
+@jit
 def accept_over(total, limit, corners, least, stable):  # type: ignore[no-untyped-def]
     """Stable, too, where more cells support than the limit, and so many corners."""
     for k in range(stable.size):
@@ -275,7 +275,7 @@ def accept_over(total, limit, corners, least, stable):  # type: ignore[no-untype
         stable[k] = enough if corners[k] >= least else before
 
 
-@_jit
+@jit
 def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights):  # type: ignore[no-untyped-def]
     """Factors, bases and sides of the slopes on every line; see `cuboid_eager.slope_scale`."""
     kind, steepest = factors.dtype.type, weights[0]
@@ -294,7 +294,7 @@ def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights): 
         tile(right, lanes)
 
 
-@_jit
+@jit
 def fill_limits(sides, percents, lanes, limits):  # type: ignore[no-untyped-def]
     """So much of each item's footprint, in whole cells."""
     for i in range(limits.shape[0]):
@@ -305,7 +305,7 @@ def fill_limits(sides, percents, lanes, limits):  # type: ignore[no-untyped-def]
         tile(line, lanes)
 
 
-@_jit
+@jit
 def fill_places(size, first, p, container, lanes, highest, places):  # type: ignore[no-untyped-def]
     """The highest rest height under the lid, raised; 0xFF where the item stays inside along y."""
     width, height, stride = container
@@ -320,7 +320,7 @@ def fill_places(size, first, p, container, lanes, highest, places):  # type: ign
     tile(highest, lanes)
 
 
-@_jit
+@jit
 def finish(raised, highest, places, across, container, stable):  # type: ignore[no-untyped-def]
     """What leaves the container becomes 0 in raised and, like what is too high, not stable."""
     length, stride = container
@@ -338,7 +338,7 @@ def finish(raised, highest, places, across, container, stable):  # type: ignore[
             holds[k] = held if level > 0 else _U8(0)
 
 
-@_jit
+@jit
 def write_rows(raised, stable, first, p, metres, z, legal):  # type: ignore[no-untyped-def]
     """Rest heights in metres and legality, lane by lane."""
     levels, holds = raised.reshape(-1), stable.reshape(-1)
@@ -352,7 +352,7 @@ def write_rows(raised, stable, first, p, metres, z, legal):  # type: ignore[no-u
             flags[k] = holds[k * lanes + lane] != 0
 
 
-@_jit
+@jit
 def fill_ground_from_levels(levels, width, step, ground):  # type: ignore[no-untyped-def]
     """The same as :func:`fill_ground` from heights in cells, each row of the batch in one line."""
     stride, columns, lanes = step
@@ -364,27 +364,33 @@ def fill_ground_from_levels(levels, width, step, ground):  # type: ignore[no-unt
                 line[at + lane] = levels[lane, x * width + y] + _U8(1)
 
 
-@_jit
-def write_shown(raised, stable, first, p, observed, drop_height, mask, playable):  # type: ignore[no-untyped-def]
-    """Legality, rest heights as they are observed, and who has a legal place, lane by lane."""
+@jit
+def gather_rows(raised, stable, rows):  # type: ignore[no-untyped-def]
+    """rows[lane, place] = the raised rest height where that is stable, else 0."""
     levels, holds = raised.reshape(-1), stable.reshape(-1)
-    places = mask.shape[3] * mask.shape[4]
-    lanes, start, stop = levels.size // places, p * places, (p + 1) * places
+    lanes = rows.shape[0]
     for k in range(levels.size):
         level, held = levels[k], holds[k]
         levels[k] = level if held else _U8(0)
-    for lane in range(min(lanes, mask.shape[0] - first)):
-        flags, some = mask[first + lane].reshape(-1)[start:stop], False
-        line = levels[lane:]
-        if drop_height.size:
-            heights = drop_height[first + lane].reshape(-1)[start:stop]
-            for k in range(places):
-                level = line[k * lanes]
-                heights[k] = observed[level]
-                flags[k] = level != 0
-                some |= level != 0
-        else:
-            for k in range(places):
-                flags[k] = line[k * lanes] != 0
-                some |= line[k * lanes] != 0
-        playable[lane] |= some
+    for place in range(levels.size // lanes):
+        here = levels[place * lanes : (place + 1) * lanes]
+        for lane in range(lanes):
+            rows[lane, place] = here[lane]
+
+
+@jit
+def write_shown(raised, first, p, places, seen, playable):  # type: ignore[no-untyped-def]
+    """Legality, rest heights as they are observed, and who has a legal place, lane by lane."""
+    observed, drop_height, mask = seen
+    start = np.uint64(p * places)  # unsigned: see `cuboid_flat_numba`
+    for lane in range(min(raised.shape[0], mask.shape[0] - first)):
+        row, some = first + lane, _U8(0)
+        for place in range(places):
+            k = np.uint64(place)
+            mask[row, start + k] = raised[lane, k] != 0
+        for place in range(places):
+            some |= raised[lane, place]
+        playable[lane] |= some != 0
+        for place in range(places if drop_height.size else 0):
+            k = np.uint64(place)
+            drop_height[row, start + k] = observed[raised[lane, k]]

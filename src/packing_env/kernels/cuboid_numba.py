@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from packing_env.kernels import cuboid_loops as loops
-from packing_env.kernels.compiled_cpu import _array, _jit, _run
+from packing_env.kernels.compiled_cpu import array, jit, run
 from packing_env.kernels.cuboid_eager import RULES, integers, lattice, slope_scale
 
 LANES = 64
@@ -30,7 +30,7 @@ _CORNERS, _CODE, _CENTRES, _SQUARES = (RULES.index(name) for name in RULES[1:])
 """Rules by their place in `RULES`: 0 is no rule, and the hulls come last."""
 
 
-@_jit
+@jit
 def _judge_hulls(ground, step, item, tops, raised, tables, rule, stable):  # type: ignore[no-untyped-def]
     """Fill stable by `com_hull` or `center_hull`, lattice row by lattice row."""
     sides, mask_x, mask_y = item
@@ -68,7 +68,7 @@ def _judge_hulls(ground, step, item, tops, raised, tables, rule, stable):  # typ
             loops.keep_over_half(total, half[0], holds)
 
 
-@_jit
+@jit
 def _judge_corners(ground, step, item, tops, raised, percents, rule, stable):  # type: ignore[no-untyped-def]
     """Fill stable by `area_corners` or `area_corners_code`, lattice row by lattice row."""
     sides, mask_x, mask_y = item
@@ -99,7 +99,7 @@ def _judge_corners(ground, step, item, tops, raised, percents, rule, stable):  #
         loops.accept_over(total, limits[2], corners, least, holds)
 
 
-@_jit
+@jit
 def make_room(shape, lattice, task, lanes, count_like):  # type: ignore[no-untyped-def]
     """Room for the maps of one item in a block of rows."""
     _, across, along, _, stride, _ = task
@@ -119,7 +119,7 @@ def make_room(shape, lattice, task, lanes, count_like):  # type: ignore[no-untyp
     )
 
 
-@_jit
+@jit
 def find_maps(room, size, first, p, task, tables):  # type: ignore[no-untyped-def]
     """The raised rest heights of the p-th item over the room's ground, and which are stable."""
     height, _, _, rule, stride, percents = task
@@ -145,7 +145,7 @@ def find_maps(room, size, first, p, task, tables):  # type: ignore[no-untyped-de
     loops.finish(room.raised, room.highest, room.places, across, (length, stride), room.stable)
 
 
-@_jit
+@jit
 def _cuboid_maps(heightmap, size, z, legal, task, tables, start, stop):  # type: ignore[no-untyped-def]
     """Fill z and legal for the blocks start <= block < stop of rows of the batch."""
     metres, _, count_like, _ = tables
@@ -196,7 +196,7 @@ def cuboid_maps(
     shape = (*size.shape[:2], *lattice(heightmap, stride))
     z, legal = heightmap.new_empty(shape), heightmap.new_empty(shape, dtype=torch.bool)
     task = task_of(height, window, rule, stride)
-    arrays = (_array(heightmap), _array(size), z.numpy(), legal.numpy())
+    arrays = (array(heightmap), array(size), z.numpy(), legal.numpy())
     work = z.numel() * sum(window)
-    _run(_cuboid_maps, (*arrays, task, tables_of(*window, cell)), num_blocks(shape[0]), work)
+    run(_cuboid_maps, (*arrays, task, tables_of(*window, cell)), num_blocks(shape[0]), work)
     return z, legal

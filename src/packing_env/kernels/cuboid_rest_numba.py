@@ -8,48 +8,55 @@ from __future__ import annotations
 
 import numpy as np
 
-from packing_env.kernels.compiled_cpu import _jit
+from packing_env.kernels.compiled_cpu import jit
 from packing_env.kernels.cuboid_eager import RULES
 from packing_env.kernels.eager import HALF_CELL, SUBCELL, VERTICAL
 
 _NONE, _CORNERS, _CODE, _CENTRES, _SQUARES = range(len(RULES))
 
 
-@_jit
+@jit
 def find_rest(level, width, window):  # type: ignore[no-untyped-def]
     """The highest cell of the window ``(x, y, w, h)``."""
     x, y, w, h = window
     highest = np.int64(0)
     for u in range(x, x + w):
-        line = level[u * width + y : u * width + y + h]
-        for v in range(line.size):
-            highest = max(highest, np.int64(line[v]))
+        for k in range(u * width + y, u * width + y + h):
+            highest = max(highest, np.int64(level[k]))
     return highest
 
 
-@_jit
-def find_support(level, width, window, top, edges):  # type: ignore[no-untyped-def]
-    """How many cells of the window are as high as ``top``.
+@jit
+def count_support(level, width, window, top):  # type: ignore[no-untyped-def]
+    """How many cells of the window are as high as ``top``."""
+    x, y, w, h = window
+    count = np.int64(0)
+    for u in range(x, x + w):
+        for k in range(u * width + y, u * width + y + h):
+            count += level[k] == top
+    return count
+
+
+@jit
+def _find_edges(level, width, window, top, edges):  # type: ignore[no-untyped-def]
+    """How far the cells as high as ``top`` reach.
 
     ``edges[0, u + 1]`` and ``edges[1, u + 1]`` become how far those of window row u reach from its
     lower and from its upper end, 0 for none; the rows beside the window have none.
     """
     x, y, w, h = window
-    count = 0
     for u in range(w):
         line, up, down = level[(x + u) * width + y :][:h], 0, 0
         for v in range(line.size):
             if line[v] == top:
-                count += 1
                 up = v + 1
                 down = down if down else h - v
         edges[0, u + 1], edges[1, u + 1] = up, down
     edges[:, 0] = 0
     edges[:, w + 1] = 0
-    return count
 
 
-@_jit
+@jit
 def _chord_passes(reach, w, h, centres):  # type: ignore[no-untyped-def]
     """Whether the hull reaches the window's centre from one side; see `core.stability.hull_holds`.
 
@@ -71,12 +78,12 @@ def _chord_passes(reach, w, h, centres):  # type: ignore[no-untyped-def]
     return left + right >= 0
 
 
-@_jit
+@jit
 def _hull_holds(edges, w, h, centres):  # type: ignore[no-untyped-def]
     return _chord_passes(edges[0], w, h, centres) and _chord_passes(edges[1], w, h, centres)
 
 
-@_jit
+@jit
 def _corners_hold(level, width, window, top, count, rule):  # type: ignore[no-untyped-def]
     """Rules `area_corners` and `area_corners_code`."""
     x, y, w, h = window
@@ -96,14 +103,20 @@ def _corners_hold(level, width, window, top, count, rule):  # type: ignore[no-un
     return corners >= 3 and (100 * count > 95 * area or (bar >= top and enough))
 
 
-@_jit
-def stands(rule, level, width, window, top, count, edges):  # type: ignore[no-untyped-def]
-    """Whether the rule calls a cuboid stable on what :func:`find_support` found."""
+@jit
+def stands(rule, carried):  # type: ignore[no-untyped-def]
+    """Whether the rule calls a cuboid stable.
+
+    ``carried`` is the heights, the container's width, the window, the rest height, how many cells
+    of the window have it, and room for the edges of each window row.
+    """
+    level, width, window, top, count, edges = carried
     w, h = window[2], window[3]
-    if rule == _NONE:
+    if rule == _NONE or count == w * h:  # every rule holds for what is carried by all its cells
         return True
-    if rule == _SQUARES:
-        return _hull_holds(edges, w, h, False)
-    if rule == _CENTRES:
-        return 2 * count > w * h or _hull_holds(edges, w, h, True)
+    if rule == _CENTRES and 2 * count > w * h:
+        return True
+    if rule >= _CENTRES:  # the hulls come last
+        _find_edges(level, width, window, top, edges)
+        return _hull_holds(edges, w, h, rule == _CENTRES)
     return _corners_hold(level, width, window, top, count, rule)

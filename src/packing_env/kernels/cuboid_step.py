@@ -7,6 +7,8 @@ They exist compiled for the CPU alone (:func:`advances_cuboids`). Elsewhere the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import is_
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,9 +40,6 @@ STATE = (
 )
 """Entries of the state that a decision or a new episode changes or reads."""
 
-MOVE = ("slot", "orientation", "x", "y", "valid")
-"""The placement of each row, ``[B]``."""
-
 ITEMS = (
     "cuboid",
     "volume",
@@ -65,8 +64,10 @@ SHOWN = (
     "terminated",
     "truncated",
     "done",
+    "metrics",
 )
-"""What is seen of the state; an observation that nobody asked for has no rows."""
+"""What is seen of the state; an observation that nobody asked for has no rows. ``metrics [K, B]``
+float32 are those of `core.metrics.NAMES`; what comes after them is not written."""
 
 OUTCOME = ("asked", "live", "before", "after")
 """``[B]`` whether the action was legal and the row unfinished; the metrics before and after,
@@ -91,54 +92,64 @@ LENGTHS = ("cell", "cell_area", "base", "height")
 
 torch.library.define(
     "packing_env::numba_cuboid_step",
-    "(Tensor(a!)[] state, Tensor[] move, Tensor[] items, Tensor(b!)[] shown, Tensor(c!)[] outcome,"
-    " int[] counts, float[] lengths) -> ()",
+    "(Tensor(a!)[] state, Tensor action, Tensor[] items, Tensor[] pool, Tensor(b!)[] shown,"
+    " Tensor(c!)[] start, Tensor(d!)[] outcome, bool in_turn, int[] counts, float[] lengths)"
+    " -> ()",
 )
 torch.library.define(
     "packing_env::numba_cuboid_renew",
-    "(Tensor(a!)[] state, Tensor rows, Tensor[] pool, bool in_turn, Tensor[] items,"
-    " Tensor(b!)[] shown, Tensor(c!)[] metrics, int[] counts) -> ()",
+    "(Tensor(a!)[] state, Tensor rows, Tensor[] items, Tensor[] pool, Tensor(b!)[] shown,"
+    " Tensor(c!)[] metrics, bool in_turn, int[] counts, float[] lengths) -> ()",
 )
 
 
 @torch.library.impl("packing_env::numba_cuboid_step", "cpu")
 def _numba_cuboid_step(
     state: Sequence[Tensor],
-    move: Sequence[Tensor],
+    action: Tensor,
     items: Sequence[Tensor],
+    pool: Sequence[Tensor],
     shown: Sequence[Tensor],
+    start: Sequence[Tensor],
     outcome: Sequence[Tensor],
+    in_turn: bool,
     counts: Sequence[int],
     lengths: Sequence[float],
 ) -> None:
-    from packing_env.kernels import cuboid_step_numba
+    from packing_env.kernels import cuboid_step_numba as compiled
 
-    cuboid_step_numba.cuboid_step(state, move, items, shown, outcome, counts, lengths)
+    constant = compiled.constants(state, items, pool, counts, lengths)
+    compiled.cuboid_step(constant, action, shown, start, outcome, in_turn)
 
 
 @torch.library.impl("packing_env::numba_cuboid_renew", "cpu")
 def _numba_cuboid_renew(
     state: Sequence[Tensor],
     rows: Tensor,
-    pool: Sequence[Tensor],
-    in_turn: bool,
     items: Sequence[Tensor],
+    pool: Sequence[Tensor],
     shown: Sequence[Tensor],
     metrics: Sequence[Tensor],
+    in_turn: bool,
     counts: Sequence[int],
+    lengths: Sequence[float],
 ) -> None:
-    from packing_env.kernels import cuboid_step_numba
+    from packing_env.kernels import cuboid_step_numba as compiled
 
-    cuboid_step_numba.cuboid_renew(state, rows, pool, in_turn, items, shown, metrics, counts)
+    constant = compiled.constants(state, items, pool, counts, lengths)
+    compiled.cuboid_renew(constant, rows, shown, metrics, in_turn)
 
 
 @torch.library.register_fake("packing_env::numba_cuboid_step")
 def _fake_cuboid_step(
     state: Sequence[Tensor],
-    move: Sequence[Tensor],
+    action: Tensor,
     items: Sequence[Tensor],
+    pool: Sequence[Tensor],
     shown: Sequence[Tensor],
+    start: Sequence[Tensor],
     outcome: Sequence[Tensor],
+    in_turn: bool,
     counts: Sequence[int],
     lengths: Sequence[float],
 ) -> None:
@@ -149,12 +160,13 @@ def _fake_cuboid_step(
 def _fake_cuboid_renew(
     state: Sequence[Tensor],
     rows: Tensor,
-    pool: Sequence[Tensor],
-    in_turn: bool,
     items: Sequence[Tensor],
+    pool: Sequence[Tensor],
     shown: Sequence[Tensor],
     metrics: Sequence[Tensor],
+    in_turn: bool,
     counts: Sequence[int],
+    lengths: Sequence[float],
 ) -> None:
     """All that it does is to fill what it is given."""
 
@@ -164,63 +176,137 @@ def advances_cuboids(device_type: str) -> bool:
     return device_type == "cpu" and _resolve(None, device_type) == "numba"
 
 
+class CuboidTask:
+    """What the operations are given in every step of one task.
+
+    Args:
+        items: Entries `ITEMS`.
+        pool: ``item_id [P, N]`` and ``num_items [P]``, at least 1, of the instances.
+        in_turn: Row i takes the pool's instances i, i + B, i + 2 B, ...; else a random one.
+        counts: Entries `COUNTS`.
+        lengths: Entries `LENGTHS`.
+    """
+
+    def __init__(
+        self,
+        items: Mapping[str, Tensor],
+        pool: tuple[Tensor, Tensor],
+        in_turn: bool,
+        counts: Mapping[str, int],
+        lengths: Mapping[str, float],
+    ) -> None:
+        self.items, self.pool = _listed(items, ITEMS), list(pool)
+        self.in_turn = in_turn
+        self.counts = [counts[name] for name in COUNTS]
+        self.lengths = [lengths[name] for name in LENGTHS]
+        self._last = _Last()
+
+    def constants(self, state: list[Tensor]) -> tuple[Any, ...]:
+        """All of it and the state as compiled code reads them, made anew for a new state."""
+        addresses = [tensor.data_ptr() for tensor in state]
+        last = self._last
+        if addresses != last.addresses or not all(map(is_, state, last.state)):
+            from packing_env.kernels import cuboid_step_numba as compiled
+
+            numbers = (self.counts, self.lengths)
+            last.made = compiled.constants(state, self.items, self.pool, *numbers)
+            last.state, last.addresses = state, addresses
+        return last.made
+
+
+class _Last:
+    """A state and the arrays that share its memory; a copy of an environment has none yet."""
+
+    def __init__(self) -> None:
+        self.state: list[Tensor] = []
+        self.addresses: list[int] = []
+        self.made: Any = ()
+
+    def __reduce__(self) -> tuple[type[_Last], tuple[()]]:
+        return (_Last, ())
+
+
 def advance_cuboids(
+    task: CuboidTask,
     state: Mapping[str, Tensor],
-    move: Mapping[str, Tensor],
-    items: Mapping[str, Tensor],
+    action: Tensor,
     shown: Mapping[str, Tensor],
+    start: Mapping[str, Tensor],
     outcome: Mapping[str, Tensor],
-    counts: Mapping[str, int],
-    lengths: Mapping[str, float],
 ) -> None:
     """Carry out one placement per row, in place, and show what has become of it.
 
     The state advances as in ``core.transition.advance``, but for ``reward_sum``; ``shown`` and
-    ``outcome`` are filled. Entries are those that the constants of this module name, contiguous.
+    ``outcome`` are filled. Where ``start`` has rows, finished rows then begin their next episode as
+    in ``core.transition.begin``, and it is filled with what is seen after that. Entries are those
+    that the constants of this module name, contiguous.
+
+    Args:
+        task: What is the same in every step.
+        state: Entries `STATE`.
+        action: ``[B, 1]`` indices ``((slot * R + orientation) * Xs + x) * Ys + y`` on the lattice
+            of ``shown["mask"]``, or ``[B, 4]`` the four. Those out of range are legal nowhere.
+        shown: Entries `SHOWN`.
+        start: Likewise.
+        outcome: Entries `OUTCOME`.
     """
+    before, seen, after = _listed(state, STATE), _listed(shown, SHOWN), _listed(start, SHOWN)
+    found = _listed(outcome, OUTCOME)
+    if _is_plain(action, shown["mask"]):
+        from packing_env.kernels import cuboid_step_numba as compiled
+
+        constant = task.constants(before)
+        compiled.cuboid_step(constant, action, seen, after, found, task.in_turn)
+        return
     torch.ops.packing_env.numba_cuboid_step(
-        _listed(state, STATE),
-        _listed(move, MOVE),
-        _listed(items, ITEMS),
-        _listed(shown, SHOWN),
-        _listed(outcome, OUTCOME),
-        [counts[name] for name in COUNTS],
-        [lengths[name] for name in LENGTHS],
+        before,
+        action,
+        task.items,
+        task.pool,
+        seen,
+        after,
+        found,
+        task.in_turn,
+        task.counts,
+        task.lengths,
     )
 
 
 def renew_cuboids(
+    task: CuboidTask,
     state: Mapping[str, Tensor],
     rows: Tensor,
-    pool: tuple[Tensor, Tensor],
-    in_turn: bool,
-    items: Mapping[str, Tensor],
     shown: Mapping[str, Tensor],
     metrics: Sequence[Tensor],
-    counts: Mapping[str, int],
 ) -> None:
     """Start the next episode in some rows, in place, and show its start there.
 
     Args:
-        state: entries `STATE`.
+        task: What is the same in every step.
+        state: Entries `STATE`.
         rows: ``[B]`` which.
-        pool: ``item_id [P, N]`` and ``num_items [P]``, at least 1, of the instances.
-        in_turn: row i takes the pool's instances i, i + B, i + 2 B, ...; else a random one.
-        items: entries `ITEMS`.
-        shown: entries `SHOWN`, of the state before.
+        shown: Entries `SHOWN`, of the state before; its ``metrics`` stay as they are.
         metrics: ``[B, 1]`` each; all begin at 0.
-        counts: entries `COUNTS`.
     """
     torch.ops.packing_env.numba_cuboid_renew(
         _listed(state, STATE),
         rows,
-        list(pool),
-        in_turn,
-        _listed(items, ITEMS),
+        task.items,
+        task.pool,
         _listed(shown, SHOWN),
         list(metrics),
-        [counts[name] for name in COUNTS],
+        task.in_turn,
+        task.counts,
+        task.lengths,
     )
+
+
+def _is_plain(*tensors: Tensor) -> bool:
+    """Whether nothing traces: then an operation may be called without torch's dispatcher.
+
+    That takes longer than a step of few rows.
+    """
+    return not torch.compiler.is_compiling() and all(type(value) is Tensor for value in tensors)
 
 
 def _listed(entries: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from packing_env.core import orientation
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
-from packing_env.envs.action_modes.base import LatticeMode, expressible
+from packing_env.envs.action_modes.base import LatticeMode, draw, expressible
 from packing_env.types import State
 
 
@@ -25,6 +25,12 @@ class PlacementMode(LatticeMode):
     ) -> Placement:
         """See :func:`packing_env.core.orientation.decode_placement`."""
         return self.decode(actions["action"])
+
+    def random(
+        self, masks: Mapping[NestedKey, Tensor], batch_size: torch.Size
+    ) -> dict[NestedKey, Tensor]:
+        """Each legal placement as likely: the mask's index is the action."""
+        return {"action": draw(masks["action_mask"])}
 
     def decode(self, action: Tensor) -> Placement:
         """The placement of an index."""

@@ -1,0 +1,146 @@
+"""A decision on items of any shape, and the next episode, in few passes and in place.
+
+See :mod:`packing_env.core.whole_step`. Between the operations of :class:`MapsStep` stand the ones
+that find all placements: the drop heights and the stability rule, as in :mod:`feasibility`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env import kernels
+from packing_env.core import metrics, observation, stability
+from packing_env.core.orientation import visible_items
+from packing_env.core.whole_step import MODES, WholeStep
+from packing_env.types import SHOWN_BY_DEFAULT, Catalogue, Instances, PackingParams, State
+
+
+def applies(catalogue: Catalogue, params: PackingParams) -> bool:
+    """Whether this path knows the task. Where it runs, the backend decides as well."""
+    return (
+        params.geometry == "maps"
+        and not catalogue["cuboid"].shape[-1]
+        and params.stability in kernels.CUBOID_RULES
+        and params.stability_metric in kernels.CUBOID_RULES
+        and params.action_mode in MODES
+        and params.illegal_action != "project"
+        and params.candidate_range == "container"
+        and set(params.observation) <= set(SHOWN_BY_DEFAULT)
+    )
+
+
+class MapsStep(WholeStep):
+    """The operations of one task.
+
+    Args:
+        params: The task, to which :func:`applies`.
+        catalogue: Its items.
+        instances: The pool that episodes are drawn from.
+        on_floor: ``feasibility.legal_on_floor`` of them.
+        in_turn: Whether a row takes the pool's instances in turn, not at random.
+    """
+
+    def __init__(
+        self,
+        params: PackingParams,
+        catalogue: Catalogue,
+        instances: Instances,
+        on_floor: Bool[Tensor, "M R"],
+        *,
+        in_turn: bool,
+    ) -> None:
+        super().__init__(params, catalogue, SHOWN_BY_DEFAULT)
+        self._known: kernels.DropHeights | None = None
+        seen = observation.item_tables(catalogue, params)
+        self.items = {**catalogue, **seen, "on_floor": on_floor}
+        self.task = kernels.MapsTask(
+            items=self.items,
+            pool=(instances.item_id, instances.num_items),
+            in_turn=in_turn,
+            counts={
+                "rule": kernels.CUBOID_RULES.index(params.stability),
+                "metric_rule": kernels.CUBOID_RULES.index(params.stability_metric),
+                "stride": params.grid_step,
+                "step_limit": params.step_limit,
+                "illegal_ends": int(params.illegal_action == "terminate"),
+                "remaining": observation.ITEM_FEATURES.index("remaining"),
+            },
+            lengths={
+                "cell_area": params.cell**2,
+                "base": params.container[0] * params.container[1],
+                "height": params.height,
+                "lid": params.lid,
+                "tolerance": params.tolerance,
+            },
+        )
+
+    def _carry_out(
+        self,
+        state: State,
+        action: Int[Tensor, "B heads"],
+        shown: Mapping[str, Tensor],
+        start: Mapping[str, Tensor],
+        outcome: Mapping[str, Tensor],
+    ) -> None:
+        ahead = self._ahead(len(action), action.device)
+        under = metrics.sum_of_heights(state["heightmap"])
+        kernels.advance_maps(self.task, state, action, ahead, under, outcome)
+        z, stable = self._judged(self._drop_height(state, ahead["bottom"]), state, ahead)
+        under = metrics.sum_of_heights(state["heightmap"])
+        kernels.show_maps(self.task, state, (z, stable), under, shown, start, outcome)
+
+    def _ahead(self, batch: int, device: torch.device) -> dict[str, Tensor]:
+        """Room for what is known of the visible items in each orientation."""
+        room = {}
+        for name in ("bottom", "peak", "com", "size"):
+            table = self.items[name]
+            shape = [batch, self.params.num_visible * table.shape[1], *table.shape[2:]]
+            room[name] = torch.empty(shape, dtype=table.dtype, device=device)
+        return room
+
+    def _drop_height(
+        self, state: State, bottom: Float[Tensor, "B P U V"]
+    ) -> Float[Tensor, "B P Xs Ys"]:
+        """Rest heights, with several visible items from those before the decision; P = L * R."""
+        heightmap, visible = state["heightmap"], self.params.num_visible
+        if visible == 1 or not kernels.updates_drop_height(heightmap.device.type):
+            return kernels.drop_height(heightmap, bottom, self.params.grid_step)
+        item_id, there = visible_items(state, visible)
+        self._known = kernels.update_drop_height(
+            self._known,
+            heightmap.clone(),
+            torch.where(there, item_id, -1),
+            bottom.unflatten(1, (visible, -1)),
+            self.params.grid_step,
+        )
+        return self._known.z.flatten(1, 2).clone()
+
+    def _judged(
+        self, z: Float[Tensor, "B P Xs Ys"], state: State, ahead: Mapping[str, Tensor]
+    ) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B P Xs Ys"]]:
+        """Rest heights below the lid, else +inf, in place, and what the rule says."""
+        params = self.params
+        contact = stability.Contact(
+            state["heightmap"],
+            ahead["bottom"],
+            kernels.close_lid(z, ahead["peak"], params.lid),
+            ahead["com"],
+            params.tolerance,
+            params.grid_step,
+            ahead["size"],
+        )
+        return z, stability.judge_maps(params.stability, contact)
+
+    def renew(
+        self,
+        rows: Bool[Tensor, " B"],
+        state: State,
+        shown: Mapping[str, Tensor],
+        measured: Sequence[Tensor],
+    ) -> None:
+        """See :meth:`WholeStep.renew`."""
+        kernels.renew_maps(self.task, state, rows, {**self.nothing, **shown}, measured)
