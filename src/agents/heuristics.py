@@ -21,8 +21,9 @@ those that can be placed, before placements are scored; ``None`` scores those of
 and the catalogue, so that it works in any TorchRL loop and on stored observations; in ``candidate``
 mode it also reads ``env.state["candidate"]``, because the observed candidates do not tell the
 orientation. In ``hierarchical`` and ``continuous`` mode, which show no mask of all placements, it
-reads ``env.state``, and so does the second group in all modes. What reads the state acts in the
-environment it was built for. Nothing is read back to the host.
+reads ``env.state``, and so does the second group in all modes. There ``lowest_z`` over all items
+maps no placements, if :mod:`packing_env.core.lowest` can do without. What reads the state acts in
+the environment it was built for. Nothing is read back to the host.
 
 **Actions.** In every mode but ``candidate`` they play the same placements, each written as that
 mode's action (``env.mode.encode``). In ``candidate`` mode all choose among what the task's
@@ -44,6 +45,7 @@ from agents.heuristic_base import ITEM_ORDERS, Heuristic, first_lowest
 from agents.space_heuristics import SPACE_HEURISTICS, SpaceHeuristic
 from packing_env import PackingEnv
 from packing_env.core import candidates, scores
+from packing_env.core.lowest import LowestPlacement
 from packing_env.core.orientation import Placement, decode_placement, num_orientations
 from packing_env.core.scores import (
     Placements,
@@ -128,8 +130,22 @@ class PlacementHeuristic(Heuristic):
         super().__init__(env, item_order, reads if score or item_order else set())
         self.score = score
 
+        self._search: LowestPlacement | None = None
+        if self.from_state and score is lowest_z and item_order is None:
+            self._search = LowestPlacement(self.catalogue, self.params)
+
+    def _look(self) -> tuple[torch.Size, dict[str, Tensor], Tensor]:
+        """Without a map of all placements where the score can do without."""
+        if self._search is None:
+            return super()._look()
+        state = dict(self._state().items())
+        found = self._search.find(state).index
+        return self._batch, {"lowest": found.squeeze(1)}, found >= 0
+
     def choose(self, seen: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
         """Index of each row's placement."""
+        if self._search is not None:
+            return seen["lowest"]
         xs, ys = self.params.lattice
         legal = mask.view(len(mask), self.params.num_visible, -1, xs, ys)
         if self.item_order is None and self.score is None:

@@ -35,7 +35,7 @@ HEIGHT_WEIGHT = 100.0
 NEVER = torch.iinfo(torch.int64).max
 """The rank of what is not legal."""
 
-_TIES_PER_UNIT = 8
+TIES_PER_UNIT = 8
 _SPECTRUM_BYTES = 256 * 2**20
 """So much memory at once for the spectra of the footprints."""
 _RASTER_CELLS = 2**24
@@ -90,7 +90,7 @@ def heightmap_minimization(placements: Placements) -> Tensor:
 def ticks(score: Tensor, legal: Bool[Tensor, "*rows"]) -> Int[Tensor, "*rows"]:
     """Scores on a grid of ties; :data:`NEVER` where illegal."""
     known = torch.where(legal, score, 0.0)
-    return torch.where(legal, (known * _TIES_PER_UNIT).round().long(), NEVER)
+    return torch.where(legal, (known * TIES_PER_UNIT).round().long(), NEVER)
 
 
 def lattice_placements(

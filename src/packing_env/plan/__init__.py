@@ -15,11 +15,13 @@ from packing_env.plan.document import (
     save_plan,
     whole_file,
 )
+from packing_env.plan.greedy import LowestPacker
 from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of, read_state
 
 __all__ = [
     "FORMAT",
     "VERSION",
+    "LowestPacker",
     "Packing",
     "PlacedItem",
     "PlanError",

@@ -1,0 +1,161 @@
+"""Packing as low as possible: the search without maps beside maps of all placements."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+
+from agents import build
+from agents.bench.base import Job, LeftOut, Row, Session
+from agents.bench.timing import TooLongError, percentiles
+from packing_env import PackingEnv
+from packing_env.core.lowest import ORDERS, Found, LowestPlacement
+from packing_env.plan import LowestPacker
+from packing_env.types import State
+
+METHODS = ("search", "maps")
+
+
+class Search:
+    """Whole episodes, every item at its lowest legal placement; no observations are made.
+
+    A decision is to choose (``choose_ms``: the search or the maps, and the choice), and to carry it
+    out, metrics and rewards included. Rates are of both together. ``measured`` and ``judged`` are
+    the placements per decision whose rest height was computed, and that the rule was put to.
+
+    Args:
+        rules: Stability rules.
+        orders: In :data:`packing_env.core.lowest.ORDERS`.
+        episodes: How many, each in all containers of the environment at once.
+    """
+
+    measures = True
+    columns: ClassVar[Mapping[str, str]] = {
+        "decisions_per_second": "decisions/s",
+        "decisions_per_cpu_second": "per CPU s",
+        "choose_ms": "choose ms",
+        "p95_ms": "p95 ms",
+        "measured": "heights",
+        "judged": "judged",
+        "times_maps": "x maps",
+        "same_placements": "same",
+    }
+
+    def __init__(self, *, rules: Sequence[str], orders: Sequence[str], episodes: int) -> None:
+        unknown = [name for name in orders if name not in ORDERS]
+        if unknown:
+            raise ValueError(f"bench.orders={list(orders)}: choose from {', '.join(ORDERS)}")
+        if not isinstance(episodes, int) or episodes < 1:
+            raise ValueError(f"bench.episodes={episodes} must be at least 1")
+        self.rules, self.orders, self.episodes = rules, orders, episodes
+
+    def jobs(self, session: Session) -> list[Job]:
+        """A rule and an order each."""
+        made = []
+        for rule in self.rules:
+            for order in self.orders:
+                case = {"preset": session.config.env.task, "rule": rule, "order": order}
+                work = partial(self._rows, session, case)
+                made.append(Job(f"rule {rule}, order {order}", case, work))
+        return made
+
+    def _rows(self, session: Session, case: dict[str, Any]) -> Iterator[Row | LeftOut]:
+        """Maps first, to which the search is compared."""
+        config = session.variant(env__stability=case["rule"])
+        env = build.build_env(config, draw="sequential")
+        starts = self._starts(env)
+        shape = {"rows": len(env.state["step"]), "orientations": env.catalogue.num_orientations}
+        case = case | shape
+        spent: dict[str, float] = {}
+        packed: dict[str, list[State]] = {}
+        for method in reversed(METHODS):
+            here = case | {"method": method}
+            lowest = _Watched(env, case["order"], full_maps=method == "maps")
+            if method == "search" and not lowest.searches:
+                yield LeftOut(here, "the search needs numba, a CPU and a rule that it knows")
+                continue
+            packer = LowestPacker(lowest)
+            try:
+                timing = session.clock.measure(partial(_pack, starts, packer))
+            except TooLongError as error:
+                yield LeftOut(here, str(error))
+                continue
+            lowest.forget()
+            packed[method] = _pack(starts, packer)
+            decisions = sum(int(state["step"].sum()) for state in packed[method])
+            spent[method] = timing.seconds(session.clock.device.type)
+            values = timing.values() | {
+                "decisions": decisions,
+                "items_packed": sum(int(s["items_packed"].sum()) for s in packed[method]),
+                "decisions_per_second": decisions / statistics.median(timing.wall),
+                "decisions_per_cpu_second": decisions / statistics.median(timing.thread),
+                **lowest.values(decisions),
+            }
+            if method == "search" and "maps" in spent:
+                values["times_maps"] = spent["maps"] / spent["search"]
+                values["same_placements"] = _same(packed["maps"], packed["search"])
+            yield Row(here, values)
+
+    def _starts(self, env: PackingEnv) -> list[State]:
+        """Empty containers, and the items of the environment's next episodes."""
+        starts = []
+        for _ in range(self.episodes):
+            env.reset()
+            starts.append({key: value.clone() for key, value in env.state.items()})
+        return starts
+
+
+class _Watched(LowestPlacement):
+    """Counts and times what it chooses.
+
+    Args:
+        env: Has the items and the task.
+        order: Of the placements.
+        full_maps: See :class:`LowestPlacement`.
+    """
+
+    def __init__(self, env: PackingEnv, order: str, *, full_maps: bool) -> None:
+        super().__init__(env.catalogue.tensors(), env.params, order, full_maps=full_maps)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._milliseconds: list[float] = []
+        self._measured = self._judged = 0
+
+    def find(self, state: State, count: int = 1) -> Found:
+        """As it was, watched; the last look of an episode finds nothing and counts too."""
+        start = time.thread_time()
+        found = super().find(state, count)
+        self._milliseconds.append(1e3 * (time.thread_time() - start))
+        self._measured += int(found.measured.sum())
+        self._judged += int(found.judged.sum())
+        return found
+
+    def values(self, decisions: int) -> dict[str, float]:
+        """Per choice and per decision."""
+        return {
+            "choose_ms": statistics.fmean(self._milliseconds),
+            **percentiles(self._milliseconds),
+            "measured": self._measured / decisions,
+            "judged": self._judged / decisions,
+        }
+
+
+def _pack(starts: Sequence[State], packer: LowestPacker) -> list[State]:
+    """The ends of the episodes."""
+    return [packer(state) for state in starts]
+
+
+def _same(one: Sequence[State], other: Sequence[State]) -> bool:
+    """Whether all items lie alike, bit for bit."""
+    return all(
+        torch.equal(a[key], b[key])
+        for a, b in zip(one, other, strict=True)
+        for key in ("items_packed", "placement", "placement_z", "heightmap")
+    )

@@ -1,0 +1,153 @@
+"""The lowest legal placements of a state, without a map of all of them where that is possible.
+
+For planners and for policies that need no map. The order is that of the heuristic ``lowest_z``
+(``order="score"``: :func:`packing_env.core.scores.lowest_z` and its ties) or that of the candidate
+generator ``lowest_z`` (``order="height"``: rest height, ties by index), and what is found is what
+either finds in :func:`packing_env.core.feasibility.placement_maps`, bit for bit, but for the sign
+of a zero.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from packing_env import kernels
+from packing_env.core import candidates, feasibility, scores
+from packing_env.core.observation import drop_heights
+from packing_env.core.orientation import (
+    Placement,
+    decode_placement,
+    num_orientations,
+    visible_items,
+)
+from packing_env.types import Catalogue, PackingParams, ParameterError, State
+
+_LOGGER = logging.getLogger("packing_env.core")
+
+ORDERS = ("score", "height")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The lowest legal placements of each row.
+
+    Attributes:
+        index: ``[B, K]`` (``core.orientation.encode_placement``), the best first, then -1.
+        z: ``[B, K]`` their rest heights, metres; +inf where there is none.
+        measured: ``[B]`` placements whose rest height was computed.
+        judged: ``[B]`` placements that the stability rule was put to.
+    """
+
+    index: Int[Tensor, "B K"]
+    z: Float[Tensor, "B K"]
+    measured: Int[Tensor, " B"]
+    judged: Int[Tensor, " B"]
+
+
+class LowestPlacement:
+    """From a state to the placements that the rule "as low as possible" takes, or its few best.
+
+    Where the compiled search (:mod:`packing_env.kernels.lowest`) is there and knows the rule, it
+    looks at few placements exactly; elsewhere, and in rows that it gives up, all are mapped. One
+    log line names the path. Whether a row was given up is read on the CPU, where the search runs.
+
+    Args:
+        catalogue: The items; what the search needs of them is made here, once.
+        params: The task, in geometry ``"maps"``; its action mode does not matter.
+        order: In :data:`ORDERS`.
+        full_maps: Map all placements even where the search could do without, to compare with it.
+
+    Attributes:
+        searches: Whether the search is what finds them.
+
+    Raises:
+        ParameterError: The order is unknown, or the geometry has no height maps.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        params: PackingParams,
+        order: str = "score",
+        *,
+        full_maps: bool = False,
+    ) -> None:
+        if order not in ORDERS:
+            raise ParameterError(f"order={order!r} is unknown; choose one of {', '.join(ORDERS)}")
+        if params.geometry != "maps":
+            raise ParameterError(
+                f"the lowest placements of a lattice need geometry='maps', not {params.geometry!r}"
+            )
+        self.catalogue, self.params, self.order = catalogue, params, order
+        device = catalogue["peak"].device.type
+        known = _is_searchable(catalogue, params) and kernels.finds_lowest(device)
+        self.searches = known and not full_maps
+        if self.searches:
+            self._search = _search(params, order)
+            unrotated = params.candidate_range == "pct"
+            self._items = kernels.search_items(catalogue, self._search, unrotated=unrotated)
+        path = "pooled bounds, without maps" if self.searches else "full maps"
+        _LOGGER.info("lowest placements: from %s", path)
+
+    def __call__(self, state: State) -> Placement:
+        """The best of each row; not ``valid`` where nothing is legal."""
+        index = self.find(state).index[:, 0]
+        return decode_placement(index, num_orientations(self.catalogue), self.params)
+
+    def find(self, state: State, count: int = 1) -> Found:
+        """The ``count`` best of each row, finished or not."""
+        item_id, there = visible_items(state, self.params.num_visible)
+        if not self.searches:
+            return self._from_maps(state["heightmap"], item_id, there, count)
+        index, z, examined = kernels.lowest_placements(
+            state["heightmap"], item_id, there, self._items, self._search, count
+        )
+        measured, judged, given_up = examined.unbind(1)
+        rows = given_up.bool()
+        if rows.any():
+            maps = self._from_maps(state["heightmap"][rows], item_id[rows], there[rows], count)
+            index[rows], z[rows] = maps.index, maps.z
+            measured[rows] += maps.measured
+            judged[rows] += maps.judged
+        return Found(index, z, measured, judged)
+
+    def _from_maps(self, heightmap: Tensor, item_id: Tensor, there: Tensor, count: int) -> Found:
+        maps = feasibility.placement_maps(heightmap, item_id, there, self.catalogue, self.params)
+        if self.order == "height":
+            index = candidates.lowest(maps, count)
+        else:
+            pitches = drop_heights(maps, self.params).double()
+            pitches = pitches * (self.params.height / self.params.pitch)
+            score = scores.HEIGHT_WEIGHT * pitches
+            index = scores.best_of_lattice(score, maps.legal, count)
+        z = maps.z.flatten(1).gather(1, index.clamp(min=0))
+        every = torch.full_like(index[:, 0], maps.z[0].numel())
+        return Found(index, torch.where(index >= 0, z, torch.inf), every, every)
+
+
+def _is_searchable(catalogue: Catalogue, params: PackingParams) -> bool:
+    """Whether the compiled search knows the rule, and the items have height maps."""
+    return params.stability in kernels.SEARCHED_RULES and catalogue["bottom"].numel() > 0
+
+
+def _search(params: PackingParams, order: str) -> kernels.Search:
+    """What is asked of the compiled search."""
+    scale = (
+        params.height,
+        params.height / params.pitch,
+        scores.HEIGHT_WEIGHT,
+        float(scores.TIES_PER_UNIT),
+    )
+    return kernels.Search(
+        grid=params.grid,
+        stride=params.grid_step,
+        rule=params.stability,
+        lid=params.lid,
+        contact_tol=params.tolerance,
+        scale=scale if order == "score" else (),
+    )
