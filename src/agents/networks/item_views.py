@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -39,14 +39,18 @@ def principal_views(
     highest = torch.where(real, peak, 0.0).amax().item()  # once, when a network is built
     levels = max(1, math.ceil(highest / params.cell - 1e-6))
     canvas = max(*top.shape[2:], levels)
-    block = max(1, _BLOCK_CELLS // (top.shape[2] * top.shape[3] * levels))
-    drawn = [
-        _draw({key: value[rows] for key, value in catalogue.items()}, params.cell, levels, canvas)
-        for rows in torch.arange(len(top), device=top.device).split(block)
-    ]
     pixels = min(size, canvas)
-    views = torch.cat([functional.adaptive_max_pool2d(images, pixels) for images in drawn])
-    return views / max(params.container)
+    views = []
+    for side in range(len(DIRECTIONS)):
+        seen, found = _from_orientations(catalogue, side)
+        images = _fit(seen, canvas)
+        rows = (~found).nonzero().flatten()
+        block = max(1, _BLOCK_CELLS // (top.shape[2] * top.shape[3] * levels))
+        for some in rows.split(block):
+            items = {key: value[some] for key, value in catalogue.items()}
+            images[some] = _fit(_from_columns(items, side, params.cell, levels), canvas)
+        views.append(functional.adaptive_max_pool2d(images, pixels))
+    return torch.stack(views, 1) / max(params.container)
 
 
 def thumbnails(catalogue: Catalogue, params: PackingParams, size: int) -> Float[Tensor, "M R F"]:
@@ -55,41 +59,33 @@ def thumbnails(catalogue: Catalogue, params: PackingParams, size: int) -> Float[
     The highest ``top`` and the lowest ``bottom`` of what a pixel covers; beside the item 0 and 1.
     """
     pixels = tuple(min(size, cells) for cells in catalogue["top"].shape[2:])
-    top = (catalogue["top"] / params.height).clamp(0, 1)
-    bottom = (catalogue["bottom"] / params.height).clamp(0, 1)
-    highest = functional.adaptive_max_pool2d(top, pixels)
-    lowest = -functional.adaptive_max_pool2d(-bottom, pixels)
-    return torch.cat((highest.flatten(2), lowest.flatten(2)), 2)
+    highest = functional.adaptive_max_pool2d(catalogue["top"], pixels)
+    lowest = -functional.adaptive_max_pool2d(-catalogue["bottom"], pixels)
+    reduced = torch.cat((highest.flatten(2), lowest.flatten(2)), 2)
+    return (reduced / params.height).clamp(0, 1)
 
 
-def _draw(
-    items: dict[str, Tensor], cell: float, levels: int, canvas: int
-) -> Float[Tensor, "M 6 C C"]:
-    """The views of some items in metres, each in the lower corner of its canvas."""
+def _from_orientations(
+    items: Catalogue, side: int
+) -> tuple[Float[Tensor, "M U V"], Bool[Tensor, " M"]]:
+    """What an orientation that turns the side up or down shows of it, metres; whether one does."""
     up = items["rotation"][:, :, 2] @ items["rotation"][:, 0].mT
-    images = []
-    for direction, view in zip(DIRECTIONS, _sides(items, cell, levels), strict=True):
-        along = torch.where(items["orientation_mask"], up @ up.new_tensor(direction), 0.0)
-        shown = _fit(view, canvas)
-        for turn, seen, turned in (
-            (along.argmin(1), _from_below, along.amin(1) < -_ALIGNED),
-            (along.argmax(1), _from_above, along.amax(1) > _ALIGNED),
-        ):
-            shown = torch.where(turned[:, None, None], _fit(seen(items, turn), canvas), shown)
-        images.append(shown)
-    return torch.stack(images, 1)
+    along = torch.where(items["orientation_mask"], up @ up.new_tensor(DIRECTIONS[side]), 0.0)
+    raised, lowered = along.amax(1) > _ALIGNED, along.amin(1) < -_ALIGNED
+    above, below = _from_above(items, along.argmax(1)), _from_below(items, along.argmin(1))
+    return torch.where(raised[:, None, None], above, below), raised | lowered
 
 
 def _fit(view: Float[Tensor, "M U V"], canvas: int) -> Float[Tensor, "M C C"]:
     return functional.pad(view, (0, canvas - view.shape[2], 0, canvas - view.shape[1]))
 
 
-def _from_above(items: dict[str, Tensor], turn: Int[Tensor, " M"]) -> Float[Tensor, "M U V"]:
+def _from_above(items: Catalogue, turn: Int[Tensor, " M"]) -> Float[Tensor, "M U V"]:
     """Heights above the floor, in one orientation per item."""
     return items["top"][torch.arange(len(turn), device=turn.device), turn].clamp(min=0)
 
 
-def _from_below(items: dict[str, Tensor], turn: Int[Tensor, " M"]) -> Float[Tensor, "M U V"]:
+def _from_below(items: Catalogue, turn: Int[Tensor, " M"]) -> Float[Tensor, "M U V"]:
     """Depths below the highest point, mirrored within the item's own window."""
     rows = torch.arange(len(turn), device=turn.device)
     bottom, peak = items["bottom"][rows, turn], items["peak"][rows, turn]
@@ -99,18 +95,18 @@ def _from_below(items: dict[str, Tensor], turn: Int[Tensor, " M"]) -> Float[Tens
     return depth.gather(1, mirrored[:, :, None].expand_as(depth))
 
 
-def _sides(items: dict[str, Tensor], cell: float, levels: int) -> list[Tensor]:
-    """What the six sides show of the columns of orientation 0, by :data:`DIRECTIONS`, metres."""
+def _from_columns(items: Catalogue, side: int, cell: float, levels: int) -> Tensor:
+    """What a side shows of the columns of orientation 0, metres: ``[M, U, V]`` or their walls."""
+    first = torch.zeros_like(items["size"][:, 0, 0])
+    if side >= 4:
+        return (_from_above, _from_below)[side - 4](items, first)
     top, bottom = items["top"][:, 0, :, :, None], items["bottom"][:, 0, :, :, None]
     centre = (torch.arange(levels, device=top.device) + 0.5) * cell
     solid = (bottom <= centre) & (centre <= top)
-    views: list[Tensor] = []
-    for axis in (1, 2):
-        shape = [1, 1, 1, 1]
-        shape[axis] = -1
-        place = torch.arange(solid.shape[axis], device=top.device).view(shape)
-        far_end = items["size"][:, 0, axis - 1].view(-1, 1, 1, 1)
-        depths = (place + 1, far_end - place)
-        views += [cell * torch.where(solid, depth, 0).amax(axis) for depth in depths]
-    first = torch.zeros_like(items["size"][:, 0, 0])
-    return [*views, _from_above(items, first), _from_below(items, first)]
+    axis = 1 + side // 2
+    shape = [1, 1, 1, 1]
+    shape[axis] = -1
+    place = torch.arange(solid.shape[axis], device=top.device, dtype=torch.int16).view(shape)
+    far_end = items["size"][:, 0, axis - 1].to(torch.int16).view(-1, 1, 1, 1)
+    depth = far_end - place if side % 2 else place + 1
+    return cell * torch.where(solid, depth, 0).amax(axis)
