@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from tensordict import TensorDictBase
 from tests.agents.conftest import TINY_OVERRIDES
 
 from agents import cli
+from agents.bench import jumanji_bin_pack
 from agents.bench.command import settings
 from agents.bench.compare import FORMAT, Compare, read
 from agents.bench.learner import build_trainer
 from agents.bench.problems import Size
 from agents.composition import compose, groups
 from agents.config_checks import ConfigError, config_folder
-from packing_env import kernels
+from packing_env import kernels, make_env
 
 QUICK = ["clock.repeats=2", "clock.warmup=1", "clock.shortest=0", "clock.singles=2"]
 LEARNER = [
@@ -93,6 +95,26 @@ def test_step_sweeps_rows_kernels_and_interfaces() -> None:
     assert {"revision", "kernels", "seconds"} <= set(report)
 
 
+def test_step_measures_the_core_and_sweeps_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(jumanji_bin_pack, "find_spec", lambda name: None)
+    drawn = tmp_path / "steps.png"
+    chosen = ["env=cuboid_online", "env.pool_size=4", "bench.kernels=[numba]", *QUICK]
+    chosen += ["bench.actions=[first_legal]", "bench.rows=[1,2]", "bench.through=[core,env]"]
+    sweep = ["bench.sweep=[[env.num_items,20,30]]", "bench.sweep_rows=2", f"bench.plot='{drawn}'"]
+    report = bench("step", *chosen, *sweep, "bench.beside=[jumanji]")
+    cases = [row["case"] for row in report["results"]]
+    assert [case["rows"] for case in cases] == [1, 2, 1, 2] + 4 * [2]
+    assert [case.get("env.num_items") for case in cases] == 4 * [None] + [20, 20, 30, 30]
+    assert {case["through"] for case in cases} == {"core", "env"}
+    (absent,) = report["left_out"]
+    assert "pip install packing-env[bench]" in absent["reason"]
+    assert drawn.read_bytes().startswith(b"\x89PNG")
+    said = refused(capsys, "step", *chosen[1:], "env=cuboid_buffer", "env.action_mode=candidate")
+    assert "bench.through=[core] needs cuboids" in said
+
+
 def test_step_plays_every_mode_and_leaves_out_what_cannot_be(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -116,7 +138,9 @@ def test_kernels_are_compared_with_both_baselines(monkeypatch: pytest.MonkeyPatc
         "batch": Size(3, 20, 1, ((4, 4),), baseline_rows=1),
     }
     monkeypatch.setattr("agents.bench.kernel.SIZES", small)
-    report = bench("kernel", "bench.problems=[A,batch]", "bench.cases=8", *QUICK)
+    report = bench(
+        "kernel", "bench.problems=[A,batch]", "bench.cases=8", "bench.visible=[]", *QUICK
+    )
     for problem in small:
         for method in ("numpy", "unfold", "eager", "numba"):
             assert values_of(report, problem=problem, method=method)["same_bits"] is True
@@ -132,13 +156,25 @@ def test_kernels_are_compared_with_both_baselines(monkeypatch: pytest.MonkeyPatc
     assert found["differences"] == 0
 
 
+def test_maps_are_updated_beside_maps_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = partial(make_env, resolution=40, num_items=5)
+    monkeypatch.setattr("agents.bench.visible.make_env", small)
+    report = bench("kernel", "bench.problems=[]", "bench.cases=0", "bench.visible=[3]", *QUICK)
+    anew, updated = (values_of(report, maps=maps) for maps in ("anew", "updated"))
+    assert anew["decisions"] == updated["decisions"] > 1
+    assert updated["same_bits"] is True
+    assert 0 < updated["pairs_of_anew"] < 1
+    ratio = anew["thread_cpu_ms"] / updated["thread_cpu_ms"]
+    assert updated["times_anew"] == pytest.approx(ratio)
+
+
 def test_a_kernel_with_other_bits_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("agents.bench.kernel.SIZES", {"A": Size(1, 12, 1, ((3, 3),))})
     exact = kernels.drop_height
     monkeypatch.setattr(kernels, "drop_height", lambda *given, **kw: exact(*given, **kw) + 1e-6)
-    report = bench("kernel", "bench.problems=[A]", "bench.cases=0", *QUICK)
+    report = bench("kernel", "bench.problems=[A]", "bench.cases=0", "bench.visible=[]", *QUICK)
     assert values_of(report, method="unfold")["same_bits"] is True
     assert values_of(report, method="numba")["same_bits"] is False
     assert "NO" in capsys.readouterr().out
@@ -166,7 +202,7 @@ def test_what_is_measured_is_written_at_once(monkeypatch: pytest.MonkeyPatch) ->
         raise KeyboardInterrupt
 
     monkeypatch.setattr("agents.bench.kernel.compare_with_unfold", interrupted)
-    chosen = ["bench.problems=[A]", "bench.cases=1", *QUICK, "out=half.json"]
+    chosen = ["bench.problems=[A]", "bench.cases=1", "bench.visible=[]", *QUICK, "out=half.json"]
     assert cli.main(["bench", "kernel", *chosen]) == 130
     report = json.loads(Path("half.json").read_text())
     assert report["complete"] is False
@@ -336,7 +372,8 @@ def test_bad_input_gets_one_line(
     [
         ("step", {"rows": [0]}, "must be positive whole numbers"),
         ("step", {"actions": ["best"]}, "choose from first_legal, random_legal"),
-        ("step", {"through": []}, "choose from env, vector_env"),
+        ("step", {"through": []}, "choose from core, env, vector_env"),
+        ("step", {"beside": ["gym"]}, "choose from jumanji"),
         ("kernel", {"problems": ["Z"]}, "choose from A, A1, B, flat, batch"),
         ("train", {"updates": 0}, "bench.updates=0 must be at least 1"),
         ("sync", {"cycles": 1}, "bench.cycles=1 must be at least 2"),

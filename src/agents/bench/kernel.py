@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from agents.bench import visible
 from agents.bench.agreement import compare_with_unfold
 from agents.bench.base import Job, LeftOut, Row, Session, runnable_kernels
 from agents.bench.baselines import numpy_map, unfold_map
@@ -31,6 +32,8 @@ class Kernel:
         baselines: ``numpy``, ``unfold``: what the ratios are to.
         cases: Random problems on which rest heights, legality and the lowest place are compared
             with the unfold formulation; 0: none.
+        visible: Numbers of visible items whose maps are kept from decision to decision, over an
+            episode of ``irregular_paper``, beside maps computed anew.
     """
 
     measures = True
@@ -42,6 +45,8 @@ class Kernel:
         "times_unfold": "x unfold",
         "peak_mb": "extra MB",
         "same_bits": "same bits",
+        "times_anew": "x anew",
+        "pairs_of_anew": "pairs",
         "cases": "cases",
         "differences": "differences",
         "ties": "ties",
@@ -54,6 +59,7 @@ class Kernel:
         kernels: Sequence[str] | None,
         baselines: Sequence[str],
         cases: int,
+        visible: Sequence[int],
     ) -> None:
         for key, given, known in (
             ("problems", problems, tuple(SIZES)),
@@ -63,7 +69,7 @@ class Kernel:
             if unknown:
                 raise ValueError(f"bench.{key}={list(given)}: choose from {', '.join(known)}")
         self.problems, self.kernels, self.baselines = problems, kernels, baselines
-        self.cases = int(cases)
+        self.cases, self.visible = int(cases), visible
 
     def jobs(self, session: Session) -> list[Job]:
         """A problem each, and the random ones."""
@@ -71,6 +77,10 @@ class Kernel:
             Job(f"problem {name}", {"problem": name}, partial(self._rows, session, name))
             for name in self.problems
         ]
+        if kernels.updates_drop_height(session.clock.device.type):
+            for count in self.visible:
+                work = partial(visible.measure, session, count)
+                made.append(Job(f"{count} visible items", {"problem": f"visible {count}"}, work))
         if self.cases:
             case = {"problem": "random"}
             made.append(Job("random problems", case, partial(self._agreement, session)))

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from tensordict import TensorDict, TensorDictBase
-from torch import Tensor
 
 from agents import build
+from agents.bench import jumanji_bin_pack, plots
 from agents.bench.base import Job, LeftOut, Row, Session, runnable_kernels, using
 from agents.bench.counting import dispatches
+from agents.bench.step_loops import LOOPS
 from agents.bench.timing import TooLongError
-from agents.config_checks import ConfigError
 from agents.replay.device_replay import free_memory
-from packing_env import PackingEnv, PackingVectorEnv
-from packing_env.core.orientation import decode_placement
+from packing_env import PackingEnv
 
-Choose = Callable[[TensorDictBase], TensorDictBase]
 ACTIONS = ("first_legal", "random_legal")
-THROUGH = ("env", "vector_env")
+BESIDE = ("jumanji",)
 _COPIES = 8
 """A step needs at most about so many times the memory of what it returns."""
 
@@ -38,8 +37,13 @@ class Step:
         kernels: Backends of the hot operations; ``None``: all that run on the device.
         actions: ``first_legal``, ``random_legal`` (each legal action as likely).
         through: ``env`` (``PackingEnv.step_and_maybe_reset``), ``vector_env`` (Gymnasium's, NumPy
-            in and out).
+            in and out), ``core`` (the state's transition and the masks alone; cuboids).
         rows: Batch sizes, ascending. At 1 there are percentiles of single steps, too.
+        sweep: Keys of the configuration, each followed by its values: ``[[env.grid_step, 1, 2]]``.
+            Each value is measured on its own at ``sweep_rows``.
+        sweep_rows: The batch size of these.
+        beside: Environments of others that are measured too: ``jumanji`` (its BinPack).
+        plot: PNG file of decisions per second over rows and what is swept; ``None``: no picture.
     """
 
     measures = True
@@ -61,13 +65,22 @@ class Step:
         actions: Sequence[str],
         through: Sequence[str],
         rows: Sequence[int],
+        sweep: Sequence[Sequence[Any]] = (),
+        sweep_rows: int = 64,
+        beside: Sequence[str] = (),
+        plot: str | None = None,
     ) -> None:
         _check("bench.actions", actions, ACTIONS)
-        _check("bench.through", through, THROUGH)
+        _check("bench.through", through, tuple(LOOPS))
+        if beside:
+            _check("bench.beside", beside, BESIDE)
         if not rows or any(not isinstance(count, int) or count < 1 for count in rows):
             raise ValueError(f"bench.rows={list(rows)} must be positive whole numbers")
         self.presets, self.modes, self.kernels = presets, modes, kernels
         self.actions, self.through, self.rows = actions, through, sorted(rows)
+        self.swept, self.sweep_rows = {key: values for key, *values in sweep}, sweep_rows
+        self.beside, self.plot = beside, None if plot is None else Path(plot)
+        self._rates = _Rates()
 
     def jobs(self, session: Session) -> list[Job]:
         """A sweep over the rows each."""
@@ -80,27 +93,63 @@ class Step:
                     for action in self.actions:
                         case = {"preset": preset or session.config.env.task, "mode": mode}
                         case |= {"kernel": kernel, "actions": action}
-                        work = partial(self._sweep, session, preset, case)
-                        made.append(Job(" ".join(str(v) for v in case.values() if v), case, work))
+                        made += [
+                            _job(case | own, partial(self._sweep, session, preset, case, own))
+                            for own in ({}, *self._points())
+                        ]
+        if self.beside:
+            made.append(_job(jumanji_bin_pack.CASE, partial(self._stand_beside, session)))
+        if self.plot is not None:
+            made.append(Job(f"plot {self.plot}", {}, self._draw))
         return made
 
+    def _points(self) -> list[dict[str, Any]]:
+        """What is swept, value by value."""
+        return [{key: value} for key, values in self.swept.items() for value in values]
+
     def _sweep(
-        self, session: Session, preset: str | None, case: dict[str, Any]
+        self, session: Session, preset: str | None, case: dict[str, Any], own: dict[str, Any]
     ) -> Iterator[Row | LeftOut]:
-        config = session.variant(env=preset, env__action_mode=case["mode"])
+        choices = {key.replace(".", "__"): value for key, value in own.items()}
+        config = session.variant(env=preset, env__action_mode=case["mode"], **choices)
         with using(case["kernel"]):
             torch.manual_seed(int(config.seed))
             like = build.build_env(config, num_envs=1)
-            case = case | {"mode": like.params.action_mode}
+            case = case | own | {"mode": like.params.action_mode}
             for through in self.through:
-                yield from self._rows(session, like, case | {"through": through})
+                for row in self._rows(session, like, case | {"through": through}, own):
+                    if isinstance(row, Row):
+                        self._rates.rows.append(row)
+                    yield row
+
+    def _stand_beside(self, session: Session) -> Iterator[Row | LeftOut]:
+        """Jumanji's environment, and a note of how ours compare."""
+        rates = _Rates()
+        rows = [count for count in self.rows if 1 < count <= jumanji_bin_pack.MOST] or [1]
+        for row in jumanji_bin_pack.measure(session.clock, rows):
+            if isinstance(row, Row):
+                rates.rows.append(row)
+            yield row
+        theirs = rates.best()
+        for through in self.through if theirs else ():
+            for action in self.actions:
+                ours = self._rates.best(through=through, actions=action)
+                session.notes.append(
+                    f"through {through}, {action}: {ours:,.0f} decisions per CPU second, "
+                    f"{ours / theirs:.0f} times those of {jumanji_bin_pack.CASE['preset']}"
+                )
+
+    def _draw(self) -> Iterator[Row | LeftOut]:
+        assert self.plot is not None
+        plots.draw_steps(self._rates.rows, self.swept, self.plot)
+        yield from ()
 
     def _rows(
-        self, session: Session, like: PackingEnv, case: dict[str, Any]
+        self, session: Session, like: PackingEnv, case: dict[str, Any], own: dict[str, Any]
     ) -> Iterator[Row | LeftOut]:
         """Ascending batch sizes, until one is too large."""
         last: tuple[int, float, int] | None = None  # rows, seconds and bytes of a step
-        for rows in self.rows:
+        for rows in [self.sweep_rows] if own else self.rows:
             here = case | {"rows": rows}
             if last is not None:
                 growth = rows / last[0]
@@ -131,7 +180,7 @@ def measure(session: Session, like: PackingEnv, case: dict[str, Any]) -> tuple[R
         seed=int(session.config.seed),
         autoreset=session.config.env.autoreset,
     )
-    play = (Loop if case["through"] == "env" else VectorLoop)(env, case["actions"])
+    play = LOOPS[case["through"]](env, case["actions"])
     timing = session.clock.measure(play.step)
     values = timing.values()
     values["decisions_per_second"] = 1e3 * rows / values["wall_ms"]
@@ -143,79 +192,27 @@ def measure(session: Session, like: PackingEnv, case: dict[str, Any]) -> tuple[R
     return Row(case, values), play.num_bytes
 
 
-class Loop:
-    """Steps an environment over and over.
+@dataclass
+class _Rates:
+    """What was measured so far, for the picture and for what stands beside it."""
 
-    Raises:
-        ConfigError: The action mode has no first legal action.
-    """
+    rows: list[Row] = field(default_factory=list)
 
-    def __init__(self, env: PackingEnv, actions: str) -> None:
-        self.env = env
-        self._choose = chooser(env, actions)
-        self._root = env.reset()
-        self.num_bytes = int(self._root.bytes())
-
-    @torch.no_grad()
-    def step(self) -> None:
-        """One decision in every row."""
-        _, self._root = self.env.step_and_maybe_reset(self._choose(self._root))
-
-
-class VectorLoop:
-    """The same through Gymnasium's vector interface, NumPy in and out.
-
-    Raises:
-        ConfigError: The action mode has no mask over all its actions.
-    """
-
-    def __init__(self, env: PackingEnv, actions: str) -> None:
-        _check_mask(env, "bench.through=[vector_env]")
-        self.env = PackingVectorEnv(env, num_envs=env.batch_size.numel())
-        self._choose = chooser(env, actions)
-        seen, info = self.env.reset()
-        self._mask = info["action_mask"]
-        self.num_bytes = sum(entry.nbytes for entry in seen.values())
-
-    @torch.no_grad()
-    def step(self) -> None:
-        """One decision in every row."""
-        mask = torch.from_numpy(self._mask).view(torch.bool)
-        action = self._choose(TensorDict({"action_mask": mask}, mask.shape[:1])).get("action")
-        self._mask = self.env.step(action.numpy())[-1]["action_mask"]
-
-
-def first_true(mask: Tensor) -> Tensor:
-    """``[*batch]`` index of the first True along the last axis."""
-    return mask.view(torch.uint8).argmax(-1)
-
-
-def chooser(env: PackingEnv, actions: str) -> Choose:
-    """Writes the actions of one kind."""
-    if actions == "random_legal":
-        return env.rand_action
-    _check_mask(env, "bench.actions=[first_legal]")
-
-    def choose(root: TensorDictBase) -> TensorDictBase:
-        index = first_true(root.get("action_mask"))
-        if env.takes["action"][1] == env.batch_size:
-            return root.set("action", index)
-        orientations = env.catalogue.tensors()["peak"].shape[1]
-        placement = decode_placement(index, orientations, env.params)
-        return root.update(env.mode.encode(placement))
-
-    return choose
-
-
-def _check_mask(env: PackingEnv, asked: str) -> None:
-    if env.mode.mask_keys != ("action_mask",):
-        raise ConfigError(
-            f"{asked} needs one mask over all actions, which env.action_mode="
-            f"{env.params.action_mode} does not have"
-        )
+    def best(self, **case: Any) -> float:
+        """Most decisions per CPU second of the rows with these entries; 0 without any."""
+        rates = [
+            row.values["decisions_per_cpu_second"]
+            for row in self.rows
+            if all(row.case.get(key) == value for key, value in case.items())
+        ]
+        return max(rates, default=0.0)
 
 
 def _check(key: str, given: Sequence[str], known: Sequence[str]) -> None:
     unknown = [name for name in given if name not in known]
     if unknown or not given:
         raise ValueError(f"{key}={list(given)}: choose from {', '.join(known)}")
+
+
+def _job(case: dict[str, Any], work: Callable[[], Iterator[Row | LeftOut]]) -> Job:
+    return Job(" ".join(str(value) for value in case.values() if value), case, work)

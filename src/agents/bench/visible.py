@@ -1,0 +1,106 @@
+"""Maps of several visible items over an episode: all of them anew, or what a placement changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from agents.bench.base import Row, Session
+from packing_env import PackingEnv, kernels, make_env
+from packing_env.core.orientation import visible_items
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the maps of one decision are made of.
+
+    Attributes:
+        heightmap: ``[1, X, Y]`` metres.
+        item_id: ``[1, L]`` catalogue rows, -1 where there is no item.
+        bottom: ``[1, L, R, U, V]`` metres.
+    """
+
+    heightmap: Tensor
+    item_id: Tensor
+    bottom: Tensor
+
+
+def episode(visible: int, seed: int) -> tuple[list[Decision], int]:
+    """``irregular_paper`` packed lowest first, ``visible`` items on offer; and its lattice step."""
+    env = make_env("irregular_paper", num_visible=visible, pool_size=1, seed=seed)
+    seen, found = env.reset(), []
+    while True:
+        state = dict(env.state.items())
+        item_id, there = visible_items(state, visible)
+        shown = there[..., None, None, None]
+        bottom = torch.where(shown, env.catalogue.bottom[item_id], torch.inf)
+        heightmap = state["heightmap"].clone()
+        found.append(Decision(heightmap, torch.where(there, item_id, -1), bottom))
+        seen["action"] = _lowest(env, seen)
+        seen = env.step(seen)["next"]
+        if bool(seen["done"].any()):
+            return found, env.params.grid_step
+
+
+def _lowest(env: PackingEnv, seen: Tensor) -> Tensor:
+    """The lowest legal placement."""
+    z = seen["observation", "drop_height"].flatten(1)
+    return torch.where(seen["action_mask"], z, torch.inf).argmin(1)
+
+
+def measure(session: Session, visible: int) -> Iterator[Row]:
+    """Both ways over the same episode, per decision."""
+    decisions, stride = episode(visible, int(session.config.seed))
+    case = {"problem": f"visible {visible}", "method": "numba"}
+    anew = session.clock.measure(lambda: _maps(decisions, stride, _anew))
+    updated = session.clock.measure(lambda: _maps(decisions, stride, kernels.update_drop_height))
+    same = all(map(torch.equal, _maps(decisions, stride, _anew), _maps(decisions, stride)))
+    count = len(decisions)
+    yield Row(
+        case | {"maps": "anew"},
+        {"thread_cpu_ms": 1e3 * anew.seconds() / count, "decisions": count},
+    )
+    yield Row(
+        case | {"maps": "updated"},
+        {
+            "thread_cpu_ms": 1e3 * updated.seconds() / count,
+            "decisions": count,
+            "times_anew": anew.seconds() / updated.seconds(),
+            "pairs_of_anew": _pairs(decisions, stride, True) / _pairs(decisions, stride, False),
+            "same_bits": same,
+        },
+    )
+
+
+def _anew(_: object, *arguments: object) -> kernels.DropHeights:
+    """The same without what is known."""
+    return kernels.update_drop_height(None, *arguments)
+
+
+def _maps(
+    decisions: list[Decision],
+    stride: int,
+    compute: Callable[..., kernels.DropHeights] = kernels.update_drop_height,
+) -> list[Tensor]:
+    """The maps of every decision, one after the other."""
+    known, made = None, []
+    for one in decisions:
+        known = compute(known, one.heightmap, one.item_id, one.bottom, stride)
+        made.append(known.z)
+    return made
+
+
+def _pairs(decisions: list[Decision], stride: int, updated: bool) -> int:
+    """Pairs of a placement and a cell that are looked at; anew, all within the rectangles."""
+    from packing_env.kernels.incremental_numba import update_drop_height
+
+    maps, count = _maps(decisions, stride), torch.zeros(1, dtype=torch.int64)
+    for index, one in enumerate(decisions):
+        then = decisions[max(0, index - 1)]
+        others = then.item_id if updated and index else torch.full_like(then.item_id, -1)
+        before = (then.heightmap, others, maps[max(0, index - 1)])
+        update_drop_height(before, one.heightmap, one.item_id, one.bottom, stride, count)
+    return int(count)
