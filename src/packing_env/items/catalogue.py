@@ -129,7 +129,7 @@ class Catalogue:
             path: the file.
             key: what it was made of, for `load` to ask for.
         """
-        meta = {
+        meta: dict[str, Any] = {
             "format": FORMAT,
             "key": key,
             "names": self.names,
