@@ -120,7 +120,8 @@ def main() -> None:
     for name in args.tasks:
         found[name] = soak(name, int(args.decisions))
         print(f"{name}: {found[name]}", flush=True)
-        write_json(args.out, about | {"tasks": found})  # what is done stays if it is cut off
+        left = [task for task in args.tasks if task not in found]
+        write_json(args.out, about | {"tasks": found, "left_out": left})  # stays if it is cut off
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 Kept at almost no cost while all is well. The environment is deterministic, so a copy of its state
 every few decisions and the decisions since then are all its states; a copy of each would be as many
 times the work and the memory. An agent's state is copied before each update, one operation per type
-of number; a batch is not copied, only held until its update is known to be sound. That is known
-from a flag which each update sends to the host without being waited for.
+of number; a batch is only held until its update is known to be sound, or copied, once, where the
+next decisions overwrite it (on-policy: the memory of a rollout). That is known from a flag which
+each update sends to the host without being waited for.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ KIND = "packing black box"
 """What the manifest of that folder calls it."""
 _SOUND, _UNKNOWN = 0, 2
 """Flags on the host, besides 1 for a broken update; the second until the device has written."""
+_NO_LOSS = torch.zeros(())
+"""Of an agent that reports none."""
 _AHEAD = 8
 """Updates that may wait for their flags. A host that runs further ahead leaves some out."""
 
@@ -65,7 +68,7 @@ class BlackBox:
         flags = torch.full((_AHEAD,), _UNKNOWN, dtype=torch.uint8)
         self._flags = flags.pin_memory() if self.device.type == "cuda" else flags
         self._seen = self._flags.numpy()  # the same memory: looking at it is no operation
-        self._free = [_Update(slot) for slot in range(_AHEAD)]
+        self._free = [_Update(slot) for slot in range(1 if copies else _AHEAD)]
         self._open: deque[_Update] = deque()
         self._latest: _Update | None = None
         self._caught: dict[str, Any] = {}
@@ -80,9 +83,12 @@ class BlackBox:
     def before(self, batch: TensorDictBase, number: int, frames: int) -> None:
         """Before the update with this number, with schedules at ``frames``."""
         self._judge()
+        if self.copies and self._latest is not None:  # there is memory for one copy of a batch
+            self._free, self._latest = [self._latest], None
         if self._sealed or not self._free:
             return
         update = self._free.pop()
+        update.batch = None
         update.number, update.frames = number, frames
         update.batch = batch.clone(self.copies)
         update.agent.take(self.agent.state_dict())
@@ -96,7 +102,8 @@ class BlackBox:
             return
         update = self._open[-1]
         gated = "skipped" in found
-        broken = found["skipped"] if gated else ~found["loss"].isfinite().all()
+        loss = found.get("loss", _NO_LOSS)
+        broken = found["skipped"] if gated else ~loss.isfinite().all()
         self._flags[update.slot].copy_(broken, non_blocking=True)
         update.sent, update.limit = True, self.strikes if gated else 1
         self._judge()

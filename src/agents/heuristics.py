@@ -23,7 +23,7 @@ mode it also reads ``env.state["candidate"]``, because the observed candidates d
 orientation. In ``hierarchical`` and ``continuous`` mode, which show no mask of all placements, it
 reads ``env.state``, and so does the second group in all modes. There ``lowest_z`` over all items
 maps no placements, if :mod:`packing_env.core.lowest` can do without. What reads the state acts in
-the environment it was built for. Nothing is read back to the host.
+the environment it was built for. Nothing is read back to the host, but on a CPU by that search.
 
 **Actions.** In every mode but ``candidate`` they play the same placements, each written as that
 mode's action (``env.mode.encode``). In ``candidate`` mode all choose among what the task's
@@ -55,6 +55,7 @@ from packing_env.core.scores import (
     heightmap_minimization,
     lowest_z,
 )
+from packing_env.core.transition import is_done
 from packing_env.envs.action_modes import CandidateMode, LatticeMode
 from packing_env.types import ParameterError
 
@@ -140,6 +141,8 @@ class PlacementHeuristic(Heuristic):
             return super()._look()
         state = dict(self._state().items())
         found = self._search.find(state).index
+        ended = is_done(state)[:, None]  # any placement will do there: the first
+        found = torch.where(ended & (found < 0), 0, found)
         return self._batch, {"lowest": found.squeeze(1)}, found >= 0
 
     def choose(self, seen: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:

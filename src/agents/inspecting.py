@@ -140,4 +140,5 @@ def verdict(findings: Findings) -> str:
     )
     if findings.origin is None:
         return said
-    return f"{said}\nthe first NaN that an operation made of numbers: {findings.origin}"
+    found = "the first operation that made NaN of numbers (a later mask may hide it)"
+    return f"{said}\n{found}: {findings.origin}"

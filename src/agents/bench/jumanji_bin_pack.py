@@ -19,7 +19,7 @@ CASE = {"preset": "Jumanji BinPack-v2", "actions": "random_legal", "through": "l
 _STEPS = 8
 """Steps of one call: so many that the call itself costs nothing."""
 MOST = 1024
-"""Rows beyond which it gains nothing on a CPU."""
+"""Rows at most: the largest batch that its published rates are of."""
 
 
 def measure(clock: Clock, rows: Sequence[int]) -> Iterator[Row | LeftOut]:

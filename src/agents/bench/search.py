@@ -93,7 +93,7 @@ class Search:
                 "decisions": decisions,
                 "items_packed": sum(int(s["items_packed"].sum()) for s in packed[method]),
                 "decisions_per_second": decisions / statistics.median(timing.wall),
-                "decisions_per_cpu_second": decisions / statistics.median(timing.thread),
+                "decisions_per_cpu_second": decisions / timing.seconds(),
                 **lowest.values(decisions),
             }
             if method == "search" and "maps" in spent:
@@ -130,9 +130,10 @@ class _Watched(LowestPlacement):
 
     def find(self, state: State, count: int = 1) -> Found:
         """As it was, watched; the last look of an episode finds nothing and counts too."""
-        start = time.thread_time()
+        clock = time.thread_time if torch.get_num_threads() == 1 else time.process_time
+        start = clock()
         found = super().find(state, count)
-        self._milliseconds.append(1e3 * (time.thread_time() - start))
+        self._milliseconds.append(1e3 * (clock() - start))
         self._measured += int(found.measured.sum())
         self._judged += int(found.judged.sum())
         return found

@@ -35,8 +35,13 @@ class Timing:
     calls: int
 
     def seconds(self, device_type: str = "cpu") -> float:
-        """Median of one call: the thread's CPU time on a CPU, wall clock elsewhere."""
-        return statistics.median(self.thread if device_type == "cpu" else self.wall)
+        """Median of one call: CPU time on a CPU, wall clock elsewhere.
+
+        With one thread it is this thread's, with more, which work while it waits, the process's.
+        """
+        if device_type != "cpu":
+            return statistics.median(self.wall)
+        return statistics.median(self.thread if torch.get_num_threads() == 1 else self.process)
 
     def values(self) -> dict[str, Any]:
         """Medians and ranges in milliseconds."""

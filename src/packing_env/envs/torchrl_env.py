@@ -38,8 +38,8 @@ DONE = ("done", "terminated", "truncated")
 class PackingEnv(EnvBase):
     """Packs items into containers, one per row, all on one device.
 
-    The simulator's state is ``env.state``, one TensorDict that only
-    :mod:`packing_env.core.transition` advances. With ``autoreset="native"`` a finished row starts
+    The simulator's state is ``env.state``, one TensorDict, which a step may change in place:
+    :meth:`get_state` copies it. With ``autoreset="native"`` a finished row starts
     its next episode inside :meth:`step_and_maybe_reset` without a host read; ``"masked"`` takes
     TorchRL's own path, as every wrapper (``TransformedEnv``, ``ParallelEnv``) does. All give the
     same rollouts, and ``("next", ...)`` of a finished row holds its true terminal observation.
@@ -131,6 +131,9 @@ class PackingEnv(EnvBase):
 
     def _keep(self, state: State) -> None:
         """Make ``state`` the environment's state."""
+        if self._fused is not None and torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):  # else no step outside of it could change it in place
+                state = {key: value.clone() for key, value in state.items()}
         self.state = TensorDict(state, [self._rows.shape[0]], device=self.device)
 
     def _shaped(self, value: Tensor) -> Tensor:

@@ -183,8 +183,11 @@ class MapsTask:
         self._last = _Last()
 
     def constants(self, state: list[Tensor]) -> Any:
-        """All of it and the state as compiled code reads them, made anew for a new state."""
-        addresses = [tensor.data_ptr() for tensor in state]
+        """All of it and the state as compiled code reads them, made anew where memory moved.
+
+        A state is replaced by each reset; shared memory (``share_memory_``) moves the rest.
+        """
+        addresses = [tensor.data_ptr() for tensor in (*state, *self.items, *self.pool)]
         last = self._last
         if addresses != last.addresses or not all(map(is_, state, last.state)):
             from packing_env.kernels import maps_step_numba as compiled

@@ -72,7 +72,7 @@ def _transitions() -> tuple[rewards.Metrics, rewards.Metrics, Tensor]:
         root, _ = act(env, root, generator)
         if step % 3 == 2:
             root["action"] = torch.where(torch.arange(8) % 2 == 0, -1, root["action"])
-        count = env.state["illegal_actions"]
+        count = env.state["illegal_actions"].clone()  # a step may change it in place
         live = ~transition.is_done(dict(env.state.items()))
         root = env.step_mdp(env.step(root))
         after = metrics.measure(dict(env.state.items()), env.params)

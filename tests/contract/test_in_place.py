@@ -1,0 +1,71 @@
+"""Steps that change the environment's state in place keep to what an environment promises."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.tiny import legal_action, stream
+
+from agents.heuristics import build
+from packing_env import PackingEnv, make_env
+from packing_env.testing import of_parts
+
+SMALL = {
+    "irregular": {"resolution": 16, "pool_size": 8, "num_visible": 2},
+    "cuboid_online": {"pool_size": 8, "num_items": 20},
+}
+tasks = pytest.mark.parametrize("task", SMALL)
+
+
+def small(task: str, **options: object) -> PackingEnv:
+    return make_env(task, num_envs=4, seed=2, **SMALL[task], **options)
+
+
+@tasks
+def test_memory_that_moved_is_found_again(task: str) -> None:
+    """As when a process hands the catalogue to another one."""
+    env, twin = small(task), small(task)
+    root, other = env.reset(), twin.reset()
+    generator = stream()
+    for step in range(8):
+        if step == 3:
+            shared = [*env.catalogue.tensors().values(), env.instances.item_id]
+            for tensor in [*shared, env.instances.num_items]:
+                tensor.share_memory_()
+            torch.rand(2_000_000)  # what was freed is used for something else
+        root["action"] = legal_action(root["action_mask"], generator)
+        other["action"] = root["action"].clone()
+        taken, root = env.step_and_maybe_reset(root)
+        expected, other = twin.step_and_maybe_reset(other)
+        assert torch.equal(taken["next", "action_mask"], expected["next", "action_mask"])
+        assert torch.equal(taken["next", "reward"], expected["next", "reward"])
+        assert torch.equal(root["observation", "heightmap"], other["observation", "heightmap"])
+
+
+@tasks
+def test_a_reset_without_gradients_binds_no_later_step(task: str) -> None:
+    env = small(task)
+    with torch.inference_mode():
+        root = env.reset()
+    root = root.clone()
+    root["action"] = legal_action(root["action_mask"].clone(), stream())
+    taken, _ = env.step_and_maybe_reset(root)
+    assert bool((taken["next", "reward"] > 0).any())
+
+
+def test_rewards_are_checked_on_illegal_decisions_too() -> None:
+    _, _, legal = of_parts._transitions()
+    assert 0 < int(legal.sum()) < len(legal)
+
+
+@pytest.mark.parametrize("mode", ["hierarchical", "continuous"])
+def test_the_lowest_placement_of_a_finished_row_is_an_action(mode: str) -> None:
+    env = small("irregular", action_mode=mode, illegal_action="noop", num_items=3)
+    policy = build("lowest_z", env)
+    root = env.reset()
+    for _ in range(6):
+        root = policy(root)
+        for key in env.action_keys:
+            assert env.full_action_spec[key].is_in(root[key])
+        root = env.step_mdp(env.step(root))
+    assert bool(root["done"].all())
