@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.tiny import play_by_the_rules
 from torchrl.envs import StepCounter, TransformedEnv
 
 from packing_env.core import (
@@ -160,6 +161,7 @@ def test_check_env_finds_what_is_wrong_with_boxes(
 
 
 def test_check_env_finds_a_wrong_height(monkeypatch: pytest.MonkeyPatch) -> None:
+    play_by_the_rules(monkeypatch)
     honest = feasibility.examine
 
     def sloppy(*given: Any) -> feasibility.Examined:
@@ -195,6 +197,7 @@ def test_check_env_wants_the_environment_itself() -> None:
 
 
 def test_check_env_names_the_key_that_leaves_its_spec(monkeypatch: pytest.MonkeyPatch) -> None:
+    play_by_the_rules(monkeypatch)
     honest = observation.drop_heights
     monkeypatch.setattr(observation, "drop_heights", lambda *given: honest(*given) + 0.5)
     with pytest.raises(CheckError, match=r"'drop_height'\) is outside its spec: .*1\.5"):

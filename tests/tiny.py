@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import pytest
 import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
@@ -91,6 +92,11 @@ def cuboid_env(
 
 def stream(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def play_by_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have environments built from now on call the rules one by one, where faults are planted."""
+    monkeypatch.setattr(PackingEnv, "_whole_step", lambda env: None)
 
 
 def legal_action(mask: Tensor, generator: torch.Generator) -> Tensor:

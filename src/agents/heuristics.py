@@ -23,7 +23,7 @@ mode it also reads ``env.state["candidate"]``, because the observed candidates d
 orientation. In ``hierarchical`` and ``continuous`` mode, which show no mask of all placements, it
 reads ``env.state``, and so does the second group in all modes. There ``lowest_z`` over all items
 maps no placements, if :mod:`packing_env.core.lowest` can do without. What reads the state acts in
-the environment it was built for. Nothing is read back to the host, but on a CPU by that search.
+the environment it was built for. Nothing is read back to the host.
 
 **Actions.** In every mode but ``candidate`` they play the same placements, each written as that
 mode's action (``env.mode.encode``). In ``candidate`` mode all choose among what the task's

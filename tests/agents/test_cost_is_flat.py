@@ -113,7 +113,7 @@ def stepping(num_envs: int, mode: str, orientations: int = 3, visible: int = 2) 
 def test_a_step_costs_the_same_whatever_is_in_it(mode: str) -> None:
     """Rows, orientations and visible items are axes of one call."""
     expected = cost(stepping(2, mode))
-    assert expected.operations > 500
+    assert expected.operations > 100
     assert cost(stepping(64, mode, orientations=6, visible=3)) == expected
 
 
@@ -128,7 +128,7 @@ def test_no_tensor_is_made_of_numbers_in_a_step() -> None:
     step = stepping(4, "placement")
     with CallSites() as sites:
         step()
-    assert sites.total("operations") > 500
+    assert sites.total("operations") > 100
     assert not sites.counts["from_host"]
     assert not sites.counts["copies"]
 
@@ -248,6 +248,7 @@ def test_no_loop_over_rows_is_written() -> None:
         for folder in STEPPING
         for path in sorted((source / folder).rglob("*.py"))
         if "bench" not in path.parts  # that is what it measures
+        and not path.stem.endswith("_numba")  # compiled, so no loop of the interpreter
         and (lines := loops_over_rows(path.read_text(encoding="utf-8")))
     }
     assert set(found) == set(OVER_ROWS), found

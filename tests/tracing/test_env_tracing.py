@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from tensordict import TensorDictBase
-from tests.tiny import state_of, tiny_env
+from tests.tiny import play_by_the_rules, state_of, tiny_env
 from tests.tracing.detectors import (
     HostReadError,
     Loop,
@@ -95,7 +95,10 @@ def test_no_host_reads_with_a_heuristic_that_reads_the_state(action_mode: str) -
 
 
 @pytest.mark.parametrize("detector", DETECTORS)
-def test_a_planted_read_is_found(fault: str, detector: str) -> None:
+def test_a_planted_read_is_found(
+    fault: str, detector: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play_by_the_rules(monkeypatch)
     env = tiny_env(3, items={"grid": (5, 5), "height": 0.05})
     loop = stepping(env, env.rand_action)
     root = started(env, loop)

@@ -83,8 +83,9 @@ class TimedEnv:
 
     def __init__(self, env: Any, watch: Stopwatch) -> None:
         self._env, self._watch = env, watch
-        self.reset = env.reset
-        self.batch_size = env.batch_size
+        self.reset, self.get_state = env.reset, env.get_state
+        self.batch_size, self.device = env.batch_size, env.device
+        self.action_keys = env.action_keys
 
     def step_and_maybe_reset(
         self, tensordict: TensorDictBase

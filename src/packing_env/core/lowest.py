@@ -108,8 +108,8 @@ class LowestPlacement:
             state["heightmap"], item_id, there, self._items, self._search, count
         )
         measured, judged, given_up = examined.unbind(1)
-        rows = given_up.bool()
-        if rows.any():
+        rows = torch.from_numpy(given_up.numpy().nonzero()[0])  # the search runs on a CPU alone
+        if len(rows):
             maps = self._from_maps(state["heightmap"][rows], item_id[rows], there[rows], count)
             index[rows], z[rows] = maps.index, maps.z
             measured[rows] += maps.measured
