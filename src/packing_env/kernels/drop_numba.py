@@ -40,6 +40,9 @@ _BLOCK = 512
 _BUCKETS = 16
 """Classes that taps are sorted into by level."""
 
+_SORTED = 300
+"""Cells from which on sorting the taps pays."""
+
 _GROUP = 32
 """Taps between two looks at a block's lowest z."""
 
@@ -87,6 +90,22 @@ def _bucket(level, base, bounds):  # type: ignore[no-untyped-def]
     highest, floor, scale = bounds
     among = min(max(int((level - base) * scale), 0), _BUCKETS - 1)
     return among if highest - level > floor else _BUCKETS
+
+
+@jit
+def _list_few(bottom, bounds, places, taps):  # type: ignore[no-untyped-def]
+    """Fill taps (offset, level) as they come; returns how many count, padded to eights."""
+    highest, floor, _ = bounds
+    at_row, at_column = places
+    offset, level = taps
+    n = 0
+    for u in range(bottom.shape[0]):
+        for v in range(bottom.shape[1]):
+            offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
+            n += 1 if highest - bottom[u, v] > floor else 0
+    for t in range(n, (n + 7) // 8 * 8):
+        offset[t], level[t] = offset[n - 1], level[n - 1]
+    return (n + 7) // 8 * 8
 
 
 @jit
@@ -234,7 +253,11 @@ def drop_plane(z, bottom, ground, work, stride):  # type: ignore[no-untyped-def]
         flat, n, floor = z.reshape(xs * ys)[:lanes], 0, lowest - base
         if highest > lowest:
             bounds = (highest, floor, np.float32(_BUCKETS) / (highest - lowest))
-            n = _list_taps(cells, base, bounds, count, (at_row, at_column), (offset, level))
+            places, taps = (at_row, at_column), (offset, level)
+            if w * h < _SORTED:
+                n = _list_few(cells, bounds, places, taps)
+            else:
+                n = _list_taps(cells, base, bounds, count, places, taps)
             _least_left(level, n, least)
         window = (w, stride, ys)
         _raise_blocks(flat, floor, heights, ridge, (offset, level, least), n, window)
