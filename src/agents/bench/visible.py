@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
+from tensordict import TensorDictBase
 from torch import Tensor
 
 from agents.bench.base import Row, Session
-from packing_env import PackingEnv, kernels, make_env
+from packing_env import kernels, make_env
 from packing_env.core.orientation import visible_items
 
 
@@ -39,13 +40,13 @@ def episode(visible: int, seed: int) -> tuple[list[Decision], int]:
         bottom = torch.where(shown, env.catalogue.bottom[item_id], torch.inf)
         heightmap = state["heightmap"].clone()
         found.append(Decision(heightmap, torch.where(there, item_id, -1), bottom))
-        seen["action"] = _lowest(env, seen)
+        seen["action"] = _lowest(seen)
         seen = env.step(seen)["next"]
         if bool(seen["done"].any()):
             return found, env.params.grid_step
 
 
-def _lowest(env: PackingEnv, seen: Tensor) -> Tensor:
+def _lowest(seen: TensorDictBase) -> Tensor:
     """The lowest legal placement."""
     z = seen["observation", "drop_height"].flatten(1)
     return torch.where(seen["action_mask"], z, torch.inf).argmin(1)

@@ -44,7 +44,7 @@ def principal_views(
     for side in range(len(DIRECTIONS)):
         seen, found = _from_orientations(catalogue, side)
         images = _fit(seen, canvas)
-        rows = (~found).nonzero().flatten()
+        rows = (~found).nonzero().flatten()  # read once, where an agent is built
         block = max(1, _BLOCK_CELLS // (top.shape[2] * top.shape[3] * levels))
         for some in rows.split(block):
             items = {key: value[some] for key, value in catalogue.items()}
