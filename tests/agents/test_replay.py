@@ -9,9 +9,9 @@ from tests.tiny import cuboid_env, play, tiny_env
 from torch.profiler import ProfilerActivity, profile
 from torchrl.data import LazyTensorStorage, ReplayBuffer
 
-from agents.replay import DeviceReplay, NStep, RebuildMaps, device_replay
+from agents.replay import DeviceReplay, NStep, RebuildMaps
 from agents.replay.compact import byte_table, pack_bits, unpack_bits
-from packing_env import WorkerMaps
+from packing_env import WorkerMaps, memory
 from packing_env.envs.action_modes import MODES
 from packing_env.types import ParameterError
 
@@ -313,7 +313,7 @@ def test_impossible_sizes_are_refused_with_a_hint(monkeypatch):
     with pytest.raises(ParameterError, match=r"use replay\.capacity=\d+ or less"):
         DeviceReplay(env, 10**12)
     replay = DeviceReplay(env, 100)
-    monkeypatch.setattr(device_replay, "free_memory", lambda device: replay.num_bytes * 2)
+    monkeypatch.setattr(memory, "free_memory", lambda device: replay.num_bytes * 2)
     assert DeviceReplay(env, 100).num_bytes == replay.num_bytes
     stored = replay.buffer.storage._storage
     total = sum(x.numel() * x.element_size() for x in stored.values(True, True))

@@ -14,9 +14,10 @@ from agents.replay import (
     NStep,
     RebuildMaps,
     TorchRLReplay,
-    device_replay,
 )
-from agents.replay.device_replay import from_16_bits, human, to_16_bits
+from agents.replay.device_replay import from_16_bits, to_16_bits
+from packing_env import memory
+from packing_env.memory import human
 from packing_env.types import ParameterError
 
 
@@ -241,11 +242,12 @@ def test_no_memory_moves_after_the_first_step(kind, options):
 @pytest.mark.parametrize("kind", [DeviceReplay, TorchRLReplay])
 def test_the_estimate_is_what_is_taken_and_is_said_before(kind, caplog):
     env = task()
-    with caplog.at_level(logging.INFO, "agents.replay"):
+    with caplog.at_level(logging.INFO, "packing_env.memory"):
         replay = kind(env, 100, n_steps=3)
-    said = [r.getMessage() for r in caplog.records if r.name == "agents.replay"]
+    said = [r.getMessage() for r in caplog.records if r.name == "packing_env.memory"]
     assert len(said) == 1
-    assert f"replay.capacity=100 needs {human(replay.num_bytes)}" in said[0]
+    assert said[0].startswith("replay.capacity=100 (")
+    assert f"needs {human(replay.num_bytes)} on" in said[0]
     replay.extend(play(env, 1)[0])
     taken = list(replay.buffer.storage._storage.values(True, True))
     taken += list(replay.n_step._ring.values(True, True))
@@ -256,7 +258,7 @@ def test_the_estimate_is_what_is_taken_and_is_said_before(kind, caplog):
 def test_what_cannot_fit_is_refused_before_anything_is_taken(monkeypatch):
     env = task()
     replay = DeviceReplay(env, 1_000)
-    monkeypatch.setattr(device_replay, "free_memory", lambda device: replay.num_bytes)
+    monkeypatch.setattr(memory, "free_memory", lambda device: replay.num_bytes)
     with pytest.raises(ParameterError, match=r"half_heights=true") as refused:
         DeviceReplay(env, 1_000)
     message = str(refused.value)
@@ -266,7 +268,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_taken(monkeypatch):
     assert DeviceReplay(env, fits).capacity == fits
     with pytest.raises(ParameterError, match=f"use replay.capacity={fits} or less"):
         DeviceReplay(env, fits + 2)
-    monkeypatch.setattr(device_replay, "free_memory", lambda device: 2**20)
+    monkeypatch.setattr(memory, "free_memory", lambda device: 2**20)
     monkeypatch.setattr("agents.replay.device_replay.LazyTensorStorage", None)  # not even begun
     with pytest.raises(ParameterError, match="or less, or a coarser"):
         DeviceReplay(env, 10**6, half_heights=True)

@@ -8,7 +8,8 @@ from tests.tiny import tiny_env
 from torch.profiler import ProfilerActivity, profile
 
 from agents.base import RolloutBuffer
-from agents.replay import Rollout, rollout_buffer
+from agents.replay import Rollout
+from packing_env import memory
 from packing_env.types import ParameterError
 
 HORIZON = 5
@@ -92,6 +93,6 @@ def test_what_is_incomplete_or_does_not_fit_is_refused(monkeypatch) -> None:
         rollout.extend(steps(task(2), 1)[0])
     with pytest.raises(ParameterError, match="horizon=0"):
         Rollout(env, 0)
-    monkeypatch.setattr(rollout_buffer, "free_memory", lambda device: 50_000)
-    with pytest.raises(ParameterError, match=r"horizon=1000 needs .* use replay\.horizon=\d+ or"):
+    monkeypatch.setattr(memory, "free_memory", lambda device: 50_000)
+    with pytest.raises(ParameterError, match=r"horizon=1000 of .* use replay\.horizon=\d+ or"):
         Rollout(env, 1000)

@@ -36,7 +36,7 @@ class Pair:
 
     def call(self, index: int, function: Any) -> Any:
         kernels.set_backend(("numba", "eager")[index])
-        assert self.envs[index]._steps_at_once == (index == 0)
+        assert self.envs[index].steps_at_once == (index == 0)
         return function(self.envs[index])
 
     def step(self, generator: torch.Generator, how: str = "step_and_maybe_reset") -> list[Any]:

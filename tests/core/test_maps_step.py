@@ -67,7 +67,7 @@ def test_equals_the_rules_in_other_tasks(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_episodes_equal_the_reference(rule: str) -> None:
     env = task(3, stability=rule, num_visible=2)
-    assert env._steps_at_once
+    assert env.steps_at_once
     assert play_beside_reference(env, 12, mask_bits=60, illegal_share=0.1) > 0
 
 
@@ -139,7 +139,7 @@ def test_the_lid_shuts_out_what_is_above_it_and_nothing_else() -> None:
     ],
 )
 def test_other_tasks_go_by_the_rules(params: dict[str, Any]) -> None:
-    assert task()._steps_at_once
+    assert task().steps_at_once
     env = task(**params)
     assert not maps_step.applies(env.catalogue.tensors(), env.params)
-    assert not env._steps_at_once
+    assert not env.steps_at_once

@@ -16,7 +16,7 @@ FORMATS = (*MESHES, *SEQUENCES)
 def test_a_reader_refuses_what_it_cannot_read(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By ``MeshError`` or ``SequenceError``, within 20 s and 2 GiB, and in no other way."""
+    """By ``MeshError`` or ``SequenceError``, within 20 s and 8 GiB, and in no other way."""
     pytest.importorskip("atheris", reason="fuzzing needs atheris: pip install atheris")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     found = fuzz(form, SECONDS // len(FORMATS), tmp_path)

@@ -31,7 +31,7 @@ def quiet() -> Iterator[None]:
 def whole_env(num_envs: int = 3, **params: Any) -> PackingEnv:
     options = {"observation": cuboid_step.SHOWN, **params}
     env = cuboid_env(num_envs, items={"grid": (5, 6), "height": 5}, **options)
-    assert env._steps_at_once
+    assert env.steps_at_once
     return env
 
 

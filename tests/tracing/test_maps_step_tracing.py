@@ -29,7 +29,7 @@ def quiet() -> Iterator[None]:
 
 def whole_env(num_envs: int = 3, **params: Any) -> PackingEnv:
     env = tiny_env(num_envs, items={"grid": (5, 6), "height": 0.05}, **params)
-    assert env._steps_at_once
+    assert env.steps_at_once
     return env
 
 

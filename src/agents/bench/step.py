@@ -16,8 +16,8 @@ from agents.bench.base import Job, LeftOut, Row, Session, runnable_kernels, usin
 from agents.bench.counting import dispatches
 from agents.bench.step_loops import LOOPS
 from agents.bench.timing import TooLongError
-from agents.replay.device_replay import free_memory
 from packing_env import PackingEnv
+from packing_env.memory import free_memory
 
 ACTIONS = ("first_legal", "random_legal")
 BESIDE = ("jumanji",)

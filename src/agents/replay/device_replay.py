@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,11 +18,8 @@ from agents.replay.compact import RebuildMaps
 from agents.replay.n_step import NStep
 from agents.replay.prioritized import DevicePrioritizedSampler
 from packing_env import PackingEnv
+from packing_env.memory import check_memory, human, num_bytes
 from packing_env.types import ParameterError
-
-_LOGGER = logging.getLogger("agents.replay")
-_MARGIN = 0.9
-"""Share of the free memory that a replay may take."""
 
 _HEIGHTS = ("observation", "heightmap")
 _STEPS = 2**16 - 1
@@ -95,9 +90,9 @@ class DeviceReplay:
         self.n_step = NStep(n_steps, gamma)
         self.frames = 0
         held, row = self._layout(env)
-        self.bytes_per_transition = num_bytes(row)
+        self.bytes_per_transition = num_bytes(row.values(True, True))
         self.num_bytes = self.bytes_per_transition * self.capacity
-        self.num_bytes += num_bytes(held) * n_steps * self.num_rows
+        self.num_bytes += num_bytes(held.values(True, True)) * n_steps * self.num_rows
         self._check_memory(env.device)
         self.buffer = TensorDictReplayBuffer(
             storage=LazyTensorStorage(self.capacity, device=env.device, compilable=True),
@@ -140,20 +135,17 @@ class DeviceReplay:
 
     def _check_memory(self, device: torch.device) -> None:
         """Say what will be allocated, and refuse what cannot fit."""
-        needs = (
-            f"replay.capacity={self.capacity} needs {human(self.num_bytes)} "
-            f"({human(self.bytes_per_transition)} per transition)"
-        )
-        free = free_memory(device)
-        _LOGGER.info("%s on %s; %s are free", needs, device, "?" if free is None else human(free))
-        if free is None or self.num_bytes <= _MARGIN * free:
-            return
-        ring = self.bytes_per_transition * self.capacity
-        fits = int(_MARGIN * free - (self.num_bytes - ring)) // self.bytes_per_transition
+        each = human(self.bytes_per_transition)
+        windows = self.num_bytes - self.bytes_per_transition * self.capacity
         smaller = "" if self.half_heights else ", replay.half_heights=true"
-        raise ParameterError(
-            f"{needs}, but {human(free)} are free on {device}; use replay.capacity={max(fits, 0)} "
-            f"or less{smaller}, or a coarser env.grid_step or env.cell"
+        check_memory(
+            f"replay.capacity={self.capacity} ({each} per transition)",
+            self.num_bytes,
+            device,
+            lambda room: (
+                f"use replay.capacity={max((room - windows) // self.bytes_per_transition, 0)} or "
+                f"less{smaller}, or a coarser env.grid_step or env.cell"
+            ),
         )
 
     # ------------------------------------------------------------------ use
@@ -242,33 +234,3 @@ def to_16_bits(height: Float[Tensor, "*batch X Y"]) -> Int16[Tensor, "*batch X Y
 def from_16_bits(steps: Int16[Tensor, "*batch X Y"]) -> Float[Tensor, "*batch X Y"]:
     """Inverse of :func:`to_16_bits`, float32."""
     return (steps.float() + 2**15) / _STEPS
-
-
-def num_bytes(tensordict: TensorDictBase) -> int:
-    """Memory of all tensors inside."""
-    return sum(x.numel() * x.element_size() for x in tensordict.values(True, True))
-
-
-def human(size: float) -> str:
-    """Bytes in the largest unit that fits."""
-    unit = "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.1f} {unit}".replace(".0 ", " ")
-
-
-def free_memory(device: torch.device) -> int | None:
-    """Bytes that may be allocated on a device; None where this is not known."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    meminfo = Path("/proc/meminfo")
-    if device.type != "cpu" or not meminfo.is_file():
-        return None
-    fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-    free = int(fields["MemAvailable"].split()[0]) * 1024
-    limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
-    if limit.is_file() and (text := limit.read_text().strip()) != "max":
-        free = min(free, int(text) - int(used.read_text()))
-    return free

@@ -9,12 +9,9 @@ from tensordict import TensorDict, TensorDictBase
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from agents.replay.compact import FLAGS, RebuildMaps
-from agents.replay.device_replay import free_memory
 from packing_env import PackingEnv
+from packing_env.memory import check_memory, num_bytes
 from packing_env.types import ParameterError
-
-_MARGIN = 0.9
-"""Share of the free memory that a rollout may take."""
 
 
 class Rollout:
@@ -47,9 +44,14 @@ class Rollout:
         self._left_out = ("observation", "next", "metrics", *env.mode.mask_keys, *FLAGS)
         with FakeTensorMode():
             layout = self._compact(env.fake_tensordict().reshape(-1)[:1])
-        entries = layout.values(True, True)
-        self.bytes_per_transition = sum(x.numel() * x.element_size() for x in entries)
-        _check_memory(self, env)
+        self.bytes_per_transition = num_bytes(layout.values(True, True))
+        per_step = self.bytes_per_transition * self.num_rows
+        check_memory(
+            f"replay.horizon={self.horizon} of {self.num_rows} rows",
+            self.num_bytes,
+            env.device,
+            lambda room: f"use replay.horizon={room // per_step} or fewer env.num_envs",
+        )
         self._storage: TensorDictBase | None = None
         self._cursor = 0
 
@@ -118,16 +120,3 @@ class Rollout:
         """The compact states, the actions, and what else the policy wrote."""
         written: Any = transition.exclude(*self._left_out)
         return self.maps.inv(transition).update(written)
-
-
-def _check_memory(rollout: Rollout, env: PackingEnv) -> None:
-    """Refuse a horizon that cannot fit, before anything is allocated."""
-    free = free_memory(env.device)
-    if free is None or rollout.num_bytes <= _MARGIN * free:
-        return
-    fits = int(_MARGIN * free) // (rollout.bytes_per_transition * rollout.num_rows)
-    raise ParameterError(
-        f"replay.horizon={rollout.horizon} needs {rollout.num_bytes / 2**30:.1f} GiB for "
-        f"{rollout.num_rows} rows, but {free / 2**30:.1f} GiB are free on {env.device}; use "
-        f"replay.horizon={max(fits, 0)} or fewer env.num_envs"
-    )

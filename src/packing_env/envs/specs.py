@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from tensordict import NestedKey, TensorDictBase
 from torch import Tensor
 from torchrl.data import Binary, Bounded, Composite, TensorSpec, Unbounded
 
+from packing_env import memory
 from packing_env.core import metrics, observation, rewards, stability
 from packing_env.types import AUTORESETS, Catalogue, PackingParams, ParameterError, State
 
@@ -51,6 +53,26 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
         )
     if params.geometry == "maps" and items["top"].shape[-1] == 0:
         raise ParameterError("this catalogue has no height maps; build it with maps=True")
+
+
+def check_memory(env: PackingEnv, state: State, seen: Mapping[Any, Tensor], num_rows: int) -> None:
+    """Refuse more rows than fit; of one row, its state and all that it shows are given.
+
+    An estimate, which may be wrong by a factor of two: a compiled step shows a decision and what
+    follows it beside what was shown before; the rules make a new state and maps of all placements
+    as they go.
+    """
+    of_state, of_view = memory.num_bytes(state.values()), memory.num_bytes(seen.values())
+    placements = env.params.num_visible * env.catalogue.num_orientations
+    placements *= math.prod(env.params.lattice) if env.params.geometry == "maps" else 0
+    states, maps = (1, 4) if env.steps_at_once else (4, 10)
+    each = states * of_state + 4 * of_view + 4 * maps * placements
+    memory.check_memory(
+        f"num_envs={num_rows}",
+        num_rows * each,
+        env.device,
+        lambda room: f"use num_envs={room // each} or less, or a coarser grid_step or cell",
+    )
 
 
 def read_actions(tensordict: TensorDictBase, env: PackingEnv) -> dict[NestedKey, Tensor]:

@@ -88,11 +88,12 @@ class PackingEnv(EnvBase):
         if params.geometry == "maps":
             whole = cuboid.applies(self._items, params)
             _LOGGER.info("all placements: from %s", "whole cells" if whole else "height maps")
-        self._rows = row_offset + torch.arange(batch_size.numel(), device=self.device)
         self._floor = feasibility.legal_on_floor(self._items, params)
         self._fused = self._whole_step()
         self._task = specs.fingerprint(params, self._items)
         self.mode = get_mode(params.action_mode)(params, self._items)
+        self._try_one_row(batch_size.numel())
+        self._rows = row_offset + torch.arange(batch_size.numel(), device=self.device)
         self.observation_spec = specs.observation_spec(self)
         written = self.mode.action_specs(self.batch_size, self.device)
         self.takes = {key: (spec.dtype, spec.shape) for key, spec in written.items()}
@@ -101,8 +102,14 @@ class PackingEnv(EnvBase):
         self.done_spec = specs.done_spec(self)
         self.autoreset = _supported(autoreset)
         self.set_seed(seed, static_seed=True)
-        row = self._rows[:1]
-        self._begin(self._seed[:1], row, torch.zeros_like(row))  # what cannot be played says so now
+
+    def _try_one_row(self, num_rows: int) -> None:
+        """Let what cannot be played, or played in so many rows, say so now."""
+        nothing = torch.zeros(1, dtype=torch.int64, device=self.device)
+        state, maps = self._begin(nothing, nothing, nothing)
+        seen = observation.observe(state, maps, self._items, self.params)
+        seen |= self.mode.observe(state, maps) | self.mode.masks(state, maps)
+        specs.check_memory(self, state, seen, num_rows)
 
     def _whole_step(self) -> CuboidStep | MapsStep | None:
         """What may take a whole step at once, if it knows the task."""
@@ -165,7 +172,7 @@ class PackingEnv(EnvBase):
         return after, out
 
     @property
-    def _steps_at_once(self) -> bool:
+    def steps_at_once(self) -> bool:
         """Whether a compiled operation takes the whole step, in place, to the same bits."""
         return self._fused is not None and kernels.advances_cuboids(self.device.type)
 
@@ -257,7 +264,7 @@ class PackingEnv(EnvBase):
 
         The state may be changed in place.
         """
-        if self._steps_at_once:
+        if self.steps_at_once:
             return state, self._renew_at_once(rows, state, seen.clone())
         fresh, maps = self._begin(state["seed"], state["row"], state["episode"] + rows)
         start = self._observe(fresh, maps)
@@ -377,7 +384,7 @@ class PackingEnv(EnvBase):
         return seen
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
-        if self._steps_at_once:
+        if self.steps_at_once:
             return self._play(tensordict, renews=False)[0]
         after, out = self._advance(tensordict)
         self._keep(after)
@@ -390,7 +397,7 @@ class PackingEnv(EnvBase):
             return super()._step_and_maybe_reset(tensordict)
         if tensordict.device != self.device:
             tensordict = tensordict.to(self.device)
-        if self._steps_at_once:
+        if self.steps_at_once:
             out, root = self._play(tensordict, renews=True)
             following = self._following(tensordict, root)
             return tensordict.set("next", out), following

@@ -40,7 +40,8 @@ from packing_env.items.inputs import (
 )
 from packing_env.items.mesh import UNITS, Mesh
 from packing_env.items.rotations import rotation_set
-from packing_env.items.rows import Grid, Row, cuboid_row, mesh_row, stack, windows
+from packing_env.items.rows import Grid, Needs, Row, cuboid_row, mesh_row, stack, windows
+from packing_env.memory import check_memory, num_bytes
 
 FORMAT = 2
 """Version of the file; `load` refuses any other."""
@@ -110,7 +111,16 @@ class Catalogue:
         return {name: getattr(self, name) for name in RULE_TENSORS}
 
     def to(self, device: torch.device | str) -> Catalogue:
-        """The same catalogue on another device."""
+        """The same catalogue on another device, where it must fit into the free memory."""
+        device, tensors = torch.device(device), [getattr(self, name) for name in _TENSORS]
+        if device.type != self.top.device.type:
+            check_memory(
+                f"a catalogue of {len(self)} items",
+                num_bytes(tensors),
+                device,
+                lambda room: "use fewer items, scales or orientations, or a larger cell",
+                error=CatalogueError,
+            )
         return replace(self, **{name: getattr(self, name).to(device) for name in _TENSORS})
 
     def select(self, ids: Sequence[int] | Tensor) -> Catalogue:
@@ -281,8 +291,10 @@ class Catalogue:
             for scale in scales
         ]
         if maps:
-            per_row = zip(names, metres, sources, stands, strict=True)
-            found = _assemble([cuboid_row(*row, grid, rotations) for row in per_row], grid)
+            per_row, needs = zip(names, metres, sources, stands, strict=True), Needs(len(names))
+            rows = [cuboid_row(*row, grid, rotations, needs) for row in per_row]
+            needs.check()
+            found = _assemble(rows, grid)
         else:
             found = cls(
                 **cuboid_tensors(metres, rotations, stands, grid),
@@ -371,10 +383,11 @@ class _Build:
     def run(self, strict: bool) -> Catalogue:
         """Load and rasterise everything."""
         scales = _scales(self.scales)
-        rows = []
+        rows, needs = [], Needs(len(self.inputs) * len(scales))
         for item, name in zip(self.inputs, item_names(self.inputs), strict=True):
             mesh = replace(mesh_of(item, self.unit, strict), name=name)
-            rows += [mesh_row(mesh, scale, self.grid, self.rotations) for scale in scales]
+            rows += [mesh_row(mesh, scale, self.grid, self.rotations, needs) for scale in scales]
+        needs.check()
         return _assemble(rows, self.grid)
 
     def cached(self, folder: str | Path | None, strict: bool) -> Catalogue:

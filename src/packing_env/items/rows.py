@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env.items.inputs import CatalogueError
 from packing_env.items.mesh import Mesh
 from packing_env.items.rasterize import (
     ItemMaps,
@@ -18,6 +19,7 @@ from packing_env.items.rasterize import (
     window_sizes,
 )
 from packing_env.items.rotations import source_axes
+from packing_env.memory import check_memory
 from packing_env.types import whole_cells
 
 COM_STEPS = 64
@@ -73,10 +75,52 @@ class Row:
     extent: Float[Tensor, " 3"]
 
 
-def mesh_row(mesh: Mesh, scale: float, grid: Grid, rotations: Float[Tensor, "R 3 3"]) -> Row:
+class Needs:
+    """The memory of a catalogue that is being built, refused as soon as it cannot fit.
+
+    Every row is padded to the most orientations and the largest window of any: one large item makes
+    all of them large, and that is seen before it is rasterised.
+
+    Args:
+        num_rows: Rows there will be.
+    """
+
+    def __init__(self, num_rows: int) -> None:
+        self.num_rows = num_rows
+        self._most = (1, 1, 1)
+
+    def add(self, orientations: int, sizes: Int[Tensor, "R 2"]) -> None:
+        """Know so many orientations of one item, and windows of it.
+
+        Raises:
+            CatalogueError: the maps of what is known so far do not fit.
+        """
+        width, depth = sizes.amax(0).tolist() if len(sizes) else (1, 1)
+        most = self._most
+        self._most = (max(most[0], orientations), max(most[1], width), max(most[2], depth))
+        if self._most != most:
+            self.check(says=False)
+
+    def check(self, *, says: bool = True) -> None:
+        """The same of what is known; :func:`packing_env.memory.check_memory` tells ``says``."""
+        orientations, width, depth = self._most
+        check_memory(
+            f"a catalogue of {self.num_rows} items in {orientations} orientations of {width} x "
+            f"{depth} cells",
+            2 * torch.float32.itemsize * self.num_rows * orientations * width * depth,
+            torch.device("cpu"),
+            lambda room: "use fewer items, scales or orientations, or a larger cell",
+            error=CatalogueError,
+            says=says,
+        )
+
+
+def mesh_row(
+    mesh: Mesh, scale: float, grid: Grid, rotations: Float[Tensor, "R 3 3"], needs: Needs
+) -> Row:
     """The row of a mesh at one scale."""
     solid = mesh.scaled(scale)
-    maps = _fitting_maps(solid, grid, rotations)
+    maps = _fitting_maps(solid, grid, rotations, needs)
     extents = (maps[0].rotation if maps else rotations[0]) @ solid.vertices.mT
     columns = [m.column_volume for m in maps]
     return Row(
@@ -95,16 +139,23 @@ def mesh_row(mesh: Mesh, scale: float, grid: Grid, rotations: Float[Tensor, "R 3
     )
 
 
-def _fitting_maps(solid: Mesh, grid: Grid, rotations: Float[Tensor, "R 3 3"]) -> list[ItemMaps]:
+def _fitting_maps(
+    solid: Mesh, grid: Grid, rotations: Float[Tensor, "R 3 3"], needs: Needs
+) -> list[ItemMaps]:
     """Distinct maps whose window is no wider than the container.
 
     What is wider is not even rasterised. A window and its quarter turns are judged together first,
     so that the maps of an orientation do not depend on the container.
     """
     width, depth = grid.cells
-    possible = (window_sizes(solid, rotations, grid.cell) <= max(width, depth)).all(1)
+    sizes = window_sizes(solid, rotations, grid.cell)
+    possible = (sizes <= max(width, depth)).all(1)
+    fitting = sizes[(sizes[:, 0] <= width) & (sizes[:, 1] <= depth)]
+    needs.add(1, fitting)  # at least; equal maps are kept once
     maps = rasterize_many(solid, rotations[possible], grid.cell) if bool(possible.any()) else []
-    return distinct_maps([m for m in maps if m.size[0] <= width and m.size[1] <= depth])
+    found = distinct_maps([m for m in maps if m.size[0] <= width and m.size[1] <= depth])
+    needs.add(len(found), fitting)
+    return found
 
 
 def cuboid_row(
@@ -114,6 +165,7 @@ def cuboid_row(
     upright: Bool[Tensor, " 3"],
     grid: Grid,
     rotations: Float[Tensor, "R 3 3"],
+    needs: Needs,
 ) -> Row:
     """The row of the box [0, dx] x [0, dy] x [0, dz]; axis-aligned rotations only.
 
@@ -127,6 +179,7 @@ def cuboid_row(
         if m.size[0] <= width and m.size[1] <= depth
     ]
     kept = distinct_maps(maps)
+    needs.add(len(kept), torch.tensor([m.size for m in kept], dtype=torch.int64).view(-1, 2))
     first = kept[0].rotation if kept else rotations[0]
     return Row(name, source, kept, float(box.prod()), True, box / 2.0, (first @ box).abs())
 
