@@ -101,7 +101,7 @@ class Hierarchical:
     @property
     def stage(self) -> int:
         """1: the largest item first, the worker learns; 2: the manager orders, both learn."""
-        return 2 if self.policy.learned_order else 1
+        return self.policy.stage
 
     def set_frames(self, frames: int) -> None:
         """Move every schedule, the stage among them, to this frame."""

@@ -93,6 +93,11 @@ class HierarchicalPolicy(TensorDictModuleBase):
         self.in_keys = [key for key in dict.fromkeys(needed) if key not in written]
         self.out_keys = [MANAGER, WORKER, "chosen_action_value"]
 
+    @property
+    def stage(self) -> int:
+        """1 while items are taken largest first, then 2; each computes other things."""
+        return 1 + self.learned_order
+
     def set_frames(self, frames: int) -> None:
         """Move the stage and both exploration rates to this frame; closed form."""
         self.learned_order = frames >= self.stage1_frames

@@ -21,6 +21,7 @@ from torchrl.envs import ParallelEnv
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.base import Collector
+from agents.capture import CapturedCollector
 from agents.rollout import _SCRATCH, DeviceCollector
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
@@ -34,6 +35,7 @@ def device_collector(
     *,
     num_workers: int = 1,
     allow_secondary_multiprocess: bool = False,
+    capture: bool = False,
 ) -> Collector:
     """Collects in this process, or steps the environment's rows in several.
 
@@ -42,9 +44,10 @@ def device_collector(
         policy: Writes ``action``; it explores (``ExplorationType.RANDOM``).
         num_workers: Processes that step; the rows must divide evenly among them.
         allow_secondary_multiprocess: Several processes on a GPU too, where otherwise one is used.
+        capture: Policy and step as one CUDA graph, :class:`agents.capture.CapturedCollector`.
 
     Raises:
-        ParameterError: The rows cannot be divided so.
+        ParameterError: The rows cannot be divided so, or there is nothing to capture a graph on.
     """
     if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 1:
         raise ParameterError(f"collector.num_workers={num_workers!r} must be 1 or more processes")
@@ -56,8 +59,13 @@ def device_collector(
             env.device,
         )
         num_workers = 1
+    if capture and num_workers > 1:
+        raise ParameterError(
+            f"collector.capture=true is one graph of one process; use collector.num_workers=1, not "
+            f"{num_workers}"
+        )
     if num_workers == 1:
-        return DeviceCollector(env, policy)
+        return CapturedCollector(env, policy) if capture else DeviceCollector(env, policy)
     return WorkerCollector(env, policy, num_workers)
 
 

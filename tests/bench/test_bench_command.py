@@ -113,6 +113,8 @@ def test_step_measures_the_core_and_sweeps_keys(
     assert drawn.read_bytes().startswith(b"\x89PNG")
     said = refused(capsys, "step", *chosen[1:], "env=cuboid_buffer", "env.action_mode=candidate")
     assert "bench.through=[core] needs cuboids" in said
+    said = refused(capsys, "step", *chosen[:-1], "bench.through=[captured]")
+    assert "bench.through=[captured] records a CUDA graph, but this runs on cpu" in said
 
 
 def test_step_plays_every_mode_and_leaves_out_what_cannot_be(
@@ -372,7 +374,7 @@ def test_bad_input_gets_one_line(
     [
         ("step", {"rows": [0]}, "must be positive whole numbers"),
         ("step", {"actions": ["best"]}, "choose from first_legal, random_legal"),
-        ("step", {"through": []}, "choose from core, env, vector_env"),
+        ("step", {"through": []}, "choose from core, env, captured"),
         ("step", {"beside": ["gym"]}, "choose from jumanji"),
         ("kernel", {"problems": ["Z"]}, "choose from A, A1, B, flat, batch"),
         ("train", {"updates": 0}, "bench.updates=0 must be at least 1"),

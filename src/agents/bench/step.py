@@ -36,8 +36,9 @@ class Step:
         modes: Action modes; ``None``: the preset's own.
         kernels: Backends of the hot operations; ``None``: all that run on the device.
         actions: ``first_legal``, ``random_legal`` (each legal action as likely).
-        through: ``env`` (``PackingEnv.step_and_maybe_reset``), ``vector_env`` (Gymnasium's, NumPy
-            in and out), ``core`` (the state's transition and the masks alone; cuboids).
+        through: ``env`` (``PackingEnv.step_and_maybe_reset``), ``captured`` (the same and the
+            choice of actions as one CUDA graph), ``vector_env`` (Gymnasium's, NumPy in and out),
+            ``core`` (the state's transition and the masks alone; cuboids).
         rows: Batch sizes, ascending. At 1 there are percentiles of single steps, too.
         sweep: Keys of the configuration, each followed by its values: ``[[env.grid_step, 1, 2]]``.
             Each value is measured on its own at ``sweep_rows``.

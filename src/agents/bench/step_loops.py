@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
+from agents.capture import CapturedCollector
 from agents.config_checks import ConfigError
 from packing_env import PackingEnv, PackingVectorEnv, kernels
 from packing_env.core import cuboid_step, feasibility
@@ -98,7 +100,30 @@ class CoreLoop:
         self._mask = start.shown["mask"].flatten(1)
 
 
-LOOPS = {"core": CoreLoop, "env": Loop, "vector_env": VectorLoop}
+class CapturedLoop(Loop):
+    """The choice of actions and the step as one CUDA graph.
+
+    Raises:
+        ConfigError: There is no CUDA device to record it on.
+    """
+
+    def __init__(self, env: PackingEnv, actions: str) -> None:
+        if env.device.type != "cuda":
+            raise ConfigError(
+                f"bench.through=[captured] records a CUDA graph, but this runs on {env.device}; "
+                f"use device=cuda"
+            )
+        super().__init__(env, actions)
+        chooses: Any = self._choose
+        self._collector = CapturedCollector(env, chooses)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One decision in every row."""
+        self._collector.step()
+
+
+LOOPS = {"core": CoreLoop, "env": Loop, "captured": CapturedLoop, "vector_env": VectorLoop}
 
 
 def first_true(mask: Tensor) -> Tensor:

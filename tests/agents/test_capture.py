@@ -1,0 +1,128 @@
+"""Policy and step recorded once: the recording plays what they play, wherever it is replayed.
+
+`tests.agents.tape` stands for the CUDA graph: it replays operations on the memory that they used,
+and asks Python nothing. `tests/gpu/test_capture_on_cuda.py` does the same with graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tests.agents.tape import record
+from tests.agents.test_collectors import Heights
+from tests.agents.test_every_agent import CASES
+from tests.agents.test_resume import OFTEN, differing, trainer_of
+from tests.tiny import tiny_env
+
+from agents.capture import CapturedCollector, CaptureError
+from agents.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from agents.rollout import DeviceCollector
+from agents.workers import device_collector
+from packing_env import PackingEnv, kernels
+from packing_env.types import ParameterError
+
+
+@pytest.fixture(autouse=True)
+def _eager() -> Iterator[None]:
+    """A recording holds torch's operations."""
+    kernels.set_backend("eager")
+    yield
+    kernels.set_backend(None)
+
+
+def task(**params: object) -> PackingEnv:
+    return tiny_env(4, items={"height": 0.05}, max_steps=4, **params)
+
+
+def policy() -> PolicyWrapper:
+    return PolicyWrapper(Heights(), epsilon=EpsilonSchedule(0.9, 0.1, 40))
+
+
+def played(collector: DeviceCollector, count: int) -> list:
+    """Steps under a schedule that moves between them."""
+    torch.manual_seed(3)
+    steps = []
+    for number in range(count):
+        collector.policy.set_frames(4 * number)
+        steps.append(collector.step())
+    return steps
+
+
+@pytest.mark.parametrize("mode", ["placement", "candidate"])
+def test_a_recording_plays_on_as_the_environment_does(mode: str) -> None:
+    """Through episode ends, with draws and a rate that moves; nothing returned is written over."""
+    params = {"action_mode": mode, "stability": "com_hull"}
+    plain, captured = (
+        DeviceCollector(task(**params), policy()),
+        CapturedCollector(task(**params), policy(), record=record),
+    )
+    wanted, found = played(plain, 15), played(captured, 15)
+    assert sum(int(step["next", "done"].sum()) for step in wanted) > 4
+    for one, other in zip(wanted, found, strict=True):
+        assert not differing(one.to_dict(), other.to_dict())
+    assert not differing(plain.state_dict(), captured.state_dict())
+
+
+def test_memory_stays_where_it_is() -> None:
+    collector = CapturedCollector(task(), policy(), record=record)
+    collector.step()
+    places = {key: value.data_ptr() for key, value in collector.env.state.items()}
+    for _ in range(6):
+        collector.step()
+    assert places == {key: value.data_ptr() for key, value in collector.env.state.items()}
+
+
+def test_it_goes_on_from_a_saved_state() -> None:
+    plain = DeviceCollector(task(), policy())
+    played(plain, 3)
+    captured = CapturedCollector(task(), policy(), record=record)
+    captured.step()
+    captured.load_state_dict(plain.state_dict())
+    for one, other in zip(played(plain, 5), played(captured, 5), strict=True):
+        assert not differing(one.to_dict(), other.to_dict())
+
+
+@pytest.mark.parametrize(
+    "case", [c if c in OFTEN else pytest.param(c, marks=pytest.mark.slow) for c in CASES]
+)
+def test_training_is_the_same(case: str) -> None:
+    """Every agent: updates change the weights, and schedules the rates, under the recording."""
+    trainers = [trainer_of(case), trainer_of(case)]
+    trainers[1].collector = CapturedCollector(
+        trainers[1].collector.env, trainers[1].agent.policy, record=record
+    )
+    for trainer in trainers:
+        torch.manual_seed(7)
+        for _ in range(14):
+            trainer.step()
+    assert trainers[0].updates > 0
+    one, other = (trainer.state_dict() for trainer in trainers)
+    assert not differing(one["agent"], other["agent"])
+    assert not differing(one["replay"], other["replay"])
+    assert not differing(one["collector"], other["collector"])
+
+
+class Counting(torch.nn.Module):
+    """A policy that changes in Python, which no graph sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.calls = policy(), 0
+
+    def forward(self, tensordict):
+        self.calls += 1
+        return self.inner(tensordict).set("calls", torch.full((4, 1), self.calls))
+
+
+def test_what_a_graph_cannot_follow_is_refused() -> None:
+    with pytest.raises(CaptureError, match=r"differs from the environment's in \['calls'\]"):
+        CapturedCollector(task(), Counting(), record=record).step()
+
+
+def test_there_must_be_something_to_capture() -> None:
+    with pytest.raises(ParameterError, match=r"the environment is on cpu; use device=cuda, or"):
+        device_collector(task(), policy(), capture=True)
+    with pytest.raises(ParameterError, match=r"use collector\.num_workers=1, not 2"):
+        device_collector(task(), policy(), num_workers=2, capture=True)

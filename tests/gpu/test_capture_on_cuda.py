@@ -1,0 +1,57 @@
+"""Policy and step as a CUDA graph: what it plays, and that it allocates nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.agents.test_capture import differing, played, policy, task
+from tests.agents.test_every_agent import CASES
+from tests.agents.test_resume import trainer_of
+
+from agents.capture import CapturedCollector
+from agents.rollout import DeviceCollector
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+@pytest.mark.parametrize("mode", ["placement", "candidate"])
+def test_a_graph_plays_on_as_the_environment_does(mode: str) -> None:
+    params = {"action_mode": mode, "stability": "com_hull"}
+    plain, captured = (
+        kind(task(**params).to("cuda"), policy().to("cuda"))
+        for kind in (DeviceCollector, CapturedCollector)
+    )
+    for one, other in zip(played(plain, 15), played(captured, 15), strict=True):
+        assert not differing(one.to_dict(), other.to_dict())
+    assert not differing(plain.state_dict(), captured.state_dict())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_training_is_the_same(case: str) -> None:
+    trainers = [
+        trainer_of(case, "device=cuda", f"collector.capture={capture}")
+        for capture in ("false", "true")
+    ]
+    steps = []
+    for trainer in trainers:
+        torch.manual_seed(7)
+        steps.append([trainer.collector.step() for _ in range(8)])
+    for one, other in zip(*steps, strict=True):
+        assert not differing(one.to_dict(), other.to_dict())
+
+
+def test_a_replay_waits_for_nothing_and_takes_no_memory() -> None:
+    collector = CapturedCollector(task().to("cuda"), policy().to("cuda"))
+    for _ in range(3):
+        collector.step()
+    before = torch.cuda.memory_reserved()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(20):
+            collector.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.cuda.memory_reserved() == before
