@@ -211,7 +211,11 @@ class PackingEnv(EnvBase):
 
     def _bare(self, entries: dict[str, Any]) -> TensorDict:
         """A TensorDict of what has the batch's shape and device, which nothing checks again."""
-        return TensorDict._new_unsafe(entries, self.batch_size, device=self.device)
+        if torch.compiler.is_compiling():
+            return TensorDict._new_unsafe(entries, self.batch_size, device=self.device)
+        made = TensorDict._new_unsafe(entries, self.batch_size, nested=False)
+        made._device = self.device  # given above, it would be looked up anew
+        return made
 
     def _placement(self, tensordict: TensorDictBase, state: State) -> Placement:
         """Decode the action; with ``illegal_action="project"`` move it to a legal placement."""

@@ -212,21 +212,21 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         if self._seen is None:
             raise RuntimeError("call reset() before step()")
         before = self._seen["done"].squeeze(-1)
-        out = self._shell.step(actions)
+        final: Info = {}
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            out, self._seen = self._shell.step_and_restart(actions)
+            rows = out["done"].squeeze(-1)
+            if self.to_torch or bool(rows.any()):
+                final = self._final(rows, out)
+        else:
+            out = self._seen = self._shell.step(actions)
         reward, terminated, truncated = (
-            out[key].squeeze(-1).clone() for key in ("reward", "terminated", "truncated")
+            out[key].squeeze(-1) for key in ("reward", "terminated", "truncated")
         )
         if self.autoreset_mode is AutoresetMode.NEXT_STEP:
             terminated, truncated = terminated & ~before, truncated & ~before
-        rows = before if self.autoreset_mode is AutoresetMode.NEXT_STEP else terminated | truncated
-        final: Info = {}
-        self._seen = out.exclude("reward")
-        if self.autoreset_mode is not AutoresetMode.DISABLED and (
-            self.to_torch or bool(rows.any())
-        ):
-            if self.autoreset_mode is AutoresetMode.SAME_STEP:
-                final = self._final(rows, self._seen)
-            self._seen = self._shell.restart(rows, self._seen)
+            if self.to_torch or bool(before.any()):
+                self._seen = self._shell.restart(before, out.exclude("reward"))
         flags = (self._give(value) for value in (reward, terminated, truncated))
         return self._observation(self._seen), *flags, self._info(self._seen) | final
 

@@ -85,6 +85,15 @@ class Shell:
 
     def step(self, action: Any) -> TensorDictBase:
         """One decision per row."""
+        return self.env.step(self._given(action)).get("next")
+
+    def step_and_restart(self, action: Any) -> tuple[TensorDictBase, TensorDictBase]:
+        """The same, and what is seen once the rows that it finished have begun an episode."""
+        taken, following = self.env.step_and_maybe_reset(self._given(action))
+        return taken.get("next"), following
+
+    def _given(self, action: Any) -> TensorDictBase:
+        """The action as the environment takes it."""
         given = TensorDict({}, self.env.batch_size)
         if set(self._parts) == {"action"}:
             action = {"action": action}
@@ -92,7 +101,7 @@ class Shell:
             raise TypeError(f"this environment takes a dict of {' and '.join(self._parts)}")
         for name, key in self._parts.items():
             given.set(key, self._entry(name, key, action[name]))
-        return self.env.step(given).get("next")
+        return given
 
     def observation(self, out: TensorDictBase) -> dict[str, Tensor]:
         """What the agent sees, flat, the masks included."""
