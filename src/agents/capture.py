@@ -1,13 +1,14 @@
-"""Policy and environment as one CUDA graph: a step is one launch from the host.
+"""Policy and environment, or an update, as one CUDA graph: one launch from the host.
 
-What is recorded are operations on memory, not Python: a replay reads the observation and the
-environment's state where the recording found them, and leaves the next ones there.
+What is recorded are operations on memory, not Python: a replay reads what the recording read, where
+that was, and leaves its results where the recording left them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +17,11 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 
 from agents import randomness
+from agents.base import Agent
+from agents.distributed import processes
+from agents.optimization import GatedAdam
 from agents.rollout import DeviceCollector
+from agents.states import tensors
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
@@ -26,15 +31,14 @@ WARM_UPS = 2
 CHECKED = 3
 """Steps that a recording must play as the environment and the policy do."""
 
-Work = Callable[[], TensorDictBase]
-Record = Callable[[Work], tuple[Callable[[], None], TensorDictBase]]
+Record = Callable[[Callable[[], Any]], tuple[Callable[[], None], Any]]
 
 
 class CaptureError(RuntimeError):
     """A recording does not play what was recorded."""
 
 
-def cuda_graph(work: Work) -> tuple[Callable[[], None], TensorDictBase]:
+def cuda_graph(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
     """Record ``work``, which has run before; what replays it, and where its result will be."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -101,7 +105,9 @@ class CapturedCollector(DeviceCollector):
         state = self.env.state
         assert state is not None
         memory = dict(state.items())
-        self._on_side_stream(lambda: self._in_place(memory))
+        with on_side_stream(self.env.device):
+            for _ in range(WARM_UPS):
+                self._in_place(memory)
         start.write(self._root, memory)
         replay, made = self._record(lambda: self._in_place(memory))
         start.write(self._root, memory)
@@ -131,17 +137,110 @@ class CapturedCollector(DeviceCollector):
             state.set(key, value)
         return transition
 
-    def _on_side_stream(self, work: Work) -> None:
-        """Warm up where torch asks for it."""
-        if self.env.device.type != "cuda":
-            work()
-            return
-        side = torch.cuda.Stream(self.env.device)
-        side.wait_stream(torch.cuda.current_stream(self.env.device))
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UPS):
-                work()
-        torch.cuda.current_stream(self.env.device).wait_stream(side)
+
+class CapturedUpdate:
+    """``agent.update`` as one CUDA graph, from its third call on.
+
+    The first calls are ordinary updates, in which the optimizers make their moments. The third is
+    recorded, and must change weights, moments and everything else as an ordinary one does, bit for
+    bit. Learning rates become tensors. Batches have the same entries and shapes every time.
+
+    Args:
+        agent: Learns; it decides nothing in Python between one update and the next.
+        record: Records an update; tests give another.
+
+    Raises:
+        ParameterError: The agent is not on a CUDA device, or its updates are not all alike.
+    """
+
+    def __init__(self, agent: Agent, *, record: Record = cuda_graph) -> None:
+        device = next(agent.policy.parameters()).device
+        if record is cuda_graph and device.type != "cuda":
+            raise ParameterError(
+                f"trainer.capture=true records a CUDA graph, but the agent is on {device}; use "
+                f"device=cuda, or trainer.capture=false"
+            )
+        if not getattr(agent, "updates_alike", True):
+            raise ParameterError(
+                f"trainer.capture=true needs updates that are all alike, which those of "
+                f"{type(agent).__name__} are not; use trainer.capture=false"
+            )
+        if processes() > 1:
+            raise ParameterError(
+                "trainer.capture=true does not average gradients of several processes; use one "
+                "process, or trainer.capture=false"
+            )
+        self.agent, self.device, self._record = agent, device, record
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, after the agent's memory has moved (``load_state_dict``)."""
+        self._calls = 0
+        self._batch: TensorDictBase | None = None
+        self._found: dict[str, Tensor] = {}
+        self._replay: Callable[[], None] | None = None
+        for value in vars(self.agent).values():
+            if isinstance(value, GatedAdam):
+                value.keep_lr_in_memory()
+
+    def __call__(self, batch: TensorDictBase) -> dict[str, Tensor]:
+        """As ``agent.update``; what it writes into the batch is written there, too."""
+        self._calls += 1
+        if self._calls <= WARM_UPS:
+            with on_side_stream(self.device):
+                return self.agent.update(batch)
+        if self._replay is None:
+            self._capture(batch)
+        else:
+            assert self._batch is not None
+            self._batch.update_(batch)
+            self._replay()
+        assert self._batch is not None
+        for key in set(self._batch.keys()) - set(batch.keys()):
+            batch.set(key, self._batch.get(key).clone())
+        return {name: value.clone() for name, value in self._found.items()}
+
+    def _capture(self, batch: TensorDictBase) -> None:
+        """Record an update, and carry it out."""
+        memory = tensors(self.agent.state_dict())
+        before, drawn = [value.clone() for value in memory], randomness.state_dict()
+        wanted = self.agent.update(batch.clone())
+        after = [value.clone() for value in memory]
+        _restore(memory, before, drawn)
+        self._batch = held = batch.clone()
+        self._replay, found = self._record(lambda: self.agent.update(held))
+        self._found = dict(found)
+        _restore(memory, before, drawn)
+        self._replay()
+        wrong = [name for name in wanted if not _same(wanted[name], self._found[name])]
+        moved = sum(not _same(*pair) for pair in zip(memory, after, strict=True))
+        if wrong or moved:
+            raise CaptureError(
+                f"the recorded update differs from the agent's in {wrong} and {moved} of "
+                f"{len(memory)} tensors of its state; use trainer.capture=false"
+            )
+        _LOGGER.info("updates are one CUDA graph; its first agrees")
+
+
+def _restore(memory: list[Tensor], values: list[Tensor], drawn: Mapping[str, Any]) -> None:
+    """Put values back in place, and the random generators."""
+    with torch.no_grad():
+        for place, value in zip(memory, values, strict=True):
+            place.copy_(value)
+    randomness.load_state_dict(drawn)
+
+
+@contextlib.contextmanager
+def on_side_stream(device: torch.device) -> Iterator[None]:
+    """Where torch asks for warm-ups of what is recorded; on a CPU, nothing."""
+    if device.type != "cuda":
+        yield
+        return
+    side = torch.cuda.Stream(device)
+    side.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(side):
+        yield
+    torch.cuda.current_stream(device).wait_stream(side)
 
 
 class _Start:
@@ -182,3 +281,8 @@ def differing(one: TensorDictBase, other: TensorDictBase) -> list[str]:
         if not bool(((a == b) | ((a != a) & (b != b))).all()):
             unequal.add(key)
     return sorted(".".join(key) if isinstance(key, tuple) else key for key in unequal)
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether all numbers are equal, NaN being equal to NaN; reads from the device."""
+    return bool(((one == other) | ((one != one) & (other != other))).all())

@@ -61,6 +61,8 @@ class Hierarchical:
 
     action_modes = ("hierarchical",)
     network_role = "manager and worker"
+    updates_alike = False
+    """The manager learns in every ``manager_every``-th update of stage 2."""
 
     def __init__(
         self,

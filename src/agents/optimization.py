@@ -46,9 +46,20 @@ class GatedAdam:
         device = self.parameters[0].device
         self.skipped = torch.zeros((), dtype=torch.int64, device=device)
         self.in_a_row = torch.zeros((), dtype=torch.int64, device=device)
+        self._lr: Tensor | None = None
+
+    def keep_lr_in_memory(self) -> None:
+        """Let the learning rate be a tensor, so that a captured step follows :meth:`set_lr`."""
+        (group,) = self.optimizer.param_groups
+        if self._lr is None:
+            self._lr = torch.tensor(float(group["lr"]), device=self.skipped.device)
+            group.update(lr=self._lr, capturable=self.skipped.device.type == "cuda")
 
     def set_lr(self, lr: float) -> None:
         """The learning rate from now on."""
+        if self._lr is not None:
+            self._lr.fill_(lr)
+            return
         for group in self.optimizer.param_groups:
             group["lr"] = lr
 
@@ -96,6 +107,11 @@ class GatedAdam:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Inverse of :meth:`state_dict`."""
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # Adam keeps what it gets
+        (group,) = self.optimizer.param_groups
+        group.update(lr=float(group["lr"]), capturable=False)  # where it was captured, it was not
+        if self._lr is not None:
+            self._lr = None
+            self.keep_lr_in_memory()
         self.skipped.copy_(state["skipped"])
         self.in_a_row.copy_(state["in_a_row"])
 

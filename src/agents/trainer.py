@@ -14,6 +14,7 @@ from torch import Tensor
 from agents import randomness
 from agents.base import Agent, Collector, Replay, RolloutBuffer
 from agents.black_box import BlackBox
+from agents.capture import CapturedUpdate
 from agents.distributed import World
 from agents.logging import Logger, Meter, ProgressBar
 from agents.states import tensors
@@ -53,6 +54,7 @@ class Trainer:
         evaluate_every: Frames between two calls of ``evaluate``; ``None``: never.
         black_box: How many of the environment's last states, and with them the batch of a broken
             update, are kept in :attr:`black_box` to show why training broke; 0: nothing is.
+        capture: Updates as one CUDA graph, :class:`agents.capture.CapturedUpdate`.
     """
 
     on_policy = False
@@ -73,8 +75,10 @@ class Trainer:
         save_minutes: float | None = None,
         evaluate_every: float | None = None,
         black_box: int = 16,
+        capture: bool = False,
     ) -> None:
         self.agent, self.collector, self.replay = agent, collector, replay
+        self.updater = CapturedUpdate(agent) if capture else agent.update
         self.total = _count("frames", frames)
         budgets = [_budget("minutes", minutes, 60.0), _budget("seconds", seconds, 1.0)]
         self.budget = min((budget for budget in budgets if budget is not None), default=None)
@@ -180,7 +184,7 @@ class Trainer:
         """One update, watched."""
         if self.black_box is not None:
             self.black_box.before(batch, self.updates, self._scheduled)
-        found = self.agent.update(batch)
+        found = self.updater(batch)
         if self.black_box is not None:
             self.black_box.after(found)
         self._note(found)
@@ -252,6 +256,8 @@ class Trainer:
         """Inverse of :meth:`state_dict`."""
         counters, waiting = state["counters"], state["waiting"]
         self.agent.load_state_dict(state["agent"])
+        if isinstance(self.updater, CapturedUpdate):
+            self.updater.forget()
         self.frames, self.updates = counters["frames"], counters["updates"]
         self.elapsed = self._saved = counters["elapsed"]
         self._since_update, self._logged = waiting["since_update"], waiting["logged"]

@@ -6,6 +6,7 @@ and asks Python nothing. `tests/gpu/test_capture_on_cuda.py` does the same with 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
 import pytest
@@ -16,7 +17,8 @@ from tests.agents.test_every_agent import CASES
 from tests.agents.test_resume import OFTEN, differing, trainer_of
 from tests.tiny import tiny_env
 
-from agents.capture import CapturedCollector, CaptureError
+from agents.capture import CapturedCollector, CapturedUpdate, CaptureError
+from agents.optimization import GatedAdam
 from agents.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from agents.rollout import DeviceCollector
 from agents.workers import device_collector
@@ -102,6 +104,39 @@ def test_training_is_the_same(case: str) -> None:
     assert not differing(one["agent"], other["agent"])
     assert not differing(one["replay"], other["replay"])
     assert not differing(one["collector"], other["collector"])
+
+
+UPDATING = [case for case in CASES if not case.startswith(("ppo", "hierarchical"))]
+
+
+@pytest.mark.parametrize(
+    "case", [c if c in OFTEN else pytest.param(c, marks=pytest.mark.slow) for c in UPDATING]
+)
+@pytest.mark.parametrize("replay", ["uniform", "prioritized"])
+def test_recorded_updates_are_the_agents_own(case: str, replay: str) -> None:
+    """With a falling learning rate, priorities, and a resumed state in the middle."""
+    trainers = [trainer_of(case, f"replay={replay}", "agent.lr_frames=3000") for _ in range(2)]
+    for value in vars(trainers[0].agent).values():
+        if isinstance(value, GatedAdam):
+            value.keep_lr_in_memory()
+    trainers[1].updater = CapturedUpdate(trainers[1].agent, record=record)
+    for stop in (5, 10):
+        for trainer in trainers:
+            torch.manual_seed(7 + stop)
+            while trainer.updates < stop:
+                trainer.step()
+        one, other = (trainer.state_dict() for trainer in trainers)
+        for part in ("agent", "replay", "collector"):
+            assert differing(one[part], other[part]) == []
+        trainers[1].load_state_dict(copy.deepcopy(one))
+
+
+def test_updates_that_differ_from_each_other_are_not_recorded() -> None:
+    agent = trainer_of("hierarchical").agent
+    with pytest.raises(ParameterError, match="those of Hierarchical are not; use trainer"):
+        CapturedUpdate(agent, record=record)
+    with pytest.raises(ParameterError, match="the agent is on cpu; use device=cuda, or trainer"):
+        trainer_of("dqn", "trainer.capture=true")
 
 
 class Counting(torch.nn.Module):

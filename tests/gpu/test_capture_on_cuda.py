@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.agents.test_capture import differing, played, policy, task
+from tests.agents.test_capture import UPDATING, differing, played, policy, task
 from tests.agents.test_every_agent import CASES
 from tests.agents.test_resume import trainer_of
 
@@ -41,6 +41,25 @@ def test_training_is_the_same(case: str) -> None:
         steps.append([trainer.collector.step() for _ in range(8)])
     for one, other in zip(*steps, strict=True):
         assert not differing(one.to_dict(), other.to_dict())
+
+
+@pytest.mark.parametrize("case", UPDATING)
+def test_updates_are_the_same(case: str) -> None:
+    """Also where the learning rate falls; kernels that add in any order are kept out."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    trainers = [
+        trainer_of(case, "device=cuda", "agent.lr_frames=3000", f"trainer.capture={capture}")
+        for capture in ("false", "true")
+    ]
+    try:
+        for trainer in trainers:
+            torch.manual_seed(7)
+            while trainer.updates < 8:
+                trainer.step()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    one, other = (trainer.agent.policy.state_dict() for trainer in trainers)
+    assert differing(dict(one), dict(other)) == []
 
 
 def test_a_replay_waits_for_nothing_and_takes_no_memory() -> None:
