@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,21 +19,22 @@ CPU = torch.device("cpu")
 
 def free(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(memory, "free_memory", lambda device: size)
+    monkeypatch.setattr(memory, "TRIFLE", 0)
 
 
 def test_rows_that_cannot_fit_are_refused_and_those_that_fit_are_named(monkeypatch, caplog):
     task = {"pool_size": 16}
-    with pytest.raises(ParameterError, match=r"num_envs=1000000000 needs .* TiB, but"):
+    with pytest.raises(ParameterError, match=r"num_envs=1000000000 needs .* TiB, but of"):
         make_env("cuboid_online", num_envs=10**9, **task)
     free(monkeypatch, 10 * 2**20)
-    with pytest.raises(ParameterError, match="or less, or a coarser grid_step or cell") as refused:
+    with pytest.raises(ParameterError, match="rows or fewer, or a coarser") as refused:
         make_env("cuboid_online", num_envs=100_000, **task)
-    fits = int(re.search(r"use num_envs=(\d+)", str(refused.value))[1])
+    fits = int(re.search(r"use (\d+) rows or fewer", str(refused.value))[1])
     assert 100 < fits < 10_000
     with caplog.at_level("INFO", logger="packing_env.memory"):
         assert make_env("cuboid_online", num_envs=fits, **task).batch_size == (fits,)
     assert any(f"num_envs={fits} needs" in record.getMessage() for record in caplog.records)
-    with pytest.raises(ParameterError, match=f"use num_envs={fits} or less"):
+    with pytest.raises(ParameterError, match=f"use {fits} rows or fewer"):
         make_env("cuboid_online", num_envs=fits + 1, **task)
 
 
@@ -82,6 +84,34 @@ def test_a_catalogue_moves_only_to_where_it_fits(monkeypatch):
     boxes = Catalogue.from_cuboids([(0.1, 0.1, 0.1)], cell=0.05, container=(0.4, 0.4, 0.4))
     assert boxes.to("meta").top.device.type == "meta"  # of which nothing is known
     free(monkeypatch, 100)
-    with pytest.raises(CatalogueError, match=r"of 1 items needs .* free on meta"):
+    with pytest.raises(CatalogueError, match=r"of 1 items needs .* free on meta no"):
         boxes.to("meta")
     assert boxes.to("cpu").top.device == CPU
+
+
+def test_what_is_small_is_never_refused(monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda device: 0)
+    assert make_env("cuboid_online", num_envs=2, pool_size=16).batch_size == (2,)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_limit_of_the_control_group_leaves_out_what_can_be_dropped(
+    version: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The inner group is full of cached files, the outer has no limit."""
+    line, names = {
+        1: ("5:cpu,memory:/job/7", ("memory.limit_in_bytes", "memory.usage_in_bytes")),
+        2: ("0::/job/7", ("memory.max", "memory.current")),
+    }[version]
+    top = tmp_path / ("memory" if version == 1 else "")
+    inner = top / "job" / "7"
+    inner.mkdir(parents=True)
+    for name, value in zip(names, ("1000000", "1000000"), strict=True):
+        (inner / name).write_text(value + "\n")
+    (inner / "memory.stat").write_text("anon 300000\nactive_file 250000\ninactive_file 450000\n")
+    own = tmp_path / "own"
+    own.write_text(f"3:pids:/other\n{line}\n")
+    wraps = memory.Path
+    places = {"/proc/self/cgroup": own, "/sys/fs/cgroup": tmp_path}
+    monkeypatch.setattr(memory, "Path", lambda path: wraps(places.get(path, path)))
+    assert memory.free_memory(CPU) == 700_000

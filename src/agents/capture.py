@@ -49,11 +49,12 @@ def cuda_graph(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
 class CapturedCollector(DeviceCollector):
     """As :class:`agents.rollout.DeviceCollector`, with policy and step as one CUDA graph.
 
-    The graph is recorded at the first step, again after :meth:`load_state_dict` and where a policy
-    enters another ``stage``. Each time its first steps are held against those of the environment
-    and the policy, bit for bit, random draws included. The environment's state and what the policy
-    sees stay where they are from then on. What else changes between steps, such as a rate, must be
-    a tensor that changes in place, as those of the policies here do.
+    The graph is recorded at the first step, again where the environment has another state than it
+    left (a reset, :meth:`load_state_dict`) and where a policy enters another ``stage``. Each time
+    its first steps are held against those of the environment and the policy, bit for bit, random
+    draws included. The environment's state and what the policy sees stay where they are from then
+    on. What else changes between steps, such as a rate, must be a tensor that changes in place, as
+    those of the policies here do.
 
     Args:
         env: The environment, on a CUDA device.
@@ -77,12 +78,17 @@ class CapturedCollector(DeviceCollector):
         self._replay: Callable[[], None] | None = None
         self._made: TensorDictBase | None = None
         self._stage: object = None
+        self._state: object = None
 
     @torch.no_grad()
     def step(self) -> TensorDictBase:
-        """One decision of every row: root and ``next`` entries, ``[*batch_size]``."""
+        """One decision of every row: root and ``next`` entries, ``[*batch_size]``.
+
+        Raises:
+            CaptureError: A step cannot be recorded; everything is as it was before the call.
+        """
         stage = getattr(self.policy, "stage", None)
-        if self._replay is None or stage != self._stage:
+        if self._replay is None or stage != self._stage or self.env.state is not self._state:
             self._stage = stage
             self._capture()
         assert self._replay is not None
@@ -99,7 +105,22 @@ class CapturedCollector(DeviceCollector):
         """Record a step, and see that it plays the same; both leave no trace."""
         if self._root is None:
             self._root = self.env.reset()
-        start = _Start(self.env, self._root)
+        start = _Start(self.env, self.policy, self._root)
+        try:
+            self._replay, self._made = self._recorded(start)
+        except CaptureError:
+            self._root = start.again()
+            raise
+        except RuntimeError as error:
+            self._root = start.again()
+            raise CaptureError(
+                f"policy and step cannot be captured ({error}); use collector.capture=false"
+            ) from error
+        self._state = self.env.state
+        _LOGGER.info("policy and step are one CUDA graph; its first %d steps agree", CHECKED)
+
+    def _recorded(self, start: _Start) -> tuple[Callable[[], None], TensorDictBase]:
+        """What replays a step, seen to do so, and where its result will be."""
         expected = [super(CapturedCollector, self).step().clone() for _ in range(CHECKED)]
         self._root = start.again()
         state = self.env.state
@@ -120,8 +141,7 @@ class CapturedCollector(DeviceCollector):
                     f"{wrong}; use collector.capture=false"
                 )
         start.write(self._root, memory)
-        self._replay, self._made = replay, made
-        _LOGGER.info("policy and step are one CUDA graph; its first %d steps agree", CHECKED)
+        return replay, made
 
     def _in_place(self, memory: Mapping[str, Tensor]) -> TensorDictBase:
         """A step that begins and ends in the same memory."""
@@ -244,17 +264,22 @@ def on_side_stream(device: torch.device) -> Iterator[None]:
 
 
 class _Start:
-    """Where a collector stands, random generators included, to go back to."""
+    """Where a collector stands, the policy's buffers and random generators included.
 
-    def __init__(self, env: PackingEnv, root: TensorDictBase) -> None:
+    To go back there.
+    """
+
+    def __init__(self, env: PackingEnv, policy: TensorDictModuleBase, root: TensorDictBase) -> None:
         self._env = env
         self._root, self._state = root.clone(), env.get_state()
+        self._buffers = list(policy.buffers()) if isinstance(policy, torch.nn.Module) else []
+        self._held = [buffer.clone() for buffer in self._buffers]
         self._random = randomness.state_dict()
 
     def again(self) -> TensorDictBase:
         """Go back; what the policy sees."""
         self._env.reset(self._state, set_state=True)
-        randomness.load_state_dict(self._random)
+        _restore(self._buffers, self._held, self._random)
         return self._root.clone()
 
     def write(self, root: TensorDictBase, memory: Mapping[str, Tensor]) -> None:
@@ -262,7 +287,7 @@ class _Start:
         _written(root, self._root)
         for key, value in memory.items():
             value.copy_(self._state[key].view(value.shape))
-        randomness.load_state_dict(self._random)
+        _restore(self._buffers, self._held, self._random)
 
 
 def _written(place: TensorDictBase, values: TensorDictBase) -> TensorDictBase:
@@ -273,7 +298,7 @@ def _written(place: TensorDictBase, values: TensorDictBase) -> TensorDictBase:
 
 
 def differing(one: TensorDictBase, other: TensorDictBase) -> list[str]:
-    """The entries that are not the same bits (any NaN equals any other), or not in both."""
+    """The entries that are not equal (NaN is equal to NaN), or not in both."""
     keys, others = set(one.keys(True, True)), set(other.keys(True, True))
     unequal = keys ^ others
     for key in keys & others:
@@ -284,5 +309,7 @@ def differing(one: TensorDictBase, other: TensorDictBase) -> list[str]:
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether all numbers are equal, NaN being equal to NaN; reads from the device."""
+    """Whether shape, type and all numbers are equal, NaN being equal to NaN; reads the device."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
     return bool(((one == other) | ((one != one) & (other != other))).all())

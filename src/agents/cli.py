@@ -98,6 +98,7 @@ def _stops() -> tuple[type[Exception], ...]:
 
 def _our_errors() -> tuple[type[Exception], ...]:
     """Errors whose message is written for the user."""
+    from agents.capture import CaptureError
     from agents.checkpoint import CheckpointError
     from agents.config_checks import ConfigError
     from agents.runs import RunFolderError
@@ -107,6 +108,7 @@ def _our_errors() -> tuple[type[Exception], ...]:
     from packing_env.types import ParameterError
 
     return (
+        CaptureError,
         CatalogueError,
         CheckpointError,
         ConfigError,

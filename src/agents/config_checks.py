@@ -235,6 +235,12 @@ def check_learns(config: DictConfig) -> None:
             f"agent {config.agent['_target_']} does not learn; packing eval compares policies that "
             f"need no training"
         )
+    best = str(config.checkpoint.best or "").removeprefix("-")
+    if best.startswith("held_out/") and config.trainer.evaluate_every is None:
+        raise ConfigError(
+            f"checkpoint.best={best} is a metric of evaluations, and there are none; set "
+            f"trainer.evaluate_every=FRAMES"
+        )
     on_policy = getattr(agent, "on_policy", False)
     for section in ("trainer", "replay"):
         if getattr(locate(config[section], section), "on_policy", False) != on_policy:

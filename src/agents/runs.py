@@ -116,14 +116,16 @@ def finite(value: Any) -> Any:
 class StopSignals:
     """SIGINT and SIGTERM ask to stop; a second one aborts.
 
-    As a context manager, in the main thread (elsewhere it does nothing); :meth:`requested` says
-    whether one came.
+    What comes within :attr:`echo` seconds of the first is the first: launchers signal a process and
+    then its whole group. As a context manager, in the main thread (elsewhere it does nothing);
+    :meth:`requested` says whether one came.
     """
 
     watched = (signal.SIGINT, signal.SIGTERM)
+    echo = 0.5
 
     def __init__(self) -> None:
-        self._came = False
+        self._came: float | None = None
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopSignals:
@@ -133,13 +135,17 @@ class StopSignals:
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._came = True
-        for watched in self.watched:
-            signal.signal(watched, signal.SIG_DFL)
+        now = time.monotonic()
+        if self._came is None:
+            self._came = now
+        elif now - self._came > self.echo:
+            for watched in self.watched:
+                signal.signal(watched, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
     def requested(self) -> bool:
         """Whether to stop at the next good moment."""
-        return self._came
+        return self._came is not None
 
     def __exit__(
         self,

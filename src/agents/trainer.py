@@ -116,6 +116,7 @@ class Trainer:
         should_stop: Callable[[], bool] = lambda: False,
         save: Callable[[], None] = lambda: None,
         evaluate: Callable[[], Mapping[str, float]] = dict,
+        save_evaluated: bool = False,
     ) -> bool:
         """Train on; calling it again continues.
 
@@ -125,6 +126,8 @@ class Trainer:
             should_stop: Asked after every step of the environment.
             save: Called every ``save_every`` frames.
             evaluate: Called every ``evaluate_every`` frames; its numbers join the row.
+            save_evaluated: Call ``save`` after each evaluation, too, with its numbers in
+                :attr:`last`.
 
         Returns:
             Whether it came to its end (otherwise ``should_stop`` said so).
@@ -141,10 +144,11 @@ class Trainer:
             if bar is not None:
                 bar.advance(self.frames, self.elapsed)
             stopped = self.world.agree(should_stop())
+            row: Mapping[str, float] = {}
             if self._due("log"):
                 row = evaluate() if self._due("evaluate") and not stopped else {}
                 self._log(logger, bar, row)
-            if self._save_due():
+            if self._save_due() or (row and save_evaluated):
                 self.check_finite()
                 save()
         if self._since["log"]:

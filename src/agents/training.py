@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from rich.console import Console
 
 from agents import black_box, build, checkpoint, distributed, imitation, resume, runs
 from agents.commands import INTERRUPTED, RESULTS, agent_name, compare, describe, origin
-from agents.config_checks import ConfigError
+from agents.config_checks import ConfigError, close_names
 from agents.distributed import World
 from agents.evaluate import StoppedError
 from agents.evaluate import evaluate as play_instances
@@ -29,6 +30,10 @@ from packing_env.registration import ENVIRONMENT
 
 if TYPE_CHECKING:
     from agents.cli import Request
+
+_LOGGER = logging.getLogger("agents.training")
+HELD_OUT = "held_out/"
+"""Before the names of metrics of evaluations."""
 
 
 def train(config: DictConfig, request: Request) -> int:
@@ -129,6 +134,8 @@ class _Session:
         self.resumed_at = resumed_at
         self._held_out: PackingEnv | None = None
         self._broken: Path | None = None
+        self._best = (config.checkpoint.best or "").removeprefix("-")
+        self._warned = False
 
     def train(self, console: Console) -> bool:
         """Whether training came to its end; what was learned is saved in any case."""
@@ -144,6 +151,7 @@ class _Session:
                 should_stop=self.should_stop,
                 save=partial(self.save_meanwhile, console),
                 evaluate=self.numbers,
+                save_evaluated=self._best.startswith(HELD_OUT),
             )
         finally:
             bar.close()
@@ -166,11 +174,21 @@ class _Session:
         except NonFiniteError:
             failed = True
         meta = self._meta() | {"metrics": runs.finite(self.trainer.last)}
+        self._look_for_best(meta["metrics"])
         state = self.trainer.state_dict(replay=bool(options.replay))
         path = checkpoint.save(self.folder, self.trainer.frames, state, meta, failed=failed)
         if failed:
             self._broken = path
         checkpoint.rotate(self.folder, options.keep, options.best)
+
+    def _look_for_best(self, metrics: Mapping[str, Any]) -> None:
+        """Warn once where the metric of the best checkpoint is none."""
+        evaluated = any(key.startswith(HELD_OUT) for key in metrics)
+        there = bool(metrics) and (evaluated or not self._best.startswith(HELD_OUT))
+        if self._best and there and self._best not in metrics and not self._warned:
+            self._warned = True
+            near = close_names(self._best, list(metrics))
+            _LOGGER.warning("checkpoint.best=%s is no metric of the log%s", self._best, near)
 
     def _meta(self) -> dict[str, Any]:
         """What is written beside tensors, so that they can be used again."""
@@ -219,7 +237,7 @@ class _Session:
             )
         except StoppedError:
             return {}
-        return {f"held_out/{name}": found.estimate(name).mean for name in found.metrics}
+        return {f"{HELD_OUT}{name}": found.estimate(name).mean for name in found.metrics}
 
     def caveat(self) -> str | None:
         """What the numbers do not say by themselves."""

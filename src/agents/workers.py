@@ -12,6 +12,7 @@ import multiprocessing
 import signal
 from collections.abc import Mapping
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import torch
@@ -27,6 +28,8 @@ from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
 _LOGGER = logging.getLogger("agents.workers")
+PATIENCE = 60
+"""Seconds that a worker outlives SIGTERM, which often goes to a whole group of processes."""
 
 
 def device_collector(
@@ -145,7 +148,14 @@ class _Shard(PackingEnv):
         self._index = index
         if multiprocessing.parent_process() is not None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, _outlive)
 
     def restore(self, states: TensorDictBase) -> TensorDictBase:
         """Go on from this shard's part of ``states [W, B]``."""
         return self.reset(states[self._index], set_state=True)
+
+
+def _outlive(number: int, frame: FrameType | None) -> None:
+    """Serve on while the main process, which got the same signal, saves; but not for ever."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(PATIENCE)

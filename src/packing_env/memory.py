@@ -13,6 +13,8 @@ from packing_env.types import ParameterError
 
 SHARE = 0.9
 """The part of the free memory that one thing may take."""
+TRIFLE = 2**26
+"""Bytes that are never refused: what is free is not known so well."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -32,7 +34,7 @@ def check_memory(
         what: The thing, by the setting that makes it large.
         needs: Bytes.
         device: Where.
-        remedy: What to do, given the bytes that may be taken.
+        remedy: What to do, given the bytes that may be taken, which are at least :data:`TRIFLE`.
         error: What is raised.
         says: Whether what fits gets a line in the log.
 
@@ -40,10 +42,10 @@ def check_memory(
         ValueError: ``error``; more than :data:`SHARE` of what is free would be needed.
     """
     free = free_memory(device)
-    if free is not None and needs > SHARE * free:
+    if free is not None and needs > (room := max(TRIFLE, int(SHARE * free))):
         raise error(
-            f"{what} needs {human(needs)}, but {human(free)} are free on {device}; "
-            f"{remedy(int(SHARE * free))}"
+            f"{what} needs {human(needs)}, but of the {human(free)} that are free on {device} no "
+            f"more than {human(room)} may be taken; {remedy(room)}"
         )
     if says:
         known = "?" if free is None else human(free)
@@ -52,17 +54,53 @@ def check_memory(
 
 def free_memory(device: torch.device) -> int | None:
     """Bytes that may be allocated on a device; None where this is not known."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+    if device.type == "cuda" and torch.cuda.is_available():
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + cached
     meminfo = Path("/proc/meminfo")
     if device.type != "cpu" or not meminfo.is_file():
         return None
-    fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-    free = int(fields["MemAvailable"].split()[0]) * 1024
-    limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
-    if limit.is_file() and (text := limit.read_text().strip()) != "max":
-        free = min(free, int(text) - int(used.read_text()))
-    return free
+    free = 1024 * _numbers(meminfo)["MemAvailable"]
+    return min([free, *(limit for limit in _limits() if limit is not None)])
+
+
+def _limits() -> list[int | None]:
+    """What the control groups of this process leave to it; files that they cache can be dropped."""
+    try:
+        own = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    root, found = Path("/sys/fs/cgroup"), []
+    for line in own:
+        _, kinds, path = line.split(":", 2)
+        if not kinds:
+            group, names = root, ("memory.max", "memory.current")
+        elif "memory" in kinds.split(","):
+            group, names = root / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        else:
+            continue
+        inner = group / path.lstrip("/")
+        found += [_left(folder, *names) for folder in (inner, *inner.parents)]
+    return found
+
+
+def _left(folder: Path, limit: str, usage: str) -> int | None:
+    """What one group leaves; None where it has no limit."""
+    try:
+        most = (folder / limit).read_text().strip()
+        if most == "max":
+            return None
+        held = _numbers(folder / "memory.stat")
+        dropped = sum(held.get(name, 0) for name in ("active_file", "inactive_file"))
+        return max(0, int(most) - int((folder / usage).read_text()) + dropped)
+    except (OSError, ValueError):
+        return None
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """Of a file with a name and a number per line."""
+    pairs = (line.replace(":", " ").split() for line in path.read_text().splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) > 1}
 
 
 def num_bytes(tensors: Iterable[Tensor]) -> int:

@@ -151,9 +151,55 @@ class Counting(torch.nn.Module):
         return self.inner(tensordict).set("calls", torch.full((4, 1), self.calls))
 
 
-def test_what_a_graph_cannot_follow_is_refused() -> None:
-    with pytest.raises(CaptureError, match=r"differs from the environment's in \['calls'\]"):
-        CapturedCollector(task(), Counting(), record=record).step()
+class Reading(Counting):
+    """One that waits for the device."""
+
+    def forward(self, tensordict):
+        return self.inner(tensordict).set(
+            "calls", torch.full((4, 1), float(tensordict["done"].sum()))
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Counting, r"differs from the environment's in \['calls'\]"),
+        (Reading, r"cannot be captured .*use collector\.capture=false"),
+    ],
+)
+def test_what_a_graph_cannot_follow_is_refused(kind: type[Counting], said: str) -> None:
+    """And leaves no trace: what would be saved then is where the last step ended."""
+    collector = CapturedCollector(task(), kind(), record=record)
+    collector._root = collector.env.reset()
+    before, drawn = collector.env.get_state().to_dict(), torch.get_rng_state()
+    with pytest.raises(CaptureError, match=said):
+        collector.step()
+    assert not differing(before, collector.env.get_state().to_dict())
+    assert torch.equal(drawn, torch.get_rng_state())
+
+
+class Averaging(torch.nn.Module):
+    """A policy with a buffer of its own, which every decision changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = policy()
+        self.register_buffer("mean", torch.zeros(()))
+
+    def set_frames(self, frames: int) -> None:
+        self.inner.set_frames(frames)
+
+    def forward(self, tensordict):
+        self.mean.lerp_(tensordict["observation", "heightmap"].mean() + 1, 0.1)
+        return self.inner(tensordict)
+
+
+def test_a_policys_buffers_are_where_they_were() -> None:
+    plain = DeviceCollector(task(), Averaging())
+    captured = CapturedCollector(task(), Averaging(), record=record)
+    for collector in (plain, captured):
+        played(collector, 6)
+    assert torch.equal(plain.policy.mean, captured.policy.mean)
 
 
 def test_there_must_be_something_to_capture() -> None:

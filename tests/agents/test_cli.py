@@ -16,7 +16,7 @@ import torch
 from tests.agents.conftest import TINY, TINY_OVERRIDES
 
 import agents
-from agents import cli
+from agents import checkpoint, cli
 from agents.config_checks import ConfigError
 from agents.networks import CandidateScores
 from packing_env import PackingEnv
@@ -325,20 +325,28 @@ def test_a_run_with_a_broken_loss_keeps_the_sound_checkpoint(
         assert "no checkpoint there" in refused(capsys, *chosen)
 
 
-def interrupted(arguments: list[str], ready: Callable[[], bool], number: int) -> tuple[int, str]:
-    """Exit code and output of a command that gets a signal once it is ready."""
+def interrupted(
+    arguments: list[str], ready: Callable[[], bool], number: int, *, group: bool = False
+) -> tuple[int, str]:
+    """Exit code and output of a command that gets a signal once it is ready.
+
+    With ``group`` its workers get it, too, and itself a second time, as under some launchers.
+    """
     child = subprocess.Popen(
         [sys.executable, "-m", "agents.cli", *arguments],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        start_new_session=True,
     )
     try:
         deadline = time.monotonic() + 60
         while not ready() and child.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         child.send_signal(number)
+        if group:
+            os.killpg(child.pid, number)
         said, _ = child.communicate(timeout=60)
     finally:
         child.kill()
@@ -356,6 +364,16 @@ def test_a_run_that_is_stopped_is_saved() -> None:
     assert results["training"]["frames"] > 0
     arguments = ["eval", "checkpoint=run", "evaluation.instances=2", "evaluation.heuristics=[]"]
     assert cli.main(arguments) == 0
+
+
+def test_so_is_one_of_several_processes_that_are_all_stopped() -> None:
+    arguments = [*TRAIN, "trainer.frames=1e9", "run_dir=run", "trainer.log_every=16"]
+    arguments += ["env.num_envs=4", "collector.num_workers=2"]
+    ready = Path("run/metrics.csv").exists
+    code, said = interrupted(arguments, ready, signal.SIGTERM, group=True)
+    assert code == 0, said
+    assert "everything so far is saved" in said
+    assert checkpoint.load("run").state["counters"]["frames"] > 0
 
 
 def test_training_may_begin_with_a_heuristic(capsys: pytest.CaptureFixture[str]) -> None:

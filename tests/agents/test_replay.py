@@ -313,6 +313,7 @@ def test_impossible_sizes_are_refused_with_a_hint(monkeypatch):
     with pytest.raises(ParameterError, match=r"use replay\.capacity=\d+ or less"):
         DeviceReplay(env, 10**12)
     replay = DeviceReplay(env, 100)
+    monkeypatch.setattr(memory, "TRIFLE", 0)
     monkeypatch.setattr(memory, "free_memory", lambda device: replay.num_bytes * 2)
     assert DeviceReplay(env, 100).num_bytes == replay.num_bytes
     stored = replay.buffer.storage._storage

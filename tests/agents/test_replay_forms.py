@@ -258,6 +258,7 @@ def test_the_estimate_is_what_is_taken_and_is_said_before(kind, caplog):
 def test_what_cannot_fit_is_refused_before_anything_is_taken(monkeypatch):
     env = task()
     replay = DeviceReplay(env, 1_000)
+    monkeypatch.setattr(memory, "TRIFLE", 0)
     monkeypatch.setattr(memory, "free_memory", lambda device: replay.num_bytes)
     with pytest.raises(ParameterError, match=r"half_heights=true") as refused:
         DeviceReplay(env, 1_000)
@@ -268,6 +269,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_taken(monkeypatch):
     assert DeviceReplay(env, fits).capacity == fits
     with pytest.raises(ParameterError, match=f"use replay.capacity={fits} or less"):
         DeviceReplay(env, fits + 2)
+    monkeypatch.setattr(memory, "TRIFLE", 0)
     monkeypatch.setattr(memory, "free_memory", lambda device: 2**20)
     monkeypatch.setattr("agents.replay.device_replay.LazyTensorStorage", None)  # not even begun
     with pytest.raises(ParameterError, match="or less, or a coarser"):

@@ -257,6 +257,33 @@ def test_a_warm_start_is_not_done_twice(tmp_path: Path, capsys: Any) -> None:
     assert "first_fit" not in capsys.readouterr().out
 
 
+def test_the_best_checkpoint_of_an_evaluation_is_kept(tmp_path: Path, capsys: Any) -> None:
+    """Evaluations fall on no save of their own, and later logs have no such number."""
+    run = ["trainer.frames=400", "trainer.log_every=32", "trainer.evaluate_every=128"]
+    run += ["trainer.save_every=72", "evaluation.instances=4", "checkpoint.keep=1"]
+    best = "checkpoint.best=held_out/utilization"
+    assert train(*RUN, *run, best, f"run_dir={tmp_path}") == 0
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = [(row["held_out/utilization"], row["frames"]) for row in csv.DictReader(file)]
+    scores = {int(frames): float(score) for score, frames in rows if score not in ("", "nan")}
+    assert len(scores) == 3
+    kept = {int(path.name) for path in (tmp_path / "checkpoints").iterdir()}
+    assert kept - {400} <= {f for f in scores if scores[f] == max(scores.values())}
+    assert len(kept) == 2
+    assert train(*RUN, best, "trainer.frames=10") == 2
+    assert "set trainer.evaluate_every=FRAMES" in capsys.readouterr().err
+
+
+def test_a_best_metric_that_is_none_is_named(tmp_path: Path, caplog: Any) -> None:
+    arguments = [*RUN, "trainer.frames=128", "checkpoint.best=utilisation", f"run_dir={tmp_path}"]
+    with caplog.at_level("WARNING", logger="agents.training"):
+        assert train(*arguments) == 0
+    said = [r.getMessage() for r in caplog.records if r.name == "agents.training"]
+    assert said == [
+        "checkpoint.best=utilisation is no metric of the log, did you mean utilization?"
+    ]
+
+
 def test_checkpoints_rotate(tmp_path: Path) -> None:
     for frames, score in ((1, 0.2), (2, 0.9), (3, 0.1), (4, math.nan), (5, 0.3)):
         meta = {"metrics": {} if math.isnan(score) else {"util": score}}

@@ -93,6 +93,7 @@ def test_what_is_incomplete_or_does_not_fit_is_refused(monkeypatch) -> None:
         rollout.extend(steps(task(2), 1)[0])
     with pytest.raises(ParameterError, match="horizon=0"):
         Rollout(env, 0)
+    monkeypatch.setattr(memory, "TRIFLE", 0)
     monkeypatch.setattr(memory, "free_memory", lambda device: 50_000)
-    with pytest.raises(ParameterError, match=r"horizon=1000 of .* use replay\.horizon=\d+ or"):
+    with pytest.raises(ParameterError, match=r"horizon=1000 of .* use replay\.horizon=\d+ or less"):
         Rollout(env, 1000)

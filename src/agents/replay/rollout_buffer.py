@@ -50,7 +50,7 @@ class Rollout:
             f"replay.horizon={self.horizon} of {self.num_rows} rows",
             self.num_bytes,
             env.device,
-            lambda room: f"use replay.horizon={room // per_step} or fewer env.num_envs",
+            lambda room: f"use replay.horizon={room // per_step} or less, or fewer env.num_envs",
         )
         self._storage: TensorDictBase | None = None
         self._cursor = 0

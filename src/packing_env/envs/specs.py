@@ -71,7 +71,7 @@ def check_memory(env: PackingEnv, state: State, seen: Mapping[Any, Tensor], num_
         f"num_envs={num_rows}",
         num_rows * each,
         env.device,
-        lambda room: f"use num_envs={room // each} or less, or a coarser grid_step or cell",
+        lambda room: f"use {room // each} rows or fewer, or a coarser grid_step or cell",
     )
 
 

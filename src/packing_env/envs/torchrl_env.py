@@ -335,6 +335,7 @@ class PackingEnv(EnvBase):
         self.state = None if self.state is None else self.state.to(self.device)
         self.mode = get_mode(self.params.action_mode)(self.params, self._items)
         self._fused = self._whole_step()
+        self._try_one_row(len(self._rows))
         return self
 
     def _set_seed(self, seed: int | Tensor | None) -> None:

@@ -221,7 +221,7 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         else:
             out = self._seen = self._shell.step(actions)
         reward, terminated, truncated = (
-            out[key].squeeze(-1) for key in ("reward", "terminated", "truncated")
+            out[key].squeeze(-1).clone() for key in ("reward", "terminated", "truncated")
         )
         if self.autoreset_mode is AutoresetMode.NEXT_STEP:
             terminated, truncated = terminated & ~before, truncated & ~before
