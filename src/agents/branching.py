@@ -103,7 +103,11 @@ class BranchingPolicy(PolicyWrapper):
             for head, size in enumerate(sizes):
                 index = index * size + chosen[:, head]
             index = self._explore(index.unflatten(0, batch), mask.unflatten(0, batch))
-            chosen = torch.stack(torch.unravel_index(index.flatten(), sizes), -1)
+            rest, heads = index.flatten(), []
+            for size in reversed(sizes):  # torch's unravel_index copies the sizes to the device
+                heads.append(rest % size)
+                rest = rest // size
+            chosen = torch.stack(heads[::-1], -1)
         return tensordict.set(self.action_key, chosen.unflatten(0, batch))
 
 
