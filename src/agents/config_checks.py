@@ -235,8 +235,8 @@ def check_learns(config: DictConfig) -> None:
             f"agent {config.agent['_target_']} does not learn; packing eval compares policies that "
             f"need no training"
         )
-    best = str(config.checkpoint.best or "").removeprefix("-")
-    if best.startswith("held_out/") and config.trainer.evaluate_every is None:
+    best = str(OmegaConf.select(config, "checkpoint.best") or "").removeprefix("-")
+    if best.startswith("held_out/") and not config.trainer.get("evaluate_every"):
         raise ConfigError(
             f"checkpoint.best={best} is a metric of evaluations, and there are none; set "
             f"trainer.evaluate_every=FRAMES"
