@@ -33,9 +33,11 @@ EVERY = 2048
 """Frames of a log interval, and the least of a block."""
 
 
-def trainer_of(agent: str, env: str, seed: int, *, watched: bool) -> Trainer:
+def trainer_of(agent: str, env: str, seed: int, *, watched: bool, black_box: int = 0) -> Trainer:
     """A training loop from the configuration; unwatched, it counts and keeps nothing."""
-    options = [] if watched else ["trainer.log_every=1_000_000_000", "trainer.black_box=0"]
+    options = [f"trainer.black_box={black_box}"]
+    if not watched:
+        options.append("trainer.log_every=1_000_000_000")
     config = compose("train", [f"agent={agent}", f"env={env}", f"seed={seed}", *options])
     torch.manual_seed(seed)
     made = build_env(config)
@@ -97,7 +99,8 @@ def compare(agent: str, env: str, args: argparse.Namespace) -> dict[str, Any]:
     """One agent on one preset."""
     with tempfile.TemporaryDirectory() as folder:
         torch.manual_seed(args.seed)
-        watched = Run(trainer_of(agent, env, args.seed, watched=True), Path(folder))
+        given = {"watched": True, "black_box": args.black_box}
+        watched = Run(trainer_of(agent, env, args.seed, **given), Path(folder))
         bare = Run(trainer_of(agent, env, args.seed, watched=False), None)
         warm_up = 3 * EVERY
         for run in (watched, bare):
@@ -112,6 +115,7 @@ def compare(agent: str, env: str, args: argparse.Namespace) -> dict[str, Any]:
         return {
             "agent": agent,
             "env": env,
+            "black_box": args.black_box,
             "cost": statistics.median(ratios) - 1,
             "costs": sorted(ratio - 1 for ratio in ratios),
             "unwatched_us_per_frame": 1e6 * statistics.median(seconds) / args.frames,
@@ -125,6 +129,9 @@ def main() -> None:
     parser.add_argument("--agents", nargs="+", default=["dqn", "ppo"])
     parser.add_argument("--envs", nargs="+", default=["cuboid_online", "irregular"])
     parser.add_argument("--blocks", type=int, default=15)
+    parser.add_argument(
+        "--black-box", type=int, default=16, help="trainer.black_box of the watched"
+    )
     parser.add_argument("--frames", type=int, default=EVERY)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default="benchmarks/results/telemetry.json")

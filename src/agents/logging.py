@@ -160,7 +160,7 @@ class ProgressBar:
                 TextColumn("{task.fields[numbers]}"),
                 TimeElapsedColumn(),
                 console=console,
-                refresh_per_second=4,
+                refresh_per_second=2,  # a drawing takes some milliseconds
             )
             self._task = self._bar.add_task("train", total=1.0, frames=0, numbers="")
             self._bar.start()
