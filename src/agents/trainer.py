@@ -78,7 +78,7 @@ class Trainer:
         capture: bool = False,
     ) -> None:
         self.agent, self.collector, self.replay = agent, collector, replay
-        self.updater = CapturedUpdate(agent) if capture else agent.update
+        self.captured = CapturedUpdate(agent) if capture else None
         self.total = _count("frames", frames)
         budgets = [_budget("minutes", minutes, 60.0), _budget("seconds", seconds, 1.0)]
         self.budget = min((budget for budget in budgets if budget is not None), default=None)
@@ -188,7 +188,8 @@ class Trainer:
         """One update, watched."""
         if self.black_box is not None:
             self.black_box.before(batch, self.updates, self._scheduled)
-        found = self.updater(batch)
+        update = self.agent.update if self.captured is None else self.captured
+        found = update(batch)
         if self.black_box is not None:
             self.black_box.after(found)
         self._note(found)
@@ -260,8 +261,8 @@ class Trainer:
         """Inverse of :meth:`state_dict`."""
         counters, waiting = state["counters"], state["waiting"]
         self.agent.load_state_dict(state["agent"])
-        if isinstance(self.updater, CapturedUpdate):
-            self.updater.forget()
+        if self.captured is not None:
+            self.captured.forget()
         self.frames, self.updates = counters["frames"], counters["updates"]
         self.elapsed = self._saved = counters["elapsed"]
         self._since_update, self._logged = waiting["since_update"], waiting["logged"]

@@ -119,7 +119,7 @@ def test_recorded_updates_are_the_agents_own(case: str, replay: str) -> None:
     for value in vars(trainers[0].agent).values():
         if isinstance(value, GatedAdam):
             value.keep_lr_in_memory()
-    trainers[1].updater = CapturedUpdate(trainers[1].agent, record=record)
+    trainers[1].captured = CapturedUpdate(trainers[1].agent, record=record)
     for stop in (5, 10):
         for trainer in trainers:
             torch.manual_seed(7 + stop)
