@@ -31,6 +31,9 @@ TASKS: dict[str, dict[str, Any]] = {
     "irregular, no-op": {"task": "irregular", "num_envs": 64, "illegal_action": "noop"},
     "irregular, continuous": {"task": "irregular", "num_envs": 64, "action_mode": "continuous"},
     "cuboid_online": {"task": "cuboid_online", "num_envs": 512},
+    "cuboid_online, continuous": {
+        "task": "cuboid_online", "num_envs": 512, "action_mode": "continuous",
+    },
     "cuboid_buffer, project": {
         "task": "cuboid_buffer", "num_envs": 256, "illegal_action": "project",
     },
