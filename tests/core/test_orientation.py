@@ -62,9 +62,10 @@ def test_the_queue_hands_out_what_is_left_in_order() -> None:
 
 def test_taking_from_the_queue_closes_the_gap() -> None:
     queue = torch.tensor([[0, 1, 2, 3]]).repeat(3, 1)
-    taken = take_from_queue(queue, torch.tensor([0, 2, 1]), torch.tensor([True, True, False]))
-    assert taken[0, :3].tolist() == [1, 2, 3]
-    assert taken[1, :3].tolist() == [0, 1, 3]
+    slot, following = torch.tensor([0, 2, 1]), torch.tensor([4, 5, 6])
+    taken = take_from_queue(queue, slot, following, torch.tensor([True, True, False]))
+    assert taken[0].tolist() == [1, 2, 3, 4]
+    assert taken[1].tolist() == [0, 1, 3, 5]
     assert taken[2].tolist() == [0, 1, 2, 3]
 
 

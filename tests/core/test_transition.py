@@ -21,7 +21,7 @@ def test_an_episode_begins_empty() -> None:
     env = tiny_env(3)
     env.reset()
     state = state_of(env)
-    assert state["queue"].tolist() == [list(range(8))] * 3
+    assert state["queue"].tolist() == [list(range(env.params.num_slots))] * 3
     zero = ("heightmap", "packed", "items_packed", "volume", "step", "illegal_actions", "episode")
     assert all((state[key] == 0).all() for key in (*zero, "terminated", "truncated"))
     assert state["row"].tolist() == [0, 1, 2]

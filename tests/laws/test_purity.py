@@ -87,7 +87,7 @@ def test_the_rules_change_no_input(case: Case) -> None:
         lambda: hm.raise_window(state["heightmap"], x, y, top),
         *(lambda rule=rule: stability.judge_maps(rule, contact) for rule in KNOWN_RULES),
         *(lambda rule=rule: stability.judge(rule, touch) for rule in KNOWN_RULES),
-        lambda: take_from_queue(state["queue"], x * 0, there[:, 0]),
+        lambda: take_from_queue(state["queue"], x * 0, x, there[:, 0]),
         lambda: choose_uniform(maps.legal.flatten(1), uniform),
         lambda: philox(seed, seed),
         lambda: transition.begin(

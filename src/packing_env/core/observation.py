@@ -42,7 +42,7 @@ def item_features(
     """
     extent = catalogue["extent"][item_id]
     volume = catalogue["volume"][item_id]
-    remaining = (state["num_items"] - state["items_packed"]) / state["queue"].shape[1]
+    remaining = (state["num_items"] - state["items_packed"]) / state["item_id"].shape[1]
     columns = torch.cat(
         (
             extent / max(params.container),
@@ -104,8 +104,8 @@ def _features_with_left(
     params: PackingParams,
 ) -> Float[Tensor, "M F"]:
     """What is observed of items when so many are left."""
-    queue = torch.empty(len(left), params.num_items)
-    state = {"num_items": left, "items_packed": torch.zeros_like(left), "queue": queue}
+    items = torch.empty(len(left), params.num_items)
+    state = {"num_items": left, "items_packed": torch.zeros_like(left), "item_id": items}
     return item_features(state, item_id, item_id >= 0, catalogue, params).squeeze(1)
 
 

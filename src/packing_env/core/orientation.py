@@ -45,12 +45,19 @@ def visible_items(state: State, num_slots: int) -> tuple[Int[Tensor, "B S"], Boo
 
 
 def take_from_queue(
-    queue: Int[Tensor, "B N"], slot: Int[Tensor, " B"], taken: Bool[Tensor, " B"]
-) -> Int[Tensor, "B N"]:
-    """Remove place ``slot`` from each row's queue where ``taken``; later places move up."""
+    queue: Int[Tensor, "B S"],
+    slot: Int[Tensor, " B"],
+    following: Int[Tensor, " B"],
+    taken: Bool[Tensor, " B"],
+) -> Int[Tensor, "B S"]:
+    """Remove place ``slot`` from each row's queue where ``taken``; later places move up.
+
+    ``following`` takes the last place. Items that are not in view yet need no places of their own:
+    they come in the order of the instance.
+    """
     places = torch.arange(queue.shape[1], device=queue.device)
     behind = (places >= slot[:, None]) & taken[:, None]
-    return queue.gather(1, (places + behind).clamp(max=queue.shape[1] - 1))
+    return torch.cat((queue, following[:, None]), 1).gather(1, places + behind)
 
 
 def encode_placement(

@@ -62,7 +62,10 @@ def begin(
     episode: Int[Tensor, " B"],
     params: PackingParams,
 ) -> State:
-    """An empty container and a full queue in every row."""
+    """An empty container and a full queue in every row.
+
+    ``queue [B, S]`` holds the positions of the items in view.
+    """
     batch, capacity = item_id.shape
     device = item_id.device
     long: dict[str, Any] = {"dtype": torch.int64, "device": device}
@@ -72,7 +75,7 @@ def begin(
         "heightmap": torch.zeros(batch, *params.grid, **single),
         "item_id": item_id,
         "num_items": num_items,
-        "queue": torch.arange(capacity, device=device).expand(batch, capacity).clone(),
+        "queue": torch.arange(params.num_slots, device=device).repeat(batch, 1),
         "packed": torch.zeros(batch, capacity, dtype=torch.bool, device=device),
         "items_packed": torch.zeros(batch, **long),
         "placement": torch.zeros(batch, capacity, 4, **long),
@@ -159,8 +162,9 @@ def _commit(
         rise = torch.where(carried[:, None, None], top, -torch.inf)
         after["heightmap"] = hm.raise_window(state["heightmap"], placement.x, placement.y, rise)
     position = state["queue"].gather(1, placement.slot[:, None]).squeeze(1)
-    after["queue"] = take_from_queue(state["queue"], placement.slot, carried)
     places = torch.arange(state["packed"].shape[1], device=position.device)
+    following = (state["items_packed"] + state["queue"].shape[1]).clamp(max=len(places) - 1)
+    after["queue"] = take_from_queue(state["queue"], placement.slot, following, carried)
     after["packed"] = state["packed"] | ((places == position[:, None]) & carried[:, None])
     record = torch.stack((position, placement.orientation, placement.x, placement.y), -1)
     count = state["items_packed"]

@@ -14,23 +14,27 @@ _WIDTH = 32
 
 @jit
 def _choose(mask, uniform, chosen, start, stop):  # type: ignore[no-untyped-def]
-    """Fill chosen for the rows start <= row < stop."""
+    """Fill chosen for the rows start <= row < stop.
+
+    Entries are addressed by unsigned places in one line: views of rows would cost more than this.
+    """
+    entries, size = mask.reshape(-1), mask.shape[1]
     for row in range(start, stop):
-        entries, total = mask[row], np.int32(0)
-        for k in range(entries.size):
-            total += np.int32(entries[k])
+        here, total = np.uint64(row * size), np.int32(0)
+        for k in range(size):
+            total += np.int32(entries[here + np.uint64(k)])
         left = min(np.int64(np.float64(uniform[row]) * total), np.int64(total) - 1)
         block, found = 0, 0
-        while block + _WIDTH < entries.size and total:
-            part, count = entries[block : block + _WIDTH], np.int32(0)
-            for k in range(part.size):
-                count += np.int32(part[k])
+        while block + _WIDTH < size and total:
+            part, count = here + np.uint64(block), np.int32(0)
+            for k in range(_WIDTH):
+                count += np.int32(entries[part + np.uint64(k)])
             if count > left:
                 break
             left -= count
             block += _WIDTH
-        for k in range(block, entries.size if total else 0):
-            if entries[k]:
+        for k in range(block, size if total else 0):
+            if entries[here + np.uint64(k)]:
                 if left == 0:
                     found = k
                     break

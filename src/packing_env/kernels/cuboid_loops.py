@@ -376,21 +376,3 @@ def gather_rows(raised, stable, rows):  # type: ignore[no-untyped-def]
         here = levels[place * lanes : (place + 1) * lanes]
         for lane in range(lanes):
             rows[lane, place] = here[lane]
-
-
-@jit
-def write_shown(raised, first, p, places, seen, playable):  # type: ignore[no-untyped-def]
-    """Legality, rest heights as they are observed, and who has a legal place, lane by lane."""
-    observed, drop_height, mask = seen
-    start = np.uint64(p * places)  # unsigned: see `cuboid_flat_numba`
-    for lane in range(min(raised.shape[0], mask.shape[0] - first)):
-        row, some = first + lane, _U8(0)
-        for place in range(places):
-            k = np.uint64(place)
-            mask[row, start + k] = raised[lane, k] != 0
-        for place in range(places):
-            some |= raised[lane, place]
-        playable[lane] |= some != 0
-        for place in range(places if drop_height.size else 0):
-            k = np.uint64(place)
-            drop_height[row, start + k] = observed[raised[lane, k]]

@@ -1,7 +1,9 @@
 """One cuboid on whole cells at rest, compiled: what carries it, and whether it stands by a rule.
 
 The rules are those of `core.stability` for a single placement, the hulls in its float64 arithmetic.
-Heights are in cells, a container's in one line: cell (x, y) is the (x * width + y)-th.
+Heights are in cells, a container's in one line of a flat array: cell (x, y) of one that begins at
+``base`` is the (base + x * width + y)-th. A window is given as ``(at, w, h)``, the place of its
+lower corner and its cells along x and y.
 """
 
 from __future__ import annotations
@@ -16,39 +18,30 @@ _NONE, _CORNERS, _CODE, _CENTRES, _SQUARES = range(len(RULES))
 
 
 @jit
-def find_rest(level, width, window):  # type: ignore[no-untyped-def]
-    """The highest cell of the window ``(x, y, w, h)``."""
-    x, y, w, h = window
-    highest = np.int64(0)
-    for u in range(x, x + w):
-        for k in range(u * width + y, u * width + y + h):
-            highest = max(highest, np.int64(level[k]))
-    return highest
+def find_rest(levels, width, window):  # type: ignore[no-untyped-def]
+    """The highest cell of the window, and how many cells are as high."""
+    at, w, h = window
+    highest, count = np.int64(0), np.int64(0)
+    for u in range(w):
+        for v in range(h):
+            level = np.int64(levels[np.uint64(at + u * width + v)])
+            count = count + (level == highest) if level <= highest else np.int64(1)
+            highest = max(highest, level)
+    return highest, count
 
 
 @jit
-def count_support(level, width, window, top):  # type: ignore[no-untyped-def]
-    """How many cells of the window are as high as ``top``."""
-    x, y, w, h = window
-    count = np.int64(0)
-    for u in range(x, x + w):
-        for k in range(u * width + y, u * width + y + h):
-            count += level[k] == top
-    return count
-
-
-@jit
-def _find_edges(level, width, window, top, edges):  # type: ignore[no-untyped-def]
+def _find_edges(levels, width, window, top, edges):  # type: ignore[no-untyped-def]
     """How far the cells as high as ``top`` reach.
 
     ``edges[0, u + 1]`` and ``edges[1, u + 1]`` become how far those of window row u reach from its
     lower and from its upper end, 0 for none; the rows beside the window have none.
     """
-    x, y, w, h = window
+    at, w, h = window
     for u in range(w):
-        line, up, down = level[(x + u) * width + y :][:h], 0, 0
-        for v in range(line.size):
-            if line[v] == top:
+        up = down = 0
+        for v in range(h):
+            if levels[at + u * width + v] == top:
                 up = v + 1
                 down = down if down else h - v
         edges[0, u + 1], edges[1, u + 1] = up, down
@@ -84,11 +77,11 @@ def _hull_holds(edges, w, h, centres):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _corners_hold(level, width, window, top, count, rule):  # type: ignore[no-untyped-def]
+def _corners_hold(levels, width, window, top, count, rule):  # type: ignore[no-untyped-def]
     """Rules `area_corners` and `area_corners_code`."""
-    x, y, w, h = window
-    near, far = x * width + y, (x + w - 1) * width + y
-    corner = (level[near], level[near + h - 1], level[far], level[far + h - 1])
+    near, w, h = window
+    far = near + (w - 1) * width
+    corner = (levels[near], levels[near + h - 1], levels[far], levels[far + h - 1])
     bar = top
     if rule == _CODE:
         bar = max(max(corner[0], corner[1]), max(corner[2], corner[3]))
@@ -110,13 +103,13 @@ def stands(rule, carried):  # type: ignore[no-untyped-def]
     ``carried`` is the heights, the container's width, the window, the rest height, how many cells
     of the window have it, and room for the edges of each window row.
     """
-    level, width, window, top, count, edges = carried
-    w, h = window[2], window[3]
+    levels, width, window, top, count, edges = carried
+    _, w, h = window
     if rule == _NONE or count == w * h:  # every rule holds for what is carried by all its cells
         return True
     if rule == _CENTRES and 2 * count > w * h:
         return True
     if rule >= _CENTRES:  # the hulls come last
-        _find_edges(level, width, window, top, edges)
+        _find_edges(levels, width, window, top, edges)
         return _hull_holds(edges, w, h, rule == _CENTRES)
-    return _corners_hold(level, width, window, top, count, rule)
+    return _corners_hold(levels, width, window, top, count, rule)

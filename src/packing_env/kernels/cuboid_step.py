@@ -87,6 +87,9 @@ COUNTS = (
 """Cells of the container's height and of the window (2); rules by their place in `CUBOID_RULES`;
 which of an item's features is the number of items left."""
 
+NUM_METRICS = 10
+"""Of ``core.metrics.NAMES``."""
+
 LENGTHS = ("cell", "cell_area", "base", "height")
 """Metres and m^2: a cell's side and area, the floor's area and the container's height."""
 

@@ -7,6 +7,7 @@ is shown. Sums and quotients are written as in `core.metrics`, so that they roun
 
 from __future__ import annotations
 
+import math
 from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from packing_env.kernels import cuboid_flat_numba as flat
 from packing_env.kernels import cuboid_loops as loops
 from packing_env.kernels import cuboid_rest_numba as single
 from packing_env.kernels import cuboid_step as names
-from packing_env.kernels.compiled_cpu import jit, run
+from packing_env.kernels.compiled_cpu import addresses_of, array_at, jit, run
 from packing_env.kernels.cuboid_eager import RULES
 from packing_env.kernels.cuboid_numba import (
     LANES,
@@ -28,20 +29,31 @@ from packing_env.kernels.cuboid_numba import (
     tables_of,
     task_of,
 )
+from packing_env.kernels.cuboid_show_numba import (
+    Items,
+    Shown,
+    entries_at,
+    show_heights,
+    show_items,
+    show_metrics,
+    show_next,
+    show_places,
+    show_start,
+)
+from packing_env.kernels.episode_numba import (
+    State,
+    as_arrays,
+    begin_episode,
+    entries,
+    quotient,
+    take_from_queue,
+)
 
-
-def _entries(name: str, fields: Sequence[str]) -> Any:
-    """A tuple of arrays or numbers that compiled code reads by name."""
-    return namedtuple(name, fields)
-
-
-State = _entries("State", names.STATE)
-Items = _entries("Items", names.ITEMS)
-Shown = _entries("Shown", names.SHOWN)
-Outcome = _entries("Outcome", names.OUTCOME)
-Counts = _entries("Counts", names.COUNTS)
-Lengths = _entries("Lengths", names.LENGTHS)
-
+Outcome = entries("Outcome", names.OUTCOME, __name__)
+_ENTRIES = len(names.SHOWN)
+_MASK, _METRICS = names.SHOWN.index("mask"), names.SHOWN.index("metrics")
+Counts = entries("Counts", names.COUNTS, __name__)
+Lengths = entries("Lengths", names.LENGTHS, __name__)
 
 Found = namedtuple(
     "Found",
@@ -53,6 +65,16 @@ the placements (``move [lanes, 4]``: slot, orientation, x, y; -1 where it is non
 the supporting cells and the item; of the item that is looked at its ``size [lanes, 1, 3]`` and
 ``raised [lanes, ...]``, its rest height + 1 at each place of the lattice, 0 where it may not be;
 scratch memory."""
+
+
+@jit
+def _outcome_at(places, batch):  # type: ignore[no-untyped-def]
+    return Outcome(
+        array_at(places[0], (batch,), np.bool_),
+        array_at(places[1], (batch,), np.bool_),
+        array_at(places[2], (names.NUM_METRICS, batch), np.float64),
+        array_at(places[3], (names.NUM_METRICS, batch), np.float64),
+    )
 
 
 @jit
@@ -79,19 +101,21 @@ def _room_of_rows(shape, window, lanes):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _read_levels(heights, first, cell, found):  # type: ignore[no-untyped-def]
+def _read_levels(heightmap, first, cell, found):  # type: ignore[no-untyped-def]
     """Heights in cells, and the highest and the sum of each row."""
-    line = found.raised.shape[1]
-    for lane in range(min(found.live.size, heights.shape[0] - first)):
-        row, levels = first + lane, found.levels
-        for k in range(heights.shape[1]):
-            levels[lane, k] = np.uint8(np.int32(heights[row, k] / cell))
+    heights, levels = heightmap.reshape(-1), found.levels.reshape(-1)
+    cells, line = heightmap[0].size, found.raised.shape[1]
+    for lane in range(min(found.live.size, heightmap.shape[0] - first)):
+        source, here = np.uint64((first + lane) * cells), np.uint64(lane * found.levels.shape[1])
+        for place in range(cells):
+            k = np.uint64(place)
+            levels[here + k] = np.uint8(np.int32(heights[source + k] / cell))
         peak, under = np.uint8(0), np.uint32(0)
-        for k in range(line):
-            level = levels[lane, k]
+        for place in range(line):
+            level = levels[here + np.uint64(place)]
             peak = level if level > peak else peak
-        for k in range(line):
-            under += np.uint32(levels[lane, k])
+        for place in range(line):
+            under += np.uint32(levels[here + np.uint64(place)])
         found.highest[lane], found.total[lane] = peak, under
 
 
@@ -125,23 +149,6 @@ def _decode(state, action, first, shape, stride, found):  # type: ignore[no-unty
 
 
 @jit
-def _clear(line):  # type: ignore[no-untyped-def]
-    for k in range(line.size):
-        line[k] = 0
-
-
-@jit
-def _copy(source, target):  # type: ignore[no-untyped-def]
-    for k in range(target.size):
-        target[k] = source[k]
-
-
-@jit
-def _ratio(numerator, denominator):  # type: ignore[no-untyped-def]
-    return numerator / denominator if denominator > 0 else 0.0
-
-
-@jit
 def _measure(state, first, found, lengths, measured):  # type: ignore[no-untyped-def]
     """The metrics: see `core.metrics.measure`, whose order this is."""
     for lane in range(min(found.live.size, measured.shape[1] - first)):
@@ -150,13 +157,13 @@ def _measure(state, first, found, lengths, measured):  # type: ignore[no-untyped
         peak = found.highest[lane] * lengths.cell
         under = found.total[lane] * lengths.cell * lengths.cell_area
         measured[0, row] = volume / (lengths.base * lengths.height)
-        measured[1, row] = _ratio(volume, lengths.base * peak)
-        measured[2, row] = _ratio(volume, under)
-        measured[3, row] = _ratio(np.float64(state.stable_items[row]), packed)
+        measured[1, row] = quotient(volume, lengths.base * peak)
+        measured[2, row] = quotient(volume, under)
+        measured[3, row] = quotient(np.float64(state.stable_items[row]), packed)
         measured[4, row] = packed
         measured[5, row] = np.float64(state.items_packed[row] == state.num_items[row])
         measured[6, row] = peak / lengths.height
-        measured[7, row] = _ratio(state.support_sum[row], packed)
+        measured[7, row] = quotient(state.support_sum[row], packed)
         measured[8, row] = np.float64(state.illegal_actions[row])
         measured[9, row] = np.float64(state.overflow[row])
 
@@ -171,8 +178,9 @@ def _move(found, lane):  # type: ignore[no-untyped-def]
 def _examine(state, items, first, counts, found):  # type: ignore[no-untyped-def]
     """Where the chosen items come to rest, and whether they may: see `core.feasibility.examine`."""
     batch, length, width = state.heightmap.shape
+    levels = found.levels.reshape(-1)
     for lane in range(min(found.live.size, batch - first)):
-        row, level = first + lane, found.levels[lane]
+        row = first + lane
         found.live[lane] = not (state.terminated[row] or state.truncated[row])
         found.asked[lane] = found.stable[lane] = False
         slot, turn, x, y = _move(found, lane)
@@ -184,12 +192,11 @@ def _examine(state, items, first, counts, found):  # type: ignore[no-untyped-def
         w, h = np.int64(items.cuboid[item, turn, 0]), np.int64(items.cuboid[item, turn, 1])
         if x + w > length or y + h > width:
             continue
-        window = (x, y, w, h)
-        rest = single.find_rest(level, width, window)
+        window = (lane * found.levels.shape[1] + x * width + y, w, h)
+        rest, count = single.find_rest(levels, width, window)
         if rest + items.cuboid[item, turn, 2] > counts.height:
             continue
-        count = single.count_support(level, width, window, rest)
-        carried = (level, width, window, rest, count, found.edges)
+        carried = (levels, width, window, rest, count, found.edges)
         asked = single.stands(counts.rule, carried)
         found.rest[lane], found.count[lane] = rest, count
         found.asked[lane] = asked
@@ -210,15 +217,13 @@ def _commit(state, items, first, lengths, found):  # type: ignore[no-untyped-def
         position, packed, rest = state.queue[row, slot], state.items_packed[row], found.rest[lane]
         item = found.item[lane]
         w, h = np.int64(items.cuboid[item, turn, 0]), np.int64(items.cuboid[item, turn, 1])
-        behind = state.queue[row, slot:]
-        for k in range(behind.size - 1):
-            behind[k] = behind[k + 1]
         ratio = np.float64(found.count[lane]) / np.float64(w * h)
         state.placement[row, packed, 0], state.placement[row, packed, 1] = position, turn
         state.placement[row, packed, 2], state.placement[row, packed, 3] = x, y
         state.placement_z[row, packed] = np.float32(rest * lengths.cell)
         state.placement_support[row, packed] = np.float32(ratio)
         state.packed[row, position] = True
+        take_from_queue(state, row, slot)
         state.items_packed[row] = packed + 1
         state.stable_items[row] += found.stable[lane]
         state.support_sum[row] += ratio
@@ -251,8 +256,9 @@ def _list_sizes(state, items, first, p, size):  # type: ignore[no-untyped-def]
 @jit
 def _find_places(state, items, first, counts, rooms, tables, task, places, lines, found):  # type: ignore[no-untyped-def]
     """Show where each visible item may be put and comes to rest; note who can put one anywhere."""
-    length, width = state.heightmap.shape[1:]
+    width = state.heightmap.shape[2]
     room, room_of_one = rooms
+    levels, raised = found.levels.reshape(-1), found.raised.reshape(-1)
     found.playable[:] = False
     by_row = counts.rule == 0 and counts.stride == 1
     if not by_row:
@@ -260,16 +266,16 @@ def _find_places(state, items, first, counts, rooms, tables, task, places, lines
     for p in range(lines[1].shape[1] // places):
         _list_sizes(state, items, first, p, found.size)
         if by_row:
-            box, size = (length, width, counts.height), found.size
+            box, size = (width, counts.height), found.size
             for lane in range(min(found.live.size, state.step.size - first)):
                 w, h, d = size[lane, 0, 0], size[lane, 0, 1], size[lane, 0, 2]
                 sides = (np.int64(w), np.int64(h), np.int64(d))
-                flat.find_rest(found.levels, lane, sides, box, room_of_one, found.raised)
+                flat.find_rest(levels, lane, sides, box, room_of_one, raised)
         else:
             find_maps(room, found.size, 0, 0, task, tables)
             loops.gather_rows(room.raised, room.stable, found.raised)
         seen = (items.drop_height, *lines)
-        loops.write_shown(found.raised, first, p, places, seen, found.playable)
+        show_places(found.raised, first, p, places, seen, found.playable)
 
 
 @jit
@@ -291,81 +297,18 @@ def _end(state, first, counts, found, mask, shown):  # type: ignore[no-untyped-d
 
 
 @jit
-def _show_heights(heightmap, first, stop, height, shown):  # type: ignore[no-untyped-def]
-    """The heightmaps as they are observed."""
-    metres, over = heightmap[first:stop].reshape(-1), shown[first:stop].reshape(-1)
-    for k in range(metres.size):
-        share = metres[k] / height
-        over[k] = share if share < np.float32(1) else np.float32(1)
-
-
-@jit
-def _show_items(state, items, shown, first, stop, left):  # type: ignore[no-untyped-def]
-    """What is observed of the visible items, feature ``left`` by the number of items left."""
-    for row in range(first, stop):
-        remaining = state.num_items[row] - state.items_packed[row]
-        for slot in range(shown.item_id.shape[1]):
-            item = state.item_id[row, state.queue[row, slot]]
-            shown.item_id[row, slot] = item if slot < remaining else -1
-        for slot in range(shown.item_features.shape[1]):
-            item = state.item_id[row, state.queue[row, slot]] if slot < remaining else -1
-            for f in range(shown.item_features.shape[2]):
-                value = items.item_features[item, f] if item >= 0 else np.float32(0)
-                shown.item_features[row, slot, f] = value
-            if item >= 0:
-                shown.item_features[row, slot, left] = items.remaining[remaining]
-        for slot in range(shown.orientation_features.shape[1]):
-            item = state.item_id[row, state.queue[row, slot]] if slot < remaining else -1
-            table, none = items.orientation_features, np.float32(0)
-            for turn in range(shown.orientation_features.shape[2]):
-                for f in range(shown.orientation_features.shape[3]):
-                    value = table[item, turn, f] if item >= 0 else none
-                    shown.orientation_features[row, slot, turn, f] = value
-
-
-@jit
-def _show_metrics(after, first, stop, measured):  # type: ignore[no-untyped-def]
-    """The metrics as they are observed, in single precision."""
-    for m in range(after.shape[0]):
-        double, single = after[m, first:stop], measured[m, first:stop]
-        for k in range(single.size):
-            single[k] = np.float32(double[k])
-
-
-@jit
-def _repeat(source, first, stop, target):  # type: ignore[no-untyped-def]
-    """Copy these rows, if there are any."""
-    if target.size:
-        _copy(source[first:stop].reshape(-1), target[first:stop].reshape(-1))
-
-
-@jit
-def _start(state, pool, in_turn, items, shown, first, stop, counts, start):  # type: ignore[no-untyped-def]
-    """Begin the next episode in finished rows, and show it there; elsewhere all stays as shown."""
-    for m in range(shown.metrics.shape[0]):
-        _copy(shown.metrics[m, first:stop], start.metrics[m, first:stop])
-    _repeat(shown.mask, first, stop, start.mask)
-    _repeat(shown.heightmap, first, stop, start.heightmap)
-    _repeat(shown.item_id, first, stop, start.item_id)
-    _repeat(shown.item_features, first, stop, start.item_features)
-    _repeat(shown.orientation_features, first, stop, start.orientation_features)
-    _repeat(shown.drop_height, first, stop, start.drop_height)
-    for row in range(first, stop):
-        start.terminated[row] = start.truncated[row] = start.done[row] = False
-        if shown.done[row]:
-            _begin(state, row, pool, in_turn)
-            start.metrics[:, row] = 0
-            _show_start(state, items, start, row, counts)
-
-
-@jit
-def _step(state, action, items, shown, start, outcome, renewal, numbers, tables, begin, stop):  # type: ignore[no-untyped-def]
+def _step(state, action, items, places_of, shape, renewal, numbers, tables, begin, stop):  # type: ignore[no-untyped-def]
     """One decision in the blocks begin <= block < stop of rows of the batch.
 
-    Where ``start`` has rows, finished rows begin their next episode.
+    ``places_of`` is where in memory the entries of what is shown lie, then those of the start and
+    of the outcome, 0 for none; ``shape`` that of a row's mask, and how many metrics there are.
+    Where the start has entries, finished rows begin their next episode.
     """
     batch, length, width = state.heightmap.shape
-    shape = shown.mask.shape[1:]
+    shown = entries_at(places_of[:_ENTRIES], state, items, shape)
+    start = entries_at(places_of[_ENTRIES : 2 * _ENTRIES], state, items, shape)
+    outcome = _outcome_at(places_of[2 * _ENTRIES :], batch)
+    shape = shape[:4]
     counts, lengths, task = numbers
     window, lanes = (counts.across, counts.along), min(LANES, batch)
     rooms = (
@@ -373,14 +316,13 @@ def _step(state, action, items, shown, start, outcome, renewal, numbers, tables,
         flat.make_room((length, width), window),
     )
     found = _room_of_rows((length, width), window, lanes)
-    heights = state.heightmap.reshape(batch, length * width)
     places = shape[2] * shape[3]
     mask = shown.mask.reshape(batch, shape[0] * shape[1] * places)
     asked = len(shown.drop_height)
     lines = (shown.drop_height.reshape(asked, mask.shape[1] if asked else 0), mask)
     for block in range(begin, stop):
         first, last = block * lanes, min((block + 1) * lanes, batch)
-        _read_levels(heights, first, np.float32(lengths.cell), found)
+        _read_levels(state.heightmap, first, np.float32(lengths.cell), found)
         _measure(state, first, found, lengths, outcome.before)
         _decode(state, action, first, shape, counts.stride, found)
         _examine(state, items, first, counts, found)
@@ -393,83 +335,11 @@ def _step(state, action, items, shown, start, outcome, renewal, numbers, tables,
         _end(state, first, counts, found, mask, shown)
         if shown.heightmap.size:
             height = np.float32(lengths.height)
-            _show_heights(state.heightmap, first, last, height, shown.heightmap)
-        _show_items(state, items, shown, first, last, counts.remaining)
-        _show_metrics(outcome.after, first, last, shown.metrics)
+            show_heights(state.heightmap, first, last, height, shown.heightmap)
+        show_items(state, items, shown, first, last, counts.remaining)
+        show_metrics(outcome.after, first, last, shown.metrics)
         if start.done.size:
-            _start(state, *renewal, items, shown, first, last, counts, start)
-
-
-_WORD = 0xFFFFFFFF
-
-
-@jit
-def _philox(seed, first, second):  # type: ignore[no-untyped-def]
-    """The first word of `core.random.philox` with two counters; int64, as it is there."""
-    c0, c1, c2, c3 = first, second, np.int64(0), np.int64(0)
-    k0, k1 = seed & _WORD, (seed >> 32) & _WORD
-    for _ in range(10):
-        one, other = c0 * 0xD2511F53, c2 * 0xCD9E8D57
-        c0, c1 = ((other >> 32) & _WORD) ^ c1 ^ k0, other & _WORD
-        c2, c3 = ((one >> 32) & _WORD) ^ c3 ^ k1, one & _WORD
-        k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
-    return c0
-
-
-@jit
-def _begin(state, row, pool, in_turn):  # type: ignore[no-untyped-def]
-    """The next episode of one row: see `core.transition.begin`."""
-    instances, lengths = pool
-    state.episode[row] += 1
-    episode, stream = state.episode[row], state.row[row]
-    if in_turn:
-        index = (stream + episode * state.row.size) % lengths.size
-    else:
-        index = (_philox(state.seed[row], episode, stream) * lengths.size) >> 32
-    state.num_items[row] = lengths[index]
-    for k in range(state.queue.shape[1]):
-        state.item_id[row, k], state.queue[row, k] = instances[index, k], k
-    _clear(state.heightmap[row].reshape(-1))
-    _clear(state.placement[row].reshape(-1))
-    _clear(state.placement_z[row])
-    _clear(state.placement_support[row])
-    _clear(state.packed[row])
-    _clear(state.reward_sum[row])
-    state.items_packed[row] = state.stable_items[row] = state.illegal_actions[row] = 0
-    state.overflow[row] = state.step[row] = 0
-    state.volume[row] = state.support_sum[row] = 0
-    state.terminated[row] = state.truncated[row] = False
-
-
-@jit
-def _show_floor(state, items, shown, row, counts):  # type: ignore[no-untyped-def]
-    """Legality in an empty container: see `core.feasibility.empty_container_maps`."""
-    length, width = state.heightmap.shape[1:]
-    for slot in range(shown.mask.shape[1]):
-        item = state.item_id[row, slot]
-        for turn in range(shown.mask.shape[2]):
-            w, h = items.cuboid[item, turn, 0], items.cuboid[item, turn, 1]
-            may = items.on_floor[item, turn] and slot < state.num_items[row]
-            mask = shown.mask[row, slot, turn]
-            for i in range(mask.shape[0]):
-                for j in range(mask.shape[1]):
-                    inside = i * counts.stride + w <= length and j * counts.stride + h <= width
-                    mask[i, j] = may and inside
-            if shown.drop_height.size:
-                heights = shown.drop_height[row, slot, turn]
-                for i in range(mask.shape[0]):
-                    for j in range(mask.shape[1]):
-                        heights[i, j] = items.drop_height[1 if mask[i, j] else 0]
-
-
-@jit
-def _show_start(state, items, shown, row, counts):  # type: ignore[no-untyped-def]
-    """What is seen of a row's episode that has just begun."""
-    shown.terminated[row] = shown.truncated[row] = shown.done[row] = False
-    if shown.heightmap.size:
-        _clear(shown.heightmap[row].reshape(-1))
-    _show_items(state, items, shown, row, row + 1, counts.remaining)
-    _show_floor(state, items, shown, row, counts)
+            show_next(state, *renewal, items, shown, first, last, counts, start)
 
 
 @jit
@@ -477,14 +347,10 @@ def _renew(state, rows, pool, in_turn, items, shown, metrics, counts):  # type: 
     """The next episode in the rows that are marked."""
     for row in range(rows.size):
         if rows[row]:
-            _begin(state, row, pool, in_turn)
+            begin_episode(state, row, pool, in_turn)
             for values in metrics:
                 values[row, 0] = 0
-            _show_start(state, items, shown, row, counts)
-
-
-def _arrays(tensors: Sequence[Tensor]) -> list[np.ndarray]:
-    return [tensor.numpy() for tensor in tensors]
+            show_start(state, items, shown, row, counts)
 
 
 def constants(
@@ -498,9 +364,9 @@ def constants(
     numbers, metres = Counts(*counts), Lengths(*lengths)
     window = (numbers.across, numbers.along)
     return (
-        State(*_arrays(state)),
-        Items(*_arrays(items)),
-        tuple(_arrays(pool)),
+        State(*as_arrays(state)),
+        Items(*as_arrays(items)),
+        tuple(as_arrays(pool)),
         (numbers, metres, task_of(numbers.height, window, RULES[numbers.rule], numbers.stride)),
         tables_of(*window, metres.cell),
     )
@@ -516,20 +382,12 @@ def cuboid_step(
 ) -> None:
     """See `packing_env.kernels.cuboid_step`; ``constant`` is what :func:`constants` made."""
     state, items, pool, numbers, tables = constant
-    seen, (counts, _, _) = Shown(*_arrays(shown)), numbers
-    arguments = (
-        state,
-        action.numpy(),
-        items,
-        seen,
-        Shown(*_arrays(start)),
-        Outcome(*_arrays(outcome)),
-        (pool, in_turn),
-        numbers,
-        tables,
-    )
-    work = seen.mask.size * (counts.across + counts.along)
-    run(_step, arguments, num_blocks(seen.mask.shape[0]), work)
+    rows, *lattice = shown[_MASK].shape
+    shape = (*lattice, shown[_METRICS].shape[0])
+    addresses = addresses_of((*shown, *start, *outcome))
+    given = (state, action.numpy(), items, addresses, shape, (pool, in_turn), numbers, tables)
+    work = rows * math.prod(lattice) * (numbers[0].across + numbers[0].along)
+    run(_step, given, num_blocks(rows), work)
 
 
 def cuboid_renew(
@@ -541,5 +399,5 @@ def cuboid_renew(
 ) -> None:
     """Likewise."""
     state, items, pool, (counts, _, _), _ = constant
-    seen, measured = Shown(*_arrays(shown)), tuple(_arrays(metrics))
+    seen, measured = Shown(*as_arrays(shown)), tuple(as_arrays(metrics))
     _renew(state, rows.numpy(), pool, in_turn, items, seen, measured, counts)

@@ -1,14 +1,13 @@
 """The operations of `kernels.maps_step` compiled for the CPU: rows one by one, each whole.
 
-Sums and quotients are written as in `core.metrics`, so that they round alike. An episode's start is
-that of `kernels.cuboid_step_numba`. Functions take the arrays that they need and no more, and what
-has many axes comes flat: that is what their compilation takes time for.
+Sums and quotients are written as in `core.metrics`, so that they round alike. Functions
+take the arrays that they need and no more, and what has many axes comes flat: that is what their
+compilation takes time for.
 """
 
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,26 +17,22 @@ from torch import Tensor
 from packing_env.kernels import maps_rest_numba as single
 from packing_env.kernels import maps_step as names
 from packing_env.kernels.compiled_cpu import jit, run
-from packing_env.kernels.cuboid_step_numba import (
+from packing_env.kernels.episode_numba import (
     State,
-    _arrays,
-    _begin,
-    _copy,
-    _ratio,
+    as_arrays,
+    begin_episode,
+    copy_line,
+    entries,
+    quotient,
+    take_from_queue,
 )
 
-
-def _entries(name: str, fields: Sequence[str]) -> Any:
-    """A tuple that compiled code reads by name; of this module, or its cache would not know it."""
-    return namedtuple(name, fields)
-
-
-Items = _entries("Items", names.ITEMS)
-Ahead = _entries("Ahead", names.AHEAD)
-Shown = _entries("Shown", names.SHOWN)
-Outcome = _entries("Outcome", names.OUTCOME)
-Counts = _entries("Counts", names.COUNTS)
-Lengths = _entries("Lengths", names.LENGTHS)
+Items = entries("Items", names.ITEMS, __name__)
+Ahead = entries("Ahead", names.AHEAD, __name__)
+Shown = entries("Shown", names.SHOWN, __name__)
+Outcome = entries("Outcome", names.OUTCOME, __name__)
+Counts = entries("Counts", names.COUNTS, __name__)
+Lengths = entries("Lengths", names.LENGTHS, __name__)
 
 _INF = np.float32(np.inf)
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -68,13 +63,13 @@ def _measure(heightmap, volume, support, tally, under, lengths, measured):  # ty
         peak, filled = np.float64(highest), under[row] * lengths.cell_area
         number = np.float64(packed[row])
         measured[0, row] = volume[row] / (lengths.base * lengths.height)
-        measured[1, row] = _ratio(volume[row], lengths.base * peak)
-        measured[2, row] = _ratio(volume[row], filled)
-        measured[3, row] = _ratio(np.float64(stable[row]), number)
+        measured[1, row] = quotient(volume[row], lengths.base * peak)
+        measured[2, row] = quotient(volume[row], filled)
+        measured[3, row] = quotient(np.float64(stable[row]), number)
         measured[4, row] = number
         measured[5, row] = np.float64(packed[row] == items[row])
         measured[6, row] = peak / lengths.height
-        measured[7, row] = _ratio(support[row], number)
+        measured[7, row] = quotient(support[row], number)
         measured[8, row] = np.float64(illegal[row])
         measured[9, row] = np.float64(overflow[row])
 
@@ -148,9 +143,7 @@ def _step(state, action, items, shape, outcome, counts, lengths, start, stop):  
         if not (live and asked):
             continue
         _raise(heightmap, items.top[item, turn], x, y, rest)
-        behind = state.queue[row, slot:]
-        for k in range(behind.size - 1):
-            behind[k] = behind[k + 1]
+        take_from_queue(state, row, slot)
         record = state.placement[row, packed]
         record[0], record[1], record[2], record[3] = position, turn, x, y
         state.placement_z[row, packed] = rest
@@ -177,12 +170,12 @@ def _list_ahead(queue, surfaces, places, start, stop):  # type: ignore[no-untype
             item = np.int64(0)
             if slot < num_items[row] - packed[row]:
                 item = item_id[row, order[row, slot]]
-                _copy(bottom[item], bottoms[row, slot])
+                copy_line(bottom[item], bottoms[row, slot])
             else:
                 bottoms[row, slot][:] = _INF
-            _copy(peak[item], peaks[row, slot])
-            _copy(com[item], coms[row, slot])
-            _copy(size[item], sizes[row, slot])
+            copy_line(peak[item], peaks[row, slot])
+            copy_line(com[item], coms[row, slot])
+            copy_line(size[item], sizes[row, slot])
 
 
 @jit
@@ -236,11 +229,11 @@ def _show_placements(judged, ground, height, shown, start, playable, begin, stop
             mask = masks[row, p]
             playable[row] |= _show_legal(z[row, p], stable[row, p], mask)
             if start_masks.size:
-                _copy(mask, start_masks[row, p])
+                copy_line(mask, start_masks[row, p])
             if drops.size:
                 _show_drop(z[row, p], mask, height, drops[row, p])
             if start_drops.size:
-                _copy(drops[row, p], start_drops[row, p])
+                copy_line(drops[row, p], start_drops[row, p])
 
 
 @jit
@@ -260,10 +253,10 @@ def _show_items(rows, queue, tables, left, height, shown, begin, stop):  # type:
         for slot in range(ids.shape[1]):
             ids[row, slot] = item_id[row, order[row, slot]] if slot < number else -1
         for slot in range(min(item_features.shape[1], number)):
-            _copy(features[item_id[row, order[row, slot]]], item_features[row, slot])
+            copy_line(features[item_id[row, order[row, slot]]], item_features[row, slot])
             item_features[row, slot, left] = remaining[number]
         for slot in range(min(orientation_features.shape[1], number)):
-            _copy(turned[item_id[row, order[row, slot]]], orientation_features[row, slot])
+            copy_line(turned[item_id[row, order[row, slot]]], orientation_features[row, slot])
         for slot in range(min(top.shape[1], number)):
             item = item_id[row, order[row, slot]]
             _show_share(upper[item], height, top[row, slot])
@@ -292,7 +285,7 @@ def _copy_rows(left_out, source, target, start, stop):  # type: ignore[no-untype
     """The rows start <= row < stop of a ``[B, n]`` array, but for some."""
     for row in range(start, stop):
         if not left_out[row]:
-            _copy(source[row], target[row])
+            copy_line(source[row], target[row])
 
 
 @jit
@@ -300,7 +293,7 @@ def _renew(state, rows, pool, in_turn):  # type: ignore[no-untyped-def]
     """The next episode in the rows that are marked."""
     for row in range(rows.size):
         if rows[row]:
-            _begin(state, row, pool, in_turn)
+            begin_episode(state, row, pool, in_turn)
 
 
 @jit
@@ -346,9 +339,9 @@ class Constants:
         counts: Sequence[int],
         lengths: Sequence[float],
     ) -> None:
-        self.state = State(*_arrays(state))
-        self.items = Items(*_arrays(items))
-        self.pool = tuple(_arrays(pool))
+        self.state = State(*as_arrays(state))
+        self.items = Items(*as_arrays(items))
+        self.pool = tuple(as_arrays(pool))
         self.counts, self.lengths = Counts(*counts), Lengths(*lengths)
         self.height = np.float32(self.lengths.height)
         now, items_of = self.state, self.items
@@ -408,7 +401,7 @@ class Constants:
 
 def _flat(shown: Sequence[Tensor]) -> Any:
     """What is shown, each in few axes."""
-    arrays = dict(zip(names.SHOWN, _arrays(shown), strict=True))
+    arrays = dict(zip(names.SHOWN, as_arrays(shown), strict=True))
     for name, axis in _LINES.items():
         shape = arrays[name].shape
         head = shape[:axis] if axis < 3 else (shape[0], shape[1] * shape[2])
@@ -424,7 +417,7 @@ def maps_step(
     outcome: Sequence[Tensor],
 ) -> None:
     """See `packing_env.kernels.advance_maps`."""
-    next_up, found = Ahead(*_arrays(ahead)), Outcome(*_arrays(outcome))
+    next_up, found = Ahead(*as_arrays(ahead)), Outcome(*as_arrays(outcome))
     rows = len(under)
     turns = constant.lattice[0]
     visible = next_up.peak.shape[1] // turns
@@ -456,7 +449,7 @@ def maps_show(
     in_turn: bool,
 ) -> None:
     """See `packing_env.kernels.show_maps`."""
-    seen, again, found = _flat(shown), _flat(start), Outcome(*_arrays(outcome))
+    seen, again, found = _flat(shown), _flat(start), Outcome(*as_arrays(outcome))
     rows, state = len(under), constant.state
     z, stable = (tensor.numpy().reshape(*tensor.shape[:2], -1) for tensor in judged)
     playable, every = np.empty((2, rows), np.bool_)
@@ -498,6 +491,6 @@ def maps_renew(
 ) -> None:
     """See `packing_env.kernels.renew_maps`."""
     chosen = rows.numpy()
-    for values in _arrays(metrics):
+    for values in as_arrays(metrics):
         values[chosen] = 0
     constant.renew(chosen, _flat(shown), in_turn)
