@@ -106,7 +106,7 @@ def given(num_envs: int = 4) -> dict[str, list[Any]]:
     outcome = dict(zip(OUTCOME, [*flags, *measured.double()], strict=True))
     under = torch.zeros(num_envs, dtype=torch.float64)
     kernels.advance_maps(task, env.state, action, ahead, under, outcome)
-    z = steps._drop_height(env.state, ahead["bottom"])
+    z = steps._drop_height(env.state, ahead["plane"])
     judged = list(steps._judged(z, env.state, ahead))
     seen, after = ([entries[key] for key in SHOWN] for entries in (shown, start))
     for value in (*seen, *after):

@@ -252,9 +252,12 @@ class RebuildMaps(Transform):
         visible = item_id[:, : self.params.num_visible]
         row_bytes = bottom[0].numel() * bottom.element_size() * visible.shape[1]
         rows = max(1, _GATHER_BYTES // row_bytes)
+        turns, stride = bottom.shape[1], self.params.grid_step
+        which = (visible[..., None] * turns + torch.arange(turns, device=visible.device)).flatten(1)
+        surfaces = bottom.flatten(0, 1)
         parts = [
-            kernels.drop_height(heights, bottom[ids].flatten(1, 2), self.params.grid_step)
-            for heights, ids in zip(heightmap.split(rows), visible.split(rows), strict=True)
+            kernels.drop_height(heights, surfaces, stride, which=chosen)
+            for heights, chosen in zip(heightmap.split(rows), which.split(rows), strict=True)
         ]
         z = parts[0] if len(parts) == 1 else torch.cat(parts)
         z = z.view(-1, *self.lattice_shape).div_(self.params.height)

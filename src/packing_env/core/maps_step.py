@@ -14,7 +14,6 @@ from torch import Tensor
 
 from packing_env import kernels
 from packing_env.core import metrics, observation, stability
-from packing_env.core.orientation import visible_items
 from packing_env.core.whole_step import MODES, WholeStep
 from packing_env.types import SHOWN_BY_DEFAULT, Catalogue, Instances, PackingParams, State
 
@@ -89,33 +88,42 @@ class MapsStep(WholeStep):
         ahead = self._ahead(len(action), action.device)
         under = metrics.sum_of_heights(state["heightmap"])
         kernels.advance_maps(self.task, state, action, ahead, under, outcome)
-        z, stable = self._judged(self._drop_height(state, ahead["bottom"]), state, ahead)
+        z, stable = self._judged(self._drop_height(state, ahead["plane"]), state, ahead)
         under = metrics.sum_of_heights(state["heightmap"])
         kernels.show_maps(self.task, state, (z, stable), under, shown, start, outcome)
 
-    def _ahead(self, batch: int, device: torch.device) -> dict[str, Tensor]:
-        """Room for what is known of the visible items in each orientation."""
-        room = {}
+    def room_ahead(
+        self, batch: int, device: torch.device, *, surfaces: bool = True
+    ) -> dict[str, Tensor]:
+        """Room for what is known of the visible items in each orientation.
+
+        Args:
+            batch: Rows.
+            device: Where.
+            surfaces: Whether lower surfaces are listed, most of the memory; else they have no rows.
+        """
+        room, planes = {}, self.params.num_visible * self.items["peak"].shape[1]
         for name in ("bottom", "peak", "com", "size"):
-            table = self.items[name]
-            shape = [batch, self.params.num_visible * table.shape[1], *table.shape[2:]]
+            table, rows = self.items[name], batch if surfaces or name != "bottom" else 0
+            shape = [rows, planes, *table.shape[2:]]
             room[name] = torch.empty(shape, dtype=table.dtype, device=device)
+        room["plane"] = torch.empty([batch, planes], dtype=torch.int64, device=device)
         return room
 
-    def _drop_height(
-        self, state: State, bottom: Float[Tensor, "B P U V"]
-    ) -> Float[Tensor, "B P Xs Ys"]:
+    def _ahead(self, batch: int, device: torch.device) -> dict[str, Tensor]:
+        """The same for this task: of the rules, only one that looks at contact needs surfaces."""
+        return self.room_ahead(batch, device, surfaces=self.params.stability != "none")
+
+    def _drop_height(self, state: State, plane: Int[Tensor, "B P"]) -> Float[Tensor, "B P Xs Ys"]:
         """Rest heights, with several visible items from those before the decision; P = L * R."""
         heightmap, visible = state["heightmap"], self.params.num_visible
         if visible == 1 or not kernels.updates_drop_height(heightmap.device.type):
-            return kernels.drop_height(heightmap, bottom, self.params.grid_step)
-        item_id, there = visible_items(state, visible)
+            surfaces = self.items["bottom"].flatten(0, 1)
+            return kernels.drop_height(heightmap, surfaces, self.params.grid_step, which=plane)
+        turns = plane.shape[1] // visible
+        item_id = plane[:, ::turns].div(turns, rounding_mode="floor")  # -1 stays -1
         self._known = kernels.update_drop_height(
-            self._known,
-            heightmap.clone(),
-            torch.where(there, item_id, -1),
-            bottom.unflatten(1, (visible, -1)),
-            self.params.grid_step,
+            self._known, heightmap.clone(), item_id, self.items["bottom"], self.params.grid_step
         )
         return self._known.z.flatten(1, 2).clone()
 

@@ -29,7 +29,8 @@ class Contact:
 
     Attributes:
         heightmap: ``[B, X, Y]`` metres.
-        bottom: ``[B, R, U, V]`` metres, +inf outside the footprint.
+        bottom: ``[B, R, U, V]`` metres, +inf outside the footprint; no rows for a rule that does
+            not look at contact.
         z: ``[B, R, Xs, Ys]`` rest heights.
         com: ``[B, R, 2]`` centre of mass, 1/64 cell from the window's corner.
         contact_tol: metres.
@@ -38,7 +39,7 @@ class Contact:
     """
 
     heightmap: Float[Tensor, "B X Y"]
-    bottom: Float[Tensor, "B R U V"]
+    bottom: Float[Tensor, "rows R U V"]
     z: Float[Tensor, "B R Xs Ys"]
     com: Int[Tensor, "B R 2"]
     contact_tol: float
@@ -332,7 +333,7 @@ def _area_corners_code(
 register(
     "none",
     Rule(
-        maps=lambda contact: torch.isfinite(contact.z),
+        maps=lambda contact: contact.z < torch.inf,
         single=lambda touch: torch.ones_like(touch.z, dtype=torch.bool),
     ),
 )

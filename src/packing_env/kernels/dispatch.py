@@ -23,7 +23,8 @@ _LOGGER = logging.getLogger("packing_env.kernels")
 ENVIRONMENT_VARIABLE = "PACKING_KERNELS"
 
 torch.library.define(
-    "packing_env::numba_drop_height", "(Tensor heightmap, Tensor bottom, int stride) -> Tensor"
+    "packing_env::numba_drop_height",
+    "(Tensor heightmap, Tensor bottom, int stride, Tensor? which=None) -> Tensor",
 )
 torch.library.define(
     "packing_env::numba_com_hull",
@@ -37,10 +38,12 @@ torch.library.define(
 
 
 @torch.library.impl("packing_env::numba_drop_height", "cpu")
-def _numba_drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
+def _numba_drop_height(
+    heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor | None = None
+) -> Tensor:
     from packing_env.kernels import drop_numba
 
-    return drop_numba.drop_height(heightmap, bottom, stride)
+    return drop_numba.drop_height(heightmap, bottom, stride, which)
 
 
 @torch.library.impl("packing_env::numba_com_hull", "cpu")
@@ -69,8 +72,11 @@ def _numba_support_count(
 
 @torch.library.register_fake("packing_env::triton_drop_height")
 @torch.library.register_fake("packing_env::numba_drop_height")
-def _fake_drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
-    return heightmap.new_empty(eager.lattice_shape(heightmap, bottom, stride))
+def _fake_drop_height(
+    heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor | None = None
+) -> Tensor:
+    like = bottom if which is None else which
+    return heightmap.new_empty(eager.lattice_shape(heightmap, like, stride))
 
 
 @torch.library.register_fake("packing_env::triton_com_hull")
@@ -99,7 +105,7 @@ def _fake_support_count(
 class Backend:
     """One implementation of the hot operations."""
 
-    drop_height: Callable[[Tensor, Tensor, int], Tensor]
+    drop_height: Callable[..., Tensor]
     com_hull: Callable[[Tensor, Tensor, Tensor, Tensor, float, int, bool], Tensor]
     support_count: Callable[[Tensor, Tensor, Tensor, float, int], Tensor]
     package: str | None = None
@@ -108,6 +114,8 @@ class Backend:
     """Device types on which it is the default where its package is installed."""
     runs_on: tuple[str, ...] | None = None
     """Device types whose tensors it takes, beside meta tensors; None for all."""
+    picks: bool = False
+    """Whether its `drop_height` reads surfaces where they are; for others they are gathered."""
     complete: bool = True
     """Whether it has the other operations of this package as well; if not, they are eager."""
 
@@ -121,6 +129,7 @@ BACKENDS: dict[str, Backend] = {
         package="numba",
         preferred_on=("cpu",),
         runs_on=("cpu",),
+        picks=True,
     ),
     "triton": Backend(
         torch.ops.packing_env.triton_drop_height,
@@ -139,9 +148,10 @@ _chosen: dict[str, str] = {}
 
 def drop_height(
     heightmap: Float[Tensor, "B X Y"],
-    bottom: Float[Tensor, "B R U V"],
+    bottom: Float[Tensor, "B R U V"] | Float[Tensor, "K U V"],
     stride: int = 1,
     *,
+    which: Int[Tensor, "B R"] | None = None,
     backend: str | None = None,
 ) -> Float[Tensor, "B R Xs Ys"]:
     """Rest height of every placement on the lattice {0, stride, 2 stride, ...}.
@@ -154,10 +164,21 @@ def drop_height(
         heightmap: finite heights of the container.
         bottom: lower surface of each orientation, +inf outside its footprint.
         stride: lattice step in cells.
+        which: orientation r of row b has the lower surface bottom[which[b, r]]; none if negative.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
-    check_maps(heightmap, bottom, stride)
-    return _backend(backend, heightmap.device.type).drop_height(heightmap, bottom, stride)
+    operations = _backend(backend, heightmap.device.type)
+    if which is None or not operations.picks:
+        bottom = bottom if which is None else _gather(bottom, which)
+        check_maps(heightmap, bottom, stride)
+        return operations.drop_height(heightmap, bottom, stride)
+    check_maps(heightmap, bottom[None].expand(len(heightmap), *bottom.shape), stride)
+    _check_tensor("which", which, torch.int64, (len(heightmap), *which.shape[1:2]))
+    return operations.drop_height(heightmap, bottom, stride, which)
+
+
+def _gather(bottom: Float[Tensor, "K U V"], which: Int[Tensor, "B R"]) -> Float[Tensor, "B R U V"]:
+    return torch.where((which >= 0)[..., None, None], bottom[which.clamp(min=0)], torch.inf)
 
 
 def com_hull(

@@ -287,10 +287,14 @@ def drop_work(length, width, window_x, window_y, stride):  # type: ignore[no-unt
 
 
 @jit
-def _drop_height(heightmap, bottom, z, stride, start, stop):  # type: ignore[no-untyped-def]
-    """Fill z for the orientations start <= b * R + r < stop."""
+def _drop_height(heightmap, bottom, which, z, stride, start, stop):  # type: ignore[no-untyped-def]
+    """Fill z for the orientations start <= b * R + r < stop, whose surface is bottom[which[b, r]].
+
+    A negative one has none.
+    """
     _, length, width = heightmap.shape
-    _, orientations, window_x, window_y = bottom.shape
+    _, window_x, window_y = bottom.shape
+    orientations = which.shape[1]
     phases = np.zeros((stride, stride, z.shape[2], z.shape[3]), np.float32)
     ridge = np.empty(length, np.float32)
     work = drop_work(length, width, window_x, window_y, stride)
@@ -302,13 +306,26 @@ def _drop_height(heightmap, bottom, z, stride, start, stop):  # type: ignore[no-
             split_phases(heightmap[b], stride, phases)
             lowest, highest = row_maxima(heightmap[b], ridge)
         ground = (heightmap[b], phases.reshape(phases.size), ridge, lowest, highest)
-        drop_plane(z[b, r], bottom[b, r], ground, work, stride)
+        if which[b, r] < 0:
+            z[b, r] = INF
+        else:
+            drop_plane(z[b, r], bottom[which[b, r]], ground, work, stride)
 
 
-def drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
+def surfaces(bottom: Tensor, which: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
+    """Lower surfaces ``[K, ...]``, and which of them each place has; all, in order, for None."""
+    if which is not None:
+        return array(bottom), array(which)
+    every = array(bottom.flatten(0, 1))
+    return every, np.arange(len(every)).reshape(bottom.shape[:2])
+
+
+def drop_height(
+    heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor | None = None
+) -> Tensor:
     """See `packing_env.kernels.drop_height`."""
-    z = heightmap.new_empty(lattice_shape(heightmap, bottom, stride))
-    planes = z.shape[0] * z.shape[1]
-    arrays = (array(heightmap), array(bottom), z.numpy(), stride)
-    run(_drop_height, arrays, planes, z.numel() * bottom.shape[2] * bottom.shape[3])
+    planes, chosen = surfaces(bottom, which)
+    z = heightmap.new_empty(lattice_shape(heightmap, bottom if which is None else which, stride))
+    arrays = (array(heightmap), planes, chosen, z.numpy(), stride)
+    run(_drop_height, arrays, chosen.size, z.numel() * planes[0].size)
     return z

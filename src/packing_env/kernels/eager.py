@@ -7,7 +7,7 @@ window, whose size is static, never over data; padding orientations cost the sam
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn import functional
 
@@ -82,7 +82,7 @@ def support_count(
 
 
 def lattice_shape(
-    heightmap: Float[Tensor, "B X Y"], bottom: Float[Tensor, "B R U V"], stride: int
+    heightmap: Float[Tensor, "B X Y"], bottom: Shaped[Tensor, "B R ..."], stride: int
 ) -> tuple[int, int, int, int]:
     """Shape [B, R, ceil(X / stride), ceil(Y / stride)] of a map over placements."""
     batch, length, width = heightmap.shape

@@ -44,7 +44,7 @@ def _numba_update_drop_height(
 def _fake_update_drop_height(
     before: list[Tensor], heightmap: Tensor, item_id: Tensor, bottom: Tensor, stride: int
 ) -> Tensor:
-    return heightmap.new_empty((*bottom.shape[:3], *before[2].shape[3:]))
+    return heightmap.new_empty((*item_id.shape, bottom.shape[-3], *before[2].shape[3:]))
 
 
 def updates_drop_height(device_type: str) -> bool:
@@ -56,7 +56,7 @@ def update_drop_height(
     before: DropHeights | None,
     heightmap: Float[Tensor, "B X Y"],
     item_id: Int[Tensor, "B L"],
-    bottom: Float[Tensor, "B L R U V"],
+    bottom: Float[Tensor, "B L R U V"] | Float[Tensor, "M R U V"],
     stride: int = 1,
 ) -> DropHeights:
     """`drop_height` of the visible items, made from their maps over earlier heights.
@@ -69,14 +69,22 @@ def update_drop_height(
         before: What this function returned last, of any earlier state; ``None``: nothing yet.
         heightmap: finite heights of the container; kept, so not to be changed in place.
         item_id: Which item is which; equal numbers must mean equal lower surfaces. Negative: none.
-        bottom: lower surface of each orientation, +inf outside its footprint.
+        bottom: lower surface of each orientation, +inf outside its footprint; of every catalogue
+            row, or of each visible item.
         stride: lattice step in cells.
     """
     known = before is not None and before.heightmap.shape == heightmap.shape
     if before is None or not known or not updates_drop_height(heightmap.device.type):
-        z = dispatch.drop_height(heightmap, bottom.flatten(1, 2), stride)
-        return DropHeights(heightmap, item_id, z.view(*bottom.shape[:3], *z.shape[2:]))
-    dispatch.check_maps(heightmap, bottom.flatten(1, 2), stride)
+        turns = bottom.shape[-3]
+        if bottom.dim() == 5:
+            z = dispatch.drop_height(heightmap, bottom.flatten(1, 2), stride)
+        else:
+            which = item_id[..., None] * turns + torch.arange(turns, device=item_id.device)
+            which = torch.where(item_id[..., None] < 0, -1, which).flatten(1)
+            z = dispatch.drop_height(heightmap, bottom.flatten(0, 1), stride, which=which)
+        return DropHeights(heightmap, item_id, z.view(*item_id.shape, turns, *z.shape[2:]))
+    rows = bottom[None].expand(len(heightmap), *bottom.shape) if bottom.dim() == 4 else bottom
+    dispatch.check_maps(heightmap, rows.flatten(1, 2), stride)
     z = torch.ops.packing_env.numba_update_drop_height(
         list(before), heightmap, item_id, bottom, stride
     )

@@ -22,7 +22,7 @@ from packing_env.kernels.compiled_cpu import (
     split_phases,
     tap_offsets,
 )
-from packing_env.kernels.drop_numba import drop_plane, drop_work
+from packing_env.kernels.drop_numba import drop_plane, drop_work, surfaces
 
 _LANES = 16
 """Placements at once."""
@@ -170,11 +170,14 @@ def _update_item(old, cells, z, rose, ground, padded, work, stride):  # type: ig
 
 
 @jit
-def _update(before, item_id, heightmap, bottom, z, stride, pairs, start, stop):  # type: ignore[no-untyped-def]
-    """Fill z for the rows start <= b < stop."""
+def _update(before, item_id, heightmap, bottom, which, z, stride, pairs, start, stop):  # type: ignore[no-untyped-def]
+    """Fill z for the rows start <= b < stop; item l of row b has the surfaces bottom[which[b, l]].
+
+    A negative one has none.
+    """
     old_heightmap, old_item_id, old_z = before
     _, length, width = heightmap.shape
-    window_x, window_y = bottom.shape[3:]
+    window_x, window_y = bottom.shape[2:]
     xs, ys = z.shape[3:]
     cells = stride * stride * xs * ys
     padded = np.zeros(cells + _LANES, np.float32)
@@ -190,11 +193,15 @@ def _update(before, item_id, heightmap, bottom, z, stride, pairs, start, stop): 
         ground = (heightmap[b], padded[:cells], ridge, lowest, highest)
         rectangle, top, fell = _changed(old_heightmap[b], heightmap[b])
         for slot in range(item_id.shape[1]):
+            item = which[b, slot]
+            if item < 0:
+                z[b, slot] = INF
+                continue
             source = -1 if fell else _source(old_item_id[b], item_id[b, slot])
             old = nothing if source < 0 else old_z[b, source]
             rose = (rectangle, top)
             pairs[b] += _update_item(
-                old, bottom[b, slot], z[b, slot], rose, ground, padded, work, stride
+                old, bottom[item], z[b, slot], rose, ground, padded, work, stride
             )
 
 
@@ -207,16 +214,18 @@ def update_drop_height(
     pairs: Tensor | None = None,
 ) -> Tensor:
     """See `packing_env.kernels.update_drop_height`; pairs [B] counts what was looked at."""
-    z = heightmap.new_empty((*bottom.shape[:3], *before[2].shape[3:]))
+    planes, chosen = surfaces(bottom, None if bottom.dim() == 5 else item_id)
+    z = heightmap.new_empty((*item_id.shape, planes.shape[1], *before[2].shape[3:]))
     counted = item_id.new_zeros(len(item_id)) if pairs is None else pairs
     arrays = (
         tuple(array(tensor) for tensor in before),
         array(item_id),
         array(heightmap),
-        array(bottom),
+        planes,
+        chosen,
         z.numpy(),
         stride,
         counted.numpy(),
     )
-    run(_update, arrays, len(item_id), z.numel() * bottom.shape[3] * bottom.shape[4] // 8)
+    run(_update, arrays, len(item_id), z.numel() * planes[0, 0].size // 8)
     return z

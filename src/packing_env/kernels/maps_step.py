@@ -35,9 +35,10 @@ ITEMS = (
 """By catalogue row: the items, what is observed of them, and which orientations may stand on the
 floor. ``remaining [N + 1]`` is observed by the number of items left."""
 
-AHEAD = ("bottom", "peak", "com", "size")
-"""The visible items' lower surfaces ``[B, L * R, U, V]``, +inf where there is no item; highest
-points ``[B, L * R]``; centres of mass and windows ``[B, L * R, 2]``."""
+AHEAD = ("plane", "bottom", "peak", "com", "size")
+"""Which lower surface in line each orientation of the visible items has, ``[B, L * R]``, negative
+where there is no item; these surfaces themselves ``[B, L * R, U, V]``, +inf where there is no item,
+or nothing; highest points ``[B, L * R]``; centres of mass and windows ``[B, L * R, 2]``."""
 
 SHOWN = (
     "heightmap",

@@ -160,18 +160,23 @@ def _list_ahead(queue, surfaces, places, start, stop):  # type: ignore[no-untype
     """What may be placed next in the rows start <= row < stop.
 
     ``queue`` is (items, order, number of items, items packed); ``surfaces`` and ``places`` are
-    tables ``[M, ...]`` and what becomes of them, ``[B, L, ...]``; the first is +inf for no item.
+    tables ``[M, ...]`` and what becomes of them, ``[B, L, ...]``: see `names.AHEAD`.
     """
     item_id, order, num_items, packed = queue
-    (bottom, peak), (bottoms, peaks) = surfaces
+    (bottom, peak), (planes, bottoms, peaks) = surfaces
     (com, size), (coms, sizes) = places
+    turns = peak.shape[1]
     for row in range(start, stop):
-        for slot in range(bottoms.shape[1]):
+        for slot in range(peaks.shape[1]):
             item = np.int64(0)
-            if slot < num_items[row] - packed[row]:
+            there = slot < num_items[row] - packed[row]
+            if there:
                 item = item_id[row, order[row, slot]]
+            for turn in range(turns):
+                planes[row, slot, turn] = item * turns + turn if there else -1
+            if bottoms.size and there:
                 copy_line(bottom[item], bottoms[row, slot])
-            else:
+            elif bottoms.size:
                 bottoms[row, slot][:] = _INF
             copy_line(peak[item], peaks[row, slot])
             copy_line(com[item], coms[row, slot])
@@ -421,15 +426,18 @@ def maps_step(
     rows = len(under)
     turns = constant.lattice[0]
     visible = next_up.peak.shape[1] // turns
-    room = [array.reshape(rows, visible, -1) for array in next_up]
+    room = [
+        array.reshape(len(array), visible, math.prod(array.shape[1:]) // visible)
+        for array in next_up
+    ]
     numbers = (constant.counts, constant.lengths)
     shape = (visible, *constant.lattice)
     constant.measure(under, found.before)
     arguments = (constant.state, action.numpy(), constant.items, shape, found, *numbers)
     run(_step, arguments, rows, rows)
-    surfaces = (constant.surfaces, (room[0], room[1]))
-    places = (constant.places, (room[2], room[3]))
-    run(_list_ahead, (constant.queue, surfaces, places), rows, room[0].size)
+    surfaces = (constant.surfaces, tuple(room[:3]))
+    places = (constant.places, tuple(room[3:]))
+    run(_list_ahead, (constant.queue, surfaces, places), rows, room[1].size)
 
 
 def maps_lid(z: Tensor, peak: Tensor, lid: float) -> None:

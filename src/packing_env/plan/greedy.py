@@ -10,7 +10,6 @@ from packing_env import kernels
 from packing_env.core import maps_step, metrics, rewards, transition
 from packing_env.core.lowest import LowestPlacement
 from packing_env.core.orientation import decode_placement, num_orientations
-from packing_env.kernels.maps_step import AHEAD
 from packing_env.types import Instances, State
 
 
@@ -66,11 +65,7 @@ class LowestPacker:
     def _in_place(self, step: maps_step.MapsStep, state: State, index: Int[Tensor, "B 1"]) -> State:
         """The same by the compiled operation, but for rewards and the end."""
         params, batch = self.lowest.params, len(index)
-        ahead = {
-            name: table.new_empty(batch, params.num_visible * table.shape[1], *table.shape[2:])
-            for name, table in step.items.items()
-            if name in AHEAD
-        }
+        ahead = step.room_ahead(batch, index.device, surfaces=False)
         asked, live = torch.empty(2, batch, dtype=torch.bool).unbind()
         numbers = torch.empty(2, len(metrics.NAMES), batch, dtype=torch.float64)
         outcome = {"asked": asked, "live": live, "before": numbers[0], "after": numbers[1]}
