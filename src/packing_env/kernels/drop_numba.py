@@ -1,16 +1,15 @@
 """Drop-height maps compiled for the CPU with numba.
 
-A map over placements is one flat vector (row pitch Y', lattice phases of the heightmap split
-apart), so that one footprint cell, a *tap*, is one shifted vector operation over all placements of
-an orientation. Only finite cells become taps. Lanes beyond the last valid y of a row compute
-garbage that is masked afterwards; no read leaves the heightmap, because the last lane of a pass is
-a valid placement.
+The lattice phases of the heightmap are split apart, with the map's own row pitch Y', so that one
+footprint cell, a *tap*, is the same shift for all placements of an orientation, and one vector
+operation for neighbours. Placements are raised in strips of two rows. Only finite cells become
+taps. Lanes beyond the last y of a row compute what nobody reads; there is room behind the heights.
 
 Three things are not computed, all exact because a float32 subtraction is monotone:
 
-* No z is below its floor, fl(min heightmap - min bottom): the passes start from it.
-* Taps come in order of their level. Once a block's lowest z reaches what the next tap makes of the
-  highest ground under the block, no later tap can lift it.
+* No z is below its floor, fl(min heightmap - min bottom): the strips start from it.
+* Taps come in order of their level. Once a strip's lowest z reaches what the next tap makes of the
+  highest ground under the strip, no later tap can lift it.
 * An item that is flat below needs the highest ground in its window: two one-dimensional running
   maxima by doubling, 2 log2(side) operations per cell.
 """
@@ -26,16 +25,13 @@ from packing_env.kernels.compiled_cpu import (
     extent,
     jit,
     jit_ordered,
-    lowest_of,
     row_maxima,
     run,
     split_phases,
     tap_offsets,
 )
 from packing_env.kernels.eager import lattice_shape
-
-_BLOCK = 512
-"""Placements per pass: their running maxima and eight shifted reads stay in the L1 cache."""
+from packing_env.kernels.lanes_numba import LANES, raise_lanes
 
 _BUCKETS = 16
 """Classes that taps are sorted into by level."""
@@ -43,42 +39,11 @@ _BUCKETS = 16
 _SORTED = 300
 """Cells from which on sorting the taps pays."""
 
-_GROUP = 32
-"""Taps between two looks at a block's lowest z."""
+_GROUP = 128
+"""Taps between two looks at a strip's lowest z."""
 
 _FLAT = 256
 """Cells from which on the highest ground in a window is found by doubling."""
-
-
-@jit
-def raise_by_taps(z, heights, offset, level):  # type: ignore[no-untyped-def]
-    """Z = max(z, heights shifted by each of eight offsets - its level)."""
-    n = z.size
-    h0, h1 = heights[offset[0] :][:n], heights[offset[1] :][:n]
-    h2, h3 = heights[offset[2] :][:n], heights[offset[3] :][:n]
-    h4, h5 = heights[offset[4] :][:n], heights[offset[5] :][:n]
-    h6, h7 = heights[offset[6] :][:n], heights[offset[7] :][:n]
-    l0, l1, l2, l3 = level[0], level[1], level[2], level[3]
-    l4, l5, l6, l7 = level[4], level[5], level[6], level[7]
-    for i in range(n):
-        best = z[i]
-        gap = h0[i] - l0
-        best = gap if gap > best else best
-        gap = h1[i] - l1
-        best = gap if gap > best else best
-        gap = h2[i] - l2
-        best = gap if gap > best else best
-        gap = h3[i] - l3
-        best = gap if gap > best else best
-        gap = h4[i] - l4
-        best = gap if gap > best else best
-        gap = h5[i] - l5
-        best = gap if gap > best else best
-        gap = h6[i] - l6
-        best = gap if gap > best else best
-        gap = h7[i] - l7
-        best = gap if gap > best else best
-        z[i] = best
 
 
 @jit
@@ -94,7 +59,7 @@ def _bucket(level, base, bounds):  # type: ignore[no-untyped-def]
 
 @jit
 def _list_few(bottom, bounds, places, taps):  # type: ignore[no-untyped-def]
-    """Fill taps (offset, level) as they come; returns how many count, padded to eights."""
+    """Fill taps (offset, level) as they come; returns how many count."""
     highest, floor, _ = bounds
     at_row, at_column = places
     offset, level = taps
@@ -103,14 +68,12 @@ def _list_few(bottom, bounds, places, taps):  # type: ignore[no-untyped-def]
         for v in range(bottom.shape[1]):
             offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
             n += 1 if highest - bottom[u, v] > floor else 0
-    for t in range(n, (n + 7) // 8 * 8):
-        offset[t], level[t] = offset[n - 1], level[n - 1]
-    return (n + 7) // 8 * 8
+    return n
 
 
 @jit
 def _list_taps(bottom, base, bounds, count, places, taps):  # type: ignore[no-untyped-def]
-    """Fill taps (offset, level) class by class; returns how many count, padded to eights."""
+    """Fill taps (offset, level) class by class; returns how many count."""
     at_row, at_column = places
     offset, level = taps
     count[:] = 0
@@ -127,9 +90,6 @@ def _list_taps(bottom, base, bounds, count, places, taps):  # type: ignore[no-un
             offset[count[bucket]] = at_row[u] + at_column[v]
             level[count[bucket]] = bottom[u, v]
             count[bucket] += 1
-    while n % 8:
-        offset[n], level[n] = offset[n - 1], level[n - 1]
-        n += 1
     return n
 
 
@@ -144,23 +104,25 @@ def _least_left(level, n, least):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _raise_blocks(z, floor, heights, ground, taps, n, window):  # type: ignore[no-untyped-def]
-    """Fill z block by block with the maxima of its taps; ground is each row's highest cell."""
-    w, stride, ys = window
+def _raise_strips(z, floor, heights, ground, taps, n, window, best):  # type: ignore[no-untyped-def]
+    """Fill z strip by strip with the maxima of its taps; ground is each row's highest cell."""
+    w, nx, ny, stride = window
     offset, level, least = taps
-    for block in range(0, z.size, _BLOCK):
-        end = min(z.size, block + _BLOCK)
-        part = z[block:end]
-        part[:] = floor
-        top, low = -INF, floor
-        for x in range(block // ys * stride, (end - 1) // ys * stride + w):
+    ys = z.shape[1]
+    for i in range(0, nx, 2):
+        last, top = min(i + 1, nx - 1), -INF
+        for x in range(i * stride, last * stride + w):
             top = max(top, ground[x])
-        for first in range(0, n, _GROUP):
-            if top - least[first // _GROUP] <= low:
-                break
-            for t in range(first, min(n, first + _GROUP), 8):
-                raise_by_taps(part, heights[block:], offset[t : t + 8], level[t : t + 8])
-            low = lowest_of(part)
+        for j in range(0, ny, LANES):
+            best[:] = floor
+            low, one, other = floor, i * ys + j, last * ys + j
+            for first in range(0, n, _GROUP):
+                if top - least[first // _GROUP] <= low:
+                    break
+                count = min(n - first, _GROUP)
+                low = raise_lanes(best, heights, one, other, (offset, level), first, count)
+            for k in range(min(LANES, ny - j)):
+                z[i, j + k], z[last, j + k] = best[k], best[LANES + k]
 
 
 @jit
@@ -233,24 +195,22 @@ def _is_flat(bottom, base):  # type: ignore[no-untyped-def]
 def drop_plane(z, bottom, ground, work, stride):  # type: ignore[no-untyped-def]
     """Fill z [X', Y'] with the rest heights of one orientation.
 
-    ground is (heightmap [X, Y], its phases, flat, each row's highest cell, lowest, highest cell);
-    work is what `drop_work` made. Returns how many lanes of the flat z hold placements.
+    ground is (heightmap [X, Y], its phases as from `ground_room`, each row's highest cell, lowest,
+    highest cell); work is what `drop_work` made.
     """
     heightmap, heights, ridge, lowest, highest = ground
-    offset, level, least, count, at_row, at_column, rows, lines = work
+    offset, level, least, count, at_row, at_column, rows, lines, best = work
     length, width = heightmap.shape
-    xs, ys = z.shape
     w, h, base = extent(bottom)
     if w == 0 or w > length or h > width:
         z[:] = INF
-        return 0
+        return
     nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
-    lanes = (nx - 1) * ys + ny
     cells = bottom[:w, :h]
     if w * h >= _FLAT and _is_flat(cells, base):
         _flat_map(heightmap, w, h, base, stride, z, rows, lines)
     else:
-        flat, n, floor = z.reshape(xs * ys)[:lanes], 0, lowest - base
+        n, floor = 0, lowest - base
         if highest > lowest:
             bounds = (highest, floor, np.float32(_BUCKETS) / (highest - lowest))
             places, taps = (at_row, at_column), (offset, level)
@@ -259,19 +219,18 @@ def drop_plane(z, bottom, ground, work, stride):  # type: ignore[no-untyped-def]
             else:
                 n = _list_taps(cells, base, bounds, count, places, taps)
             _least_left(level, n, least)
-        window = (w, stride, ys)
-        _raise_blocks(flat, floor, heights, ridge, (offset, level, least), n, window)
+        window = (w, nx, ny, stride)
+        _raise_strips(z, floor, heights, ridge, (offset, level, least), n, window, best)
     for x in range(nx):
         z[x, ny:] = INF
     z[nx:] = INF
-    return lanes
 
 
 @jit
 def drop_work(length, width, window_x, window_y, stride):  # type: ignore[no-untyped-def]
     """What `drop_plane` writes into."""
     xs, ys = (length + stride - 1) // stride, (width + stride - 1) // stride
-    cells = window_x * window_y + 8
+    cells = window_x * window_y
     at_row, at_column = np.empty(window_x, np.int64), np.empty(window_y, np.int64)
     tap_offsets(stride, xs, ys, at_row, at_column)
     return (
@@ -283,7 +242,16 @@ def drop_work(length, width, window_x, window_y, stride):  # type: ignore[no-unt
         at_column,
         np.empty((length, ys), np.float32),
         np.empty((2, width), np.float32),
+        np.empty(2 * LANES, np.float32),
     )
+
+
+@jit
+def ground_room(stride, xs, ys):  # type: ignore[no-untyped-def]
+    """Heights of a container by phase, flat with room behind them; the same in four axes."""
+    cells = stride * stride * xs * ys
+    flat = np.zeros(cells + 2 * LANES, np.float32)
+    return flat, flat[:cells].reshape(stride, stride, xs, ys)
 
 
 @jit
@@ -295,7 +263,7 @@ def _drop_height(heightmap, bottom, which, z, stride, start, stop):  # type: ign
     _, length, width = heightmap.shape
     _, window_x, window_y = bottom.shape
     orientations = which.shape[1]
-    phases = np.zeros((stride, stride, z.shape[2], z.shape[3]), np.float32)
+    heights, phases = ground_room(stride, z.shape[2], z.shape[3])
     ridge = np.empty(length, np.float32)
     work = drop_work(length, width, window_x, window_y, stride)
     current, lowest, highest = -1, INF, -INF
@@ -305,7 +273,7 @@ def _drop_height(heightmap, bottom, which, z, stride, start, stop):  # type: ign
             current = b
             split_phases(heightmap[b], stride, phases)
             lowest, highest = row_maxima(heightmap[b], ridge)
-        ground = (heightmap[b], phases.reshape(phases.size), ridge, lowest, highest)
+        ground = (heightmap[b], heights, ridge, lowest, highest)
         if which[b, r] < 0:
             z[b, r] = INF
         else:

@@ -2,8 +2,7 @@
 
 Heights have only risen, and only in a rectangle: a map stays as it was, but for the placements
 whose window meets the rectangle, and those are raised by the taps that fall on it. Both are few, so
-rows of the map are worked on one by one, sixteen placements at a time. Placements beyond the
-affected ones are raised by what is true of them as well, which changes nothing.
+rows of the map are worked on one by one.
 """
 
 from __future__ import annotations
@@ -22,56 +21,19 @@ from packing_env.kernels.compiled_cpu import (
     split_phases,
     tap_offsets,
 )
-from packing_env.kernels.drop_numba import drop_plane, drop_work, surfaces
-
-_LANES = 16
-"""Placements at once."""
+from packing_env.kernels.drop_numba import drop_plane, drop_work, ground_room, surfaces
+from packing_env.kernels.lanes_numba import LANES, raise_lanes
 
 
 @jit
-def _raise_row(z, heights, start, offset, level, n):  # type: ignore[no-untyped-def]
-    """Raise sixteen of z to heights from start + each of n offsets on, less its level.
-
-    Unsigned indices have no meaning from the end, which keeps the loop free of checks.
-    """
-    for t in range(0, n, 8):
-        o0, o1 = np.uint64(start + offset[t]), np.uint64(start + offset[t + 1])
-        o2, o3 = np.uint64(start + offset[t + 2]), np.uint64(start + offset[t + 3])
-        o4, o5 = np.uint64(start + offset[t + 4]), np.uint64(start + offset[t + 5])
-        o6, o7 = np.uint64(start + offset[t + 6]), np.uint64(start + offset[t + 7])
-        l0, l1, l2, l3 = level[t], level[t + 1], level[t + 2], level[t + 3]
-        l4, l5, l6, l7 = level[t + 4], level[t + 5], level[t + 6], level[t + 7]
-        for i in range(np.uint64(_LANES)):
-            best = z[i]
-            gap = heights[o0 + i] - l0
-            best = gap if gap > best else best
-            gap = heights[o1 + i] - l1
-            best = gap if gap > best else best
-            gap = heights[o2 + i] - l2
-            best = gap if gap > best else best
-            gap = heights[o3 + i] - l3
-            best = gap if gap > best else best
-            gap = heights[o4 + i] - l4
-            best = gap if gap > best else best
-            gap = heights[o5 + i] - l5
-            best = gap if gap > best else best
-            gap = heights[o6 + i] - l6
-            best = gap if gap > best else best
-            gap = heights[o7 + i] - l7
-            best = gap if gap > best else best
-            z[i] = best
-
-
-@jit
-def _list_taps(bottom, columns, bounds, places, taps):  # type: ignore[no-untyped-def]
+def _list_taps(bottom, columns, bounds, places, taps, first):  # type: ignore[no-untyped-def]
     """List the cells of some window columns that lift z from the highest ground, row by row.
 
-    first[u] is the first of row u. Eights may end with taps of the rows that follow, or after all
-    with cells that lift nothing.
+    first[u] is the first of row u.
     """
     top, low = bounds
     at_row, at_column = places
-    offset, level, first = taps
+    offset, level = taps
     n = 0
     for u in range(bottom.shape[0]):
         first[u] = n
@@ -79,8 +41,6 @@ def _list_taps(bottom, columns, bounds, places, taps):  # type: ignore[no-untype
             offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
             n += 1 if top - bottom[u, v] > low else 0
     first[bottom.shape[0]] = n
-    for t in range(n, n + 7):
-        offset[t], level[t] = offset[0], INF
 
 
 @jit
@@ -91,30 +51,33 @@ def _reached(start, stop, side, count, stride):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _raise_map(flat, bottom, size, rectangle, heights, places, taps, top, stride, ys):  # type: ignore[no-untyped-def]
-    """Raise the flat map where windows meet the rectangle, whose highest cell is top.
+def _raise_map(z, bottom, size, rectangle, heights, work, top, stride):  # type: ignore[no-untyped-def]
+    """Raise the map where windows meet the rectangle, whose highest cell is top.
 
     size is (w, h, X, Y). Returns how many pairs of a placement and a cell there were.
     """
     w, h, length, width = size
     x0, x1, y0, y1 = rectangle
+    places, taps, first, best = work
     nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
     i0, i1 = _reached(x0, x1, w, nx, stride)
     j0, j1 = _reached(y0, y1, h, ny, stride)
-    offset, level, first = taps
     if i0 > i1 or j0 > j1:
         return 0
-    pairs, low = 0, INF
+    pairs, low, ys = 0, INF, z.shape[1]
     for i in range(i0, i1 + 1):
-        low = min(low, lowest_of(flat[i * ys + j0 : i * ys + j1 + 1]))
+        low = min(low, lowest_of(z[i, j0 : j1 + 1]))
     columns = (max(0, y0 - stride * j1), min(h, y1 - stride * j0))
-    _list_taps(bottom[:w], columns, (top, low), places, taps)
+    _list_taps(bottom[:w], columns, (top, low), places, taps, first)
     for i in range(i0, i1 + 1):
         start = first[max(0, x0 - stride * i)]
         count = first[min(w, x1 - stride * i)] - start
         pairs += count * (j1 - j0 + 1)
-        for lane in range(i * ys + j0, i * ys + j1 + 1, _LANES):
-            _raise_row(flat[lane:], heights, lane, offset[start:], level[start:], count)
+        for j in range(j0, j1 + 1, best.size):
+            beyond, at = min(best.size, j1 + 1 - j), i * ys + j
+            best[:beyond] = z[i, j : j + beyond]
+            raise_lanes(best, heights, at, at + LANES, taps, start, count)
+            z[i, j : j + beyond] = best[:beyond]
     return pairs
 
 
@@ -144,12 +107,11 @@ def _source(before, item):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _update_item(old, cells, z, rose, ground, padded, work, stride):  # type: ignore[no-untyped-def]
+def _update_item(old, cells, z, rose, ground, drop, work, stride):  # type: ignore[no-untyped-def]
     """Fill the maps z [R, X', Y'] of one item from its old ones; returns the pairs looked at."""
     rectangle, top = rose
-    drop, places, taps, flat = work
     length, width = ground[0].shape
-    ys, lanes, pairs = z.shape[2], z.shape[1] * z.shape[2], 0
+    pairs = 0
     for r in range(z.shape[0]):
         w, h, _ = extent(cells[r])
         fits = 0 < w <= length and h <= width
@@ -158,14 +120,10 @@ def _update_item(old, cells, z, rose, ground, padded, work, stride):  # type: ig
             if fits:
                 pairs += w * h * ((length - w) // stride + 1) * ((width - h) // stride + 1)
             continue
-        plane, then = z[r].reshape(lanes), old[r].reshape(lanes)
-        if top == -INF or not fits:
-            plane[:] = then
-            continue
-        flat[:lanes] = then
-        size = (w, h, length, width)
-        pairs += _raise_map(flat, cells[r], size, rectangle, padded, places, taps, top, stride, ys)
-        plane[:] = flat[:lanes]
+        z[r] = old[r]
+        if top > -INF and fits:
+            size = (w, h, length, width)
+            pairs += _raise_map(z[r], cells[r], size, rectangle, ground[1], work, top, stride)
     return pairs
 
 
@@ -179,18 +137,17 @@ def _update(before, item_id, heightmap, bottom, which, z, stride, pairs, start, 
     _, length, width = heightmap.shape
     window_x, window_y = bottom.shape[2:]
     xs, ys = z.shape[3:]
-    cells = stride * stride * xs * ys
-    padded = np.zeros(cells + _LANES, np.float32)
-    ridge, flat = np.empty(length, np.float32), np.empty(xs * ys + _LANES, np.float32)
+    heights, phases = ground_room(stride, xs, ys)
+    ridge = np.empty(length, np.float32)
     drop = drop_work(length, width, window_x, window_y, stride)
     places = (np.empty(window_x, np.int64), np.empty(window_y, np.int64))
     tap_offsets(stride, xs, ys, places[0], places[1])
-    taps = (drop[0], drop[1], np.empty(window_x + 1, np.int64))
-    work, nothing = (drop, places, taps, flat), old_z[0, 0, :0]
+    first, best = np.empty(window_x + 1, np.int64), np.empty(2 * LANES, np.float32)
+    work, nothing = (places, (drop[0], drop[1]), first, best), old_z[0, 0, :0]
     for b in range(start, stop):
-        split_phases(heightmap[b], stride, padded[:cells].reshape(stride, stride, xs, ys))
+        split_phases(heightmap[b], stride, phases)
         lowest, highest = row_maxima(heightmap[b], ridge)
-        ground = (heightmap[b], padded[:cells], ridge, lowest, highest)
+        ground = (heightmap[b], heights, ridge, lowest, highest)
         rectangle, top, fell = _changed(old_heightmap[b], heightmap[b])
         for slot in range(item_id.shape[1]):
             item = which[b, slot]
@@ -201,7 +158,7 @@ def _update(before, item_id, heightmap, bottom, which, z, stride, pairs, start, 
             old = nothing if source < 0 else old_z[b, source]
             rose = (rectangle, top)
             pairs[b] += _update_item(
-                old, bottom[item], z[b, slot], rose, ground, padded, work, stride
+                old, bottom[item], z[b, slot], rose, ground, drop, work, stride
             )
 
 

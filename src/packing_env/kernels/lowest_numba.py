@@ -14,7 +14,6 @@ import numpy as np
 from torch import Tensor
 
 from packing_env.kernels.compiled_cpu import INF, array, jit, jit_ordered, run
-from packing_env.kernels.drop_numba import raise_by_taps
 from packing_env.kernels.eager import HALF_CELL, SUBCELL, VERTICAL
 from packing_env.kernels.lowest import REAL, SEARCHED_RULES, WHOLE
 
@@ -30,6 +29,37 @@ _WORK = 20
 _NONE, _COM_HULL, _CENTER_HULL = range(len(SEARCHED_RULES))
 _WIDTH, _DEPTH, _LAST_X, _LAST_Y, _POINT_X, _POINT_Y, _AREA, _FIRST, _TAPS = range(len(WHOLE))
 _PEAK, _BASE = range(len(REAL))
+
+
+@jit
+def _raise_by_taps(z, heights, offset, level):  # type: ignore[no-untyped-def]
+    """Z = max(z, heights shifted by each of eight offsets - its level)."""
+    n = z.size
+    h0, h1 = heights[offset[0] :][:n], heights[offset[1] :][:n]
+    h2, h3 = heights[offset[2] :][:n], heights[offset[3] :][:n]
+    h4, h5 = heights[offset[4] :][:n], heights[offset[5] :][:n]
+    h6, h7 = heights[offset[6] :][:n], heights[offset[7] :][:n]
+    l0, l1, l2, l3 = level[0], level[1], level[2], level[3]
+    l4, l5, l6, l7 = level[4], level[5], level[6], level[7]
+    for i in range(n):
+        best = z[i]
+        gap = h0[i] - l0
+        best = gap if gap > best else best
+        gap = h1[i] - l1
+        best = gap if gap > best else best
+        gap = h2[i] - l2
+        best = gap if gap > best else best
+        gap = h3[i] - l3
+        best = gap if gap > best else best
+        gap = h4[i] - l4
+        best = gap if gap > best else best
+        gap = h5[i] - l5
+        best = gap if gap > best else best
+        gap = h6[i] - l6
+        best = gap if gap > best else best
+        gap = h7[i] - l7
+        best = gap if gap > best else best
+        z[i] = best
 
 
 @jit
@@ -89,7 +119,7 @@ def _bounds(bound, pooled, floor, highest, offset, level):  # type: ignore[no-un
         for t in range(0, level.size, 8):
             if not highest - level[t] > floor:
                 break
-            raise_by_taps(lanes, pooled[block:], offset[t : t + 8], level[t : t + 8])
+            _raise_by_taps(lanes, pooled[block:], offset[t : t + 8], level[t : t + 8])
 
 
 @jit

@@ -1,0 +1,31 @@
+"""The inner loop of drop heights against the same in NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from packing_env.kernels.lanes_numba import LANES, raise_lanes
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_equals_numpy(seed: int) -> None:
+    """Any number of taps from any first one on, two rows anywhere, levels of +inf among them."""
+    rng = np.random.default_rng(seed)
+    heights = rng.random(400, np.float32)
+    offset, level = rng.integers(0, 200, 50), rng.random(50, np.float32)
+    level[rng.random(50) < 0.2] = np.inf
+    first, one, other = int(rng.integers(0, 50)), *rng.integers(0, 180, 2).tolist()
+    count = int(rng.integers(0, 51 - first))
+    best = rng.random(2 * LANES, np.float32) - np.float32(0.5)
+    expected = best.copy()
+    for tap in range(first, first + count):
+        for row, begin in enumerate((one, other)):
+            part = expected[row * LANES : (row + 1) * LANES]
+            at = begin + offset[tap]
+            np.maximum(part, heights[at : at + LANES] - level[tap], out=part)
+    lowest = raise_lanes(best, heights, one, other, (offset, level), first, count)
+    assert np.array_equal(best, expected)
+    assert lowest == expected.min()
