@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("RL_LOGGING_LEVEL", "WARNING")  # torchrl's own, read on import
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    logging.getLogger("packing_env.kernels.compiler").setLevel(logging.INFO)
     options = _read(sys.argv[1:] if arguments is None else list(arguments))
     return _guarded(lambda: _dispatch(options))
 

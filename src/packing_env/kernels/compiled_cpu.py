@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 import torch
-from numba.core import cgutils, types
+from numba.core import cgutils, event, types
 from numba.extending import intrinsic
 from torch import Tensor
 
@@ -19,6 +20,27 @@ _MIN_PARALLEL_WORK = 4_000_000
 """Taps times placements below which threads cost more than they save."""
 
 INF = np.float32(np.inf)
+
+_LOGGER = logging.getLogger("packing_env.kernels.compiler")
+
+
+class _Announcement(event.Listener):
+    """Says, once, that there is something to wait for."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        """Something is compiled that no cache holds."""
+        module = str(event.data["dispatcher"].py_func.__module__)
+        if module.startswith("packing_env.") and not self.said:
+            self.said = True
+            _LOGGER.info("compiling kernels for this machine: about a minute, once")
+
+    def on_end(self, event: Any) -> None:
+        """It is done."""
+
+
+event.register("numba:compile", _Announcement())  # type: ignore[no-untyped-call]
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

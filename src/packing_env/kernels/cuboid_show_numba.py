@@ -17,28 +17,29 @@ Shown = entries("Shown", names.SHOWN, __name__)
 
 
 @jit
-def entries_at(places, state, items, shape):  # type: ignore[no-untyped-def]
-    """What is seen of the state, by where its entries lie in memory; those at 0 have no rows.
+def entries_at(places, first, state, items, shape):  # type: ignore[no-untyped-def]
+    """What is seen of the state, by where its entries lie in memory, from the first place on.
 
-    ``shape`` is that of a row's mask, and how many metrics there are.
+    Those at 0 have no rows. ``shape`` is that of a row's mask, and how many metrics there are.
     """
     slots, turns, xs, ys, num_metrics = shape
     batch, length, width = state.heightmap.shape
     seen = state.queue.shape[1]
-    features = items.item_features.shape[1]
-    turned = items.orientation_features.shape[2]
-    rows = np.where(places != 0, batch, 0)
+    features, turned = items.item_features.shape[1], items.orientation_features.shape[2]
+    place, real = places[first:], 1 if places[first + 5] else 0
+    ground, ids = 1 if place[0] else 0, 1 if place[1] else 0
+    own, turn, drop = 1 if place[2] else 0, 1 if place[3] else 0, 1 if place[4] else 0
     return Shown(
-        array_at(places[0], (rows[0], length, width), np.float32),
-        array_at(places[1], (rows[1], seen if rows[1] else 0), np.int64),
-        array_at(places[2], (rows[2], seen if rows[2] else 0, features), np.float32),
-        array_at(places[3], (rows[3], seen if rows[3] else 0, turns, turned), np.float32),
-        array_at(places[4], (rows[4], slots, turns, xs, ys), np.float32),
-        array_at(places[5], (rows[5], slots, turns, xs, ys), np.bool_),
-        array_at(places[6], (rows[6],), np.bool_),
-        array_at(places[7], (rows[7],), np.bool_),
-        array_at(places[8], (rows[8],), np.bool_),
-        array_at(places[9], (num_metrics if rows[9] else 0, rows[9]), np.float32),
+        array_at(place[0], (ground * batch, length, width), np.float32),
+        array_at(place[1], (ids * batch, ids * seen), np.int64),
+        array_at(place[2], (own * batch, own * seen, features), np.float32),
+        array_at(place[3], (turn * batch, turn * seen, turns, turned), np.float32),
+        array_at(place[4], (drop * batch, slots, turns, xs, ys), np.float32),
+        array_at(place[5], (real * batch, slots, turns, xs, ys), np.bool_),
+        array_at(place[6], (real * batch,), np.bool_),
+        array_at(place[7], (real * batch,), np.bool_),
+        array_at(place[8], (real * batch,), np.bool_),
+        array_at(place[9], (real * num_metrics, real * batch), np.float32),
     )
 
 

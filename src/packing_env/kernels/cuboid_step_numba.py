@@ -305,8 +305,8 @@ def _step(state, action, items, places_of, shape, renewal, numbers, tables, begi
     Where the start has entries, finished rows begin their next episode.
     """
     batch, length, width = state.heightmap.shape
-    shown = entries_at(places_of[:_ENTRIES], state, items, shape)
-    start = entries_at(places_of[_ENTRIES : 2 * _ENTRIES], state, items, shape)
+    shown = entries_at(places_of, 0, state, items, shape)
+    start = entries_at(places_of, _ENTRIES, state, items, shape)
     outcome = _outcome_at(places_of[2 * _ENTRIES :], batch)
     shape = shape[:4]
     counts, lengths, task = numbers
