@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,11 +148,7 @@ def _check_writable(path: Path) -> None:
 def _threads(count: int) -> Iterator[None]:
     """Inside, torch and the compiled kernels use so many threads."""
     before = torch.get_num_threads()
-    if find_spec("numba") is not None:
-        import numba
-
-        numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
-    torch.set_num_threads(count)  # last: numba's OpenMP layer sets torch's as it starts
+    torch.set_num_threads(count)
     try:
         yield
     finally:
