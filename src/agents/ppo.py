@@ -256,7 +256,7 @@ class PPO:
         count = min(length, -(-length // self.step_limit) + 1)
         truncated = following.get("truncated") & ~following.get("terminated")
         wanted = truncated.squeeze(-1).float()
-        wanted[:, -1] = 2.0
+        wanted[:, -1].fill_(2.0)  # an assignment would copy the number to the device
         places = wanted.topk(count, dim=1).indices
         states = following[torch.arange(rows, device=value.device)[:, None], places]
         known = self.policy.value(self._whole(states.reshape(-1))).view(rows, count)

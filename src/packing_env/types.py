@@ -31,7 +31,7 @@ State = dict[str, Tensor]
 | ``heightmap`` | ``[B, X, Y]`` float32 | metres above the container's floor |
 | ``item_id`` | ``[B, N]`` int64 | catalogue rows of the episode's items, in order |
 | ``num_items`` | ``[B]`` int64 | length of the instance, at most N |
-| ``queue`` | ``[B, N]`` int64 | positions (0..N-1) of the items still to pack, in order |
+| ``queue`` | ``[B, S]`` int64 | positions (0..N-1) of the items in view, in order |
 | ``packed`` | ``[B, N]`` bool | by position |
 | ``items_packed`` | ``[B]`` int64 | number of packed items |
 | ``placement`` | ``[B, N, 4]`` int64 | i-th packed item: position, orientation, x, y (cells) |

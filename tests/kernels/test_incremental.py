@@ -41,12 +41,14 @@ def test_equals_maps_computed_anew(seed: int) -> None:
     items = random_items(rng, 6, window)
     rows, visible = 3, 4
     heightmap = torch.zeros(rows, length, width)
-    known = None
+    known = listed = None
     for _ in range(6):
         item_id = torch.from_numpy(rng.integers(-1, 6, (rows, visible)))
         bottom = torch.where((item_id >= 0)[..., None, None, None], items[item_id], torch.inf)
         known = kernels.update_drop_height(known, heightmap.clone(), item_id, bottom, stride)
+        listed = kernels.update_drop_height(listed, heightmap.clone(), item_id, items, stride)
         assert torch.equal(known.z, full(heightmap, bottom, stride))
+        assert torch.equal(listed.z, known.z)
         for row in range(rows):
             x, y = int(rng.integers(0, length)), int(rng.integers(0, width))
             part = heightmap[row, x : x + 7, y : y + 5]
@@ -54,6 +56,29 @@ def test_equals_maps_computed_anew(seed: int) -> None:
                 heightmap[row, x : x + 7, y : y + 5] = part + 0.01 * int(rng.integers(0, 4))
             else:
                 heightmap[row] = 0
+
+
+@pytest.mark.parametrize("backend", kernels.available_backends())
+def test_surfaces_are_chosen_by_number(backend: str) -> None:
+    """Several places may have one; negative numbers none; those beyond the last are refused."""
+    generator = torch.Generator().manual_seed(3)
+    heightmap = torch.rand(2, 9, 8, generator=generator)
+    bottom = torch.rand(5, 3, 2, generator=generator)
+    which = torch.tensor([[4, -1, 0], [0, 0, -7]])
+    z = kernels.drop_height(heightmap, bottom, 2, which=which, backend=backend)
+    shown = torch.where((which >= 0)[..., None, None], bottom[which.clamp(min=0)], torch.inf)
+    assert torch.equal(z, kernels.drop_height(heightmap, shown, 2, backend="eager"))
+    with pytest.raises(IndexError):
+        kernels.drop_height(heightmap, bottom, 2, which=which + 1, backend=backend)
+
+
+@numba
+def test_an_item_beyond_the_catalogue_is_refused() -> None:
+    heightmap, items = torch.zeros(1, 6, 6), torch.zeros(2, 1, 2, 2)
+    item_id = torch.tensor([[1]])
+    before = kernels.update_drop_height(None, heightmap, item_id, items)
+    with pytest.raises(IndexError, match="item_id"):
+        kernels.update_drop_height(before, heightmap, item_id + 1, items)
 
 
 @numba

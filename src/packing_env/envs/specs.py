@@ -158,12 +158,18 @@ def _check_values(state: State, env: PackingEnv, like: State) -> None:
         end = upper.new_tensor(sides)
         if bool(((lower < 0) | (upper < lower) | (upper > end)).any()):
             raise ValueError(f"state[{key!r}] has corners outside the container, or out of order")
-    later = (
-        torch.arange(state["boxes"].shape[-2], device=env.device)
-        >= state["items_packed"][..., None]
-    )
-    if bool((state["boxes"] * later[..., None]).any()):
-        raise ValueError("state['boxes'] lists more boxes than state['items_packed'] says")
+    _check_records(state)
+
+
+def _check_records(state: State) -> None:
+    """Refuse records of items that are not packed."""
+    packed = state["items_packed"][..., None]
+    for key in ("boxes", "placement", "placement_z", "placement_support"):
+        records = state[key]
+        later = torch.arange(records.shape[packed.dim() - 1], device=records.device) >= packed
+        later = later.view(*later.shape, *(1,) * (records.dim() - later.dim()))
+        if bool((records * later).any()):
+            raise ValueError(f"state[{key!r}] lists more items than state['items_packed'] says")
 
 
 def action_spec(env: PackingEnv, found: Mapping[NestedKey, TensorSpec]) -> TensorSpec:

@@ -135,19 +135,33 @@ def _threads(count: int) -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
-def run(kernel: Callable[..., None], arrays: tuple[Any, ...], planes: int, work: int) -> None:
-    """Call the kernel for all orientations, on torch's number of threads where it pays."""
+def run(
+    kernel: Callable[..., None],
+    arrays: tuple[Any, ...],
+    planes: int,
+    work: int,
+    keep: tuple[Any, ...] = (),
+) -> None:
+    """Call the kernel for all orientations, on torch's number of threads where it pays.
+
+    ``keep`` is what the kernel knows by its address alone: threads hold on to it until they are
+    done, even where an interrupt no longer waits for them.
+    """
     count = min(torch.get_num_threads(), planes) if work >= _MIN_PARALLEL_WORK else 1
     if count <= 1:
         kernel(*arrays, 0, planes)
         return
     edges = [planes * part // count for part in range(count + 1)]
     parts = [
-        _threads(count).submit(kernel, *arrays, edge, edges[part + 1])
+        _threads(count).submit(_call, keep, kernel, *arrays, edge, edges[part + 1])
         for part, edge in enumerate(edges[:-1])
     ]
     for part in parts:
         part.result()
+
+
+def _call(keep: tuple[Any, ...], kernel: Callable[..., None], *arguments: Any) -> None:
+    kernel(*arguments)
 
 
 @intrinsic

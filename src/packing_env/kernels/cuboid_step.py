@@ -121,6 +121,8 @@ def _numba_cuboid_step(
 ) -> None:
     from packing_env.kernels import cuboid_step_numba as compiled
 
+    if not all(tensor.is_contiguous() for tensor in (*shown, *start, *outcome)):
+        raise ValueError("what a step fills must be contiguous")
     constant = compiled.constants(state, items, pool, counts, lengths)
     compiled.cuboid_step(constant, action, shown, start, outcome, in_turn)
 

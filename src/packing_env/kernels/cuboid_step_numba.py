@@ -387,7 +387,7 @@ def cuboid_step(
     addresses = addresses_of((*shown, *start, *outcome))
     given = (state, action.numpy(), items, addresses, shape, (pool, in_turn), numbers, tables)
     work = rows * math.prod(lattice) * (numbers[0].across + numbers[0].along)
-    run(_step, given, num_blocks(rows), work)
+    run(_step, given, num_blocks(rows), work, keep=(*shown, *start, *outcome))
 
 
 def cuboid_renew(

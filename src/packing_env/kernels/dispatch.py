@@ -173,12 +173,13 @@ def drop_height(
         check_maps(heightmap, bottom, stride)
         return operations.drop_height(heightmap, bottom, stride)
     check_maps(heightmap, bottom[None].expand(len(heightmap), *bottom.shape), stride)
-    _check_tensor("which", which, torch.int64, (len(heightmap), *which.shape[1:2]))
+    check_tensor("which", which, torch.int64, (len(heightmap), which.shape[-1]))
     return operations.drop_height(heightmap, bottom, stride, which)
 
 
 def _gather(bottom: Float[Tensor, "K U V"], which: Int[Tensor, "B R"]) -> Float[Tensor, "B R U V"]:
-    return torch.where((which >= 0)[..., None, None], bottom[which.clamp(min=0)], torch.inf)
+    found = bottom[which.clamp(min=0)]
+    return found.masked_fill_((which < 0)[..., None, None], torch.inf)
 
 
 def com_hull(
@@ -214,8 +215,8 @@ def com_hull(
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
     check_maps(heightmap, bottom, stride)
-    _check_tensor("z", z, torch.float32, eager.lattice_shape(heightmap, bottom, stride))
-    _check_tensor("com", com, torch.int64, (*bottom.shape[:2], 2))
+    check_tensor("z", z, torch.float32, eager.lattice_shape(heightmap, bottom, stride))
+    check_tensor("com", com, torch.int64, (*bottom.shape[:2], 2))
     operations = _backend(backend, heightmap.device.type)
     return operations.com_hull(heightmap, bottom, z, com, contact_tol, stride, centres)
 
@@ -242,7 +243,7 @@ def support_count(
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
     check_maps(heightmap, bottom, stride)
-    _check_tensor("z", z, torch.float32, eager.lattice_shape(heightmap, bottom, stride))
+    check_tensor("z", z, torch.float32, eager.lattice_shape(heightmap, bottom, stride))
     operations = _backend(backend, heightmap.device.type)
     return operations.support_count(heightmap, bottom, z, contact_tol, stride)
 
@@ -344,7 +345,8 @@ def check_maps(heightmap: Tensor, bottom: Tensor, stride: int) -> None:
         )
 
 
-def _check_tensor(name: str, tensor: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+def check_tensor(name: str, tensor: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """Likewise of another argument."""
     if tensor.dtype != dtype:
         raise TypeError(f"{name} should be {dtype}, not {tensor.dtype}")
     if tensor.shape != shape:

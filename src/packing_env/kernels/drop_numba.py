@@ -16,6 +16,8 @@ Three things are not computed, all exact because a float32 subtraction is monoto
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from torch import Tensor
 
@@ -258,11 +260,11 @@ def ground_room(stride, xs, ys):  # type: ignore[no-untyped-def]
 def _drop_height(heightmap, bottom, which, z, stride, start, stop):  # type: ignore[no-untyped-def]
     """Fill z for the orientations start <= b * R + r < stop, whose surface is bottom[which[b, r]].
 
-    A negative one has none.
+    A negative one has none; without which they are in line.
     """
     _, length, width = heightmap.shape
     _, window_x, window_y = bottom.shape
-    orientations = which.shape[1]
+    orientations = z.shape[1]
     heights, phases = ground_room(stride, z.shape[2], z.shape[3])
     ridge = np.empty(length, np.float32)
     work = drop_work(length, width, window_x, window_y, stride)
@@ -274,18 +276,20 @@ def _drop_height(heightmap, bottom, which, z, stride, start, stop):  # type: ign
             split_phases(heightmap[b], stride, phases)
             lowest, highest = row_maxima(heightmap[b], ridge)
         ground = (heightmap[b], heights, ridge, lowest, highest)
-        if which[b, r] < 0:
+        chosen = which[b, r] if which.size else index
+        if chosen >= bottom.shape[0]:
+            raise IndexError("which names a lower surface beyond those in bottom")
+        if chosen < 0:
             z[b, r] = INF
         else:
-            drop_plane(z[b, r], bottom[which[b, r]], ground, work, stride)
+            drop_plane(z[b, r], bottom[chosen], ground, work, stride)
 
 
 def surfaces(bottom: Tensor, which: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
-    """Lower surfaces ``[K, ...]``, and which of them each place has; all, in order, for None."""
+    """Lower surfaces ``[K, ...]``, and which of them each place has; nothing if all, in line."""
     if which is not None:
         return array(bottom), array(which)
-    every = array(bottom.flatten(0, 1))
-    return every, np.arange(len(every)).reshape(bottom.shape[:2])
+    return array(bottom.flatten(0, 1)), np.empty((0, 0), np.int64)
 
 
 def drop_height(
@@ -295,5 +299,5 @@ def drop_height(
     planes, chosen = surfaces(bottom, which)
     z = heightmap.new_empty(lattice_shape(heightmap, bottom if which is None else which, stride))
     arrays = (array(heightmap), planes, chosen, z.numpy(), stride)
-    run(_drop_height, arrays, chosen.size, z.numel() * planes[0].size)
+    run(_drop_height, arrays, z.shape[0] * z.shape[1], z.numel() * math.prod(planes.shape[1:]))
     return z

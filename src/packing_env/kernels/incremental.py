@@ -83,8 +83,12 @@ def update_drop_height(
             which = torch.where(item_id[..., None] < 0, -1, which).flatten(1)
             z = dispatch.drop_height(heightmap, bottom.flatten(0, 1), stride, which=which)
         return DropHeights(heightmap, item_id, z.view(*item_id.shape, turns, *z.shape[2:]))
-    rows = bottom[None].expand(len(heightmap), *bottom.shape) if bottom.dim() == 4 else bottom
-    dispatch.check_maps(heightmap, rows.flatten(1, 2), stride)
+    if bottom.dim() == 5:
+        dispatch.check_maps(heightmap, bottom.flatten(1, 2), stride)
+    else:
+        dispatch.check_maps(heightmap, bottom[0].expand(len(heightmap), *bottom.shape[1:]), stride)
+    shape = (len(heightmap), item_id.shape[-1])
+    dispatch.check_tensor("item_id", item_id, torch.int64, shape)
     z = torch.ops.packing_env.numba_update_drop_height(
         list(before), heightmap, item_id, bottom, stride
     )

@@ -7,6 +7,8 @@ rows of the map are worked on one by one.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from torch import Tensor
 
@@ -131,7 +133,7 @@ def _update_item(old, cells, z, rose, ground, drop, work, stride):  # type: igno
 def _update(before, item_id, heightmap, bottom, which, z, stride, pairs, start, stop):  # type: ignore[no-untyped-def]
     """Fill z for the rows start <= b < stop; item l of row b has the surfaces bottom[which[b, l]].
 
-    A negative one has none.
+    A negative one has none; without which they are in line.
     """
     old_heightmap, old_item_id, old_z = before
     _, length, width = heightmap.shape
@@ -150,7 +152,9 @@ def _update(before, item_id, heightmap, bottom, which, z, stride, pairs, start, 
         ground = (heightmap[b], heights, ridge, lowest, highest)
         rectangle, top, fell = _changed(old_heightmap[b], heightmap[b])
         for slot in range(item_id.shape[1]):
-            item = which[b, slot]
+            item = which[b, slot] if which.size else b * item_id.shape[1] + slot
+            if item >= bottom.shape[0]:
+                raise IndexError("item_id names an item beyond those in bottom")
             if item < 0:
                 z[b, slot] = INF
                 continue
@@ -184,5 +188,5 @@ def update_drop_height(
         stride,
         counted.numpy(),
     )
-    run(_update, arrays, len(item_id), z.numel() * planes[0, 0].size // 8)
+    run(_update, arrays, len(item_id), z.numel() * math.prod(planes.shape[2:]) // 8)
     return z
