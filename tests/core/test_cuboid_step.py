@@ -11,8 +11,9 @@ from tests.core.pairs import Pair, actions
 from tests.tiny import cuboid_env, differing, play_beside_reference, stream
 
 from packing_env import kernels
-from packing_env.core import cuboid_step
+from packing_env.core import cuboid_step, metrics
 from packing_env.envs import PackingEnv
+from packing_env.kernels.cuboid_step import NUM_METRICS
 
 pytestmark = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="numba is not installed"
@@ -30,6 +31,10 @@ def as_it_was() -> Iterator[None]:
 def task(num_envs: Any = 5, items: dict[str, Any] | None = None, **params: Any) -> PackingEnv:
     given = {"grid": (7, 6), "height": 8, **(items or {})}
     return cuboid_env(num_envs, items=given, **{"observation": LEAN, **params})
+
+
+def test_the_operation_has_room_for_every_metric() -> None:
+    assert len(metrics.NAMES) == NUM_METRICS
 
 
 @pytest.mark.parametrize("metric_rule", ["none", "area_corners", "com_hull"])

@@ -385,6 +385,7 @@ def cuboid_step(
     rows, *lattice = shown[_MASK].shape
     shape = (*lattice, shown[_METRICS].shape[0])
     addresses = addresses_of((*shown, *start, *outcome))
+    # Of a CPU's tensors: `numpy` shares their memory, nothing is read or copied.
     given = (state, action.numpy(), items, addresses, shape, (pool, in_turn), numbers, tables)
     work = rows * math.prod(lattice) * (numbers[0].across + numbers[0].along)
     run(_step, given, num_blocks(rows), work, keep=(*shown, *start, *outcome))

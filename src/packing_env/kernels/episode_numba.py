@@ -25,7 +25,7 @@ _WORD = 0xFFFFFFFF
 
 
 def as_arrays(tensors: Sequence[Tensor]) -> list[np.ndarray]:
-    """The tensors' memory as NumPy sees it."""
+    """The memory of a CPU's tensors as NumPy sees it: shared, nothing is read or copied."""
     return [tensor.numpy() for tensor in tensors]
 
 
