@@ -90,15 +90,14 @@ class CuboidStep(WholeStep):
     ) -> None:
         kernels.advance_cuboids(self.task, state, action, shown, start, outcome)
 
-    def renew(
+    def _renew(
         self,
         rows: Bool[Tensor, " B"],
         state: State,
         shown: Mapping[str, Tensor],
         measured: Sequence[Tensor],
     ) -> None:
-        """See :meth:`WholeStep.renew`."""
-        kernels.renew_cuboids(self.task, state, rows, {**self.nothing, **shown}, measured)
+        kernels.renew_cuboids(self.task, state, rows, shown, measured)
 
 
 def _tables(catalogue: Catalogue, params: PackingParams) -> dict[str, Tensor]:

@@ -143,12 +143,11 @@ class MapsStep(WholeStep):
         )
         return z, stability.judge_maps(params.stability, contact)
 
-    def renew(
+    def _renew(
         self,
         rows: Bool[Tensor, " B"],
         state: State,
         shown: Mapping[str, Tensor],
         measured: Sequence[Tensor],
     ) -> None:
-        """See :meth:`WholeStep.renew`."""
-        kernels.renew_maps(self.task, state, rows, {**self.nothing, **shown}, measured)
+        kernels.renew_maps(self.task, state, rows, shown, measured)

@@ -99,6 +99,15 @@ class WholeStep(ABC):
         """
 
     @abstractmethod
+    def _renew(
+        self,
+        rows: Bool[Tensor, " B"],
+        state: State,
+        shown: Mapping[str, Tensor],
+        measured: Sequence[Tensor],
+    ) -> None:
+        """What :meth:`renew` does, but for ``reward_sum``."""
+
     def renew(
         self,
         rows: Bool[Tensor, " B"],
@@ -114,6 +123,8 @@ class WholeStep(ABC):
             shown: As in :class:`Seen`, of the state before.
             measured: ``[B, 1]`` metrics, which become 0.
         """
+        state["reward_sum"].masked_fill_(rows[:, None], 0.0)
+        self._renew(rows, state, {**self.nothing, **shown}, measured)
 
     def advance(self, state: State, action: Int[Tensor, "B heads"], *, renews: bool) -> Taken:
         """:func:`transition.advance` in place, and what is seen after it.
@@ -130,16 +141,15 @@ class WholeStep(ABC):
         measured = torch.empty(2, len(metrics.NAMES), batch, dtype=torch.float64, device=device)
         before, after = measured.unbind()
         outcome = {"asked": asked, "live": live, "before": before, "after": after}
-        sums = state["reward_sum"].clone()
         given = ({**self.nothing, **shown}, {**self.nothing, **start})
         self._carry_out(state, action.contiguous(), *given, outcome)
         terms = rewards.weighted_terms(self.params.reward, _Named(before), _Named(after), asked)
-        terms = torch.where(live[:, None], terms, 0.0)
-        shown["metrics"][len(metrics.NAMES) :] = sums.add_(terms).T
+        terms.masked_fill_(live.logical_not()[:, None], 0.0)
+        sums, count = state["reward_sum"].add_(terms), len(metrics.NAMES)
+        shown["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
         if renews:
-            sums = torch.where(shown["done"][:, None], 0.0, sums)
-            start["metrics"][len(metrics.NAMES) :] = sums.T
-        state["reward_sum"].copy_(sums)
+            sums.masked_fill_(shown["done"][:, None], 0.0)
+            start["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
         following = Seen(start, self._measured(start)) if renews else None
         return Taken(shown, self._measured(shown), terms.sum(-1).float(), following)
 

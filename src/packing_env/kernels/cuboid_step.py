@@ -28,7 +28,6 @@ STATE = (
     "volume",
     "stable_items",
     "support_sum",
-    "reward_sum",
     "illegal_actions",
     "overflow",
     "step",
@@ -287,7 +286,7 @@ def renew_cuboids(
     shown: Mapping[str, Tensor],
     metrics: Sequence[Tensor],
 ) -> None:
-    """Start the next episode in some rows, in place, and show its start there.
+    """Start the next episode in some rows, in place but for ``reward_sum``, and show its start.
 
     Args:
         task: What is the same in every step.

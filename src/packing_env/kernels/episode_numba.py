@@ -77,7 +77,7 @@ def _philox(seed, first, second):  # type: ignore[no-untyped-def]
 
 @jit
 def begin_episode(state, row, pool, in_turn):  # type: ignore[no-untyped-def]
-    """The next episode of one row: see `core.transition.begin`.
+    """The next episode of one row, but for ``reward_sum``: see `core.transition.begin`.
 
     Of the records only those are cleared that the last episode made.
     """
@@ -98,7 +98,6 @@ def begin_episode(state, row, pool, in_turn):  # type: ignore[no-untyped-def]
     clear_line(state.placement_z[row, :packed])
     clear_line(state.placement_support[row, :packed])
     clear_line(state.packed[row])
-    clear_line(state.reward_sum[row])
     state.items_packed[row] = state.stable_items[row] = state.illegal_actions[row] = 0
     state.overflow[row] = state.step[row] = 0
     state.volume[row] = state.support_sum[row] = 0

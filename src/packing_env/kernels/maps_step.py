@@ -296,7 +296,7 @@ def renew_maps(
     shown: Mapping[str, Tensor],
     metrics: Sequence[Tensor],
 ) -> None:
-    """Start the next episode in some rows, in place, and show its start there.
+    """Start the next episode in some rows, in place but for ``reward_sum``, and show its start.
 
     Args:
         task: What is the same in every step.
