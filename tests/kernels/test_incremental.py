@@ -98,8 +98,9 @@ def test_few_pairs_are_looked_at_after_a_small_change() -> None:
         z = update_drop_height(known, risen, item_id, bottom, 1, pairs)
         assert torch.equal(z, full(risen, bottom, 1))
         counts.append(int(pairs))
-    assert counts[1] == 8 * 51 * 51 * 100
-    assert 0 < counts[0] < counts[1] / 8
+    everything = 8 * 51 * 51 * 100
+    assert everything / 2 < counts[1] <= everything
+    assert 0 < counts[0] < everything / 10
 
 
 @numba

@@ -7,7 +7,13 @@ import pytest
 
 pytest.importorskip("numba")
 
+from packing_env.kernels.compiled_cpu import kernel
 from packing_env.kernels.lanes_numba import LANES, raise_lanes
+
+
+@kernel
+def _raise(best, heights, one, other, taps, first, count):  # type: ignore[no-untyped-def]
+    return raise_lanes(best, heights, one, other, taps, first, count)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -26,6 +32,6 @@ def test_equals_numpy(seed: int) -> None:
             part = expected[row * LANES : (row + 1) * LANES]
             at = begin + offset[tap]
             np.maximum(part, heights[at : at + LANES] - level[tap], out=part)
-    lowest = raise_lanes(best, heights, one, other, (offset, level), first, count)
+    lowest = _raise(best, heights, one, other, (offset, level), first, count)
     assert np.array_equal(best, expected)
     assert lowest == expected.min()

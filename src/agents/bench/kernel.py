@@ -46,7 +46,7 @@ class Kernel:
         "peak_mb": "extra MB",
         "same_bits": "same bits",
         "times_anew": "x anew",
-        "pairs_of_anew": "pairs",
+        "pairs_computed": "pairs computed",
         "cases": "cases",
         "differences": "differences",
         "ties": "ties",

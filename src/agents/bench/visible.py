@@ -22,28 +22,34 @@ class Decision:
         heightmap: ``[1, X, Y]`` metres.
         item_id: ``[1, L]`` catalogue rows, -1 where there is no item.
         bottom: ``[1, L, R, U, V]`` metres.
+        pairs: Of a placement inside the container and a cell of its window, over all items.
     """
 
     heightmap: Tensor
     item_id: Tensor
     bottom: Tensor
+    pairs: int
 
 
 def episode(visible: int, seed: int) -> tuple[list[Decision], int]:
     """``irregular_paper`` packed lowest first, ``visible`` items on offer; and its lattice step."""
     env = make_env("irregular_paper", num_visible=visible, pool_size=1, seed=seed)
     seen, found = env.reset(), []
+    stride, grid, sizes = env.params.grid_step, torch.tensor(env.params.grid), env.catalogue.size
     while True:
         state = dict(env.state.items())
         item_id, there = visible_items(state, visible)
         shown = there[..., None, None, None]
         bottom = torch.where(shown, env.catalogue.bottom[item_id], torch.inf)
         heightmap = state["heightmap"].clone()
-        found.append(Decision(heightmap, torch.where(there, item_id, -1), bottom))
+        steps = (grid - sizes[item_id]).div(stride, rounding_mode="floor") + 1
+        pairs = (steps.clamp(min=0) * sizes[item_id]).prod(-1).sum(-1)[there]
+        item_id = torch.where(there, item_id, -1)
+        found.append(Decision(heightmap, item_id, bottom, int(pairs.sum())))
         seen["action"] = _lowest(seen)
         seen = env.step(seen)["next"]
         if bool(seen["done"].any()):
-            return found, env.params.grid_step
+            return found, stride
 
 
 def _lowest(seen: TensorDictBase) -> Tensor:
@@ -59,21 +65,16 @@ def measure(session: Session, visible: int) -> Iterator[Row]:
     anew = session.clock.measure(lambda: _maps(decisions, stride, _anew))
     updated = session.clock.measure(lambda: _maps(decisions, stride, kernels.update_drop_height))
     same = all(map(torch.equal, _maps(decisions, stride, _anew), _maps(decisions, stride)))
-    count = len(decisions)
-    yield Row(
-        case | {"maps": "anew"},
-        {"thread_cpu_ms": 1e3 * anew.seconds() / count, "decisions": count},
-    )
-    yield Row(
-        case | {"maps": "updated"},
-        {
-            "thread_cpu_ms": 1e3 * updated.seconds() / count,
-            "decisions": count,
-            "times_anew": anew.seconds() / updated.seconds(),
-            "pairs_of_anew": _pairs(decisions, stride, True) / _pairs(decisions, stride, False),
+    for maps, timing in (("anew", anew), ("updated", updated)):
+        computed = _pairs(decisions, stride, maps == "updated")
+        values = {
+            "thread_cpu_ms": 1e3 * timing.seconds() / len(decisions),
+            "decisions": len(decisions),
+            "times_anew": anew.seconds() / timing.seconds(),
+            "pairs_computed": computed / sum(one.pairs for one in decisions),
             "same_bits": same,
-        },
-    )
+        }
+        yield Row(case | {"maps": maps}, values)
 
 
 def _anew(_: object, *arguments: object) -> kernels.DropHeights:
@@ -95,7 +96,7 @@ def _maps(
 
 
 def _pairs(decisions: list[Decision], stride: int, updated: bool) -> int:
-    """Pairs of a placement and a cell that are looked at; anew, all within the rectangles."""
+    """Pairs of a placement and a cell that are looked at."""
     from packing_env.kernels.incremental_numba import update_drop_height
 
     maps, count = _maps(decisions, stride), torch.zeros(1, dtype=torch.int64)

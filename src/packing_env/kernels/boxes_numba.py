@@ -8,7 +8,7 @@ from torch import Tensor
 
 from packing_env.kernels.boxes_eager import VERTICAL
 from packing_env.kernels.boxes_tree_numba import holds, new_pile, read_pile
-from packing_env.kernels.compiled_cpu import array, jit, run
+from packing_env.kernels.compiled_cpu import array, jit, kernel, run
 
 _RULES = ("area_corners", "area_corners_code", "center_hull", "com_hull")
 _AREA_CORNERS, _, _CENTER_HULL, _COM_HULL = range(4)
@@ -42,7 +42,7 @@ def _drop_row(columns, num, x0, y0, x1, y1):  # type: ignore[no-untyped-def]
     return z
 
 
-@jit
+@kernel
 def _drop(boxes, lower, size, z, start, stop):  # type: ignore[no-untyped-def]
     """Fill z for the rows start <= b < stop."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
@@ -139,7 +139,7 @@ def _at_rest(lower, size, z):  # type: ignore[no-untyped-def]
     return x0, y0, int(z), x0 + int(size[0]), y0 + int(size[1])
 
 
-@jit
+@kernel
 def _stable(boxes, lower, size, z, rule, result, start, stop):  # type: ignore[no-untyped-def]
     """Fill result for the rows start <= b < stop by a rule that looks at one box alone."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
@@ -153,7 +153,7 @@ def _stable(boxes, lower, size, z, rule, result, start, stop):  # type: ignore[n
                 result[b, p] = _one_box(columns, num, base, found, rule)
 
 
-@jit
+@kernel
 def _stable_tree(boxes, lower, size, z, result, start, stop):  # type: ignore[no-untyped-def]
     """Fill result for the rows start <= b < stop by the stacking tree."""
     columns = np.empty((6, boxes.shape[1]), np.int32)

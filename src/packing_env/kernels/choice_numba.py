@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packing_env.kernels.compiled_cpu import array, jit, run
+from packing_env.kernels.compiled_cpu import array, kernel, run
 
 _WIDTH = 32
 """Entries that are counted at once."""
 
 
-@jit
+@kernel
 def _choose(mask, uniform, chosen, start, stop):  # type: ignore[no-untyped-def]
     """Fill chosen for the rows start <= row < stop.
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from packing_env.kernels import cuboid_loops as loops
-from packing_env.kernels.compiled_cpu import array, jit, run
+from packing_env.kernels.compiled_cpu import array, jit, kernel, run
 from packing_env.kernels.cuboid_eager import RULES, integers, lattice, slope_scale
 
 LANES = 64
@@ -145,7 +145,7 @@ def find_maps(room, size, first, p, task, tables):  # type: ignore[no-untyped-de
     loops.finish(room.raised, room.highest, room.places, across, (length, stride), room.stable)
 
 
-@jit
+@kernel
 def _cuboid_maps(heightmap, size, z, legal, task, tables, start, stop):  # type: ignore[no-untyped-def]
     """Fill z and legal for the blocks start <= block < stop of rows of the batch."""
     metres, _, count_like, _ = tables

@@ -19,7 +19,7 @@ from packing_env.kernels import cuboid_flat_numba as flat
 from packing_env.kernels import cuboid_loops as loops
 from packing_env.kernels import cuboid_rest_numba as single
 from packing_env.kernels import cuboid_step as names
-from packing_env.kernels.compiled_cpu import addresses_of, array_at, jit, run
+from packing_env.kernels.compiled_cpu import addresses_of, array_at, jit, kernel, run
 from packing_env.kernels.cuboid_eager import RULES
 from packing_env.kernels.cuboid_numba import (
     LANES,
@@ -296,7 +296,7 @@ def _end(state, first, counts, found, mask, shown):  # type: ignore[no-untyped-d
                 mask[row, k] = True
 
 
-@jit
+@kernel
 def _step(state, action, items, places_of, shape, renewal, numbers, tables, begin, stop):  # type: ignore[no-untyped-def]
     """One decision in the blocks begin <= block < stop of rows of the batch.
 
@@ -342,7 +342,7 @@ def _step(state, action, items, places_of, shape, renewal, numbers, tables, begi
             show_next(state, *renewal, items, shown, first, last, counts, start)
 
 
-@jit
+@kernel
 def _renew(state, rows, pool, in_turn, items, shown, metrics, counts):  # type: ignore[no-untyped-def]
     """The next episode in the rows that are marked."""
     for row in range(rows.size):

@@ -27,6 +27,7 @@ from packing_env.kernels.compiled_cpu import (
     extent,
     jit,
     jit_ordered,
+    kernel,
     row_maxima,
     run,
     split_phases,
@@ -107,10 +108,13 @@ def _least_left(level, n, least):  # type: ignore[no-untyped-def]
 
 @jit
 def _raise_strips(z, floor, heights, ground, taps, n, window, best):  # type: ignore[no-untyped-def]
-    """Fill z strip by strip with the maxima of its taps; ground is each row's highest cell."""
+    """Fill z strip by strip with the maxima of its taps; ground is each row's highest cell.
+
+    Returns how many pairs of a placement and a tap there were.
+    """
     w, nx, ny, stride = window
     offset, level, least = taps
-    ys = z.shape[1]
+    ys, pairs = z.shape[1], 0
     for i in range(0, nx, 2):
         last, top = min(i + 1, nx - 1), -INF
         for x in range(i * stride, last * stride + w):
@@ -123,8 +127,10 @@ def _raise_strips(z, floor, heights, ground, taps, n, window, best):  # type: ig
                     break
                 count = min(n - first, _GROUP)
                 low = raise_lanes(best, heights, one, other, (offset, level), first, count)
+                pairs += count * (last - i + 1) * min(LANES, ny - j)
             for k in range(min(LANES, ny - j)):
                 z[i, j + k], z[last, j + k] = best[k], best[LANES + k]
+    return pairs
 
 
 @jit
@@ -197,6 +203,9 @@ def _is_flat(bottom, base):  # type: ignore[no-untyped-def]
 def drop_plane(z, bottom, ground, work, stride):  # type: ignore[no-untyped-def]
     """Fill z [X', Y'] with the rest heights of one orientation.
 
+    Returns how many pairs of a placement and a cell were looked at; of a flat item, at most so many
+    maxima were taken.
+
     ground is (heightmap [X, Y], its phases as from `ground_room`, each row's highest cell, lowest,
     highest cell); work is what `drop_work` made.
     """
@@ -206,11 +215,12 @@ def drop_plane(z, bottom, ground, work, stride):  # type: ignore[no-untyped-def]
     w, h, base = extent(bottom)
     if w == 0 or w > length or h > width:
         z[:] = INF
-        return
+        return 0
     nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
     cells = bottom[:w, :h]
     if w * h >= _FLAT and _is_flat(cells, base):
         _flat_map(heightmap, w, h, base, stride, z, rows, lines)
+        pairs = nx * ny * (w + h)
     else:
         n, floor = 0, lowest - base
         if highest > lowest:
@@ -222,10 +232,11 @@ def drop_plane(z, bottom, ground, work, stride):  # type: ignore[no-untyped-def]
                 n = _list_taps(cells, base, bounds, count, places, taps)
             _least_left(level, n, least)
         window = (w, nx, ny, stride)
-        _raise_strips(z, floor, heights, ridge, (offset, level, least), n, window, best)
+        pairs = _raise_strips(z, floor, heights, ridge, (offset, level, least), n, window, best)
     for x in range(nx):
         z[x, ny:] = INF
     z[nx:] = INF
+    return pairs
 
 
 @jit
@@ -256,7 +267,7 @@ def ground_room(stride, xs, ys):  # type: ignore[no-untyped-def]
     return flat, flat[:cells].reshape(stride, stride, xs, ys)
 
 
-@jit
+@kernel
 def _drop_height(heightmap, bottom, which, z, stride, start, stop):  # type: ignore[no-untyped-def]
     """Fill z for the orientations start <= b * R + r < stop, whose surface is bottom[which[b, r]].
 

@@ -18,6 +18,7 @@ from packing_env.kernels.compiled_cpu import (
     array,
     extent,
     jit,
+    kernel,
     lowest_of,
     row_maxima,
     run,
@@ -234,7 +235,7 @@ def hull_work(length, width, window_x, window_y, stride):  # type: ignore[no-unt
     )
 
 
-@jit
+@kernel
 def _com_hull(heightmap, bottom, z, com, contact_tol, stable, stride, centres, start, stop):  # type: ignore[no-untyped-def]
     """Fill stable for the orientations start <= b * R + r < stop."""
     _, length, width = heightmap.shape

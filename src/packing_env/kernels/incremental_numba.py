@@ -17,6 +17,7 @@ from packing_env.kernels.compiled_cpu import (
     array,
     extent,
     jit,
+    kernel,
     lowest_of,
     row_maxima,
     run,
@@ -118,9 +119,7 @@ def _update_item(old, cells, z, rose, ground, drop, work, stride):  # type: igno
         w, h, _ = extent(cells[r])
         fits = 0 < w <= length and h <= width
         if old.size == 0:
-            drop_plane(z[r], cells[r], ground, drop, stride)
-            if fits:
-                pairs += w * h * ((length - w) // stride + 1) * ((width - h) // stride + 1)
+            pairs += drop_plane(z[r], cells[r], ground, drop, stride)
             continue
         z[r] = old[r]
         if top > -INF and fits:
@@ -129,7 +128,7 @@ def _update_item(old, cells, z, rose, ground, drop, work, stride):  # type: igno
     return pairs
 
 
-@jit
+@kernel
 def _update(before, item_id, heightmap, bottom, which, z, stride, pairs, start, stop):  # type: ignore[no-untyped-def]
     """Fill z for the rows start <= b < stop; item l of row b has the surfaces bottom[which[b, l]].
 

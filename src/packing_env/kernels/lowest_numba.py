@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
-from packing_env.kernels.compiled_cpu import INF, array, jit, jit_ordered, run
+from packing_env.kernels.compiled_cpu import INF, array, jit, jit_ordered, kernel, run
 from packing_env.kernels.eager import HALF_CELL, SUBCELL, VERTICAL
 from packing_env.kernels.lowest import REAL, SEARCHED_RULES, WHOLE
 
@@ -333,7 +333,7 @@ def _refine(z, known, row, depth, m, r, ground, pooled, items):  # type: ignore[
     _bounds(z, pooled[depth, row:], floor, highest, offset[listed], level[listed])
 
 
-@jit
+@kernel
 def _search(heightmap, seen, items, counts, bounds, scale, out, start, stop):  # type: ignore[no-untyped-def]
     """Fill out, that is (index, heights, examined), for the rows start <= b < stop."""
     item_id, there = seen

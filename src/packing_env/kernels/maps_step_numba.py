@@ -16,7 +16,7 @@ from torch import Tensor
 
 from packing_env.kernels import maps_rest_numba as single
 from packing_env.kernels import maps_step as names
-from packing_env.kernels.compiled_cpu import jit, run
+from packing_env.kernels.compiled_cpu import jit, kernel, run
 from packing_env.kernels.episode_numba import (
     State,
     as_arrays,
@@ -49,7 +49,7 @@ _LINES = {
 become one."""
 
 
-@jit
+@kernel
 def _measure(heightmap, volume, support, tally, under, lengths, measured):  # type: ignore[no-untyped-def]
     """The metrics: see `core.metrics.measure`, whose order this is.
 
@@ -119,7 +119,7 @@ def _raise(heightmap, top, x, y, rest):  # type: ignore[no-untyped-def]
             heightmap[x + u, y + v] = max(heightmap[x + u, y + v], rest + top[u, v])
 
 
-@jit
+@kernel
 def _step(state, action, items, shape, outcome, counts, lengths, start, stop):  # type: ignore[no-untyped-def]
     """One decision in the rows start <= row < stop: see `core.transition.decide`."""
     edges = np.empty((2, items.bottom.shape[2] + 2), np.float64)
@@ -155,7 +155,7 @@ def _step(state, action, items, shape, outcome, counts, lengths, start, stop):  
         state.volume[row] += items.volume[item]
 
 
-@jit
+@kernel
 def _list_ahead(queue, surfaces, places, start, stop):  # type: ignore[no-untyped-def]
     """What may be placed next in the rows start <= row < stop.
 
@@ -183,7 +183,7 @@ def _list_ahead(queue, surfaces, places, start, stop):  # type: ignore[no-untype
             copy_line(size[item], sizes[row, slot])
 
 
-@jit
+@kernel
 def _close_lid(z, peak, lid, start, stop):  # type: ignore[no-untyped-def]
     """Shut out what is above the lid in the planes start <= b * R + r < stop."""
     for p in range(start, stop):
@@ -218,7 +218,7 @@ def _show_share(metres, height, shown):  # type: ignore[no-untyped-def]
         shown[k] = min(max(share, _ZERO), _ONE)
 
 
-@jit
+@kernel
 def _show_placements(judged, ground, height, shown, start, playable, begin, stop):  # type: ignore[no-untyped-def]
     """Legality and rest heights, also as the start, the ground, and whether anything is legal.
 
@@ -241,7 +241,7 @@ def _show_placements(judged, ground, height, shown, start, playable, begin, stop
                 copy_line(drops[row, p], start_drops[row, p])
 
 
-@jit
+@kernel
 def _show_items(rows, queue, tables, left, height, shown, begin, stop):  # type: ignore[no-untyped-def]
     """What is seen of the visible items in the rows that are marked: see `core.observation`.
 
@@ -274,7 +274,7 @@ def _show_items(rows, queue, tables, left, height, shown, begin, stop):  # type:
             top[row, slot], bottom[row, slot] = _ZERO, _ONE
 
 
-@jit
+@kernel
 def _end(state, playable, counts, outcome, done):  # type: ignore[no-untyped-def]
     """Whether this decision was a row's last: see `core.transition.advance`."""
     for row in range(playable.size):
@@ -285,7 +285,7 @@ def _end(state, playable, counts, outcome, done):  # type: ignore[no-untyped-def
         done[row] = state.terminated[row] or state.truncated[row]
 
 
-@jit
+@kernel
 def _copy_rows(left_out, source, target, start, stop):  # type: ignore[no-untyped-def]
     """The rows start <= row < stop of a ``[B, n]`` array, but for some."""
     for row in range(start, stop):
@@ -293,7 +293,7 @@ def _copy_rows(left_out, source, target, start, stop):  # type: ignore[no-untype
             copy_line(source[row], target[row])
 
 
-@jit
+@kernel
 def _renew(state, rows, pool, in_turn):  # type: ignore[no-untyped-def]
     """The next episode in the rows that are marked."""
     for row in range(rows.size):
@@ -301,7 +301,7 @@ def _renew(state, rows, pool, in_turn):  # type: ignore[no-untyped-def]
             begin_episode(state, row, pool, in_turn)
 
 
-@jit
+@kernel
 def _show_floor(rows, queue, tables, shape, mask, drop):  # type: ignore[no-untyped-def]
     """Placements in the empty containers of the rows that are marked.
 

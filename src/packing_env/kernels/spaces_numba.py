@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packing_env.kernels.compiled_cpu import array, jit, run
+from packing_env.kernels.compiled_cpu import array, jit, kernel, run
 
 
 @jit
@@ -68,7 +68,7 @@ def _split_row(spaces, box, smallest, bounds, cut, piece, found):  # type: ignor
     return max(0, num - capacity)
 
 
-@jit
+@kernel
 def _split(spaces, box, placed, smallest, found, dropped, start, stop):  # type: ignore[no-untyped-def]
     """Fill found and dropped for the rows start <= b < stop."""
     capacity = spaces.shape[1]

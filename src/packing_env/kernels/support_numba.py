@@ -11,6 +11,7 @@ from packing_env.kernels.compiled_cpu import (
     array,
     extent,
     jit,
+    kernel,
     row_maxima,
     run,
     split_phases,
@@ -67,7 +68,7 @@ def _count_by_taps(count, threshold, heights, offset, level):  # type: ignore[no
         count[i] = found
 
 
-@jit
+@kernel
 def _support_count(heightmap, bottom, z, contact_tol, count, stride, start, stop):  # type: ignore[no-untyped-def]
     """Fill count for the orientations start <= b * R + r < stop."""
     length = heightmap.shape[1]
