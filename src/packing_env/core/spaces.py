@@ -34,7 +34,7 @@ def initial(batch: int, params: PackingParams, device: torch.device) -> Int[Tens
     found = torch.zeros(batch, params.num_spaces, 6, dtype=torch.int32, device=device)
     if params.num_spaces:
         for axis, side in enumerate(sides(params)):
-            found[:, 0, 3 + axis] = side
+            found[:, 0, 3 + axis].fill_(side)
     return found
 
 
