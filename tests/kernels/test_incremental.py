@@ -40,13 +40,15 @@ def test_equals_maps_computed_anew(seed: int) -> None:
     window = tuple(int(n) for n in rng.integers(1, 12, 2))
     items = random_items(rng, 6, window)
     rows, visible = 3, 4
-    heightmap = torch.zeros(rows, length, width)
+    heightmap, size = torch.zeros(rows, length, width), kernels.surface_sizes(items)
     known = listed = None
     for _ in range(6):
         item_id = torch.from_numpy(rng.integers(-1, 6, (rows, visible)))
         bottom = torch.where((item_id >= 0)[..., None, None, None], items[item_id], torch.inf)
         known = kernels.update_drop_height(known, heightmap.clone(), item_id, bottom, stride)
-        listed = kernels.update_drop_height(listed, heightmap.clone(), item_id, items, stride)
+        listed = kernels.update_drop_height(
+            listed, heightmap.clone(), item_id, items, stride, size if stride % 2 else None
+        )
         assert torch.equal(known.z, full(heightmap, bottom, stride))
         assert torch.equal(listed.z, known.z)
         for row in range(rows):
@@ -64,10 +66,14 @@ def test_surfaces_are_chosen_by_number(backend: str) -> None:
     generator = torch.Generator().manual_seed(3)
     heightmap = torch.rand(2, 9, 8, generator=generator)
     bottom = torch.rand(5, 3, 2, generator=generator)
+    bottom[0, 2:], bottom[4, :, 1:] = torch.inf, torch.inf
     which = torch.tensor([[4, -1, 0], [0, 0, -7]])
     z = kernels.drop_height(heightmap, bottom, 2, which=which, backend=backend)
     shown = torch.where((which >= 0)[..., None, None], bottom[which.clamp(min=0)], torch.inf)
     assert torch.equal(z, kernels.drop_height(heightmap, shown, 2, backend="eager"))
+    size = kernels.surface_sizes(bottom)
+    sized = kernels.drop_height(heightmap, bottom, 2, which=which, size=size, backend=backend)
+    assert torch.equal(sized, z)
     with pytest.raises(IndexError):
         kernels.drop_height(heightmap, bottom, 2, which=which + 1, backend=backend)
 
@@ -95,7 +101,7 @@ def test_few_pairs_are_looked_at_after_a_small_change() -> None:
     counts = []
     for known in (tuple(before), (risen, item_id - 10, before.z)):
         pairs = torch.zeros(1, dtype=torch.int64)
-        z = update_drop_height(known, risen, item_id, bottom, 1, pairs)
+        z = update_drop_height(known, risen, item_id, bottom, 1, pairs=pairs)
         assert torch.equal(z, full(risen, bottom, 1))
         counts.append(int(pairs))
     everything = 8 * 51 * 51 * 100
@@ -138,3 +144,12 @@ def test_an_environment_updates_its_maps(illegal: bool, monkeypatch: pytest.Monk
             other = slow.reset(state.clone(), set_state=True)
             assert torch.equal(start["action_mask"], one["action_mask"])
     assert len(calls) == 14
+
+
+def test_sizes_reach_to_the_last_finite_cells() -> None:
+    """Whatever is missing before them; 0 where there is none."""
+    bottom = torch.full((2, 300, 4, 5), torch.inf)
+    bottom[0, 7, 2, 1] = bottom[0, 7, 1, 3] = bottom[1, 299, 3, 4] = 0.0
+    expected = torch.zeros(2, 300, 2, dtype=torch.int64)
+    expected[0, 7], expected[1, 299] = torch.tensor([3, 4]), torch.tensor([4, 5])
+    assert torch.equal(kernels.surface_sizes(bottom), expected)

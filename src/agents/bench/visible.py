@@ -104,5 +104,5 @@ def _pairs(decisions: list[Decision], stride: int, updated: bool) -> int:
         then = decisions[max(0, index - 1)]
         others = then.item_id if updated and index else torch.full_like(then.item_id, -1)
         before = (then.heightmap, others, maps[max(0, index - 1)])
-        update_drop_height(before, one.heightmap, one.item_id, one.bottom, stride, count)
+        update_drop_height(before, one.heightmap, one.item_id, one.bottom, stride, pairs=count)
     return int(count)

@@ -56,6 +56,7 @@ class MapsStep(WholeStep):
         self._known: kernels.DropHeights | None = None
         seen = observation.item_tables(catalogue, params)
         self.items = {**catalogue, **seen, "on_floor": on_floor}
+        self.sizes = kernels.surface_sizes(catalogue["bottom"])  # at most those of the windows
         self.task = kernels.MapsTask(
             items=self.items,
             pool=(instances.item_id, instances.num_items),
@@ -119,11 +120,19 @@ class MapsStep(WholeStep):
         heightmap, visible = state["heightmap"], self.params.num_visible
         if visible == 1 or not kernels.updates_drop_height(heightmap.device.type):
             surfaces = self.items["bottom"].flatten(0, 1)
-            return kernels.drop_height(heightmap, surfaces, self.params.grid_step, which=plane)
+            size = self.sizes.flatten(0, 1)
+            return kernels.drop_height(
+                heightmap, surfaces, self.params.grid_step, which=plane, size=size
+            )
         turns = plane.shape[1] // visible
         item_id = plane[:, ::turns].div(turns, rounding_mode="floor")  # -1 stays -1
         self._known = kernels.update_drop_height(
-            self._known, heightmap.clone(), item_id, self.items["bottom"], self.params.grid_step
+            self._known,
+            heightmap.clone(),
+            item_id,
+            self.items["bottom"],
+            self.params.grid_step,
+            self.sizes,
         )
         return self._known.z.flatten(1, 2).clone()
 

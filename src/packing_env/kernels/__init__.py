@@ -17,6 +17,7 @@ from packing_env.kernels.dispatch import (
     set_backend,
     support_count,
 )
+from packing_env.kernels.eager import surface_sizes
 from packing_env.kernels.incremental import (
     DropHeights,
     update_drop_height,
@@ -68,6 +69,7 @@ __all__ = [
     "show_maps",
     "split_spaces",
     "support_count",
+    "surface_sizes",
     "update_drop_height",
     "updates_drop_height",
 ]

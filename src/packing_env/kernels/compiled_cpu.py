@@ -102,6 +102,19 @@ def extent(bottom):  # type: ignore[no-untyped-def]
 
 
 @jit_ordered
+def extent_of(bottom, size, which):  # type: ignore[no-untyped-def]
+    """The same with what is known, size [K, 2] of the surface of this number; it may have no row."""
+    if not size.size:
+        return extent(bottom)
+    w, h = min(size[which, 0], bottom.shape[0]), min(size[which, 1], bottom.shape[1])
+    lowest = INF
+    for u in range(w):
+        for v in range(h):
+            lowest = min(lowest, bottom[u, v])
+    return w, h, lowest
+
+
+@jit_ordered
 def lowest_of(values):  # type: ignore[no-untyped-def]
     """Minimum."""
     lowest = values[0]

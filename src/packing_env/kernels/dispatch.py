@@ -24,7 +24,8 @@ ENVIRONMENT_VARIABLE = "PACKING_KERNELS"
 
 torch.library.define(
     "packing_env::numba_drop_height",
-    "(Tensor heightmap, Tensor bottom, int stride, Tensor? which=None) -> Tensor",
+    "(Tensor heightmap, Tensor bottom, int stride, Tensor? which=None, Tensor? size=None)"
+    " -> Tensor",
 )
 torch.library.define(
     "packing_env::numba_com_hull",
@@ -39,11 +40,15 @@ torch.library.define(
 
 @torch.library.impl("packing_env::numba_drop_height", "cpu")
 def _numba_drop_height(
-    heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor | None = None
+    heightmap: Tensor,
+    bottom: Tensor,
+    stride: int,
+    which: Tensor | None = None,
+    size: Tensor | None = None,
 ) -> Tensor:
     from packing_env.kernels import drop_numba
 
-    return drop_numba.drop_height(heightmap, bottom, stride, which)
+    return drop_numba.drop_height(heightmap, bottom, stride, which, size)
 
 
 @torch.library.impl("packing_env::numba_com_hull", "cpu")
@@ -73,7 +78,11 @@ def _numba_support_count(
 @torch.library.register_fake("packing_env::triton_drop_height")
 @torch.library.register_fake("packing_env::numba_drop_height")
 def _fake_drop_height(
-    heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor | None = None
+    heightmap: Tensor,
+    bottom: Tensor,
+    stride: int,
+    which: Tensor | None = None,
+    size: Tensor | None = None,
 ) -> Tensor:
     like = bottom if which is None else which
     return heightmap.new_empty(eager.lattice_shape(heightmap, like, stride))
@@ -152,6 +161,7 @@ def drop_height(
     stride: int = 1,
     *,
     which: Int[Tensor, "B R"] | None = None,
+    size: Int[Tensor, "K 2"] | None = None,
     backend: str | None = None,
 ) -> Float[Tensor, "B R Xs Ys"]:
     """Rest height of every placement on the lattice {0, stride, 2 stride, ...}.
@@ -165,6 +175,8 @@ def drop_height(
         bottom: lower surface of each orientation, +inf outside its footprint.
         stride: lattice step in cells.
         which: orientation r of row b has the lower surface bottom[which[b, r]]; none if negative.
+        size: with `which`, cells (w, h) of each surface up to its last finite ones, 0 for none.
+            They are believed, and spare a search that large windows feel.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
     operations = _backend(backend, heightmap.device.type)
@@ -174,7 +186,9 @@ def drop_height(
         return operations.drop_height(heightmap, bottom, stride)
     check_maps(heightmap, bottom[None].expand(len(heightmap), *bottom.shape), stride)
     check_tensor("which", which, torch.int64, (len(heightmap), which.shape[-1]))
-    return operations.drop_height(heightmap, bottom, stride, which)
+    if size is not None:
+        check_tensor("size", size, torch.int64, (len(bottom), 2))
+    return operations.drop_height(heightmap, bottom, stride, which, size)
 
 
 def _gather(bottom: Float[Tensor, "K U V"], which: Int[Tensor, "B R"]) -> Float[Tensor, "B R U V"]:

@@ -24,7 +24,7 @@ from torch import Tensor
 from packing_env.kernels.compiled_cpu import (
     INF,
     array,
-    extent,
+    extent_of,
     jit,
     jit_ordered,
     kernel,
@@ -200,8 +200,8 @@ def _is_flat(bottom, base):  # type: ignore[no-untyped-def]
 
 
 @jit
-def drop_plane(z, bottom, ground, work, stride):  # type: ignore[no-untyped-def]
-    """Fill z [X', Y'] with the rest heights of one orientation.
+def drop_plane(z, bottom, size, ground, work, stride):  # type: ignore[no-untyped-def]
+    """Fill z [X', Y'] with the rest heights of one orientation of a size as from `extent`.
 
     Returns how many pairs of a placement and a cell were looked at; of a flat item, at most so many
     maxima were taken.
@@ -212,7 +212,7 @@ def drop_plane(z, bottom, ground, work, stride):  # type: ignore[no-untyped-def]
     heightmap, heights, ridge, lowest, highest = ground
     offset, level, least, count, at_row, at_column, rows, lines, best = work
     length, width = heightmap.shape
-    w, h, base = extent(bottom)
+    w, h, base = size
     if w == 0 or w > length or h > width:
         z[:] = INF
         return 0
@@ -268,10 +268,10 @@ def ground_room(stride, xs, ys):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _drop_height(heightmap, bottom, which, z, stride, start, stop):  # type: ignore[no-untyped-def]
+def _drop_height(heightmap, bottom, which, size, z, stride, start, stop):  # type: ignore[no-untyped-def]
     """Fill z for the orientations start <= b * R + r < stop, whose surface is bottom[which[b, r]].
 
-    A negative one has none; without which they are in line.
+    A negative one has none; without which they are in line. `size` is as for `extent_of`.
     """
     _, length, width = heightmap.shape
     _, window_x, window_y = bottom.shape
@@ -293,7 +293,8 @@ def _drop_height(heightmap, bottom, which, z, stride, start, stop):  # type: ign
         if chosen < 0:
             z[b, r] = INF
         else:
-            drop_plane(z[b, r], bottom[chosen], ground, work, stride)
+            measured = extent_of(bottom[chosen], size, chosen)
+            drop_plane(z[b, r], bottom[chosen], measured, ground, work, stride)
 
 
 def surfaces(bottom: Tensor, which: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
@@ -303,12 +304,21 @@ def surfaces(bottom: Tensor, which: Tensor | None) -> tuple[np.ndarray, np.ndarr
     return array(bottom.flatten(0, 1)), np.empty((0, 0), np.int64)
 
 
+def sizes_of(size: Tensor | None) -> np.ndarray:
+    """Sizes ``[K, 2]`` of lower surfaces, no row where they are not known."""
+    return np.empty((0, 2), np.int64) if size is None else array(size.view(-1, 2))
+
+
 def drop_height(
-    heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor | None = None
+    heightmap: Tensor,
+    bottom: Tensor,
+    stride: int,
+    which: Tensor | None = None,
+    size: Tensor | None = None,
 ) -> Tensor:
     """See `packing_env.kernels.drop_height`."""
     planes, chosen = surfaces(bottom, which)
     z = heightmap.new_empty(lattice_shape(heightmap, bottom if which is None else which, stride))
-    arrays = (array(heightmap), planes, chosen, z.numpy(), stride)
+    arrays = (array(heightmap), planes, chosen, sizes_of(size), z.numpy(), stride)
     run(_drop_height, arrays, z.shape[0] * z.shape[1], z.numel() * math.prod(planes.shape[1:]))
     return z

@@ -22,6 +22,9 @@ VERTICAL = 2.0**-20
 _CHUNK_FLOATS = 160_000
 """Placements handled at once on a CPU, so that the running maxima stay in its L2 cache."""
 
+_SIZED = 256
+"""Lower surfaces measured at once, so that it takes little memory."""
+
 
 def drop_height(
     heightmap: Float[Tensor, "B X Y"], bottom: Float[Tensor, "B R U V"], stride: int = 1
@@ -130,16 +133,27 @@ def _shifted(phases: Tensor, u: int, v: int, xs: int, ys: int) -> Float[Tensor, 
     return phases[:, p, q, i : i + xs, j : j + ys].unsqueeze(1)
 
 
+def surface_sizes(bottom: Float[Tensor, "*K U V"]) -> Int[Tensor, "*K 2"]:
+    """Cells (w, h) of each lower surface up to its last finite ones; 0 for one without any."""
+    parts = bottom.flatten(0, -3).split(_SIZED)
+    return torch.cat([_extent(part) for part in parts]).view(*bottom.shape[:-2], 2)
+
+
+def _extent(bottom: Float[Tensor, "*K U V"]) -> Int[Tensor, "*K 2"]:
+    """The same in one piece."""
+    footprint = torch.isfinite(bottom)
+    count_u, count_v = (
+        torch.arange(1, side + 1, device=bottom.device) for side in bottom.shape[-2:]
+    )
+    lines = (footprint.any(-1) * count_u, footprint.any(-2) * count_v)
+    return torch.stack([line.amax(-1) for line in lines], -1)
+
+
 def _inside(heightmap: Tensor, bottom: Tensor, stride: int) -> Bool[Tensor, "B R Xs Ys"]:
     """Placements that keep every finite cell in the container, of orientations with any."""
     _, length, width = heightmap.shape
-    _, _, window_x, window_y = bottom.shape
     device = bottom.device
-    footprint = torch.isfinite(bottom)
-    count_u = torch.arange(1, window_x + 1, device=device)
-    count_v = torch.arange(1, window_y + 1, device=device)
-    extent_x = (footprint.any(dim=3) * count_u).amax(dim=2)
-    extent_y = (footprint.any(dim=2) * count_v).amax(dim=2)
+    extent_x, extent_y = _extent(bottom).unbind(-1)
     x = torch.arange(0, length, stride, device=device)
     y = torch.arange(0, width, stride, device=device)
     fits_x = (x + extent_x.unsqueeze(-1) <= length) & (extent_x > 0).unsqueeze(-1)

@@ -12,7 +12,8 @@ from packing_env.kernels import dispatch
 
 torch.library.define(
     "packing_env::numba_update_drop_height",
-    "(Tensor[] before, Tensor heightmap, Tensor item_id, Tensor bottom, int stride) -> Tensor",
+    "(Tensor[] before, Tensor heightmap, Tensor item_id, Tensor bottom, int stride,"
+    " Tensor? size=None) -> Tensor",
 )
 
 
@@ -32,17 +33,27 @@ class DropHeights(NamedTuple):
 
 @torch.library.impl("packing_env::numba_update_drop_height", "cpu")
 def _numba_update_drop_height(
-    before: list[Tensor], heightmap: Tensor, item_id: Tensor, bottom: Tensor, stride: int
+    before: list[Tensor],
+    heightmap: Tensor,
+    item_id: Tensor,
+    bottom: Tensor,
+    stride: int,
+    size: Tensor | None = None,
 ) -> Tensor:
     from packing_env.kernels import incremental_numba
 
     known = (before[0], before[1], before[2])
-    return incremental_numba.update_drop_height(known, heightmap, item_id, bottom, stride)
+    return incremental_numba.update_drop_height(known, heightmap, item_id, bottom, stride, size)
 
 
 @torch.library.register_fake("packing_env::numba_update_drop_height")
 def _fake_update_drop_height(
-    before: list[Tensor], heightmap: Tensor, item_id: Tensor, bottom: Tensor, stride: int
+    before: list[Tensor],
+    heightmap: Tensor,
+    item_id: Tensor,
+    bottom: Tensor,
+    stride: int,
+    size: Tensor | None = None,
 ) -> Tensor:
     return heightmap.new_empty((*item_id.shape, bottom.shape[-3], *before[2].shape[3:]))
 
@@ -58,6 +69,7 @@ def update_drop_height(
     item_id: Int[Tensor, "B L"],
     bottom: Float[Tensor, "B L R U V"] | Float[Tensor, "M R U V"],
     stride: int = 1,
+    size: Int[Tensor, "M R 2"] | None = None,
 ) -> DropHeights:
     """`drop_height` of the visible items, made from their maps over earlier heights.
 
@@ -72,6 +84,7 @@ def update_drop_height(
         bottom: lower surface of each orientation, +inf outside its footprint; of every catalogue
             row, or of each visible item.
         stride: lattice step in cells.
+        size: with lower surfaces by catalogue row, as for `drop_height`.
     """
     known = before is not None and before.heightmap.shape == heightmap.shape
     if before is None or not known or not updates_drop_height(heightmap.device.type):
@@ -81,7 +94,10 @@ def update_drop_height(
         else:
             which = item_id[..., None] * turns + torch.arange(turns, device=item_id.device)
             which = torch.where(item_id[..., None] < 0, -1, which).flatten(1)
-            z = dispatch.drop_height(heightmap, bottom.flatten(0, 1), stride, which=which)
+            sizes = None if size is None else size.flatten(0, 1)
+            z = dispatch.drop_height(
+                heightmap, bottom.flatten(0, 1), stride, which=which, size=sizes
+            )
         return DropHeights(heightmap, item_id, z.view(*item_id.shape, turns, *z.shape[2:]))
     if bottom.dim() == 5:
         dispatch.check_maps(heightmap, bottom.flatten(1, 2), stride)
@@ -89,7 +105,9 @@ def update_drop_height(
         dispatch.check_maps(heightmap, bottom[0].expand(len(heightmap), *bottom.shape[1:]), stride)
     shape = (len(heightmap), item_id.shape[-1])
     dispatch.check_tensor("item_id", item_id, torch.int64, shape)
+    if size is not None:
+        dispatch.check_tensor("size", size, torch.int64, (*bottom.shape[:-2], 2))
     z = torch.ops.packing_env.numba_update_drop_height(
-        list(before), heightmap, item_id, bottom, stride
+        list(before), heightmap, item_id, bottom, stride, size
     )
     return DropHeights(heightmap, item_id, z)

@@ -15,7 +15,7 @@ from torch import Tensor
 from packing_env.kernels.compiled_cpu import (
     INF,
     array,
-    extent,
+    extent_of,
     jit,
     kernel,
     lowest_of,
@@ -24,7 +24,13 @@ from packing_env.kernels.compiled_cpu import (
     split_phases,
     tap_offsets,
 )
-from packing_env.kernels.drop_numba import drop_plane, drop_work, ground_room, surfaces
+from packing_env.kernels.drop_numba import (
+    drop_plane,
+    drop_work,
+    ground_room,
+    sizes_of,
+    surfaces,
+)
 from packing_env.kernels.lanes_numba import LANES, raise_lanes
 
 
@@ -110,26 +116,28 @@ def _source(before, item):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _update_item(old, cells, z, rose, ground, drop, work, stride):  # type: ignore[no-untyped-def]
+def _update_item(old, surfaces, z, rose, ground, drop, work, stride):  # type: ignore[no-untyped-def]
     """Fill the maps z [R, X', Y'] of one item from its old ones; returns the pairs looked at."""
     rectangle, top = rose
+    cells, sizes, first = surfaces
     length, width = ground[0].shape
     pairs = 0
     for r in range(z.shape[0]):
-        w, h, _ = extent(cells[r])
+        size = extent_of(cells[r], sizes, first + r)
+        w, h, _ = size
         fits = 0 < w <= length and h <= width
         if old.size == 0:
-            pairs += drop_plane(z[r], cells[r], ground, drop, stride)
+            pairs += drop_plane(z[r], cells[r], size, ground, drop, stride)
             continue
         z[r] = old[r]
         if top > -INF and fits:
-            size = (w, h, length, width)
-            pairs += _raise_map(z[r], cells[r], size, rectangle, ground[1], work, top, stride)
+            sides = (w, h, length, width)
+            pairs += _raise_map(z[r], cells[r], sides, rectangle, ground[1], work, top, stride)
     return pairs
 
 
 @kernel
-def _update(before, item_id, heightmap, bottom, which, z, stride, pairs, start, stop):  # type: ignore[no-untyped-def]
+def _update(before, item_id, heightmap, bottom, which, size, z, stride, pairs, start, stop):  # type: ignore[no-untyped-def]
     """Fill z for the rows start <= b < stop; item l of row b has the surfaces bottom[which[b, l]].
 
     A negative one has none; without which they are in line.
@@ -160,9 +168,8 @@ def _update(before, item_id, heightmap, bottom, which, z, stride, pairs, start, 
             source = -1 if fell else _source(old_item_id[b], item_id[b, slot])
             old = nothing if source < 0 else old_z[b, source]
             rose = (rectangle, top)
-            pairs[b] += _update_item(
-                old, bottom[item], z[b, slot], rose, ground, drop, work, stride
-            )
+            cells = (bottom[item], size, item * bottom.shape[1])
+            pairs[b] += _update_item(old, cells, z[b, slot], rose, ground, drop, work, stride)
 
 
 def update_drop_height(
@@ -171,6 +178,7 @@ def update_drop_height(
     item_id: Tensor,
     bottom: Tensor,
     stride: int,
+    size: Tensor | None = None,
     pairs: Tensor | None = None,
 ) -> Tensor:
     """See `packing_env.kernels.update_drop_height`; pairs [B] counts what was looked at."""
@@ -183,6 +191,7 @@ def update_drop_height(
         array(heightmap),
         planes,
         chosen,
+        sizes_of(size),
         z.numpy(),
         stride,
         counted.numpy(),
