@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agents import process
 from agents.subcommands import COMMANDS, Command
 
 if TYPE_CHECKING:
@@ -41,11 +42,7 @@ class Request:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    # Threads that spin a little while they wait, then sleep. Those that sleep at once train small
-    # networks at half the speed; those that spin on take the cores from whatever else runs (12
-    # times slower with one busy core of two). Read when torch is first imported, which is later.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("GOMP_SPINCOUNT", "5000")  # of GNU's OpenMP, which torch brings on Linux
+    process.tune()
     os.environ.setdefault("RL_LOGGING_LEVEL", "WARNING")  # torchrl's own, read on import
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     logging.getLogger("packing_env.kernels.compiler").setLevel(logging.INFO)

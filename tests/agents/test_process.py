@@ -1,0 +1,58 @@
+"""Memory that a step frees is there for the next one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import ctypes, resource, sys
+from agents import process
+
+if sys.argv[1] == "tuned":
+    process.tune()
+lib = ctypes.CDLL(None)
+lib.malloc.restype = ctypes.c_void_p
+lib.malloc.argtypes, lib.free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
+
+
+def step():
+    blocks = [lib.malloc(size << 20) for size in (6, 1, 9, 6, 2)]
+    for block, size in zip(blocks, (6, 1, 9, 6, 2)):
+        ctypes.memset(block, 1, size << 20)
+    for block in blocks:
+        lib.free(block)
+
+
+step()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(4):
+    step()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(how: str, **variables: str) -> int:
+    """Pages that the system handed out while the same memory was taken and freed again."""
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, how],
+        env=plain | variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's allocator")
+def test_freed_memory_is_kept() -> None:
+    assert faults("tuned") < 100 < faults("untuned")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's allocator")
+def test_what_a_user_sets_stays() -> None:
+    assert faults("tuned", MALLOC_TRIM_THRESHOLD_="0", MALLOC_TOP_PAD_="0") > 1000
