@@ -103,7 +103,7 @@ def extent(bottom):  # type: ignore[no-untyped-def]
 
 @jit_ordered
 def extent_of(bottom, size, which):  # type: ignore[no-untyped-def]
-    """The same with what is known, size [K, 2] of the surface of this number; it may have no row."""
+    """The same, as size [K, 2] says of the surface of this number, or found where it has no row."""
     if not size.size:
         return extent(bottom)
     w, h = min(size[which, 0], bottom.shape[0]), min(size[which, 1], bottom.shape[1])

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from packing_env.kernels import maps_rest_numba as single
 from packing_env.kernels import maps_step as names
-from packing_env.kernels.compiled_cpu import jit, kernel, run
+from packing_env.kernels.compiled_cpu import INF, jit, kernel, run
 from packing_env.kernels.episode_numba import (
     State,
     as_arrays,
@@ -26,6 +26,13 @@ from packing_env.kernels.episode_numba import (
     quotient,
     take_from_queue,
 )
+from packing_env.kernels.maps_show_numba import (
+    close_lid,
+    copy_rows,
+    show_floor,
+    show_items,
+    show_placements,
+)
 
 Items = entries("Items", names.ITEMS, __name__)
 Ahead = entries("Ahead", names.AHEAD, __name__)
@@ -34,8 +41,6 @@ Outcome = entries("Outcome", names.OUTCOME, __name__)
 Counts = entries("Counts", names.COUNTS, __name__)
 Lengths = entries("Lengths", names.LENGTHS, __name__)
 
-_INF = np.float32(np.inf)
-_ZERO, _ONE = np.float32(0), np.float32(1)
 _LINES = {
     "heightmap": 1,
     "item_features": 2,
@@ -57,7 +62,7 @@ def _measure(heightmap, volume, support, tally, under, lengths, measured):  # ty
     """
     packed, items, stable, illegal, overflow = tally
     for row in range(under.size):
-        highest = _ZERO
+        highest = np.float32(0)
         for height in heightmap[row]:
             highest = height if height > highest else highest
         peak, filled = np.float64(highest), under[row] * lengths.cell_area
@@ -131,7 +136,7 @@ def _step(state, action, items, shape, outcome, counts, lengths, start, stop):  
         there = 0 <= slot < state.num_items[row] - packed
         position = state.queue[row, max(slot, 0)]
         item = state.item_id[row, position]
-        asked, stable, rest, ratio = False, False, _INF, 0.0
+        asked, stable, rest, ratio = False, False, INF, 0.0
         if there and items.orientation_mask[item, turn]:
             place = (items.bottom[item, turn], x, y, items.com[item, turn], items.size[item, turn])
             peak = items.peak[item, turn]
@@ -177,101 +182,10 @@ def _list_ahead(queue, surfaces, places, start, stop):  # type: ignore[no-untype
             if bottoms.size and there:
                 copy_line(bottom[item], bottoms[row, slot])
             elif bottoms.size:
-                bottoms[row, slot][:] = _INF
+                bottoms[row, slot][:] = INF
             copy_line(peak[item], peaks[row, slot])
             copy_line(com[item], coms[row, slot])
             copy_line(size[item], sizes[row, slot])
-
-
-@kernel
-def _close_lid(z, peak, lid, start, stop):  # type: ignore[no-untyped-def]
-    """Shut out what is above the lid in the planes start <= b * R + r < stop."""
-    for p in range(start, stop):
-        heights, top = z[p], peak[p]
-        for k in range(heights.size):
-            heights[k] = heights[k] if heights[k] + top <= lid else _INF
-
-
-@jit
-def _show_legal(z, stable, mask):  # type: ignore[no-untyped-def]
-    """What is legal of one plane, and whether anything is."""
-    found = False
-    for k in range(mask.size):
-        legal = stable[k] & (z[k] < _INF)
-        mask[k] = legal
-        found |= legal
-    return found
-
-
-@jit
-def _show_drop(z, mask, height, shown):  # type: ignore[no-untyped-def]
-    """Rest heights of one plane as `core.observation.drop_heights` shows them."""
-    for k in range(shown.size):
-        shown[k] = z[k] / height if mask[k] else _ONE
-
-
-@jit
-def _show_share(metres, height, shown):  # type: ignore[no-untyped-def]
-    """Heights over the container's, in [0, 1]."""
-    for k in range(shown.size):
-        share = metres[k] / height
-        shown[k] = min(max(share, _ZERO), _ONE)
-
-
-@kernel
-def _show_placements(judged, ground, height, shown, start, playable, begin, stop):  # type: ignore[no-untyped-def]
-    """Legality and rest heights, also as the start, the ground, and whether anything is legal.
-
-    ``shown`` and ``start`` are the mask and the rest heights ``[B, L * R, A]``; ``ground`` the
-    heights and what is seen of them ``[B, X * Y]``.
-    """
-    (z, stable), (masks, drops), (start_masks, start_drops) = judged, shown, start
-    for row in range(begin, stop):
-        if ground[1].size:
-            _show_share(ground[0][row], height, ground[1][row])
-        playable[row] = False
-        for p in range(masks.shape[1]):
-            mask = masks[row, p]
-            playable[row] |= _show_legal(z[row, p], stable[row, p], mask)
-            if start_masks.size:
-                copy_line(mask, start_masks[row, p])
-            if drops.size:
-                _show_drop(z[row, p], mask, height, drops[row, p])
-            if start_drops.size:
-                copy_line(drops[row, p], start_drops[row, p])
-
-
-@kernel
-def _show_items(rows, queue, tables, left, height, shown, begin, stop):  # type: ignore[no-untyped-def]
-    """What is seen of the visible items in the rows that are marked: see `core.observation`.
-
-    ``tables`` are the items' features, what shows how many are left, the orientations' features,
-    upper and lower surfaces; ``shown`` the ids, then likewise. Feature ``left`` is the number left.
-    """
-    item_id, order, num_items, packed = queue
-    features, remaining, turned, upper, lower = tables
-    ids, item_features, orientation_features, top, bottom = shown
-    for row in range(begin, stop):
-        if not rows[row]:
-            continue
-        number = num_items[row] - packed[row]
-        for slot in range(ids.shape[1]):
-            ids[row, slot] = item_id[row, order[row, slot]] if slot < number else -1
-        for slot in range(min(item_features.shape[1], number)):
-            copy_line(features[item_id[row, order[row, slot]]], item_features[row, slot])
-            item_features[row, slot, left] = remaining[number]
-        for slot in range(min(orientation_features.shape[1], number)):
-            copy_line(turned[item_id[row, order[row, slot]]], orientation_features[row, slot])
-        for slot in range(min(top.shape[1], number)):
-            item = item_id[row, order[row, slot]]
-            _show_share(upper[item], height, top[row, slot])
-            _show_share(lower[item], height, bottom[row, slot])
-        for slot in range(number, item_features.shape[1]):
-            item_features[row, slot] = _ZERO
-        for slot in range(number, orientation_features.shape[1]):
-            orientation_features[row, slot] = _ZERO
-        for slot in range(number, top.shape[1]):
-            top[row, slot], bottom[row, slot] = _ZERO, _ONE
 
 
 @kernel
@@ -286,43 +200,11 @@ def _end(state, playable, counts, outcome, done):  # type: ignore[no-untyped-def
 
 
 @kernel
-def _copy_rows(left_out, source, target, start, stop):  # type: ignore[no-untyped-def]
-    """The rows start <= row < stop of a ``[B, n]`` array, but for some."""
-    for row in range(start, stop):
-        if not left_out[row]:
-            copy_line(source[row], target[row])
-
-
-@kernel
 def _renew(state, rows, pool, in_turn):  # type: ignore[no-untyped-def]
     """The next episode in the rows that are marked."""
     for row in range(rows.size):
         if rows[row]:
             begin_episode(state, row, pool, in_turn)
-
-
-@kernel
-def _show_floor(rows, queue, tables, shape, mask, drop):  # type: ignore[no-untyped-def]
-    """Placements in the empty containers of the rows that are marked.
-
-    See `core.feasibility.empty_container_maps`; ``tables`` are the windows ``[M, R, 2]`` and what
-    may stand on the floor, ``shape`` the container's and the lattice's and its step.
-    """
-    item_id, _, num_items, _ = queue
-    size, on_floor = tables
-    length, width, xs, ys, stride = shape
-    turns = size.shape[1]
-    for row in range(rows.size):
-        for p in range(mask.shape[1] if rows[row] else 0):
-            slot, turn = p // turns, p % turns
-            item = item_id[row, slot]
-            may = on_floor[item, turn] and slot < num_items[row]
-            w, h = size[item, turn, 0], size[item, turn, 1]
-            for k in range(xs * ys):
-                i, j = k // ys * stride, k % ys * stride
-                mask[row, p, k] = may and i + w <= length and j + h <= width
-            for k in range(drop.shape[2]):
-                drop[row, p, k] = _ZERO if mask[row, p, k] else _ONE
 
 
 class Constants:
@@ -390,7 +272,7 @@ class Constants:
             shown.bottom,
         )
         arguments = (rows, self.queue, self.seen_of_items, self.counts.remaining, self.height, room)
-        run(_show_items, arguments, len(rows), shown.top.size)
+        run(show_items, arguments, len(rows), shown.top.size)
 
     def renew(self, rows: np.ndarray, shown: Any, in_turn: bool) -> None:
         """Begin the next episode in some rows, and show it there."""
@@ -401,7 +283,7 @@ class Constants:
             shown.heightmap[rows] = 0
         self.show_items(rows, shown)
         tables = (self.items.size, self.items.on_floor)
-        _show_floor(rows, self.queue, tables, self.floor, shown.mask, shown.drop_height)
+        show_floor(rows, self.queue, tables, self.floor, shown.mask, shown.drop_height)
 
 
 def _flat(shown: Sequence[Tensor]) -> Any:
@@ -444,7 +326,7 @@ def maps_lid(z: Tensor, peak: Tensor, lid: float) -> None:
     """See `packing_env.kernels.close_lid`."""
     planes = z.numpy().reshape(peak.numel(), -1)
     arguments = (planes, peak.numpy().reshape(-1), np.float32(lid))
-    run(_close_lid, arguments, len(planes), planes.size)
+    run(close_lid, arguments, len(planes), planes.size)
 
 
 def maps_show(
@@ -464,7 +346,7 @@ def maps_show(
     ground = (constant.ground, seen.heightmap)
     masks = ((seen.mask, seen.drop_height), (again.mask, again.drop_height))
     arguments = ((z, stable), ground, constant.height, *masks, playable)
-    run(_show_placements, arguments, rows, z.size)
+    run(show_placements, arguments, rows, z.size)
     _end(state, playable, constant.counts, found, seen.done)
     seen.terminated[:], seen.truncated[:] = state.terminated, state.truncated
     seen.mask[seen.done] = True
@@ -483,7 +365,7 @@ def _begin_anew(constant: Constants, seen: Any, again: Any, in_turn: bool) -> No
         source, target = getattr(seen, name), getattr(again, name)
         if target.size:
             lines = (source.reshape(rows, -1), target.reshape(rows, -1))
-            run(_copy_rows, (seen.done, *lines), rows, target.size)
+            run(copy_rows, (seen.done, *lines), rows, target.size)
     for name in ("item_id", "terminated", "truncated", "done"):
         getattr(again, name)[:] = getattr(seen, name)
     again.metrics[:] = np.where(seen.done, 0, seen.metrics)
