@@ -1,147 +1,214 @@
 """What metrics, logs, the progress bar and the black box cost a training run, and change in it.
 
-    python benchmarks/telemetry.py [--agents dqn ppo] [--envs cuboid_online irregular] [--blocks 15]
+    python benchmarks/telemetry.py [--agents dqn ppo] [--envs cuboid_online] [--blocks 80]
 
-Two runs of one seed take turns, block by block: one is watched as by default (metrics of every step
-and update, a row in `metrics.csv` and a drawn bar every 2,048 frames, the black box), the other not
-at all. The cost is the median over blocks of the ratio of their CPU times, less one. In the end
-their weights, replay and environment must be the same bits.
+Two runs of one seed take turns, step by step: one is watched as by default (metrics of every step
+and update, a row in `metrics.csv` every log interval, a bar that is drawn twice a second, the black
+box), the other not at all. Both make the same decisions and updates, so that a pair of steps is the
+same work but for the watching, and a block of as many as a log interval has all that is not done in
+every step. A step's time is the CPU time of the process; that of the thread which draws counts in
+the watched run's turns only.
+
+The cost: of every step of the interval, the median over blocks of the ratio of the two times; their
+mean, weighted by the unwatched time; less one. Its 95 % interval is from resampled blocks. In the
+end weights, moments, replay, environment and random generators must be the same bits.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import io
-import statistics
+import os
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
 from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
 from provenance import provenance, write_json
 from rich.console import Console
+from torch import Tensor
 
-from agents.build import build_agent, build_env
+from agents import process
+from agents.build import build_agent, build_env, build_replay
 from agents.composition import compose
-from agents.logging import CSVLogger, NullLogger, ProgressBar
-from agents.states import tensors
+from agents.logging import CSVLogger, ProgressBar
+from agents.states import named_tensors
 from agents.trainer import Trainer
 
-EVERY = 2048
-"""Frames of a log interval, and the least of a block."""
+UNWATCHED = ("trainer.black_box=0", "trainer.log_every=1_000_000_000")
+"""What differs from the default, besides metrics, log and bar, in the run that is not watched."""
+RESAMPLES = 2_000
 
 
-def trainer_of(agent: str, env: str, seed: int, *, watched: bool, black_box: int = 0) -> Trainer:
+def trainer_of(config: DictConfig, *, watched: bool) -> Trainer:
     """A training loop from the configuration; unwatched, it counts and keeps nothing."""
-    options = [f"trainer.black_box={black_box}"]
-    if not watched:
-        options.append("trainer.log_every=1_000_000_000")
-    config = compose("train", [f"agent={agent}", f"env={env}", f"seed={seed}", *options])
-    torch.manual_seed(seed)
-    made = build_env(config)
-    learner = build_agent(config, made)
-    collector = instantiate(config.collector)(made, learner.policy)
-    trainer: Any = instantiate(config.trainer)(learner, collector, instantiate(config.replay)(made))
+    torch.manual_seed(config.seed)
+    env = build_env(config)
+    agent = build_agent(config, env)
+    collector = instantiate(config.collector)(env, agent.policy)
+    trainer: Any = instantiate(config.trainer)(agent, collector, build_replay(config, env, agent))
     if not watched:
         trainer._measure = trainer._note = lambda *found: None
     return trainer
 
 
 class Run:
-    """One of the two, a block at a time, with a random stream of its own.
+    """One of the two, with a random stream of its own.
 
     Args:
-        trainer: The loop.
-        folder: Where it logs; ``None``: nowhere.
+        config: The training run's.
+        folder: Where it logs; ``None``: it is not watched.
     """
 
-    def __init__(self, trainer: Trainer, folder: Path | None) -> None:
-        self.trainer = trainer
-        self.logger: Any = NullLogger(Path()) if folder is None else CSVLogger(folder)
-        self.watched = folder is not None
+    def __init__(self, config: DictConfig, folder: Path | None) -> None:
+        self.trainer = trainer_of(config, watched=folder is not None)
+        self.logger: CSVLogger | None = None
+        self.bar: ProgressBar | None = None
+        if folder is not None:
+            self.logger = CSVLogger(folder)
+            self.bar = ProgressBar(Console(file=io.StringIO(), force_terminal=True), 10**9)
         self.random = torch.get_rng_state()
 
-    def block(self, frames: int) -> float:
-        """Train for so many frames; the CPU seconds."""
+    def step(self, drawing: list[threading.Thread]) -> float:
+        """One step as in ``Trainer.run``; its CPU seconds, less those of ``drawing``."""
         torch.set_rng_state(self.random)
-        until = self.trainer.frames + frames
-        start = time.process_time()
-        bar = ProgressBar(Console(file=io.StringIO(), force_terminal=True), 10**9)
-        if not self.watched:
-            bar.close()  # it draws from a thread of its own
-        while self.trainer.frames < until:
-            self.trainer.step()
-            if self.watched:
-                bar.advance(self.trainer.frames, 0.0)
-                if self.trainer._due("log"):
-                    self.trainer._log(self.logger, bar, {})
-        if self.watched:
-            bar.close()
-        spent = time.process_time() - start
+        start, wall, apart = time.process_time(), time.perf_counter(), time_of(drawing)
+        trainer = self.trainer
+        trainer.step()
+        trainer.elapsed += time.perf_counter() - wall
+        if self.bar is not None and self.logger is not None:
+            self.bar.advance(trainer.frames, trainer.elapsed)
+            if trainer._due("log"):
+                trainer._log(self.logger, self.bar, {})
+        spent = time.process_time() - start - (time_of(drawing) - apart)
         self.random = torch.get_rng_state()
         return spent
 
+    def close(self) -> None:
+        """Log and bar, if there are any."""
+        for part in (self.logger, self.bar):
+            if part is not None:
+                part.close()
 
-def same(one: Trainer, other: Trainer) -> bool:
-    """Whether two runs have come to the same weights, moments, transitions and states."""
-    parts = [
-        [run.agent.state_dict(), run.replay.state_dict(), run.collector.state_dict()]
-        for run in (one, other)
-    ]
-    found = [list(tensors(part)) for part in parts]
-    pairs = zip(*found, strict=True)
-    return all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
+    def state(self) -> dict[str, Any]:
+        """What must not depend on being watched."""
+        parts = {
+            "agent": self.trainer.agent,
+            "replay": self.trainer.replay,
+            "collector": self.trainer.collector,
+        }
+        return {name: part.state_dict() for name, part in parts.items()} | {"random": self.random}
+
+
+def time_of(threads: list[threading.Thread]) -> float:
+    """CPU seconds of threads that live."""
+    clocks = [time.pthread_getcpuclockid(thread.ident) for thread in threads if thread.ident]
+    return sum(map(time.clock_gettime, clocks))
+
+
+def differing(one: Run, other: Run) -> list[str]:
+    """Names of tensors that are not the same bits in both."""
+    found, others = dict(named_tensors(one.state())), dict(named_tensors(other.state()))
+    unequal = [n for n in found.keys() & others.keys() if not _same(found[n], others[n])]
+    return sorted([*unequal, *(found.keys() ^ others.keys())])
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    bits = [value.detach().cpu().reshape(-1).view(torch.uint8) for value in (one, other)]
+    return torch.equal(*bits)
+
+
+def cost(watched: Tensor, bare: Tensor) -> float:
+    """Of CPU seconds ``[blocks, steps]``."""
+    weights = bare.quantile(0.5, 0)
+    ratios = (watched / bare).quantile(0.5, 0)
+    return float((weights * ratios).sum() / weights.sum()) - 1
+
+
+def interval(watched: Tensor, bare: Tensor, seed: int = 0) -> list[float]:
+    """95 % interval of the cost, from blocks drawn with replacement."""
+    draw = torch.Generator().manual_seed(seed)
+    found = []
+    for _ in range(RESAMPLES):
+        rows = torch.randint(len(bare), (len(bare),), generator=draw)
+        found.append(cost(watched[rows], bare[rows]))
+    return torch.tensor(found).quantile(torch.tensor([0.025, 0.975])).tolist()
 
 
 def compare(agent: str, env: str, args: argparse.Namespace) -> dict[str, Any]:
     """One agent on one preset."""
+    given = [f"agent={agent}", f"env={env}", f"seed={args.seed}"]
+    config = compose("train", given)
+    bare = Run(compose("train", [*given, *UNWATCHED]), None)
+    others = threading.enumerate()
     with tempfile.TemporaryDirectory() as folder:
-        torch.manual_seed(args.seed)
-        given = {"watched": True, "black_box": args.black_box}
-        watched = Run(trainer_of(agent, env, args.seed, **given), Path(folder))
-        bare = Run(trainer_of(agent, env, args.seed, watched=False), None)
-        warm_up = 3 * EVERY
-        for run in (watched, bare):
-            run.block(warm_up)
-        ratios, seconds = [], []
-        for number in range(args.blocks):
-            order = (watched, bare) if number % 2 else (bare, watched)
-            spent = {run: run.block(args.frames) for run in order}
-            ratios.append(spent[watched] / spent[bare])
-            seconds.append(spent[bare])
-        watched.logger.close()
-        return {
-            "agent": agent,
-            "env": env,
-            "black_box": args.black_box,
-            "cost": statistics.median(ratios) - 1,
-            "costs": sorted(ratio - 1 for ratio in ratios),
-            "unwatched_us_per_frame": 1e6 * statistics.median(seconds) / args.frames,
-            "same_bits": same(watched.trainer, bare.trainer),
-        }
+        watched = Run(config, Path(folder))
+        drawing = [thread for thread in threading.enumerate() if thread not in others]
+        count = int(config.trainer.log_every) // watched.trainer.collector.env.batch_size.numel()
+        for _ in range(args.warm_up * count):
+            watched.step([])
+            bare.step([])
+        gc.collect()
+        gc.freeze()  # what is there by now is not looked through in one run's turn or the other's
+        updates = watched.trainer.updates
+        seconds = torch.zeros(2, args.blocks, count, dtype=torch.float64)
+        for block in range(args.blocks):
+            for step in range(count):
+                turns = [(0, watched, []), (1, bare, drawing)]
+                for place, run, apart in turns if (block + step) % 2 else reversed(turns):
+                    seconds[place, block, step] = run.step(apart)
+        watched.close()
+        gc.unfreeze()
+    return {
+        "agent": agent,
+        "env": env,
+        "cost": cost(*seconds),
+        "interval": interval(*seconds),
+        "cost_of_sums": float(seconds[0].sum() / seconds[1].sum()) - 1,
+        "blocks": args.blocks,
+        "steps_per_block": count,
+        "updates": watched.trainer.updates - updates,
+        "unwatched_us_per_step": 1e6 * float(seconds[1].quantile(0.5, 0).mean()),
+        "differing": differing(watched, bare),
+        "compared_tensors": len(list(named_tensors(watched.state()))),
+        "config": OmegaConf.to_container(config, resolve=True),
+    }
 
 
 def main() -> None:
     """Every pair that was asked for."""
+    process.tune()  # as the command does
+    torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--agents", nargs="+", default=["dqn", "ppo"])
-    parser.add_argument("--envs", nargs="+", default=["cuboid_online", "irregular"])
-    parser.add_argument("--blocks", type=int, default=15)
-    parser.add_argument(
-        "--black-box", type=int, default=16, help="trainer.black_box of the watched"
-    )
-    parser.add_argument("--frames", type=int, default=EVERY)
+    parser.add_argument("--envs", nargs="+", default=["cuboid_online"])
+    parser.add_argument("--blocks", type=int, default=80)
+    parser.add_argument("--warm-up", type=int, default=3, help="blocks before")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default="benchmarks/results/telemetry.json")
     args = parser.parse_args()
-    found = []
+    load, found = [os.getloadavg()], []
     for env in args.envs:
         for agent in args.agents:
             found.append(compare(agent, env, args))
-            print(found[-1], flush=True)
-    write_json(args.out, provenance(args) | {"results": found})
+            told = {name: found[-1][name] for name in ("cost", "interval", "differing")}
+            print(f"{agent} on {env}: {told}", flush=True)
+    load.append(os.getloadavg())
+    report = {
+        "measured": " ".join(__doc__.split("\n\n", 2)[2].split()),
+        "unwatched": [*UNWATCHED, "no metrics", "no log", "no bar"],
+        "usable_cores": len(os.sched_getaffinity(0)),
+        "load_before_and_after": load,
+        "results": found,
+    }
+    write_json(args.out, provenance(args) | report)
 
 
 if __name__ == "__main__":

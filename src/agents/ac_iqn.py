@@ -25,6 +25,7 @@ from agents.networks.quantile import QuantileReadout, Risk
 from agents.objectives import ACIQNLoss
 from agents.optimization import GatedAdam, mean_loss
 from agents.policy_wrapper import EpsilonSchedule, schedule_share
+from agents.states import module_state
 from packing_env.envs import PackingEnv
 
 
@@ -190,7 +191,7 @@ class ACIQN:
     def state_dict(self) -> dict[str, Any]:
         """Networks, targets and optimizers."""
         return {
-            "policy": self.policy.state_dict(),
+            "policy": module_state(self.policy),
             "objective": dict(self.objective.state_dict()),
             "optimizer": self.optimizer.state_dict(),
             "actor_optimizer": self.actor_optimizer.state_dict(),

@@ -23,7 +23,7 @@ from torch import Tensor
 from agents import checkpoint
 from agents.base import Agent, Collector
 from agents.checkpoint import CheckpointError
-from agents.states import tensors, with_tensors
+from agents.states import named_tensors, same_objects, tensors, with_tensors
 
 FOLDER = "black_box"
 """Where in a run's folder it is written."""
@@ -68,6 +68,7 @@ class BlackBox:
         flags = torch.full((_AHEAD,), _UNKNOWN, dtype=torch.uint8)
         self._flags = flags.pin_memory() if self.device.type == "cuda" else flags
         self._seen = self._flags.numpy()  # the same memory: looking at it is no operation
+        self._places = self._flags.unbind()
         self._free = [_Update(slot) for slot in range(1 if copies else _AHEAD)]
         self._open: deque[_Update] = deque()
         self._latest: _Update | None = None
@@ -88,9 +89,10 @@ class BlackBox:
         if self._sealed or not self._free:
             return
         update = self._free.pop()
-        update.batch = None
+        update.batch = {}  # its memory is free for the next
         update.number, update.frames = number, frames
-        update.batch = batch.clone(self.copies)
+        update.batch = dict(named_tensors(batch.clone() if self.copies else batch))
+        update.batch_size = list(batch.batch_size)
         update.agent.take(self.agent.state_dict())
         update.random = _random(self.device)
         self._seen[update.slot], update.sent = _UNKNOWN, False
@@ -104,7 +106,7 @@ class BlackBox:
         gated = "skipped" in found
         loss = found.get("loss", _NO_LOSS)
         broken = found["skipped"] if gated else ~loss.isfinite().all()
-        self._flags[update.slot].copy_(broken, non_blocking=True)
+        self._places[update.slot].copy_(broken, non_blocking=True)
         update.sent, update.limit = True, self.strikes if gated else 1
         self._judge()
 
@@ -145,7 +147,7 @@ class BlackBox:
             self._tape.clear()  # it stood still
         released, self._latest = self._latest, update
         if released is not None:
-            released.batch = None
+            released.batch = {}
             self._free.append(released)
 
 
@@ -184,7 +186,7 @@ class _Segment:
     """A state of the environment, and the decisions from there."""
 
     state: dict[str, Any]
-    steps: list[tuple[TensorDictBase, Tensor]] = field(default_factory=list)
+    steps: list[tuple[dict[str, Tensor], Tensor]] = field(default_factory=list)
 
 
 class _Tape:
@@ -192,7 +194,8 @@ class _Tape:
 
     def __init__(self, collector: Collector, states: int) -> None:
         self.collector, self.states = collector, states
-        self.keys = tuple(collector.env.action_keys)
+        keys = collector.env.action_keys
+        self.keys = {key if isinstance(key, str) else "/".join(key): key for key in keys}
         self.clear()
 
     def clear(self) -> None:
@@ -201,8 +204,9 @@ class _Tape:
     def see(self, transition: TensorDictBase) -> None:
         """What was decided and what it was worth; every so often, where that led to."""
         if self._segments:
-            decision = transition.select(*self.keys)
-            self._segments[-1].steps.append((decision, transition.get(("next", "reward"))))
+            decision = {name: transition.get(key) for name, key in self.keys.items()}
+            reward = transition.get("next").get("reward")
+            self._segments[-1].steps.append((decision, reward))
         if not self._segments or len(self._segments[-1].steps) == self.states:
             self._segments.append(_Segment(self.collector.state_dict()))
 
@@ -213,7 +217,7 @@ class _Tape:
         steps = [step for segment in self._segments for step in segment.steps]
         return {
             "state": self._segments[0].state,
-            "decisions": [decision.flatten_keys("/").to_dict() for decision, _ in steps],
+            "decisions": [decision for decision, _ in steps],
             "rewards": [reward for _, reward in steps],
         }
 
@@ -226,30 +230,46 @@ class _Copy:
 
     def __init__(self) -> None:
         self._state: dict[str, Any] = {}
+        self._live: list[Tensor] = []
+        self._layout: list[tuple[Any, ...]] = []
         self._copies: list[Tensor] = []
-        self._layout: list[tuple[torch.Size, torch.dtype]] = []
-        self._alike: list[list[int]] = []
+        self._joined: list[tuple[list[Tensor], Tensor]] = []
+        self._apart: list[tuple[Tensor, Tensor]] = []
 
     @torch.no_grad()
     def take(self, state: dict[str, Any]) -> None:
         """Copy the tensors; numbers are kept with the state itself."""
         live = tensors(state)
-        layout = [(tensor.shape, tensor.dtype) for tensor in live]
-        if layout != self._layout:
-            self._allocate(live)
-            self._layout = layout
-        for places in self._alike:  # one operation each
-            copies, sources = ([group[i] for i in places] for group in (self._copies, live))
-            torch._foreach_copy_(copies, sources)
+        if not same_objects(live, self._live):
+            self._prepare(live)
+        for sources, memory in self._joined:
+            torch.cat(sources, out=memory)
+        for source, copy in self._apart:
+            copy.copy_(source)
         self._state = state
 
-    def _allocate(self, live: list[Tensor]) -> None:
-        """Memory for copies, and which of them can be made together."""
+    def _prepare(self, live: list[Tensor]) -> None:
+        """Memory for copies, a piece for all tensors of a type; nothing if all are where they were.
+
+        Tensors with gaps in their memory have pieces of their own.
+        """
+        layout = [(t.data_ptr(), t.shape, t.stride(), t.dtype, t.device) for t in live]
+        if layout == self._layout:
+            return
+        self._live, self._layout = live, layout
+        self._copies, self._joined, self._apart = [torch.empty_like(t) for t in live], [], []
         alike: dict[Any, list[int]] = defaultdict(list)
-        for place, tensor in enumerate(live):
-            alike[tensor.dtype, tensor.device].append(place)
-        self._copies = [torch.empty_like(tensor) for tensor in live]
-        self._alike = list(alike.values())
+        for place, (tensor, copy) in enumerate(zip(live, self._copies, strict=True)):
+            if copy.stride() == tensor.stride():
+                alike[tensor.dtype, tensor.device].append(place)
+            else:
+                self._apart.append((tensor, copy))
+        for (dtype, device), places in alike.items():
+            sources = [live[i].as_strided((live[i].numel(),), (1,)) for i in places]
+            memory = torch.empty(sum(map(len, sources)), dtype=dtype, device=device)
+            for i, piece in zip(places, memory.split([*map(len, sources)]), strict=True):
+                self._copies[i] = piece.as_strided(live[i].shape, live[i].stride())
+            self._joined.append((sources, memory))
 
     def contents(self) -> dict[str, Any]:
         """The state as it was, in memory of its own."""
@@ -263,7 +283,8 @@ class _Update:
     slot: int
     number: int = 0
     frames: int = 0
-    batch: TensorDictBase | None = None
+    batch: dict[str, Tensor] = field(default_factory=dict)
+    batch_size: list[int] = field(default_factory=list)
     agent: _Copy = field(default_factory=_Copy)
     random: dict[str, Any] = field(default_factory=dict)
     sent: bool = False
@@ -271,12 +292,11 @@ class _Update:
 
     def contents(self) -> dict[str, Any]:
         """Everything it can be made again from."""
-        assert self.batch is not None
         return {
             "number": self.number,
             "frames": self.frames,
-            "batch": self.batch.clone().flatten_keys("/").to_dict(),
-            "batch_size": list(self.batch.batch_size),
+            "batch": {name: value.clone() for name, value in self.batch.items()},
+            "batch_size": self.batch_size,
             "agent": self.agent.contents(),
             "random": self.random,
         }

@@ -24,6 +24,7 @@ from agents.networks.heads import MultiHeadActorCritic
 from agents.optimization import GatedAdam, follow, mean_loss
 from agents.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from agents.sampling import Heads, action_heads, at, best
+from agents.states import module_state
 from packing_env.envs import PackingEnv
 
 
@@ -212,8 +213,8 @@ class Branching:
     def state_dict(self) -> dict[str, Any]:
         """Networks, target and optimizer."""
         return {
-            "policy": self.policy.state_dict(),
-            "target": self.target.state_dict(),
+            "policy": module_state(self.policy),
+            "target": module_state(self.target),
             "optimizer": self.optimizer.state_dict(),
         }
 

@@ -20,6 +20,7 @@ from torch.nn import functional
 from agents.networks import ScoreMaps
 from agents.optimization import GatedAdam, follow, mean_loss
 from agents.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from agents.states import module_state
 from packing_env.envs import PackingEnv
 
 
@@ -131,8 +132,8 @@ class DQN:
     def state_dict(self) -> dict[str, Any]:
         """Networks, target and optimizer."""
         return {
-            "policy": self.policy.state_dict(),
-            "target": self.target.state_dict(),
+            "policy": module_state(self.policy),
+            "target": module_state(self.target),
             "optimizer": self.optimizer.state_dict(),
         }
 

@@ -21,6 +21,7 @@ from agents.networks.readout import ActionNetwork
 from agents.objectives import IQNLoss
 from agents.optimization import GatedAdam
 from agents.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from agents.states import module_state
 from packing_env.envs import PackingEnv
 
 
@@ -127,7 +128,7 @@ class IQN:
     def state_dict(self) -> dict[str, Any]:
         """Networks, target and optimizer."""
         return {
-            "policy": self.policy.state_dict(),
+            "policy": module_state(self.policy),
             "objective": dict(self.objective.state_dict()),
             "optimizer": self.optimizer.state_dict(),
         }

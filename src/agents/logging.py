@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,21 +14,61 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
+_NUMBERS, _TIMES = 2**18, 64
+"""How many numbers a meter puts down before it sums them, and how often at most."""
+
 
 class Meter:
-    """Weighted means that stay on the device; :meth:`read` moves them all at once."""
+    """Weighted means that stay on the device; :meth:`read` moves them all at once.
+
+    Values are put down as they come, in one operation, and summed many at a time.
+    """
 
     def __init__(self) -> None:
-        self._sums: dict[str, Tensor] = {}
+        # by the names that were counted together: their sums, and below these their counts
+        self._sums: dict[tuple[str, ...], Tensor] = {}
+        # by names, how many of them count only in places (None: all everywhere), and their shape
+        self._waiting: dict[tuple[tuple[str, ...], int | None, torch.Size], list[Tensor]] = {}
 
     def add(self, name: str, value: Tensor, where: Tensor | None = None) -> None:
         """Count ``value`` (any shape) into the mean of ``name``, only ``where`` it is True."""
-        value = value.detach().double()
-        if where is None:
-            pair = torch.stack((value.sum(), torch.full_like(value.sum(), value.numel())))
-        else:
-            pair = torch.stack((torch.where(where, value, 0.0).sum(), where.sum().double()))
-        self._sums[name] = self._sums[name] + pair if name in self._sums else pair
+        self.add_all({name: value}, None if where is None else where.expand_as(value))
+
+    def add_all(
+        self,
+        values: Mapping[str, Tensor],
+        where: Tensor | None = None,
+        *,
+        everywhere: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """Count several, best of one shape; those of ``everywhere`` whatever ``where`` is."""
+        given = {**values, **(everywhere or {})}
+        parts = [value.detach() for value in given.values()]
+        if where is not None:
+            parts.append(where)
+        if len({part.shape for part in parts}) != 1:
+            for name, value in given.items():
+                self.add(name, value, where if name in values else None)
+            return
+        if len({torch.bool, *(part.dtype for part in parts)}) > 2:
+            parts = [part.double() for part in parts]
+        key = (tuple(given), None if where is None else len(values), parts[0].shape)
+        waiting = self._waiting.setdefault(key, [])
+        waiting.append(torch.stack(parts))
+        if len(waiting) >= min(_TIMES, _NUMBERS // max(1, waiting[0].numel())):
+            self._sum()
+
+    def _sum(self) -> None:
+        """Sum what waits."""
+        for (names, somewhere, _), waiting in self._waiting.items():
+            found = torch.stack(waiting).double().view(len(waiting), len(waiting[0]), -1)
+            counted = torch.ones_like(found, dtype=torch.bool)
+            if somewhere is not None:
+                counted[:, :somewhere] = found[:, -1:] != 0
+            sums = torch.where(counted, found, 0.0).sum((0, 2))
+            pairs = torch.stack((sums, counted.sum((0, 2)).double()))[:, : len(names)]
+            self._sums[names] = self._sums[names] + pairs if names in self._sums else pairs
+        self._waiting.clear()
 
     def read(self) -> dict[str, float]:
         """The means since the last call, NaN where nothing was counted; the one host read."""
@@ -37,19 +78,25 @@ class Meter:
 
     def peek(self) -> dict[str, float]:
         """What :meth:`read` would return, which stays; a host read too."""
+        self._sum()
         if not self._sums:
             return {}
-        names = list(self._sums)
-        pairs = torch.stack([self._sums[name] for name in names]).tolist()
-        return {n: s / c if c else math.nan for n, (s, c) in zip(names, pairs, strict=True)}
+        totals: dict[str, tuple[float, float]] = {}
+        pairs = torch.cat(list(self._sums.values()), 1).T.tolist()
+        for name, (total, count) in zip(chain(*self._sums), pairs, strict=True):
+            before = totals.get(name, (0.0, 0.0))
+            totals[name] = before[0] + total, before[1] + count
+        return {name: s / c if c else math.nan for name, (s, c) in totals.items()}
 
     def state_dict(self) -> dict[str, Tensor]:
         """What was counted since the last :meth:`read`."""
-        return dict(self._sums)
+        self._sum()
+        return {",".join(names): pairs for names, pairs in self._sums.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Inverse of :meth:`state_dict`."""
-        self._sums = dict(state)
+        self._waiting.clear()
+        self._sums = {tuple(key.split(",")): pairs.view(2, -1) for key, pairs in state.items()}
 
 
 class Logger(Protocol):

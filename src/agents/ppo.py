@@ -31,6 +31,7 @@ from agents.sampling import (
     masked_log_softmax,
     normalised_entropy,
 )
+from agents.states import module_state
 from packing_env.envs import PackingEnv
 
 
@@ -218,7 +219,7 @@ class PPO:
     def state_dict(self) -> dict[str, Any]:
         """Network, optimizer, and how many updates in a row were skipped."""
         return {
-            "policy": self.policy.state_dict(),
+            "policy": module_state(self.policy),
             "optimizer": self.optimizer.state_dict(),
             "skipped_in_a_row": self.skipped_in_a_row,
         }

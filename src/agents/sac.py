@@ -21,6 +21,7 @@ from agents.learned_action import check_learn_from, learned, worst
 from agents.networks import ContinuousActorCritic
 from agents.optimization import GatedAdam
 from agents.policy_wrapper import EpsilonSchedule, schedule_share
+from agents.states import module_state
 from packing_env.envs import PackingEnv
 
 
@@ -150,7 +151,7 @@ class SAC:
     def state_dict(self) -> dict[str, Any]:
         """Networks, targets, temperature and optimizers."""
         return {
-            "policy": self.policy.state_dict(),
+            "policy": module_state(self.policy),
             "objective": dict(self.objective.state_dict()),
             "optimizer": self.optimizer.state_dict(),
             "actor_optimizer": self.actor_optimizer.state_dict(),

@@ -200,14 +200,13 @@ class Trainer:
         found = dict(found)
         streak = found.pop("skipped_in_a_row", None)
         if streak is not None:
-            worst = streak if self._worst is None else torch.maximum(self._worst, streak)
-            self._worst = worst.clone()
-        failed = found.get("skipped")
-        for name, value in found.items():
-            if failed is None or name == "skipped":
-                self.meter.add(name, value)
-            else:
-                self.meter.add(name, value, (failed == 0).expand_as(value))
+            worst = self._worst
+            self._worst = streak.clone() if worst is None else torch.maximum(worst, streak)
+        failed = found.pop("skipped", None)
+        if failed is None:
+            self.meter.add_all(found)
+        else:
+            self.meter.add_all(found, failed == 0, everywhere={"skipped": failed})
 
     def check_finite(self) -> None:
         """Raise a :class:`NonFiniteError` if what was learned is broken; reads from the device."""
@@ -306,15 +305,13 @@ class Trainer:
         """Count finished episodes and the values of the chosen actions, on the device."""
         following = transition.get("next")
         finished = following.get("done")
-        metrics = following.get("metrics")
+        metrics = dict(following.get("metrics").items())
         terms = [value for name, value in metrics.items() if name.startswith("reward/")]
-        self.meter.add("return", sum(terms[1:], start=terms[0]), finished)
-        for name in EPISODE_METRICS:
-            self.meter.add(name, metrics.get(name), finished)
-        self.meter.add("episodes", finished)
+        episodes = {"return": sum(terms[1:], start=terms[0])}
+        episodes |= {name: metrics[name] for name in EPISODE_METRICS}
         chosen = transition.get("chosen_action_value", None)
-        if chosen is not None:
-            self.meter.add("q", chosen)
+        values = {"episodes": finished} | ({} if chosen is None else {"q": chosen})
+        self.meter.add_all(episodes, finished, everywhere=values)
 
     def _log(
         self,

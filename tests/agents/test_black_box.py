@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from agents.build import build_agent, build_env
 from agents.logging import NullLogger
 from agents.retrace import Findings, replay_states, run_update
 from agents.rollout import DeviceCollector
+from agents.states import tensors
 from agents.trainer import NonFiniteError, Trainer
 from packing_env import PackingEnv
 
@@ -209,6 +211,64 @@ def test_weights_that_are_none_are_named(tmp_path: Path, capsys: Any) -> None:
     broken_run(tmp_path / "run", capsys, "agent.lr=1e38", "agent.max_grad_norm=1e30")
     said = inspected(tmp_path / "run", capsys)
     assert "the first that is no number: weights, policy/network." in said
+
+
+# ---------------------------------------------------------------------- a copy of a state
+
+
+def test_a_copy_is_of_the_moment_whatever_the_memory_is_like() -> None:
+    rows = torch.arange(24.0).view(2, 3, 2, 2)
+    state: dict[str, Any] = {
+        "scalar": torch.tensor(1.0),
+        "none": torch.zeros(0, 3),
+        "channels last": rows.to(memory_format=torch.channels_last),
+        "transposed": torch.arange(6.0).view(2, 3).T,
+        "part of another": torch.arange(10.0)[2:7],
+        "with gaps": torch.arange(12.0).view(3, 4)[:, ::2],
+        "repeated": torch.ones(1, 2).expand(3, 2),
+        "counts": [torch.tensor(5), torch.tensor([True, False])],
+        "half": torch.ones(3, dtype=torch.bfloat16),
+        "number": 3,
+    }
+    kept = black_box._Copy()
+    for change in ("none", "in place", "in place", "other memory", "one more", "other objects"):
+        if change == "in place":
+            for value in (state["scalar"], state["channels last"], state["with gaps"]):
+                value.add_(1)
+        if change == "other memory":
+            state["transposed"] = torch.arange(6.0).view(2, 3).T + 100
+        if change == "one more":
+            state["counts"].append(torch.tensor(6))
+        if change == "other objects":
+            state["half"] = state["half"].detach()
+        before = copy.deepcopy(state)
+        kept.take({**state, "counts": list(state["counts"])})
+        for value in (state["scalar"], state["transposed"], state["half"], state["counts"][0]):
+            value.add_(1)  # what an update does
+        found = kept.contents()
+        assert differing(found, before) == []
+        assert found["number"] == 3
+        assert all(
+            found[name].stride() == before[name].stride() for name in ("channels last", "scalar")
+        )
+
+
+def test_it_sees_weights_and_moments_that_were_loaded() -> None:
+    """Adam keeps other tensors then; the networks keep theirs."""
+    trainer = trainer_of("dqn")
+    while trainer.updates < 3:
+        trainer.step()
+    state = copy.deepcopy(trainer.agent.state_dict())
+    for value in tensors(state):
+        value.copy_(value + 1)
+    trainer.agent.load_state_dict(state)
+    before = copy.deepcopy(trainer.agent.state_dict())
+    while trainer.updates < 4:
+        trainer.step()
+    kept = trainer.black_box.contents()["update"]["agent"]
+    kept["policy"]["epsilon"] = before["policy"]["epsilon"]  # of its own step
+    assert differing(kept, before) == []
+    assert differing(kept, trainer.agent.state_dict()) != []
 
 
 # ---------------------------------------------------------------------- its file

@@ -268,6 +268,41 @@ def test_meter_means() -> None:
     assert meter.read() == {}
 
 
+def test_a_meter_counts_several_at_once_as_one_by_one() -> None:
+    together, apart = Meter(), Meter()
+    stream = torch.Generator().manual_seed(0)
+    for step in range(200):  # more than wait to be summed
+        values = {name: torch.randn(4, 1, generator=stream) for name in "ab"}
+        values["b"][0] = torch.nan
+        where = torch.tensor([[False], [True], [step % 3 == 0], [False]])
+        always = {"c": where, "d": torch.arange(4)[:, None] + 2**30 * step}
+        together.add_all(values, where, everywhere=always)
+        for name, value in values.items():
+            apart.add(name, value, where)
+        for name, value in always.items():
+            apart.add(name, value)
+        if step % 30 == 0:  # looking changes nothing, nor does going on from what was saved
+            assert together.peek() == pytest.approx(apart.peek(), rel=1e-12, nan_ok=True)
+            saved = {name: pair.clone() for name, pair in together.state_dict().items()}
+            together = Meter()
+            together.load_state_dict(saved)
+        if step == 100:  # values of other shapes, and fewer of them
+            for meter in (together, apart):
+                meter.add_all({"a": torch.ones(()), "e": torch.ones(3)}, torch.tensor(True))
+    found = together.read()
+    assert list(found) == ["a", "b", "c", "d", "e"]
+    assert found == pytest.approx(apart.read(), rel=1e-12)
+    assert found["d"] == 1.5 + 2**30 * 99.5
+    assert together.peek() == {}
+
+
+def test_a_meter_keeps_what_was_written_one_by_one() -> None:
+    meter = Meter()
+    meter.load_state_dict({"a": torch.tensor([6.0, 2.0]).double()})
+    meter.add_all({"a": torch.tensor([9.0]), "b": torch.tensor([1.0])})
+    assert meter.read() == {"a": 5.0, "b": 1.0}
+
+
 @pytest.mark.parametrize("budget", [{"seconds": "abc"}, {"minutes": -5}, {"seconds": 0}])
 def test_an_impossible_budget_is_named(budget):
     with pytest.raises(ValueError, match=rf"trainer\.{next(iter(budget))}=.*positive number"):
