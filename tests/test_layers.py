@@ -30,7 +30,7 @@ def imported(path: Path) -> set[str]:
 
 
 def pure_files() -> list[Path]:
-    compiled = ("compiled_cpu", "_numba", "_loops", "_triton")
+    compiled = ("compiled_cpu", "_numba", "_numpy", "_loops", "_triton")
     kernels = sorted((PACKAGE / "kernels").glob("*.py"))
     kernels = [path for path in kernels if not path.stem.endswith(compiled)]
     return [PACKAGE / "types.py", *kernels, *sorted((PACKAGE / "core").rglob("*.py"))]

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.kernels import eager, triton_operators
+from packing_env.kernels import drop_eager, eager, triton_operators
 
 _LOGGER = logging.getLogger("packing_env.kernels")
 
@@ -130,7 +130,7 @@ class Backend:
 
 
 BACKENDS: dict[str, Backend] = {
-    "eager": Backend(eager.drop_height, eager.com_hull, eager.support_count),
+    "eager": Backend(drop_eager.drop_height, eager.com_hull, eager.support_count),
     "numba": Backend(
         torch.ops.packing_env.numba_drop_height,
         torch.ops.packing_env.numba_com_hull,
