@@ -101,10 +101,13 @@ class Sync:
     def memory(self, trainer: Trainer) -> dict[str, Any]:
         """Allocations of each cycle; equal ones mean that training is steady."""
         steps: list[int] = []
-        taken = [
-            allocations(lambda: steps.append(run_updates(trainer, self.updates)))
-            for _ in range(self.cycles)
-        ]
+
+        def cycle() -> None:
+            steps.append(run_updates(trainer, self.updates))
+            trainer.meter.state_dict()  # sums what it has put down, else done every so many steps
+
+        trainer.meter.state_dict()
+        taken = [allocations(cycle) for _ in range(self.cycles)]
         return {
             "allocations_per_step": taken[-1][0] / steps[-1],
             "mb_per_step": taken[-1][1] / steps[-1] / 1e6,
