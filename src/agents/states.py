@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
-from operator import is_, methodcaller
+from operator import is_
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,19 +18,21 @@ class _Known:
         self.plain = all(map(_plain, modules))
         self.state: dict[str, Any] = dict(module.state_dict())
         self.tables = [table for inner in modules for table in _tables(inner)]
+        self.lengths = [*map(len, self.tables)]
         self.filled = [table for table in self.tables if table]
-        self.held = [value for table in self.filled for value in table.values()]
+        self.held = self.now()
         self.memory = [value for value in self.held if isinstance(value, Tensor)]
-        self.addresses = [*map(Tensor.data_ptr, self.memory)] if self.plain else []
+        self.addresses = [value.data_ptr() for value in self.memory] if self.plain else []
+
+    def now(self) -> list[Any]:
+        """Every parameter, buffer, inner module and hook."""
+        return [value for table in self.filled for value in table.values()]
 
     def holds(self) -> bool:
-        """Whether the module has the same tensors, inner modules and hooks, in the same memory."""
-        if sum(map(len, self.tables)) != len(self.held):
+        """Whether the module has the same tensors and inner modules, in the same memory."""
+        if [*map(len, self.tables)] != self.lengths or not same_objects(self.now(), self.held):
             return False
-        now = chain.from_iterable(map(methodcaller("values"), self.filled))
-        if not all(map(is_, now, self.held)):
-            return False
-        return [*map(Tensor.data_ptr, self.memory)] == self.addresses
+        return [value.data_ptr() for value in self.memory] == self.addresses
 
 
 _KNOWN: WeakKeyDictionary[nn.Module, _Known] = WeakKeyDictionary()
