@@ -228,8 +228,10 @@ STEPPING = ("packing_env/core", "packing_env/envs", "packing_env/kernels", "agen
 """Where steps and updates are; the rest is done once."""
 OVER_ROWS = {
     "agents/evaluate.py": "rounds of one instance per row",
+    "packing_env/kernels/drop_numpy.py": "without numba: one orientation of a row after the other",
 }
-"""Loops over numbers of rows, and what for; none is inside a step."""
+"""Loops over numbers of rows, and what for. The last is inside a step, on a CPU alone, and where it
+takes less time than the operations on all rows at once."""
 
 
 def loops_over_rows(source: str) -> list[int]:

@@ -50,6 +50,10 @@ CHANGES: dict[str, Callable[[nn.Module], object]] = {
     "another buffer": lambda module: setattr(module[1][0], "running_mean", torch.ones(3)),
     "one more buffer": lambda module: module[1].register_buffer("more", torch.ones(1)),
     "another module": lambda module: module.__setitem__(0, nn.Linear(2, 3)),
+    "one less and one more": lambda module: (
+        delattr(module[1][1], "bias"),
+        module[0].register_buffer("more", torch.ones(1)),
+    ),
     "one more module": lambda module: module[1].append(nn.Linear(1, 1)),
     "a hook": lambda module: module[1].register_state_dict_post_hook(
         lambda module, state, prefix, local: state.update({prefix + "said": torch.ones(1)})
