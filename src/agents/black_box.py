@@ -231,6 +231,7 @@ class _Copy:
     def __init__(self) -> None:
         self._state: dict[str, Any] = {}
         self._live: list[Tensor] = []
+        self._places: list[tuple[int, torch.Size]] = []
         self._layout: list[tuple[Any, ...]] = []
         self._copies: list[Tensor] = []
         self._joined: list[tuple[list[Tensor], Tensor]] = []
@@ -240,8 +241,10 @@ class _Copy:
     def take(self, state: dict[str, Any]) -> None:
         """Copy the tensors; numbers are kept with the state itself."""
         live = tensors(state)
-        if not same_objects(live, self._live):
+        places = [(tensor.data_ptr(), tensor.shape) for tensor in live]
+        if places != self._places or not same_objects(live, self._live):
             self._prepare(live)
+            self._places = places
         for sources, memory in self._joined:
             torch.cat(sources, out=memory)
         for source, copy in self._apart:

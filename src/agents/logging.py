@@ -29,6 +29,7 @@ class Meter:
         self._sums: dict[tuple[str, ...], Tensor] = {}
         # by names, how many of them count only in places (None: all everywhere), and their shape
         self._waiting: dict[tuple[tuple[str, ...], int | None, torch.Size], list[Tensor]] = {}
+        self._count = self._numbers = 0  # of what waits
 
     def add(self, name: str, value: Tensor, where: Tensor | None = None) -> None:
         """Count ``value`` (any shape) into the mean of ``name``, only ``where`` it is True."""
@@ -53,13 +54,21 @@ class Meter:
         if len({torch.bool, *(part.dtype for part in parts)}) > 2:
             parts = [part.double() for part in parts]
         key = (tuple(given), None if where is None else len(values), parts[0].shape)
-        waiting = self._waiting.setdefault(key, [])
-        waiting.append(torch.stack(parts))
-        if len(waiting) >= min(_TIMES, _NUMBERS // max(1, waiting[0].numel())):
-            self._sum()
+        together = torch.stack(parts)
+        self._waiting.setdefault(key, []).append(together)
+        self._count, self._numbers = self._count + 1, self._numbers + together.numel()
+        if self._count >= _TIMES or self._numbers >= _NUMBERS:
+            self._keep(self._totals())
 
-    def _sum(self) -> None:
-        """Sum what waits."""
+    def _keep(self, sums: dict[tuple[str, ...], Tensor]) -> None:
+        """Only these."""
+        self._sums = sums
+        self._waiting.clear()
+        self._count = self._numbers = 0
+
+    def _totals(self) -> dict[tuple[str, ...], Tensor]:
+        """The sums with what waits, which goes on waiting."""
+        totals = dict(self._sums)
         for (names, somewhere, _), waiting in self._waiting.items():
             found = torch.stack(waiting).double().view(len(waiting), len(waiting[0]), -1)
             counted = torch.ones_like(found, dtype=torch.bool)
@@ -67,36 +76,48 @@ class Meter:
                 counted[:, :somewhere] = found[:, -1:] != 0
             sums = torch.where(counted, found, 0.0).sum((0, 2))
             pairs = torch.stack((sums, counted.sum((0, 2)).double()))[:, : len(names)]
-            self._sums[names] = self._sums[names] + pairs if names in self._sums else pairs
-        self._waiting.clear()
+            totals[names] = totals[names] + pairs if names in totals else pairs
+        return totals
 
     def read(self) -> dict[str, float]:
         """The means since the last call, NaN where nothing was counted; the one host read."""
         found = self.peek()
-        self._sums.clear()
+        self._keep({})
         return found
 
     def peek(self) -> dict[str, float]:
         """What :meth:`read` would return, which stays; a host read too."""
-        self._sum()
-        if not self._sums:
+        sums = self._totals()
+        if not sums:
             return {}
         totals: dict[str, tuple[float, float]] = {}
-        pairs = torch.cat(list(self._sums.values()), 1).T.tolist()
-        for name, (total, count) in zip(chain(*self._sums), pairs, strict=True):
+        pairs = torch.cat(list(sums.values()), 1).T.tolist()
+        for name, (total, count) in zip(chain(*sums), pairs, strict=True):
             before = totals.get(name, (0.0, 0.0))
             totals[name] = before[0] + total, before[1] + count
         return {name: s / c if c else math.nan for name, (s, c) in totals.items()}
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """What was counted since the last :meth:`read`."""
-        self._sum()
-        return {",".join(names): pairs for names, pairs in self._sums.items()}
+    def state_dict(self) -> dict[str, Any]:
+        """What was counted since the last :meth:`read`, and what of it waits to be summed."""
+        waiting = [
+            {"names": list(names), "somewhere": somewhere, "values": torch.stack(values)}
+            for (names, somewhere, _), values in self._waiting.items()
+        ]
+        sums = [{"names": list(names), "pairs": pairs} for names, pairs in self._sums.items()]
+        return {"sums": sums, "waiting": waiting}
 
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Inverse of :meth:`state_dict`."""
-        self._waiting.clear()
-        self._sums = {tuple(key.split(",")): pairs.view(2, -1) for key, pairs in state.items()}
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`; also of the pairs by name that it was before."""
+        if isinstance(state.get("sums"), list):
+            self._keep({tuple(part["names"]): part["pairs"] for part in state["sums"]})
+        else:
+            self._keep({(name,): pair.view(2, 1) for name, pair in state.items()})
+            return
+        for part in state["waiting"]:
+            values = part["values"]
+            key = (tuple(part["names"]), part["somewhere"], values.shape[2:])
+            self._waiting[key] = list(values.unbind(0))
+            self._count, self._numbers = self._count + len(values), self._numbers + values.numel()
 
 
 class Logger(Protocol):

@@ -14,7 +14,7 @@ MEBIBYTE = 2**20
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 _KEPT = {
     "MALLOC_TRIM_THRESHOLD_": (_M_TRIM_THRESHOLD, 1024 * MEBIBYTE),
-    "MALLOC_TOP_PAD_": (_M_TOP_PAD, 64 * MEBIBYTE),
+    "MALLOC_TOP_PAD_": (_M_TOP_PAD, 16 * MEBIBYTE),
     "MALLOC_MMAP_THRESHOLD_": (_M_MMAP_THRESHOLD, 32 * MEBIBYTE),
 }
 """Of glibc's allocator, by the variable that a user may set instead: freed memory that goes back to
@@ -32,7 +32,13 @@ def tune() -> None:
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")  # of GNU's OpenMP, which torch brings on Linux
-    _keep_freed_memory(name for name in _KEPT if name not in os.environ)
+    _keep_freed_memory(name for name in _KEPT if not _is_set(name))
+
+
+def _is_set(name: str) -> bool:
+    """Whether the user has set it, by either of the two ways."""
+    tunable = name.lower().rstrip("_").replace("malloc_", "glibc.malloc.")
+    return name in os.environ or tunable in os.environ.get("GLIBC_TUNABLES", "")
 
 
 def _keep_freed_memory(names: Iterable[str]) -> None:

@@ -7,6 +7,7 @@ from operator import is_
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 
 
@@ -16,23 +17,28 @@ class _Known:
     def __init__(self, module: nn.Module) -> None:
         modules = list(module.modules())
         self.plain = all(map(_plain, modules))
-        self.state: dict[str, Any] = dict(module.state_dict())
+        self.state: dict[str, Any] = dict(module.state_dict()) if self.plain else {}
         self.tables = [table for inner in modules for table in _tables(inner)]
         self.lengths = [*map(len, self.tables)]
         self.filled = [table for table in self.tables if table]
-        self.held = self.now()
+        self.names = [*map(tuple, self.filled)]
+        self.held = self.now() if self.plain else []
         self.memory = [value for value in self.held if isinstance(value, Tensor)]
-        self.addresses = [value.data_ptr() for value in self.memory] if self.plain else []
+        self.places = self.lie()
 
     def now(self) -> list[Any]:
         """Every parameter, buffer, inner module and hook."""
         return [value for table in self.filled for value in table.values()]
 
+    def lie(self) -> list[tuple[int, torch.Size]]:
+        """Where the tensors are in memory, and their shapes."""
+        return [(value.data_ptr(), value.shape) for value in self.memory]
+
     def holds(self) -> bool:
         """Whether the module has the same tensors and inner modules, in the same memory."""
-        if [*map(len, self.tables)] != self.lengths or not same_objects(self.now(), self.held):
+        if [*map(len, self.tables)] != self.lengths or [*map(tuple, self.filled)] != self.names:
             return False
-        return [value.data_ptr() for value in self.memory] == self.addresses
+        return same_objects(self.now(), self.held) and self.lie() == self.places
 
 
 _KNOWN: WeakKeyDictionary[nn.Module, _Known] = WeakKeyDictionary()

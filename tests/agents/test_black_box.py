@@ -231,7 +231,15 @@ def test_a_copy_is_of_the_moment_whatever_the_memory_is_like() -> None:
         "number": 3,
     }
     kept = black_box._Copy()
-    for change in ("none", "in place", "in place", "other memory", "one more", "other objects"):
+    for change in (
+        "none",
+        "in place",
+        "in place",
+        "other memory",
+        "one more",
+        "other objects",
+        "data",
+    ):
         if change == "in place":
             for value in (state["scalar"], state["channels last"], state["with gaps"]):
                 value.add_(1)
@@ -241,6 +249,8 @@ def test_a_copy_is_of_the_moment_whatever_the_memory_is_like() -> None:
             state["counts"].append(torch.tensor(6))
         if change == "other objects":
             state["half"] = state["half"].detach()
+        if change == "data":
+            state["part of another"].data = torch.arange(10.0)[3:8]
         before = copy.deepcopy(state)
         kept.take({**state, "counts": list(state["counts"])})
         for value in (state["scalar"], state["transposed"], state["half"], state["counts"][0]):

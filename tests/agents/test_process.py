@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 
@@ -35,9 +36,14 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's allocator")
+
+
 def faults(how: str, **variables: str) -> int:
     """Pages that the system handed out while the same memory was taken and freed again."""
-    plain = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
+    plain = {
+        key: value for key, value in os.environ.items() if not key.startswith(("MALLOC_", "GLIBC_"))
+    }
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, how],
         env=plain | variables,
@@ -48,11 +54,18 @@ def faults(how: str, **variables: str) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's allocator")
+@glibc
 def test_freed_memory_is_kept() -> None:
     assert faults("tuned") < 100 < faults("untuned")
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's allocator")
-def test_what_a_user_sets_stays() -> None:
-    assert faults("tuned", MALLOC_TRIM_THRESHOLD_="0", MALLOC_TOP_PAD_="0") > 1000
+@glibc
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_TOP_PAD_": "0"},
+        {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=0:glibc.malloc.top_pad=0"},
+    ],
+)
+def test_what_a_user_sets_stays(variables: dict[str, str]) -> None:
+    assert faults("tuned", **variables) > 1000

@@ -46,6 +46,8 @@ CHANGES: dict[str, Callable[[nn.Module], object]] = {
     "another parameter": lambda module: setattr(module[0], "bias", nn.Parameter(torch.ones(3))),
     "none any more": lambda module: setattr(module[0], "bias", None),
     "other memory": lambda module: setattr(module[0].bias, "data", torch.ones(3)),
+    "fewer of them": lambda module: setattr(module[0].bias, "data", module[0].bias.data[:2]),
+    "another name": lambda module: (setattr(module, "z", module[1]), delattr(module, "1")),
     "another type": lambda module: module.double(),
     "another buffer": lambda module: setattr(module[1][0], "running_mean", torch.ones(3)),
     "one more buffer": lambda module: module[1].register_buffer("more", torch.ones(1)),

@@ -146,6 +146,18 @@ def test_an_environment_updates_its_maps(illegal: bool, monkeypatch: pytest.Monk
     assert len(calls) == 14
 
 
+@numba
+def test_a_size_that_is_none_means_no_item() -> None:
+    """Nor does one beyond the window reach beyond it."""
+    heightmap, bottom = torch.rand(1, 6, 6), torch.zeros(1, 3, 3)
+    which = torch.zeros(1, 1, dtype=torch.int64)
+    for size in ([3, 0], [0, 3], [-1, 3], [2, -5]):
+        z = kernels.drop_height(heightmap, bottom, 2, which=which, size=torch.tensor([size]))
+        assert (z == torch.inf).all()
+    large = kernels.drop_height(heightmap, bottom, 2, which=which, size=torch.tensor([[9, 9]]))
+    assert torch.equal(large, kernels.drop_height(heightmap, bottom, 2, which=which))
+
+
 def test_sizes_reach_to_the_last_finite_cells() -> None:
     """Whatever is missing before them; 0 where there is none."""
     bottom = torch.full((2, 300, 4, 5), torch.inf)

@@ -104,9 +104,9 @@ class Sync:
 
         def cycle() -> None:
             steps.append(run_updates(trainer, self.updates))
-            trainer.meter.state_dict()  # sums what it has put down, else done every so many steps
+            trainer.meter.read()  # sums what it has put down, else done every so many steps
 
-        trainer.meter.state_dict()
+        trainer.meter.read()
         taken = [allocations(cycle) for _ in range(self.cycles)]
         return {
             "allocations_per_step": taken[-1][0] / steps[-1],

@@ -107,6 +107,8 @@ def extent_of(bottom, size, which):  # type: ignore[no-untyped-def]
     if not size.size:
         return extent(bottom)
     w, h = min(size[which, 0], bottom.shape[0]), min(size[which, 1], bottom.shape[1])
+    if w <= 0 or h <= 0:
+        return 0, 0, INF
     lowest = INF
     for u in range(w):
         for v in range(h):
