@@ -28,7 +28,7 @@ def tune() -> None:
     Threads that sleep at once train small networks at half the speed; those that spin on take the
     cores from whatever else runs (12 times slower with one busy core of two). A step of a large
     batch takes and frees the same megabytes each time: whether they went back to the system in
-    between was left to chance, and cost up to a sixth of a step.
+    between, to be fetched page by page again, was left to chance.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")  # of GNU's OpenMP, which torch brings on Linux

@@ -58,7 +58,7 @@ def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile for kernels to call, with IEEE arithmetic as written.
 
     Python cannot call it, and no cache holds it but its kernel's: reading what Python gives, and
-    machine code of its own, would take a third of the time that kernels take to compile.
+    machine code of its own, would take long to compile.
     """
     options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return numba.njit(**_OPTIONS, **options)(function)

@@ -78,7 +78,10 @@ def _split_phases(
 
 
 def _extents(bottom: Float[np.ndarray, "R U V"]) -> list[tuple[int, int]]:
-    """Window cells (w, h) of each orientation up to the last finite one; (0, 0) if none."""
+    """Window cells (w, h) of each orientation up to the last finite one; (0, 0) if none.
+
+    The one place where sizes become Python's: NumPy's arrays are on the host, no device waits.
+    """
     footprint = np.isfinite(bottom)
     count_u, count_v = (np.arange(1, side + 1) for side in bottom.shape[1:])
     w = (footprint.any(axis=2) * count_u).max(axis=1, initial=0)
