@@ -15,7 +15,7 @@ from agents.base import Agent
 from agents.checkpoint import Checkpoint, CheckpointError
 from agents.composition import compose, groups
 from agents.config_checks import ConfigError
-from agents.replay.compact import further_keys
+from agents.replay.compact import further_keys, maps_read
 from packing_env.envs import PackingEnv
 
 
@@ -59,9 +59,12 @@ def build_agent(config: DictConfig, env: PackingEnv) -> Any:
 
 def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:
     """What ``config.replay`` makes, for all that the agent's policy reads of a state."""
-    make = instantiate(config.replay)
-    needed = further_keys(agent.policy, env)
-    return make(env, keep=needed) if needed else make(env)
+    options: dict[str, Any] = {}
+    if needed := further_keys(agent.policy, env):
+        options["keep"] = needed
+    if config.replay.get("rebuild") == "read":
+        options["rebuild"] = maps_read(agent.policy, env)
+    return instantiate(config.replay)(env, **options)
 
 
 def policy_of(made: Any) -> TensorDictModuleBase:

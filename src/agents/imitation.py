@@ -26,7 +26,7 @@ from agents.objectives.multi_head_ppo import Scores
 from agents.optimization import GatedAdam
 from agents.policy_wrapper import PolicyWrapper
 from agents.replay import DeviceReplay
-from agents.replay.compact import REBUILT, further_keys
+from agents.replay.compact import further_keys, maps_read
 from agents.rollout import DeviceCollector
 from agents.sampling import at, masked_log_softmax
 from packing_env.envs import PackingEnv
@@ -131,10 +131,8 @@ def warm_start(
     check_imitates(agent, env)
     rows = env.batch_size.numel()
     steps = math.ceil(options.frames / rows)
-    read = {key[-1] for key in agent.policy.in_keys if isinstance(key, tuple)}
-    emitted = set(env.observation_spec["observation"].keys())
-    needed = tuple(name for name in REBUILT if name in read & emitted)
-    seen = DeviceReplay(env, steps * rows, rebuild=needed, keep=further_keys(agent.policy, env))
+    needed, further = maps_read(agent.policy, env), further_keys(agent.policy, env)
+    seen = DeviceReplay(env, steps * rows, rebuild=needed, keep=further)
     collector = DeviceCollector(env, heuristic)
     for _ in range(steps):
         seen.extend(collector.step())

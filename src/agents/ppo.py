@@ -21,7 +21,7 @@ from agents.gae import generalised_advantage
 from agents.networks.actor_critic import DiscreteActorCritic, PlacementActorCritic, run
 from agents.objectives.multi_head_ppo import MultiHeadPPOLoss, Scores
 from agents.optimization import GatedAdam
-from agents.replay.compact import REBUILT, RebuildMaps
+from agents.replay.compact import RebuildMaps, maps_read
 from agents.sampling import (
     Heads,
     action_heads,
@@ -177,9 +177,7 @@ class PPO:
             clip_value=clip_value,
             normalize_advantage=normalize_advantage,
         )
-        emitted = env.observation_spec["observation"].keys()
-        read = [key[-1] for key in self.policy.network.in_keys]
-        self.maps = RebuildMaps(env, tuple({*REBUILT} & {*read} & {*emitted}))
+        self.maps = RebuildMaps(env, maps_read(self.policy, env))
         self.step_limit = env.params.step_limit
         self.optimizer = GatedAdam(
             self.policy.parameters(), lr=lr, max_grad_norm=max_grad_norm, eps=1e-5

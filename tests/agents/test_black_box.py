@@ -17,7 +17,7 @@ from tests.agents.test_resume import differing
 from tests.agents.test_trainer import trainer_of as fake_trainer
 
 from agents import black_box, checkpoint, cli
-from agents.build import build_agent, build_env
+from agents.build import build_agent, build_env, build_replay
 from agents.logging import NullLogger
 from agents.retrace import Findings, replay_states, run_update
 from agents.rollout import DeviceCollector
@@ -37,7 +37,7 @@ def trainer_of(name: str, *overrides: str) -> Trainer:
     config = small_config(name, "trainer.log_every=16", *overrides)
     env = build_env(config)
     agent = build_agent(config, env)
-    replay = instantiate(config.replay)(env)
+    replay = build_replay(config, env, agent)
     collector = instantiate(config.collector)(env, agent.policy)
     return instantiate(config.trainer)(agent, collector, replay)
 

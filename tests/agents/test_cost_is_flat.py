@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import packing_env
 from agents.bench.counting import CallSites, allocations
-from agents.build import build_agent, build_env
+from agents.build import build_agent, build_env, build_replay
 from agents.composition import compose
 from agents.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from agents.rollout import DeviceCollector
@@ -182,7 +182,7 @@ def trainers(name: str, *rows: int) -> Iterator[Trainer]:
         env = build_env(config)
         agent = build_agent(config, env)
         collector = instantiate(config.collector)(env, agent.policy)
-        yield instantiate(config.trainer)(agent, collector, instantiate(config.replay)(env))
+        yield instantiate(config.trainer)(agent, collector, build_replay(config, env, agent))
 
 
 @pytest.mark.parametrize("name", LEARNERS)

@@ -41,7 +41,7 @@ with joined("cpu") as world:
 PPO_PROGRAM = """
 import sys, torch
 from hydra.utils import instantiate
-from agents.build import build_agent, build_env
+from agents.build import build_agent, build_env, build_replay
 from agents.composition import compose
 from agents.distributed import joined
 from agents.logging import NullLogger
@@ -52,7 +52,7 @@ with joined("cpu") as world:
     env = build_env(config, row_offset=4 * world.rank)
     agent = build_agent(config, env)
     torch.manual_seed(world.rank)
-    rollout = instantiate(config.replay)(env)
+    rollout = build_replay(config, env, agent)
     collector = instantiate(config.collector)(env, agent.policy)
     trainer = instantiate(config.trainer)(agent, collector, rollout)
     trainer.world = world

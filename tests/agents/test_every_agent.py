@@ -13,7 +13,7 @@ from tests.agents.conftest import TINY_OVERRIDES
 
 from agents import checkpoint
 from agents.base import Agent
-from agents.build import build_agent, build_env, build_held_out, load_policy
+from agents.build import build_agent, build_env, build_held_out, build_replay, load_policy
 from agents.composition import compose, groups
 from agents.config_checks import ConfigError, locate
 from agents.evaluate import evaluate
@@ -53,7 +53,7 @@ def test_an_agent_from_start_to_end(case: str, tmp_path: Path) -> None:
     env = build_env(config)
     agent = build_agent(config, env)
     assert isinstance(agent, Agent)
-    replay = instantiate(config.replay)(env)
+    replay = build_replay(config, env, agent)
     collector = instantiate(config.collector)(env, agent.policy)
     trainer = instantiate(config.trainer)(agent, collector, replay)
     before = [parameter.detach().clone() for parameter in agent.policy.parameters()]

@@ -13,7 +13,7 @@ from tests.agents.test_every_agent import LEARNERS, small_config
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.bench.counting import host_reads as reads
-from agents.build import build_agent, build_env
+from agents.build import build_agent, build_env, build_replay
 from agents.policy_wrapper import PolicyWrapper
 from agents.trainer import Trainer
 
@@ -24,7 +24,7 @@ def trainer_of(name: str) -> Trainer:
     config = small_config(name, "trainer.log_every=100_000")
     env = build_env(config)
     agent = build_agent(config, env)
-    replay = instantiate(config.replay)(env)
+    replay = build_replay(config, env, agent)
     collector = instantiate(config.collector)(env, agent.policy)
     trainer = instantiate(config.trainer)(agent, collector, replay)
     while trainer.updates < 2:

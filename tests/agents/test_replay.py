@@ -9,6 +9,8 @@ from tests.tiny import cuboid_env, play, tiny_env
 from torch.profiler import ProfilerActivity, profile
 from torchrl.data import LazyTensorStorage, ReplayBuffer
 
+from agents.build import build_agent, build_env, build_replay
+from agents.composition import compose
 from agents.replay import DeviceReplay, NStep, RebuildMaps
 from agents.replay.compact import byte_table, pack_bits, unpack_bits
 from packing_env import WorkerMaps, memory
@@ -152,6 +154,18 @@ def test_only_the_wanted_maps_are_rebuilt():
         RebuildMaps(task(), rebuild=("colour",))
     with pytest.raises(ParameterError, match="heightmap and item_id"):
         RebuildMaps(task(observation=("drop_height", "item_id")))
+
+
+def test_what_an_agent_reads_is_rebuilt_by_default():
+    for chosen, expected in (
+        (["env=cuboid_online"], ("orientation_features", "drop_height")),
+        (["env=cuboid_continuous"], ()),  # its network reads candidates
+        (["env=cuboid_online", "env.action_mode=candidate"], ()),
+    ):
+        config = compose("train", ["agent=dqn", *chosen, "env.num_envs=2", "replay.capacity=8"])
+        env = build_env(config)
+        replay = build_replay(config, env, build_agent(config, env))
+        assert set(replay.maps.rebuilt) == set(expected), chosen
 
 
 def test_rest_heights_are_rebuilt_in_parts(monkeypatch):

@@ -17,7 +17,7 @@ from tests.agents.conftest import TINY_OVERRIDES
 from tests.agents.test_every_agent import CASES
 
 from agents import checkpoint, cli, resume
-from agents.build import build_agent, build_env
+from agents.build import build_agent, build_env, build_replay
 from agents.composition import compose
 from agents.logging import CSVLogger
 from agents.trainer import Trainer
@@ -42,7 +42,7 @@ def trainer_of(case: str, *overrides: str, seed: int = 0) -> Trainer:
     random.seed(seed)  # beartype draws from it where shapes are checked
     env = build_env(config)
     agent = build_agent(config, env)
-    replay = instantiate(config.replay)(env)
+    replay = build_replay(config, env, agent)
     collector = instantiate(config.collector)(env, agent.policy)
     return instantiate(config.trainer)(agent, collector, replay)
 

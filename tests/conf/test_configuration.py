@@ -15,7 +15,7 @@ from tests.agents.conftest import TINY_OVERRIDES
 
 from agents import composition
 from agents.base import Agent
-from agents.build import build_agent, build_env
+from agents.build import build_agent, build_env, build_replay
 from agents.composition import compose, config_folder, groups
 from agents.config_checks import ConfigError
 from packing_env.generators import GENERATORS, CuboidSource
@@ -207,7 +207,7 @@ def test_every_part_trains(
     env = build_env(config)
     made = build_agent(config, env)
     assert isinstance(made, Agent)
-    store = instantiate(config.replay)(env)
+    store = build_replay(config, env, made)
     source = instantiate(config.collector)(env, made.policy)
     loop = instantiate(config.trainer)(made, source, store)
     loop.run(instantiate(compose("train", ["logger=none"]).logger)(tmp_path))

@@ -98,7 +98,7 @@ def build_trainer(config: DictConfig, watch: Stopwatch | None = None) -> Trainer
     """The trainer of a configuration; ``watch`` times its environment and its policy."""
     env = build.build_env(config)
     agent: Agent = build.build_agent(config, env)
-    replay = instantiate(config.replay)(env)
+    replay = build.build_replay(config, env, agent)
     collector: Any = DeviceCollector(env, agent.policy)
     if watch is not None:
         collector = DeviceCollector(

@@ -75,6 +75,13 @@ def _mask_places(env: PackingEnv, keeps_legal: bool) -> dict[NestedKey, MaskPlac
     return places
 
 
+def maps_read(policy: TensorDictModuleBase, env: PackingEnv) -> tuple[str, ...]:
+    """Those of :data:`REBUILT` that a policy reads and the environment emits."""
+    read = {key[-1] for key in policy.in_keys if isinstance(key, tuple)}
+    emitted = set(env.observation_spec["observation"].keys())
+    return tuple(name for name in REBUILT if name in read & emitted)
+
+
 def further_keys(policy: TensorDictModuleBase, env: PackingEnv) -> tuple[NestedKey, ...]:
     """What a policy reads of a state besides observations and masks, and the environment writes."""
     written = set(env.observation_spec.keys(True, True)) - set(env.mode.mask_keys)
@@ -124,7 +131,9 @@ class RebuildMaps(Transform):
         unknown = set(rebuild or ()) - dropped
         if unknown:
             raise ParameterError(
-                f"replay cannot rebuild {sorted(unknown)}; the environment emits {sorted(dropped)}"
+                f"replay.rebuild={list(rebuild or ())}: of these the environment does not emit "
+                f"{sorted(unknown)}, but {sorted(dropped)}; use replay.rebuild=read for what the "
+                f"agent reads"
             )
         self.params = env.params
         self.mode = env.mode
