@@ -141,15 +141,15 @@ class ScoreMaps(ActionNetwork):
     ) -> tuple[Float[Tensor, "B N V"], Float[Tensor, "B N S 1"]]:
         """Values and scores of one placement per row, from its map alone."""
         heightmap, drop_height, item, orientation, mask = seen
-        _, _, turns, xs, ys = drop_height.shape
+        _, items, turns, xs, ys = drop_height.shape
         plane, place = action // (xs * ys), action % (xs * ys)
-        slot, turn = plane // turns, plane % turns
         rows = torch.arange(len(action), device=action.device)
+        turned = orientation[:, :items].flatten(1, 2)[rows, plane]
         planes = Planes(
             heightmap,
-            drop_height[rows, slot, turn][:, None],
-            torch.cat((item[rows, slot], orientation[rows, slot, turn]), -1)[:, None],
-            mask.view_as(drop_height)[rows, slot, turn].flatten(1)[:, None],
+            drop_height.flatten(1, 2)[rows, plane][:, None],
+            torch.cat((item[rows, plane // turns], turned), -1)[:, None],
+            mask.view(len(mask), items * turns, -1)[rows, plane][:, None],
         )
         value, score = self.judge(planes, gain)
         place = place.view(-1, 1, 1, 1).expand(*score.shape[:3], 1)
@@ -176,14 +176,15 @@ class ScoreMaps(ActionNetwork):
         """
         gains = (None, None, None) if gain is None else gain.split(self.gains, -1)
         heights = planes.heightmap
-        ground = functional.max_pool2d(heights, self.stride, self.stride, ceil_mode=True)
-        grid = self.grid.expand(len(heights), *self.grid.shape)
-        shared = torch.cat((ground[:, None], grid), 1)
+        ground = heights[:, None]
+        if self.stride > 1:
+            ground = functional.max_pool2d(ground, self.stride, self.stride, ceil_mode=True)
         with torch.autocast(heights.device.type, torch.bfloat16, enabled=self.autocast):
-            detail = self.detail(shared, planes, gains[0])
+            detail = self.detail(ground, planes, gains[0])
         hidden = scaled(functional.relu(self.cell_hidden(planes.scalars)), gains[1])
         weights = self.cell_weights(hidden).unflatten(-1, (-1, _SHARED + 1))
         rest = planes.rest.flatten(2)
+        shared = torch.cat((ground, self.grid.expand(len(ground), *self.grid.shape)), 1)
         level = torch.addcmul(detail.float(), weights[..., :1], rest[:, :, None]).flatten(1, 2)
         score = torch.baddbmm(level, weights[..., 1:].flatten(1, 2), shared.flatten(2))
         score = score.view_as(detail)
@@ -200,25 +201,27 @@ class ScoreMaps(ActionNetwork):
 
     def detail(
         self,
-        shared: Float[Tensor, "B C Xs Ys"],
+        ground: Float[Tensor, "B 1 Xs Ys"],
         planes: Planes,
         gain: Float[Tensor, "B N C"] | None,
     ) -> Float[Tensor, "B P S XsYs"]:
         """The convolutional part of the scores."""
         xs, ys = planes.rest.shape[-2:]
         hidden = self.own_stem(self._folded(planes.rest.flatten(0, 1)[:, None]))
-        shift = self.shared_stem(self._folded(shared))[:, None]
-        shift = shift + self.scalar_stem(planes.scalars)[..., None, None]
-        hidden = functional.relu(hidden + shift.flatten(0, 1))
+        # The coordinates are the same in all rows: their part of the convolution is done once.
+        of_ground, of_grid = self.shared_stem.weight.tensor_split((self.fold**2,), 1)
+        shift = functional.conv2d(self._folded(ground), of_ground, padding=1)
+        shift = shift + functional.conv2d(self._folded(self.grid[None]), of_grid, padding=1)
+        shift = shift[:, None] + self.scalar_stem(planes.scalars)[..., None, None]
+        hidden = hidden.add_(shift.flatten(0, 1)).relu_()  # what no gradient needs is overwritten
         for block in self.blocks:
-            hidden = hidden + functional.relu(block(hidden))
+            hidden = hidden + block(hidden).relu_()
         if gain is not None:
             images = hidden.unflatten(0, planes.rest.shape[:2])
             hidden = (images * gain[..., None, None]).flatten(0, 1)
-        weight = self.map_scores.weight[..., None, None]
-        maps = functional.conv2d(hidden, weight, self.map_scores.bias)
+        maps = self.map_scores(hidden.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         maps = functional.pixel_shuffle(maps, self.fold)[..., :xs, :ys]
-        return maps.unflatten(0, (len(shared), -1)).flatten(3)
+        return maps.unflatten(0, (len(ground), -1)).flatten(3)
 
     def _folded(self, images: Float[Tensor, "N C Xs Ys"]) -> Float[Tensor, "N Cf Xf Yf"]:
         """Neighbours as channels; sides are padded with 1 (an illegal rest height)."""
