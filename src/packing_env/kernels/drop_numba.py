@@ -167,7 +167,8 @@ def _flat_map(heightmap, w, h, base, stride, z, rows, lines):  # type: ignore[no
     last = _widest(h)
     for x in range((nx - 1) * stride + w):
         line, other = lines[0], lines[1]
-        line[:width] = heightmap[x]
+        for y in range(width):  # an assignment of arrays takes three seconds to compile
+            line[y] = heightmap[x, y]
         step = 1
         while step < last:
             _maximum(line, line[step:], other[: width - 2 * step + 1])

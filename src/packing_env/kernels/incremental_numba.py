@@ -84,9 +84,11 @@ def _raise_map(z, bottom, size, rectangle, heights, work, top, stride):  # type:
         pairs += count * (j1 - j0 + 1)
         for j in range(j0, j1 + 1, best.size):
             beyond, at = min(best.size, j1 + 1 - j), i * ys + j
-            best[:beyond] = z[i, j : j + beyond]
+            for k in range(beyond):
+                best[k] = z[i, j + k]
             raise_lanes(best, heights, at, at + LANES, taps, start, count)
-            z[i, j : j + beyond] = best[:beyond]
+            for k in range(beyond):
+                z[i, j + k] = best[k]
     return pairs
 
 
