@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -49,9 +51,20 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile for Python to call, cached on disk where a cache directory is writable."""
     try:
-        return numba.njit(cache=True, **_OPTIONS)(function)
+        compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # no writable cache directory
         return numba.njit(**_OPTIONS)(function)
+    # numba looks at the function's own file alone, and would go on with old versions of the rest.
+    compiled._cache._cache_file._source_stamp = source_stamp()
+    return compiled
+
+
+@cache
+def source_stamp() -> str:
+    """Another one after any change to the files of this folder: what is cached is old then."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    found = [(file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files]
+    return hashlib.sha256(repr(found).encode()).hexdigest()
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

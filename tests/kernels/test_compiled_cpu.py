@@ -1,0 +1,52 @@
+"""What is compiled is cached, until a file changes that it may depend on."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+pytest.importorskip("numba")
+
+from packing_env.kernels import compiled_cpu
+
+SOURCE = """
+from packing_env.kernels.compiled_cpu import kernel
+
+@kernel
+def twice(x):
+    return 2 * x
+"""
+
+
+def loaded(file: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module anew, as another process would see it."""
+    spec = importlib.util.spec_from_file_location("some_kernels", file)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "some_kernels", module)
+    spec.loader.exec_module(module)
+    assert module.twice(4) == 8
+    return module
+
+
+def test_a_kernel_is_compiled_once_until_any_kernel_changes(tmp_path, monkeypatch):
+    file = tmp_path / "some_kernels.py"
+    file.write_text(SOURCE)
+    first = loaded(file, monkeypatch)
+    assert first.twice.stats.cache_misses
+    again = loaded(file, monkeypatch)
+    assert again.twice.stats.cache_hits
+    assert not again.twice.stats.cache_misses
+    monkeypatch.setattr(compiled_cpu, "source_stamp", lambda: "after a change elsewhere")
+    assert loaded(file, monkeypatch).twice.stats.cache_misses
+
+
+def test_every_file_of_the_folder_counts(tmp_path, monkeypatch):
+    for name in ("one.py", "other.py"):
+        (tmp_path / name).write_text("")
+    monkeypatch.setattr(compiled_cpu, "__file__", str(tmp_path / "one.py"))
+    before = compiled_cpu.source_stamp.__wrapped__()
+    assert compiled_cpu.source_stamp.__wrapped__() == before
+    (tmp_path / "other.py").write_text("changed = True")
+    assert compiled_cpu.source_stamp.__wrapped__() != before
