@@ -80,6 +80,7 @@ def test_step_sweeps_rows_kernels_and_interfaces() -> None:
         report, kernel="numba", actions="first_legal", through="env", rows=1, mode="placement"
     )
     assert one["p50_ms"] <= one["p95_ms"] <= one["p99_ms"]
+    assert one["step_p50_ms"] <= one["step_p95_ms"] <= one["step_p99_ms"]
     two = values_of(report, kernel="numba", actions="first_legal", through="env", rows=2)
     assert "p50_ms" not in two
     assert two["decisions_per_second"] == pytest.approx(2e3 / two["wall_ms"])

@@ -39,7 +39,8 @@ class Step:
         through: ``env`` (``PackingEnv.step_and_maybe_reset``), ``captured`` (the same and the
             choice of actions as one CUDA graph), ``vector_env`` (Gymnasium's, NumPy in and out),
             ``core`` (the state's transition and the masks alone; cuboids).
-        rows: Batch sizes, ascending. At 1 there are percentiles of single steps, too.
+        rows: Batch sizes, ascending. At 1 there are percentiles of single decisions, too, and of
+            ``step_and_maybe_reset`` without the choice of an action (``step_p50_ms``).
         sweep: Keys of the configuration, each followed by its values: ``[[env.grid_step, 1, 2]]``.
             Each value is measured on its own at ``sweep_rows``.
         sweep_rows: The batch size of these.
@@ -55,6 +56,7 @@ class Step:
         "decisions_per_cpu_second": "per CPU s",
         "dispatches": "operations",
         "p99_ms": "p99 ms",
+        "step_p50_ms": "step p50 ms",
     }
 
     def __init__(
@@ -190,6 +192,9 @@ def measure(session: Session, like: PackingEnv, case: dict[str, Any]) -> tuple[R
     values["num_actions"] = int(env.mode.num_actions)
     if rows == 1:
         values |= session.clock.latencies(play.step)
+        if case["through"] == "env":
+            alone = session.clock.latencies(play.act, between=play.choose)
+            values |= {f"step_{name}": value for name, value in alone.items()}
     return Row(case, values), play.num_bytes
 
 

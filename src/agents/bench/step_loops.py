@@ -33,9 +33,19 @@ class Loop:
         self.num_bytes = int(self._root.bytes())
 
     @torch.no_grad()
+    def choose(self) -> None:
+        """What the next decision is."""
+        self._root = self._choose(self._root)
+
+    @torch.no_grad()
+    def act(self) -> None:
+        """Carry it out."""
+        _, self._root = self.env.step_and_maybe_reset(self._root)
+
     def step(self) -> None:
         """One decision in every row."""
-        _, self._root = self.env.step_and_maybe_reset(self._choose(self._root))
+        self.choose()
+        self.act()
 
 
 class VectorLoop:

@@ -113,10 +113,17 @@ class Clock:
                 f"{self.repeats} calls of {once:.3g} s each are more than longest={self.longest:g}"
             )
 
-    def latencies(self, work: Work) -> dict[str, float]:
-        """Percentiles of single calls in milliseconds, each waited for; wall clock."""
+    def latencies(self, work: Work, between: Work = lambda: None) -> dict[str, float]:
+        """Percentiles of single calls in milliseconds, each waited for; wall clock.
+
+        Args:
+            work: What is timed.
+            between: What comes before each call, and is not.
+        """
         spent = []
         for _ in range(self.singles):
+            between()
+            self.synchronize()
             start = time.perf_counter()
             work()
             self.synchronize()
