@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from tensordict import TensorDictBase
-from tests.tiny import play_by_the_rules, state_of, tiny_env
+from tests.tiny import cuboid_env, play_by_the_rules, state_of, tiny_env
 from tests.tracing.detectors import (
     HostReadError,
     Loop,
@@ -58,6 +58,17 @@ def started(env: PackingEnv, loop: Loop) -> TensorDictBase:
 def test_no_host_reads(env: PackingEnv, detector: str) -> None:
     loop = stepping(env, env.rand_action)
     DETECTORS[detector](loop, started(env, loop))
+
+
+@pytest.mark.parametrize("geometry", ["maps", "cuboids"])
+def test_one_graph_without_compiled_kernels(geometry: str) -> None:
+    env = tiny_env(3, items={"grid": (5, 5)}) if geometry == "maps" else cuboid_env(3)
+    kernels.set_backend("eager")
+    try:
+        loop = stepping(env, env.rand_action)
+        run_as_one_graph(loop, started(env, loop))
+    finally:
+        kernels.set_backend(None)
 
 
 @pytest.mark.parametrize("detector", DETECTORS)

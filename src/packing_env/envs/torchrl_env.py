@@ -138,7 +138,8 @@ class PackingEnv(EnvBase):
 
     def _keep(self, state: State) -> None:
         """Make ``state`` the environment's state."""
-        if self._fused is not None and torch.is_inference_mode_enabled():
+        traced = torch.compiler.is_compiling()  # what compiles a step cannot ask for the mode
+        if self._fused is not None and not traced and torch.is_inference_mode_enabled():
             with torch.inference_mode(False):  # else no step outside of it could change it in place
                 state = {key: value.clone() for key, value in state.items()}
         self.state = TensorDict(state, [self._rows.shape[0]], device=self.device)
