@@ -10,8 +10,8 @@ Three things are not computed, all exact because a float32 subtraction is monoto
 * No z is below its floor, fl(min heightmap - min bottom): the strips start from it.
 * Taps come in order of their level. Once a strip's lowest z reaches what the next tap makes of the
   highest ground under the strip, no later tap can lift it.
-* An item that is flat below needs the highest ground in its window: two one-dimensional running
-  maxima by doubling, 2 log2(side) operations per cell.
+* An item that is flat below needs the highest ground in its window: maxima along y, then along x,
+  each of four shorter ones, about 3 log4(side) operations per cell and direction.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _GROUP = 128
 """Taps between two looks at a strip's lowest z."""
 
 _FLAT = 256
-"""Cells from which on the highest ground in a window is found by doubling."""
+"""Cells from which on the highest ground in a window is found along y and then x."""
 
 
 @jit
@@ -134,58 +134,51 @@ def _raise_strips(z, floor, heights, ground, taps, n, window, best):  # type: ig
 
 
 @jit
-def _maximum(a, b, result):  # type: ignore[no-untyped-def]
-    """Elementwise, of as many as the result has."""
-    for i in range(result.size):
-        result[i] = a[i] if a[i] > b[i] else b[i]
+def _highest(line, n, size, step, rooms):  # type: ignore[no-untyped-def]
+    """The highest of line[k], line[k + step], ..., ``size`` of them, for every k that has them.
+
+    Four pieces of what is known make the next piece, each time four times as long, the last ones
+    overlapping. Returns where the result lies; ``rooms`` are two lines for it. Places are
+    unsigned: one that could be negative would be looked at in every round.
+    """
+    room, spare = rooms
+    known = 1
+    while known < size:
+        beyond = size - known
+        first, second, third = min(known, beyond), min(2 * known, beyond), min(3 * known, beyond)
+        a, b, c = np.uint64(first * step), np.uint64(second * step), np.uint64(third * step)
+        n -= third * step
+        for place in range(n):
+            k = np.uint64(place)
+            p, q, r, s = line[k], line[k + a], line[k + b], line[k + c]
+            one, other = p if p > q else q, r if r > s else s
+            room[k] = one if one > other else other
+        line, room, spare = room, spare, room
+        known += third
+    return line
 
 
 @jit
-def _raise_to(target, other):  # type: ignore[no-untyped-def]
-    """Target = max(target, other)."""
-    for i in range(target.size):
-        target[i] = target[i] if target[i] > other[i] else other[i]
+def _flat_map(heightmap, w, h, base, stride, z, rooms):  # type: ignore[no-untyped-def]
+    """Z = highest ground under each window - base: maxima along y, then along x.
 
-
-@jit
-def _widest(side):  # type: ignore[no-untyped-def]
-    """The largest power of two up to side."""
-    step = 1
-    while 2 * step <= side:
-        step *= 2
-    return step
-
-
-@jit
-def _flat_map(heightmap, w, h, base, stride, z, rows, lines):  # type: ignore[no-untyped-def]
-    """Z = highest ground under each window - base, by doubling along y, then along x.
-
-    rows [X, Y'] takes the maxima along y at lattice columns, lines [2, Y] is scratch; both swap.
+    The heightmap is one line. What a window takes from the next row of it stands where none fits,
+    and is dropped with the columns between those of the lattice.
     """
     length, width = heightmap.shape
     nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
-    last = _widest(h)
-    for x in range((nx - 1) * stride + w):
-        line, other = lines[0], lines[1]
-        for y in range(width):  # an assignment of arrays takes three seconds to compile
-            line[y] = heightmap[x, y]
-        step = 1
-        while step < last:
-            _maximum(line, line[step:], other[: width - 2 * step + 1])
-            line, other = other, line
-            step *= 2
-        _maximum(line, line[h - last :], other[: width - h + 1])
+    one, other, third = rooms
+    line = _highest(heightmap.reshape(-1), length * width, h, 1, (one, other))
+    rows = (nx - 1) * stride + w
+    for x in range(rows):
+        here, there = np.uint64(x * ny), np.uint64(x * width)
         for y in range(ny):
-            rows[x, y] = other[y * stride]
-    last, step = _widest(w), 1
-    while step < last:
-        for x in range((nx - 1) * stride + w - 2 * step + 1):
-            _raise_to(rows[x, :ny], rows[x + step])
-        step *= 2
+            third[here + np.uint64(y)] = line[there + np.uint64(y * stride)]
+    line = _highest(third, rows * ny, w, ny, (one, other))
     for x in range(nx):
-        _maximum(rows[x * stride], rows[x * stride + w - last], z[x, :ny])
+        here = np.uint64(x * stride * ny)
         for y in range(ny):
-            z[x, y] -= base
+            z[x, y] = line[here + np.uint64(y)] - base
 
 
 @jit_ordered
@@ -211,7 +204,7 @@ def drop_plane(z, bottom, size, ground, work, stride):  # type: ignore[no-untype
     highest cell); work is what `drop_work` made.
     """
     heightmap, heights, ridge, lowest, highest = ground
-    offset, level, least, count, at_row, at_column, rows, lines, best = work
+    offset, level, least, count, at_row, at_column, rooms, best = work
     length, width = heightmap.shape
     w, h, base = size
     if w == 0 or w > length or h > width:
@@ -220,7 +213,7 @@ def drop_plane(z, bottom, size, ground, work, stride):  # type: ignore[no-untype
     nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
     cells = bottom[:w, :h]
     if w * h >= _FLAT and _is_flat(cells, base):
-        _flat_map(heightmap, w, h, base, stride, z, rows, lines)
+        _flat_map(heightmap, w, h, base, stride, z, rooms)
         pairs = nx * ny * (w + h)
     else:
         n, floor = 0, lowest - base
@@ -247,6 +240,7 @@ def drop_work(length, width, window_x, window_y, stride):  # type: ignore[no-unt
     cells = window_x * window_y
     at_row, at_column = np.empty(window_x, np.int64), np.empty(window_y, np.int64)
     tap_offsets(stride, xs, ys, at_row, at_column)
+    line = length * width if cells >= _FLAT else 0
     return (
         np.empty(cells, np.int64),
         np.empty(cells, np.float32),
@@ -254,8 +248,7 @@ def drop_work(length, width, window_x, window_y, stride):  # type: ignore[no-unt
         np.empty(_BUCKETS + 1, np.int64),
         at_row,
         at_column,
-        np.empty((length, ys), np.float32),
-        np.empty((2, width), np.float32),
+        (np.empty(line, np.float32), np.empty(line, np.float32), np.empty(line, np.float32)),
         np.empty(2 * LANES, np.float32),
     )
 
