@@ -118,6 +118,8 @@ def run_config(
 
 def _is_free(key: str) -> bool:
     section, _, rest = key.partition(".")
+    if key == "replay.rebuild":  # what samples hold besides: nothing that is learned depends on it
+        return True
     return section in FREE or (section == "trainer" and rest in FREE_TRAINER)
 
 

@@ -5,6 +5,7 @@ import io
 import pytest
 import torch
 from tensordict import TensorDict
+from tensordict.nn import TensorDictModule
 from tests.tiny import cuboid_env, play, tiny_env
 from torch.profiler import ProfilerActivity, profile
 from torchrl.data import LazyTensorStorage, ReplayBuffer
@@ -12,7 +13,7 @@ from torchrl.data import LazyTensorStorage, ReplayBuffer
 from agents.build import build_agent, build_env, build_replay
 from agents.composition import compose
 from agents.replay import DeviceReplay, NStep, RebuildMaps
-from agents.replay.compact import byte_table, pack_bits, unpack_bits
+from agents.replay.compact import byte_table, maps_read, pack_bits, unpack_bits
 from packing_env import WorkerMaps, memory
 from packing_env.envs.action_modes import MODES
 from packing_env.types import ParameterError
@@ -152,8 +153,15 @@ def test_only_the_wanted_maps_are_rebuilt():
     }  # fmt: skip
     with pytest.raises(ParameterError, match="colour"):
         RebuildMaps(task(), rebuild=("colour",))
+    with pytest.raises(ParameterError, match="no list of names"):
+        RebuildMaps(task(), rebuild="drop_height")
     with pytest.raises(ParameterError, match="heightmap and item_id"):
         RebuildMaps(task(observation=("drop_height", "item_id")))
+
+
+def test_a_policy_that_reads_all_observations_reads_all_maps():
+    policy = TensorDictModule(torch.nn.Identity(), in_keys=["observation"], out_keys=["action"])
+    assert maps_read(policy, task()) == RebuildMaps(task()).rebuilt != ()
 
 
 def test_what_an_agent_reads_is_rebuilt_by_default():

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from hydra.utils import instantiate
+from omegaconf import OmegaConf
 from tests.agents.conftest import TINY_OVERRIDES
 from tests.agents.test_every_agent import CASES
 
@@ -196,6 +197,14 @@ def test_a_new_folder_a_new_logger_and_a_small_checkpoint(tmp_path: Path, capsys
     assert checkpoint.load(other).state["waiting"]["collected"] == 64
     assert not (other / "metrics.csv").exists()
     assert checkpoint.find(one) == found.path
+
+
+def test_a_run_whose_replay_lists_its_maps_keeps_the_list() -> None:
+    overrides = [*RUN, "replay=uniform", "resume=somewhere"]
+    config = compose("train", overrides)
+    saved = OmegaConf.to_container(config, resolve=False)
+    saved["replay"]["rebuild"] = ["drop_height"]
+    assert list(resume.run_config(config, saved, overrides, []).replay.rebuild) == ["drop_height"]
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,13 @@ def _mask_places(env: PackingEnv, keeps_legal: bool) -> dict[NestedKey, MaskPlac
 
 
 def maps_read(policy: TensorDictModuleBase, env: PackingEnv) -> tuple[str, ...]:
-    """Those of :data:`REBUILT` that a policy reads and the environment emits."""
-    read = {key[-1] for key in policy.in_keys if isinstance(key, tuple)}
+    """Those of :data:`REBUILT` that are emitted and among a policy's ``in_keys``.
+
+    One that reads ``"observation"`` as a whole reads all of them.
+    """
     emitted = set(env.observation_spec["observation"].keys())
+    keys = {key if isinstance(key, tuple) else (key,) for key in policy.in_keys}
+    read = emitted if ("observation",) in keys else {key[-1] for key in keys}
     return tuple(name for name in REBUILT if name in read & emitted)
 
 
@@ -127,6 +131,11 @@ class RebuildMaps(Transform):
             raise ParameterError(
                 f"replay rebuilds {sorted(dropped)} from heightmap and item_id; "
                 f"add these two to observation={env.params.observation}"
+            )
+        if isinstance(rebuild, str):
+            raise ParameterError(
+                f"replay.rebuild={rebuild!r} is no list of names; null is for all of them, and "
+                f"read, in a configuration, for what the agent's policy reads"
             )
         unknown = set(rebuild or ()) - dropped
         if unknown:

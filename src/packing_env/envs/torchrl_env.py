@@ -138,11 +138,18 @@ class PackingEnv(EnvBase):
 
     def _keep(self, state: State) -> None:
         """Make ``state`` the environment's state."""
-        traced = torch.compiler.is_compiling()  # what compiles a step cannot ask for the mode
-        if self._fused is not None and not traced and torch.is_inference_mode_enabled():
-            with torch.inference_mode(False):  # else no step outside of it could change it in place
-                state = {key: value.clone() for key, value in state.items()}
         self.state = TensorDict(state, [self._rows.shape[0]], device=self.device)
+
+    def _own(self) -> State:
+        """The state, for changes in place: out of inference mode, those made in it are copied."""
+        assert self.state is not None
+        state = dict(self.state.items())
+        if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
+            return state
+        if state["step"].is_inference():
+            state = {key: value.clone() for key, value in state.items()}
+            self._keep(state)
+        return state
 
     def _shaped(self, value: Tensor) -> Tensor:
         """``[B, ...]`` as ``[*batch_size, ...]``."""
@@ -186,7 +193,7 @@ class PackingEnv(EnvBase):
             raise RuntimeError("there is no episode before the first reset(); call env.reset()")
         assert self._fused is not None
         action = self._flat(specs.read_actions(tensordict, self)["action"])
-        state = dict(self.state.items())
+        state = self._own()
         taken = self._fused.advance(state, action.view(len(action), -1), renews=renews)
         out = [self._seen(taken.shown, taken.metrics, taken.reward)]
         if taken.start is not None:

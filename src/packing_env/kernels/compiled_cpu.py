@@ -55,16 +55,19 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     except RuntimeError:  # no writable cache directory
         return numba.njit(**_OPTIONS)(function)
     # numba looks at the function's own file alone, and would go on with old versions of the rest.
-    compiled._cache._cache_file._source_stamp = source_stamp()
+    file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if file is not None:  # NUMBA_DISABLE_JIT leaves none
+        file._source_stamp = (file._source_stamp, source_stamp())
     return compiled
 
 
 @cache
 def source_stamp() -> str:
     """Another one after any change to the files of this folder: what is cached is old then."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
-    found = [(file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files]
-    return hashlib.sha256(repr(found).encode()).hexdigest()
+    found = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        found.update(file.name.encode() + file.read_bytes())
+    return found.hexdigest()
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

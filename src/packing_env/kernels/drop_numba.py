@@ -162,8 +162,8 @@ def _highest(line, n, size, step, rooms):  # type: ignore[no-untyped-def]
 def _flat_map(heightmap, w, h, base, stride, z, rooms):  # type: ignore[no-untyped-def]
     """Z = highest ground under each window - base: maxima along y, then along x.
 
-    The heightmap is one line. What a window takes from the next row of it stands where none fits,
-    and is dropped with the columns between those of the lattice.
+    The heightmap, contiguous, is one line. What a window takes from the next row of it stands where
+    none fits, and is dropped with the columns between those of the lattice.
     """
     length, width = heightmap.shape
     nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
