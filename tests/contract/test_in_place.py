@@ -53,13 +53,6 @@ def test_a_reset_without_gradients_binds_no_later_step(task: str) -> None:
     assert bool((taken["next", "reward"] > 0).any())
 
 
-def test_a_traced_reset_without_gradients_binds_no_later_step_either() -> None:
-    env = small("cuboid_online")
-    with torch.inference_mode():
-        torch.compile(env.reset, backend="eager")()
-    env.step_and_maybe_reset(env.rand_action())
-
-
 def test_rewards_are_checked_on_illegal_decisions_too() -> None:
     _, _, legal = of_parts._transitions()
     assert 0 < int(legal.sum()) < len(legal)

@@ -71,6 +71,14 @@ def test_one_graph_without_compiled_kernels(geometry: str) -> None:
         kernels.set_backend(None)
 
 
+def test_a_reset_traced_in_inference_mode_binds_no_later_step() -> None:
+    env = cuboid_env(3)
+    with torch.inference_mode():
+        torch.compile(env.reset, backend="eager")()
+    taken, _ = env.step_and_maybe_reset(env.rand_action())
+    assert bool((taken["next", "metrics", "items_packed"] == 1).all())
+
+
 @pytest.mark.parametrize("detector", DETECTORS)
 def test_no_host_reads_with_a_policy(policy: Callable, detector: str) -> None:
     env = tiny_env(3, items={"grid": (5, 5), "height": 0.05})
