@@ -14,12 +14,14 @@ from agents.bench.agreement import compare_with_unfold
 from agents.bench.base import Job, LeftOut, Row, Session, runnable_kernels
 from agents.bench.baselines import numpy_map, unfold_map
 from agents.bench.memory import peak_bytes
-from agents.bench.problems import SIZES, Problem, random_problem
+from agents.bench.problems import SIZES, Problem, Size, random_problem
 from agents.bench.timing import Timing, TooLongError
 from packing_env import kernels
 
-Compute = Callable[[], list[list[Tensor]]]
-"""Maps of the lattice points that are inside, by container and orientation."""
+Maps = list[list[Tensor]]
+"""By container and orientation, of the lattice points that are inside."""
+Compute = Callable[[], Maps | Tensor]
+"""Such maps, or all of them in one tensor, padded."""
 BASELINES = ("numpy", "unfold")
 
 
@@ -95,7 +97,7 @@ class Kernel:
         generator = torch.Generator().manual_seed(int(session.config.seed))
         problem = random_problem(SIZES[name], generator, device)
         spent: dict[str, float] = {}
-        first: list[list[Tensor]] | None = None
+        first: Maps | None = None
         for method in (*self.baselines, *self._backends(session)):
             case = {"problem": name, "method": method}
             compute, share = _method(problem, method)
@@ -104,7 +106,7 @@ class Kernel:
             except TooLongError as error:
                 yield LeftOut(case, str(error))
                 continue
-            maps = compute()
+            maps = _cut(compute(), problem.size)
             if first is None:
                 first = maps
             seconds = timing.seconds("cpu" if method == "numpy" else device.type) / share
@@ -136,23 +138,12 @@ def _method(problem: Problem, method: str) -> tuple[Compute, float]:
     """What computes a problem, and the share of its containers that it does."""
     size = problem.size
     if method not in BASELINES:
-        stride = size.stride
-
-        def compute() -> list[list[Tensor]]:
-            z = kernels.drop_height(problem.heightmap, problem.bottom, stride, backend=method)
-            return [
-                [
-                    z[row, o, : size.steps(w), : size.steps(h)]
-                    for o, (w, h) in enumerate(size.footprints)
-                ]
-                for row in range(1 if size.rows > 64 else size.rows)
-            ]
-
-        return compute, 1.0
+        of_problem = (problem.heightmap, problem.bottom, size.stride)
+        return partial(kernels.drop_height, *of_problem, backend=method), 1.0
     rows = min(size.rows, size.baseline_rows or size.rows)
     one = _numpy(problem) if method == "numpy" else _unfold(problem)
 
-    def loop() -> list[list[Tensor]]:
+    def loop() -> Maps:
         return [[one(row, o) for o in range(len(size.footprints))] for row in range(rows)]
 
     return loop, rows / size.rows
@@ -191,7 +182,20 @@ def _scaled(timing: Timing, share: float) -> dict[str, Any]:
     return values
 
 
-def _same(one: list[list[Tensor]], other: list[list[Tensor]]) -> bool:
+def _cut(maps: Maps | Tensor, size: Size) -> Maps:
+    """Without padding; of very many containers the first alone."""
+    if not isinstance(maps, Tensor):
+        return maps
+    return [
+        [
+            plane[: size.steps(w), : size.steps(h)]
+            for plane, (w, h) in zip(row, size.footprints, strict=True)
+        ]
+        for row in maps[: 1 if size.rows > 64 else size.rows]
+    ]
+
+
+def _same(one: Maps, other: Maps) -> bool:
     """Whether the maps that both computed are equal bit for bit."""
     return all(
         a.shape == b.shape and torch.equal(_bits(a), _bits(b))

@@ -21,13 +21,15 @@ class Decision:
     Attributes:
         heightmap: ``[1, X, Y]`` metres.
         item_id: ``[1, L]`` catalogue rows, -1 where there is no item.
-        bottom: ``[1, L, R, U, V]`` metres.
+        bottom: ``[M, R, U, V]`` metres, of every catalogue row.
+        size: ``[M, R, 2]`` cells of their footprints.
         pairs: Of a placement inside the container and a cell of its window, over all items.
     """
 
     heightmap: Tensor
     item_id: Tensor
     bottom: Tensor
+    size: Tensor
     pairs: int
 
 
@@ -35,17 +37,16 @@ def episode(visible: int, seed: int) -> tuple[list[Decision], int]:
     """``irregular_paper`` packed lowest first, ``visible`` items on offer; and its lattice step."""
     env = make_env("irregular_paper", num_visible=visible, pool_size=1, seed=seed)
     seen, found = env.reset(), []
-    stride, grid, sizes = env.params.grid_step, torch.tensor(env.params.grid), env.catalogue.size
+    stride, grid = env.params.grid_step, torch.tensor(env.params.grid)
+    bottom, sizes = env.catalogue.bottom, env.catalogue.size
     while True:
         state = dict(env.state.items())
         item_id, there = visible_items(state, visible)
-        shown = there[..., None, None, None]
-        bottom = torch.where(shown, env.catalogue.bottom[item_id], torch.inf)
         heightmap = state["heightmap"].clone()
         steps = (grid - sizes[item_id]).div(stride, rounding_mode="floor") + 1
         pairs = (steps.clamp(min=0) * sizes[item_id]).prod(-1).sum(-1)[there]
         item_id = torch.where(there, item_id, -1)
-        found.append(Decision(heightmap, item_id, bottom, int(pairs.sum())))
+        found.append(Decision(heightmap, item_id, bottom, sizes, int(pairs.sum())))
         seen["action"] = _lowest(seen)
         seen = env.step(seen)["next"]
         if bool(seen["done"].any()):
@@ -90,7 +91,7 @@ def _maps(
     """The maps of every decision, one after the other."""
     known, made = None, []
     for one in decisions:
-        known = compute(known, one.heightmap, one.item_id, one.bottom, stride)
+        known = compute(known, one.heightmap, one.item_id, one.bottom, stride, one.size)
         made.append(known.z)
     return made
 
@@ -104,5 +105,7 @@ def _pairs(decisions: list[Decision], stride: int, updated: bool) -> int:
         then = decisions[max(0, index - 1)]
         others = then.item_id if updated and index else torch.full_like(then.item_id, -1)
         before = (then.heightmap, others, maps[max(0, index - 1)])
-        update_drop_height(before, one.heightmap, one.item_id, one.bottom, stride, pairs=count)
+        update_drop_height(
+            before, one.heightmap, one.item_id, one.bottom, stride, one.size, pairs=count
+        )
     return int(count)

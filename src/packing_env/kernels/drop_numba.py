@@ -2,7 +2,7 @@
 
 The lattice phases of the heightmap are split apart, with the map's own row pitch Y', so that one
 footprint cell, a *tap*, is the same shift for all placements of an orientation, and one vector
-operation for neighbours. Placements are raised in strips of two rows. Only finite cells become
+operation for neighbours. Placements are raised in strips of four rows. Only finite cells become
 taps. Lanes beyond the last y of a row compute what nobody reads; there is room behind the heights.
 
 Three things are not computed, all exact because a float32 subtraction is monotone:
@@ -44,6 +44,9 @@ _SORTED = 300
 
 _GROUP = 128
 """Taps between two looks at a strip's lowest z."""
+
+_ROWS = 4
+"""Rows of placements that are raised together."""
 
 _FLAT = 256
 """Cells from which on the highest ground in a window is found along y and then x."""
@@ -114,22 +117,24 @@ def _raise_strips(z, floor, heights, ground, taps, n, window, best):  # type: ig
     """
     w, nx, ny, stride = window
     offset, level, least = taps
-    ys, pairs = z.shape[1], 0
-    for i in range(0, nx, 2):
-        last, top = min(i + 1, nx - 1), -INF
+    among, ys, pairs = (offset, level), z.shape[1], 0
+    for i in range(0, nx, _ROWS):
+        last, top = min(i + _ROWS, nx) - 1, -INF
         for x in range(i * stride, last * stride + w):
             top = max(top, ground[x])
+        second, third = min(i + 1, last), min(i + 2, last)
         for j in range(0, ny, LANES):
             best[:] = floor
-            low, one, other = floor, i * ys + j, last * ys + j
+            low, starts = floor, (i * ys + j, second * ys + j, third * ys + j, last * ys + j)
             for first in range(0, n, _GROUP):
                 if top - least[first // _GROUP] <= low:
                     break
                 count = min(n - first, _GROUP)
-                low = raise_lanes(best, heights, one, other, (offset, level), first, count)
+                low = raise_lanes(best, heights, starts, among, first, count)
                 pairs += count * (last - i + 1) * min(LANES, ny - j)
             for k in range(min(LANES, ny - j)):
-                z[i, j + k], z[last, j + k] = best[k], best[LANES + k]
+                z[i, j + k], z[second, j + k] = best[k], best[LANES + k]
+                z[third, j + k], z[last, j + k] = best[2 * LANES + k], best[3 * LANES + k]
     return pairs
 
 
@@ -249,7 +254,7 @@ def drop_work(length, width, window_x, window_y, stride):  # type: ignore[no-unt
         at_row,
         at_column,
         (np.empty(line, np.float32), np.empty(line, np.float32), np.empty(line, np.float32)),
-        np.empty(2 * LANES, np.float32),
+        np.empty(_ROWS * LANES, np.float32),
     )
 
 

@@ -86,7 +86,7 @@ def _raise_map(z, bottom, size, rectangle, heights, work, top, stride):  # type:
             beyond, at = min(best.size, j1 + 1 - j), i * ys + j
             for k in range(beyond):
                 best[k] = z[i, j + k]
-            raise_lanes(best, heights, at, at + LANES, taps, start, count)
+            raise_lanes(best, heights, (at, at + LANES), taps, start, count)
             for k in range(beyond):
                 z[i, j + k] = best[k]
     return pairs

@@ -1,8 +1,8 @@
 """The inner loop of all drop heights, in vector registers.
 
 What LLVM makes of the same loop over arrays checks, before each run of it, that none of nine pieces
-of memory overlap: that costs more than the sixteen placements it is for. Here it is written down in
-LLVM's own terms, in vectors of eight, which every target has or is given.
+of memory overlap: that costs more than the few placements it is for. Here it is written down in
+LLVM's own terms, in vectors of sixteen, which every target has or makes of shorter ones.
 """
 
 from __future__ import annotations
@@ -10,18 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from packing_env.kernels.compiled_cpu import jit
 
 LANES = 16
-"""Placements along y at once, in two rows: four vectors of eight."""
+"""Placements along y at once: a vector."""
 
-_WIDTH = 8
-_VECTORS = 2 * LANES // _WIDTH
 _FLOAT, _LONG = ir.FloatType(), ir.IntType(64)
-_VECTOR = ir.VectorType(_FLOAT, _WIDTH)
+_VECTOR = ir.VectorType(_FLOAT, LANES)
 
 
 def _load(builder: Any, address: Any, kind: Any, place: Any = None) -> Any:
@@ -35,7 +33,7 @@ def _load(builder: Any, address: Any, kind: Any, place: Any = None) -> Any:
 def _splat(builder: Any, value: Any) -> Any:
     """A vector of it."""
     one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), value, _LONG(0))
-    where = ir.Constant(ir.VectorType(ir.IntType(32), _WIDTH), [0] * _WIDTH)
+    where = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     return builder.shuffle_vector(one, ir.Constant(_VECTOR, ir.Undefined), where)
 
 
@@ -47,30 +45,30 @@ def _lowest(builder: Any, vectors: list[Any]) -> Any:
 
     while len(vectors) > 1:
         vectors = [lower(*pair) for pair in zip(vectors[::2], vectors[1::2], strict=True)]
-    left, size = vectors[0], _WIDTH
+    left, size = vectors[0], LANES
     while size > 1:
         size //= 2
         upper = ir.Constant(
-            ir.VectorType(ir.IntType(32), _WIDTH), [size + k % size for k in range(_WIDTH)]
+            ir.VectorType(ir.IntType(32), LANES), [size + k % size for k in range(LANES)]
         )
         left = lower(left, builder.shuffle_vector(left, ir.Constant(_VECTOR, ir.Undefined), upper))
     return builder.extract_element(left, _LONG(0))
 
 
 def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    best, one, other, offset, level, count = arguments
-    places = [builder.add(best, _LONG(4 * _WIDTH * k)) for k in range(_VECTORS)]
-    rows = [one] * (_VECTORS // 2) + [other] * (_VECTORS // 2)
+    best, heights, starts, offset, level, count = arguments
     ground = [
-        builder.add(row, _LONG(4 * _WIDTH * (k % (_VECTORS // 2)))) for k, row in enumerate(rows)
+        builder.add(heights, builder.shl(start, _LONG(2)))
+        for start in cgutils.unpack_tuple(builder, starts)  # type: ignore[no-untyped-call]
     ]
+    places = [builder.add(best, _LONG(4 * LANES * k)) for k in range(len(ground))]
     begun = [_load(builder, place, _VECTOR) for place in places]
     before = builder.block
     head, body, end = (builder.append_basic_block(f"taps.{part}") for part in ("head", "do", "end"))
     builder.branch(head)
     builder.position_at_end(head)
     tap = builder.phi(_LONG)
-    held = [builder.phi(_VECTOR) for _ in range(_VECTORS)]
+    held = [builder.phi(_VECTOR) for _ in ground]
     tap.add_incoming(_LONG(0), before)
     for phi, value in zip(held, begun, strict=True):
         phi.add_incoming(value, before)
@@ -91,21 +89,20 @@ def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
 
 
 @intrinsic
-def _raise(context, best, one, other, offset, level, count):  # type: ignore[no-untyped-def]
-    """The loop; all are addresses but for the last."""
-    return types.float32(*[types.int64] * 6), _generate
+def _raise(context, best, heights, starts, offset, level, count):  # type: ignore[no-untyped-def]
+    """The loop; all are addresses but for the starts and the last."""
+    return types.float32(*[types.int64] * 2, starts, *[types.int64] * 3), _generate
 
 
 @jit
-def raise_lanes(best, heights, one, other, taps, first, count):  # type: ignore[no-untyped-def]
-    """Raise best [2 * LANES] to the ground under two rows of placements, less its level.
+def raise_lanes(best, heights, starts, taps, first, count):  # type: ignore[no-untyped-def]
+    """Raise best [N * LANES] to the ground under N times LANES placements, less its level.
 
     Args:
-        best: float32; the first half for the row of placements whose window begins at
-            ``heights[one]``, the other for ``heights[other]``.
+        best: float32; the k-th LANES of it are of placements whose windows begin at
+            ``heights[starts[k]]`` and behind it.
         heights: float32, flat; it is read up to LANES behind the last place of a tap.
-        one: See ``best``.
-        other: Likewise.
+        starts: N places, as a tuple; N is 2 or 4.
         taps: offsets int64 and levels float32: each placement is raised to
             ``heights[its place + offset] - level``.
         first: The first of these that counts.
@@ -115,11 +112,10 @@ def raise_lanes(best, heights, one, other, taps, first, count):  # type: ignore[
         The lowest of best.
     """
     offset, level = taps
-    ground = heights.ctypes.data
     return _raise(  # type: ignore[call-arg]
         best.ctypes.data,
-        ground + 4 * one,
-        ground + 4 * other,
+        heights.ctypes.data,
+        starts,
         offset.ctypes.data + 8 * first,
         level.ctypes.data + 4 * first,
         count,
