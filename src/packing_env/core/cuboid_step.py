@@ -31,6 +31,7 @@ def applies(catalogue: Catalogue, params: PackingParams) -> bool:
         and params.illegal_action != "project"
         and params.candidate_range == "container"
         and not params.keeps_boxes
+        and catalogue["bottom"].shape[-1] <= kernels.MAX_CUBOID_SIDE
         and set(params.observation) <= set(SHOWN)
     )
 

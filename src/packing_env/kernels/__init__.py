@@ -4,6 +4,7 @@ from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
 from packing_env.kernels.choice import choose_uniform
 from packing_env.kernels.cuboid import CUBOID_RULES, MAX_CUBOID_HEIGHT, cuboid_maps
 from packing_env.kernels.cuboid_step import (
+    MAX_CUBOID_SIDE,
     CuboidTask,
     advance_cuboids,
     advances_cuboids,
@@ -43,6 +44,7 @@ __all__ = [
     "BOX_RULES",
     "CUBOID_RULES",
     "MAX_CUBOID_HEIGHT",
+    "MAX_CUBOID_SIDE",
     "SEARCHED_RULES",
     "CuboidTask",
     "DropHeights",

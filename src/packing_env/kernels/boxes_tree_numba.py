@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from packing_env.kernels.boxes_tree_eager import BLOW_UP, MAX_SHARING, RIDGE, SHRINK, TOLERANCE
-from packing_env.kernels.compiled_cpu import jit
+from packing_env.kernels.compiled_cpu import jit, jit_arrays
 
 
 class Pile(NamedTuple):
@@ -62,7 +62,7 @@ class Pile(NamedTuple):
     chain: Any
 
 
-@jit
+@jit_arrays
 def new_pile(num):  # type: ignore[no-untyped-def]
     """Room for a pile of so many boxes."""
     contacts = num * (num + 1) // 2

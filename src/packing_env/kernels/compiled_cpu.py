@@ -73,9 +73,22 @@ def source_stamp() -> str:
 def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile for kernels to call, with IEEE arithmetic as written.
 
+    What it is given belongs to its callers. It makes no array and counts no references to one:
+    each count is atomic, and a state of twenty arrays has many. An array that it returns was given
+    to it, and only another such function may take it.
+
     Python cannot call it, and no cache holds it but its kernel's: reading what Python gives, and
     machine code of its own, would take long to compile.
     """
+    return _compile(function, _nrt=False, **options)
+
+
+def jit_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Likewise for what makes arrays; those it returns go to what counts references."""
+    return _compile(function, _nrt=True)
+
+
+def _compile(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return numba.njit(**_OPTIONS, **options)(function)
 
@@ -210,7 +223,7 @@ def _pointer(context, address):  # type: ignore[no-untyped-def]
     return types.voidptr(address), generate
 
 
-@jit
+@jit_arrays
 def array_at(address, shape, dtype):  # type: ignore[no-untyped-def]
     """The array that lies there, contiguous; whoever gave the address keeps it alive."""
     return numba.carray(_pointer(address), shape, dtype)  # type: ignore[attr-defined,call-arg]

@@ -1,96 +1,139 @@
-"""Rest heights of one cuboid in one container where no rule is asked for, compiled for the CPU.
+"""One cuboid in one container of whole cells, compiled for the CPU.
 
-The heights in cells of a container are one line of bytes, cell (x, y) the (x * width + y)-th. The
-highest cell of every window is a maximum of such lines, shifted along y and then along x. What a
-window takes from the next row, or from beyond the line, stands where none fits, and is dropped.
-Lines are padded to whole :data:`STRIP`, so that loops over them have no remainder.
+The heights in cells of a container are one line of bytes, cell (x, y) the (x * width + y)-th, with
+zeros behind them. The highest cell of every window is a maximum of such lines, shifted along y and
+then along x. What a window takes from the next row, or from beyond the line, stands where none
+fits, and is dropped. Lines are known by their addresses, and padded to whole vectors.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from packing_env.kernels.compiled_cpu import jit
+from packing_env.kernels import bytes_numba as vectors
+from packing_env.kernels.bytes_numba import LANES
+from packing_env.kernels.compiled_cpu import jit, jit_arrays
+from packing_env.kernels.cuboid_step import MAX_CUBOID_SIDE
 
-STRIP = 128
-"""Bytes that a vectorised loop handles at once, or a multiple of that."""
-
-_U8 = np.uint8
+_FAR = MAX_CUBOID_SIDE
+"""What is further away counts as this."""
 
 
 @jit
 def padded(size):  # type: ignore[no-untyped-def]
-    """The size in whole strips."""
-    return -(-size // STRIP) * STRIP
+    """The size in whole vectors."""
+    return -(-size // LANES) * LANES
 
 
-@jit
-def _raise(lines, at, size, step, highest, n):  # type: ignore[no-untyped-def]
-    """highest[k] = the highest of lines[at + k], lines[at + k + step], ..., ``size`` of them.
-
-    For k < n. Places are unsigned: one that could be negative would be looked at in every round,
-    and a view of the line in place of them costs more than a round.
-    """
-    last = size - 1
-    for first in range(0, size, 4):
-        a, b = np.uint64(at + first * step), np.uint64(at + min(first + 1, last) * step)
-        c = np.uint64(at + min(first + 2, last) * step)
-        d = np.uint64(at + min(first + 3, last) * step)
-        if first == 0:
-            for place in range(n):
-                k = np.uint64(place)
-                p, q, r, s = lines[k + a], lines[k + b], lines[k + c], lines[k + d]
-                one, other = p if p > q else q, r if r > s else s
-                highest[k] = one if one > other else other
-        else:
-            for place in range(n):
-                k = np.uint64(place)
-                p, q, r, s = lines[k + a], lines[k + b], lines[k + c], lines[k + d]
-                one, other = p if p > q else q, r if r > s else s
-                one, found = one if one > other else other, highest[k]
-                highest[k] = found if found > one else one
-
-
-@jit
+@jit_arrays
 def make_room(shape, window):  # type: ignore[no-untyped-def]
-    """Scratch: maxima along y, then along x; where so many cells fit along x, and along y.
+    """What the functions of this module are given, for containers and windows of these sizes.
 
-    The last two are lines of ``n`` for each size, 0xFF where it fits.
+    Two lines for maxima, and of every cell of a line the column and how many columns there are from
+    it on; arrays, whose addresses :func:`lines_of` takes.
     """
     length, width = shape
     n = padded(length * width)
-    across, along = np.zeros((window[0] + 1, n), _U8), np.zeros((window[1] + 1, n), _U8)
-    for w in range(1, window[0] + 1):
-        for k in range(max(length - w + 1, 0) * width):
-            across[w, k] = _U8(255)
-    for h in range(1, window[1] + 1):
-        for k in range(length * width):
-            along[h, k] = _U8(255) if k % width + h <= width else _U8(0)
-    tops = np.zeros(n + (window[0] - 1) * width, _U8)
-    return tops, np.zeros(n, _U8), across.reshape(-1), along.reshape(-1)
+    behind = (window[0] - 1) * width + LANES
+    before, after = np.zeros(n + behind, np.uint8), np.zeros(n, np.uint8)
+    for k in range(before.size):
+        before[k] = min(k % width, _FAR)
+    for k in range(length * width):
+        after[k] = min(width - k % width, _FAR)
+    return np.zeros(n + behind, np.uint8), np.zeros(n, np.uint8), before, after
 
 
 @jit
-def find_rest(levels, lane, size, box, room, raised):  # type: ignore[no-untyped-def]
-    """Raised rest heights of a cuboid ``size`` in whole cells, 0 where it does not fit.
+def _raise(line, size, step, highest, n):  # type: ignore[no-untyped-def]
+    """The highest byte of line + k, line + k + step, ..., ``size`` of them, for each k < n."""
+    last = size - 1
+    for first in range(0, size, 4):
+        second, third = min(first + 1, last), min(first + 2, last)
+        a, b = line + first * step, line + second * step
+        c, d = line + third * step, line + min(first + 3, last) * step
+        for k in range(0, n, LANES):
+            one = vectors.higher(vectors.load(a + k), vectors.load(b + k))
+            other = vectors.higher(vectors.load(c + k), vectors.load(d + k))
+            found = vectors.higher(one, other)
+            if first:
+                found = vectors.higher(found, vectors.load(highest + k))
+            vectors.store(highest + k, found)
 
-    Those of line ``lane``. Both arrays are flat; the lines of ``levels`` end in ``window[1] - 1``
-    zeros more than those of ``raised``. ``box`` is the width and the height of the container.
+
+@jit
+def find_rest(line, size, container, room, raised):  # type: ignore[no-untyped-def]
+    """Write the rest heights of a cuboid plus 1 to ``raised``, 0 where it does not fit.
+
+    ``container`` and ``size`` are three sides each, ``room`` is from :func:`make_room`.
     """
-    tops, highest, across, along = room
-    width, height = box
+    tops, highest, _, after = room
+    length, width, height = container
     w, h, d = size
-    n, reach = highest.size, along.size // highest.size - 2  # window[1] - 1
-    out = np.uint64(lane * n)
+    n = after.size
     if w == 0 or d > height:
-        for place in range(n):
-            raised[out + np.uint64(place)] = 0
+        for k in range(0, n, LANES):
+            vectors.store(raised + k, vectors.splat(0))
         return
-    _raise(levels, lane * (n + reach), h, 1, tops, n)
-    _raise(tops, 0, w, width, highest, n)
-    lid, row, column = _U8(height - d), np.uint64(w * n), np.uint64(h * n)
-    for place in range(n):
-        k = np.uint64(place)
-        level, fits = highest[k], _U8(across[row + k] & along[column + k])
-        code = _U8(level + _U8(1)) & fits
-        raised[out + k] = code if level <= lid else _U8(0)
+    top, found = tops.ctypes.data, highest.ctypes.data
+    _raise(line, h, 1, top, n)
+    _raise(top, w, width, found, n)
+    lid, corners, column = height - d + 1, (length - w + 1) * width, after.ctypes.data
+    for k in range(0, n, LANES):
+        fits = vectors.above(vectors.load(column + k), h - 1)
+        fits = vectors.keep_first(fits, min(max(corners - k, 0), _FAR))
+        level = vectors.add(vectors.load(found + k), vectors.splat(1))
+        vectors.store(raised + k, vectors.keep_up_to(vectors.both(level, fits), lid))
+
+
+@jit
+def show_legal(raised, places, mask):  # type: ignore[no-untyped-def]
+    """Write to ``mask`` which of the bytes at ``raised`` are not 0; returns whether any is.
+
+    The last vector overlaps the one before, so that nothing behind ``places`` is written.
+    """
+    some = vectors.splat(0)
+    for k in range(0, places, LANES):
+        at = min(k, places - LANES)
+        legal = vectors.flags(vectors.load(raised + at))
+        vectors.store(mask + at, legal)
+        some = vectors.either(some, legal)
+    return vectors.any_of(some)
+
+
+@jit
+def _inside(k, window, room):  # type: ignore[no-untyped-def]
+    """255 for the cells from the k-th on, counted from a window's corner, that are inside."""
+    w, h, width = window
+    among = vectors.below(vectors.load(room[2].ctypes.data + k), h)
+    return vectors.keep_first(among, min(w * width - k, _FAR))
+
+
+@jit
+def find_ground(corner, window, room):  # type: ignore[no-untyped-def]
+    """The highest cell of a window, and how many cells are as high.
+
+    ``corner`` is the address of its first, ``window`` its sides and the container's width.
+    """
+    w, h, width = window
+    reach, top, count = (w - 1) * width + h, vectors.splat(0), np.int64(0)
+    for k in range(0, reach, LANES):
+        inside = _inside(k, window, room)
+        top = vectors.higher(top, vectors.both(vectors.load(corner + k), inside))
+    highest = vectors.highest_of(top)
+    for k in range(0, reach, LANES):
+        same = vectors.equal(vectors.load(corner + k), highest)
+        count += vectors.count_of(vectors.both(same, _inside(k, window, room)))
+    return highest, count
+
+
+@jit
+def cover(corner, window, room, top):  # type: ignore[no-untyped-def]
+    """Raise a window's cells to ``top``, which none of them is above; returns their sum before."""
+    w, h, width = window
+    total = np.int64(0)
+    for k in range(0, (w - 1) * width + h, LANES):
+        inside, cells = _inside(k, window, room), vectors.load(corner + k)
+        total += vectors.sum_of(vectors.both(cells, inside))
+        raised = vectors.higher(cells, vectors.both(vectors.splat(top), inside))
+        vectors.store(corner + k, raised)
+    return total

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from packing_env.kernels import cuboid_loops as loops
-from packing_env.kernels.compiled_cpu import array, jit, kernel, run
+from packing_env.kernels.compiled_cpu import array, jit, jit_arrays, kernel, run
 from packing_env.kernels.cuboid_eager import RULES, integers, lattice, slope_scale
 
 LANES = 64
@@ -30,7 +30,7 @@ _CORNERS, _CODE, _CENTRES, _SQUARES = (RULES.index(name) for name in RULES[1:])
 """Rules by their place in `RULES`: 0 is no rule, and the hulls come last."""
 
 
-@jit
+@jit_arrays
 def _judge_hulls(ground, step, item, tops, raised, tables, rule, stable):  # type: ignore[no-untyped-def]
     """Fill stable by `com_hull` or `center_hull`, lattice row by lattice row."""
     sides, mask_x, mask_y = item
@@ -68,7 +68,7 @@ def _judge_hulls(ground, step, item, tops, raised, tables, rule, stable):  # typ
             loops.keep_over_half(total, half[0], holds)
 
 
-@jit
+@jit_arrays
 def _judge_corners(ground, step, item, tops, raised, percents, rule, stable):  # type: ignore[no-untyped-def]
     """Fill stable by `area_corners` or `area_corners_code`, lattice row by lattice row."""
     sides, mask_x, mask_y = item
@@ -99,7 +99,7 @@ def _judge_corners(ground, step, item, tops, raised, percents, rule, stable):  #
         loops.accept_over(total, limits[2], corners, least, holds)
 
 
-@jit
+@jit_arrays
 def make_room(shape, lattice, task, lanes, count_like):  # type: ignore[no-untyped-def]
     """Room for the maps of one item in a block of rows."""
     _, across, along, _, stride, _ = task

@@ -18,19 +18,6 @@ _NONE, _CORNERS, _CODE, _CENTRES, _SQUARES = range(len(RULES))
 
 
 @jit
-def find_rest(levels, width, window):  # type: ignore[no-untyped-def]
-    """The highest cell of the window, and how many cells are as high."""
-    at, w, h = window
-    highest, count = np.int64(0), np.int64(0)
-    for u in range(w):
-        for v in range(h):
-            level = np.int64(levels[np.uint64(at + u * width + v)])
-            count = count + (level == highest) if level <= highest else np.int64(1)
-            highest = max(highest, level)
-    return highest, count
-
-
-@jit
 def _find_edges(levels, width, window, top, edges):  # type: ignore[no-untyped-def]
     """How far the cells as high as ``top`` reach.
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from packing_env.kernels import cuboid_flat_numba as flat
 from packing_env.kernels import cuboid_step as names
-from packing_env.kernels.compiled_cpu import array_at, jit
+from packing_env.kernels.bytes_numba import LANES
+from packing_env.kernels.compiled_cpu import array_at, jit, jit_arrays
 from packing_env.kernels.episode_numba import begin_episode, clear_line, copy_line, entries
 
 Items = entries("Items", names.ITEMS, __name__)
 Shown = entries("Shown", names.SHOWN, __name__)
 
 
-@jit
+@jit_arrays
 def entries_at(places, first, state, items, shape):  # type: ignore[no-untyped-def]
     """What is seen of the state, by where its entries lie in memory, from the first place on.
 
@@ -55,13 +57,14 @@ def show_places(raised, first, p, places, seen, playable):  # type: ignore[no-un
     for lane in range(min(raised.shape[0], mask.shape[0] - first)):
         here = np.uint64(lane * raised.shape[1])
         there = np.uint64((first + lane) * mask.shape[1] + p * places)
-        some = np.uint8(0)
-        for place in range(places):
-            k = np.uint64(place)
-            flags[there + k] = levels[here + k] != 0
-        for place in range(places):
-            some |= levels[here + np.uint64(place)]
-        playable[lane] |= some != 0
+        if places >= LANES:
+            at = (levels.ctypes.data + np.int64(here), flags.ctypes.data + np.int64(there))
+            playable[lane] |= flat.show_legal(at[0], places, at[1])
+        else:
+            for place in range(places):
+                k = np.uint64(place)
+                flags[there + k] = levels[here + k] != 0
+                playable[lane] |= levels[here + k] != 0
         for place in range(places if drop_height.size else 0):
             k = np.uint64(place)
             heights[there + k] = observed[levels[here + k]]

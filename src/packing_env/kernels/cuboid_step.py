@@ -86,6 +86,9 @@ COUNTS = (
 """Cells of the container's height and of the window (2); rules by their place in `CUBOID_RULES`;
 which of an item's features is the number of items left."""
 
+MAX_CUBOID_SIDE = 255
+"""Cells along y that an item may have: distances are bytes."""
+
 NUM_METRICS = 10
 """Of ``core.metrics.NAMES``."""
 

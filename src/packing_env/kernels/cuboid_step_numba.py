@@ -19,7 +19,8 @@ from packing_env.kernels import cuboid_flat_numba as flat
 from packing_env.kernels import cuboid_loops as loops
 from packing_env.kernels import cuboid_rest_numba as single
 from packing_env.kernels import cuboid_step as names
-from packing_env.kernels.compiled_cpu import addresses_of, array_at, jit, kernel, run
+from packing_env.kernels.bytes_numba import LANES as VECTOR
+from packing_env.kernels.compiled_cpu import addresses_of, array_at, jit, jit_arrays, kernel, run
 from packing_env.kernels.cuboid_eager import RULES
 from packing_env.kernels.cuboid_numba import (
     LANES,
@@ -67,7 +68,7 @@ the supporting cells and the item; of the item that is looked at its ``size [lan
 scratch memory."""
 
 
-@jit
+@jit_arrays
 def _outcome_at(places, batch):  # type: ignore[no-untyped-def]
     return Outcome(
         array_at(places[0], (batch,), np.bool_),
@@ -77,13 +78,15 @@ def _outcome_at(places, batch):  # type: ignore[no-untyped-def]
     )
 
 
-@jit
+@jit_arrays
 def _room_of_rows(shape, window, lanes):  # type: ignore[no-untyped-def]
     whole = np.zeros((5, lanes), np.int64)
     flags = np.zeros((4, lanes), np.bool_)
     line = flat.padded(shape[0] * shape[1])
+    pitch = line + window[1] - 1
+    levels = np.zeros(lanes * pitch + VECTOR, np.uint8)
     return Found(
-        np.zeros((lanes, line + window[1] - 1), np.uint8),
+        levels[: lanes * pitch].reshape(lanes, pitch),
         whole[0],
         whole[1],
         whole[2],
@@ -175,10 +178,11 @@ def _move(found, lane):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _examine(state, items, first, counts, found):  # type: ignore[no-untyped-def]
+def _examine(state, items, first, counts, room, found):  # type: ignore[no-untyped-def]
     """Where the chosen items come to rest, and whether they may: see `core.feasibility.examine`."""
     batch, length, width = state.heightmap.shape
     levels = found.levels.reshape(-1)
+    line, pitch = levels.ctypes.data, found.levels.shape[1]
     for lane in range(min(found.live.size, batch - first)):
         row = first + lane
         found.live[lane] = not (state.terminated[row] or state.truncated[row])
@@ -192,11 +196,11 @@ def _examine(state, items, first, counts, found):  # type: ignore[no-untyped-def
         w, h = np.int64(items.cuboid[item, turn, 0]), np.int64(items.cuboid[item, turn, 1])
         if x + w > length or y + h > width:
             continue
-        window = (lane * found.levels.shape[1] + x * width + y, w, h)
-        rest, count = single.find_rest(levels, width, window)
+        corner = lane * pitch + x * width + y
+        rest, count = flat.find_ground(line + corner, (w, h, width), room)
         if rest + items.cuboid[item, turn, 2] > counts.height:
             continue
-        carried = (levels, width, window, rest, count, found.edges)
+        carried = (levels, width, (corner, w, h), rest, count, found.edges)
         asked = single.stands(counts.rule, carried)
         found.rest[lane], found.count[lane] = rest, count
         found.asked[lane] = asked
@@ -204,9 +208,10 @@ def _examine(state, items, first, counts, found):  # type: ignore[no-untyped-def
 
 
 @jit
-def _commit(state, items, first, lengths, found):  # type: ignore[no-untyped-def]
+def _commit(state, items, first, lengths, room, found):  # type: ignore[no-untyped-def]
     """Put the items down where that is legal and the row unfinished."""
     width = state.heightmap.shape[2]
+    line, pitch = found.levels.ctypes.data, found.levels.shape[1]
     for lane in range(min(found.live.size, state.step.size - first)):
         row, asked, live = first + lane, found.asked[lane], found.live[lane]
         state.step[row] += live
@@ -230,14 +235,13 @@ def _commit(state, items, first, lengths, found):  # type: ignore[no-untyped-def
         state.volume[row] += items.volume[item]
         top = rest + items.cuboid[item, turn, 2]
         found.highest[lane] = max(found.highest[lane], top)
-        metres, level = np.float32(top * lengths.cell), np.uint8(top)
-        under = found.total[lane]
+        corner = line + lane * pitch + x * width + y
+        under = flat.cover(corner, (w, h, width), room, top)
+        found.total[lane] += top * w * h - under
+        metres = np.float32(top * lengths.cell)
         for u in range(x, x + w):
             for v in range(y, y + h):
-                under += top - found.levels[lane, u * width + v]
-                found.levels[lane, u * width + v] = level
                 state.heightmap[row, u, v] = metres
-        found.total[lane] = under
 
 
 @jit
@@ -256,9 +260,10 @@ def _list_sizes(state, items, first, p, size):  # type: ignore[no-untyped-def]
 @jit
 def _find_places(state, items, first, counts, rooms, tables, task, places, lines, found):  # type: ignore[no-untyped-def]
     """Show where each visible item may be put and comes to rest; note who can put one anywhere."""
-    width = state.heightmap.shape[2]
+    length, width = state.heightmap.shape[1:]
     room, room_of_one = rooms
-    levels, raised = found.levels.reshape(-1), found.raised.reshape(-1)
+    line, raised = found.levels.ctypes.data, found.raised.ctypes.data
+    pitch, places_apart = found.levels.shape[1], found.raised.shape[1]
     found.playable[:] = False
     by_row = counts.rule == 0 and counts.stride == 1
     if not by_row:
@@ -266,11 +271,12 @@ def _find_places(state, items, first, counts, rooms, tables, task, places, lines
     for p in range(lines[1].shape[1] // places):
         _list_sizes(state, items, first, p, found.size)
         if by_row:
-            box, size = (width, counts.height), found.size
+            container, size = (length, width, counts.height), found.size
             for lane in range(min(found.live.size, state.step.size - first)):
                 w, h, d = size[lane, 0, 0], size[lane, 0, 1], size[lane, 0, 2]
                 sides = (np.int64(w), np.int64(h), np.int64(d))
-                flat.find_rest(levels, lane, sides, box, room_of_one, raised)
+                at = raised + lane * places_apart
+                flat.find_rest(line + lane * pitch, sides, container, room_of_one, at)
         else:
             find_maps(room, found.size, 0, 0, task, tables)
             loops.gather_rows(room.raised, room.stable, found.raised)
@@ -325,8 +331,8 @@ def _step(state, action, items, places_of, shape, renewal, numbers, tables, begi
         _read_levels(state.heightmap, first, np.float32(lengths.cell), found)
         _measure(state, first, found, lengths, outcome.before)
         _decode(state, action, first, shape, counts.stride, found)
-        _examine(state, items, first, counts, found)
-        _commit(state, items, first, lengths, found)
+        _examine(state, items, first, counts, rooms[1], found)
+        _commit(state, items, first, lengths, rooms[1], found)
         _measure(state, first, found, lengths, outcome.after)
         for row in range(first, last):
             outcome.asked[row] = found.asked[row - first]

@@ -26,6 +26,7 @@ from packing_env.kernels.compiled_cpu import (
     array,
     extent_of,
     jit,
+    jit_arrays,
     jit_ordered,
     kernel,
     row_maxima,
@@ -139,16 +140,17 @@ def _raise_strips(z, floor, heights, ground, taps, n, window, best):  # type: ig
 
 
 @jit
-def _highest(line, n, size, step, rooms):  # type: ignore[no-untyped-def]
+def _highest(lines, n, size, step):  # type: ignore[no-untyped-def]
     """The highest of line[k], line[k + step], ..., ``size`` of them, for every k that has them.
 
     Four pieces of what is known make the next piece, each time four times as long, the last ones
-    overlapping. Returns where the result lies; ``rooms`` are two lines for it. Places are
-    unsigned: one that could be negative would be looked at in every round.
+    overlapping. ``lines`` are the line and two for results; returns which of them is the last.
+    Places are unsigned: one that could be negative would be looked at in every round.
     """
-    room, spare = rooms
-    known = 1
+    known, at = 1, 0
     while known < size:
+        following = 2 if at == 1 else 1
+        line, room = lines[at], lines[following]
         beyond = size - known
         first, second, third = min(known, beyond), min(2 * known, beyond), min(3 * known, beyond)
         a, b, c = np.uint64(first * step), np.uint64(second * step), np.uint64(third * step)
@@ -158,9 +160,8 @@ def _highest(line, n, size, step, rooms):  # type: ignore[no-untyped-def]
             p, q, r, s = line[k], line[k + a], line[k + b], line[k + c]
             one, other = p if p > q else q, r if r > s else s
             room[k] = one if one > other else other
-        line, room, spare = room, spare, room
-        known += third
-    return line
+        known, at = known + third, following
+    return at
 
 
 @jit
@@ -173,13 +174,15 @@ def _flat_map(heightmap, w, h, base, stride, z, rooms):  # type: ignore[no-untyp
     length, width = heightmap.shape
     nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
     one, other, third = rooms
-    line = _highest(heightmap.reshape(-1), length * width, h, 1, (one, other))
+    lines = (heightmap.reshape(-1), one, other)
+    line = lines[_highest(lines, length * width, h, 1)]
     rows = (nx - 1) * stride + w
     for x in range(rows):
         here, there = np.uint64(x * ny), np.uint64(x * width)
         for y in range(ny):
             third[here + np.uint64(y)] = line[there + np.uint64(y * stride)]
-    line = _highest(third, rows * ny, w, ny, (one, other))
+    lines = (third, one, other)
+    line = lines[_highest(lines, rows * ny, w, ny)]
     for x in range(nx):
         here = np.uint64(x * stride * ny)
         for y in range(ny):
@@ -238,7 +241,7 @@ def drop_plane(z, bottom, size, ground, work, stride):  # type: ignore[no-untype
     return pairs
 
 
-@jit
+@jit_arrays
 def drop_work(length, width, window_x, window_y, stride):  # type: ignore[no-untyped-def]
     """What `drop_plane` writes into."""
     xs, ys = (length + stride - 1) // stride, (width + stride - 1) // stride
@@ -258,7 +261,7 @@ def drop_work(length, width, window_x, window_y, stride):  # type: ignore[no-unt
     )
 
 
-@jit
+@jit_arrays
 def ground_room(stride, xs, ys):  # type: ignore[no-untyped-def]
     """Heights of a container by phase, flat with room behind them; the same in four axes."""
     cells = stride * stride * xs * ys

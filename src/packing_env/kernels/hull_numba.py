@@ -18,6 +18,7 @@ from packing_env.kernels.compiled_cpu import (
     array,
     extent,
     jit,
+    jit_arrays,
     kernel,
     lowest_of,
     row_maxima,
@@ -216,7 +217,7 @@ def hull_plane(stable, z, bottom, com, ground, work, contact_tol, stride, centre
                 flat[block + i] = _is_held(under, cells, bars[i], com, inset, span)
 
 
-@jit
+@jit_arrays
 def hull_work(length, width, window_x, window_y, stride):  # type: ignore[no-untyped-def]
     """What `hull_plane` writes into."""
     xs, ys = (length + stride - 1) // stride, (width + stride - 1) // stride

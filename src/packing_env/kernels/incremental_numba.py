@@ -131,7 +131,9 @@ def _update_item(old, surfaces, z, rose, ground, drop, work, stride):  # type: i
         if old.size == 0:
             pairs += drop_plane(z[r], cells[r], size, ground, drop, stride)
             continue
-        z[r] = old[r]
+        for x in range(z.shape[1]):
+            for y in range(z.shape[2]):
+                z[r, x, y] = old[r, x, y]
         if top > -INF and fits:
             sides = (w, h, length, width)
             pairs += _raise_map(z[r], cells[r], sides, rectangle, ground[1], work, top, stride)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
-from packing_env.kernels.compiled_cpu import INF, array, jit, jit_ordered, kernel, run
+from packing_env.kernels.compiled_cpu import INF, array, jit, jit_arrays, jit_ordered, kernel, run
 from packing_env.kernels.eager import HALF_CELL, SUBCELL, VERTICAL
 from packing_env.kernels.lowest import REAL, SEARCHED_RULES, WHOLE
 
@@ -79,7 +79,7 @@ def _widen(pooled, steps, shape):  # type: ignore[no-untyped-def]
         steps *= 2
 
 
-@jit
+@jit_arrays
 def _pool(heightmap, stride, side, shape, pooled):  # type: ignore[no-untyped-def]
     """Least and greatest height of the square from each lattice point on; returns those of all.
 

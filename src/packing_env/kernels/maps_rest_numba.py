@@ -75,16 +75,12 @@ def _chord_passes(reach, sign, point, centres):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _corner_levels(heightmap, place):  # type: ignore[no-untyped-def]
-    """Levels of the window's four corner cells; -inf outside the footprint."""
+def _corner_level(heightmap, place, far):  # type: ignore[no-untyped-def]
+    """Level of a corner cell of the window, the far one along x, y or both; -inf outside."""
     bottom, x, y, _, size = place
-    levels = np.empty(4, np.float32)
-    for corner in range(4):
-        u = max(size[0] - 1, 0) if corner % 2 else 0
-        v = max(size[1] - 1, 0) if corner // 2 else 0
-        low = bottom[u, v]
-        levels[corner] = heightmap[x + u, y + v] - low if low < _INF else -_INF
-    return levels
+    u, v = max(size[0] - 1, 0) if far[0] else 0, max(size[1] - 1, 0) if far[1] else 0
+    low = bottom[u, v]
+    return heightmap[x + u, y + v] - low if low < _INF else -_INF
 
 
 @jit
@@ -119,5 +115,10 @@ def stands(rule, heightmap, place, bar, tolerance, found):  # type: ignore[no-un
         point = (HALF_CELL * size[0], HALF_CELL * size[1]) if centres else (com[0], com[1])
         above = _chord_passes(edges[0], 1, point, centres)
         return above and _chord_passes(edges[1], -1, point, centres)
-    levels = _corner_levels(heightmap, place)
+    levels = (
+        _corner_level(heightmap, place, (False, False)),
+        _corner_level(heightmap, place, (True, False)),
+        _corner_level(heightmap, place, (False, True)),
+        _corner_level(heightmap, place, (True, True)),
+    )
     return _corners_hold(levels, bar, tolerance, count, area, rule)

@@ -1,0 +1,158 @@
+"""Vectors of 64 bytes that compiled code computes with.
+
+Of a loop over pieces of an array LLVM makes vector code, too, but it first checks that the arrays
+do not overlap, and does what is left of a line byte by byte. Lines of a small container are so
+short that this is most of the work. A vector is one register where the processor has such, and two
+or four elsewhere; addresses need no alignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic, models, register_model
+
+LANES = 64
+"""Bytes of a vector."""
+
+_BYTE, _LONG = ir.IntType(8), ir.IntType(64)
+_BYTES, _PLACES = ir.VectorType(_BYTE, LANES), ir.VectorType(ir.IntType(32), LANES)
+
+
+class Bytes(types.Type):
+    """The type of a vector in compiled code."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Bytes")
+
+
+@register_model(Bytes)
+class _BytesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _BYTES)
+
+
+BYTES = Bytes()
+
+
+def _operation(emit: Callable[..., Any], result: Any, *given: Any) -> Any:
+    """What compiled code may call: ``emit(builder, ...)`` makes the result of what is given."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return emit(builder, *arguments)
+
+    def of_one(context, one):  # type: ignore[no-untyped-def]
+        return result(*given), generate
+
+    def of_two(context, one, other):  # type: ignore[no-untyped-def]
+        return result(*given), generate
+
+    return intrinsic((of_one, of_two)[len(given) - 1])
+
+
+def _splat(builder: Any, byte: Any) -> Any:
+    nothing = ir.Constant(_BYTES, ir.Undefined)
+    one = builder.insert_element(nothing, builder.trunc(byte, _BYTE), _LONG(0))
+    return builder.shuffle_vector(one, nothing, ir.Constant(_PLACES, [0] * LANES))
+
+
+def _higher(builder: Any, one: Any, other: Any) -> Any:
+    return builder.select(builder.icmp_unsigned(">", one, other), one, other)
+
+
+def _keep_up_to(builder: Any, vector: Any, limit: Any) -> Any:
+    within = builder.icmp_unsigned("<=", vector, _splat(builder, limit))
+    return builder.select(within, vector, ir.Constant(_BYTES, [0] * LANES))
+
+
+def _keep_first(builder: Any, vector: Any, count: Any) -> Any:
+    place = ir.Constant(_BYTES, list(range(LANES)))
+    among = builder.icmp_unsigned("<", place, _splat(builder, count))
+    return builder.select(among, vector, ir.Constant(_BYTES, [0] * LANES))
+
+
+def _flags(builder: Any, vector: Any) -> Any:
+    nothing = ir.Constant(_BYTES, [0] * LANES)
+    return builder.zext(builder.icmp_unsigned("!=", vector, nothing), _BYTES)
+
+
+def _any(builder: Any, vector: Any) -> Any:
+    whole = builder.bitcast(vector, ir.IntType(8 * LANES))
+    return builder.icmp_unsigned("!=", whole, whole.type(0))
+
+
+def _reduce(builder: Any, name: str, vector: Any) -> Any:
+    kind = vector.type
+    signature = ir.FunctionType(kind.element, [kind])
+    full_name = f"llvm.vector.reduce.{name}.v{LANES}{kind.element.intrinsic_name}"
+    operation = cgutils.get_or_insert_function(builder.module, signature, full_name)
+    return builder.zext(builder.call(operation, [vector]), _LONG)
+
+
+def _sum(builder: Any, vector: Any) -> Any:
+    return _reduce(builder, "add", builder.zext(vector, ir.VectorType(ir.IntType(16), LANES)))
+
+
+def _count(builder: Any, vector: Any) -> Any:
+    nothing = ir.Constant(_BYTES, [0] * LANES)
+    return builder.ctpop(
+        builder.bitcast(builder.icmp_unsigned("!=", vector, nothing), ir.IntType(LANES))
+    )
+
+
+def _compare(relation: str) -> Callable[..., Any]:
+    def emit(builder: Any, vector: Any, number: Any) -> Any:
+        found = builder.icmp_unsigned(relation, vector, _splat(builder, number))
+        return builder.sext(found, _BYTES)
+
+    return emit
+
+
+def _load(builder: Any, address: Any) -> Any:
+    return builder.load(builder.inttoptr(address, _BYTES.as_pointer()), align=1)
+
+
+def _store(builder: Any, address: Any, vector: Any) -> Any:
+    builder.store(vector, builder.inttoptr(address, _BYTES.as_pointer()), align=1)
+    return ir.Constant(ir.IntType(1), 1)
+
+
+load = _operation(_load, BYTES, types.int64)
+"""load(address): the bytes from there on."""
+store = _operation(_store, types.boolean, types.int64, BYTES)
+"""store(address, vector): write them."""
+splat = _operation(_splat, BYTES, types.int64)
+"""splat(byte): that, everywhere."""
+add = _operation(lambda builder, one, other: builder.add(one, other), BYTES, BYTES, BYTES)
+"""add(one, other): their sums, modulo 256."""
+both = _operation(lambda builder, one, other: builder.and_(one, other), BYTES, BYTES, BYTES)
+"""both(one, other): bit by bit."""
+either = _operation(lambda builder, one, other: builder.or_(one, other), BYTES, BYTES, BYTES)
+"""either(one, other): bit by bit."""
+higher = _operation(_higher, BYTES, BYTES, BYTES)
+"""higher(one, other): of two bytes each."""
+keep_up_to = _operation(_keep_up_to, BYTES, BYTES, types.int64)
+"""keep_up_to(vector, limit): bytes above the limit become 0."""
+keep_first = _operation(_keep_first, BYTES, BYTES, types.int64)
+"""keep_first(vector, count): bytes behind so many become 0; ``count`` is at most 255."""
+flags = _operation(_flags, BYTES, BYTES)
+"""flags(vector): 1 for every byte but 0."""
+any_of = _operation(_any, types.boolean, BYTES)
+"""any_of(vector): whether a byte is not 0."""
+highest_of = _operation(
+    lambda builder, vector: _reduce(builder, "umax", vector), types.int64, BYTES
+)
+"""highest_of(vector): its highest byte."""
+sum_of = _operation(_sum, types.int64, BYTES)
+"""sum_of(vector): of all bytes."""
+above = _operation(_compare(">"), BYTES, BYTES, types.int64)
+"""above(vector, number): 255 where a byte is greater, else 0."""
+below = _operation(_compare("<"), BYTES, BYTES, types.int64)
+"""below(vector, number): 255 where a byte is less, else 0."""
+equal = _operation(_compare("=="), BYTES, BYTES, types.int64)
+"""equal(vector, number): 255 where a byte is the same, else 0."""
+count_of = _operation(_count, types.int64, BYTES)
+"""count_of(vector): how many bytes are not 0."""
