@@ -15,6 +15,7 @@ from packing_env.kernels.compiled_cpu import kernel
 @kernel
 def _combine(one, other, number, made):  # type: ignore[no-untyped-def]
     """Every operation once; those with one result fill the last row."""
+    vectors.fetch(made.ctypes.data)
     first, second = vectors.load(one.ctypes.data), vectors.load(other.ctypes.data)
     at = made.ctypes.data
     vectors.store(at, vectors.splat(number))
@@ -33,6 +34,8 @@ def _combine(one, other, number, made):  # type: ignore[no-untyped-def]
         vectors.highest_of(first),
         vectors.sum_of(first),
         vectors.count_of(first),
+        vectors.first_of(first),
+        vectors.end_of(first),
     )
 
 
@@ -59,4 +62,6 @@ def test_equals_numpy(seed: int) -> None:
         255 * (one == number),
     ]
     assert np.array_equal(made, np.array(expected, np.uint8))
-    assert found == (one.any(), one.max(), one.sum(dtype=np.int64), (one != 0).sum())
+    there = np.flatnonzero(one)
+    ends = (there[0], there[-1] + 1) if there.size else (LANES, 0)
+    assert found == (one.any(), one.max(), one.sum(dtype=np.int64), there.size, *ends)

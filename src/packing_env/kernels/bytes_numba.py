@@ -20,6 +20,7 @@ LANES = 64
 
 _BYTE, _LONG = ir.IntType(8), ir.IntType(64)
 _BYTES, _PLACES = ir.VectorType(_BYTE, LANES), ir.VectorType(ir.IntType(32), LANES)
+_DONE = ir.Constant(ir.IntType(1), 1)
 
 
 class Bytes(types.Type):
@@ -84,6 +85,15 @@ def _any(builder: Any, vector: Any) -> Any:
     return builder.icmp_unsigned("!=", whole, whole.type(0))
 
 
+def _fetch(builder: Any, address: Any) -> Any:
+    place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    signature = ir.FunctionType(ir.VoidType(), [place, number, number, number])
+    prefetch = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
+    to_write, keep, data = number(1), number(3), number(1)
+    builder.call(prefetch, [builder.inttoptr(address, place), to_write, keep, data])
+    return _DONE
+
+
 def _reduce(builder: Any, name: str, vector: Any) -> Any:
     kind = vector.type
     signature = ir.FunctionType(kind.element, [kind])
@@ -96,11 +106,21 @@ def _sum(builder: Any, vector: Any) -> Any:
     return _reduce(builder, "add", builder.zext(vector, ir.VectorType(ir.IntType(16), LANES)))
 
 
-def _count(builder: Any, vector: Any) -> Any:
+def _bits(builder: Any, vector: Any) -> Any:
     nothing = ir.Constant(_BYTES, [0] * LANES)
-    return builder.ctpop(
-        builder.bitcast(builder.icmp_unsigned("!=", vector, nothing), ir.IntType(LANES))
-    )
+    return builder.bitcast(builder.icmp_unsigned("!=", vector, nothing), ir.IntType(LANES))
+
+
+def _count(builder: Any, vector: Any) -> Any:
+    return builder.ctpop(_bits(builder, vector))
+
+
+def _first(builder: Any, vector: Any) -> Any:
+    return builder.cttz(_bits(builder, vector), ir.IntType(1)(0))
+
+
+def _end(builder: Any, vector: Any) -> Any:
+    return builder.sub(_LONG(LANES), builder.ctlz(_bits(builder, vector), ir.IntType(1)(0)))
 
 
 def _compare(relation: str) -> Callable[..., Any]:
@@ -117,7 +137,7 @@ def _load(builder: Any, address: Any) -> Any:
 
 def _store(builder: Any, address: Any, vector: Any) -> Any:
     builder.store(vector, builder.inttoptr(address, _BYTES.as_pointer()), align=1)
-    return ir.Constant(ir.IntType(1), 1)
+    return _DONE
 
 
 load = _operation(_load, BYTES, types.int64)
@@ -156,3 +176,9 @@ equal = _operation(_compare("=="), BYTES, BYTES, types.int64)
 """equal(vector, number): 255 where a byte is the same, else 0."""
 count_of = _operation(_count, types.int64, BYTES)
 """count_of(vector): how many bytes are not 0."""
+first_of = _operation(_first, types.int64, BYTES)
+"""first_of(vector): the place of the first byte that is not 0, LANES if all are."""
+end_of = _operation(_end, types.int64, BYTES)
+"""end_of(vector): the place behind the last byte that is not 0, 0 if all are."""
+fetch = _operation(_fetch, types.boolean, types.int64)
+"""fetch(address): have the memory there brought near, as it will soon be written."""

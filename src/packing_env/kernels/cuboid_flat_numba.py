@@ -8,6 +8,8 @@ fits, and is dropped. Lines are known by their addresses, and padded to whole ve
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 import numpy as np
 
 from packing_env.kernels import bytes_numba as vectors
@@ -25,13 +27,14 @@ def padded(size):  # type: ignore[no-untyped-def]
     return -(-size // LANES) * LANES
 
 
+Room = namedtuple("Room", "tops before after")
+"""A line for maxima; of every cell of a line, its column, and how many columns there are from it
+on."""
+
+
 @jit_arrays
 def make_room(shape, window):  # type: ignore[no-untyped-def]
-    """What the functions of this module are given, for containers and windows of these sizes.
-
-    Two lines for maxima, and of every cell of a line the column and how many columns there are from
-    it on; arrays, whose addresses :func:`lines_of` takes.
-    """
+    """What the functions of this module are given, for containers and windows of these sizes."""
     length, width = shape
     n = padded(length * width)
     behind = (window[0] - 1) * width + LANES
@@ -40,7 +43,7 @@ def make_room(shape, window):  # type: ignore[no-untyped-def]
         before[k] = min(k % width, _FAR)
     for k in range(length * width):
         after[k] = min(width - k % width, _FAR)
-    return np.zeros(n + behind, np.uint8), np.zeros(n, np.uint8), before, after
+    return Room(np.zeros(n + behind, np.uint8), before, after)
 
 
 @jit
@@ -66,22 +69,21 @@ def find_rest(line, size, container, room, raised):  # type: ignore[no-untyped-d
 
     ``container`` and ``size`` are three sides each, ``room`` is from :func:`make_room`.
     """
-    tops, highest, _, after = room
     length, width, height = container
     w, h, d = size
-    n = after.size
+    n = room.after.size
     if w == 0 or d > height:
         for k in range(0, n, LANES):
             vectors.store(raised + k, vectors.splat(0))
         return
-    top, found = tops.ctypes.data, highest.ctypes.data
-    _raise(line, h, 1, top, n)
-    _raise(top, w, width, found, n)
-    lid, corners, column = height - d + 1, (length - w + 1) * width, after.ctypes.data
+    tops = room.tops.ctypes.data
+    _raise(line, h, 1, tops, n)
+    _raise(tops, w, width, raised, n)
+    lid, corners, column = height - d + 1, (length - w + 1) * width, room.after.ctypes.data
     for k in range(0, n, LANES):
         fits = vectors.above(vectors.load(column + k), h - 1)
         fits = vectors.keep_first(fits, min(max(corners - k, 0), _FAR))
-        level = vectors.add(vectors.load(found + k), vectors.splat(1))
+        level = vectors.add(vectors.load(raised + k), vectors.splat(1))
         vectors.store(raised + k, vectors.keep_up_to(vectors.both(level, fits), lid))
 
 
@@ -104,7 +106,7 @@ def show_legal(raised, places, mask):  # type: ignore[no-untyped-def]
 def _inside(k, window, room):  # type: ignore[no-untyped-def]
     """255 for the cells from the k-th on, counted from a window's corner, that are inside."""
     w, h, width = window
-    among = vectors.below(vectors.load(room[2].ctypes.data + k), h)
+    among = vectors.below(vectors.load(room.before.ctypes.data + k), h)
     return vectors.keep_first(among, min(w * width - k, _FAR))
 
 

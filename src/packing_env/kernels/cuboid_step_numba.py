@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from packing_env.kernels import bytes_numba as vectors
 from packing_env.kernels import cuboid_flat_numba as flat
 from packing_env.kernels import cuboid_loops as loops
 from packing_env.kernels import cuboid_rest_numba as single
 from packing_env.kernels import cuboid_step as names
-from packing_env.kernels.bytes_numba import LANES as VECTOR
 from packing_env.kernels.compiled_cpu import addresses_of, array_at, jit, jit_arrays, kernel, run
 from packing_env.kernels.cuboid_eager import RULES
 from packing_env.kernels.cuboid_numba import (
@@ -84,7 +84,7 @@ def _room_of_rows(shape, window, lanes):  # type: ignore[no-untyped-def]
     flags = np.zeros((4, lanes), np.bool_)
     line = flat.padded(shape[0] * shape[1])
     pitch = line + window[1] - 1
-    levels = np.zeros(lanes * pitch + VECTOR, np.uint8)
+    levels = np.zeros(lanes * pitch + vectors.LANES, np.uint8)
     return Found(
         levels[: lanes * pitch].reshape(lanes, pitch),
         whole[0],
@@ -133,10 +133,11 @@ def _decode(state, action, first, shape, stride, found):  # type: ignore[no-unty
         row, move = first + lane, found.move
         if action.shape[1] == 1:
             index = action[row, 0]
-            plane, place = index // (xs * ys), index % (xs * ys)
-            move[lane, 0], move[lane, 1] = plane // turns, plane % turns
-            move[lane, 2], move[lane, 3] = place // ys, place % ys
             known = 0 <= index < shape[0] * turns * xs * ys
+            among = np.uint32(index if known else 0)
+            plane, place = among // np.uint32(xs * ys), among % np.uint32(xs * ys)
+            move[lane, 0], move[lane, 1] = plane // np.uint32(turns), plane % np.uint32(turns)
+            move[lane, 2], move[lane, 3] = place // np.uint32(ys), place % np.uint32(ys)
         else:
             known = True
             for k in range(4):
@@ -149,6 +150,11 @@ def _decode(state, action, first, shape, stride, found):  # type: ignore[no-unty
     for lane in range(min(found.live.size, action.shape[0] - first)):
         row = first + lane
         found.item[lane] = state.item_id[row, state.queue[row, max(0, found.move[lane, 0])]]
+        record = row * state.placement.shape[1] + state.items_packed[row]
+        vectors.fetch(state.placement.ctypes.data + 32 * record)
+        vectors.fetch(state.placement_z.ctypes.data + 4 * record)
+        vectors.fetch(state.placement_support.ctypes.data + 4 * record)
+        vectors.fetch(state.packed.ctypes.data + record)
 
 
 @jit
@@ -258,12 +264,21 @@ def _list_sizes(state, items, first, p, size):  # type: ignore[no-untyped-def]
 
 
 @jit
+def _find_rest(found, rows, container, room):  # type: ignore[no-untyped-def]
+    """Where the items of ``found.size`` come to rest if no rule is asked for."""
+    lines, pitch = found.levels.ctypes.data, found.levels.shape[1]
+    raised, apart, size = found.raised.ctypes.data, found.raised.shape[1], found.size
+    for lane in range(rows):
+        w, h, d = size[lane, 0, 0], size[lane, 0, 1], size[lane, 0, 2]
+        sides = (np.int64(w), np.int64(h), np.int64(d))
+        flat.find_rest(lines + lane * pitch, sides, container, room, raised + lane * apart)
+
+
+@jit
 def _find_places(state, items, first, counts, rooms, tables, task, places, lines, found):  # type: ignore[no-untyped-def]
     """Show where each visible item may be put and comes to rest; note who can put one anywhere."""
     length, width = state.heightmap.shape[1:]
     room, room_of_one = rooms
-    line, raised = found.levels.ctypes.data, found.raised.ctypes.data
-    pitch, places_apart = found.levels.shape[1], found.raised.shape[1]
     found.playable[:] = False
     by_row = counts.rule == 0 and counts.stride == 1
     if not by_row:
@@ -271,12 +286,8 @@ def _find_places(state, items, first, counts, rooms, tables, task, places, lines
     for p in range(lines[1].shape[1] // places):
         _list_sizes(state, items, first, p, found.size)
         if by_row:
-            container, size = (length, width, counts.height), found.size
-            for lane in range(min(found.live.size, state.step.size - first)):
-                w, h, d = size[lane, 0, 0], size[lane, 0, 1], size[lane, 0, 2]
-                sides = (np.int64(w), np.int64(h), np.int64(d))
-                at = raised + lane * places_apart
-                flat.find_rest(line + lane * pitch, sides, container, room_of_one, at)
+            container = (length, width, counts.height)
+            _find_rest(found, min(found.live.size, state.step.size - first), container, room_of_one)
         else:
             find_maps(room, found.size, 0, 0, task, tables)
             loops.gather_rows(room.raised, room.stable, found.raised)
