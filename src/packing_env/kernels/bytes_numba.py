@@ -27,7 +27,7 @@ class Bytes(types.Type):
     """The type of a vector in compiled code."""
 
     def __init__(self) -> None:
-        super().__init__(name="Bytes")
+        super().__init__(name="Bytes")  # type: ignore[no-untyped-call]
 
 
 @register_model(Bytes)
@@ -52,6 +52,12 @@ def _operation(emit: Callable[..., Any], result: Any, *given: Any) -> Any:
         return result(*given), generate
 
     return intrinsic((of_one, of_two)[len(given) - 1])
+
+
+def _declared(builder: Any, signature: Any, name: str) -> Any:
+    return cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+        builder.module, signature, name
+    )
 
 
 def _splat(builder: Any, byte: Any) -> Any:
@@ -88,7 +94,7 @@ def _any(builder: Any, vector: Any) -> Any:
 def _fetch(builder: Any, address: Any) -> Any:
     place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
     signature = ir.FunctionType(ir.VoidType(), [place, number, number, number])
-    prefetch = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
+    prefetch = _declared(builder, signature, "llvm.prefetch.p0")
     to_write, keep, data = number(1), number(3), number(1)
     builder.call(prefetch, [builder.inttoptr(address, place), to_write, keep, data])
     return _DONE
@@ -98,7 +104,7 @@ def _reduce(builder: Any, name: str, vector: Any) -> Any:
     kind = vector.type
     signature = ir.FunctionType(kind.element, [kind])
     full_name = f"llvm.vector.reduce.{name}.v{LANES}{kind.element.intrinsic_name}"
-    operation = cgutils.get_or_insert_function(builder.module, signature, full_name)
+    operation = _declared(builder, signature, full_name)
     return builder.zext(builder.call(operation, [vector]), _LONG)
 
 

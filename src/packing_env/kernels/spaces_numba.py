@@ -23,9 +23,16 @@ def _num_containing(bounds, count, piece):  # type: ignore[no-untyped-def]
 
 
 @jit
+def _copy(space, target):  # type: ignore[no-untyped-def]
+    """Fill in the six bounds of a space."""
+    for bound in range(6):
+        target[bound] = space[bound]
+
+
+@jit
 def _piece_of(space, box, index, piece):  # type: ignore[no-untyped-def]
     """Fill in remainder `index` (order of `spaces_eager.PIECES`) of a space that the box cuts."""
-    piece[:] = space
+    _copy(space, piece)
     if index == 0:
         piece[3] = max(box[0], space[0])
     elif index == 1:
@@ -54,7 +61,7 @@ def _split_row(spaces, box, smallest, bounds, cut, piece, found):  # type: ignor
             cut[num_cut] = count
             num_cut += 1
         else:
-            found[num] = spaces[count]
+            _copy(spaces[count], found[num])
             num += 1
         count += 1
     for i in range(num_cut):
@@ -63,7 +70,7 @@ def _split_row(spaces, box, smallest, bounds, cut, piece, found):  # type: ignor
             side = min(piece[3] - piece[0], piece[4] - piece[1], piece[5] - piece[2])
             if side >= smallest and _num_containing(bounds, count, piece) == 1:
                 if num < capacity:
-                    found[num] = piece
+                    _copy(piece, found[num])
                 num += 1
     return max(0, num - capacity)
 
