@@ -27,13 +27,13 @@ class Bytes(types.Type):
     """The type of a vector in compiled code."""
 
     def __init__(self) -> None:
-        super().__init__(name="Bytes")  # type: ignore[no-untyped-call]
+        super().__init__(name="Bytes")
 
 
 @register_model(Bytes)
 class _BytesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _BYTES)
+        super().__init__(manager, kind, _BYTES)  # type: ignore[no-untyped-call]
 
 
 BYTES = Bytes()
