@@ -98,7 +98,7 @@ def stands(rule, carried):  # type: ignore[no-untyped-def]
     _, w, h = window
     if rule == _NONE or count == w * h:  # every rule holds for what is carried by all its cells
         return True
-    if rule == _CENTRES and 2 * count > w * h:
+    if rule >= _CENTRES and 2 * count > w * h:  # no side of a line through the centre has so many
         return True
     if rule >= _CENTRES:  # the hulls come last
         _find_edges(levels, width, window, top, edges)
