@@ -13,7 +13,7 @@ from tests.tiny import cuboid_env, differing, play_beside_reference, stream
 from packing_env import kernels
 from packing_env.core import cuboid_step, metrics
 from packing_env.envs import PackingEnv
-from packing_env.kernels.cuboid_step import NUM_METRICS
+from packing_env.kernels.cuboid_step import COUNTS, ITEMS, LENGTHS, NUM_METRICS
 
 pytestmark = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="numba is not installed"
@@ -61,12 +61,33 @@ def test_equals_the_rules_one_by_one(rule: str, metric_rule: str) -> None:
         {"items": {"grid": (8, 8), "pitch": 0.25, "orientations": "cuboid"}},
         {"items": {"grid": (6, 6), "height": 254, "sides": (2, 60)}, "shell": {"row_offset": 9}},
         {"items": {"grid": (24, 20), "sides": (1, 20)}, "stability": "com_hull"},
+        {"items": {"grid": (24, 20), "sides": (1, 20)}, "stability": "none"},
     ],
 )
 def test_equals_the_rules_in_other_tasks(options: dict[str, Any]) -> None:
     pair = Pair(task, **options)
     pair.play(12)
     assert (pair.envs[0].state["episode"] > 0).any()
+
+
+@pytest.mark.parametrize("rule", ["none", "center_hull"])
+def test_equals_the_rules_in_wide_containers(rule: str) -> None:
+    """Windows of several vectors, and columns further from an edge than a byte tells."""
+    items = {"grid": (70, 270), "height": 200, "sides": (30, 70), "num_items": 4}
+    Pair(task, num_envs=2, items=items, stability=rule).play(3)
+
+
+def test_items_longer_than_a_byte_tells_go_by_the_rules() -> None:
+    env = task()
+    tensors = dict(env.catalogue.tensors())
+    for side, known in ((kernels.MAX_CUBOID_SIDE, True), (kernels.MAX_CUBOID_SIDE + 1, False)):
+        tensors["bottom"] = torch.empty(1, 1, 1, side)
+        assert cuboid_step.applies(tensors, env.params) == known
+    given = env._fused.task
+    counts = dict(zip(COUNTS, given.counts, strict=True)) | {"along": 256}
+    tables = (dict(zip(ITEMS, given.items, strict=True)), tuple(given.pool), True)
+    with pytest.raises(ValueError, match="along is 1 to 255 cells, not 256"):
+        kernels.CuboidTask(*tables, counts, dict(zip(LENGTHS, given.lengths, strict=True)))
 
 
 @pytest.mark.parametrize("rule", RULES)

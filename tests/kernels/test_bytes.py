@@ -8,27 +8,27 @@ import pytest
 pytest.importorskip("numba")
 
 from packing_env.kernels import bytes_numba as vectors
-from packing_env.kernels.bytes_numba import LANES
+from packing_env.kernels.bytes_numba import WIDTH
 from packing_env.kernels.compiled_cpu import kernel
 
 
 @kernel
 def _combine(one, other, number, made):  # type: ignore[no-untyped-def]
-    """Every operation once; those with one result fill the last row."""
+    """Every operation once: vectors into rows, numbers as results."""
     vectors.fetch(made.ctypes.data)
     first, second = vectors.load(one.ctypes.data), vectors.load(other.ctypes.data)
     at = made.ctypes.data
     vectors.store(at, vectors.splat(number))
-    vectors.store(at + LANES, vectors.add(first, second))
-    vectors.store(at + 2 * LANES, vectors.both(first, second))
-    vectors.store(at + 3 * LANES, vectors.either(first, second))
-    vectors.store(at + 4 * LANES, vectors.higher(first, second))
-    vectors.store(at + 5 * LANES, vectors.keep_up_to(first, number))
-    vectors.store(at + 6 * LANES, vectors.keep_first(first, number))
-    vectors.store(at + 7 * LANES, vectors.flags(first))
-    vectors.store(at + 8 * LANES, vectors.above(first, number))
-    vectors.store(at + 9 * LANES, vectors.below(first, number))
-    vectors.store(at + 10 * LANES, vectors.equal(first, number))
+    vectors.store(at + WIDTH, vectors.add(first, second))
+    vectors.store(at + 2 * WIDTH, vectors.both(first, second))
+    vectors.store(at + 3 * WIDTH, vectors.either(first, second))
+    vectors.store(at + 4 * WIDTH, vectors.higher(first, second))
+    vectors.store(at + 5 * WIDTH, vectors.keep_up_to(first, number))
+    vectors.store(at + 6 * WIDTH, vectors.keep_first(first, number))
+    vectors.store(at + 7 * WIDTH, vectors.flags(first))
+    vectors.store(at + 8 * WIDTH, vectors.above(first, number))
+    vectors.store(at + 9 * WIDTH, vectors.below(first, number))
+    vectors.store(at + 10 * WIDTH, vectors.equal(first, number))
     return (
         vectors.any_of(first),
         vectors.highest_of(first),
@@ -44,18 +44,18 @@ def test_equals_numpy(seed: int) -> None:
     """Bytes of the whole range, many of them alike, at any address."""
     rng = np.random.default_rng(seed)
     highest = int(rng.choice([0, 1, 3, 200, 255]))
-    memory = rng.integers(0, highest, 4 * LANES, np.uint8, endpoint=True)
-    one, other = memory[seed : seed + LANES], memory[101 : 101 + LANES]
-    number, made = int(rng.integers(0, 256)), np.zeros((11, LANES), np.uint8)
+    memory = rng.integers(0, highest, 4 * WIDTH, np.uint8, endpoint=True)
+    one, other = memory[seed : seed + WIDTH], memory[101 : 101 + WIDTH]
+    number, made = int(rng.integers(0, 256)), np.zeros((11, WIDTH), np.uint8)
     found = _combine(one, other, number, made)
     expected = [
-        np.full(LANES, number),
+        np.full(WIDTH, number),
         one + other,
         one & other,
         one | other,
         np.maximum(one, other),
         np.where(one <= number, one, 0),
-        np.where(np.arange(LANES) < number, one, 0),
+        np.where(np.arange(WIDTH) < number, one, 0),
         one != 0,
         255 * (one > number),
         255 * (one < number),
@@ -63,5 +63,5 @@ def test_equals_numpy(seed: int) -> None:
     ]
     assert np.array_equal(made, np.array(expected, np.uint8))
     there = np.flatnonzero(one)
-    ends = (there[0], there[-1] + 1) if there.size else (LANES, 0)
+    ends = (there[0], there[-1] + 1) if there.size else (WIDTH, 0)
     assert found == (one.any(), one.max(), one.sum(dtype=np.int64), there.size, *ends)

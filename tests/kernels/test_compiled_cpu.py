@@ -6,8 +6,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.tiny import cuboid_env, tiny_env
 
 pytest.importorskip("numba")
+
+from numba.core.runtime import rtsys
+from numba.core.runtime._nrt_python import memsys_enable_stats
 
 from packing_env.kernels import compiled_cpu
 
@@ -50,3 +54,37 @@ def test_every_file_of_the_folder_counts(tmp_path, monkeypatch):
     assert compiled_cpu.source_stamp.__wrapped__() == before
     (tmp_path / "other.py").write_text("changed = True")
     assert compiled_cpu.source_stamp.__wrapped__() != before
+
+
+ENVIRONMENTS = {
+    "cuboids": lambda: cuboid_env(3, stability="none"),
+    "cuboids by hulls, several": lambda: cuboid_env(3, stability="com_hull", num_visible=2),
+    "cuboids by corners": lambda: cuboid_env(3, stability="area_corners"),
+    "any shape": lambda: tiny_env(3, stability="com_hull"),
+    "any shape, several": lambda: tiny_env(3, num_visible=3),
+    "spaces": lambda: cuboid_env(
+        3, action_mode="candidate", candidate_generator="empty_maximal_spaces", num_spaces=30
+    ),
+    "boxes": lambda: cuboid_env(
+        3,
+        geometry="boxes",
+        stability="stacking_tree",
+        action_mode="candidate",
+        candidate_generator="corner_points",
+        observation=("item_features",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_memory_is_given_back(name, monkeypatch):
+    """What counts no references to arrays hands none to what does."""
+    env, before = ENVIRONMENTS[name](), None
+    memsys_enable_stats()
+    monkeypatch.setattr(compiled_cpu, "_MIN_PARALLEL_WORK", 10**12)
+    for decisions in (4, 12):
+        env.rollout(decisions, break_when_any_done=False)
+        stats = rtsys.get_allocation_stats()
+        held = (stats.alloc - stats.free, stats.mi_alloc - stats.mi_free)
+        assert before in (None, held)
+        before = held

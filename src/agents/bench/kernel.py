@@ -28,6 +28,10 @@ BASELINES = ("numpy", "unfold")
 class Kernel:
     """Every method on every problem, in one process, and whether they give the same bits.
 
+    Kernels return all maps in one padded tensor, as an environment takes them, and the baselines a
+    map at a time. Maps of visible items are made from the catalogue's surfaces and their sizes,
+    anew or brought up to date.
+
     Args:
         problems: Names in :data:`agents.bench.problems.SIZES`.
         kernels: Backends; ``None``: all that run on the device.

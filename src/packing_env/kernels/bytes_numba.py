@@ -3,7 +3,8 @@
 Of a loop over pieces of an array LLVM makes vector code, too, but it first checks that the arrays
 do not overlap, and does what is left of a line byte by byte. Lines of a small container are so
 short that this is most of the work. A vector is one register where the processor has such, and two
-or four elsewhere; addresses need no alignment.
+or four elsewhere; addresses need no alignment. Numbers that are compared with bytes or put into
+them are 0 to 255: of others, the lowest eight bits count.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, models, register_model
 
-LANES = 64
+WIDTH = 64
 """Bytes of a vector."""
 
 _BYTE, _LONG = ir.IntType(8), ir.IntType(64)
-_BYTES, _PLACES = ir.VectorType(_BYTE, LANES), ir.VectorType(ir.IntType(32), LANES)
+_BYTES, _PLACES = ir.VectorType(_BYTE, WIDTH), ir.VectorType(ir.IntType(32), WIDTH)
 _DONE = ir.Constant(ir.IntType(1), 1)
 
 
@@ -63,7 +64,7 @@ def _declared(builder: Any, signature: Any, name: str) -> Any:
 def _splat(builder: Any, byte: Any) -> Any:
     nothing = ir.Constant(_BYTES, ir.Undefined)
     one = builder.insert_element(nothing, builder.trunc(byte, _BYTE), _LONG(0))
-    return builder.shuffle_vector(one, nothing, ir.Constant(_PLACES, [0] * LANES))
+    return builder.shuffle_vector(one, nothing, ir.Constant(_PLACES, [0] * WIDTH))
 
 
 def _higher(builder: Any, one: Any, other: Any) -> Any:
@@ -72,22 +73,22 @@ def _higher(builder: Any, one: Any, other: Any) -> Any:
 
 def _keep_up_to(builder: Any, vector: Any, limit: Any) -> Any:
     within = builder.icmp_unsigned("<=", vector, _splat(builder, limit))
-    return builder.select(within, vector, ir.Constant(_BYTES, [0] * LANES))
+    return builder.select(within, vector, ir.Constant(_BYTES, [0] * WIDTH))
 
 
 def _keep_first(builder: Any, vector: Any, count: Any) -> Any:
-    place = ir.Constant(_BYTES, list(range(LANES)))
+    place = ir.Constant(_BYTES, list(range(WIDTH)))
     among = builder.icmp_unsigned("<", place, _splat(builder, count))
-    return builder.select(among, vector, ir.Constant(_BYTES, [0] * LANES))
+    return builder.select(among, vector, ir.Constant(_BYTES, [0] * WIDTH))
 
 
 def _flags(builder: Any, vector: Any) -> Any:
-    nothing = ir.Constant(_BYTES, [0] * LANES)
+    nothing = ir.Constant(_BYTES, [0] * WIDTH)
     return builder.zext(builder.icmp_unsigned("!=", vector, nothing), _BYTES)
 
 
 def _any(builder: Any, vector: Any) -> Any:
-    whole = builder.bitcast(vector, ir.IntType(8 * LANES))
+    whole = builder.bitcast(vector, ir.IntType(8 * WIDTH))
     return builder.icmp_unsigned("!=", whole, whole.type(0))
 
 
@@ -103,18 +104,18 @@ def _fetch(builder: Any, address: Any) -> Any:
 def _reduce(builder: Any, name: str, vector: Any) -> Any:
     kind = vector.type
     signature = ir.FunctionType(kind.element, [kind])
-    full_name = f"llvm.vector.reduce.{name}.v{LANES}{kind.element.intrinsic_name}"
+    full_name = f"llvm.vector.reduce.{name}.v{WIDTH}{kind.element.intrinsic_name}"
     operation = _declared(builder, signature, full_name)
     return builder.zext(builder.call(operation, [vector]), _LONG)
 
 
 def _sum(builder: Any, vector: Any) -> Any:
-    return _reduce(builder, "add", builder.zext(vector, ir.VectorType(ir.IntType(16), LANES)))
+    return _reduce(builder, "add", builder.zext(vector, ir.VectorType(ir.IntType(16), WIDTH)))
 
 
 def _bits(builder: Any, vector: Any) -> Any:
-    nothing = ir.Constant(_BYTES, [0] * LANES)
-    return builder.bitcast(builder.icmp_unsigned("!=", vector, nothing), ir.IntType(LANES))
+    nothing = ir.Constant(_BYTES, [0] * WIDTH)
+    return builder.bitcast(builder.icmp_unsigned("!=", vector, nothing), ir.IntType(WIDTH))
 
 
 def _count(builder: Any, vector: Any) -> Any:
@@ -126,7 +127,7 @@ def _first(builder: Any, vector: Any) -> Any:
 
 
 def _end(builder: Any, vector: Any) -> Any:
-    return builder.sub(_LONG(LANES), builder.ctlz(_bits(builder, vector), ir.IntType(1)(0)))
+    return builder.sub(_LONG(WIDTH), builder.ctlz(_bits(builder, vector), ir.IntType(1)(0)))
 
 
 def _compare(relation: str) -> Callable[..., Any]:
@@ -183,7 +184,7 @@ equal = _operation(_compare("=="), BYTES, BYTES, types.int64)
 count_of = _operation(_count, types.int64, BYTES)
 """count_of(vector): how many bytes are not 0."""
 first_of = _operation(_first, types.int64, BYTES)
-"""first_of(vector): the place of the first byte that is not 0, LANES if all are."""
+"""first_of(vector): the place of the first byte that is not 0, WIDTH if all are."""
 end_of = _operation(_end, types.int64, BYTES)
 """end_of(vector): the place behind the last byte that is not 0, 0 if all are."""
 fetch = _operation(_fetch, types.boolean, types.int64)

@@ -3,7 +3,8 @@
 The heights in cells of a container are one line of bytes, cell (x, y) the (x * width + y)-th, with
 zeros behind them. The highest cell of every window is a maximum of such lines, shifted along y and
 then along x. What a window takes from the next row, or from beyond the line, stands where none
-fits, and is dropped. Lines are known by their addresses, and padded to whole vectors.
+fits, and is dropped. Lines are known by their addresses. Whole vectors are read and written: up to
+a vector behind what is meant is read, and written as it was, which only one thread may do at once.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import namedtuple
 import numpy as np
 
 from packing_env.kernels import bytes_numba as vectors
-from packing_env.kernels.bytes_numba import LANES
+from packing_env.kernels.bytes_numba import WIDTH
 from packing_env.kernels.compiled_cpu import jit, jit_arrays
 from packing_env.kernels.cuboid_step import MAX_CUBOID_SIDE
 
@@ -24,7 +25,7 @@ _FAR = MAX_CUBOID_SIDE
 @jit
 def padded(size):  # type: ignore[no-untyped-def]
     """The size in whole vectors."""
-    return -(-size // LANES) * LANES
+    return -(-size // WIDTH) * WIDTH
 
 
 Room = namedtuple("Room", "tops before after")
@@ -37,7 +38,7 @@ def make_room(shape, window):  # type: ignore[no-untyped-def]
     """What the functions of this module are given, for containers and windows of these sizes."""
     length, width = shape
     n = padded(length * width)
-    behind = (window[0] - 1) * width + LANES
+    behind = (window[0] - 1) * width + WIDTH
     before, after = np.zeros(n + behind, np.uint8), np.zeros(n, np.uint8)
     for k in range(before.size):
         before[k] = min(k % width, _FAR)
@@ -54,7 +55,7 @@ def _raise(line, size, step, highest, n):  # type: ignore[no-untyped-def]
         second, third = min(first + 1, last), min(first + 2, last)
         a, b = line + first * step, line + second * step
         c, d = line + third * step, line + min(first + 3, last) * step
-        for k in range(0, n, LANES):
+        for k in range(0, n, WIDTH):
             one = vectors.higher(vectors.load(a + k), vectors.load(b + k))
             other = vectors.higher(vectors.load(c + k), vectors.load(d + k))
             found = vectors.higher(one, other)
@@ -67,20 +68,22 @@ def _raise(line, size, step, highest, n):  # type: ignore[no-untyped-def]
 def find_rest(line, size, container, room, raised):  # type: ignore[no-untyped-def]
     """Write the rest heights of a cuboid plus 1 to ``raised``, 0 where it does not fit.
 
-    ``container`` and ``size`` are three sides each, ``room`` is from :func:`make_room`.
+    ``container`` and ``size`` are three sides each, ``room`` is from :func:`make_room`. As many
+    bytes are written as cells of a container, :func:`padded`, make; of the line, the side along y
+    less one more are read.
     """
     length, width, height = container
     w, h, d = size
     n = room.after.size
     if w == 0 or d > height:
-        for k in range(0, n, LANES):
+        for k in range(0, n, WIDTH):
             vectors.store(raised + k, vectors.splat(0))
         return
     tops = room.tops.ctypes.data
     _raise(line, h, 1, tops, n)
     _raise(tops, w, width, raised, n)
     lid, corners, column = height - d + 1, (length - w + 1) * width, room.after.ctypes.data
-    for k in range(0, n, LANES):
+    for k in range(0, n, WIDTH):
         fits = vectors.above(vectors.load(column + k), h - 1)
         fits = vectors.keep_first(fits, min(max(corners - k, 0), _FAR))
         level = vectors.add(vectors.load(raised + k), vectors.splat(1))
@@ -91,11 +94,12 @@ def find_rest(line, size, container, room, raised):  # type: ignore[no-untyped-d
 def show_legal(raised, places, mask):  # type: ignore[no-untyped-def]
     """Write to ``mask`` which of the bytes at ``raised`` are not 0; returns whether any is.
 
-    The last vector overlaps the one before, so that nothing behind ``places`` is written.
+    There are at least :data:`WIDTH` places. The last vector overlaps the one before, so that
+    nothing else is written: what lies behind them may be another thread's.
     """
     some = vectors.splat(0)
-    for k in range(0, places, LANES):
-        at = min(k, places - LANES)
+    for k in range(0, places, WIDTH):
+        at = min(k, places - WIDTH)
         legal = vectors.flags(vectors.load(raised + at))
         vectors.store(mask + at, legal)
         some = vectors.either(some, legal)
@@ -118,11 +122,11 @@ def find_ground(corner, window, room):  # type: ignore[no-untyped-def]
     """
     w, h, width = window
     reach, top, count = (w - 1) * width + h, vectors.splat(0), np.int64(0)
-    for k in range(0, reach, LANES):
+    for k in range(0, reach, WIDTH):
         inside = _inside(k, window, room)
         top = vectors.higher(top, vectors.both(vectors.load(corner + k), inside))
     highest = vectors.highest_of(top)
-    for k in range(0, reach, LANES):
+    for k in range(0, reach, WIDTH):
         same = vectors.equal(vectors.load(corner + k), highest)
         count += vectors.count_of(vectors.both(same, _inside(k, window, room)))
     return highest, count
@@ -133,7 +137,7 @@ def cover(corner, window, room, top):  # type: ignore[no-untyped-def]
     """Raise a window's cells to ``top``, which none of them is above; returns their sum before."""
     w, h, width = window
     total = np.int64(0)
-    for k in range(0, (w - 1) * width + h, LANES):
+    for k in range(0, (w - 1) * width + h, WIDTH):
         inside, cells = _inside(k, window, room), vectors.load(corner + k)
         total += vectors.sum_of(vectors.both(cells, inside))
         raised = vectors.higher(cells, vectors.both(vectors.splat(top), inside))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels import bytes_numba as vectors
-from packing_env.kernels.bytes_numba import LANES
+from packing_env.kernels.bytes_numba import WIDTH
 from packing_env.kernels.compiled_cpu import jit
 from packing_env.kernels.cuboid_eager import RULES
 from packing_env.kernels.eager import HALF_CELL, SUBCELL, VERTICAL
@@ -29,9 +29,9 @@ def _find_edges(levels, width, window, top, edges):  # type: ignore[no-untyped-d
     at, w, h = window
     for u in range(w):
         row, up, down = levels.ctypes.data + at + u * width, 0, 0
-        for k in range(0, h, LANES):
+        for k in range(0, h, WIDTH):
             same = vectors.equal(vectors.load(row + k), top)
-            same = vectors.keep_first(same, min(h - k, LANES))
+            same = vectors.keep_first(same, min(h - k, WIDTH))
             if vectors.any_of(same):
                 up = k + vectors.end_of(same)
                 down = down if down else h - k - vectors.first_of(same)

@@ -1,7 +1,7 @@
 """What is seen of rows of cuboids, compiled for the CPU: see `core.observation`.
 
-Rows are addressed in flat arrays by unsigned places: a view of a row costs more than most of these
-loops (it is counted, atomically), and a place that could be negative is looked at in every round.
+Rows are addressed in flat arrays by unsigned places: a place that could be negative is looked at in
+every round.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 
 from packing_env.kernels import cuboid_flat_numba as flat
 from packing_env.kernels import cuboid_step as names
-from packing_env.kernels.bytes_numba import LANES
+from packing_env.kernels.bytes_numba import WIDTH
 from packing_env.kernels.compiled_cpu import array_at, jit, jit_arrays
 from packing_env.kernels.episode_numba import begin_episode, clear_line, copy_line, entries
 
@@ -57,7 +57,7 @@ def show_places(raised, first, p, places, seen, playable):  # type: ignore[no-un
     for lane in range(min(raised.shape[0], mask.shape[0] - first)):
         here = np.uint64(lane * raised.shape[1])
         there = np.uint64((first + lane) * mask.shape[1] + p * places)
-        if places >= LANES:
+        if places >= WIDTH:
             at = (levels.ctypes.data + np.int64(here), flags.ctypes.data + np.int64(there))
             playable[lane] |= flat.show_legal(at[0], places, at[1])
         else:

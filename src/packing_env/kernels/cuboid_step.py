@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from packing_env.kernels.cuboid import MAX_CUBOID_HEIGHT
 from packing_env.kernels.dispatch import _resolve
 
 STATE = (
@@ -192,6 +193,9 @@ class CuboidTask:
         in_turn: Row i takes the pool's instances i, i + B, i + 2 B, ...; else a random one.
         counts: Entries `COUNTS`.
         lengths: Entries `LENGTHS`.
+
+    Raises:
+        ValueError: An item is too long, or the container too high, for distances that are bytes.
     """
 
     def __init__(
@@ -202,6 +206,9 @@ class CuboidTask:
         counts: Mapping[str, int],
         lengths: Mapping[str, float],
     ) -> None:
+        for name, most in (("along", MAX_CUBOID_SIDE), ("height", MAX_CUBOID_HEIGHT)):
+            if not 1 <= counts[name] <= most:
+                raise ValueError(f"{name} is 1 to {most} cells, not {counts[name]}")
         self.items, self.pool = _listed(items, ITEMS), list(pool)
         self.in_turn = in_turn
         self.counts = [counts[name] for name in COUNTS]

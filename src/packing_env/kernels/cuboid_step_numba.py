@@ -84,7 +84,7 @@ def _room_of_rows(shape, window, lanes):  # type: ignore[no-untyped-def]
     flags = np.zeros((4, lanes), np.bool_)
     line = flat.padded(shape[0] * shape[1])
     pitch = line + window[1] - 1
-    levels = np.zeros(lanes * pitch + vectors.LANES, np.uint8)
+    levels = np.zeros(lanes * pitch + vectors.WIDTH, np.uint8)
     return Found(
         levels[: lanes * pitch].reshape(lanes, pitch),
         whole[0],
@@ -134,7 +134,7 @@ def _decode(state, action, first, shape, stride, found):  # type: ignore[no-unty
         if action.shape[1] == 1:
             index = action[row, 0]
             known = 0 <= index < shape[0] * turns * xs * ys
-            among = np.uint32(index if known else 0)
+            among = np.uint32(index if known else 0)  # a mask of 2^32 places fits nowhere
             plane, place = among // np.uint32(xs * ys), among % np.uint32(xs * ys)
             move[lane, 0], move[lane, 1] = plane // np.uint32(turns), plane % np.uint32(turns)
             move[lane, 2], move[lane, 3] = place // np.uint32(ys), place % np.uint32(ys)

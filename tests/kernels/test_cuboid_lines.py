@@ -1,0 +1,85 @@
+"""One cuboid in one line of bytes: what is written is right, and nothing else is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from packing_env.kernels import cuboid_flat_numba as flat
+from packing_env.kernels.compiled_cpu import kernel
+
+_CANARY = 77
+_ROOM = 200
+"""Bytes of it on either side."""
+
+
+@kernel
+def _show_legal(raised, places, mask, first):  # type: ignore[no-untyped-def]
+    return flat.show_legal(raised.ctypes.data, places, mask.ctypes.data + first)
+
+
+@kernel
+def _find_rest(line, first, size, container, window, raised):  # type: ignore[no-untyped-def]
+    room = flat.make_room(container[:2], window)
+    at = raised.ctypes.data + first
+    flat.find_rest(line.ctypes.data + first, size, container, room, at)
+    return room.after.size
+
+
+@kernel
+def _cover(line, first, window, container, top):  # type: ignore[no-untyped-def]
+    room = flat.make_room(container[:2], (window[0], window[1]))
+    corner = line.ctypes.data + first
+    found = flat.find_ground(corner, window, room)
+    return found, flat.cover(corner, window, room, top)
+
+
+@pytest.mark.parametrize("places", [64, 65, 100, 127, 128, 300])
+def test_masks_end_with_their_places(places: int) -> None:
+    raised = np.zeros(places, np.uint8)
+    raised[[0, -1]] = 9
+    for values in (raised, np.zeros_like(raised)):
+        mask = np.full(places + 2 * _ROOM, _CANARY, np.uint8)
+        assert _show_legal(values, places, mask, _ROOM) == values.any()
+        assert np.array_equal(mask[_ROOM:-_ROOM], values != 0)
+        assert (mask[:_ROOM] == _CANARY).all()
+        assert (mask[-_ROOM:] == _CANARY).all()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_rest_heights_and_windows(seed: int) -> None:
+    """Beside plain loops; any container up to 20 x 300, items as large as it, or larger."""
+    rng = np.random.default_rng(seed)
+    length, width, height = (int(rng.integers(1, most)) for most in (20, 300, 250))
+    w, h = int(rng.integers(1, length + 2)), int(rng.integers(1, min(width + 2, 256)))
+    d = int(rng.integers(1, height + 2))
+    line = np.full(_ROOM + length * width + h + _ROOM, _CANARY, np.uint8)
+    cells = line[_ROOM : _ROOM + length * width].reshape(length, width)
+    cells[:] = rng.integers(0, height + 1, cells.shape)
+    cells[rng.random(cells.shape) < 0.7] = 0
+    raised = np.full(length * width + 64 + 2 * _ROOM, _CANARY, np.uint8)
+    n = _find_rest(line, _ROOM, (w, h, d), (length, width, height), (w, h), raised)
+    expected = np.zeros((length, width), np.uint8)
+    for x in range(length - w + 1):
+        for y in range(width - h + 1):
+            rest = int(cells[x : x + w, y : y + h].max())
+            expected[x, y] = rest + 1 if rest + d <= height else 0
+    assert np.array_equal(raised[_ROOM : _ROOM + length * width], expected.reshape(-1))
+    assert not raised[_ROOM + length * width : _ROOM + n].any()
+    assert (raised[:_ROOM] == _CANARY).all()
+    assert (raised[_ROOM + n :] == _CANARY).all()
+    if w > length or h > width:
+        return
+    for x, y in ((0, 0), (length - w, width - h)):
+        here, before = cells[x : x + w, y : y + h], line.copy()
+        highest, total = int(here.max()), int(here.sum())
+        window = (highest, int((here == highest).sum())), total
+        first = _ROOM + x * width + y
+        assert _cover(line, first, (w, h, width), (length, width), highest + 1) == window
+        assert (here == highest + 1).all()
+        here[:] = before[_ROOM : _ROOM + length * width].reshape(length, width)[
+            x : x + w, y : y + h
+        ]
+        assert np.array_equal(line, before)
