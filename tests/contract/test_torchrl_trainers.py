@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,8 +69,8 @@ class Seen:
         return all(value.isfinite().all() for loss in self.losses for value in loss.values())
 
 
-def train(trainer: Trainer) -> Seen:
-    """Run it; every parameter of the loss and of its target must have moved."""
+def train(trainer: Trainer, *, idle: Sequence[str] = ()) -> Seen:
+    """Run it; every parameter of the loss and of its target but the idle must have moved."""
     seen = Seen()
 
     def keep_batch(batch: TensorDictBase) -> TensorDictBase:
@@ -89,8 +89,8 @@ def train(trainer: Trainer) -> Seen:
     trainer.train()
     assert trainer.collected_frames == FRAMES
     assert [batch.shape for batch in seen.batches] == [(ROWS, PER_BATCH // ROWS)] * 4
-    still = [name for name, value in parameters.items() if torch.equal(value, before[name])]
-    assert not still
+    still = {name for name, value in parameters.items() if torch.equal(value, before[name])}
+    assert still <= set(idle)
     assert all(value.isfinite().all() for value in parameters.values())
     assert seen.losses
     assert seen.loss_is_finite()
@@ -303,7 +303,8 @@ def test_ppo_trainer_with_our_loss(composed: Callable[..., DictConfig]) -> None:
     gae = GAE(gamma=0.9, lmbda=0.9, value_network=loss.critic_network, deactivate_vmap=True)
     gae.set_keys(value="value_now")
     trainer = instantiate(config.trainer, collector=collector, loss_module=loss, gae=gae)
-    seen = train(trainer)
+    # What is added to the scores of all items changes no choice: its gradient is rounding, or 0.
+    seen = train(trainer, idle=["policy.network.item.bias"])
     batch = torch.cat(seen.batches, 1)
     assert (batch["next", "metrics", "illegal_actions"] == 0).all()
     assert batch["action"].shape == (ROWS, FRAMES // ROWS, 4)

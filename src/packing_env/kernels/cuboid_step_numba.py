@@ -126,7 +126,8 @@ def _read_levels(heightmap, first, cell, found):  # type: ignore[no-untyped-def]
 def _decode(state, action, first, shape, stride, found):  # type: ignore[no-untyped-def]
     """The placement of each row, from its index or from its four; see `names.advance_cuboids`.
 
-    Items are looked up in a loop of their own, where many reads wait for memory at once.
+    Items are looked up in a loop of their own, where many reads wait for memory at once, and so
+    does what `_commit` will write: four numbers of the record, one of each of three others.
     """
     _, turns, xs, ys = shape
     for lane in range(min(found.live.size, action.shape[0] - first)):
