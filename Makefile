@@ -21,7 +21,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c const
 NOT_IN_CI := not slow and not gpu
 # Modules whose shapes and dtypes are checked. Not the compiled kernels, which cannot be wrapped, nor
 # what checks its arguments itself: the dispatcher, the parameters, the generators with arguments.
-CHECKED := packing_env.kernels.eager,packing_env.kernels.drop_numpy,packing_env.kernels.spaces_eager,packing_env.kernels.cuboid_eager,packing_env.core,packing_env.items,packing_env.generators.base,packing_env.generators.catalogue_mix,packing_env.generators.uniform
+CHECKED := packing_env.kernels.support.eager,packing_env.kernels.drop.numpy,packing_env.kernels.spaces.eager,packing_env.kernels.cuboids.eager,packing_env.core,packing_env.items,packing_env.generators.base,packing_env.generators.catalogue_mix,packing_env.generators.uniform
 
 .PHONY: demo test lint test-tracing test-main test-slow install clean
 .DELETE_ON_ERROR:

@@ -22,9 +22,9 @@ from learning import STUDENT_95, revision_of, summary, trained
 from provenance import provenance, write_json
 
 from agents import heuristics
-from agents.build import build_held_out
-from agents.composition import compose, groups
-from agents.evaluate import evaluate
+from agents.config.build import build_held_out
+from agents.config.compose import compose, groups
+from agents.training.evaluate import evaluate
 
 OUT = "benchmarks/results/agents.json"
 SMALL = ["checkpoint.replay=false"]

@@ -21,7 +21,7 @@ from typing import Any
 from provenance import provenance, write_json
 
 from agents import heuristics
-from agents.evaluate import evaluate
+from agents.training.evaluate import evaluate
 from packing_env import make_env
 from packing_env.plan import check_plan, save_plan
 

@@ -65,7 +65,7 @@ def reader(form: str, folder: Path) -> Callable[[bytes], None]:
     from packing_env.generators.cuboid_files import read_loads
     from packing_env.generators.sequence_file import SequenceError
     from packing_env.items import MeshError
-    from packing_env.items.mesh import load_mesh
+    from packing_env.items.meshes.mesh import load_mesh
 
     read, allowed = (read_loads, SequenceError) if form in SEQUENCES else (load_mesh, MeshError)
     suffix = {"thpack": "txt"}.get(form, form)
@@ -83,12 +83,10 @@ def inside(form: str, arguments: list[str]) -> None:
     """The process of one format; atheris ends it."""
     import atheris
 
-    with atheris.instrument_imports(
-        include=["packing_env.items.readers", "packing_env.items.mesh", "packing_env.generators"]
-    ):
+    with atheris.instrument_imports(include=["packing_env.items.meshes", "packing_env.generators"]):
         import packing_env.generators.cuboid_files
-        import packing_env.items.mesh
-        import packing_env.items.readers  # noqa: F401
+        import packing_env.items.meshes.mesh
+        import packing_env.items.meshes.readers  # noqa: F401
 
     with tempfile.TemporaryDirectory() as folder:
         once = reader(form, Path(folder))

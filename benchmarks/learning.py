@@ -28,9 +28,9 @@ from omegaconf import OmegaConf
 from provenance import provenance, write_json
 
 from agents import heuristics
-from agents.composition import compose
-from agents.evaluate import NORMAL_95, evaluate
-from agents.resume import flat
+from agents.config.compose import compose
+from agents.training.evaluate import NORMAL_95, evaluate
+from agents.training.resume import flat
 from packing_env import make_env
 
 STUDENT_95 = {

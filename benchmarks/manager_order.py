@@ -21,10 +21,11 @@ from typing import Any
 from learning import half_width, revision_of, trained
 from provenance import provenance, write_json
 
-from agents import checkpoint, heuristics
-from agents.build import build_held_out, load_policy
-from agents.composition import compose
-from agents.evaluate import Evaluation, evaluate, paired_difference
+from agents import heuristics
+from agents.config.build import build_held_out, load_policy
+from agents.config.compose import compose
+from agents.training import checkpoint
+from agents.training.evaluate import Evaluation, evaluate, paired_difference
 from packing_env import PackingEnv
 
 EXPERIMENT = "learn_hierarchical"

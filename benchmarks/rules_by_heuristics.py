@@ -15,7 +15,7 @@ from typing import Any
 from provenance import provenance, write_json
 
 from agents import heuristics
-from agents.evaluate import evaluate
+from agents.training.evaluate import evaluate
 from packing_env import make_env
 
 RULES = ("area_corners", "area_corners_code", "center_hull", "com_hull", "stacking_tree", "none")

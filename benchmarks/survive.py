@@ -32,7 +32,7 @@ from typing import Any
 import torch
 from provenance import provenance, write_json
 
-from agents import checkpoint
+from agents.training import checkpoint
 
 PARTS = ("saves", "training", "full", "signals")
 SAVES, KILLS, STOPS = 50, 5, 5

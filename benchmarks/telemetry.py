@@ -33,12 +33,12 @@ from provenance import provenance, write_json
 from rich.console import Console
 from torch import Tensor
 
-from agents import process
-from agents.build import build_agent, build_env, build_replay
-from agents.composition import compose
-from agents.logging import CSVLogger, ProgressBar
-from agents.states import named_tensors
-from agents.trainer import Trainer
+from agents.config.build import build_agent, build_env, build_replay
+from agents.config.compose import compose
+from agents.loggers.logging import CSVLogger, ProgressBar
+from agents.training import process
+from agents.training.states import named_tensors
+from agents.training.trainer import Trainer
 
 UNWATCHED = ("trainer.black_box=0", "trainer.log_every=1_000_000_000")
 """What differs from the default, besides metrics, log and bar, in the run that is not watched."""

@@ -13,7 +13,7 @@ from torchrl.objectives import DQNLoss, SoftUpdate
 
 import packing_env as pe
 from agents.networks import ScoreMaps
-from agents.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
 
 
 def main(num_envs: int = 8, total_frames: int = 256, **overrides: object) -> list[float]:

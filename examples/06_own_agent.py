@@ -10,13 +10,13 @@ from torch import nn
 
 import packing_env as pe
 from agents import heuristics
-from agents.evaluate import evaluate, table
 from agents.heuristics import Placements
-from agents.logging import NullLogger
-from agents.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from agents.loggers.logging import NullLogger
+from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from agents.replay import DeviceReplay
-from agents.rollout import DeviceCollector
-from agents.trainer import Trainer
+from agents.training.evaluate import evaluate, table
+from agents.training.rollout import DeviceCollector
+from agents.training.trainer import Trainer
 
 
 def corner_first(placements: Placements) -> torch.Tensor:
@@ -25,7 +25,7 @@ def corner_first(placements: Placements) -> torch.Tensor:
 
 
 class LinearAgent:
-    """The least that the training loop needs: agents.base.Agent says what.
+    """The least that the training loop needs: agents.algorithms.base.Agent says what.
 
     Q is one weight per action minus one for the height it leads to: a toy, in 30 lines. To train
     it from the command line, put a YAML into a folder of your own, FOLDER/agent/linear.yaml, with

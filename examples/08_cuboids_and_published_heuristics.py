@@ -11,7 +11,7 @@ from pathlib import Path
 
 import packing_env as pe
 from agents import heuristics
-from agents.evaluate import evaluate
+from agents.training.evaluate import evaluate
 from packing_env.plan import check_plan, save_plan
 
 NAMES = ("random_legal", "heightmap_minimization", "deepest_bottom_left", "online_bph", "lsah")

@@ -7,15 +7,15 @@ from functools import partial
 
 import packing_env as pe
 from agents import heuristics
-from agents.dqn import DQN
-from agents.evaluate import Evaluation, evaluate, table
-from agents.iqn import IQN
-from agents.logging import NullLogger
+from agents.algorithms.dqn import DQN
+from agents.algorithms.iqn import IQN
+from agents.algorithms.rainbow import Rainbow
+from agents.loggers.logging import NullLogger
 from agents.networks import CandidateScores
-from agents.rainbow import Rainbow
 from agents.replay import DevicePrioritizedSampler, DeviceReplay
-from agents.rollout import DeviceCollector
-from agents.trainer import Trainer
+from agents.training.evaluate import Evaluation, evaluate, table
+from agents.training.rollout import DeviceCollector
+from agents.training.trainer import Trainer
 
 # One network serves all three: what it says of a candidate (a number, a distribution, quantiles)
 # is the agent's choice. Score maps over all placements (`ScoreMaps`) take its place as they are.

@@ -7,13 +7,13 @@ from functools import partial
 
 import packing_env as pe
 from agents import heuristics
-from agents.evaluate import Evaluation, evaluate, table
-from agents.logging import NullLogger
+from agents.algorithms.ppo import PPO
+from agents.loggers.logging import NullLogger
 from agents.networks import CandidateActorCritic, MultiHeadActorCritic
-from agents.ppo import PPO
 from agents.replay import Rollout
-from agents.rollout import DeviceCollector
-from agents.trainer import OnPolicyTrainer
+from agents.training.evaluate import Evaluation, evaluate, table
+from agents.training.rollout import DeviceCollector
+from agents.training.trainer import OnPolicyTrainer
 
 # An action mode is how a decision is said; the worlds behind both are the same.
 NETWORKS = {

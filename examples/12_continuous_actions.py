@@ -7,13 +7,13 @@ from functools import partial
 
 import packing_env as pe
 from agents import heuristics
-from agents.evaluate import evaluate, table
-from agents.logging import NullLogger
+from agents.algorithms.sac import SAC
+from agents.loggers.logging import NullLogger
 from agents.networks import ContinuousActorCritic
 from agents.replay import DeviceReplay
-from agents.rollout import DeviceCollector
-from agents.sac import SAC
-from agents.trainer import Trainer
+from agents.training.evaluate import evaluate, table
+from agents.training.rollout import DeviceCollector
+from agents.training.trainer import Trainer
 
 
 def main(frames: int = 4_000, instances: int = 32, **overrides: object) -> dict[str, float]:

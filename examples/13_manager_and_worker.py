@@ -7,13 +7,13 @@ from functools import partial
 
 import packing_env as pe
 from agents import heuristics
-from agents.evaluate import evaluate, paired_difference, table
-from agents.hierarchical import Hierarchical
-from agents.logging import NullLogger
+from agents.algorithms.hierarchical import Hierarchical
+from agents.loggers.logging import NullLogger
 from agents.networks import HierarchicalNetworks
 from agents.replay import DeviceReplay
-from agents.rollout import DeviceCollector
-from agents.trainer import Trainer
+from agents.training.evaluate import evaluate, paired_difference, table
+from agents.training.rollout import DeviceCollector
+from agents.training.trainer import Trainer
 
 # The defaults are the paper's sizes; these are for a CPU (conf/network/hrl_small.yaml).
 SMALL = {

@@ -30,10 +30,10 @@ def imported(path: Path) -> set[str]:
 
 
 def pure_files() -> list[Path]:
-    compiled = ("compiled_cpu", "_numba", "_numpy", "_loops", "_triton")
-    kernels = sorted((PACKAGE / "kernels").glob("*.py"))
-    kernels = [path for path in kernels if not path.stem.endswith(compiled)]
-    return [PACKAGE / "types.py", *kernels, *sorted((PACKAGE / "core").rglob("*.py"))]
+    kernels = PACKAGE / "kernels"
+    files = [*kernels.glob("*.py"), *kernels.glob("*/__init__.py"), *kernels.glob("*/*eager.py")]
+    files += [*(PACKAGE / "core").rglob("*.py"), *(PACKAGE / "engine").rglob("*.py")]
+    return [PACKAGE / "types.py", *sorted(files)]
 
 
 def test_contracts_hold(monkeypatch: pytest.MonkeyPatch) -> None:

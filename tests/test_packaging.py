@@ -75,7 +75,7 @@ def test_command_runs_from_the_wheel_in_any_folder(
     elsewhere.mkdir()
     zipfile.ZipFile(wheel).extractall(site)
     program = (
-        "import sys, packing_env; from agents.cli import main;"
+        "import sys, packing_env; from agents.cli.main import main;"
         "print(packing_env.__file__, file=sys.stderr); sys.exit(main())"
     )
     done = subprocess.run(

@@ -11,7 +11,7 @@ import torch
 
 import packing_env as pe
 from packing_env.items import rotation_set, shapes
-from packing_env.items.mesh import load_mesh
+from packing_env.items.meshes.mesh import load_mesh
 from packing_env.plan import Packing, PlanError, load_plan, make_plan, packing_of, quaternion
 from packing_env.plan import save_plan as write_plan
 

@@ -14,7 +14,7 @@ import torch
 from tests.test_plan import TINY, pack
 
 import packing_env as pe
-from agents import cli
+from agents.cli import main as cli
 from packing_env.core import stability
 from packing_env.items import shapes
 from packing_env.plan import PlanError, check_plan, make_plan, packing_of, quaternion, save_plan

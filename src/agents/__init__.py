@@ -11,12 +11,12 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Agent": "agents.base",
-    "EpsilonSchedule": "agents.policy_wrapper",
-    "PolicyWrapper": "agents.policy_wrapper",
-    "Trainer": "agents.trainer",
-    "build_policy": "agents.build",
-    "export_policy": "agents.export",
+    "Agent": "agents.algorithms.base",
+    "EpsilonSchedule": "agents.policies.policy_wrapper",
+    "PolicyWrapper": "agents.policies.policy_wrapper",
+    "Trainer": "agents.training.trainer",
+    "build_policy": "agents.config.build",
+    "export_policy": "agents.policies.export",
 }
 _MODULES = ("heuristics", "networks", "objectives", "replay")
 

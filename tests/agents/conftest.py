@@ -11,7 +11,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 import packing_env
-from agents.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from packing_env import PackingEnv
 
 TINY = {

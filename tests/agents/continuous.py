@@ -8,17 +8,17 @@ from typing import Any
 import torch
 from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModule, TensorDictModuleBase
-from tests.agents.test_trainer import reads
+from tests.agents.training.test_trainer import reads
 from tests.tiny import tiny_env
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from agents.continuous_policy import ContinuousPolicy
 from agents.networks import ContinuousActorCritic
 from agents.networks.quantile import QuantileReadout
-from agents.policy_wrapper import EpsilonSchedule
+from agents.policies.continuous import ContinuousPolicy
+from agents.policies.policy_wrapper import EpsilonSchedule
 from agents.replay import DeviceReplay
-from agents.rollout import DeviceCollector
+from agents.training.rollout import DeviceCollector
 from packing_env import PackingEnv
 
 NETWORK = partial(ContinuousActorCritic, channels=8, width=32, heads=2, precision="fp32")

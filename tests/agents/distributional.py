@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 from tensordict import TensorDictBase
-from tests.agents.test_trainer import reads
+from tests.agents.training.test_trainer import reads
 from tests.tiny import tiny_env
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.networks import CandidateScores, ScoreMaps
 from agents.replay import DeviceReplay
-from agents.rollout import DeviceCollector
+from agents.training.rollout import DeviceCollector
 from packing_env import PackingEnv
 
 NETWORKS = {

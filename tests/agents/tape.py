@@ -41,7 +41,7 @@ class Tape(TorchDispatchMode):
 
 
 def record(work: Callable[[], TensorDictBase]) -> tuple[Callable[[], None], TensorDictBase]:
-    """As `agents.capture.cuda_graph`."""
+    """As `agents.training.capture.cuda_graph`."""
     tape = Tape()
     with tape:
         made = work()

@@ -15,14 +15,14 @@ from omegaconf import OmegaConf
 from tensordict import TensorDictBase
 from tests.agents.conftest import TINY_OVERRIDES
 
-from agents import cli
 from agents.bench import jumanji_bin_pack
 from agents.bench.command import settings
 from agents.bench.compare import FORMAT, Compare, read
 from agents.bench.learner import build_trainer
 from agents.bench.problems import Size
-from agents.composition import compose, groups
-from agents.config_checks import ConfigError, config_folder
+from agents.cli import main as cli
+from agents.config.checks import ConfigError, config_folder
+from agents.config.compose import compose, groups
 from packing_env import kernels, make_env
 
 QUICK = ["clock.repeats=2", "clock.warmup=1", "clock.shortest=0", "clock.singles=2"]

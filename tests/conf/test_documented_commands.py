@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.cli import COMMANDS, _read
-from agents.composition import compose, expand
+from agents.cli.main import COMMANDS, _read
+from agents.config.compose import compose, expand
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md")

@@ -24,14 +24,14 @@ from torchrl.modules import QValueActor
 from torchrl.objectives.value import GAE
 from torchrl.trainers import Trainer
 
-from agents.build import build_policy
-from agents.config_checks import config_folder
+from agents.algorithms.ppo import ActorCriticPolicy
+from agents.config.build import build_policy
+from agents.config.checks import config_folder
 from agents.networks import ContinuousActorCritic, MultiHeadActorCritic, ScoreMaps
 from agents.networks.quantile import QuantileReadout
 from agents.networks.readout import CategoricalReadout
 from agents.objectives import ACIQNLoss, MultiHeadPPOLoss
-from agents.ppo import ActorCriticPolicy
-from agents.sampling import action_heads
+from agents.policies.sampling import action_heads
 from packing_env import PackingEnv, make_env
 from packing_env.shells import torchrl_groups
 

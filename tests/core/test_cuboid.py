@@ -15,7 +15,7 @@ from torch import Tensor
 from packing_env import kernels
 from packing_env.core import cuboid, feasibility
 from packing_env.items import Catalogue
-from packing_env.kernels import cuboid_eager
+from packing_env.kernels.cuboids import eager as cuboid_eager
 from packing_env.types import PackingParams
 
 RULES = kernels.CUBOID_RULES

@@ -11,9 +11,10 @@ from tests.core.pairs import Pair, actions
 from tests.tiny import cuboid_env, differing, play_beside_reference, stream
 
 from packing_env import kernels
-from packing_env.core import cuboid_step, metrics
+from packing_env.core import metrics
+from packing_env.engine import cells as cuboid_step
 from packing_env.envs import PackingEnv
-from packing_env.kernels.cuboid_step import COUNTS, ITEMS, LENGTHS, NUM_METRICS
+from packing_env.kernels.step.cells import COUNTS, ITEMS, LENGTHS, NUM_METRICS
 
 pytestmark = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="numba is not installed"

@@ -74,7 +74,7 @@ def both(items: Catalogue, params: PackingParams, order: str, state: State, coun
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """These rows are searched to the end, however long that takes."""
-    monkeypatch.setattr("packing_env.kernels.lowest.PATIENCE", EVERYTHING)
+    monkeypatch.setattr("packing_env.kernels.search.PATIENCE", EVERYTHING)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -163,7 +163,7 @@ def test_rows_that_are_given_up_are_mapped(monkeypatch: pytest.MonkeyPatch) -> N
     items = items_with(9)
     params = task(items, stability="com_hull", contact_tol=0.002)
     state = state_with(ground(8), seed=8)
-    monkeypatch.setattr("packing_env.kernels.lowest.PATIENCE", 5)
+    monkeypatch.setattr("packing_env.kernels.search.PATIENCE", 5)
     found, maps = both(items, params, "height", state, 4)
     assert torch.equal(found.index, maps.index)
     assert torch.equal(found.z, maps.z)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.agents.test_capture import UPDATING, differing, played, policy, task
-from tests.agents.test_every_agent import CASES
-from tests.agents.test_resume import trainer_of
+from tests.agents.algorithms.test_every_agent import CASES
+from tests.agents.training.test_capture import UPDATING, differing, played, policy, task
+from tests.agents.training.test_resume import trainer_of
 
-from agents.capture import CapturedCollector
-from agents.rollout import DeviceCollector
+from agents.training.capture import CapturedCollector
+from agents.training.rollout import DeviceCollector
 
 pytestmark = [
     pytest.mark.gpu,

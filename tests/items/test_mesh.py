@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from packing_env.items import Mesh, MeshError, load_mesh, mesh_from_arrays
-from packing_env.items.mesh import UNITS
+from packing_env.items.meshes.mesh import UNITS
 
 CUBE = torch.tensor([[x, y, z] for x in (0.0, 1) for y in (0.0, 1) for z in (0.0, 1)]).double()
 CUBE_FACES = torch.tensor(

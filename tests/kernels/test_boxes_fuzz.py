@@ -10,7 +10,7 @@ import torch
 from tests.kernels.piles import CROWDED, WORLDS, World, as_tensor, random_case
 
 from packing_env import kernels
-from packing_env.kernels import boxes_tree_eager
+from packing_env.kernels.boxes import tree_eager as boxes_tree_eager
 from packing_env.reference import boxes as reference
 
 BACKENDS = kernels.available_backends()

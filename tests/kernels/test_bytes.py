@@ -7,9 +7,9 @@ import pytest
 
 pytest.importorskip("numba")
 
-from packing_env.kernels import bytes_numba as vectors
-from packing_env.kernels.bytes_numba import WIDTH
-from packing_env.kernels.compiled_cpu import kernel
+from packing_env.kernels.compiled import bytes as vectors
+from packing_env.kernels.compiled.bytes import WIDTH
+from packing_env.kernels.compiled.jit import kernel
 
 
 @kernel

@@ -13,10 +13,10 @@ pytest.importorskip("numba")
 from numba.core.runtime import rtsys
 from numba.core.runtime._nrt_python import memsys_enable_stats
 
-from packing_env.kernels import compiled_cpu
+from packing_env.kernels.compiled import jit as compiled_cpu
 
 SOURCE = """
-from packing_env.kernels.compiled_cpu import kernel
+from packing_env.kernels.compiled.jit import kernel
 
 @kernel
 def twice(x):

@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("numba")
 
-from packing_env.kernels import cuboid_flat_numba as flat
-from packing_env.kernels.compiled_cpu import kernel
+from packing_env.kernels.compiled.jit import kernel
+from packing_env.kernels.step import cells_flat as flat
 
 _CANARY = 77
 _ROOM = 200

@@ -13,7 +13,9 @@ from torch import Tensor
 from agents.bench.counting import CallSites, host_reads
 from agents.bench.problems import SIZES, random_problem, random_size
 from packing_env import kernels
-from packing_env.kernels import drop_eager, drop_numpy, eager
+from packing_env.kernels.drop import eager as drop_eager
+from packing_env.kernels.drop import numpy as drop_numpy
+from packing_env.kernels.support import eager
 
 BLOCKS = (1, 40, 700, 250_000)
 """Taps times placements of a block: one tap of one row, and up to everything at once."""

@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("numba")
 
-from packing_env.kernels.compiled_cpu import kernel
-from packing_env.kernels.lanes_numba import LANES, raise_lanes
+from packing_env.kernels.compiled.jit import kernel
+from packing_env.kernels.compiled.lanes import LANES, raise_lanes
 
 
 @kernel

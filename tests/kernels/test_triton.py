@@ -23,7 +23,8 @@ from tests.kernels.test_kernels_fuzz import random_bottom, random_com
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from packing_env import kernels
-from packing_env.kernels import dispatch, triton_operators
+from packing_env.kernels import backends as dispatch
+from packing_env.kernels import operators as triton_operators
 
 NUM_CASES = 50
 CASES_PER_TEST = 10

@@ -10,8 +10,8 @@ from tests.agents.continuous import NETWORK, small_env
 from tests.tracing.detectors import run_as_one_graph, run_on_fake_tensors, run_profiled
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from agents.continuous_policy import ContinuousPolicy, NoiseSchedule, TanhGaussian
-from agents.policy_wrapper import EpsilonSchedule
+from agents.policies.continuous import ContinuousPolicy, NoiseSchedule, TanhGaussian
+from agents.policies.policy_wrapper import EpsilonSchedule
 from packing_env.envs import PackingEnv
 
 DETECTORS = {

@@ -12,9 +12,9 @@ from tests.tracing.detectors import run_as_one_graph, run_on_fake_tensors, run_p
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from packing_env import kernels
-from packing_env.core import cuboid_step
+from packing_env.engine import cells as cuboid_step
 from packing_env.envs import PackingEnv
-from packing_env.kernels.cuboid_step import SHOWN, STATE
+from packing_env.kernels.step.cells import SHOWN, STATE
 
 pytestmark = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="numba is not installed"

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from packing_env import kernels
 from packing_env.core import cuboid
-from packing_env.kernels import cuboid_eager
+from packing_env.kernels.cuboids import eager as cuboid_eager
 
 BACKENDS = kernels.available_backends()
 RULES = kernels.CUBOID_RULES

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 from tensordict import TensorDictBase
-from tests.agents.test_every_agent import small_config
+from tests.agents.algorithms.test_every_agent import small_config
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents import export_policy, heuristics
-from agents.build import build_agent, build_env
-from agents.export import name_of
+from agents.config.build import build_agent, build_env
+from agents.policies.export import name_of
 from packing_env import PackingEnv, kernels
 from packing_env.types import ParameterError
 

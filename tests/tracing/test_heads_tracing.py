@@ -10,9 +10,9 @@ from tensordict import TensorDictBase
 from tests.tiny import tiny_env
 from tests.tracing.detectors import run_as_one_graph
 
-from agents.branching import Branching
+from agents.algorithms.branching import Branching
+from agents.algorithms.ppo import PPO
 from agents.networks import CandidateActorCritic, MultiHeadActorCritic
-from agents.ppo import PPO
 
 AGENTS: dict[str, tuple[Callable, str, Callable]] = {
     "ppo_candidate": (PPO, "candidate", CandidateActorCritic),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-from tests.agents.test_hierarchical import agent_of
-from tests.agents.test_hierarchical_networks import env_of
+from tests.agents.algorithms.test_hierarchical import agent_of
+from tests.agents.networks.test_hierarchical_networks import env_of
 from tests.tracing.detectors import run_as_one_graph
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from packing_env import kernels
 from packing_env.envs import PackingEnv
-from packing_env.kernels.maps_step import AHEAD, OUTCOME, SHOWN, STATE
+from packing_env.kernels.step.heights import AHEAD, OUTCOME, SHOWN, STATE
 
 pytestmark = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="numba is not installed"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from tests.agents.test_policy_wrapper import batch, wrapper
+from tests.agents.policies.test_policy_wrapper import batch, wrapper
 
-from agents.policy_wrapper import EpsilonSchedule
+from agents.policies.policy_wrapper import EpsilonSchedule
 
 
 def test_one_graph():

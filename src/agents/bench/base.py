@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from omegaconf import DictConfig, OmegaConf
 
 from agents.bench.timing import Clock
-from agents.composition import compose, parse
+from agents.config.compose import compose, parse
 from packing_env import kernels
 
 if TYPE_CHECKING:
-    from agents.cli import Request
+    from agents.cli.main import Request
 
 
 @dataclass(frozen=True)

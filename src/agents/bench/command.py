@@ -17,16 +17,17 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from agents import build, runs
 from agents.bench.base import Benchmark, LeftOut, Row, Session
 from agents.bench.compare import FORMAT
 from agents.bench.timing import Clock
-from agents.config_checks import ConfigError, config_folder
-from agents.evaluate import LINE
+from agents.config import build
+from agents.config.checks import ConfigError, config_folder
+from agents.training import runs
+from agents.training.evaluate import LINE
 from packing_env import kernels
 
 if TYPE_CHECKING:
-    from agents.cli import Request
+    from agents.cli.main import Request
 
 
 _WIDTH = 120

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agents.bench.base import Job, LeftOut, Row, Session
-from agents.config_checks import ConfigError
+from agents.config.checks import ConfigError
 
 FORMAT = 1
 """Of the JSON files."""

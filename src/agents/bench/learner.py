@@ -12,12 +12,12 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 from tensordict import TensorDictBase
 
-from agents import build
-from agents.base import Agent
+from agents.algorithms.base import Agent
 from agents.bench.base import Job, LeftOut, Row, Session
-from agents.config_checks import check_learns
-from agents.rollout import DeviceCollector
-from agents.trainer import Trainer
+from agents.config import build
+from agents.config.checks import check_learns
+from agents.training.rollout import DeviceCollector
+from agents.training.trainer import Trainer
 
 Measure = Callable[[Session, DictConfig, dict[str, Any]], Iterator[Row | LeftOut]]
 

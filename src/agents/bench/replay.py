@@ -13,8 +13,8 @@ from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import RandomSampler, Sampler
 from torchrl.data.replay_buffers.writers import RoundRobinWriter
 
-from agents import build
 from agents.bench.base import Job, Row, Session
+from agents.config import build
 from agents.replay import DevicePrioritizedSampler, DeviceReplay
 
 Operations = Mapping[str, Callable[[], object]]

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from agents import build
 from agents.bench.base import Job, LeftOut, Row, Session
 from agents.bench.timing import TooLongError, percentiles
+from agents.config import build
 from packing_env import PackingEnv
 from packing_env.core.lowest import ORDERS, Found, LowestPlacement
 from packing_env.plan import LowestPacker

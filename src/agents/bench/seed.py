@@ -12,11 +12,11 @@ import torch
 from tensordict import TensorDictBase
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from agents import build
 from agents.bench.base import Job, Row, Session
 from agents.bench.gpu import GPUWatch
 from agents.bench.timing import percentiles
-from agents.config_checks import ConfigError
+from agents.config import build
+from agents.config.checks import ConfigError
 
 METRICS = ("utilization", "compactness", "pyramidality", "items_packed", "illegal_actions")
 

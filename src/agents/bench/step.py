@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import torch
 
-from agents import build
 from agents.bench import jumanji_bin_pack, plots
 from agents.bench.base import Job, LeftOut, Row, Session, runnable_kernels, using
 from agents.bench.counting import dispatches
 from agents.bench.step_loops import LOOPS
 from agents.bench.timing import TooLongError
+from agents.config import build
 from packing_env import PackingEnv
 from packing_env.memory import free_memory
 

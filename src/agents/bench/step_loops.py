@@ -9,12 +9,13 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from agents.capture import CapturedCollector
-from agents.config_checks import ConfigError
+from agents.config.checks import ConfigError
+from agents.training.capture import CapturedCollector
 from packing_env import PackingEnv, PackingVectorEnv, kernels
-from packing_env.core import cuboid_step, feasibility
-from packing_env.core.cuboid_step import CuboidStep
+from packing_env.core import feasibility
 from packing_env.core.orientation import decode_placement
+from packing_env.engine import cells as cuboid_step
+from packing_env.engine.cells import CuboidStep
 
 Choose = Callable[[TensorDictBase], TensorDictBase]
 

@@ -19,8 +19,8 @@ from agents.bench.counting import (
     tensors_in,
 )
 from agents.bench.learner import build_trainer, learning_jobs, run_updates
-from agents.logging import NullLogger
-from agents.trainer import Trainer
+from agents.loggers.logging import NullLogger
+from agents.training.trainer import Trainer
 
 
 class Sync:

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.bench.base import Job, Row, Session
 from agents.bench.learner import Stopwatch, build_trainer, learning_jobs, run_updates
-from agents.trainer import Trainer
+from agents.training.trainer import Trainer
 
 PARTS = ("environment", "inference", "learning")
 

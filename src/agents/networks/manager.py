@@ -122,7 +122,7 @@ class ManagerNetwork(TensorDictModuleBase):
 
         Asks the weights' version counters, which the host knows: nothing is read from the device.
         Fused optimizers leave them alone; whoever steps one must count the change by
-        ``torch.autograd.graph.increment_version``, as :class:`agents.optimization.GatedAdam` does.
+        ``torch.autograd.graph.increment_version``, as ``GatedAdam`` does.
         Inside ``torch.compile`` the counters cannot be asked: call this between steps.
         """
         if torch.compiler.is_compiling():

@@ -14,8 +14,8 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 from torchrl.objectives import LossModule
 
+from agents.algorithms.optimization import mean_loss
 from agents.objectives.iqn import quantile_huber
-from agents.optimization import mean_loss
 
 
 class ACIQNLoss(LossModule):

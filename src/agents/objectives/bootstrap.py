@@ -16,8 +16,8 @@ from torch import Tensor
 from torchrl.envs.utils import ExplorationType
 from torchrl.objectives import LossModule
 
+from agents.algorithms.optimization import mean_loss
 from agents.networks.noisy import reset_noise
-from agents.optimization import mean_loss
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler, RandomSampler, Sampler
 from torchrl.data.replay_buffers.writers import RoundRobinWriter
 
-from agents.distributed import processes
 from agents.replay.compact import RebuildMaps
 from agents.replay.n_step import NStep
 from agents.replay.prioritized import DevicePrioritizedSampler
+from agents.training.distributed import processes
 from packing_env import PackingEnv
 from packing_env.memory import check_memory, human, num_bytes
 from packing_env.types import ParameterError

@@ -52,7 +52,7 @@ class Found:
 class LowestPlacement:
     """From a state to the placements that the rule "as low as possible" takes, or its few best.
 
-    Where the compiled search (:mod:`packing_env.kernels.lowest`) is there and knows the rule, it
+    Where the compiled search (:mod:`packing_env.kernels.search`) is there and knows the rule, it
     looks at few placements exactly; elsewhere, and in rows that it gives up, all are mapped. One
     log line names the path. Whether a row was given up is read on the CPU, where the search runs.
 

@@ -13,19 +13,12 @@ from torch import Tensor
 from torchrl.envs import EnvBase
 
 from packing_env import kernels
-from packing_env.core import (
-    cuboid,
-    cuboid_step,
-    feasibility,
-    maps_step,
-    metrics,
-    observation,
-    orientation,
-    transition,
-)
-from packing_env.core.cuboid_step import CuboidStep
-from packing_env.core.maps_step import MapsStep
+from packing_env.core import cuboid, feasibility, metrics, observation, orientation, transition
 from packing_env.core.orientation import Placement, visible_items
+from packing_env.engine import cells as cuboid_step
+from packing_env.engine import heights as maps_step
+from packing_env.engine.cells import CuboidStep
+from packing_env.engine.heights import MapsStep
 from packing_env.envs import specs
 from packing_env.envs.action_modes import get_mode
 from packing_env.items import Catalogue

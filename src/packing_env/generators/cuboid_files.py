@@ -14,7 +14,7 @@ from pathlib import Path
 from packing_env.generators.cuboid_loads import ANY_SIDE, Z_ONLY, At, Kind, Load
 from packing_env.generators.cuboid_text import read_csv, read_thpack
 from packing_env.generators.sequence_file import SequenceError
-from packing_env.items.mesh import UNITS
+from packing_env.items.meshes.mesh import UNITS
 
 
 def read_loads(path: str | Path) -> list[Load]:

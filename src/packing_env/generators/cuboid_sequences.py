@@ -14,7 +14,7 @@ from packing_env.generators.cuboid_files import read_loads
 from packing_env.generators.cuboid_loads import MAX_ITEMS, Kind, Load
 from packing_env.generators.cuboid_source import CuboidSource, Order
 from packing_env.generators.sequence_file import SequenceError
-from packing_env.items.mesh import UNITS
+from packing_env.items.meshes.mesh import UNITS
 from packing_env.types import Instances, PackingParams, ParameterError, check_integer
 
 _LOGGER = logging.getLogger("packing_env.generators")

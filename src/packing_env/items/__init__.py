@@ -2,7 +2,7 @@
 
 from packing_env.items.catalogue import Catalogue
 from packing_env.items.inputs import CatalogueError
-from packing_env.items.mesh import Mesh, MeshError, MeshSource, load_mesh, mesh_from_arrays
+from packing_env.items.meshes.mesh import Mesh, MeshError, MeshSource, load_mesh, mesh_from_arrays
 from packing_env.items.rasterize import ItemMaps, rasterize, rasterize_many
 from packing_env.items.rotations import poses_with_yaws, rotation_set
 

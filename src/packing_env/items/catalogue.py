@@ -38,7 +38,7 @@ from packing_env.items.inputs import (
     item_names,
     mesh_of,
 )
-from packing_env.items.mesh import UNITS, Mesh
+from packing_env.items.meshes.mesh import UNITS, Mesh
 from packing_env.items.rotations import rotation_set
 from packing_env.items.rows import Grid, Needs, Row, cuboid_row, mesh_row, stack, windows
 from packing_env.memory import check_memory, num_bytes

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.items.inputs import CatalogueError, numbered
-from packing_env.items.mesh import UNITS, widened
+from packing_env.items.meshes.mesh import UNITS, widened
 from packing_env.items.rasterize import CELL_MARGIN, quarter_turn_plan
 from packing_env.items.rotations import QUARTER_TURN, source_axes
 from packing_env.items.rows import COM_STEPS, Grid, windows

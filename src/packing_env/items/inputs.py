@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from packing_env.items import readers, urdf
-from packing_env.items.mesh import Mesh, MeshSource, load_mesh
+from packing_env.items.meshes import readers, urdf
+from packing_env.items.meshes.mesh import Mesh, MeshSource, load_mesh
 
 
 class CatalogueError(ValueError):

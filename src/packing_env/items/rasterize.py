@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.items.mesh import Mesh
+from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.rotations import QUARTER_TURN
 
 CELL_MARGIN = 1e-6

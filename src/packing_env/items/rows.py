@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.items.inputs import CatalogueError
-from packing_env.items.mesh import Mesh
+from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.rasterize import (
     ItemMaps,
     rasterize_cuboid,

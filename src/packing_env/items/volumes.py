@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from packing_env.items import topology
-from packing_env.items.topology import WELD_TOLERANCE
+from packing_env.items.meshes import topology
+from packing_env.items.meshes.topology import WELD_TOLERANCE
 
 
 def measure(

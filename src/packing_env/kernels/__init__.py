@@ -1,16 +1,6 @@
 """The hot operations of the rules: one signature, several backends, the same bits from each."""
 
-from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
-from packing_env.kernels.choice import choose_uniform
-from packing_env.kernels.cuboid import CUBOID_RULES, MAX_CUBOID_HEIGHT, cuboid_maps
-from packing_env.kernels.cuboid_step import (
-    MAX_CUBOID_SIDE,
-    CuboidTask,
-    advance_cuboids,
-    advances_cuboids,
-    renew_cuboids,
-)
-from packing_env.kernels.dispatch import (
+from packing_env.kernels.backends import (
     available_backends,
     backend_for,
     com_hull,
@@ -18,27 +8,37 @@ from packing_env.kernels.dispatch import (
     set_backend,
     support_count,
 )
-from packing_env.kernels.eager import surface_sizes
-from packing_env.kernels.incremental import (
+from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
+from packing_env.kernels.choice import choose_uniform
+from packing_env.kernels.cuboids import CUBOID_RULES, MAX_CUBOID_HEIGHT, cuboid_maps
+from packing_env.kernels.drop.incremental import (
     DropHeights,
     update_drop_height,
     updates_drop_height,
 )
-from packing_env.kernels.lowest import (
+from packing_env.kernels.search import (
     SEARCHED_RULES,
     Search,
     finds_lowest,
     lowest_placements,
     search_items,
 )
-from packing_env.kernels.maps_step import (
+from packing_env.kernels.spaces import split_spaces
+from packing_env.kernels.step.cells import (
+    MAX_CUBOID_SIDE,
+    CuboidTask,
+    advance_cuboids,
+    advances_cuboids,
+    renew_cuboids,
+)
+from packing_env.kernels.step.heights import (
     MapsTask,
     advance_maps,
     close_lid,
     renew_maps,
     show_maps,
 )
-from packing_env.kernels.spaces import split_spaces
+from packing_env.kernels.support.eager import surface_sizes
 
 __all__ = [
     "BOX_RULES",

@@ -12,7 +12,7 @@ from uuid import uuid4
 import numpy as np
 from torch import Tensor
 
-from packing_env.items.mesh import UNITS
+from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of
 from packing_env.types import check_integer, check_number
 

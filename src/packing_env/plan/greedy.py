@@ -7,9 +7,10 @@ from jaxtyping import Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import maps_step, metrics, rewards, transition
+from packing_env.core import metrics, rewards, transition
 from packing_env.core.lowest import LowestPlacement
 from packing_env.core.orientation import decode_placement, num_orientations
+from packing_env.engine import heights as maps_step
 from packing_env.types import Instances, State
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packing_env.items.mesh import UNITS
+from packing_env.items.meshes.mesh import UNITS
 from packing_env.types import PackingParams
 
 if TYPE_CHECKING:

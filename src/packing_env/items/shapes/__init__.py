@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from packing_env.items.mesh import Mesh
+from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.shapes import polygons
 from packing_env.items.shapes.compact import POLYCUBES, SUPERQUADRICS
 from packing_env.items.shapes.goods import HOUSEHOLD, RODS_PLATES

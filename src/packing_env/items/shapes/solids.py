@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from packing_env.items.mesh import Mesh, mesh_from_arrays
+from packing_env.items.meshes.mesh import Mesh, mesh_from_arrays
 from packing_env.items.shapes.polygons import Length, regular, signed_area, superellipse
 
 Cell = tuple[int, int, int]

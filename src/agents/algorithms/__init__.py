@@ -1,0 +1,1 @@
+"""The agents, one algorithm per file."""

@@ -1,0 +1,1 @@
+"""The ``packing`` command, one file per subcommand."""

@@ -1,0 +1,187 @@
+"""The subcommands that show something: ``play``, ``render``, ``items``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Table
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+
+from agents.cli.eval import from_run, own_policy
+from agents.config import build
+from agents.config.checks import ConfigError
+from agents.training.evaluate import LINE
+from packing_env.core import feasibility
+from packing_env.envs import PackingEnv
+from packing_env.items import shapes
+from packing_env.plan import Packing, packing_of
+
+if TYPE_CHECKING:
+    from agents.cli.main import Request
+
+
+def play(config: DictConfig, request: Request) -> int:
+    """One episode, decision by decision."""
+    env, policy = _solo(config, request)
+    console = Console()
+    made = Table(box=LINE, pad_edge=False, padding=(0, 1, 0, 0))
+    headings = ("step", "item", "turn", "x", "y", "z [m]", "support", "reward", "filled")
+    for heading in headings:
+        made.add_column(
+            heading,
+            justify="left" if heading == "item" else "right",
+            no_wrap=True,
+            max_width=24 if heading == "item" else None,
+        )
+    rewards, filled = _episode(env, policy)
+    packing = packing_of(env)
+    for item, reward, share in zip(packing.items, rewards, filled, strict=False):
+        x, y = item.cell
+        made.add_row(
+            f"{item.order + 1}",
+            item.name,
+            f"{item.orientation}",
+            f"{x}",
+            f"{y}",
+            f"{item.z:.3f}",
+            f"{item.support_ratio:.2f}",
+            f"{reward:.4f}",
+            f"{share:.3f}",
+        )
+    console.print(made)
+    console.print(
+        f"packed {len(packing.items)} of {packing.num_items} items, "
+        f"utilization {packing.utilization:.3f}, return {math.fsum(rewards):.4f}",
+        highlight=False,
+    )
+    if config.frames is not None:
+        _save_frames(Path(config.frames), packing)
+        console.print(f"wrote {len(packing.items) + 1} frames to {config.frames}", highlight=False)
+    return 0
+
+
+def render(config: DictConfig, request: Request) -> int:
+    """An episode as PNG, GIF or HTML."""
+    from packing_env import render as pictures
+
+    out = Path(config.out)
+    writers: dict[str, Callable[[Packing], None]] = {
+        ".png": lambda p: pictures.save_png(out, pictures.image(p, size=int(config.size))),
+        ".gif": lambda p: pictures.save_gif(out, p, size=int(config.size)),
+        ".html": lambda p: pictures.save_html(out, p, size=int(config.size)),
+    }
+    if out.suffix not in writers:
+        raise ConfigError(f"out={out} must end in one of {', '.join(writers)}")
+    env, policy = _solo(config, request)
+    _episode(env, policy)
+    packing = packing_of(env)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        writers[out.suffix](packing)
+    except OSError as error:
+        raise ConfigError(f"out={out} cannot be written: {error}") from error
+    Console().print(
+        f"wrote {out}: {len(packing.items)} items, utilization {packing.utilization:.3f}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return 0
+
+
+def _solo(config: DictConfig, request: Request) -> tuple[PackingEnv, TensorDictModuleBase]:
+    """One row on one held-out instance, and who plays it."""
+    found, config = from_run(config, request)
+    torch.manual_seed(int(config.seed))
+    row = int(config.instance)
+    changes = {"split": "test", "draw": "sequential", "num_envs": 1, "row_offset": row}
+    with build.said_plainly():
+        env = build.build_env(config, **changes)
+        policy = next(iter(own_policy(config, found, env).values()))
+    if not 0 <= row < len(env.instances):
+        raise ConfigError(
+            f"instance={row} does not exist; there are {len(env.instances)} held-out instances"
+        )
+    return env, policy
+
+
+@torch.no_grad()
+def _episode(env: PackingEnv, policy: TensorDictModuleBase) -> tuple[list[float], list[float]]:
+    """Play to the end: the reward and the utilization after each decision."""
+    rewards, filled = [], []
+    with set_exploration_type(ExplorationType.DETERMINISTIC):
+        seen: TensorDictBase = env.reset()
+        while not bool(seen.get("done").all()):
+            taken = env.step(policy(seen))
+            seen = env.step_mdp(taken)
+            rewards.append(float(taken.get(("next", "reward"))))
+            filled.append(float(seen.get(("metrics", "utilization"))))
+    return rewards, filled
+
+
+def _save_frames(folder: Path, packing: Packing) -> None:
+    """A PNG of the empty container and of each step."""
+    from packing_env import render as pictures
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for count in range(len(packing.items) + 1):
+            picture = pictures.image(packing.first(count))
+            pictures.save_png(folder / f"{count:03d}.png", picture)
+    except OSError as error:
+        raise ConfigError(f"frames={folder} cannot be written: {error}") from error
+
+
+# ---------------------------------------------------------------------- items
+
+
+def items(config: DictConfig, request: Request) -> int:
+    """List the catalogue that a configuration makes."""
+    with build.said_plainly():
+        env = build.build_env(config, num_envs=1, pool_size=64)
+    catalogue = env.catalogue
+    playable = feasibility.legal_on_floor(catalogue.tensors(), env.params).any(1)
+    family = {shape.name: shape.family for shape in shapes.SHAPES}
+    x, y, height = env.params.container
+    made = Table(
+        title=f"{len(catalogue)} items for {x:g} x {y:g} x {height:g} m in cells of "
+        f"{env.params.cell * 1e3:g} mm",
+        title_justify="left",
+        box=LINE,
+        pad_edge=False,
+    )
+    for heading in ("item", "family", "scale", "extent [mm]", "volume [cm3]", "turns", "fits"):
+        left = heading in ("item", "family")
+        made.add_column(heading, justify="left" if left else "right", no_wrap=True)
+    for row, name in enumerate(catalogue.names):
+        source = catalogue.sources[row]
+        sides = "x".join(f"{side * 1e3:.0f}" for side in catalogue.extent[row].tolist())
+        embedded = str(source["source"]).startswith("shapes:")
+        made.add_row(
+            name,
+            family.get(name, "") if embedded else "",
+            f"{source['scale']:g}",
+            sides,
+            f"{catalogue.volume[row].item() * 1e6:.1f}",
+            f"{int(catalogue.orientation_mask[row].sum())}",
+            _fits(bool(catalogue.never_feasible[row]), bool(playable[row])),
+        )
+    console = Console()
+    console.print(made)
+    for row, name in enumerate(catalogue.names):
+        for warning in catalogue.sources[row].get("warnings", ()):
+            console.print(f"{name}: {warning}", style="yellow", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _fits(never: bool, playable: bool) -> str:
+    if never:
+        return "never"
+    return "yes" if playable else "not first"

@@ -1,0 +1,315 @@
+"""``packing validate``: play published protocols and compare with what was printed.
+
+What is played, and within which windows our means must lie, stands in :mod:`agents.cli.protocols`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from agents import heuristics
+from agents.cli.protocols import (
+    DISCRIMINATING,
+    STRICTER,
+    Protocol,
+    ordering_protocols,
+    protocols,
+)
+from agents.training import runs
+from agents.training.evaluate import LINE, Estimate, Evaluation, evaluate, paired_difference
+from packing_env import make_env
+from packing_env.plan import whole_file
+
+VERDICT = {True: "ok", False: "MISSED", None: ""}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What we measured on one protocol and seed.
+
+    Attributes:
+        protocol: What was played.
+        seed: Of the instances.
+        utilization: Mean and half-width of the 95 % interval, shares of 1.
+        items: Likewise.
+        spread: Standard deviation of the utilization over instances.
+        overflow: Proposals dropped for lack of capacity, summed over all episodes.
+        seconds: Wall time.
+    """
+
+    protocol: Protocol
+    seed: int
+    utilization: Estimate
+    items: Estimate
+    spread: float
+    overflow: int
+    seconds: float
+
+    def value(self, measure: str) -> float:
+        """The measured value that a window judges."""
+        return self.spread if measure == "spread" else getattr(self, measure).mean
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether every window holds; None where there is none."""
+        if not self.protocol.windows:
+            return None
+        held = [window.holds(self.value(name)) for name, window in self.protocol.windows.items()]
+        return all(held) and self.overflow == 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for a file."""
+        found = asdict(self)
+        found["passed"] = self.passed
+        return found
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """V5: paired differences between stability rules on the same instances.
+
+    Attributes:
+        heuristic: Which played.
+        seed: Of the instances.
+        instances: N.
+        lower: Rule that should pack less.
+        higher: Rule that should pack more.
+        difference: ``higher - lower`` in utilization, 95 % interval.
+        judged: Whether it decides.
+    """
+
+    heuristic: str
+    seed: int
+    instances: int
+    lower: str
+    higher: str
+    difference: Estimate
+    judged: bool
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the interval lies above 0."""
+        if not self.judged:
+            return None
+        return self.difference.mean - self.difference.half_width > 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for a file."""
+        return {**asdict(self), "passed": self.passed}
+
+
+# ---------------------------------------------------------------------- running them
+
+
+def play(protocol: Protocol, seed: int) -> Evaluation:
+    """Play the protocol's instances, all at once."""
+    rows = protocol.instances
+    env = make_env(
+        protocol.task,
+        num_envs=rows,
+        seed=seed,
+        pool_size=rows,
+        draw="sequential",
+        split="test",
+        **protocol.options,
+    )
+    options = {} if protocol.heuristic in heuristics.HEURISTICS else {"fallback": False}
+    return evaluate(env, heuristics.build(protocol.heuristic, env, **options), seed=seed)
+
+
+def measure(protocol: Protocol, seed: int) -> tuple[Result, Evaluation]:
+    """Play a protocol and take what its windows judge."""
+    start = time.perf_counter()
+    played = play(protocol, seed)
+    result = Result(
+        protocol,
+        seed,
+        played.estimate("utilization"),
+        played.estimate("items_packed"),
+        played.metrics["utilization"].std().item(),
+        int(played.metrics["overflow"].sum()),
+        time.perf_counter() - start,
+    )
+    return result, played
+
+
+def run(
+    seeds: Sequence[int],
+    full: bool = False,
+    report: Callable[[str], None] = lambda line: None,
+) -> tuple[list[Result], list[Ordering]]:
+    """All protocols for all seeds; ``report`` is told what is being played."""
+    results: list[Result] = []
+    orderings: list[Ordering] = []
+    for seed in seeds:
+        for protocol in protocols(full):
+            report(f"{protocol.name} {protocol.heuristic}: {protocol.setting} (seed {seed})")
+            results.append(measure(protocol, seed)[0])
+        for heuristic in DISCRIMINATING:
+            played = {}
+            for rule, protocol in ordering_protocols(heuristic, full).items():
+                report(f"V5 {heuristic}: {rule} (seed {seed})")
+                result, played[rule] = measure(protocol, seed)
+                results.append(result)
+            orderings += _orderings(heuristic, seed, played)
+    return results, orderings
+
+
+def _orderings(
+    heuristic: str,
+    seed: int,
+    played: Mapping[str, Evaluation],
+) -> list[Ordering]:
+    """Paired differences between all rules that were played, from the stricter to the laxer."""
+    return [
+        Ordering(
+            heuristic,
+            seed,
+            len(played[low]),
+            low,
+            high,
+            paired_difference(played[high], played[low]),
+            (low, high) in STRICTER,
+        )
+        for low, high in combinations(played, 2)
+    ]
+
+
+def missed(found: Iterable[Result] | Iterable[Ordering]) -> int:
+    """How many missed what was expected of them."""
+    return sum(one.passed is False for one in found)
+
+
+# ---------------------------------------------------------------------- showing them
+
+
+def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Table]:
+    """Ours beside the paper's, and the paired differences of V5; 100 characters wide."""
+    cells = Table(box=LINE, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("", "setting", "policy"):
+        cells.add_column(heading)
+    for heading in ("seed", "utilization %", "paper", "accept", "items", "paper", "sd %"):
+        cells.add_column(heading, justify="right", no_wrap=True)
+    cells.add_column("")
+    for result in results:
+        protocol = result.protocol
+        window = protocol.windows.get("utilization")
+        cells.add_row(
+            protocol.name,
+            protocol.setting,
+            protocol.heuristic,
+            str(result.seed),
+            f"{100 * result.utilization.mean:.1f}±{100 * result.utilization.half_width:.1f}",
+            _printed(protocol, "utilization", 100),
+            f"{100 * window.centre:.1f}±{100 * window.half_width:.1f}" if window else "",
+            f"{result.items.mean:.1f}±{result.items.half_width:.1f}",
+            _printed(protocol, "items", 1),
+            f"{100 * result.spread:.1f}",
+            VERDICT[result.passed],
+        )
+    pairs = Table(box=LINE, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("V5: paired differences of utilization", "seed", "points", ""):
+        pairs.add_column(heading, justify="right" if heading in ("seed", "points") else "left")
+    for pair in orderings:
+        difference = pair.difference
+        pairs.add_row(
+            f"{pair.heuristic}: {pair.higher} - {pair.lower}",
+            str(pair.seed),
+            f"{100 * difference.mean:+.2f}±{100 * difference.half_width:.2f}",
+            VERDICT[pair.passed],
+        )
+    return [cells, pairs]
+
+
+def _printed(protocol: Protocol, measure: str, factor: float) -> str:
+    value = protocol.published.get(measure)
+    return "" if value is None else f"{factor * value:.1f}"
+
+
+# ---------------------------------------------------------------------- the command
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``packing validate``."""
+    parser.add_argument("--full", action="store_true", help="more heuristics, and V4")
+    parser.add_argument(
+        "--seeds", type=_count, default=1, metavar="N", help="seeds 0 to N-1, each reported"
+    )
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write everything to a file")
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, 1 or more")
+    return int(text)
+
+
+def command(options: argparse.Namespace) -> int:
+    """Run the protocols, print the tables; 0 if no published window was missed, else 1.
+
+    V5 has no published cell: an ordering that does not show is printed, and is no miss.
+    """
+    if options.json is not None:
+        try:  # a path that cannot be written says so before the work
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.touch()
+        except OSError as error:
+            raise runs.RunFolderError(f"{options.json} cannot be written: {error}") from error
+    start = time.perf_counter()
+    seeds = range(options.seeds)
+    rounds = len(protocols(options.full))
+    rounds += sum(len(ordering_protocols(name, options.full)) for name in DISCRIMINATING)
+    console = Console(width=max(120, Console().width))
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("", total=rounds * len(seeds))
+
+        def report(line: str) -> None:
+            progress.update(bar, description=line[:60], advance=1)
+            if not console.is_terminal:
+                console.print(line, highlight=False)
+
+        results, orderings = run(seeds, options.full, report)
+    seconds = time.perf_counter() - start
+    machine, versions = runs.machine(), runs.versions()
+    for table in tables(results, orderings):
+        console.print(table)
+    misses = missed(results)
+    console.print(
+        f"{machine['processor']}, {machine['torch_threads']} thread(s), torch {versions['torch']}"
+    )
+    windows = f"{misses} WINDOWS WERE MISSED" if misses else "every window holds"
+    expected = sum(pair.judged for pair in orderings)
+    console.print(
+        f"{windows}; V5 shows {expected - missed(orderings)} of the {expected} orderings that it "
+        f"expects (no published cell: the exit code leaves them out); {seconds:.0f} s"
+    )
+    if options.json is not None:
+        found = {
+            "command": " ".join(_command_line(options)),
+            "machine": machine,
+            "versions": versions,
+            "seconds": seconds,
+            "windows_missed": misses,
+            "results": [result.to_json() for result in results],
+            "orderings": [ordering.to_json() for ordering in orderings],
+        }
+        with whole_file(options.json) as draft:
+            draft.write_text(json.dumps(found, indent=1) + "\n")
+        console.print(f"wrote {options.json}")
+    return 1 if misses else 0
+
+
+def _command_line(options: argparse.Namespace) -> list[str]:
+    words = ["packing", "validate", *(["--full"] if options.full else [])]
+    return [*words, *(["--seeds", str(options.seeds)] if options.seeds > 1 else [])]

@@ -1,0 +1,1 @@
+"""Composes, checks and builds configurations."""

@@ -1,0 +1,151 @@
+"""Environments, agents and policies from their configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf, open_dict
+from tensordict.nn import TensorDictModuleBase
+
+from agents.algorithms.base import Agent
+from agents.config.checks import ConfigError
+from agents.config.compose import compose, groups
+from agents.replay.compact import further_keys, maps_read
+from agents.training.checkpoint import Checkpoint, CheckpointError
+from packing_env.envs import PackingEnv
+
+
+@contextmanager
+def said_plainly() -> Iterator[None]:
+    """Values that what is built refuses become errors of the configuration."""
+    try:
+        yield
+    except (ValueError, ImportError, OSError) as error:
+        raise ConfigError(str(error)) from error
+
+
+def build_env(config: DictConfig, **changes: Any) -> PackingEnv:
+    """The environment of ``config.env``, with some arguments changed."""
+    return instantiate(config.env, _partial_=True)(**changes)
+
+
+def build_held_out(config: DictConfig, like: PackingEnv | None = None) -> PackingEnv:
+    """The environment that ``config.evaluation`` plays, on held-out instances.
+
+    Args:
+        config: Of a command.
+        like: An environment of the same task, whose catalogue serves if no items are held out.
+    """
+    options = config.evaluation
+    changes = {
+        "split": "test",
+        "draw": "sequential",
+        "num_envs": max(1, min(int(options.rows), int(options.instances))),
+        "seed": int(options.seed),
+    }
+    if like is not None and not OmegaConf.select(config, "env.items.holdout"):
+        changes["items"] = like.catalogue
+    return build_env(config, **changes)
+
+
+def build_agent(config: DictConfig, env: PackingEnv) -> Any:
+    """What ``config.agent`` makes: an :class:`Agent`, or a policy that needs no training."""
+    return instantiate(config.agent)(env=env)
+
+
+def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:
+    """What ``config.replay`` makes, for all that the agent's policy reads of a state."""
+    options: dict[str, Any] = {}
+    if needed := further_keys(agent.policy, env):
+        options["keep"] = needed
+    if config.replay.get("rebuild") == "read":
+        options["rebuild"] = maps_read(agent.policy, env)
+    return instantiate(config.replay)(env, **options)
+
+
+def policy_of(made: Any) -> TensorDictModuleBase:
+    """The policy of an agent, or the policy that it is."""
+    return made.policy if isinstance(made, Agent) else made
+
+
+def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> Any:
+    """The trained policy of a checkpoint, for an environment of its task.
+
+    Raises:
+        CheckpointError: Its tensors do not fit the agent and the environment.
+    """
+    agent = build_agent(config, env)
+    try:
+        agent.load_state_dict(checkpoint.state["agent"])
+    except (AttributeError, KeyError, RuntimeError, ValueError) as error:
+        reason = " ".join(line.strip() for line in str(error).splitlines()[:2])
+        raise CheckpointError(
+            f"{checkpoint.path}: does not fit agent {config.agent['_target_']} on this task "
+            f"({reason})"
+        ) from error
+    return agent.policy
+
+
+def build_heuristics(names: Sequence[str], env: PackingEnv) -> dict[str, TensorDictModuleBase]:
+    """Rules by name: ``NAME``, or ``NAME/ITEM_ORDER``."""
+    from agents import heuristics
+
+    made = {}
+    for name in names:
+        rule, _, order = name.partition("/")
+        made[name] = heuristics.build(rule, env, item_order=order or None)
+    return made
+
+
+def build_policy(
+    agent: str,
+    env: PackingEnv,
+    /,
+    *,
+    network: str | None = None,
+    config_dir: str | Path | None = None,
+    **options: Any,
+) -> TensorDictModuleBase:
+    """A fresh policy by its agent's name.
+
+    Args:
+        agent: An option of the group ``agent``: ``"dqn"``, ``"heuristic"``, ...
+        env: Sets the shapes.
+        network: An option of the group ``network``; None: the agent's own. Candidates need
+            ``"candidate_scores"`` or ``"candidate_actor_critic"``.
+        config_dir: A further folder of YAML files, where the agent may be named.
+        **options: Values of the agent's or of its network's configuration, such as
+            ``epsilon_end=0.1`` or ``channels=32``.
+
+    Raises:
+        ConfigError: The agent or an option is unknown, or the agent does not act in the
+            environment's action mode.
+    """
+    folders = [] if config_dir is None else [Path(config_dir)]
+    known = groups(folders).get("agent", [])
+    if agent not in known:
+        raise ConfigError(f"agent={agent!r} is unknown; choose one of {', '.join(known)}")
+    chosen = [f"agent={agent}", f"env.action_mode={env.params.action_mode}"]
+    if network is not None:
+        chosen.append(f"network={network}")
+    config = compose("eval", chosen, folders)
+    _set_options(config, options)
+    return policy_of(build_agent(config, env))
+
+
+def _set_options(config: DictConfig, options: Mapping[str, Any]) -> None:
+    """Each option where its name is known: in the agent's section or its network's."""
+    sections = ["agent"]
+    if "network" in config.agent:
+        sections.append("network")
+    for name, value in options.items():
+        found = [s for s in sections if name in config[s] and not name.startswith("_")]
+        if not found:
+            taken = sorted(k for s in sections for k in config[s] if not str(k).startswith("_"))
+            raise ConfigError(f"unknown option {name!r}; known: {', '.join(taken)}")
+        with open_dict(config):
+            config[found[0]][name] = value

@@ -1,0 +1,319 @@
+"""The configuration of a command: composed by Hydra, checked before anything is built.
+
+The YAML files are in ``packing_env/conf`` where the wheel was installed, else in ``conf`` at the
+top of the checkout. A user's own folders join by ``--config-dir``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.core.singleton import Singleton
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from agents.config.checks import (
+    ConfigError,
+    check_learns,
+    check_modes,
+    check_number,
+    check_saved,
+    check_targets,
+    choose_mode,
+    choose_network,
+    close_names,
+    config_folder,
+    targets,
+)
+
+HYDRA_VERSION = "1.3"
+_PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
+SET_BY_ENV = ("items", "generator", "reward")
+"""Groups that an option of ``env`` chooses."""
+
+
+def groups(folders: Sequence[Path] = ()) -> dict[str, list[str]]:
+    """The options of every group: the folders of the configuration are the registry."""
+    found: dict[str, set[str]] = {}
+    for folder in (config_folder(), *folders):
+        for path in folder.rglob("*.yaml"):
+            group = path.parent.relative_to(folder).as_posix()
+            if group != "." and not path.name.startswith("."):
+                found.setdefault(group, set()).add(path.stem)
+    return {group: sorted(found[group]) for group in sorted(found)}
+
+
+def compose(
+    command: str, overrides: Sequence[str] = (), folders: Sequence[Path] = ()
+) -> DictConfig:
+    """The checked configuration of a command.
+
+    Args:
+        command: Name of a YAML file at the top of the configuration.
+        overrides: ``key=value`` as Hydra takes them, without sweeps.
+        folders: Further folders of YAML files.
+
+    Raises:
+        ConfigError: A key, a value, a group or a combination is impossible.
+    """
+    parsed = parse(overrides)
+    swept = [override.input_line for override in parsed if override.is_sweep_override()]
+    if swept:
+        raise ConfigError(f"{swept[0]} names several values: add --multirun to run them all")
+    _check_folders(folders)
+    with _hydra():
+        try:
+            config = hydra_compose(command, [*overrides, *search_path(folders)])
+        except (HydraException, OmegaConfBaseException) as error:
+            raise _explained(error, command, parsed, folders) from None
+        _check_values(config, command, parsed, folders)
+    _replace_cell(config, {o.key_or_group for o in parsed})
+    return config
+
+
+def expand(overrides: Sequence[str]) -> Iterator[list[str]]:
+    """The jobs of a sweep, as lists of overrides."""
+    choices = [
+        [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+        if override.is_sweep_override()
+        else [override.input_line or ""]
+        for override in parse(overrides)
+    ]
+    yield from (list(job) for job in itertools.product(*choices))
+
+
+def parse(overrides: Sequence[str]) -> list[Override]:
+    """Hydra's reading of ``key=value`` arguments."""
+    parser = OverridesParser.create()
+    found = []
+    for text in overrides:
+        try:
+            found += parser.parse_overrides([text])
+        except HydraException as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(f"cannot read {text!r}; write key=value ({reason})") from None
+    return found
+
+
+@contextmanager
+def _hydra() -> Iterator[None]:
+    """Hydra at our configuration; whatever program of Hydra we run in keeps its own."""
+    before = Singleton.get_state()
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(config_folder()), "packing", version_base=HYDRA_VERSION):
+            yield
+    finally:
+        GlobalHydra.instance().clear()
+        Singleton.set_state(before)
+
+
+def search_path(folders: Sequence[Path]) -> list[str]:
+    """The override that adds further folders to Hydra's."""
+    if not folders:
+        return []
+    return [f"hydra.searchpath=[{','.join(f'file://{folder.resolve()}' for folder in folders)}]"]
+
+
+def _check_folders(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError(f"--config-dir {folder}: there is no such folder")
+
+
+# ---------------------------------------------------------------------- errors, explained
+
+
+def _explained(
+    error: Exception, command: str, overrides: Sequence[Override], folders: Sequence[Path]
+) -> ConfigError:
+    """Why Hydra refused, in one paragraph."""
+    options = groups(folders)
+    chosen = []
+    for override in overrides:
+        key, value = override.key_or_group, override.value()
+        if key not in options:
+            continue
+        if not isinstance(value, (str, type(None))) or value not in (*options[key], None, "null"):
+            return ConfigError(
+                f"{key}={value!r} is unknown{close_names(str(value), options[key])}; "
+                f"choose one of {', '.join(options[key])}"
+            )
+        chosen.append(override.input_line or "")
+    try:
+        known = _keys(hydra_compose(command, [*chosen, *search_path(folders)]))
+    except (HydraException, OmegaConfBaseException):
+        return ConfigError(_first_lines(error))
+    for override in overrides:
+        key = override.key_or_group
+        if key in options or key in known or key.startswith("hydra") or override.is_add():
+            continue
+        near = close_names(key, [*known, *options])
+        return ConfigError(
+            f"unknown key {key!r}{near}{_siblings(key, known) or f'; see packing {command} --help'}"
+        )
+    return ConfigError(_first_lines(error))
+
+
+def _siblings(key: str, known: Sequence[str]) -> str:
+    """What the key's section has."""
+    parent = key.rpartition(".")[0]
+    names = [name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == parent]
+    if not parent or not names:
+        return ""
+    return f" ({parent} has {', '.join(names)}; add another with +{key}=...)"
+
+
+def _first_lines(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[:2])
+
+
+def _keys(config: DictConfig, prefix: str = "") -> list[str]:
+    """Every key, dotted; interpolations and missing values are not resolved."""
+    found = []
+    for key in config:
+        name = f"{prefix}{key}"
+        found.append(name)
+        if OmegaConf.is_missing(config, key) or OmegaConf.is_interpolation(config, key):
+            continue
+        if isinstance(config[key], DictConfig):
+            found += _keys(config[key], f"{name}.")
+    return found
+
+
+# ---------------------------------------------------------------------- what is checked
+
+
+def _check_values(
+    config: DictConfig, command: str, overrides: Sequence[Override], folders: Sequence[Path]
+) -> None:
+    """Everything is given, fits together, resolves, and is an argument that its target takes."""
+    missing = _missing_keys(config)
+    if missing:
+        raise ConfigError(f"{missing[0]} is not given; set {missing[0]}=...")
+    plain = ("", "+", "++")
+    chosen = [o for o in overrides if o.key_or_group in groups(folders)]
+    lines = [o.input_line or "" for o in chosen]
+    base = hydra_compose(command, [*lines, *search_path(folders)])
+    for override in overrides:
+        if override in chosen or override.key_or_group.startswith("hydra"):
+            continue
+        if override.get_key_element()[: -len(override.key_or_group)] in plain:
+            check_number(base, config, override.key_or_group)
+    given = {o.key_or_group for o in overrides}
+    choose_mode(config, given)
+    choose_network(config, given, folders)
+    check_modes(config, folders)
+    if "trainer" in config:
+        check_learns(config)
+    try:
+        OmegaConf.resolve(config.copy())
+    except OmegaConfBaseException as error:
+        raise ConfigError(_first_lines(error)) from None
+    check_targets(config)
+
+
+def _missing_keys(config: DictConfig) -> list[str]:
+    """Keys that are due and not given (``???``)."""
+    missing = []
+    for name in _keys(config):
+        parent, _, key = name.rpartition(".")
+        node = OmegaConf.select(config, parent) if parent else config
+        if OmegaConf.is_missing(node, key):
+            missing.append(name)
+    return missing
+
+
+def finish(config: DictConfig, overrides: Sequence[str]) -> None:
+    """What :func:`compose` does to a configuration that Hydra itself composed for a job."""
+    given = {override.key_or_group for override in parse(overrides)}
+    _replace_cell(config, given)
+    choose_mode(config, given)
+    choose_network(config, given, ())
+
+
+def _replace_cell(config: DictConfig, given: Set[str]) -> None:
+    """``env.resolution`` takes the place of the preset's cell, unless both were given."""
+    if OmegaConf.select(config, "env.resolution") is not None and "env.cell" not in given:
+        config.env.cell = None
+
+
+# ---------------------------------------------------------------------- configurations of runs
+
+
+@cache
+def known_targets(folders: tuple[Path, ...] = ()) -> frozenset[tuple[str, str]]:
+    """Every ``_target_`` that a file of the configuration names, with the dotted path it has."""
+    return frozenset(
+        (place, node["_target_"])
+        for folder in (config_folder(), *folders)
+        for path in folder.rglob("*.yaml")
+        for place, node in targets(OmegaConf.load(path), _package(path, folder))
+    )
+
+
+def _package(path: Path, folder: Path) -> str:
+    """Where Hydra puts what a file holds: its folder's name, or what ``# @package`` says."""
+    group = path.parent.relative_to(folder)
+    said = _PACKAGE.search(path.read_text(encoding="utf-8"))
+    package = said[1] if said else "_group_"
+    return {"_global_": "", "_group_": ".".join(group.parts)}.get(package, package)
+
+
+def adopt(
+    config: DictConfig,
+    saved: Mapping[str, Any],
+    sections: Sequence[str],
+    overrides: Sequence[str],
+    folders: Sequence[Path] = (),
+) -> DictConfig:
+    """A command's configuration with sections of a run's, but for what the command line set.
+
+    What a checkpoint brings is data: it may name a target only where a file of the configuration
+    names the same, and no resolvers.
+
+    Args:
+        config: Of the command.
+        saved: Of the run, interpolations unresolved.
+        sections: What to take over.
+        overrides: The command line.
+        folders: Those of ``--config-dir``.
+
+    Raises:
+        ConfigError: The run names a target of its own.
+    """
+    if not isinstance(saved, Mapping):
+        raise ConfigError("the checkpoint's configuration is not a mapping")
+    known = known_targets(tuple(folders))
+    parsed = parse(overrides)
+    given = {override.key_or_group for override in parsed}
+    chosen = given | (set(SET_BY_ENV) if "env" in given else set())
+    merged = config.copy()
+    with open_dict(merged):
+        for section in sections:
+            if section not in chosen and section in saved:
+                check_saved(saved[section], section, known)
+                merged[section] = saved[section]
+        for override in parsed:
+            key = override.key_or_group
+            if key.partition(".")[0] in sections and "." in key:
+                if OmegaConf.select(merged, key.rpartition(".")[0]) is None:
+                    raise ConfigError(f"unknown key {key!r}; the run has no such section")
+                OmegaConf.update(merged, key, override.value())
+    _replace_cell(merged, given)
+    check_targets(merged)
+    check_modes(merged, folders)
+    return merged

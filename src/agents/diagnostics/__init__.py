@@ -1,0 +1,1 @@
+"""Diagnosis of runs that broke."""

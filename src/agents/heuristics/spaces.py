@@ -1,0 +1,364 @@
+"""Heuristics that put cuboids into empty maximal spaces, batched.
+
+They are those of ``heuristic.py`` in the program of Zhao et al., ICLR 2022 (PCT), and best fit. For
+every space of ``env.state["spaces"]`` (:mod:`packing_env.core.spaces`), item and orientation they
+propose one lower corner, or four; an item is let fall there, so that it may come to rest above the
+space. What is not legal is left out; of the rest the best is played, and of equals the first in the
+order space, item, orientation, corner, where spaces are in the order of the list. Lengths count
+pitches.
+
+| name | proposes | plays | source that PCT names |
+|---|---|---|---|
+| ``online_bph`` | the lower corner, fitting or not | lowest space by (z, y, x) | Ha et al. 2017 |
+| ``lsah`` | the lower corner, if it fits | least surface, then tightest | Hu et al. 2017 |
+| ``lsah_pct`` | likewise | as ``lsah``, with two slips | |
+| ``br`` | likewise | large space that takes most types | Zhao et al., AAAI 2021 |
+| ``macs`` | four corners, if it fits | most room left beside the item | Hu et al. 2020 |
+| ``best_fit`` | the lower corner, if it fits | smallest space | (Crainic et al. 2008) |
+
+An item fits a space if no side of it is longer; whether it rests inside is not asked. In
+``candidate`` mode the task's ``candidate_generator`` must propose all that they may choose:
+``split_space_drops`` for ``online_bph``, ``split_space_corners`` for ``macs``, any of those or
+``split_spaces`` for the others, ``all_placements`` for all. Another one is refused.
+
+* ``lsah``: with (dx, dy) the sides of the rectangle around all packed items and this one, seen from
+  above, and t the top of this one (not of the pile), the score is ``dx dy + t dy + t dx``. Ties go
+  to the smallest residual margin, the least of the three gaps between item and space.
+* ``lsah_pct`` scores alike, but refuses a placement whose score is that of the whole container
+  (``X Y + H Y + H X``), so that it stops early in a container of few cells, and compares margins
+  with the item turned as in the later of the two placements. It is here for PCT's numbers.
+* ``br``: the volume of the space, plus the number of item types that fit into it (as given, not
+  turned), plus 10 if all do. PCT's numbers, by the geometry of the task: in ``"maps"`` the types
+  are the distinct sides of the catalogue's items and volumes count cells; in ``"boxes"`` the types
+  are 5 sizes per side, evenly spaced from the smallest to the largest side of the catalogue, and
+  volumes are shares of the container. How many items a pool of drawn cuboids has, and how fine
+  ``cell`` and ``unit`` are, makes no difference in ``"boxes"``, except for what it does to those
+  two sides.
+* ``macs``: on every level of cells below the item's base, the largest rectangle of cells that can
+  still be reached from above once the item lies there; the areas are added up. PCT's program stops
+  at the base, and so does this: on the floor all scores are 0, and the first proposal is played.
+  (The levels above would change the choice; GOPT and AR2L print other numbers under this name.)
+* ``best_fit``: the smallest volume of the space less that of the item, then the lowest (z, y, x).
+  This is the residual space of Crainic, Perboli, Tadei (INFORMS J. Computing, 2008), there of
+  extreme points, on maximal spaces (Parreño et al., INFORMS J. Computing, 2008).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from agents.heuristics.base import Heuristic, first_lowest
+from agents.heuristics.rectangles import room_beside, side_rooms
+from packing_env import PackingEnv
+from packing_env.core import candidates
+from packing_env.core.orientation import encode_placement, num_orientations, visible_items
+from packing_env.core.spaces import sides as container_sides
+from packing_env.types import Catalogue, PackingParams, ParameterError
+
+_SIZES_PER_SIDE = 5
+_ALL_FIT = 10
+_COMPARISONS = 2**24
+"""So many spaces are held against types at once."""
+
+Chosen = tuple[Tensor, Tensor]
+"""Place of the chosen proposal ``[B]`` in the flattened axes, and whether there is one ``[B]``."""
+
+
+@dataclass(frozen=True)
+class Offers:
+    """Proposals with axes ``[B, E, L, R, C]``: space, item, orientation, corner; int64, pitches.
+
+    Attributes:
+        legal: ``[B, E, L, R, C]``.
+        space: ``[B, E, 1, 1, 1, 6]``.
+        size: ``[B, 1, L, R, 1, 3]`` rotated sides.
+        x: ``[B, E, L, R, C]`` lower corner.
+        y: Likewise.
+        z: Rest height; any number where the proposal is not legal.
+        boxes: ``[B, N, 6]`` the packed items; zeros where there is none.
+        heightmap: ``[B, X, Y]`` in cells, as int64.
+        types: ``[T, 3]`` what ``br`` counts, in pitches.
+        volume_unit: The volume in pitches that ``br`` sets against one type.
+        limits: Sides ``(X, Y, H)`` of the container.
+    """
+
+    legal: Bool[Tensor, "B E L R C"]
+    space: Int[Tensor, "B E 1 1 1 6"]
+    size: Int[Tensor, "B 1 L R 1 3"]
+    x: Int[Tensor, "B E L R C"]
+    y: Int[Tensor, "B E L R C"]
+    z: Int[Tensor, "B E L R C"]
+    boxes: Int[Tensor, "B N 6"]
+    heightmap: Int[Tensor, "B X Y"]
+    types: Int[Tensor, "T 3"]
+    volume_unit: int
+    limits: tuple[int, int, int]
+
+    def lowest(self, *keys: Tensor) -> Chosen:
+        """The first legal proposal that is lowest by the keys, which broadcast."""
+        flat = (key.expand_as(self.legal).flatten(1) for key in keys)
+        return first_lowest(self.legal.flatten(1), *flat)
+
+    @property
+    def sides(self) -> Int[Tensor, "B E 1 1 1 3"]:
+        """Of the spaces."""
+        return self.space[..., 3:] - self.space[..., :3]
+
+    @property
+    def margin(self) -> Int[Tensor, "B E L R 1"]:
+        """Least of the gaps between item and space."""
+        return (self.sides - self.size).amin(-1)
+
+
+def online_bph(offers: Offers) -> Chosen:
+    """The lowest space, then the one of least y, then of least x."""
+    x, y, z = offers.space[..., :3].unbind(-1)
+    return offers.lowest(z, y, x)
+
+
+def surface(offers: Offers) -> Int[Tensor, "B E L R C"]:
+    """``dx dy + t dy + t dx`` of the packed items with this one."""
+    real = offers.boxes[..., 3] > offers.boxes[..., 0]
+    packed = offers.boxes.view(len(real), 1, 1, 1, 1, -1, 6)
+    there = real.view(len(real), 1, 1, 1, 1, -1)
+    lengths = []
+    for axis, lower in enumerate((offers.x, offers.y)):
+        low = torch.where(there, packed[..., axis], offers.limits[axis]).amin(-1)
+        high = torch.where(there, packed[..., 3 + axis], 0).amax(-1)
+        upper = lower + offers.size[..., axis]
+        lengths.append(torch.maximum(high, upper) - torch.minimum(low, lower))
+    dx, dy = lengths
+    top = offers.z + offers.size[..., 2]
+    return dx * dy + top * dy + top * dx
+
+
+def lsah(offers: Offers) -> Chosen:
+    """Least surface, then least residual margin."""
+    return offers.lowest(surface(offers), offers.margin)
+
+
+def lsah_pct(offers: Offers) -> Chosen:
+    """As the program of PCT has it; see the module.
+
+    Among the proposals of least surface each is held, in turn, against the best before it. Which
+    of two spaces has the smaller margin is asked of the item as the later one turns it; so a space
+    that has won does not lose to itself, and one comparison per space is enough.
+    """
+    width, depth, height = offers.limits
+    score = surface(offers)
+    legal = offers.legal & (score < width * depth + depth * height + height * width)
+    offered = torch.where(legal, score, torch.iinfo(torch.int64).max).flatten(1)
+    tied = legal & (score == offered.amin(1).view(-1, 1, 1, 1, 1))
+    tied, sides = tied.flatten(2), offers.sides.flatten(1, -2)
+    size = offers.size.flatten(1, -2)
+    best = offered.new_full((len(offered),), -1)
+    held = sides[:, 0]
+    for space in range(tied.shape[1]):
+        margin = (sides[:, space, None] - size).amin(-1)
+        wins = tied[:, space] & ((margin < (held[:, None] - size).amin(-1)) | (best < 0)[:, None])
+        better = wins.any(1)
+        best = torch.where(better, wins.byte().argmax(1) + space * tied.shape[2], best)
+        held = torch.where(better[:, None], sides[:, space], held)
+    return best.clamp(min=0), best >= 0
+
+
+def br(offers: Offers) -> Chosen:
+    """Largest volume, plus the item types that fit, plus 10 if all do."""
+    sides = offers.sides
+    spaces = sides.flatten(0, -2)
+    at_once = max(1, _COMPARISONS // max(1, spaces.numel()))
+    fitting = sum((spaces[:, None] >= part).all(-1).sum(1) for part in offers.types.split(at_once))
+    assert isinstance(fitting, Tensor)
+    bonus = fitting + _ALL_FIT * (fitting == len(offers.types))
+    score = sides.prod(-1) + bonus.view(sides.shape[:-1]) * offers.volume_unit
+    return offers.lowest(-score)
+
+
+def macs(offers: Offers) -> Chosen:
+    """Most room left on the levels below the item's base."""
+    rooms = side_rooms(offers.heightmap, offers.limits[2])
+    lower = torch.stack((offers.x, offers.y), -1)
+    upper = lower + offers.size[..., :2]
+    room = room_beside(rooms, lower.flatten(1, -2), upper.flatten(1, -2), offers.z.flatten(1))
+    return offers.lowest(-room.view(offers.z.shape))
+
+
+def best_fit(offers: Offers) -> Chosen:
+    """Least residual volume, then lowest (z, y, x)."""
+    residual = offers.sides.prod(-1) - offers.size.prod(-1)
+    return offers.lowest(residual, offers.z, offers.y, offers.x)
+
+
+@dataclass(frozen=True)
+class SpaceRule:
+    """How a heuristic uses the spaces.
+
+    Attributes:
+        choose: From all its proposals to the one it plays.
+        fits: Whether it proposes a space only to items that fit.
+        corners: 1: the lower corner; 4: low and high x, each with low and then high y last.
+        whole_cells: Whether it counts cells, so that a pitch must be one.
+        generators: Candidate generators that propose all it may choose, the least first.
+    """
+
+    choose: Callable[[Offers], Chosen]
+    fits: bool = True
+    corners: int = 1
+    whole_cells: bool = False
+    generators: tuple[str, ...] = (
+        "split_spaces",
+        "split_space_corners",
+        "split_space_drops",
+        "all_placements",
+    )
+
+
+SPACE_HEURISTICS: dict[str, SpaceRule] = {
+    "online_bph": SpaceRule(
+        online_bph, fits=False, generators=("split_space_drops", "all_placements")
+    ),
+    "lsah": SpaceRule(lsah),
+    "lsah_pct": SpaceRule(lsah_pct),
+    "br": SpaceRule(br),
+    "macs": SpaceRule(
+        macs, corners=4, whole_cells=True, generators=("split_space_corners", "all_placements")
+    ),
+    "best_fit": SpaceRule(best_fit),
+}
+"""By name."""
+
+
+def item_types(catalogue: Catalogue, params: PackingParams) -> tuple[Tensor, int]:
+    """The item types ``[T, 3]`` that ``br`` counts, and the volume it sets against one of them.
+
+    Both in pitches; which they are is a matter of the geometry alone.
+    """
+    there = catalogue["cuboid"][:, 0].prod(-1) > 0
+    sides = catalogue["cuboid"][:, 0][there].long()
+    if params.geometry == "maps":
+        return torch.unique(sides, dim=0), 1
+    low, high = sides.min(), sides.max()
+    steps = torch.arange(_SIZES_PER_SIDE, device=sides.device)
+    # a space of whole pitches takes a size if and only if it takes the size rounded up
+    last = _SIZES_PER_SIDE - 1
+    grid = low + ((high - low) * steps + last - 1) // last
+    return torch.cartesian_prod(grid, grid, grid), math.prod(container_sides(params))
+
+
+class SpaceHeuristic(Heuristic):
+    """Plays one of :data:`SPACE_HEURISTICS` in ``env``.
+
+    Args:
+        name: Which.
+        env: The environment, whose state is read.
+        item_order: In ``agents.heuristics.base.ITEM_ORDERS``, or None.
+        fallback: Without a legal proposal of its own, take the first legal action (else -1).
+    """
+
+    def __init__(self, name: str, env: PackingEnv, item_order: str | None, fallback: bool) -> None:
+        listed = env.params.action_mode == "candidate"
+        super().__init__(env, item_order, {"candidates" if listed else "drop_height"})
+        if env.params.num_spaces < 1:
+            raise ParameterError(
+                f"heuristic={name!r} reads the empty maximal spaces, which this task does not "
+                f"keep; set env.num_spaces=80 or more (make_env: num_spaces; cuboids only)"
+            )
+        self.rule = SPACE_HEURISTICS[name]
+        if self.rule.whole_cells and env.params.units_per_cell != 1:
+            raise ParameterError(
+                f"heuristic={name!r} counts whole cells; it needs unit == cell, not "
+                f"unit={env.params.unit} and cell={env.params.cell}"
+            )
+        generator = env.params.candidate_generator
+        if listed and generator not in self.rule.generators:
+            own, *others = self.rule.generators
+            raise ParameterError(
+                f"heuristic={name!r} chooses among places that candidate_generator={generator!r} "
+                f"does not propose; set candidate_generator={own!r} (or {', '.join(others)})"
+            )
+        self.fallback = fallback
+        self.types, self.volume_unit = item_types(self.catalogue, env.params)
+
+    def choose(self, seen: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
+        """The action of each row."""
+        state = dict(self._state().items())
+        item_id, there = visible_items(state, self.params.num_visible)
+        spaces, size, x, y, proposed = self._propose(state["spaces"].long(), item_id, there)
+        index = self._encode(x, y, proposed)
+        action, legal, z = self._judge(index.flatten(1), seen, mask, state)
+        legal = legal.view(index.shape)
+        if self.item_order is not None:
+            slot = self._pick_slot(item_id, legal.any(-1).any(-1).any(1))
+            slots = torch.arange(item_id.shape[1], device=slot.device)
+            legal = legal & (slots == slot[:, None])[:, None, :, None, None]
+        offers = Offers(
+            legal=legal,
+            space=spaces,
+            size=size,
+            x=x.expand_as(legal),
+            y=y.expand_as(legal),
+            z=z.view(index.shape),
+            boxes=state["boxes"].long(),
+            heightmap=(state["heightmap"].double() / self.params.cell).round().long(),
+            types=self.types,
+            volume_unit=self.volume_unit,
+            limits=container_sides(self.params),
+        )
+        place, found = self.rule.choose(offers)
+        chosen = action.gather(1, place[:, None]).squeeze(1)
+        otherwise = mask.byte().argmax(1) if self.fallback else torch.full_like(chosen, -1)
+        return torch.where(found, chosen, otherwise)
+
+    def _propose(
+        self, spaces: Int[Tensor, "B E 6"], item_id: Tensor, there: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Spaces and sizes with all axes, lower corners, and which of them are proposed."""
+        spaces = spaces[:, :, None, None, None]
+        size = self.catalogue["cuboid"][item_id].long()[:, None, :, :, None]
+        low_x, low_y = spaces[..., 0], spaces[..., 1]
+        x, y = (low + torch.zeros_like(size[..., 0]) for low in (low_x, low_y))
+        if self.rule.corners == 4:
+            far_x, far_y = spaces[..., 3] - size[..., 0], spaces[..., 4] - size[..., 1]
+            x = torch.cat((x, far_x, x, far_x), -1)
+            y = torch.cat((y, y, far_y, far_y), -1)
+        real = there[:, :, None] & self.catalogue["orientation_mask"][item_id]
+        proposed = (spaces[..., 3] > spaces[..., 0]) & real[:, None, :, :, None]
+        if self.rule.fits:
+            proposed = proposed & (spaces[..., 3:] - spaces[..., :3] >= size).all(-1)
+        return spaces, size, x, y, proposed
+
+    def _encode(self, x: Tensor, y: Tensor, proposed: Tensor) -> Int[Tensor, "B E L R C"]:
+        """Indices of the placements; -1 where not proposed, or between the lattice's points."""
+        step = self.params.grid_step
+        proposed = proposed & (x % step == 0) & (y % step == 0)
+        slot = torch.arange(x.shape[2], device=x.device)[:, None, None]
+        orientation = torch.arange(x.shape[3], device=x.device)[:, None]
+        count = num_orientations(self.catalogue)
+        return torch.where(
+            proposed, encode_placement(slot, orientation, x, y, count, self.params), -1
+        )
+
+    def _judge(
+        self, index: Int[Tensor, "B P"], seen: dict[str, Tensor], mask: Tensor, state: Any
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The action that means each placement, whether it is legal, and its rest height."""
+        if self.params.action_mode != "candidate":
+            action = index.clamp(min=0)
+            z = seen["drop_height"].flatten(1).gather(1, action)
+            legal = mask.gather(1, action) & (index >= 0)
+        else:
+            ordered, order = state["candidate"].sort(dim=1)
+            found = torch.searchsorted(ordered, index).clamp(max=ordered.shape[1] - 1)
+            action = order.gather(1, found)
+            listed = (ordered.gather(1, found) == index) & (index >= 0)
+            legal = listed & mask.gather(1, action)
+            column = candidates.FEATURES.index("z")
+            z = seen["candidates"][..., column].gather(1, action)
+        return action, legal, self._pitches(z).round().long()

@@ -1,0 +1,1 @@
+"""Metrics and where they go."""

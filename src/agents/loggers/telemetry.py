@@ -1,0 +1,208 @@
+"""Loggers of other programs, behind a queue, so that a slow one never delays training."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from agents.loggers.logging import CSVLogger, Logger
+
+_LOGGER = logging.getLogger("agents.loggers.telemetry")
+
+
+class QueuedLogger:
+    """Hands rows to a logger in a thread of its own: a slow one never delays training.
+
+    Rows wait in a queue of fixed length. When it is full the newest are dropped, and so are rows
+    that the logger fails on; both are counted. The logger is made, used and closed in its thread,
+    as some keep what they are about per thread.
+
+    Args:
+        make: Makes the logger; what it raises is raised here.
+        size: Rows that may wait.
+        patience: Seconds that :meth:`close` waits for rows that still wait.
+    """
+
+    def __init__(
+        self, make: Callable[[], Logger], *, size: int = 64, patience: float = 60.0
+    ) -> None:
+        if size < 1:
+            raise ValueError(f"logger.queue_size={size} must be at least 1")
+        self.patience = patience
+        self._rows: queue.Queue[tuple[int, dict[str, float]] | None] = queue.Queue(size)
+        self._given = self._refused = self._failed = 0  # each counted in one thread only
+        self._error: Exception | None = None
+        self._closed = False
+        started: Future[None] = Future()
+        self._thread = threading.Thread(
+            target=self._work, args=(make, started), name="telemetry", daemon=True
+        )
+        self._thread.start()
+        started.result()
+
+    @property
+    def dropped(self) -> int:
+        """Rows that the logger did not get."""
+        return self._refused + self._failed
+
+    def log(self, frames: int, values: Mapping[str, float]) -> None:
+        """Queue a row, or drop it; returns at once."""
+        self._given += 1
+        try:
+            self._rows.put_nowait((frames, dict(values)))
+        except queue.Full:
+            self._refused += 1
+
+    def close(self) -> None:
+        """Wait until every row is written, at most ``patience`` seconds; say what was dropped."""
+        if self._closed:
+            return
+        self._closed = True
+        until = time.monotonic() + self.patience
+        with contextlib.suppress(queue.Full):
+            self._rows.put(None, timeout=self.patience)
+        self._thread.join(max(0.0, until - time.monotonic()))
+        if self._thread.is_alive():  # it is left behind, with what waits
+            self._refused += self._rows.qsize()
+        if self.dropped:
+            reason = f" ({type(self._error).__name__}: {self._error})" if self._error else ""
+            _LOGGER.warning(
+                "%d of %d rows of telemetry were dropped%s", self.dropped, self._given, reason
+            )
+
+    def _work(self, make: Callable[[], Logger], started: Future[None]) -> None:
+        try:
+            logger = make()
+        except Exception as error:
+            started.set_exception(error)
+            return
+        started.set_result(None)
+        while (row := self._rows.get()) is not None:
+            try:
+                logger.log(*row)
+            except Exception as error:  # whatever a backend may raise: training goes on
+                self._failed += 1
+                self._error = self._error or error
+        logger.close()
+
+
+class TorchRLLogger:
+    """``metrics.csv``, and one of TorchRL's loggers (tensorboard, wandb, ...).
+
+    The file is written at once: that takes microseconds, and it is what is left of a run that ends
+    by force. The other logger may wait for a network, so its rows go through a
+    :class:`QueuedLogger`. Rows that were dropped are counted in the column ``telemetry_dropped``,
+    from the first one on, and in a last line when training ends.
+
+    Args:
+        folder: The run folder; its name is the run's.
+        backend: Name that ``torchrl.record.loggers.get_logger`` knows.
+        queue_size: Rows that may wait for it.
+        **options: For the backend.
+    """
+
+    def __init__(
+        self, folder: Path, backend: str = "tensorboard", *, queue_size: int = 64, **options: Any
+    ) -> None:
+        self.folder, self.backend, self.options = Path(folder), backend, options
+        self._table = CSVLogger(self.folder)
+        try:
+            self._queue = QueuedLogger(lambda: _Scalars(self.make(), self.finish), size=queue_size)
+        except ImportError as error:
+            raise ValueError(
+                f"logger={backend} needs a package that is missing ({error}); "
+                f"pip install {backend}, or choose logger=csv"
+            ) from error
+        except Exception as error:  # of the backend: no account, no network, a wrong address
+            raise ValueError(
+                f"logger={backend} cannot start: {type(error).__name__}: {error}; "
+                f"logger=csv needs nothing"
+            ) from error
+
+    def make(self) -> Any:
+        """TorchRL's logger."""
+        from torchrl.record.loggers import get_logger
+
+        name = self.backend if self.backend == "tensorboard" else self.folder.name
+        own = {f"{self.backend}_kwargs": self.options} if self.options else {}
+        return get_logger(self.backend, logger_name=str(self.folder), experiment_name=name, **own)
+
+    def finish(self, logger: Any) -> None:
+        """Flush and close it."""
+        logger.close()
+
+    def log(self, frames: int, values: Mapping[str, float]) -> None:
+        """To both."""
+        self._queue.log(frames, values)
+        dropped = self._queue.dropped
+        self._table.log(frames, {**values, "telemetry_dropped": dropped} if dropped else values)
+
+    def resume(self, frames: int) -> None:
+        """The file goes on; the other logger begins anew, at these frames."""
+        self._table.resume(frames)
+
+    def close(self) -> None:
+        """Wait for what is queued."""
+        self._queue.close()
+        self._table.close()
+
+
+class MLflowLogger(TorchRLLogger):
+    """``metrics.csv``, and TorchRL's logger for MLflow.
+
+    Args:
+        folder: The run folder.
+        tracking_uri: Of a server or a database; None: ``mlflow.db`` in the run folder.
+        experiment: MLflow's name for runs that belong together.
+        queue_size: Rows that may wait for it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        tracking_uri: str | None = None,
+        experiment: str = "packing",
+        queue_size: int = 64,
+    ) -> None:
+        self.tracking_uri, self.experiment = tracking_uri, experiment
+        super().__init__(folder, "mlflow", queue_size=queue_size)
+
+    def make(self) -> Any:
+        """TorchRL's logger; ``get_logger`` would give it a folder, which MLflow 3 refuses."""
+        from torchrl.record.loggers import MLFlowLogger
+
+        uri = self.tracking_uri or f"sqlite:///{self.folder.absolute() / 'mlflow.db'}"
+        kept = None if self.tracking_uri else (self.folder.absolute() / "artifacts").as_uri()
+        return MLFlowLogger(self.experiment, uri, artifact_location=kept)
+
+    def finish(self, logger: Any) -> None:
+        """End MLflow's run, so that the process may begin another."""
+        logger.experiment.__exit__(None, None, None)
+
+
+class _Scalars:
+    """One of TorchRL's loggers as a :class:`Logger`."""
+
+    def __init__(self, logger: Any, finish: Callable[[Any], None]) -> None:
+        self.logger, self.finish = logger, finish
+
+    def log(self, frames: int, values: Mapping[str, float]) -> None:
+        """Every number that is one."""
+        numbers = {name: value for name, value in values.items() if not math.isnan(value)}
+        self.logger.log_metrics(numbers, step=frames)
+
+    def resume(self, frames: int) -> None:
+        """Nothing: rows name their frames."""
+
+    def close(self) -> None:
+        """Flush and close."""
+        self.finish(self.logger)

@@ -1,0 +1,178 @@
+"""`ContinuousPolicy`: points in a box, with per-element exploration; and the squashed Gaussian."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+from torch import Tensor
+from torch.distributions import Distribution
+from torch.nn import functional
+
+from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper, schedule_share
+
+_NO_SHAPE = torch.Size()
+_INSIDE = 1 - 2**-24
+"""The largest float32 below 1: its inverse hyperbolic tangent is finite."""
+
+
+class TanhGaussian(Distribution):
+    """``tanh(u)`` of a Gaussian ``u``, independent in each of the last axis' entries.
+
+    The density is exact: ``log p(a) = sum of log N(u; loc, scale) - log(1 - tanh(u)^2)`` (Haarnoja
+    et al., ICML 2018, Appendix C), with ``log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u))``,
+    which does not overflow. A sample is scored at the ``u`` that it was made of. TorchRL's
+    ``TanhNormal`` is not used: outside a compiled graph it reads its bounds back to the host.
+
+    Args:
+        loc: Mean of ``u``, ``[*batch, D]``.
+        scale: Its standard deviation, positive.
+    """
+
+    arg_constraints = {}  # noqa: RUF012
+
+    def __init__(self, loc: Float[Tensor, "*batch D"], scale: Float[Tensor, "*batch D"]) -> None:
+        self.loc, self.scale = loc, scale
+        super().__init__(loc.shape[:-1], loc.shape[-1:], validate_args=False)
+
+    @property
+    def mode(self) -> Float[Tensor, "*batch D"]:
+        """``tanh(loc)``: where the median is, and what is done without exploring."""
+        return torch.tanh(self.loc)
+
+    @property
+    def deterministic_sample(self) -> Float[Tensor, "*batch D"]:
+        """What TorchRL takes where nothing is drawn."""
+        return self.mode
+
+    def rsample(self, sample_shape: torch.Size = _NO_SHAPE) -> Tensor:
+        """A draw with a gradient with respect to ``loc`` and ``scale``."""
+        return self.rsample_and_log_prob(sample_shape)[0]
+
+    def sample(self, sample_shape: torch.Size = _NO_SHAPE) -> Tensor:
+        """A draw without one."""
+        with torch.no_grad():
+            return self.rsample(sample_shape)
+
+    def rsample_and_log_prob(self, sample_shape: torch.Size = _NO_SHAPE) -> tuple[Tensor, Tensor]:
+        """A draw and its log-density, both with gradients."""
+        shape = torch.Size(sample_shape) + self.loc.shape
+        noise = torch.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
+        before = self.loc + self.scale * noise
+        return torch.tanh(before), self._score(before, noise)
+
+    def log_prob(self, value: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch"]:
+        """Log-density at ``value``; at the very edge, that of the nearest float32 inside."""
+        before = torch.atanh(value.clamp(-_INSIDE, _INSIDE))
+        return self._score(before, (before - self.loc) / self.scale)
+
+    def _score(self, before: Tensor, noise: Tensor) -> Tensor:
+        """Log-density of ``tanh(before)``; ``noise`` is ``(before - loc) / scale``."""
+        gauss = -0.5 * noise.square() - self.scale.log() - 0.5 * math.log(2 * math.pi)
+        slope = 2 * (math.log(2) - before - functional.softplus(-2 * before))
+        return (gauss - slope).sum(-1)
+
+
+@dataclass(frozen=True)
+class NoiseSchedule:
+    """Standard deviation of Gaussian noise, linear in the number of environment frames seen.
+
+    Attributes:
+        start: At frame 0, in the action's units: one number, or one per row (see
+            :class:`agents.policies.policy_wrapper.EpsilonSchedule`).
+        end: From ``frames`` on, likewise.
+        frames: Length of the descent; 0 means ``end`` at once.
+    """
+
+    start: float | Tensor = 0.3
+    end: float | Tensor = 0.1
+    frames: int = 100_000
+
+    def __post_init__(self) -> None:
+        for name in ("start", "end"):
+            if not bool((torch.as_tensor(getattr(self, name)) >= 0).all()):
+                raise ValueError(f"noise {name}={getattr(self, name)} must be 0 or more")
+        if self.frames < 0:
+            raise ValueError(f"noise frames={self.frames} must be 0 or more")
+
+
+class ContinuousPolicy(PolicyWrapper):
+    """A :class:`PolicyWrapper` for actions in the box ``[-1, 1]^D``.
+
+    Without exploring, the action is the network's own; of a distribution its mode. While exploring
+    it is a draw from the distribution if there is one, with Gaussian noise added if there is a
+    schedule of noise, and with probability epsilon a uniform point of the box instead. All draws
+    are per element of the batch; what leaves the box is moved to its side. There is no mask: the
+    environment places at the nearest legal placement.
+
+    Args:
+        network: Writes ``action [*batch, D]``; with ``distribution`` its arguments.
+        noise: Schedule of the standard deviation; None adds no noise.
+        epsilon: Schedule of the share of uniform actions; None draws none.
+        distribution: Made of what the network writes, e.g. :class:`TanhGaussian`; None if the
+            network writes the action.
+        autocast: Type the network runs in; the distribution is float32.
+        action_key: Where the action goes.
+    """
+
+    noise: Tensor
+
+    def __init__(
+        self,
+        network: TensorDictModuleBase,
+        *,
+        noise: NoiseSchedule | None = None,
+        epsilon: EpsilonSchedule | None = None,
+        distribution: Callable[..., Distribution] | None = None,
+        autocast: torch.dtype | None = None,
+        action_key: Any = "action",
+    ) -> None:
+        super().__init__(
+            network, epsilon=epsilon, autocast=autocast, action_key=action_key, mask_key=None
+        )
+        self.out_keys = [action_key]
+        self.distribution = distribution
+        self.adds_noise = noise is not None
+        schedule = noise if noise is not None else NoiseSchedule(0.0, 0.0, 0)
+        start = torch.as_tensor(schedule.start, dtype=torch.float32)
+        end = torch.as_tensor(schedule.end, dtype=torch.float32)
+        start, end = torch.broadcast_tensors(start, end)
+        self.noise_frames = schedule.frames
+        self.register_buffer("noise_start", start.clone())
+        self.register_buffer("noise_end", end.clone())
+        self.register_buffer("noise", start.clone() if schedule.frames else end.clone())
+
+    def set_frames(self, frames: int | Tensor) -> None:
+        """Set both schedules to what they are after ``frames`` environment frames."""
+        super().set_frames(frames)
+        share = schedule_share(frames, self.noise_frames)
+        self.noise.copy_(self.noise_start + (self.noise_end - self.noise_start) * share)
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write the action ``[*batch, D]``."""
+        written = self.written(tensordict, *self.network.out_keys)
+        exploring = self._exploring()
+        if self.distribution is None:
+            action = written[0]
+        else:
+            made = self.distribution(*written)
+            action = made.sample() if exploring else made.mode
+        if exploring and self.adds_noise:
+            action = action + _trailing(self.noise, action) * torch.randn_like(action)
+        if exploring and self.explores:
+            draw = torch.rand(action.shape[:-1], device=action.device)
+            uniform = torch.rand_like(action) * 2 - 1
+            chosen = draw < _trailing(self.epsilon, draw)
+            action = torch.where(chosen[..., None], uniform, action)
+        return tensordict.set(self.action_key, action.clamp(-1, 1))
+
+
+def _trailing(per_row: Tensor, like: Tensor) -> Tensor:
+    """A number, or one per row, with trailing axes of size 1 to broadcast against ``like``."""
+    return per_row.view(*per_row.shape, *(1,) * (like.dim() - per_row.dim()))

@@ -1,0 +1,124 @@
+"""A policy of two levels: one picks an item, the other places it."""
+
+from __future__ import annotations
+
+import torch
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+from torch import Tensor
+
+from agents.heuristics.base import largest_first
+from agents.networks import HierarchicalNetworks
+from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from packing_env import PackingEnv, WorkerMaps
+
+MANAGER, WORKER = ("manager", "action"), ("worker", "action")
+MANAGER_MASK, WORKER_MASK = ("manager", "action_mask"), ("worker", "action_mask")
+_ITEM_ID = ("observation", "item_id")
+
+
+class LargestFirst(TensorDictModuleBase):
+    """The manager of the first stage: the legal item with the largest bounding box.
+
+    Args:
+        env: Brings the items.
+    """
+
+    priority: Tensor
+
+    def __init__(self, env: PackingEnv) -> None:
+        super().__init__()
+        self.in_keys, self.out_keys = [_ITEM_ID, MANAGER_MASK], [MANAGER]
+        extent = env.catalogue.tensors()["extent"]
+        self.register_buffer("priority", largest_first(extent), persistent=False)
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write the manager's action; among equals the first."""
+        mask = tensordict.get(MANAGER_MASK)
+        item_id = tensordict.get(_ITEM_ID)[..., : mask.shape[-1]]
+        priority = torch.where(mask, self.priority[item_id.clamp(min=0)], -torch.inf)
+        return tensordict.set(MANAGER, priority.argmax(-1))
+
+
+class HierarchicalPolicy(TensorDictModuleBase):
+    """The manager picks an item, its maps are computed, the worker picks a placement.
+
+    Each level is a :class:`~agents.PolicyWrapper`: masked, greedy by its own values
+    in float32, exploring by its own rate and its own draw per element; any leading axes; nothing
+    is read back. In the first stage, ``learned_order`` False, the manager is
+    :class:`LargestFirst`; the stage is part of ``state_dict``.
+
+    Reads what the networks read, ``item_id`` and ``("manager", "action_mask")``; writes
+    ``("manager", "action")``, ``("worker", "action")`` and ``chosen_action_value [*batch, 1]``, the
+    worker's.
+
+    Args:
+        env: Brings the rules and the items that the maps are computed from.
+        networks: Of both levels.
+        epsilon: Exploration rate of either level, by the frames since it began to act; None never
+            explores.
+        stage1_frames: Frames of the first stage (:meth:`set_frames`).
+    """
+
+    def __init__(
+        self,
+        env: PackingEnv,
+        networks: HierarchicalNetworks,
+        *,
+        epsilon: EpsilonSchedule | None = None,
+        stage1_frames: int = 0,
+    ) -> None:
+        super().__init__()
+        self.manager = PolicyWrapper(
+            networks.manager,
+            epsilon=epsilon,
+            action_key=MANAGER,
+            mask_key=MANAGER_MASK,
+            value_key=("manager", "action_value"),
+            chosen_key=("manager", "chosen_action_value"),
+        )
+        self.worker = PolicyWrapper(
+            networks.worker,
+            epsilon=epsilon,
+            action_key=WORKER,
+            mask_key=WORKER_MASK,
+            value_key=("worker", "action_value"),
+        )
+        self.largest_first = LargestFirst(env)
+        self.maps = WorkerMaps(env)
+        self.stage1_frames = stage1_frames
+        self.learned_order = stage1_frames == 0
+        needed = [*self.manager.in_keys, *self.maps.in_keys, *self.worker.in_keys]
+        written = {*self.maps.out_keys, MANAGER}
+        self.in_keys = [key for key in dict.fromkeys(needed) if key not in written]
+        self.out_keys = [MANAGER, WORKER, "chosen_action_value"]
+
+    @property
+    def stage(self) -> int:
+        """1 while items are taken largest first, then 2; each computes other things."""
+        return 1 + self.learned_order
+
+    def set_frames(self, frames: int) -> None:
+        """Move the stage and both exploration rates to this frame; closed form."""
+        self.learned_order = frames >= self.stage1_frames
+        self.worker.set_frames(frames)
+        self.manager.set_frames(frames - self.stage1_frames)
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write both actions ``[*batch]``."""
+        seen = self.worker(self.maps(self.choose_item(tensordict.select(*self.in_keys))))
+        for key in self.out_keys:
+            tensordict.set(key, seen.get(key))
+        return tensordict
+
+    def choose_item(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write the manager's action, by whoever orders the items now."""
+        return (self.manager if self.learned_order else self.largest_first)(tensordict)
+
+    def get_extra_state(self) -> Tensor:
+        """Who orders the items."""
+        return torch.tensor(self.learned_order)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Inverse of :meth:`get_extra_state`."""
+        self.learned_order = bool(state)

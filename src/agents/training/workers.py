@@ -1,0 +1,161 @@
+"""The environment's rows in several processes; the policy acts for all of them in this one.
+
+On a CPU the rows of one environment may be stepped by several processes. Every row draws from a
+stream of its own, so the transitions are those of a single process, bit for bit. On a GPU one
+process is the way: a second would take turns with the first.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import signal
+from collections.abc import Mapping
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+from torchrl.envs import ParallelEnv
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+
+from agents.algorithms.base import Collector
+from agents.training.capture import CapturedCollector
+from agents.training.rollout import _SCRATCH, DeviceCollector
+from packing_env.envs import PackingEnv
+from packing_env.types import ParameterError
+
+_LOGGER = logging.getLogger("agents.training.workers")
+PATIENCE = 60
+"""Seconds that a worker outlives SIGTERM, which often goes to a whole group of processes."""
+
+
+def device_collector(
+    env: PackingEnv,
+    policy: TensorDictModuleBase,
+    *,
+    num_workers: int = 1,
+    allow_secondary_multiprocess: bool = False,
+    capture: bool = False,
+) -> Collector:
+    """Collects in this process, or steps the environment's rows in several.
+
+    Args:
+        env: The environment.
+        policy: Writes ``action``; it explores (``ExplorationType.RANDOM``).
+        num_workers: Processes that step; the rows must divide evenly among them.
+        allow_secondary_multiprocess: Several processes on a GPU too, where otherwise one is used.
+        capture: Policy and step as one CUDA graph (``CapturedCollector``).
+
+    Raises:
+        ParameterError: The rows cannot be divided so, or there is nothing to capture a graph on.
+    """
+    if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 1:
+        raise ParameterError(f"collector.num_workers={num_workers!r} must be 1 or more processes")
+    if num_workers > 1 and env.device.type != "cpu" and not allow_secondary_multiprocess:
+        _LOGGER.warning(
+            "collector.num_workers=%d falls back to 1: on %s one process is faster; "
+            "collector.allow_secondary_multiprocess=true uses several all the same",
+            num_workers,
+            env.device,
+        )
+        num_workers = 1
+    if capture and num_workers > 1:
+        raise ParameterError(
+            f"collector.capture=true is one graph of one process; use collector.num_workers=1, not "
+            f"{num_workers}"
+        )
+    if num_workers == 1:
+        return CapturedCollector(env, policy) if capture else DeviceCollector(env, policy)
+    return WorkerCollector(env, policy, num_workers)
+
+
+class WorkerCollector:
+    """As ``DeviceCollector``, with the rows stepped by several processes.
+
+    Args:
+        env: The environment; its rows are played, but by copies of it.
+        policy: Writes ``action``; it must not read the environment itself.
+        num_workers: Processes, each with as many rows.
+
+    Raises:
+        ParameterError: The rows cannot be divided so, or are drawn one after the other.
+    """
+
+    def __init__(self, env: PackingEnv, policy: TensorDictModuleBase, num_workers: int) -> None:
+        rows = env.batch_size.numel()
+        if rows % num_workers:
+            raise ParameterError(
+                f"collector.num_workers={num_workers} must divide the {rows} rows of env.num_envs"
+            )
+        if env.draw != "random":
+            raise ParameterError("collector.num_workers > 1 plays instances drawn at random only")
+        self.env, self.policy = env, policy
+        self._shape = (num_workers, rows // num_workers)
+        made = partial(_Shard, env.params, env.catalogue, env.instances, num_envs=self._shape[1])
+        self._shards = ParallelEnv(
+            num_workers,
+            [partial(made, index=index, device=env.device) for index in range(num_workers)],
+            mp_start_method="spawn",
+            num_threads=torch.get_num_threads(),
+        )
+        self._shards.start()
+        self._root: TensorDictBase | None = None
+
+    @torch.no_grad()
+    def step(self) -> TensorDictBase:
+        """One decision of every row: root and ``next`` entries, ``[*batch_size]``."""
+        if self._root is None:
+            self.env.reset()
+            self._root = self._restored(self.env.get_state())
+        with set_exploration_type(ExplorationType.RANDOM):
+            root = self.policy(self._root).exclude(*_SCRATCH)
+        step, following = self._shards.step_and_maybe_reset(root.reshape(self._shape))
+        self._root = following.reshape(self.env.batch_size).clone()
+        return root.set("next", step.get("next").reshape(self.env.batch_size).clone())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The environment's state; empty before the first step."""
+        if self._root is None:
+            return {}
+        state = torch.cat(list(self._shards.get_state()))
+        return state.reshape(self.env.batch_size).to_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`, whatever the number of processes was."""
+        self._root = None
+        if state:
+            saved = TensorDict(dict(state), self.env.batch_size, device=self.env.device)
+            self._root = self._restored(saved)
+
+    def close(self) -> None:
+        """End the processes; the environment stays open."""
+        self._shards.close()
+
+    def _restored(self, state: TensorDictBase) -> TensorDictBase:
+        """What the policy sees in a state, which becomes the processes'."""
+        seen = self._shards.restore(state.reshape(self._shape))
+        return torch.cat(list(seen)).reshape(self.env.batch_size)
+
+
+class _Shard(PackingEnv):
+    """Some rows of another environment; in a process of its own it leaves Ctrl-C to the first."""
+
+    def __init__(self, *task: Any, index: int, **shell: Any) -> None:
+        super().__init__(*task, autoreset="masked", **shell)
+        self._index = index
+        if multiprocessing.parent_process() is not None:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, _outlive)
+
+    def restore(self, states: TensorDictBase) -> TensorDictBase:
+        """Go on from this shard's part of ``states [W, B]``."""
+        return self.reset(states[self._index], set_state=True)
+
+
+def _outlive(number: int, frame: FrameType | None) -> None:
+    """Serve on while the main process, which got the same signal, saves; but not for ever."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(PATIENCE)

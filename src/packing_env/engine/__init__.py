@@ -1,0 +1,1 @@
+"""Carries out a step: chosen once per environment, at build."""

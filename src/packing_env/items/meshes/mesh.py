@@ -1,0 +1,372 @@
+"""Meshes as solids: loading, checks and repair.
+
+`load_mesh` and `mesh_from_arrays` end in the same pipeline: weld vertices, drop what is degenerate,
+make the winding consistent, find the components, and measure volume and centre of mass. What can
+be repaired or only flagged becomes a line in `Mesh.warnings`; what cannot be a solid raises
+`MeshError` with the file and the remedy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from packing_env.items import volumes
+from packing_env.items.meshes import topology
+from packing_env.items.meshes.topology import WELD_TOLERANCE
+
+LARGEST_EXTENT = 1e6
+"""A mesh larger than this (metres) is refused."""
+SMALLEST_EXTENT = 1e-5
+"""A mesh smaller than this (metres) on each axis is refused."""
+UNIT_HINT_EXTENT = 5.0
+"""Above this extent (metres) a warning suggests another unit."""
+UNITS = {
+    "m": 1.0,
+    "cm": 1e-2,
+    "mm": 1e-3,
+    "um": 1e-6,
+    "in": 0.0254,
+    "ft": 0.3048,
+}
+"""Metres per unit, by name."""
+
+
+class MeshError(ValueError):
+    """A mesh cannot be used; the message names the file and the remedy."""
+
+
+@dataclass(frozen=True)
+class MeshSource:
+    """Where a mesh comes from: p_metres = scale * UNITS[unit] * p_file.
+
+    Attributes:
+        path: the file, or "" for a mesh made in memory.
+        unit: the unit that the file was read in.
+        scale: further factor applied to the source (1.0 unless the mesh was scaled).
+    """
+
+    path: str = ""
+    unit: str = "m"
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh:
+    """A triangle mesh in metres, in the frame of its source.
+
+    Attributes:
+        vertices: [V, 3] float64, metres.
+        faces: [F, 3] int64, counter-clockwise seen from outside.
+        volume: m^3 of the solid (of the union where parts overlap). Where `volume_reliable` is
+            False it is only an estimate, and the catalogue uses the column volume.
+        com: [3] float64 centre of mass at uniform density, metres.
+        watertight: True when each edge is closed and the faces agree on inside and outside.
+        warnings: what was repaired or is suspicious, one sentence each.
+        name: a label, by default the file's stem.
+        source: file, unit and scale.
+        volume_reliable: False when the surface does not define a volume.
+    """
+
+    vertices: Float[Tensor, "V 3"]
+    faces: Int[Tensor, "F 3"]
+    volume: float
+    com: Float[Tensor, " 3"]
+    watertight: bool
+    warnings: tuple[str, ...] = ()
+    name: str = "mesh"
+    source: MeshSource = MeshSource()
+    volume_reliable: bool = True
+
+    @property
+    def extents(self) -> Float[Tensor, " 3"]:
+        """Size of the axis-aligned bounding box, metres."""
+        return self.vertices.amax(0) - self.vertices.amin(0)
+
+    def scaled(self, factor: float) -> Mesh:
+        """The same solid, `factor` times as large about the origin of its source frame."""
+        if not factor > 0.0:
+            raise MeshError(f"{self.name}: scale must be positive, got {factor}")
+        return replace(
+            self,
+            vertices=self.vertices * factor,
+            volume=self.volume * factor**3,
+            com=self.com * factor,
+            source=replace(self.source, scale=self.source.scale * factor),
+        )
+
+
+def mesh_from_arrays(
+    vertices: Any,
+    faces: Any,
+    *,
+    name: str = "mesh",
+    source: MeshSource | None = None,
+    strict: bool = False,
+    part: Tensor | None = None,
+) -> Mesh:
+    """Check, repair and measure a triangle mesh given as arrays.
+
+    Args:
+        vertices: [V, 3] metres; anything `torch.as_tensor` takes. Single precision is widened by
+            `widened`.
+        faces: [F, 3] vertex ids, counter-clockwise seen from outside; likewise.
+        name: label used in messages.
+        source: where the arrays came from; a mesh in memory by default.
+        strict: raise `MeshError` on anything that would be a warning.
+        part: [V] int64; vertices of different parts stay apart when they coincide, so that solids
+            that touch or overlap keep their own surfaces. One part by default.
+
+    Returns:
+        The solid, in the frame of `vertices`.
+
+    Raises:
+        MeshError: no faces, ids out of range, coordinates that are not finite, extents beyond
+            sense, a flat surface, or any warning in strict mode.
+    """
+    source = source or MeshSource()
+    label = source.path or name
+    points = torch.from_numpy(widened(torch.as_tensor(vertices).cpu().numpy()))
+    triangles = torch.as_tensor(faces).to("cpu", torch.int64)
+    _check_arrays(points, triangles, label)
+    part = torch.zeros(len(points), dtype=torch.int64) if part is None else part
+    points, triangles = _clean(points, triangles, part, label)
+    warnings = _size_warnings(points, source)
+    triangles, closed = _orient(points, triangles, warnings)
+    volume, com, reliable = volumes.measure(points, triangles, closed, warnings)
+    if strict and warnings:
+        raise MeshError(f"{label}: refused in strict mode: {'; '.join(warnings)}")
+    return Mesh(
+        vertices=points,
+        faces=triangles,
+        volume=volume,
+        com=com,
+        watertight=closed,
+        warnings=tuple(warnings),
+        name=name,
+        source=source,
+        volume_reliable=reliable,
+    )
+
+
+def widened(values: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """Coordinates in double precision; single ones as the shortest decimals that they stand for.
+
+    0.3 stored in single precision is 0.300000012, more than a millionth of a 1 cm cell too long:
+    taken literally, a box of 30 cells from a binary STL would cover 31.
+    """
+    if values.dtype != np.float32:
+        return values.astype(np.float64)
+    distinct, where = np.unique(values, return_inverse=True)
+    return distinct.astype(np.str_).astype(np.float64)[where].reshape(values.shape)
+
+
+def _check_arrays(points: Tensor, triangles: Tensor, label: str) -> None:
+    """Raise unless the arrays are a triangle list with ids in range."""
+    if points.ndim != 2 or points.shape[1] != 3 or triangles.ndim != 2 or triangles.shape[1] != 3:
+        raise MeshError(
+            f"{label}: needs vertices [V, 3] and faces [F, 3], got {tuple(points.shape)} and "
+            f"{tuple(triangles.shape)}"
+        )
+    if len(points) == 0:
+        raise MeshError(f"{label}: no geometry in it (no vertices); export the solid again")
+    if len(triangles) == 0:
+        raise MeshError(
+            f"{label}: no faces, only {len(points)} vertices; export a triangulated surface"
+        )
+    if int(triangles.min()) < 0 or int(triangles.max()) >= len(points):
+        bad = triangles[((triangles < 0) | (triangles >= len(points))).any(1)][0].tolist()
+        raise MeshError(f"{label}: face {bad} refers to a vertex outside 0..{len(points) - 1}")
+
+
+def _clean(points: Tensor, triangles: Tensor, part: Tensor, label: str) -> tuple[Tensor, Tensor]:
+    """Drop unreferenced vertices and degenerate faces, check the rest, and weld what is open.
+
+    A surface that is closed as it stands is not welded: solids that touch stay apart.
+    """
+    used, triangles = torch.unique(triangles, return_inverse=True)
+    points = points[used]
+    _check_size(points, label)
+    triangles = _without_repeats(triangles)
+    edges = topology.edge_table(triangles, len(points))
+    if edges.open_edges or edges.non_manifold_edges:
+        welded = topology.weld(points, WELD_TOLERANCE, part[used])
+        triangles = _without_duplicates(_without_repeats(welded[triangles]))
+    triangles = _without_slivers(points, triangles)
+    if len(triangles) == 0:
+        raise MeshError(
+            f"{label}: all faces are degenerate (no area), so there is no volume; check the export"
+        )
+    used, triangles = torch.unique(triangles, return_inverse=True)
+    _check_not_flat(points[used], label)
+    return points[used], triangles
+
+
+def _check_size(points: Tensor, label: str) -> None:
+    """Raise on coordinates that are not finite and on extents beyond sense."""
+    if not bool(torch.isfinite(points).all()):
+        row = int((~torch.isfinite(points)).any(1).nonzero()[0])
+        raise MeshError(
+            f"{label}: non-finite vertex {points[row].tolist()} (NaN or infinity); "
+            "repair the file or export it again"
+        )
+    extent = float((points.amax(0) - points.amin(0)).max())
+    if extent > LARGEST_EXTENT:
+        raise MeshError(
+            f"{label}: extent {extent:.3g} m is beyond any sane limit ({LARGEST_EXTENT:.0e} m); "
+            "check the unit option (unit='mm'?) or the file"
+        )
+    if extent < SMALLEST_EXTENT:
+        raise MeshError(
+            f"{label}: extent {extent:.3g} m is too small ({SMALLEST_EXTENT:.0e} m at least); "
+            "check the unit option or the file"
+        )
+
+
+def _check_not_flat(points: Tensor, label: str) -> None:
+    """Raise when all vertices lie in one plane."""
+    centred = points - points.mean(0)
+    axes = torch.linalg.eigh(centred.T @ centred).eigenvectors
+    along = centred @ axes[:, 0]
+    thickness = float(along.max() - along.min())
+    if thickness < WELD_TOLERANCE:
+        raise MeshError(
+            f"{label}: flat (thickness {thickness:.3g} m), so it has no volume; "
+            "give it a thickness before exporting"
+        )
+
+
+def _without_repeats(triangles: Tensor) -> Tensor:
+    """Drop faces that name a vertex twice."""
+    a, b, c = triangles.unbind(1)
+    return triangles[(a != b) & (b != c) & (c != a)]
+
+
+def _without_duplicates(triangles: Tensor) -> Tensor:
+    """Drop repetitions of a face with the same winding, keeping the order."""
+    start = triangles.argmin(1, keepdim=True)
+    canonical = triangles.gather(1, (start + torch.arange(3)) % 3)
+    distinct, group = torch.unique(canonical, dim=0, return_inverse=True)
+    if len(distinct) == len(triangles):
+        return triangles
+    first = torch.full((len(distinct),), len(triangles)).scatter_reduce(
+        0, group, torch.arange(len(triangles)), "amin"
+    )
+    return triangles[first.sort().values]
+
+
+def _without_slivers(points: Tensor, triangles: Tensor) -> Tensor:
+    """Drop faces without area, unless they are what keeps the surface closed."""
+    has_area = topology.face_areas(points, triangles) > 0.0
+    if bool(has_area.all()):
+        return triangles
+    kept = triangles[has_area]
+    if len(kept) == 0:
+        return kept
+    with_slivers = topology.edge_table(triangles, len(points)).open_edges
+    without = topology.edge_table(kept, len(points)).open_edges
+    return triangles if with_slivers < without else kept
+
+
+def _size_warnings(points: Tensor, source: MeshSource) -> list[str]:
+    """Warnings about a likely wrong unit and about a far-away origin."""
+    warnings = []
+    extent = float((points.amax(0) - points.amin(0)).max())
+    if extent > UNIT_HINT_EXTENT:
+        hint = "mm" if source.unit == "m" else "a smaller unit"
+        warnings.append(
+            f"extent {extent:.4g} m is above {UNIT_HINT_EXTENT:g} m: read in unit "
+            f"{source.unit!r}; if the file is in {hint}, pass that as unit"
+        )
+    distance = float(points.abs().max())
+    rounding = distance * torch.finfo(torch.float32).eps
+    if rounding > 1e-4 * extent:
+        warnings.append(
+            f"{distance:.4g} m from its origin: single-precision coordinates there are rounded "
+            f"to {1e3 * rounding:.2g} mm; export it near the origin"
+        )
+    return warnings
+
+
+def _orient(points: Tensor, triangles: Tensor, warnings: list[str]) -> tuple[Tensor, bool]:
+    """Make the winding consistent and outward; return the faces and whether they are closed."""
+    edges = topology.edge_table(triangles, len(points))
+    if not edges.consistent:
+        flips = topology.winding_flips(edges)
+        triangles = torch.where(flips[:, None], triangles.flip(1), triangles)
+        edges = topology.edge_table(triangles, len(points))
+        if bool(flips.any()):
+            warnings.append(f"winding was inconsistent: {int(flips.sum())} faces flipped")
+    closed = edges.open_edges == 0 and edges.consistent
+    if edges.open_edges:
+        warnings.append(
+            f"not watertight: {edges.open_edges} open edges, so the volume is unreliable; "
+            "close the surface in a mesh editor"
+        )
+    elif not closed:
+        warnings.append("surface cannot be oriented, so the volume is unreliable")
+    if edges.non_manifold_edges:
+        warnings.append(
+            f"non-manifold: {edges.non_manifold_edges} edges belong to more than two faces"
+        )
+    return _outward(points, triangles, edges, warnings), closed
+
+
+def _outward(
+    points: Tensor, triangles: Tensor, edges: topology.EdgeTable, warnings: list[str]
+) -> Tensor:
+    """Flip what is inside out: the whole, then closed parts that are not cavities."""
+    centre = (points.amin(0) + points.amax(0)) / 2.0
+    volume = topology.signed_moments(points - centre, triangles)[0]
+    if edges.open_edges == 0 and float(volume.sum()) < 0.0:
+        triangles, volume = triangles.flip(1), -volume
+        warnings.append("inside out (negative signed volume): all faces flipped")
+    parts = topology.face_components(edges)
+    signed = volumes.sum_by_label(volume, parts.label)
+    if len(signed) == 1:
+        return triangles
+    for part in ((signed < 0.0) & parts.closed).nonzero().flatten().tolist():
+        if volumes.parent(part, parts.label, points, triangles, signed) is None:
+            triangles = torch.where((parts.label == part)[:, None], triangles.flip(1), triangles)
+            warnings.append("one part was inside out: its faces flipped")
+    return triangles
+
+
+def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
+    """Load a solid from STL, OBJ, PLY, OFF, GLB, 3MF or a URDF tree.
+
+    Args:
+        path: the file. STL (binary and ASCII), OBJ and OFF need no extra; PLY, GLB and 3MF need
+            `pip install packing-env[mesh]`. A URDF tree becomes one rigid solid at its zero
+            configuration, from visual geometry, or collision geometry where a link has no visual.
+        unit: unit of the coordinates in the file, a key of `UNITS`. 3MF and URDF files state
+            their own unit, which is used (and recorded in `source`) instead.
+        strict: raise `MeshError` on anything that would be a warning.
+
+    Returns:
+        The solid in metres, in the frame of the file, with `warnings` that say what was repaired.
+
+    Raises:
+        MeshError: the file is missing, unreadable, damaged or no solid; names file and remedy.
+    """
+    from packing_env.items.meshes import readers
+
+    file = Path(path)
+    if unit not in UNITS:
+        raise MeshError(f"{file}: unknown unit {unit!r}; use one of {', '.join(UNITS)}")
+    surface = readers.read(file)
+    unit = surface.unit or unit
+    return mesh_from_arrays(
+        torch.from_numpy(surface.vertices) * UNITS[unit],
+        torch.from_numpy(surface.faces),
+        name=file.stem,
+        source=MeshSource(path=str(file), unit=unit),
+        strict=strict,
+        part=torch.from_numpy(surface.part),
+    )

@@ -1,0 +1,207 @@
+"""URDF trees to one rigid surface at the zero configuration.
+
+Units are metres and radians, frames as in the URDF specification (wiki.ros.org/urdf/XML).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+from jaxtyping import Float
+
+from packing_env.items.meshes import readers
+from packing_env.items.meshes.mesh import MeshError
+from packing_env.items.meshes.readers import Surface, surface
+
+CIRCLE_STEPS = 64
+"""Sides of the polygons around circles of cylinders and spheres; a multiple of 4, so that they
+touch the circle on the axes and keep its extents."""
+
+Matrix = Float[np.ndarray, "4 4"]
+
+
+def read_tree(path: Path, data: bytes) -> Surface:
+    """All geometry of a URDF file in the frame of its root link, one part per geometry.
+
+    Raises:
+        MeshError: not XML, not a tree of links, no geometry, or a mesh that cannot be read.
+    """
+    try:
+        robot = ElementTree.fromstring(data)
+    except ElementTree.ParseError as error:
+        raise MeshError(f"{path}: not valid XML ({error}); check the file") from error
+    pieces: list[Surface] = []
+    for link, pose in _link_poses(path, robot):
+        for element in link.findall("visual") or link.findall("collision"):
+            piece = _geometry(path, element)
+            pieces.append(_moved(piece, pose @ _origin(path, element)))
+    if not pieces:
+        raise MeshError(f"{path}: no visual or collision geometry in it")
+    counts = np.cumsum([0] + [len(piece.vertices) for piece in pieces])
+    return Surface(
+        np.concatenate([piece.vertices for piece in pieces]),
+        np.concatenate([piece.faces + n for piece, n in zip(pieces, counts, strict=False)]),
+        np.repeat(np.arange(len(pieces)), np.diff(counts)),
+        "m",
+    )
+
+
+def referenced_files(path: Path) -> set[Path]:
+    """The mesh files that a URDF file refers to, as far as they exist (resolved paths)."""
+    try:
+        robot = ElementTree.fromstring(path.read_bytes())
+    except (ElementTree.ParseError, OSError):
+        return set()  # reading the tree reports it
+    names = [mesh.get("filename", "") for mesh in robot.iter("mesh")]
+    found = (_find(path, name) for name in names)
+    return {file.resolve() for file in found if file is not None}
+
+
+def _link_poses(path: Path, robot: ElementTree.Element) -> list[tuple[ElementTree.Element, Matrix]]:
+    """Each link with its pose in the root link's frame, all joints at zero."""
+    links = {link.get("name", ""): link for link in robot.findall("link")}
+    parent: dict[str, tuple[str, Matrix]] = {}
+    for joint in robot.findall("joint"):
+        ends = [joint.find("parent"), joint.find("child")]
+        above, below = (("" if end is None else end.get("link", "")) for end in ends)
+        if above not in links or below not in links or below in parent:
+            raise MeshError(
+                f"{path}: joint {joint.get('name')!r} must join two links that exist, and each "
+                "link can have one parent"
+            )
+        parent[below] = (above, _origin(path, joint))
+    poses = []
+    for name, link in links.items():
+        pose, at, steps = np.eye(4), name, 0
+        while at in parent:
+            at, origin = parent[at]
+            pose, steps = origin @ pose, steps + 1
+            if steps > len(links):
+                raise MeshError(f"{path}: the joints form a loop at link {name!r}")
+        poses.append((link, pose))
+    if len(links) - len(parent) != 1:
+        raise MeshError(f"{path}: needs exactly one root link, has {len(links) - len(parent)}")
+    return poses
+
+
+def _numbers(path: Path, text: str | None, default: str, count: int) -> list[float]:
+    """`count` finite numbers from an attribute."""
+    words = (text or default).split()
+    try:
+        numbers = [float(word) for word in words]
+    except ValueError as error:
+        raise MeshError(f"{path}: expected {count} numbers, found {text!r}") from error
+    if len(numbers) != count or not np.isfinite(numbers).all():
+        raise MeshError(f"{path}: expected {count} finite numbers, found {text!r}")
+    return numbers
+
+
+def _origin(path: Path, element: ElementTree.Element) -> Matrix:
+    """The <origin xyz rpy> of an element: fixed-axis roll, pitch, yaw, then translation."""
+    pose = np.eye(4)
+    origin = element.find("origin")
+    if origin is None:
+        return pose
+    roll, pitch, yaw = _numbers(path, origin.get("rpy"), "0 0 0", 3)
+    (cr, cp, cy), (sr, sp, sy) = np.cos([roll, pitch, yaw]), np.sin([roll, pitch, yaw])
+    pose[:3, :3] = [
+        [cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr],
+        [sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr],
+        [-sp, cp * sr, cp * cr],
+    ]
+    pose[:3, 3] = _numbers(path, origin.get("xyz"), "0 0 0", 3)
+    return pose
+
+
+def _moved(piece: Surface, pose: Matrix) -> Surface:
+    """A surface moved by a rigid pose."""
+    return replace(piece, vertices=piece.vertices @ pose[:3, :3].T + pose[:3, 3])
+
+
+def _geometry(path: Path, element: ElementTree.Element) -> Surface:
+    """The surface of a <visual> or <collision> element in its own frame."""
+    geometry = element.find("geometry")
+    shape = None if geometry is None or len(geometry) == 0 else geometry[0]
+    if shape is None:
+        raise MeshError(f"{path}: a <{element.tag}> without <geometry>")
+    if shape.tag == "mesh":
+        return _mesh_file(path, shape)
+    if shape.tag == "box":
+        return _box(_numbers(path, shape.get("size"), "", 3))
+    if shape.tag == "cylinder":
+        (radius,) = _numbers(path, shape.get("radius"), "", 1)
+        (length,) = _numbers(path, shape.get("length"), "", 1)
+        return _revolved([(radius, -length / 2), (radius, length / 2)], length / 2)
+    if shape.tag == "sphere":
+        (radius,) = _numbers(path, shape.get("radius"), "", 1)
+        reach = radius / np.cos(np.pi / CIRCLE_STEPS)
+        angle = np.pi * ((2 * np.arange(CIRCLE_STEPS // 2) + 1) / CIRCLE_STEPS - 0.5)
+        rings = zip(reach * np.cos(angle), reach * np.sin(angle), strict=True)
+        return _revolved([(float(r), float(z)) for r, z in rings], radius)
+    raise MeshError(f"{path}: geometry <{shape.tag}>; supported are mesh, box, cylinder, sphere")
+
+
+def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
+    """The scaled surface of a mesh that a URDF refers to; mirrored where the scale is negative."""
+    file = _resolve(path, shape.get("filename", ""))
+    reader = readers.PART_READERS.get(file.suffix.lower())
+    if reader is None or reader is readers.READERS[".urdf"]:
+        raise MeshError(f"{path}: refers to {file}, whose format is not supported")
+    piece = reader(file, file.read_bytes())
+    scale = np.array(_numbers(path, shape.get("scale"), "1 1 1", 3))
+    faces = piece.faces[:, ::-1].copy() if scale.prod() < 0 else piece.faces
+    return replace(piece, vertices=piece.vertices * scale, faces=faces)
+
+
+def _resolve(path: Path, reference: str) -> Path:
+    """The file that a URDF means, or an error that says where it was looked for."""
+    file = _find(path, reference)
+    if file is None:
+        raise MeshError(
+            f"{path}: refers to {reference!r}, which is not in the folders around it; copy the "
+            "mesh there or correct the path"
+        )
+    return file
+
+
+def _find(path: Path, reference: str) -> Path | None:
+    """The file that a URDF means; package:// is looked up in the folders above the URDF."""
+    scheme, found, rest = reference.partition("://")
+    name = rest if found else reference
+    folder = path.resolve().parent
+    candidates = [folder / name]
+    if scheme == "package" and found:
+        inner = name.partition("/")[2]
+        above = [folder, *folder.parents]
+        candidates = [base / tail for base in above for tail in (name, inner)]
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+def _box(size: list[float]) -> Surface:
+    """An axis-aligned box centred on the origin."""
+    corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+    quads = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
+    faces = [t for a, b, c, d in quads for t in ((a, b, c), (a, c, d))]
+    return surface(corners * np.array(size) / 2, faces)
+
+
+def _revolved(rings: list[tuple[float, float]], pole: float) -> Surface:
+    """A closed surface about z around circles (radius, z) upwards, with poles at z = -+pole."""
+    n = CIRCLE_STEPS
+    angle = 2 * np.pi * (np.arange(n) + 0.5) / n
+    circle = np.stack([np.cos(angle), np.sin(angle), np.zeros(n)], axis=1) / np.cos(np.pi / n)
+    points = [circle * (r, r, 0) + (0, 0, z) for r, z in rings]
+    vertices = np.concatenate([*points, [[0, 0, -pole], [0, 0, pole]]])
+    here, ahead = np.arange(n), (np.arange(n) + 1) % n
+    bottom, top = len(vertices) - 2, len(vertices) - 1
+    last = n * (len(rings) - 1)
+    faces = [np.stack([ahead, here, np.full(n, bottom)], 1)]
+    for base in range(0, last, n):
+        low, low_next = here + base, ahead + base
+        faces.append(np.stack([low, low_next, low_next + n], 1))
+        faces.append(np.stack([low, low_next + n, low + n], 1))
+    faces.append(np.stack([here + last, ahead + last, np.full(n, top)], 1))
+    return surface(vertices, np.concatenate(faces))

@@ -1,0 +1,193 @@
+"""Cuboids as integer boxes, compiled for the CPU like `kernels.compiled.jit`."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from packing_env.kernels.boxes.eager import VERTICAL
+from packing_env.kernels.boxes.tree_numba import holds, new_pile, read_pile
+from packing_env.kernels.compiled.jit import array, jit, kernel, run
+
+_RULES = ("area_corners", "area_corners_code", "center_hull", "com_hull")
+_AREA_CORNERS, _, _CENTER_HULL, _COM_HULL = range(4)
+
+
+@jit
+def _columns(boxes, columns):  # type: ignore[no-untyped-def]
+    """Copy the six coordinates of the packed boxes of one row apart; returns how many there are."""
+    num = 0
+    while num < boxes.shape[0] and boxes[num, 3] > boxes[num, 0]:
+        for axis in range(6):
+            columns[axis, num] = boxes[num, axis]
+        num += 1
+    return num
+
+
+@jit
+def _is_box(lower, size):  # type: ignore[no-untyped-def]
+    sides = size[0] > 0 and size[1] > 0 and size[2] > 0
+    return sides and lower[0] >= 0 and lower[1] >= 0
+
+
+@jit
+def _drop_row(columns, num, x0, y0, x1, y1):  # type: ignore[no-untyped-def]
+    """Highest top that a base overlaps; without branches, so that it vectorises."""
+    z = np.int32(0)
+    for i in range(num):
+        over = (columns[0, i] < x1) & (x0 < columns[3, i])
+        over &= (columns[1, i] < y1) & (y0 < columns[4, i])
+        z = max(z, columns[5, i] if over else np.int32(0))
+    return z
+
+
+@kernel
+def _drop(boxes, lower, size, z, start, stop):  # type: ignore[no-untyped-def]
+    """Fill z for the rows start <= b < stop."""
+    columns = np.empty((6, boxes.shape[1]), np.int32)
+    for b in range(start, stop):
+        num = _columns(boxes[b], columns)
+        for p in range(lower.shape[1]):
+            z[b, p] = 0
+            if _is_box(lower[b, p], size[b, p]):
+                x0, y0 = lower[b, p, 0], lower[b, p, 1]
+                x1, y1 = np.int32(x0 + size[b, p, 0]), np.int32(y0 + size[b, p, 1])
+                z[b, p] = _drop_row(columns, num, x0, y0, x1, y1)
+
+
+@jit
+def _contacts(columns, num, base, found):  # type: ignore[no-untyped-def]
+    """List (box, x0, y0, x1, y1) where the base rests on a top; return how many, and their area."""
+    x0, y0, z, x1, y1 = base
+    count, area = 0, 0
+    for i in range(num):
+        if columns[5, i] == z:
+            u0, v0 = max(columns[0, i], x0), max(columns[1, i], y0)
+            u1, v1 = min(columns[3, i], x1), min(columns[4, i], y1)
+            if u0 < u1 and v0 < v1:
+                found[count, 0], found[count, 1], found[count, 2] = i, u0, v0
+                found[count, 3], found[count, 4] = u1, v1
+                count += 1
+                area += (u1 - u0) * (v1 - v0)
+    return count, area
+
+
+@jit
+def _corners(columns, num, base):  # type: ignore[no-untyped-def]
+    """The highest top over the four corner cells of the base, and over how many of them it is."""
+    highest, count = 0, 0
+    for corner in range(4):
+        x = base[0] if corner < 2 else base[3] - 1
+        y = base[1] if corner % 2 == 0 else base[4] - 1
+        level = 0
+        for i in range(num):
+            over = (columns[0, i] <= x) & (x < columns[3, i])
+            over &= (columns[1, i] <= y) & (y < columns[4, i])
+            level = max(level, columns[5, i] if over else 0)
+        if level > highest:
+            highest, count = level, 0
+        count += level == highest
+    return highest, count
+
+
+@jit
+def _hull_holds(found, count, base, inset):  # type: ignore[no-untyped-def]
+    """Whether the centre lies in the hull of the contacts, moved in by half units; see eager."""
+    cx, cy = base[0] + base[3], base[1] + base[4]
+    up_left = up_right = down_left = down_right = -np.inf
+    for k in range(count):
+        high = float(2 * found[k, 4] - inset - cy)
+        low = float(cy - 2 * found[k, 2] - inset)
+        for side in range(2):
+            dx = 2 * found[k, 3] - inset - cx if side else 2 * found[k, 1] + inset - cx
+            distance = float(abs(dx)) if dx else VERTICAL
+            steep, shallow = high / distance, low / distance
+            if dx <= 0:
+                up_left, down_left = max(up_left, steep), max(down_left, shallow)
+            if dx >= 0:
+                up_right, down_right = max(up_right, steep), max(down_right, shallow)
+    return up_left + up_right >= 0 and down_left + down_right >= 0
+
+
+@jit
+def _one_box(columns, num, base, found, rule):  # type: ignore[no-untyped-def]
+    """Whether a box that does not stand on the floor is stable by a rule that looks at it alone."""
+    count, supported = _contacts(columns, num, base, found)
+    if rule == _COM_HULL:
+        return _hull_holds(found, count, base, 0)
+    area = (base[3] - base[0]) * (base[4] - base[1])
+    if rule == _CENTER_HULL:
+        return 2 * supported > area or _hull_holds(found, count, base, 1)
+    highest, corners = _corners(columns, num, base)
+    touching = highest == base[2]
+    share = 100 * supported
+    if rule == _AREA_CORNERS:
+        corners = corners if touching else 0
+        if share > 95 * area or (corners >= 3 and share > 80 * area):
+            return True
+        return corners == 4 and share > 60 * area
+    if corners < 3:
+        return False
+    return share > 95 * area or (touching and share > (50 if corners == 4 else 85) * area)
+
+
+@jit
+def _at_rest(lower, size, z):  # type: ignore[no-untyped-def]
+    """(x0, y0, z0, x1, y1) in 64 bits."""
+    x0, y0 = int(lower[0]), int(lower[1])
+    return x0, y0, int(z), x0 + int(size[0]), y0 + int(size[1])
+
+
+@kernel
+def _stable(boxes, lower, size, z, rule, result, start, stop):  # type: ignore[no-untyped-def]
+    """Fill result for the rows start <= b < stop by a rule that looks at one box alone."""
+    columns = np.empty((6, boxes.shape[1]), np.int32)
+    found = np.empty((boxes.shape[1], 5), np.int64)
+    for b in range(start, stop):
+        num = _columns(boxes[b], columns)
+        for p in range(lower.shape[1]):
+            result[b, p] = _is_box(lower[b, p], size[b, p])
+            if result[b, p] and z[b, p] > 0:
+                base = _at_rest(lower[b, p], size[b, p], z[b, p])
+                result[b, p] = _one_box(columns, num, base, found, rule)
+
+
+@kernel
+def _stable_tree(boxes, lower, size, z, result, start, stop):  # type: ignore[no-untyped-def]
+    """Fill result for the rows start <= b < stop by the stacking tree."""
+    columns = np.empty((6, boxes.shape[1]), np.int32)
+    found = np.empty((boxes.shape[1], 5), np.int64)
+    pile = new_pile(boxes.shape[1])
+    for b in range(start, stop):
+        num, is_read = _columns(boxes[b], columns), False
+        for p in range(lower.shape[1]):
+            result[b, p] = _is_box(lower[b, p], size[b, p])
+            if result[b, p] and z[b, p] > 0:
+                if not is_read:
+                    read_pile(pile, columns, num)
+                    is_read = True
+                base = _at_rest(lower[b, p], size[b, p], z[b, p])
+                count, _ = _contacts(columns, num, base, found)
+                height = size[b, p, 2]
+                result[b, p] = holds(pile, columns, num, base, height, found, count, p + 1)
+
+
+def drop(boxes: Tensor, lower: Tensor, size: Tensor) -> Tensor:
+    """See `packing_env.kernels.box_drop`."""
+    z = lower.new_empty(lower.shape[:2])
+    arrays = (array(boxes), array(lower), array(size), z.numpy())
+    run(_drop, arrays, z.shape[0], z.numel() * boxes.shape[1])
+    return z
+
+
+def stable(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor, rule: str) -> Tensor:
+    """See `packing_env.kernels.box_stable`."""
+    result = z.new_empty(z.shape, dtype=torch.bool)
+    arrays = (array(boxes), array(lower), array(size), array(z))
+    work = 4 * z.numel() * boxes.shape[1]
+    if rule == "stacking_tree":
+        run(_stable_tree, (*arrays, result.numpy()), z.shape[0], 8 * work)
+    else:
+        run(_stable, (*arrays, _RULES.index(rule), result.numpy()), z.shape[0], work)
+    return result

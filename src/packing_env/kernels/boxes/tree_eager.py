@@ -1,0 +1,299 @@
+"""The stacking tree in plain torch; defined in :mod:`packing_env.reference.boxes`.
+
+The loads go down from the last packed box to the first, in a loop over the boxes; rows, candidates
+and supports are axes. Sums are written out term by term, so that the compiled kernel, which adds in
+the same order, returns the same bits.
+
+``C`` stands for the candidates ``P`` or, where all share a value, 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.kernels.boxes import eager as boxes_eager
+from packing_env.kernels.boxes.eager import Contacts
+
+SHRINK = 0.1
+"""Share by which the corners of the contacts' hull are pulled in towards their mean."""
+
+TOLERANCE = 1e-6
+"""Units; what is this close to an outline is on it. A lever arm times its base is 0 below it."""
+
+BLOW_UP = 1.0 / (1.0 - SHRINK)
+"""Undoes it. A factor, because some devices divide by a constant in another way."""
+
+MAX_SHARING = 16
+"""Supports that share a load by least squares; those packed after them get none of it."""
+
+RIDGE = 1e-10
+"""Added to the normal equations: what is not determined gets the smallest shares."""
+
+_CHUNK = 1 << 22
+"""Pairs of points compared at once."""
+
+
+@dataclass(frozen=True)
+class _Support:
+    """What one query per candidate rests on.
+
+    Attributes:
+        found: ``[B, C, N]``.
+        mean: ``[B, C, 2]`` float64 mean of the corners of the contacts' hull.
+        slot: ``[B, C, S]`` the first supports in packing order, N where there is none.
+        count: ``[B, C]`` how many there are in all.
+    """
+
+    found: Contacts
+    mean: Float[Tensor, "B C 2"]
+    slot: Int[Tensor, "B C S"]
+    count: Int[Tensor, "B C"]
+
+
+@dataclass
+class _Loads:
+    """Mass and moment of each packed box with what was put on it, and which are asked.
+
+    Attributes:
+        mass: ``[B, P, N]`` float64; ``moment_x moment_y`` likewise.
+        asked: ``[B, P, N]``.
+    """
+
+    mass: Float[Tensor, "B P N"]
+    moment_x: Float[Tensor, "B P N"]
+    moment_y: Float[Tensor, "B P N"]
+    asked: Bool[Tensor, "B P N"]
+
+
+def stacking_tree(
+    boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], found: Contacts
+) -> Bool[Tensor, "B P"]:
+    """Whether each candidate at rest and all that is below it holds; not for those on the floor."""
+    num, queries = boxes.shape[1], base.shape[1]
+    packed = _supports(_among_packed(boxes))
+    own, own_x, own_y = (
+        term[:, None].expand(-1, queries, -1).clone() for term in _mass_and_moment(boxes)
+    )
+    loads = _Loads(own, own_x, own_y, torch.zeros_like(own, dtype=torch.bool))
+    mass, moment_x, moment_y = _mass_and_moment(base)
+    everywhere = torch.ones_like(mass, dtype=torch.bool)
+    held = _pass_down(loads, mass, (moment_x / mass, moment_y / mass), _supports(found), everywhere)
+    for i in reversed(range(1, num)):
+        support = _one(packed, i)
+        mass = loads.mass[..., i]
+        centre = (loads.moment_x[..., i] / mass, loads.moment_y[..., i] / mass)
+        asked = loads.asked[..., i] & (boxes[:, None, i, 2] > 0)
+        held = held & (_pass_down(loads, mass, centre, support, asked) | ~asked)
+    return held
+
+
+def _among_packed(boxes: Int[Tensor, "B N 6"]) -> Contacts:
+    """What the packed boxes rest on: boxes before them."""
+    found = boxes_eager.contacts(boxes, boxes)
+    order = torch.arange(boxes.shape[1], device=boxes.device)
+    return replace(found, touch=found.touch & (order < order[:, None]))
+
+
+def _mass_and_moment(boxes: Int[Tensor, "B Q 6"]) -> tuple[Tensor, Tensor, Tensor]:
+    """Volume, and volume times centre, of boxes without loads."""
+    x0, y0, z0, x1, y1, z1 = boxes.double().unbind(-1)
+    mass = (x1 - x0) * (y1 - y0) * (z1 - z0)
+    return mass, mass * (0.5 * (x0 + x1)), mass * (0.5 * (y0 + y1))
+
+
+def _supports(found: Contacts) -> _Support:
+    num = found.touch.shape[-1]
+    order = torch.where(found.touch, torch.arange(num, device=found.touch.device), num)
+    slots = min(MAX_SHARING, num)
+    slot = order.sort(-1).values[..., :slots]
+    return _Support(found, _hull_mean(found), slot, found.touch.sum(-1))
+
+
+def _one(packed: _Support, i: int) -> _Support:
+    """What packed box ``i`` rests on; only boxes before it can be."""
+    found = packed.found
+    columns = (found.touch, found.x0, found.y0, found.x1, found.y1)
+    earlier = Contacts(*(column[:, i : i + 1, :i] for column in columns))
+    slot = packed.slot[:, i : i + 1, :i].clamp(max=i)
+    return _Support(earlier, packed.mean[:, i : i + 1], slot, packed.count[:, i : i + 1])
+
+
+def _pass_down(
+    loads: _Loads,
+    mass: Float[Tensor, "B P"],
+    centre: tuple[Tensor, Tensor],
+    support: _Support,
+    asked: Bool[Tensor, "B P"],
+) -> Bool[Tensor, "B P"]:
+    """Put a load on its supports; whether its centre of mass is held by them."""
+    found = support.found
+    n = found.touch.shape[-1]
+    share, at_x, at_y = _shares(support, centre)
+    part = share * mass[..., None]
+    loads.mass[..., :n] += torch.where(found.touch, part, 0.0)
+    loads.moment_x[..., :n] += torch.where(found.touch, part * at_x, 0.0)
+    loads.moment_y[..., :n] += torch.where(found.touch, part * at_y, 0.0)
+    loads.asked[..., :n] |= found.touch & asked[..., None]
+    return _is_held(support, centre)
+
+
+# ---------------------------------------------------------------------- the outline
+
+
+def _is_held(support: _Support, centre: tuple[Tensor, Tensor]) -> Bool[Tensor, "B P"]:
+    """Whether the centre of mass lies strictly inside the shrunken hull of the contacts.
+
+    Blown up about the mean of its corners, the shrunken hull is the hull itself; the chord test is
+    the one of `boxes_eager`, with the point moved by the tolerance both ways.
+    """
+    found = support.found
+    x, y = (
+        ((value - SHRINK * support.mean[..., axis]) * BLOW_UP)[..., None]
+        for axis, value in enumerate(centre)
+    )
+    touch = torch.cat((found.touch, found.touch), -1)
+    dx = torch.cat((found.x0 - x, found.x1 - x), -1)
+    distance = dx.abs().clamp(min=TOLERANCE)
+    left, right = touch & (dx <= TOLERANCE), touch & (dx >= -TOLERANCE)
+    held = (touch & (dx < -TOLERANCE)).any(-1) & (touch & (dx > TOLERANCE)).any(-1)
+    for reach in (found.y1 - (y + TOLERANCE), (y - TOLERANCE) - found.y0):
+        slope = torch.cat((reach, reach), -1) / distance
+        held = held & (boxes_eager.chord(slope, left, right) > 0)
+    return held
+
+
+def _hull_mean(found: Contacts) -> Float[Tensor, "B Q 2"]:
+    """Mean of the corners of the contacts' hull, without points in the middle of an edge.
+
+    Its upper corners are upper corners of contacts, its lower ones lower corners.
+    """
+    touch = torch.cat((found.touch, found.touch), -1)
+    x = torch.cat((found.x0, found.x1), -1)
+    above, below = torch.cat((found.y1, found.y1), -1), torch.cat((found.y0, found.y0), -1)
+    upper, lower = _upper_corners(touch, x, above), _upper_corners(touch, x, -below)
+    count = (upper.sum(-1) + lower.sum(-1)).clamp(min=1)
+    sum_x = torch.where(upper, x, 0).sum(-1) + torch.where(lower, x, 0).sum(-1)
+    sum_y = torch.where(upper, above, 0).sum(-1) + torch.where(lower, below, 0).sum(-1)
+    return torch.stack((sum_x.double() / count, sum_y.double() / count), -1)
+
+
+def _upper_corners(touch: Tensor, x: Tensor, y: Tensor) -> Bool[Tensor, "B Q W"]:
+    """Which of the points are corners of the upper side of their hull, each corner once.
+
+    A point is one iff it rises to the right of every point on its left more steeply than any point
+    on its right rises from it, and it is the first of the highest at its x.
+    """
+    num = touch.shape[-1]
+    step = max(1, _CHUNK // max(1, touch.numel()))
+    arriving = torch.full(touch.shape, torch.inf, dtype=torch.float64, device=touch.device)
+    leaving = -arriving
+    hidden = ~touch
+    order = torch.arange(num, device=touch.device)
+    for start in range(0, num, step):
+        part = slice(start, start + step)
+        dx = x[..., None] - x[..., None, part]
+        dy = (y[..., None] - y[..., None, part]).double()
+        there = touch[..., None, part]
+        slope = dy / torch.where(dx == 0, 1, dx)
+        rise = torch.where(there & (dx > 0), slope, torch.inf).amin(-1)
+        fall = torch.where(there & (dx < 0), slope, -torch.inf).amax(-1)
+        arriving, leaving = torch.minimum(arriving, rise), torch.maximum(leaving, fall)
+        earlier = order[part] < order[:, None]
+        hidden = hidden | (there & (dx == 0) & ((dy < 0) | ((dy == 0) & earlier))).any(-1)
+    return ~hidden & (arriving > leaving)
+
+
+# ---------------------------------------------------------------------- shares
+
+
+def _shares(
+    support: _Support, centre: tuple[Tensor, Tensor]
+) -> tuple[Float[Tensor, "B P N"], Float[Tensor, "B P N"], Float[Tensor, "B P N"]]:
+    """Share of the load that each support takes, and where it then acts."""
+    found = support.found
+    x, y = centre[0][..., None], centre[1][..., None]
+    over = found.touch & (x - found.x0 > TOLERANCE) & (y - found.y0 > TOLERANCE)
+    over = over & (found.x1 - x > TOLERANCE) & (found.y1 - y > TOLERANCE)
+    over = over | (found.touch & (support.count == 1)[..., None])
+    first = over & (over.cumsum(-1) == 1)
+    directly = over.any(-1, keepdim=True)
+    middle_x, middle_y = 0.5 * (found.x0 + found.x1).double(), 0.5 * (found.y0 + found.y1).double()
+    sharing = _share_between(support, centre, middle_x, middle_y)
+    share = torch.where(directly, first.double(), sharing)
+    return share, torch.where(directly, x, middle_x), torch.where(directly, y, middle_y)
+
+
+def _share_between(
+    support: _Support, centre: tuple[Tensor, Tensor], middle_x: Tensor, middle_y: Tensor
+) -> Float[Tensor, "B P N"]:
+    """Lever rule for two supports, least squares for more."""
+    num, slots = middle_x.shape[-1], support.slot.shape[-1]
+    at = support.slot.clamp(max=max(0, num - 1))
+    x = torch.where(support.slot < num, middle_x.gather(-1, at), 0.0)
+    y = torch.where(support.slot < num, middle_y.gather(-1, at), 0.0)
+    rows = (*centre[0].shape, num + 1)
+    sharing = torch.zeros(rows, dtype=torch.float64, device=x.device)
+    if slots < 2:
+        return sharing[..., :num]
+    solved = _least_squares(support.slot < num, x, y, centre)
+    lever = _lever(x, y, centre, slots)
+    solved = torch.where((support.count == 2)[..., None], lever, solved)
+    target = support.slot.clamp(max=num).expand(solved.shape)
+    return sharing.scatter(-1, target, solved)[..., :num]
+
+
+def _lever(
+    x: Tensor, y: Tensor, centre: tuple[Tensor, Tensor], slots: int
+) -> Float[Tensor, "B P S"]:
+    """Shares of the first two slots by the lever rule."""
+    along_x, along_y = x[..., 0] - x[..., 1], y[..., 0] - y[..., 1]
+    length = along_x * along_x + along_y * along_y
+    arms = [
+        ((centre[0] - x[..., k]) * along_x + (centre[1] - y[..., k]) * along_y).abs() / length
+        for k in (1, 0)
+    ]
+    rest = [torch.zeros_like(arms[0])] * (slots - 2)
+    return torch.stack([*arms, *rest], -1)
+
+
+def _least_squares(
+    there: Bool[Tensor, "B C S"], x: Tensor, y: Tensor, centre: tuple[Tensor, Tensor]
+) -> Float[Tensor, "B P S"]:
+    """Shares by the normal equations, one row and column for each slot; 0 in empty slots."""
+    slots = there.shape[-1]
+    along_x, along_y = x[..., :, None] - x[..., None, :], y[..., :, None] - y[..., None, :]
+    off_x, off_y = centre[0][..., None] - x, centre[1][..., None] - y
+    arm = off_x[..., :, None] * along_x + off_y[..., :, None] * along_y
+    other = off_x[..., None, :] * along_x + off_y[..., None, :] * along_y
+    index = torch.arange(slots, device=x.device)
+    pair = there[..., :, None] & there[..., None, :]
+    counts = pair & (index[:, None] < index) & ~(arm.abs() <= TOLERANCE)
+    ratio = torch.where(counts, other.abs() / arm, 0.0)
+    square = torch.zeros_like(ratio[..., 0, :])
+    for i in range(slots):
+        square = square + ratio[..., i, :] * ratio[..., i, :]
+    diagonal = (1.0 + RIDGE) + counts.sum(-1).double() + square
+    diagonal = torch.where(there, diagonal, 1.0)
+    matrix = torch.where(pair, 1.0 - ratio, 0.0)
+    matrix.diagonal(dim1=-2, dim2=-1).copy_(diagonal)
+    return _solve(matrix, there.double().expand(square.shape).clone())
+
+
+def _solve(
+    matrix: Float[Tensor, "B P S S"], solved: Float[Tensor, "B P S"]
+) -> Float[Tensor, "B P S"]:
+    """Solve symmetric positive systems, given by their upper triangles, in place."""
+    slots = solved.shape[-1]
+    for k in range(slots - 1):
+        row = matrix[..., k, k + 1 :]
+        factor = row / matrix[..., k, k : k + 1]
+        matrix[..., k + 1 :, k + 1 :] -= factor[..., :, None] * row[..., None, :]
+        solved[..., k + 1 :] -= factor * solved[..., k : k + 1]
+    for k in reversed(range(slots)):
+        solved[..., k] /= matrix[..., k, k]
+        solved[..., :k] -= matrix[..., :k, k] * solved[..., k : k + 1]
+    return solved

@@ -1,0 +1,1 @@
+"""What compiled kernels share: the compiler, vectors of bytes and of floats."""

@@ -1,0 +1,378 @@
+"""The loops of `kernels.cuboids.numba`, over lines of places along y times lanes.
+
+An innermost loop writes one array and reads all its inputs before it chooses: then it vectorises.
+Masks are 0xFF or 0x00, heights are raised by one, and 0 is nothing there; see
+`kernels.cuboids.eager`, whose steps these are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from packing_env.kernels.compiled.jit import jit
+
+_U8 = np.uint8
+
+
+@jit
+def fill_ground(heightmap, first, cell, step, ground):  # type: ignore[no-untyped-def]
+    """ground[x, place of y + lane]: raised heights in cells, columns split by phase."""
+    stride, columns, lanes = step
+    heights = heightmap[first : first + lanes]
+    for x in range(heights.shape[1]):
+        line = ground[x]
+        for y in range(heights.shape[2]):
+            at = ((y % stride) * columns + y // stride) * lanes
+            for lane in range(heights.shape[0]):
+                line[at + lane] = _U8(heights[lane, x, y] / cell) + 1
+
+
+@jit
+def tile(line, lanes):  # type: ignore[no-untyped-def]
+    """Repeat the first lanes along the line."""
+    filled = lanes
+    while filled < line.size:
+        done, todo = line[:filled], line[filled : 2 * filled]
+        for k in range(todo.size):
+            todo[k] = done[k]
+        filled *= 2
+
+
+@jit
+def fill_sides(size, first, p, lanes, sides):  # type: ignore[no-untyped-def]
+    """sides[0] = w, sides[1] = h of each lane, along the lines; 0 beyond the batch."""
+    kind = sides.dtype.type
+    for side in range(2):
+        line = sides[side]
+        for lane in range(lanes):
+            real = first + lane < size.shape[0]
+            line[lane] = kind(size[first + lane, p, side]) if real else kind(0)
+        tile(line, lanes)
+
+
+@jit
+def fill_masks(side, masks):  # type: ignore[no-untyped-def]
+    """masks[i] = 0xFF where the side reaches beyond cell i."""
+    for i in range(masks.shape[0]):
+        mask, at_least = masks[i], side.dtype.type(i + 1)
+        for k in range(side.size):
+            mask[k] = _U8(255) if side[k] >= at_least else _U8(0)
+
+
+@jit
+def scan_tops(ground, masks, step, tops):  # type: ignore[no-untyped-def]
+    """The highest cell of every window row."""
+    stride, columns, lanes = step
+    n = tops.shape[1]
+    for x in range(tops.shape[0]):
+        top = tops[x]
+        for k in range(n):
+            top[k] = 0
+        for v in range(masks.shape[0]):
+            at = ((v % stride) * columns + v // stride) * lanes
+            cells, mask = ground[x, at : at + n], masks[v]
+            for k in range(n):
+                height, cell = top[k], _U8(cells[k] & mask[k])
+                top[k] = cell if cell > height else height
+
+
+@jit
+def scan_counts(ground, masks, step, tops, counts):  # type: ignore[no-untyped-def]
+    """How many cells of every window row are as high as its highest."""
+    stride, columns, lanes = step
+    n = tops.shape[1]
+    kind = counts.dtype.type
+    for x in range(tops.shape[0]):
+        top, count = tops[x], counts[x]
+        for k in range(n):
+            count[k] = 0
+        for v in range(masks.shape[0]):
+            at = ((v % stride) * columns + v // stride) * lanes
+            cells, mask = ground[x, at : at + n], masks[v]
+            for k in range(n):
+                found, cell = count[k], _U8(cells[k] & mask[k])
+                count[k] = kind(found + (kind(1) if cell == top[k] else kind(0)))
+
+
+@jit
+def scan_edges(ground, masks, depth, step, tops, ups, downs):  # type: ignore[no-untyped-def]
+    """How far the cells as high as the highest reach, from either end of the window row."""
+    stride, columns, lanes = step
+    n = tops.shape[1]
+    kind = ups.dtype.type
+    for x in range(tops.shape[0]):
+        top, up, down = tops[x], ups[x], downs[x]
+        for v in range(masks.shape[0]):
+            at = ((v % stride) * columns + v // stride) * lanes
+            cells, mask, edge = ground[x, at : at + n], masks[v], kind(v + 1)
+            for k in range(n):
+                found, cell = up[k], _U8(cells[k] & mask[k])
+                up[k] = edge if cell == top[k] else found
+        for v in range(masks.shape[0] - 1, -1, -1):
+            at = ((v % stride) * columns + v // stride) * lanes
+            cells, mask, edge = ground[x, at : at + n], masks[v], kind(v)
+            for k in range(n):
+                found, cell, here = down[k], _U8(cells[k] & mask[k]), kind(depth[k] - edge)
+                down[k] = here if cell == top[k] else found
+
+
+@jit
+def scan_ends(ground, depth, step, ends, along):  # type: ignore[no-untyped-def]
+    """The last cell of every window row."""
+    stride, columns, lanes = step
+    n = ends.shape[1]
+    for x in range(ends.shape[0]):
+        end = ends[x]
+        for v in range(along):
+            at = ((v % stride) * columns + v // stride) * lanes
+            cells, last = ground[x, at : at + n], depth.dtype.type(v + 1)
+            for k in range(n):
+                cell, other = cells[k], end[k]
+                end[k] = cell if depth[k] == last else other
+
+
+@jit
+def find_rest(tops, masks, stride, raised):  # type: ignore[no-untyped-def]
+    """The highest of the rows of the windows that begin in each lattice row."""
+    for i in range(raised.shape[0]):
+        found = raised[i]
+        for k in range(found.size):
+            found[k] = 0
+        for u in range(min(masks.shape[0], tops.shape[0] - i * stride)):
+            top, mask = tops[i * stride + u], masks[u]
+            for k in range(found.size):
+                height, cell = found[k], _U8(top[k] & mask[k])
+                found[k] = cell if cell > height else height
+
+
+@jit
+def count_support(tops, counts, masks, num, raised, total):  # type: ignore[no-untyped-def]
+    """How many cells support."""
+    kind = total.dtype.type
+    for k in range(total.size):
+        total[k] = 0
+    for u in range(num):
+        top, count, mask = tops[u], counts[u], masks[u]
+        for k in range(total.size):
+            found, more = total[k], kind(count[k])
+            more = more if _U8(top[k] & mask[k]) == raised[k] else kind(0)
+            total[k] = kind(found + more)
+
+
+@jit
+def note_reach(tops, edges, masks, num, raised, reach):  # type: ignore[no-untyped-def]
+    """reach[u + 1] = the edge of window row u where it supports; 0 elsewhere and beyond num."""
+    none = reach.dtype.type(0)
+    for u in range(num):
+        top, mask, edge, here = tops[u], masks[u], edges[u], reach[u + 1]
+        for k in range(raised.size):
+            value = edge[k]
+            here[k] = value if _U8(top[k] & mask[k]) == raised[k] else none
+    for u in range(num + 1, reach.shape[0]):
+        beyond = reach[u]
+        for k in range(beyond.size):
+            beyond[k] = none
+
+
+@jit
+def find_slopes(reach, span, factors, bases, slopes):  # type: ignore[no-untyped-def]
+    """Slopes to the further of the edges of the rows beside each line; 0 without any.
+
+    The rows are line - span and line.
+    """
+    kind = slopes.dtype.type
+    for line in range(slopes.shape[0]):
+        before, here, slope = reach[line + 1 - span], reach[line + 1], slopes[line]
+        factor, base = factors[line], bases[line]
+        for k in range(slope.size):
+            one, other = before[k], here[k]
+            edge = one if one > other else other
+            value = kind(kind(edge) * factor[k] + base[k])
+            slope[k] = value if edge > 0 else kind(0)
+
+
+@jit
+def find_steepest(slopes, masks, side):  # type: ignore[no-untyped-def]
+    """The steepest slope on one side."""
+    kind = side.dtype.type
+    for k in range(side.size):
+        side[k] = 0
+    for line in range(slopes.shape[0]):
+        slope, mask = slopes[line], masks[line]
+        for k in range(side.size):
+            best, value = side[k], kind(slope[k] & mask[k])
+            side[k] = value if value > best else best
+
+
+@jit
+def keep_chords(left, right, bar, stable):  # type: ignore[no-untyped-def]
+    """Stable only where the steepest slopes sum to the bar."""
+    for k in range(stable.size):
+        before, total = stable[k], np.int64(left[k]) + np.int64(right[k])
+        stable[k] = before if total >= bar else _U8(0)
+
+
+@jit
+def keep_over_half(total, half, stable):  # type: ignore[no-untyped-def]
+    """Stable where more than half supports, as well as where it was."""
+    for k in range(stable.size):
+        held = stable[k]
+        stable[k] = _U8(1) if total[k] > half[k] else held
+
+
+@jit
+def find_corners(rows, num, width, near, far):  # type: ignore[no-untyped-def]
+    """The cells of the first and of the last window row."""
+    first = rows[0]
+    for k in range(near.size):
+        near[k] = first[k]
+    for u in range(num):
+        cells, last = rows[u], width.dtype.type(u + 1)
+        for k in range(far.size):
+            cell, other = cells[k], far[k]
+            far[k] = cell if width[k] == last else other
+
+
+@jit
+def count_at_level(corner, level, corners):  # type: ignore[no-untyped-def]
+    """How many corners have this level."""
+    for k in range(corners.size):
+        corners[k] = 0
+    for c in range(4):
+        cells = corner[c]
+        for k in range(corners.size):
+            found = corners[k]
+            corners[k] = _U8(found + (_U8(1) if cells[k] == level[k] else _U8(0)))
+
+
+@jit
+def find_highest(corner, level):  # type: ignore[no-untyped-def]
+    """The highest of four corners."""
+    for k in range(level.size):
+        level[k] = 0
+    for c in range(4):
+        cells = corner[c]
+        for k in range(level.size):
+            one, other = cells[k], level[k]
+            level[k] = one if one > other else other
+
+
+@jit
+def keep_three(level, raised, corners):  # type: ignore[no-untyped-def]
+    """Fewer than three corners become 0, and more become 2 where they hang in the air."""
+    for k in range(corners.size):
+        found = corners[k]
+        touching = found if level[k] == raised[k] else _U8(2)
+        corners[k] = touching if found >= 3 else _U8(0)
+
+
+@jit
+def accept_over(total, limit, corners, least, stable):  # type: ignore[no-untyped-def]
+    """Stable, too, where more cells support than the limit, and so many corners."""
+    for k in range(stable.size):
+        before = stable[k]
+        enough = _U8(1) if total[k] > limit[k] else before
+        stable[k] = enough if corners[k] >= least else before
+
+
+@jit
+def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights):  # type: ignore[no-untyped-def]
+    """Factors, bases and sides of the slopes on every line; see `cuboid_eager.slope_scale`."""
+    kind, steepest = factors.dtype.type, weights[0]
+    for line in range(factors.shape[0]):
+        factor, base, left, right = factors[line], bases[line], lefts[line], rights[line]
+        for lane in range(lanes):
+            run = 2 * line + centres - np.int64(sides[0, lane])
+            weight = weights[abs(run)]
+            factor[lane] = kind(2 * weight)
+            base[lane] = kind(steepest - (np.int64(sides[1, lane]) + centres) * weight)
+            left[lane] = kind(-1) if run <= 0 else kind(0)
+            right[lane] = kind(-1) if run >= 0 else kind(0)
+        tile(factor, lanes)
+        tile(base, lanes)
+        tile(left, lanes)
+        tile(right, lanes)
+
+
+@jit
+def fill_limits(sides, percents, lanes, limits):  # type: ignore[no-untyped-def]
+    """So much of each item's footprint, in whole cells."""
+    for i in range(limits.shape[0]):
+        line = limits[i]
+        for lane in range(lanes):
+            area = np.int64(sides[0, lane]) * np.int64(sides[1, lane])
+            line[lane] = limits.dtype.type(percents[i] * area // 100)
+        tile(line, lanes)
+
+
+@jit
+def fill_places(size, first, p, container, lanes, highest, places):  # type: ignore[no-untyped-def]
+    """The highest rest height under the lid, raised; 0xFF where the item stays inside along y."""
+    width, height, stride = container
+    for lane in range(lanes):
+        h = d = 0
+        if first + lane < size.shape[0]:
+            h, d = size[first + lane, p, 1], size[first + lane, p, 2]
+        highest[lane] = _U8(max(height + 1 - d, 0))
+        for j in range(places.size // lanes):
+            inside = 0 < h <= width - j * stride
+            places[j * lanes + lane] = _U8(255) if inside else _U8(0)
+    tile(highest, lanes)
+
+
+@jit
+def finish(raised, highest, places, across, container, stable):  # type: ignore[no-untyped-def]
+    """What leaves the container becomes 0 in raised and, like what is too high, not stable."""
+    length, stride = container
+    widest = np.iinfo(across.dtype).max
+    for i in range(raised.shape[0]):
+        levels, holds = raised[i], stable[i]
+        room = across.dtype.type(min(length - i * stride, widest))
+        for k in range(levels.size):
+            level, place = levels[k], places[k]
+            level = level if across[k] <= room else _U8(0)
+            levels[k] = _U8(level & place)
+        for k in range(levels.size):
+            level, held = levels[k], holds[k]
+            held = held if level <= highest[k] else _U8(0)
+            holds[k] = held if level > 0 else _U8(0)
+
+
+@jit
+def write_rows(raised, stable, first, p, metres, z, legal):  # type: ignore[no-untyped-def]
+    """Rest heights in metres and legality, lane by lane."""
+    levels, holds = raised.reshape(-1), stable.reshape(-1)
+    places = z.shape[2] * z.shape[3]
+    lanes = levels.size // places
+    for lane in range(min(lanes, z.shape[0] - first)):
+        heights, flags = z[first + lane, p].reshape(-1), legal[first + lane, p].reshape(-1)
+        for k in range(places):
+            heights[k] = metres[levels[k * lanes + lane]]
+        for k in range(places):
+            flags[k] = holds[k * lanes + lane] != 0
+
+
+@jit
+def fill_ground_from_levels(levels, width, step, ground):  # type: ignore[no-untyped-def]
+    """The same as :func:`fill_ground` from heights in cells, each row of the batch in one line."""
+    stride, columns, lanes = step
+    for x in range(ground.shape[0]):
+        line = ground[x]
+        for y in range(width):
+            at = ((y % stride) * columns + y // stride) * lanes
+            for lane in range(levels.shape[0]):
+                line[at + lane] = levels[lane, x * width + y] + _U8(1)
+
+
+@jit
+def gather_rows(raised, stable, rows):  # type: ignore[no-untyped-def]
+    """rows[lane, place] = the raised rest height where that is stable, else 0."""
+    levels, holds = raised.reshape(-1), stable.reshape(-1)
+    lanes = rows.shape[0]
+    for k in range(levels.size):
+        level, held = levels[k], holds[k]
+        levels[k] = level if held else _U8(0)
+    for place in range(levels.size // lanes):
+        here = levels[place * lanes : (place + 1) * lanes]
+        for lane in range(lanes):
+            rows[lane, place] = here[lane]

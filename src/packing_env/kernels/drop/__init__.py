@@ -1,0 +1,1 @@
+"""Drop heights of all placements."""

@@ -1,0 +1,326 @@
+"""Drop-height maps compiled for the CPU with numba.
+
+The lattice phases of the heightmap are split apart, with the map's own row pitch Y', so that one
+footprint cell, a *tap*, is the same shift for all placements of an orientation, and one vector
+operation for neighbours. Placements are raised in strips of four rows. Only finite cells become
+taps. Lanes beyond the last y of a row compute what nobody reads; there is room behind the heights.
+
+Three things are not computed, all exact because a float32 subtraction is monotone:
+
+* No z is below its floor, fl(min heightmap - min bottom): the strips start from it.
+* Taps come in order of their level. Once a strip's lowest z reaches what the next tap makes of the
+  highest ground under the strip, no later tap can lift it.
+* An item that is flat below needs the highest ground in its window: maxima along y, then along x,
+  each of four shorter ones, about 3 log4(side) operations per cell and direction.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from torch import Tensor
+
+from packing_env.kernels.compiled.jit import (
+    INF,
+    array,
+    extent_of,
+    jit,
+    jit_arrays,
+    jit_ordered,
+    kernel,
+    row_maxima,
+    run,
+    split_phases,
+    tap_offsets,
+)
+from packing_env.kernels.compiled.lanes import LANES, raise_lanes
+from packing_env.kernels.support.eager import lattice_shape
+
+_BUCKETS = 16
+"""Classes that taps are sorted into by level."""
+
+_SORTED = 300
+"""Cells from which on sorting the taps pays."""
+
+_GROUP = 128
+"""Taps between two looks at a strip's lowest z."""
+
+_ROWS = 4
+"""Rows of placements that are raised together."""
+
+_FLAT = 256
+"""Cells from which on the highest ground in a window is found along y and then x."""
+
+
+@jit
+def _bucket(level, base, bounds):  # type: ignore[no-untyped-def]
+    """Class of a tap by its level; the last is of those that lift no z from the highest ground.
+
+    Any order of the others gives the same maxima; the lowest first is fastest.
+    """
+    highest, floor, scale = bounds
+    among = min(max(int((level - base) * scale), 0), _BUCKETS - 1)
+    return among if highest - level > floor else _BUCKETS
+
+
+@jit
+def _list_few(bottom, bounds, places, taps):  # type: ignore[no-untyped-def]
+    """Fill taps (offset, level) as they come; returns how many count."""
+    highest, floor, _ = bounds
+    at_row, at_column = places
+    offset, level = taps
+    n = 0
+    for u in range(bottom.shape[0]):
+        for v in range(bottom.shape[1]):
+            offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
+            n += 1 if highest - bottom[u, v] > floor else 0
+    return n
+
+
+@jit
+def _list_taps(bottom, base, bounds, count, places, taps):  # type: ignore[no-untyped-def]
+    """Fill taps (offset, level) class by class; returns how many count."""
+    at_row, at_column = places
+    offset, level = taps
+    count[:] = 0
+    for u in range(bottom.shape[0]):
+        for v in range(bottom.shape[1]):
+            count[_bucket(bottom[u, v], base, bounds)] += 1
+    n = 0
+    for bucket in range(_BUCKETS):
+        n, count[bucket] = n + count[bucket], n
+    count[_BUCKETS] = n
+    for u in range(bottom.shape[0]):
+        for v in range(bottom.shape[1]):
+            bucket = _bucket(bottom[u, v], base, bounds)
+            offset[count[bucket]] = at_row[u] + at_column[v]
+            level[count[bucket]] = bottom[u, v]
+            count[bucket] += 1
+    return n
+
+
+@jit
+def _least_left(level, n, least):  # type: ignore[no-untyped-def]
+    """least[g] is the lowest level of the taps from the g-th group on."""
+    lowest = INF
+    for group in range((n - 1) // _GROUP, -1, -1):
+        for t in range(group * _GROUP, min(n, group * _GROUP + _GROUP)):
+            lowest = min(lowest, level[t])
+        least[group] = lowest
+
+
+@jit
+def _raise_strips(z, floor, heights, ground, taps, n, window, best):  # type: ignore[no-untyped-def]
+    """Fill z strip by strip with the maxima of its taps; ground is each row's highest cell.
+
+    Returns how many pairs of a placement and a tap there were.
+    """
+    w, nx, ny, stride = window
+    offset, level, least = taps
+    among, ys, pairs = (offset, level), z.shape[1], 0
+    for i in range(0, nx, _ROWS):
+        last, top = min(i + _ROWS, nx) - 1, -INF
+        for x in range(i * stride, last * stride + w):
+            top = max(top, ground[x])
+        second, third = min(i + 1, last), min(i + 2, last)
+        for j in range(0, ny, LANES):
+            best[:] = floor
+            low, starts = floor, (i * ys + j, second * ys + j, third * ys + j, last * ys + j)
+            for first in range(0, n, _GROUP):
+                if top - least[first // _GROUP] <= low:
+                    break
+                count = min(n - first, _GROUP)
+                low = raise_lanes(best, heights, starts, among, first, count)
+                pairs += count * (last - i + 1) * min(LANES, ny - j)
+            for k in range(min(LANES, ny - j)):
+                z[i, j + k], z[second, j + k] = best[k], best[LANES + k]
+                z[third, j + k], z[last, j + k] = best[2 * LANES + k], best[3 * LANES + k]
+    return pairs
+
+
+@jit
+def _highest(lines, n, size, step):  # type: ignore[no-untyped-def]
+    """The highest of line[k], line[k + step], ..., ``size`` of them, for every k that has them.
+
+    Four pieces of what is known make the next piece, each time four times as long, the last ones
+    overlapping. ``lines`` are the line and two for results; returns which of them is the last.
+    Places are unsigned: one that could be negative would be looked at in every round.
+    """
+    known, at = 1, 0
+    while known < size:
+        following = 2 if at == 1 else 1
+        line, room = lines[at], lines[following]
+        beyond = size - known
+        first, second, third = min(known, beyond), min(2 * known, beyond), min(3 * known, beyond)
+        a, b, c = np.uint64(first * step), np.uint64(second * step), np.uint64(third * step)
+        n -= third * step
+        for place in range(n):
+            k = np.uint64(place)
+            p, q, r, s = line[k], line[k + a], line[k + b], line[k + c]
+            one, other = p if p > q else q, r if r > s else s
+            room[k] = one if one > other else other
+        known, at = known + third, following
+    return at
+
+
+@jit
+def _flat_map(heightmap, w, h, base, stride, z, rooms):  # type: ignore[no-untyped-def]
+    """Z = highest ground under each window - base: maxima along y, then along x.
+
+    The heightmap, contiguous, is one line. What a window takes from the next row of it stands where
+    none fits, and is dropped with the columns between those of the lattice.
+    """
+    length, width = heightmap.shape
+    nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
+    one, other, third = rooms
+    lines = (heightmap.reshape(-1), one, other)
+    line = lines[_highest(lines, length * width, h, 1)]
+    rows = (nx - 1) * stride + w
+    for x in range(rows):
+        here, there = np.uint64(x * ny), np.uint64(x * width)
+        for y in range(ny):
+            third[here + np.uint64(y)] = line[there + np.uint64(y * stride)]
+    lines = (third, one, other)
+    line = lines[_highest(lines, rows * ny, w, ny)]
+    for x in range(nx):
+        here = np.uint64(x * stride * ny)
+        for y in range(ny):
+            z[x, y] = line[here + np.uint64(y)] - base
+
+
+@jit_ordered
+def _is_flat(bottom, base):  # type: ignore[no-untyped-def]
+    """Whether every cell is base."""
+    highest = base
+    for u in range(bottom.shape[0]):
+        for v in range(bottom.shape[1]):
+            highest = max(highest, bottom[u, v])
+        if highest > base:
+            return False
+    return True
+
+
+@jit
+def drop_plane(z, bottom, size, ground, work, stride):  # type: ignore[no-untyped-def]
+    """Fill z [X', Y'] with the rest heights of one orientation of a size as from `extent`.
+
+    Returns how many pairs of a placement and a cell were looked at; of a flat item, at most so many
+    maxima were taken.
+
+    ground is (heightmap [X, Y], its phases as from `ground_room`, each row's highest cell, lowest,
+    highest cell); work is what `drop_work` made.
+    """
+    heightmap, heights, ridge, lowest, highest = ground
+    offset, level, least, count, at_row, at_column, rooms, best = work
+    length, width = heightmap.shape
+    w, h, base = size
+    if w == 0 or w > length or h > width:
+        z[:] = INF
+        return 0
+    nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
+    cells = bottom[:w, :h]
+    if w * h >= _FLAT and _is_flat(cells, base):
+        _flat_map(heightmap, w, h, base, stride, z, rooms)
+        pairs = nx * ny * (w + h)
+    else:
+        n, floor = 0, lowest - base
+        if highest > lowest:
+            bounds = (highest, floor, np.float32(_BUCKETS) / (highest - lowest))
+            places, taps = (at_row, at_column), (offset, level)
+            if w * h < _SORTED:
+                n = _list_few(cells, bounds, places, taps)
+            else:
+                n = _list_taps(cells, base, bounds, count, places, taps)
+            _least_left(level, n, least)
+        window = (w, nx, ny, stride)
+        pairs = _raise_strips(z, floor, heights, ridge, (offset, level, least), n, window, best)
+    for x in range(nx):
+        z[x, ny:] = INF
+    z[nx:] = INF
+    return pairs
+
+
+@jit_arrays
+def drop_work(length, width, window_x, window_y, stride):  # type: ignore[no-untyped-def]
+    """What `drop_plane` writes into."""
+    xs, ys = (length + stride - 1) // stride, (width + stride - 1) // stride
+    cells = window_x * window_y
+    at_row, at_column = np.empty(window_x, np.int64), np.empty(window_y, np.int64)
+    tap_offsets(stride, xs, ys, at_row, at_column)
+    line = length * width if cells >= _FLAT else 0
+    return (
+        np.empty(cells, np.int64),
+        np.empty(cells, np.float32),
+        np.empty(cells // _GROUP + 1, np.float32),
+        np.empty(_BUCKETS + 1, np.int64),
+        at_row,
+        at_column,
+        (np.empty(line, np.float32), np.empty(line, np.float32), np.empty(line, np.float32)),
+        np.empty(_ROWS * LANES, np.float32),
+    )
+
+
+@jit_arrays
+def ground_room(stride, xs, ys):  # type: ignore[no-untyped-def]
+    """Heights of a container by phase, flat with room behind them; the same in four axes."""
+    cells = stride * stride * xs * ys
+    flat = np.zeros(cells + 2 * LANES, np.float32)
+    return flat, flat[:cells].reshape(stride, stride, xs, ys)
+
+
+@kernel
+def _drop_height(heightmap, bottom, which, size, z, stride, start, stop):  # type: ignore[no-untyped-def]
+    """Fill z for the orientations start <= b * R + r < stop, whose surface is bottom[which[b, r]].
+
+    A negative one has none; without which they are in line. `size` is as for `extent_of`.
+    """
+    _, length, width = heightmap.shape
+    _, window_x, window_y = bottom.shape
+    orientations = z.shape[1]
+    heights, phases = ground_room(stride, z.shape[2], z.shape[3])
+    ridge = np.empty(length, np.float32)
+    work = drop_work(length, width, window_x, window_y, stride)
+    current, lowest, highest = -1, INF, -INF
+    for index in range(start, stop):
+        b, r = index // orientations, index % orientations
+        if b != current:
+            current = b
+            split_phases(heightmap[b], stride, phases)
+            lowest, highest = row_maxima(heightmap[b], ridge)
+        ground = (heightmap[b], heights, ridge, lowest, highest)
+        chosen = which[b, r] if which.size else index
+        if chosen >= bottom.shape[0]:
+            raise IndexError("which names a lower surface beyond those in bottom")
+        if chosen < 0:
+            z[b, r] = INF
+        else:
+            measured = extent_of(bottom[chosen], size, chosen)
+            drop_plane(z[b, r], bottom[chosen], measured, ground, work, stride)
+
+
+def surfaces(bottom: Tensor, which: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
+    """Lower surfaces ``[K, ...]``, and which of them each place has; nothing if all, in line."""
+    if which is not None:
+        return array(bottom), array(which)
+    return array(bottom.flatten(0, 1)), np.empty((0, 0), np.int64)
+
+
+def sizes_of(size: Tensor | None) -> np.ndarray:
+    """Sizes ``[K, 2]`` of lower surfaces, no row where they are not known."""
+    return np.empty((0, 2), np.int64) if size is None else array(size.view(-1, 2))
+
+
+def drop_height(
+    heightmap: Tensor,
+    bottom: Tensor,
+    stride: int,
+    which: Tensor | None = None,
+    size: Tensor | None = None,
+) -> Tensor:
+    """See `packing_env.kernels.drop_height`."""
+    planes, chosen = surfaces(bottom, which)
+    z = heightmap.new_empty(lattice_shape(heightmap, bottom if which is None else which, stride))
+    arrays = (array(heightmap), planes, chosen, sizes_of(size), z.numpy(), stride)
+    run(_drop_height, arrays, z.shape[0] * z.shape[1], z.numel() * math.prod(planes.shape[1:]))
+    return z

@@ -1,0 +1,103 @@
+"""The splitting of empty maximal spaces, compiled for the CPU like `kernels.compiled.jit`."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from packing_env.kernels.compiled.jit import array, jit, kernel, run
+
+
+@jit
+def _num_containing(bounds, count, piece):  # type: ignore[no-untyped-def]
+    """How many of the first spaces hold the piece; without branches, so that it vectorises."""
+    x0, y0, z0 = piece[0], piece[1], piece[2]
+    x1, y1, z1 = piece[3], piece[4], piece[5]
+    found = np.int32(0)
+    for j in range(count):
+        lower = (x0 >= bounds[0, j]) & (y0 >= bounds[1, j]) & (z0 >= bounds[2, j])
+        upper = (x1 <= bounds[3, j]) & (y1 <= bounds[4, j]) & (z1 <= bounds[5, j])
+        found += np.int32(lower & upper)
+    return found
+
+
+@jit
+def _copy(space, target):  # type: ignore[no-untyped-def]
+    """Fill in the six bounds of a space."""
+    for bound in range(6):
+        target[bound] = space[bound]
+
+
+@jit
+def _piece_of(space, box, index, piece):  # type: ignore[no-untyped-def]
+    """Fill in remainder `index` (order of `spaces_eager.PIECES`) of a space that the box cuts."""
+    _copy(space, piece)
+    if index == 0:
+        piece[3] = max(box[0], space[0])
+    elif index == 1:
+        piece[0] = min(box[3], space[3])
+    elif index == 2:
+        piece[4] = max(box[1], space[1])
+    elif index == 3:
+        piece[1] = min(box[4], space[4])
+    else:
+        piece[2] = min(box[5], space[5])
+
+
+@jit
+def _split_row(spaces, box, smallest, bounds, cut, piece, found):  # type: ignore[no-untyped-def]
+    """Write the new list of one container into found (zeros); returns how many did not fit."""
+    capacity = spaces.shape[0]
+    count, num_cut, num = 0, 0, 0
+    while count < capacity and spaces[count, 3] > spaces[count, 0]:
+        overlap = True
+        for axis in range(3):
+            lower = max(spaces[count, axis], box[axis])
+            overlap &= lower < min(spaces[count, axis + 3], box[axis + 3])
+        for bound in range(6):
+            bounds[bound, count] = spaces[count, bound]
+        if overlap:
+            cut[num_cut] = count
+            num_cut += 1
+        else:
+            _copy(spaces[count], found[num])
+            num += 1
+        count += 1
+    for i in range(num_cut):
+        for index in range(5):
+            _piece_of(spaces[cut[i]], box, index, piece)
+            side = min(piece[3] - piece[0], piece[4] - piece[1], piece[5] - piece[2])
+            if side >= smallest and _num_containing(bounds, count, piece) == 1:
+                if num < capacity:
+                    _copy(piece, found[num])
+                num += 1
+    return max(0, num - capacity)
+
+
+@kernel
+def _split(spaces, box, placed, smallest, found, dropped, start, stop):  # type: ignore[no-untyped-def]
+    """Fill found and dropped for the rows start <= b < stop."""
+    capacity = spaces.shape[1]
+    bounds = np.empty((6, capacity), np.int32)
+    cut = np.empty(capacity, np.int64)
+    piece = np.empty(6, np.int32)
+    for b in range(start, stop):
+        dropped[b] = 0
+        if placed[b]:
+            found[b] = 0
+            dropped[b] = _split_row(spaces[b], box[b], smallest[0], bounds, cut, piece, found[b])
+        else:
+            found[b] = spaces[b]
+
+
+def split_spaces(
+    spaces: Tensor, box: Tensor, placed: Tensor, smallest: Tensor
+) -> tuple[Tensor, Tensor]:
+    """See `packing_env.kernels.split_spaces`."""
+    found = spaces.new_empty(spaces.shape)
+    dropped = spaces.new_empty(spaces.shape[0], dtype=torch.int64)
+    arrays = (array(spaces), array(box), array(placed), array(smallest.reshape(1)))
+    batch, capacity, _ = spaces.shape
+    run(_split, (*arrays, found.numpy(), dropped.numpy()), batch, batch * capacity * capacity)
+    return found, dropped

@@ -1,0 +1,1 @@
+"""A whole environment step in compiled passes."""

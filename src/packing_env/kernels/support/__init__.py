@@ -1,0 +1,1 @@
+"""Supporting cells and hulls of all placements."""

@@ -1,0 +1,125 @@
+"""The count of supporting cells, compiled for the CPU like `packing_env.kernels.compiled.jit`."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from packing_env.kernels.compiled.jit import (
+    INF,
+    array,
+    extent,
+    jit,
+    kernel,
+    row_maxima,
+    run,
+    split_phases,
+    tap_offsets,
+)
+from packing_env.kernels.support.hull_numba import finite_range
+
+_BLOCK = 1024
+"""Placements per pass: their counts stay in the L1 cache."""
+
+
+@jit
+def _support_taps(bottom, bounds, places, offset, level):  # type: ignore[no-untyped-def]
+    """List the cells that can support; returns how many, padded to eights with cells that cannot.
+
+    A cell that misses the lowest threshold on the highest ground never supports.
+    """
+    highest, threshold = bounds
+    at_row, at_column = places
+    n = 0
+    for u in range(bottom.shape[0]):
+        for v in range(bottom.shape[1]):
+            offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
+            n += 1 if highest - bottom[u, v] >= threshold else 0
+    if n == 0:
+        return n
+    while n % 8:
+        offset[n], level[n] = offset[0], INF
+        n += 1
+    return n
+
+
+@jit
+def _count_by_taps(count, threshold, heights, offset, level):  # type: ignore[no-untyped-def]
+    """Add to count how many of the eight taps support."""
+    n = threshold.size
+    h0, h1 = heights[offset[0] :][:n], heights[offset[1] :][:n]
+    h2, h3 = heights[offset[2] :][:n], heights[offset[3] :][:n]
+    h4, h5 = heights[offset[4] :][:n], heights[offset[5] :][:n]
+    h6, h7 = heights[offset[6] :][:n], heights[offset[7] :][:n]
+    l0, l1, l2, l3 = level[0], level[1], level[2], level[3]
+    l4, l5, l6, l7 = level[4], level[5], level[6], level[7]
+    one, none = np.int32(1), np.int32(0)
+    for i in range(n):
+        bar, found = threshold[i], count[i]
+        found += one if h0[i] - l0 >= bar else none
+        found += one if h1[i] - l1 >= bar else none
+        found += one if h2[i] - l2 >= bar else none
+        found += one if h3[i] - l3 >= bar else none
+        found += one if h4[i] - l4 >= bar else none
+        found += one if h5[i] - l5 >= bar else none
+        found += one if h6[i] - l6 >= bar else none
+        found += one if h7[i] - l7 >= bar else none
+        count[i] = found
+
+
+@kernel
+def _support_count(heightmap, bottom, z, contact_tol, count, stride, start, stop):  # type: ignore[no-untyped-def]
+    """Fill count for the orientations start <= b * R + r < stop."""
+    length = heightmap.shape[1]
+    _, orientations, window_x, window_y = bottom.shape
+    xs, ys = z.shape[2], z.shape[3]
+    offset = np.empty(window_x * window_y + 8, np.int64)
+    level = np.empty(window_x * window_y + 8, np.float32)
+    threshold = np.empty(xs * ys, np.float32)
+    phases = np.zeros((stride, stride, xs, ys), np.float32)
+    heights, ridge = phases.reshape(phases.size), np.empty(length, np.float32)
+    places = (np.empty(window_x, np.int64), np.empty(window_y, np.int64))
+    tap_offsets(stride, xs, ys, places[0], places[1])
+    current, highest = -1, -INF
+    for index in range(start, stop):
+        b, r = index // orientations, index % orientations
+        if b != current:
+            current = b
+            split_phases(heightmap[b], stride, phases)
+            _, highest = row_maxima(heightmap[b], ridge)
+        flat = count[b, r].reshape(xs * ys)
+        w, h, _ = extent(bottom[b, r])
+        first, last, lowest = finite_range(z[b, r].reshape(xs * ys), contact_tol, threshold, flat)
+        if w == 0 or first == last:
+            continue
+        bounds = (highest, lowest)
+        n = _support_taps(bottom[b, r, :w, :h], bounds, places, offset, level)
+        for block in range(first, last, _BLOCK):
+            end = min(last, block + _BLOCK)
+            for t in range(0, n, 8):
+                _count_by_taps(
+                    flat[block:end],
+                    threshold[block:end],
+                    heights[block:],
+                    offset[t : t + 8],
+                    level[t : t + 8],
+                )
+
+
+def support_count(
+    heightmap: Tensor, bottom: Tensor, z: Tensor, contact_tol: float, stride: int
+) -> Tensor:
+    """See `packing_env.kernels.support_count`."""
+    count = z.new_empty(z.shape, dtype=torch.int32)
+    arrays = (
+        array(heightmap),
+        array(bottom),
+        array(z),
+        np.float32(contact_tol),
+        count.numpy(),
+        stride,
+    )
+    planes = z.shape[0] * z.shape[1]
+    run(_support_count, arrays, planes, z.numel() * bottom.shape[2] * bottom.shape[3])
+    return count

@@ -1,0 +1,230 @@
+"""AC-IQN: the losses by hand, risk levels, the two arms, and that it saves and reads nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from tests.agents.continuous import (
+    NETWORK,
+    Toy,
+    assert_reads_nothing,
+    assert_runs_without_values,
+    assert_saves_all,
+    assert_skips_what_is_not_finite,
+    assert_targets_move_by_the_rate,
+    make_agent,
+    sampled,
+    small_env,
+    toy_batch,
+)
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+
+from agents.algorithms.ac_iqn import ACIQN
+from agents.algorithms.learned_action import learned
+from agents.objectives import ACIQNLoss
+from packing_env.types import ParameterError
+
+
+@pytest.fixture(scope="module")
+def env():
+    return small_env()
+
+
+@pytest.fixture(scope="module")
+def batch(env):
+    return sampled(env)
+
+
+def quantile_huber(found, wanted, tau, kappa):
+    """One row, in plain loops: Dabney et al., ICML 2018, equations 2 and 3."""
+    total = 0.0
+    for value, level in zip(found, tau, strict=True):
+        for sample in wanted:
+            d = sample - value
+            size = d * d / 2 if abs(d) <= kappa else kappa * (abs(d) - kappa / 2)
+            total += abs(level - (d < 0)) * size / kappa / len(wanted)
+    return total
+
+
+@torch.no_grad()
+def by_hand(agent, batch, action, seed):
+    """Losses and TD errors of r + gamma^m (1 - terminated) Z'_tau(s', mu'(s'))."""
+    objective = agent.objective
+    torch.manual_seed(seed)
+    target_tau = torch.rand(len(batch), objective.num_target_taus)
+    tau = torch.rand(len(batch), objective.num_taus)
+    following = batch["next"].select("observation").set("tau", target_tau)
+    with objective.target_actor_network_params.to_module(agent.actor):
+        following = agent.actor(following)
+    with objective.target_value_network_params.to_module(agent.critic):
+        future = agent.critic(following)["quantile_value"]
+    alive = 1 - batch["next", "terminated"].float()
+    wanted = batch["next", "reward"] + agent.gamma ** batch["steps_to_next_obs"] * alive * future
+    seen = batch.select("observation").set("action", batch[action]).set("tau", tau)
+    found = agent.critic(seen)["quantile_value"]
+    rows = zip(found.tolist(), wanted.tolist(), tau.tolist(), strict=True)
+    losses = torch.tensor([quantile_huber(*row, objective.kappa) for row in rows])
+    return losses, (found.mean(1) - wanted.mean(1)).abs()
+
+
+@pytest.mark.parametrize(
+    ("learn_from", "action"), [("executed", "executed_action"), ("asked", "action")]
+)
+@pytest.mark.parametrize("kappa", [1.0, 0.01])
+def test_the_loss_is_that_of_n_step_quantile_targets(env, batch, learn_from, action, kappa):
+    agent = make_agent(ACIQN, env, learn_from=learn_from, kappa=kappa, num_target_taus=5)
+    batch = batch.clone()
+    losses, error = by_hand(agent, batch, action, 7)
+    torch.manual_seed(7)
+    found = agent.update(batch)
+    torch.testing.assert_close(found["loss"], losses.mean(), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(batch["td_error"], error, rtol=1e-4, atol=1e-6)
+
+
+def test_importance_weights_weight_the_loss(env, batch):
+    agent = make_agent(ACIQN, env)
+    batch = batch.clone()
+    weight = batch["priority_weight"] = torch.rand(len(batch))
+    losses, _ = by_hand(agent, batch, "executed_action", 7)
+    torch.manual_seed(7)
+    found = agent.update(batch)
+    torch.testing.assert_close(found["loss"], (weight * losses).mean(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("risk", [1.0, 0.25])
+def test_the_actors_loss_is_minus_the_value_at_risk(env, batch, risk):
+    agent = make_agent(ACIQN, env, risk=risk)
+    seen = learned(batch, "executed")
+    torch.manual_seed(3)
+    losses = agent.objective.loss_actor(seen)
+    torch.manual_seed(3)
+    tau = risk * torch.rand(len(batch), agent.objective.num_actor_taus)
+    with torch.no_grad():
+        own = agent.actor(batch.select("observation")).set("tau", tau)
+        expected = -agent.critic(own)["quantile_value"].mean(1)
+    torch.testing.assert_close(losses, expected)
+    losses.mean().backward()
+    assert all(parameter.grad is None for parameter in agent.critic.parameters())
+    assert all(parameter.grad is not None for parameter in agent.actor.parameters())
+
+
+def test_forward_gives_both_losses_to_any_trainer(env, batch):
+    made = NETWORK(env)
+    critic = made.quantile_critic(num_cosines=8, num_samples=8, risk=1.0)
+    loss = ACIQNLoss(made.actor(), critic, gamma=0.9)
+    assert {"action", ("next", "reward"), ("observation", "heightmap")} <= set(loss.in_keys)
+    with pytest.warns(UserWarning, match="target"):
+        found = loss(learned(batch, "executed"))
+    assert set(found.keys()) == set(loss.out_keys)
+    (found["loss_value"] + found["loss_actor"]).backward()
+    assert all(parameter.grad is not None for parameter in loss.parameters())
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.5])
+def test_targets_move_exactly_by_the_rate(env, batch, rate):
+    assert_targets_move_by_the_rate(make_agent(ACIQN, env, target_rate=rate), batch, rate)
+
+
+# ---------------------------------------------------------------------- risk
+
+
+def two_arms(action):
+    """A sure 0.4 at one side of the box; 0 or 1 at the other. In between, shares of both."""
+    share = (action[:, 0] + 1) / 2
+    return (1 - share) * 0.4 + share * (torch.rand(len(action)) < 0.5)
+
+
+def trained(risk):
+    torch.manual_seed(0)
+    agent = ACIQN(
+        small_env(2), network=Toy, lr=1e-2, actor_lr=1e-2, kappa=0.02, risk=risk, num_taus=16,
+        num_target_taus=1, num_actor_taus=16,
+    )  # fmt: skip
+    for _ in range(400):
+        agent.update(toy_batch(two_arms))
+    probe = toy_batch(two_arms, 2).select("observation")
+    with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
+        return agent.policy(probe)["action"][:, 0].tolist()
+
+
+@pytest.mark.parametrize(("risk", "side"), [(0.1, -1.0), (1.0, 1.0)])
+def test_the_risk_level_chooses_the_arm(risk, side):
+    assert trained(risk) == pytest.approx([side] * 2, abs=0.3)
+
+
+def with_levels(size):
+    """The arms, every other row to be played cautiously."""
+    batch = toy_batch(two_arms, size)
+    level = torch.where(torch.arange(size) % 2 == 0, 0.1, 1.0)
+    batch["level"] = batch["next", "level"] = level
+    return batch
+
+
+def test_one_actor_serves_the_level_of_each_row():
+    torch.manual_seed(0)
+    agent = ACIQN(
+        small_env(2), network=Toy, lr=1e-2, actor_lr=1e-3, kappa=0.02, risk="level", num_taus=16,
+        num_target_taus=1, num_actor_taus=16,
+    )  # fmt: skip
+    for _ in range(500):
+        agent.update(with_levels(256))
+    probe = with_levels(4).select("observation", "level")
+    with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
+        played = agent.policy(probe)["action"][:, 0].tolist()
+    assert played == pytest.approx([-1, 1, -1, 1], abs=0.3)
+
+
+@pytest.mark.parametrize(
+    "risk", ["support", lambda td: td["observation", "heightmap"].mean((-2, -1))]
+)
+def test_levels_from_the_state(env, batch, risk):
+    agent = make_agent(ACIQN, env, risk=risk)
+    agent.update(batch.clone())
+    root = env.reset()
+    agent.policy.eval()
+    with torch.no_grad():
+        low = agent.policy(root.copy())["action"]
+        level = agent.readout.levels(root)
+        assert level.shape == (8,)
+        with_risk = root.copy().set("risk", level[:, None])
+        assert torch.equal(low, agent.actor(with_risk)["action"])
+        other = root.copy().set("risk", 1 - 0.5 * level[:, None])
+        assert not torch.equal(low, agent.actor(other)["action"])
+
+
+def test_impossible_levels_are_refused(env):
+    with pytest.raises(ParameterError, match="risk=0"):
+        make_agent(ACIQN, env, risk=0.0)
+    made = NETWORK(env)
+    critic = made.quantile_critic(num_cosines=8, num_samples=8, risk=1.0)
+    with pytest.raises(ValueError, match=r"risk=1\.5"):
+        ACIQNLoss(made.actor(), critic, gamma=0.9, risk=1.5)
+
+
+# ---------------------------------------------------------------------- the agent
+
+
+@pytest.mark.parametrize("risk", [0.5, "support"])
+def test_it_continues_from_what_it_saved(env, batch, risk):
+    assert_saves_all(partial(make_agent, ACIQN, env, risk=risk), batch)
+
+
+def test_an_update_that_is_not_finite_is_left_out(env, batch):
+    assert_skips_what_is_not_finite(make_agent(ACIQN, env), batch)
+
+
+def test_it_runs_without_values(env):
+    agent = make_agent(ACIQN, env)
+
+    def losses(batch):
+        seen = learned(batch, agent.learn_from)
+        return *agent.objective.loss_value(seen), agent.objective.loss_actor(seen)
+
+    assert_runs_without_values(env, agent, losses)
+
+
+@pytest.mark.parametrize("risk", [0.5, "support"])
+def test_an_update_reads_nothing(env, batch, monkeypatch, risk):
+    assert_reads_nothing(make_agent(ACIQN, env, risk=risk), batch.clone(), monkeypatch)

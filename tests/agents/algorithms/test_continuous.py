@@ -1,0 +1,417 @@
+"""Networks and policy of the continuous mode: where they look, how they explore, what they keep."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from tensordict import TensorDict
+from tensordict.nn import TensorDictModule
+from tests.agents.continuous import NETWORK, sampled, small_env
+from tests.tracing.detectors import run_on_fake_tensors
+from torch import nn
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+from torchrl.modules import TanhNormal
+
+from agents.algorithms.learned_action import learned, worst
+from agents.networks import ContinuousActorCritic
+from agents.networks.continuous_view import centres, tent
+from agents.policies.continuous import ContinuousPolicy, NoiseSchedule, TanhGaussian
+from agents.policies.policy_wrapper import EpsilonSchedule
+from packing_env.types import ParameterError
+
+RANDOM, DETERMINISTIC = ExplorationType.RANDOM, ExplorationType.DETERMINISTIC
+
+
+# ---------------------------------------------------------------------- where an action points
+
+
+def test_a_tent_is_linear_interpolation_between_centres():
+    at = centres(5)
+    torch.testing.assert_close(tent(at, 5), torch.eye(5), rtol=0, atol=1e-6)
+    between = (at[1] + 3 * at[2]) / 4
+    torch.testing.assert_close(tent(between, 5), torch.tensor([0, 0.25, 0.75, 0, 0]))
+    edges = torch.tensor([-1.0, 1.0])  # beyond the outermost centres: those alone
+    torch.testing.assert_close(tent(edges, 5), torch.eye(5)[[0, 4]])
+
+
+@pytest.mark.parametrize("reach", [1, 2, 4, 8])
+def test_a_tent_sums_to_one_and_sees_so_far(reach):
+    at = torch.linspace(-1, 1, 41)
+    weight = tent(at, 16, reach)
+    torch.testing.assert_close(weight.sum(-1), torch.ones(41))
+    gap = (torch.arange(16) - ((at[:, None] + 1) * 8 - 0.5)).abs()
+    assert (weight[gap > reach + 0.51] == 0).all()
+
+
+def test_a_wide_tent_has_a_gradient_towards_what_is_far():
+    image = torch.zeros(16)
+    image[12] = 1.0
+    at = torch.tensor(0.0, requires_grad=True)
+    for reach, pulls in ((1, False), (8, True)):
+        (gradient,) = torch.autograd.grad(tent(at, 16, reach) @ image, at)
+        assert bool(gradient > 0) == pulls
+
+
+# ---------------------------------------------------------------------- networks
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one item", "two items"])
+def env(request):
+    return small_env(num_visible=request.param)
+
+
+@pytest.fixture(scope="module")
+def batch(env):
+    return sampled(env)
+
+
+def legal_placements(batch, index):
+    """Lattice indices (x, y, orientation, item) of the legal placements of a row."""
+    legal = batch["observation", "drop_height"][index] < 1
+    return legal.nonzero()[:, [2, 3, 1, 0]].tolist()
+
+
+def nearest(action, placements, sizes):
+    """The nearest legal placement: item, then orientation, then the plane."""
+
+    def cost(place):
+        gap = [
+            abs(a - ((2 * i + 1) / n - 1)) for a, i, n in zip(action, place, sizes, strict=False)
+        ]
+        gap += [0.0] * (4 - len(gap))
+        plane = (gap[0] * sizes[0] / 2) ** 2 + (gap[1] * sizes[1] / 2) ** 2
+        return (gap[3], place[3], gap[2], place[2], plane)
+
+    return min(placements, key=cost)
+
+
+def test_a_sample_holds_what_its_own_action_came_to(env, batch):
+    """Not what the last action of the n-step window came to."""
+    _, items, turns, xs, ys = batch["observation", "drop_height"].shape
+    sizes = (xs, ys, turns, items)
+    components = batch["action"].shape[-1]
+    assert (batch["steps_to_next_obs"] > 1).any()
+    for index in range(len(batch)):
+        place = nearest(batch["action"][index].tolist(), legal_placements(batch, index), sizes)
+        centre = [(2 * i + 1) / n - 1 for i, n in zip(place, sizes, strict=True)]
+        found = batch["executed_action"][index].tolist()
+        assert found == pytest.approx(centre[:components], abs=1e-6)
+
+
+def test_a_critic_sees_the_rest_height_of_the_placement_itself(env, batch):
+    critic = NETWORK(env).critic()
+    view = critic.encoder(*(batch[key] for key in critic.encoder.in_keys))
+    seen = critic.look(view, batch["executed_action"])
+    ground, rest, legal = seen[:, :3].unbind(1)  # of reach 1
+    _, items, turns, xs, ys = batch["observation", "drop_height"].shape
+    at = batch["executed_action"]
+    place = [((at[:, i] + 1) * n / 2).long() for i, n in enumerate((xs, ys, turns))]
+    slot = ((at[:, 3] + 1) * items / 2).long() if items > 1 else torch.zeros_like(place[0])
+    rows = torch.arange(len(batch))
+    expected = batch["observation", "drop_height"][rows, slot, place[2], place[0], place[1]]
+    torch.testing.assert_close(rest, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(legal, torch.ones_like(legal), rtol=0, atol=1e-4)
+    expected = batch["observation", "heightmap"][rows, place[0], place[1]]
+    torch.testing.assert_close(ground, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_value_has_a_gradient_for_every_component(env, batch):
+    critic = NETWORK(env).critic()
+    action = (0.9 * batch["executed_action"]).requires_grad_()
+    value = critic(batch.copy().set("action", action))["state_action_value"]
+    (gradient,) = torch.autograd.grad(value.sum(), action)
+    assert (gradient.abs().amax(0) > 0).all()
+
+
+def test_an_actor_points_at_legal_placements(env, batch):
+    actor = NETWORK(env).actor()
+    with torch.no_grad():
+        actor.move.weight.zero_()
+    action = actor(batch.copy())["action"]
+    _, items, turns, xs, ys = batch["observation", "drop_height"].shape
+    for index in range(len(batch)):
+        at = zip(action[index].tolist(), (xs, ys, turns, items), strict=False)
+        place = [int((a + 1) * n / 2) for a, n in at]
+        assert ([*place, 0])[:4] in legal_placements(batch, index)
+    gradient = torch.autograd.grad(action.sum(), list(actor.query.parameters()))
+    assert all(g.abs().max() > 0 for g in gradient)
+
+
+def test_an_actor_stays_inside_whatever_it_learned(env, batch):
+    actor = NETWORK(env).actor()
+    with torch.no_grad():
+        for parameter in actor.parameters():
+            parameter.mul_(100.0)
+    action = actor(batch.copy())["action"]
+    assert action.isfinite().all()
+    assert (action.abs() < 1).all()
+    loc, scale = (NETWORK(env).actor(stochastic=True)(batch.copy())[k] for k in ("loc", "scale"))
+    assert loc.shape == scale.shape == batch["action"].shape
+    assert (scale > 0).all()
+
+
+def row_by_row(module, batch, keys):
+    """What a module writes for a batch, and for its rows one at a time."""
+    whole = module(batch.copy())
+    rows = torch.cat([module(batch[i : i + 1].copy()) for i in range(len(batch))])
+    for key in keys:
+        torch.testing.assert_close(whole[key], rows[key], rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_batches_equal_rows(env, batch):
+    made = NETWORK(env)
+    seen = batch[:12].select("observation", "action")
+    row_by_row(made.actor(), seen, ["action"])
+    row_by_row(made.actor(stochastic=True), seen, ["loc", "scale"])
+    row_by_row(made.critic(), seen, ["state_action_value"])
+    critic = made.quantile_critic(num_cosines=8, num_samples=4, risk=1.0)
+    row_by_row(critic, seen.copy().set("tau", torch.rand(12, 5)), ["quantile_value"])
+
+
+@torch.no_grad()
+def test_any_leading_axes(env, batch):
+    made = NETWORK(env)
+    seen = batch[:12].select("observation", "action")
+    folded = seen.reshape(3, 4)
+    for module, key in ((made.actor(), "action"), (made.critic(), "state_action_value")):
+        flat, found = module(seen.copy())[key], module(folded.copy())[key]
+        torch.testing.assert_close(found.flatten(0, 1), flat, rtol=0, atol=1e-6)
+
+
+def test_networks_do_without_rest_heights_and_on_a_coarse_lattice():
+    names = ("heightmap", "item_id", "item_features", "orientation_features")
+    env = small_env(observation=names, grid_step=2)
+    made = NETWORK(env)
+    seen = made.critic()(made.actor()(env.reset()))
+    assert seen["state_action_value"].shape == (8, 1)
+    root = env.step_and_maybe_reset(seen)[1]
+    assert root["metrics", "illegal_actions"].sum() == 0
+
+
+def test_what_the_networks_need_is_named():
+    with pytest.raises(ParameterError, match="item_features"):
+        NETWORK(small_env(observation=("heightmap", "item_id", "orientation_features"))).actor()
+    with pytest.raises(ParameterError, match="action_mode=continuous"):
+        ContinuousActorCritic(small_env(action_mode="placement"))
+    with pytest.raises(ParameterError, match="precision"):
+        ContinuousActorCritic(small_env(), precision="fp16")
+
+
+@torch.no_grad()
+def test_bfloat16_changes_the_convolutions_only(env, batch):
+    torch.manual_seed(0)
+    exact = NETWORK(env).critic()
+    rough = partial(NETWORK, precision="bf16")(env).critic()
+    rough.load_state_dict(exact.state_dict())
+    a, b = (critic(batch.copy())["state_action_value"] for critic in (exact, rough))
+    assert b.dtype == torch.float32
+    assert not torch.equal(a, b)
+    torch.testing.assert_close(a, b, rtol=0.05, atol=0.02)
+
+
+# ---------------------------------------------------------------------- the squashed Gaussian
+
+
+def grid(count: int) -> torch.Tensor:
+    """Midpoints of equal parts of [-1, 1]."""
+    return ((2 * torch.arange(count, dtype=torch.float64) + 1) / count - 1)[:, None]
+
+
+@pytest.mark.parametrize(("loc", "scale"), [(0.0, 0.1), (0.7, 0.5), (-2.0, 0.3), (0.0, 1.5)])
+def test_the_density_integrates_to_one(loc, scale):
+    at = grid(200_000)
+    made = TanhGaussian(torch.full_like(at, loc), torch.full_like(at, scale))
+    assert made.log_prob(at).exp().mean().item() * 2 == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_density_integrates_to_one_over_a_square():
+    line = grid(700)[:, 0]
+    at = torch.cartesian_prod(line, line)
+    loc = torch.tensor([0.4, -0.8], dtype=torch.float64).expand_as(at)
+    scale = torch.tensor([0.3, 0.6], dtype=torch.float64).expand_as(at)
+    assert TanhGaussian(loc, scale).log_prob(at).exp().mean().item() * 4 == pytest.approx(
+        1.0, abs=1e-3
+    )
+
+
+def by_hand(before: float, loc: float, scale: float) -> float:
+    """Log-density of tanh(before) by the change of variables; cosh without its overflow."""
+    gauss = -((before - loc) ** 2) / (2 * scale**2) - math.log(scale * math.sqrt(2 * math.pi))
+    cosh = abs(before) + math.log1p(math.exp(-2 * abs(before))) - math.log(2)
+    return gauss + 2 * cosh  # the slope of tanh is 1 / cosh^2
+
+
+@pytest.mark.parametrize("loc", [0.0, 1.0, -8.0, 20.0, -40.0, 100.0])
+def test_draws_are_scored_by_the_change_of_variables(loc):
+    made = TanhGaussian(torch.full((64, 2), loc), torch.tensor([0.5, 2.0]).expand(64, 2))
+    torch.manual_seed(3)
+    noise = torch.randn(64, 2)
+    torch.manual_seed(3)
+    action, score = made.rsample_and_log_prob()
+    before = loc + torch.tensor([0.5, 2.0]) * noise
+    torch.testing.assert_close(action, torch.tanh(before))
+    expected = [
+        by_hand(u.item(), loc, 0.5) + by_hand(v.item(), loc, 2.0) for u, v in before.double()
+    ]
+    torch.testing.assert_close(score, torch.tensor(expected), rtol=1e-4, atol=1e-3)
+
+
+def test_scores_of_given_actions():
+    torch.manual_seed(0)
+    loc, scale = torch.randn(100, 3), 0.1 + torch.rand(100, 3)
+    made = TanhGaussian(loc, scale)
+    action, score = made.rsample_and_log_prob()
+    inside = action.abs().amax(-1) < 0.99  # nearer to the edge the inverse of tanh loses digits
+    torch.testing.assert_close(made.log_prob(action)[inside], score[inside], rtol=1e-3, atol=1e-3)
+    theirs = TanhNormal(loc, scale, upscale=1.0)
+    torch.testing.assert_close(made.log_prob(action)[inside], theirs.log_prob(action)[inside])
+    edge = torch.ones(100, 3)
+    assert made.log_prob(edge).isfinite().all()
+    assert torch.equal(made.mode, torch.tanh(loc))
+    assert torch.equal(made.deterministic_sample, made.mode)
+
+
+def test_gradients_stay_finite_far_out():
+    loc = torch.tensor([[50.0, -200.0, 0.0]], requires_grad=True)
+    made = TanhGaussian(loc, torch.ones(1, 3))
+    action, score = made.rsample_and_log_prob()
+    (gradient,) = torch.autograd.grad(score.sum() + action.sum(), loc)
+    assert gradient.isfinite().all()
+    torch.testing.assert_close(gradient[0, :2], torch.tensor([2.0, -2.0]))  # of 2 log cosh
+
+
+# ---------------------------------------------------------------------- the policy
+
+
+class Given(nn.Module):
+    """Actions that the observation holds already."""
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return value
+
+
+def given(**options) -> ContinuousPolicy:
+    network = TensorDictModule(Given(), in_keys=["value"], out_keys=["action"])
+    return ContinuousPolicy(network, **options)
+
+
+def points(*shape: int) -> TensorDict:
+    return TensorDict({"value": torch.zeros(*shape, 3)}, shape)
+
+
+def acted(policy, td, mode=RANDOM) -> torch.Tensor:
+    with set_exploration_type(mode):
+        return policy(td.clone())["action"]
+
+
+@pytest.mark.parametrize(
+    "mode", [DETERMINISTIC, ExplorationType.MODE, ExplorationType.MEAN, ExplorationType.RANDOM]
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_exploration_type_is_honoured(mode, training):
+    policy = given(noise=NoiseSchedule(0.5, 0.5, 0), epsilon=EpsilonSchedule(0.5, 0.5, 0))
+    policy.train(training)
+    td = points(20)
+    assert bool((acted(policy, td, mode) != 0).any()) == (mode is RANDOM)
+    assert bool((policy(td.clone())["action"] != 0).any()) == training  # where nothing is set
+
+
+@pytest.mark.parametrize("shape", [(4000,), (40, 100)])
+def test_noise_is_gaussian_drawn_per_component_and_kept_inside(shape):
+    torch.manual_seed(0)
+    action = acted(given(noise=NoiseSchedule(0.2, 0.2, 0)), points(*shape)).flatten(0, -2)
+    assert action.std(0).tolist() == pytest.approx([0.2] * 3, rel=0.05)
+    assert action.mean(0).tolist() == pytest.approx([0.0] * 3, abs=0.02)
+    assert torch.corrcoef(action.T).fill_diagonal_(0).abs().max() < 0.06
+    wide = acted(given(noise=NoiseSchedule(5.0, 5.0, 0)), points(*shape))
+    assert wide.abs().max() == 1.0
+
+
+def test_the_uniform_share_is_per_element():
+    torch.manual_seed(0)
+    rates = torch.tensor([[0.0], [0.25], [1.0]])
+    policy = given(epsilon=EpsilonSchedule(rates, rates, 0))
+    action = acted(policy, points(3, 4000))
+    moved = (action != 0).all(-1)
+    assert torch.equal(moved, (action != 0).any(-1))  # all components or none
+    assert moved.float().mean(1).tolist() == pytest.approx([0.0, 0.25, 1.0], abs=0.03)
+    drawn = action[2]
+    assert drawn.mean(0).tolist() == pytest.approx([0.0] * 3, abs=0.04)
+    assert drawn.std(0).tolist() == pytest.approx([1 / math.sqrt(3)] * 3, rel=0.03)
+
+
+def test_schedules_are_closed_form_in_frames():
+    policy = given(
+        noise=NoiseSchedule(torch.tensor([0.4, 0.8]), 0.1, 1000),
+        epsilon=EpsilonSchedule(1.0, 0.0, 100),
+    )
+    for frames, noise, epsilon in (
+        (0, [0.4, 0.8], 1.0),
+        (50, [0.385, 0.765], 0.5),
+        (500, [0.25, 0.45], 0.0),
+        (torch.tensor(10**9), [0.1, 0.1], 0.0),
+    ):
+        policy.set_frames(frames)
+        assert policy.noise.tolist() == pytest.approx(noise)
+        assert policy.epsilon.item() == pytest.approx(epsilon)
+    at_once = given(noise=NoiseSchedule(0.4, 0.1, 0))
+    assert at_once.noise.item() == pytest.approx(0.1)
+    assert {"noise", "noise_start", "noise_end", "epsilon"} <= set(policy.state_dict())
+
+
+def test_impossible_schedules_are_refused():
+    with pytest.raises(ValueError, match=r"start=-0\.1"):
+        NoiseSchedule(-0.1)
+    with pytest.raises(ValueError, match="frames=-1"):
+        NoiseSchedule(frames=-1)
+    with pytest.raises(ValueError, match="float16"):
+        given(autocast=torch.float16)
+
+
+def test_a_policy_acts_in_several_containers_per_row():
+    env = small_env((2, 3))
+    policy = ContinuousPolicy(NETWORK(env).actor(), noise=NoiseSchedule(0.1, 0.1, 0))
+    root = env.reset()
+    with torch.no_grad():
+        for _ in range(4):
+            step, root = env.step_and_maybe_reset(policy(root))
+    assert step["action"].shape == (2, 3, 3)
+    assert step["action"].flatten(0, 1).unique(dim=0).shape == (6, 3)  # each by its own draw
+    assert step["next", "metrics", "illegal_actions"].sum() == 0
+
+
+def test_a_policy_runs_on_tensors_without_values():
+    env = small_env()
+    made = NETWORK(env)
+    for policy in (
+        ContinuousPolicy(made.actor(), noise=NoiseSchedule(), epsilon=EpsilonSchedule()),
+        ContinuousPolicy(made.actor(stochastic=True), distribution=TanhGaussian),
+    ):
+
+        def loop(root, policy=policy):
+            return env.step_and_maybe_reset(policy(root))[1]
+
+        with torch.no_grad(), set_exploration_type(RANDOM):
+            run_on_fake_tensors(loop, loop(env.reset()))
+
+
+# ---------------------------------------------------------------------- what is learned of
+
+
+def test_the_learned_action_is_the_one_that_was_asked_for_or_carried_out(batch):
+    before = batch["action"].clone()
+    assert torch.equal(learned(batch, "asked")["action"], batch["action"])
+    assert torch.equal(learned(batch, "executed")["action"], batch["executed_action"])
+    assert torch.equal(batch["action"], before)
+    assert not torch.equal(batch["action"], batch["executed_action"])
+
+
+def test_the_worst_of_several_steps():
+    a = {"skipped": torch.tensor(0.0), "grad_norm": torch.tensor(3.0)}
+    b = {"skipped": torch.tensor(1.0), "grad_norm": torch.tensor(2.0)}
+    found = worst(a, b)
+    assert (found["skipped"].item(), found["grad_norm"].item()) == (1.0, 3.0)

@@ -1,0 +1,292 @@
+"""What a step costs the host does not depend on how much is in it: counts, no times."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import re
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from tests.agents.algorithms.test_every_agent import LEARNERS
+from tests.agents.algorithms.test_host_reads import NaiveWrapper
+from tests.agents.conftest import TINY_OVERRIDES, HeightNetwork
+from tests.tiny import tiny_env
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import packing_env
+from agents.bench.counting import CallSites, allocations
+from agents.config.build import build_agent, build_env, build_replay
+from agents.config.compose import compose
+from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from agents.training.rollout import DeviceCollector
+from agents.training.trainer import Trainer
+
+MODES: dict[str, dict[str, Any]] = {
+    "placement": {},
+    "candidate": {"num_candidates": 8},
+    "multi_head": {},
+    "hierarchical": {},
+    "continuous": {"illegal_action": "project"},
+}
+
+
+class Operations(TorchDispatchMode):
+    """Counts what Python asks torch for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Operations that Python asked torch for, and calls of Python and C functions."""
+
+    operations: int
+    calls: int
+
+
+def cost(work: Callable[[], object]) -> Cost:
+    """Of one call each; what is collected as garbage in between is no part of it."""
+    gc.collect()
+    gc.disable()
+    try:
+        with Operations() as operations:
+            work()
+        return Cost(operations.count, function_calls(work))
+    finally:
+        gc.enable()
+
+
+def function_calls(work: Callable[[], object]) -> int:
+    """How many functions are entered, Python's and C's."""
+    count = 0
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+# ---------------------------------------------------------------------- the environment
+
+
+def stepping(num_envs: int, mode: str, orientations: int = 3, visible: int = 2) -> Callable:
+    """Random legal decisions with resets, after what happens only once."""
+    shape = {"grid": (5, 5), "height": 0.05, "num_orientations": orientations}
+    return playing(
+        tiny_env(num_envs, items=shape, action_mode=mode, num_visible=visible, **MODES[mode])
+    )
+
+
+def playing(env: packing_env.PackingEnv) -> Callable:
+    """The same of any environment."""
+    root = env.reset()
+
+    def step() -> None:
+        nonlocal root
+        with torch.no_grad():
+            root = env.step_and_maybe_reset(env.rand_action(root))[1]
+
+    for _ in range(3):
+        step()
+    return step
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_step_costs_the_same_whatever_is_in_it(mode: str) -> None:
+    """Rows, orientations and visible items are axes of one call."""
+    expected = cost(stepping(2, mode))
+    assert expected.operations > 100
+    assert cost(stepping(64, mode, orientations=6, visible=3)) == expected
+
+
+def test_a_step_takes_the_same_memory_every_time() -> None:
+    """Episodes begin and end on the way; the allocator gets the same requests in every step."""
+    step = stepping(8, "placement")
+    assert len({allocations(step) for _ in range(4)}) == 1
+
+
+@pytest.mark.parametrize("task", [*MODES, "cuboid_continuous", "cuboid_offline", "sls_nesting"])
+def test_no_tensor_is_made_of_numbers_in_a_step(task: str) -> None:
+    """What a step needs lies on the device: nothing is copied there, and nothing to another."""
+    preset = {"num_envs": 2, "pool_size": 2}
+    step = stepping(4, task) if task in MODES else playing(packing_env.make_env(task, **preset))
+    with CallSites() as sites:
+        step()
+    assert sites.total("operations") > 40
+    assert not sites.counts["from_host"]
+    assert not sites.counts["copies"]
+
+
+def test_python_makes_no_object_per_row() -> None:
+    """The interpreter's memory at the height of a step: no dictionary, list or number per row."""
+    few, many = (peak(stepping(rows, "hierarchical")) for rows in (2, 512))
+    assert abs(many - few) < 8 * 510  # not even a pointer for each of the other rows
+
+
+def peak(work: Callable[[], object]) -> int:
+    """Bytes that Python holds at most during a call, beyond those before it."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        work()
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        work()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+# ---------------------------------------------------------------------- the agents
+
+
+def trainers(name: str, *rows: int) -> Iterator[Trainer]:
+    """The agent's trainer for each number of rows; one update per step."""
+    base = compose("train", [*TINY_OVERRIDES, f"agent={name}", "trainer.log_every=1e9"])
+    for count in rows:
+        config = base.copy()
+        config.env.num_envs = count
+        if OmegaConf.select(config, "replay.horizon") is not None:
+            config.replay.horizon = 1
+            config.agent.update({"batch_size": count, "epochs": 1})  # as many minibatches
+        else:
+            config.agent.batch_size = 4
+            config.replay.capacity = 8 * count
+            config.trainer.update_every, config.trainer.warmup = count, 3 * count
+        torch.manual_seed(0)
+        env = build_env(config)
+        agent = build_agent(config, env)
+        collector = instantiate(config.collector)(env, agent.policy)
+        yield instantiate(config.trainer)(agent, collector, build_replay(config, env, agent))
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_training_costs_the_same_whatever_the_rows(name: str) -> None:
+    """Decide, step, store, measure and update."""
+    found = []
+    for trainer in trainers(name, 2, 48):
+        for _ in range(4):
+            trainer.step()
+        before = trainer.updates
+        found.append(cost(trainer.step))
+        assert trainer.updates == before + 2
+    assert found[0] == found[1]
+    assert found[0].operations > 1000
+
+
+def test_a_loop_over_rows_is_found() -> None:
+    """The naive wrapper asks for operations of its own for every row."""
+    found = []
+    for rows in (2, 8):
+        env = tiny_env(rows)
+        collector = DeviceCollector(env, NaiveWrapper(PolicyWrapper(HeightNetwork(env))))
+        collector.step()
+        found.append(cost(collector.step))
+    few, many = found
+    assert many.operations >= few.operations + 6 * 10
+    assert many.calls >= few.calls + 6 * 10
+
+
+def test_a_schedule_costs_the_same_however_far_it_moves() -> None:
+    policy = PolicyWrapper(HeightNetwork(tiny_env(2)), epsilon=EpsilonSchedule(1.0, 0.1, 1_000))
+    policy.set_frames(0)
+    near, far = (cost(lambda f=frames: policy.set_frames(f)) for frames in (1, 10**12))
+    assert near == far
+    assert far.operations < 10
+
+
+# ---------------------------------------------------------------------- what is written
+
+ROWS = {"batch_size", "num_envs", "num_rows", "numel", "rows"}
+"""Names of the number of rows."""
+STEPPING = ("packing_env/core", "packing_env/envs", "packing_env/kernels", "agents")
+"""Where steps and updates are; the rest is done once."""
+OVER_ROWS = {
+    "agents/evaluate.py": "rounds of one instance per row",
+    "packing_env/kernels/drop_numpy.py": "without numba: one orientation of a row after the other",
+}
+"""Loops over numbers of rows, and what for. The last is inside a step, on a CPU alone, and where it
+takes less time than the operations on all rows at once."""
+
+
+def loops_over_rows(source: str) -> list[int]:
+    """Lines with a loop over ``range`` of a number of rows, or over a tensor's rows."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, (ast.For, ast.comprehension)):
+            continue
+        for call in (inner for inner in ast.walk(node.iter) if isinstance(inner, ast.Call)):
+            given = [ast.unparse(argument) for argument in call.args]
+            words = set(re.findall(r"\w+", " ".join(given)))
+            match ast.unparse(call.func).rpartition(".")[2]:
+                case "range" if words & ROWS:
+                    found.append(node.iter.lineno)
+                case "unbind" if not call.keywords and given in ([], ["0"]):
+                    found.append(node.iter.lineno)
+    return found
+
+
+def test_no_loop_over_rows_is_written() -> None:
+    source = Path(packing_env.__file__).parents[1]
+    found = {
+        path.relative_to(source).as_posix(): lines
+        for folder in STEPPING
+        for path in sorted((source / folder).rglob("*.py"))
+        if "bench" not in path.parts  # that is what it measures
+        and not path.stem.endswith("_numba")  # compiled, so no loop of the interpreter
+        and (lines := loops_over_rows(path.read_text(encoding="utf-8")))
+    }
+    assert set(found) == set(OVER_ROWS), found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "for e in range(env.num_envs): pass",
+        "for e in range(self.batch_size[0]): pass",
+        "a = [act(row) for row in td.unbind(0)]",
+        "for row in td.unbind(): pass",
+    ],
+)
+def test_the_rule_finds_what_it_forbids(line: str) -> None:
+    assert loops_over_rows(line) == [1]
+
+
+def test_one_forward_serves_every_row() -> None:
+    """Several containers per environment as well: the network sees all rows at once."""
+    for rows in (6, (2, 3)):
+        env = tiny_env(rows)
+        policy = PolicyWrapper(HeightNetwork(env), epsilon=EpsilonSchedule(0.5, 0.5))
+        seen: list[int] = []
+        policy.network.register_forward_pre_hook(
+            lambda module, given, seen=seen: seen.append(given[0].numel())
+        )
+        collector = DeviceCollector(env, policy)
+        for _ in range(3):
+            collector.step()
+        assert seen == [6] * 3

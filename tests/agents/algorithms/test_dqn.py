@@ -1,0 +1,214 @@
+"""Masked double dueling DQN: equal to TorchRL's loss, and cheap where it may be."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from tensordict.nn import TensorDictSequential
+from tests.tiny import tiny_env
+from torchrl.modules import QValueModule
+from torchrl.objectives import DQNLoss
+
+import packing_env
+from agents.algorithms.dqn import DQN
+from agents.networks import ScoreMaps
+from agents.replay import DeviceReplay
+from agents.training.rollout import DeviceCollector
+from packing_env.types import ParameterError
+
+
+@pytest.fixture(scope="module")
+def batch_and_env():
+    """A sampled batch of three-step transitions, with finished rows in it."""
+    torch.manual_seed(0)
+    env = tiny_env(8, num_items=4, num_visible=2, grid_step=1)
+    agent = DQN(
+        env, network=partial(ScoreMaps, channels=8, precision="fp32"), n_steps=3, batch_size=64
+    )
+    replay = DeviceReplay(env, 512, n_steps=3, gamma=agent.gamma)
+    collector = DeviceCollector(env, agent.policy)
+    for _ in range(40):
+        replay.extend(collector.step())
+    return replay.sample(64), env
+
+
+def make_agent(env, **options):
+    torch.manual_seed(1)
+    agent = DQN(env, network=partial(ScoreMaps, channels=8, precision="fp32"), n_steps=3, **options)
+    with torch.no_grad():  # away from the start, and the target away from the online network
+        for parameter in agent.network.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        for parameter in agent.target_parameters:
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return agent
+
+
+def test_batch_holds_what_matters(batch_and_env):
+    batch, _ = batch_and_env
+    terminated = batch["next", "terminated"]
+    assert terminated.any()
+    assert not terminated.all()
+    assert batch["steps_to_next_obs"].unique().numel() > 1
+
+
+@pytest.mark.filterwarnings("ignore:No target network updater")  # the test sets the target itself
+@pytest.mark.parametrize("double", [True, False])
+def test_loss_and_gradient_equal_torchrl(batch_and_env, double):
+    batch, env = batch_and_env
+    agent = make_agent(env, double=double)
+    ours, _ = agent.loss(batch.clone(False))
+    gradient = torch.autograd.grad(ours.mean(), agent.parameters, allow_unused=True)
+
+    choose = QValueModule(action_space="categorical", action_mask_key="action_mask")
+    theirs = DQNLoss(
+        TensorDictSequential(agent.network, choose),
+        loss_function="smooth_l1",
+        delay_value=True,
+        double_dqn=double,
+        action_space="categorical",
+    )
+    theirs.make_value_estimator(gamma=agent.gamma)
+    names = [name for name, _ in agent.network.named_parameters()]
+    values = dict(zip(names, agent.target_parameters, strict=True))
+    for name, value in values.items():
+        theirs.target_value_network_params["module", "0", *name.split(".")].copy_(value)
+    expected = theirs(batch.clone())["loss"]
+    torch.testing.assert_close(ours.mean(), expected, rtol=1e-5, atol=1e-7)
+    expected.backward()
+    for name, got in zip(names, gradient, strict=True):
+        want = theirs.value_network_params["module", "0", *name.split(".")].grad
+        if got is None:
+            assert want is None or want.abs().max() == 0
+        else:
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dueling", [True, False])
+def test_value_of_is_the_gathered_action_value(batch_and_env, dueling):
+    batch, env = batch_and_env
+    network = ScoreMaps(env, channels=8, dueling=dueling, precision="fp32")
+    full = network(batch.clone(False))["action_value"]
+    one = network.value_of(batch, batch["action"])
+    torch.testing.assert_close(one, full.gather(1, batch["action"][:, None]).squeeze(1))
+
+
+def test_advantages_of_a_map_are_centred_over_its_legal_placements(batch_and_env):
+    batch, env = batch_and_env
+    network = ScoreMaps(env, channels=8, precision="fp32")
+    maps = batch["observation", "drop_height"]
+    planes = maps.shape[1] * maps.shape[2]
+    legal = batch["action_mask"].view(len(batch), planes, -1)
+    value = network(batch.clone(False))["action_value"].view_as(legal)
+    mean = (value * legal).sum(2) / legal.sum(2).clamp(min=1)
+    scalars = torch.cat(
+        (
+            batch["observation", "item_features"][:, : maps.shape[1], None].expand(
+                -1, -1, maps.shape[2], -1
+            ),
+            batch["observation", "orientation_features"][:, : maps.shape[1]],
+        ),
+        -1,
+    ).flatten(1, 2)
+    share = legal.to(value.dtype).mean(2)
+    fit = torch.stack((maps.flatten(1, 2).amin((2, 3)), maps.flatten(1, 2).mean((2, 3)), share), -1)
+    features = torch.cat((scalars, fit), -1)
+    state_value = network.value(batch["observation", "heightmap"], features).squeeze(-1)
+    some = legal.any(2)
+    torch.testing.assert_close(mean[some], state_value[some], rtol=1e-4, atol=1e-5)
+
+
+def test_terminal_rows_do_not_bootstrap(batch_and_env):
+    batch, env = batch_and_env
+    agent = make_agent(env)
+    before, _ = agent.loss(batch)
+    with torch.no_grad():
+        for parameter in agent.target_parameters:
+            parameter.mul_(3.0)
+    after, _ = agent.loss(batch)
+    terminal = batch["next", "terminated"].squeeze(-1)
+    assert torch.equal(before[terminal], after[terminal])
+    assert not torch.equal(before[~terminal], after[~terminal])
+
+
+def test_updates_reduce_the_loss_and_move_the_target(batch_and_env):
+    batch, env = batch_and_env
+    agent = make_agent(env, lr=3e-3, target_rate=0.05)
+    target = [parameter.clone() for parameter in agent.target_parameters]
+    losses = [agent.update(batch)["loss"].item() for _ in range(30)]
+    assert losses[-1] < 0.5 * losses[0]
+    moved = [not torch.equal(a, b) for a, b in zip(target, agent.target_parameters, strict=True)]
+    assert all(moved[: len(moved) // 2])
+
+
+def test_fused_steps_equal_plain_ones(batch_and_env):
+    batch, env = batch_and_env
+    agent, plain = make_agent(env), make_agent(env)
+    optimizer = torch.optim.Adam(plain.parameters, lr=plain.lr, foreach=False)
+    for _ in range(5):
+        agent.update(batch)
+        optimizer.zero_grad()
+        plain.loss(batch)[0].mean().backward()
+        torch.nn.utils.clip_grad_norm_(plain.parameters, 10.0)
+        optimizer.step()
+        for target, online in zip(plain.target_parameters, plain.parameters, strict=True):
+            target.lerp_(online.detach(), plain.target_rate)
+    for a, b in zip(agent.parameters, plain.parameters, strict=True):
+        assert a.stride() == a.grad.stride()
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_state_dict_round_trip(batch_and_env):
+    batch, env = batch_and_env
+    agent = make_agent(env)
+    agent.update(batch)
+    other = make_agent(env)
+    other.load_state_dict(agent.state_dict())
+    first, second = agent.update(batch), other.update(batch)
+    assert torch.equal(first["loss"], second["loss"])
+    for a, b in zip(agent.parameters, other.parameters, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_bfloat16_changes_the_convolutions_only(batch_and_env):
+    batch, env = batch_and_env
+    torch.manual_seed(0)
+    exact = ScoreMaps(env, channels=8, precision="fp32")
+    rough = ScoreMaps(env, channels=8, precision="bf16")
+    rough.load_state_dict(exact.state_dict())
+    a, b = (network(batch.clone(False))["action_value"] for network in (exact, rough))
+    assert b.dtype == torch.float32
+    torch.testing.assert_close(a, b, rtol=0.05, atol=0.02)
+
+
+def test_wrong_mode_and_precision_are_refused():
+    env = tiny_env(2, action_mode="candidate", num_candidates=4)
+    with pytest.raises(ParameterError, match="action_mode"):
+        ScoreMaps(env)
+    with pytest.raises(ParameterError, match="precision"):
+        ScoreMaps(tiny_env(2), precision="fp16")
+
+
+def test_learning_rate_follows_the_frames(batch_and_env):
+    _, env = batch_and_env
+    agent = make_agent(env, lr=1e-3, lr_end=1e-4, lr_frames=100)
+    agent.set_frames(50)
+    assert agent.optimizer.optimizer.param_groups[0]["lr"] == pytest.approx(5.5e-4)
+    agent.set_frames(1000)
+    assert agent.optimizer.optimizer.param_groups[0]["lr"] == pytest.approx(1e-4)
+
+
+def test_score_maps_run_on_a_coarse_lattice():
+    env = packing_env.make_env(
+        "irregular",
+        num_envs=2,
+        items={"source": "shapes", "families": ("cups",)},
+        grid_step=3,
+        num_items=4,
+        pool_size=8,
+        num_visible=2,
+    )
+    value = ScoreMaps(env, channels=4)(env.reset())["action_value"]
+    assert value.shape == (2, env.mode.num_actions)
+    assert torch.isfinite(value).all()

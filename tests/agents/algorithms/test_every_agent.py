@@ -1,0 +1,93 @@
+"""Every learning agent of the configuration: collect, train, evaluate, save, load, again."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from tests.agents.conftest import TINY_OVERRIDES
+
+from agents.algorithms.base import Agent
+from agents.config.build import build_agent, build_env, build_held_out, build_replay, load_policy
+from agents.config.checks import ConfigError, locate
+from agents.config.compose import compose, groups
+from agents.loggers.logging import NullLogger
+from agents.training import checkpoint
+from agents.training.evaluate import evaluate
+
+LEARNERS = [name for name in groups()["agent"] if name != "heuristic"]
+CASES = {name: [f"agent={name}"] for name in LEARNERS} | {
+    f"{name} {mode}": [f"agent={name}", f"env.action_mode={mode}", f"network={network}"]
+    for name, mode, network in (
+        ("dqn", "candidate", "candidate_scores"),
+        ("rainbow", "candidate", "candidate_scores"),
+        ("iqn", "candidate", "candidate_scores"),
+        ("ppo", "candidate", "candidate_actor_critic"),
+        ("ppo", "multi_head", "multi_head_actor_critic"),
+    )
+}
+"""Every agent in its own action mode, and in the others that it learns in."""
+SMALL = {"agent.batch_size": 4, "replay.capacity": 64, "trainer.warmup": 8, "replay.horizon": 4}
+"""Sizes, where the configuration has them."""
+
+
+def small_config(case: str, *overrides: str):
+    """The agent on the tiny task, with as little work per update as it allows."""
+    chosen = [*TINY_OVERRIDES, *CASES[case], "trainer.frames=48", *overrides]
+    config = compose("train", chosen)
+    known = {key: value for key, value in SMALL.items() if OmegaConf.select(config, key)}
+    sizes = [f"{key}={value}" for key, value in known.items()]
+    if OmegaConf.select(config, "trainer.update_every") is not None:
+        sizes.append("trainer.update_every=8")
+    return compose("train", [*chosen, *sizes])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_agent_from_start_to_end(case: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = small_config(case)
+    env = build_env(config)
+    agent = build_agent(config, env)
+    assert isinstance(agent, Agent)
+    replay = build_replay(config, env, agent)
+    collector = instantiate(config.collector)(env, agent.policy)
+    trainer = instantiate(config.trainer)(agent, collector, replay)
+    before = [parameter.detach().clone() for parameter in agent.policy.parameters()]
+    trainer.run(NullLogger(tmp_path))
+    collector.close()
+    assert trainer.updates > 0
+    assert math.isfinite(trainer.last["loss"])
+    assert trainer.last["skipped"] == 0
+    after = list(agent.policy.parameters())
+    assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+    held_out = build_held_out(config, env)
+    played = evaluate(held_out, agent.policy, 8)
+    again = evaluate(held_out, agent.policy, 8)
+    meta = {"config": OmegaConf.to_container(config, resolve=False)}
+    path = checkpoint.save(tmp_path, trainer.frames, trainer.state_dict(), meta)
+    torch.manual_seed(1)  # other weights, before they are loaded
+    loaded = load_policy(config, checkpoint.load(path), held_out)
+    restored = evaluate(held_out, loaded, 8)
+    for metric, values in played.metrics.items():
+        assert torch.equal(values, again.metrics[metric]), metric
+        assert torch.equal(values, restored.metrics[metric]), metric
+    assert played.metrics["illegal_actions"].sum() == 0
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_an_action_mode_that_does_not_fit_is_refused(name: str) -> None:
+    modes = locate(compose("train", [f"agent={name}"]).agent, "agent").action_modes
+    others = {"placement", "candidate", "multi_head", "hierarchical", "continuous"} - set(modes)
+    for mode in sorted(others):
+        with pytest.raises(ConfigError, match=f"not '{mode}'; set env.action_mode={modes[0]}"):
+            compose("train", [f"agent={name}", f"env.action_mode={mode}"])
+
+
+def test_a_trainer_of_the_other_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match="trainer=default replay=uniform"):
+        compose("train", ["agent=dqn", "trainer=on_policy"])

@@ -1,0 +1,419 @@
+"""Manager and worker: stages, turns, targets, legality, and that nothing is read back."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+from tests.agents.networks.test_hierarchical_networks import SMALL, env_of, shaken, small
+from tests.agents.training.test_trainer import reads
+from tests.tracing.detectors import run_on_fake_tensors
+from torch import Tensor, nn
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+
+import packing_env
+from agents.algorithms.hierarchical import Hierarchical
+from agents.config.build import build_agent
+from agents.config.compose import compose
+from agents.networks import HierarchicalNetworks
+from agents.replay import DeviceReplay
+from agents.training import checkpoint
+from agents.training.evaluate import evaluate
+from agents.training.rollout import DeviceCollector
+from packing_env import PackingEnv
+
+STAGE1 = 100
+
+
+def agent_of(env: PackingEnv, **options: Any) -> Hierarchical:
+    torch.manual_seed(1)
+    chosen = {"network": small, "stage1_frames": STAGE1, "epsilon_frames": 50, **options}
+    agent = Hierarchical(env, **chosen)
+    shaken(agent.networks)
+    shaken(agent.target)
+    return agent
+
+
+def batch_of(env: PackingEnv, agent: Hierarchical, size: int = 32) -> TensorDictBase:
+    """Transitions of random play, with finished rows among them."""
+    torch.manual_seed(0)
+    replay = DeviceReplay(env, 512, n_steps=agent.n_steps, gamma=agent.gamma)
+    collector = DeviceCollector(env, agent.policy)
+    for _ in range(24):
+        replay.extend(collector.step())
+    batch = replay.sample(size)
+    assert 0 < batch["next", "terminated"].sum() < size
+    return batch
+
+
+@pytest.fixture(scope="module")
+def env() -> PackingEnv:
+    return env_of(8)
+
+
+@pytest.fixture(scope="module")
+def batch(env: PackingEnv) -> TensorDictBase:
+    return batch_of(env, agent_of(env))
+
+
+def weights(module: nn.Module) -> list[Tensor]:
+    return [weight.detach().clone() for weight in module.parameters()]
+
+
+def moved(before: list[Tensor], module: nn.Module) -> bool:
+    return any(not torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+
+
+# ---------------------------------------------------------------------- stages and turns
+
+
+def test_the_stage_follows_the_frames_in_closed_form(env):
+    agent = agent_of(env, lr=1e-3, lr_joint=1e-4, epsilon_start=0.8, epsilon_end=0.1)
+
+    def seen(frames: int) -> tuple[int, set[float], float, float]:
+        agent.set_frames(frames)
+        rates = {o.optimizer.param_groups[0]["lr"] for o in agent.optimizers.values()}
+        levels = (agent.policy.worker, agent.policy.manager)
+        return agent.stage, rates, *(round(float(level.epsilon), 4) for level in levels)
+
+    assert seen(0) == (1, {1e-3}, 0.8, 0.8)
+    assert seen(25) == (1, {1e-3}, 0.45, 0.8)
+    assert seen(STAGE1 - 1) == (1, {1e-3}, 0.1, 0.8)
+    assert seen(STAGE1) == (2, {1e-4}, 0.1, 0.8)
+    assert seen(STAGE1 + 25) == (2, {1e-4}, 0.1, 0.45)
+    assert seen(10**9) == (2, {1e-4}, 0.1, 0.1)
+    assert seen(25) == (1, {1e-3}, 0.45, 0.8)
+
+
+def test_without_a_first_stage_the_manager_orders_from_the_start(env):
+    assert agent_of(env, stage1_frames=0).stage == 2
+
+
+def test_in_stage_1_the_largest_box_goes_first(env):
+    agent = agent_of(env)
+    root = env.reset()
+    root["manager", "action_mask"][0] = torch.tensor([True, False, True])
+    extent = env.catalogue.extent
+    for mode in (ExplorationType.RANDOM, ExplorationType.DETERMINISTIC):
+        with set_exploration_type(mode):
+            chosen = agent.policy(root.clone())["manager", "action"]
+        for row in range(len(root)):
+            item_id = root["observation", "item_id"][row].tolist()
+            legal = root["manager", "action_mask"][row].tolist()
+            size = [
+                extent[i].prod().item() if ok else -1 for i, ok in zip(item_id, legal, strict=True)
+            ]
+            assert size[chosen[row]] == max(size)
+
+
+def test_the_manager_learns_in_every_fourth_update_of_stage_2(env, batch):
+    agent = agent_of(env, manager_every=4)
+    turns = []
+    for update in range(14):
+        agent.set_frames(0 if update < 3 else STAGE1)
+        before = {name: weights(net) for name, net in agent.networks.named_children()}
+        target = {name: weights(net) for name, net in agent.target.named_children()}
+        told = agent.update(batch)
+        assert moved(before["worker"], agent.networks.worker)
+        assert moved(target["worker"], agent.target.worker)
+        turns.append(moved(before["manager"], agent.networks.manager))
+        assert turns[-1] == moved(target["manager"], agent.target.manager)
+        assert turns[-1] == ("manager_loss" in told)
+        assert all(math.isfinite(value) for value in told.values())
+    assert turns == [False] * 3 + [True, False, False, False] * 2 + [True, False, False]
+
+
+def test_updates_reduce_both_losses(env, batch):
+    agent = agent_of(env, lr_joint=3e-3, stage1_frames=0, manager_every=1)
+    losses = [agent.update(batch) for _ in range(60)]
+    for name in ("loss", "manager_loss"):
+        assert losses[-1][name] < 0.7 * losses[0][name]
+
+
+# ---------------------------------------------------------------------- targets, by hand
+
+
+class Table(TensorDictModuleBase):
+    """Values by catalogue row (and placement): what a network knows, written down."""
+
+    def __init__(self, level: str, values: Tensor) -> None:
+        super().__init__()
+        self.level = level
+        self.in_keys = [("observation", "item_id"), ("manager", "action")]
+        self.out_keys = [(level, "action_value")]
+        self.values = nn.Parameter(values)
+
+    def item(self, tensordict: TensorDictBase) -> Tensor:
+        item_id = tensordict["observation", "item_id"].clamp(min=0)
+        return item_id.gather(1, tensordict["manager", "action"][:, None]).squeeze(1)
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        if self.level == "manager":
+            found = self.values[tensordict["observation", "item_id"].clamp(min=0)]
+        else:
+            found = self.values[self.item(tensordict)]
+        return tensordict.set(self.out_keys[0], found)
+
+    def value_of(self, tensordict: TensorDictBase, action: Tensor) -> Tensor:
+        return self.values[self.item(tensordict), action]
+
+    def refresh(self) -> None:
+        """Nothing is cached."""
+
+
+class Tables(nn.Module):
+    def __init__(self, env: PackingEnv) -> None:
+        super().__init__()
+        rows = len(env.catalogue)
+        places = env.action_spec["worker", "action"].n
+        self.manager = Table("manager", torch.randn(rows))
+        self.worker = Table("worker", torch.randn(rows, places))
+        self.manager.in_keys = self.manager.in_keys[:1]
+
+
+def smooth(error: float) -> float:
+    return 0.5 * error**2 if abs(error) < 1 else abs(error) - 0.5
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_losses_equal_those_by_hand(env, batch, stage):
+    agent = agent_of(env, network=Tables, gamma=0.9)
+    agent.set_frames(STAGE1 * (stage - 1))
+    online, target = agent.networks, agent.target
+    following = agent.following(batch)
+    found = {"worker": agent.worker_loss(batch, following)[0]}
+    if stage == 2:
+        found["manager"] = agent.manager_loss(batch, following)[0]
+    extent = env.catalogue.extent.prod(1)
+    for row in range(len(batch)):
+        state = batch[row]
+        after = state["next"]
+        ids = after["observation", "item_id"].tolist()
+        allowed = [s for s, ok in enumerate(after["manager", "legal_mask"].tolist()) if ok]
+        worth = extent if stage == 1 else online.manager.values
+        slot = max(allowed, key=lambda s: worth[ids[s]].item())
+        here = after.clone().set(("manager", "action"), torch.tensor(slot))
+        legal = agent.policy.maps(here[None])["worker", "action_mask"][0].nonzero().squeeze(1)
+        scores = online.worker.values[ids[slot]]
+        place = max(legal.tolist(), key=lambda p: scores[p].item())
+        future = {
+            "worker": target.worker.values[ids[slot], place],
+            "manager": target.manager.values[ids[slot]],
+        }
+        picked = state["observation", "item_id"][state["manager", "action"]]
+        value = {
+            "worker": online.worker.values[picked, state["worker", "action"]],
+            "manager": online.manager.values[picked],
+        }
+        discount = 0.9 ** state["steps_to_next_obs"].item() * (not after["terminated"].item())
+        for level, losses in found.items():
+            wanted = after["reward"].item() + discount * future[level].item()
+            expected = smooth(value[level].item() - wanted)
+            assert losses[row].item() == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_targets_are_those_of_the_networks_as_they_are_now(env, batch):
+    """The same sample, later: other weights, another target. Nothing of it was stored."""
+    agent = agent_of(env)
+    before, _ = agent.worker_loss(batch, agent.following(batch))
+    shaken(agent.target)
+    after, _ = agent.worker_loss(batch, agent.following(batch))
+    ended = batch["next", "terminated"].squeeze(-1)
+    assert torch.equal(before[ended], after[ended])
+    assert (before[~ended] != after[~ended]).all()
+
+
+def test_importance_weights_and_priorities(env, batch):
+    agent = agent_of(env, stage1_frames=0)
+    weighted = batch.clone().set("priority_weight", torch.zeros(len(batch)))
+    told = agent.update(weighted)
+    assert told["loss"] == 0
+    assert told["manager_loss"] == 0
+    assert weighted["td_error"].shape == (len(batch),)
+    losses, _ = agent.worker_loss(weighted, agent.following(weighted))
+    error = weighted["td_error"]
+    huber = torch.where(error < 1, error.square() / 2, error - 0.5)
+    torch.testing.assert_close(huber, losses.detach())
+
+
+@pytest.mark.parametrize("level", ["worker", "manager"])
+def test_an_update_that_is_not_finite_is_left_out(env, batch, level):
+    agent = agent_of(env, stage1_frames=0)
+    with torch.no_grad():
+        next(getattr(agent.target, level).parameters()).fill_(torch.nan)
+    before = weights(getattr(agent.networks, level))
+    told = agent.update(batch)
+    assert told["skipped"] == 1
+    assert told["skipped_in_a_row"] == 1
+    assert not moved(before, getattr(agent.networks, level))
+
+
+# ---------------------------------------------------------------------- acting
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0])
+def test_no_action_is_ever_illegal(stage, epsilon):
+    env = env_of(32, illegal_action="noop", reward={"utilization": 1.0})
+    agent = agent_of(env, epsilon_start=epsilon, epsilon_end=epsilon)
+    agent.set_frames(STAGE1 * (stage - 1))
+    collector = DeviceCollector(env, agent.policy)
+    for _ in range(60):
+        step = collector.step()
+        assert step["next", "metrics", "illegal_actions"].sum() == 0
+        assert step["manager", "action_mask"].gather(1, step["manager", "action"][:, None]).all()
+    assert (env.state["episode"] > 5).all()
+
+
+def test_both_levels_explore_by_a_draw_per_element():
+    env = env_of((4, 8), num_items=3)
+    agent = agent_of(env, epsilon_start=1.0, stage1_frames=0)
+    root = env.reset()
+    torch.manual_seed(0)
+    with set_exploration_type(ExplorationType.RANDOM):
+        draws = torch.stack(
+            [
+                torch.stack([acted["manager", "action"], acted["worker", "action"]])
+                for acted in (agent.policy(root.clone()) for _ in range(20))
+            ]
+        )
+    assert draws.shape == (20, 2, 4, 8)
+    assert (draws.double().std(0) > 0).float().mean() > 0.9
+    with set_exploration_type(ExplorationType.DETERMINISTIC):
+        first, second = (agent.policy(root.clone()) for _ in range(2))
+    assert torch.equal(first["manager", "action"], second["manager", "action"])
+    assert torch.equal(first["worker", "action"], second["worker", "action"])
+
+
+def test_the_policy_leaves_only_its_actions(env):
+    agent = agent_of(env)
+    root = env.reset()
+    before = set(root.keys(True, True))
+    added = set(agent.policy(root).keys(True, True)) - before
+    assert added == {("manager", "action"), ("worker", "action"), "chosen_action_value"}
+
+
+def held_out(**options: Any) -> PackingEnv:
+    return env_of(8, shell={"draw": "sequential"}, **options)
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_evaluations_are_repeatable_also_after_saving(stage, batch, env, tmp_path: Path):
+    agent = agent_of(env)
+    agent.set_frames(STAGE1 * (stage - 1))
+    for _ in range(3):
+        agent.update(batch)
+    played, again = (evaluate(held_out(), agent.policy, 16) for _ in range(2))
+    path = checkpoint.save(tmp_path, 1, agent.state_dict(), {})
+    other = agent_of(env)
+    shaken(other.networks)
+    other.set_frames(STAGE1 * (2 - stage))
+    other.load_state_dict(checkpoint.load(path).state)
+    assert other.stage == stage
+    restored = evaluate(held_out(), other.policy, 16)
+    for metric, values in played.metrics.items():
+        assert torch.equal(values, again.metrics[metric])
+        assert torch.equal(values, restored.metrics[metric])
+    one, two = agent.update(batch.clone()), other.update(batch.clone())
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+def test_the_order_matters_to_the_policy():
+    """The two stages play differently with one worker; else the tests above compare nothing."""
+    agent = agent_of(env_of(8), stage1_frames=0)
+    results = []
+    for agent.policy.learned_order in (True, False):
+        results.append(evaluate(held_out(), agent.policy, 16).metrics["compactness"])
+    assert not torch.equal(*results)
+
+
+# ---------------------------------------------------------------------- host reads
+
+
+@pytest.mark.parametrize("mode", [ExplorationType.RANDOM, ExplorationType.DETERMINISTIC])
+@pytest.mark.parametrize("stage", [1, 2])
+def test_acting_reads_nothing_back(stage, mode):
+    env = env_of(3, items={"grid": (5, 5), "height": 0.05})
+    agent = agent_of(env)
+    agent.set_frames(STAGE1 * (stage - 1))
+
+    def loop(root: TensorDictBase) -> TensorDictBase:
+        return env._step_and_maybe_reset(agent.policy(root))[1]
+
+    with torch.no_grad(), set_exploration_type(mode):
+        root = loop(env.reset())
+        assert reads(lambda: loop(root.clone()), 3) == Counter()
+        run_on_fake_tensors(loop, root)
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_updates_read_nothing_back(env, batch, stage, monkeypatch):
+    # On a CPU, and only there, Adam's kernel reads its own step counters: leave it out.
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda self, closure=None: None)
+    agent = agent_of(env, manager_every=1)
+    agent.set_frames(STAGE1 * (stage - 1))
+    agent.update(batch.clone())
+    assert reads(lambda: agent.update(batch.clone()), 2) == Counter()
+
+    def losses(sample: TensorDictBase) -> TensorDictBase:
+        following = agent.following(sample)
+        agent.worker_loss(sample, following)[0].mean().backward()
+        if stage == 2:
+            agent.manager_loss(sample, following)[0].mean().backward()
+        return sample
+
+    agent.following(batch.clone())  # the catalogue is encoded before, on real tensors
+    run_on_fake_tensors(losses, batch.clone(), num_steps=1)
+
+
+# ---------------------------------------------------------------------- at the paper's size
+
+
+def test_five_updates_at_the_paper_s_size():
+    """200 x 200 cells, K = 20, the paper's networks; two yaws and small batches for a CPU."""
+    env = packing_env.make_env(
+        "irregular_paper",
+        num_envs=2,
+        action_mode="hierarchical",
+        observation=("item_id", "item_features"),
+        orientations="none",
+        items={"source": "cuboids", "extents": [[0.1, 0.06, 0.04], [0.08, 0.12, 0.02]]},
+        scales=(1.0,),
+        pool_size=4,
+    )
+    assert env.params.grid == (200, 200)
+    assert env.params.num_visible == 20
+    config = compose("train", ["agent=hierarchical", "network=hrl_paper", "agent.batch_size=2"])
+    agent = build_agent(config, env)
+    replay = DeviceReplay(env, 16, n_steps=agent.n_steps, gamma=agent.gamma)
+    collector = DeviceCollector(env, agent.policy)
+    for _ in range(4):
+        replay.extend(collector.step())
+    told = []
+    for frames in (0, 0, agent.policy.stage1_frames, agent.policy.stage1_frames, 10**6):
+        agent.set_frames(frames)
+        told.append(agent.update(replay.sample(agent.batch_size)))
+    assert all(math.isfinite(value) for found in told for value in found.values())
+    assert all(found["skipped"] == 0 for found in told)
+    assert ["manager_loss" in found for found in told] == [False, False, True, False, False]
+
+
+def test_networks_can_be_copied_and_keep_their_caches_apart(env):
+    agent = agent_of(env, stage1_frames=0)
+    root = env.reset()
+    agent.policy(root.clone())
+    other = copy.deepcopy(agent.policy)
+    shaken(other)
+    item_id = root["observation", "item_id"]
+    with torch.no_grad():
+        one, two = (p.manager.network.embed(item_id) for p in (agent.policy, other))
+    assert not torch.allclose(one, two)
+    assert isinstance(agent.networks, HierarchicalNetworks)
+    assert SMALL["features"] == one.shape[-1]

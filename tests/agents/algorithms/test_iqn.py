@@ -1,0 +1,325 @@
+"""IQN: the paper's loss and embedding, risk levels, and that it learns, saves and reads nothing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from tensordict import TensorDict
+from tests.agents.conftest import TINY_OVERRIDES
+from tests.agents.distributional import (
+    MODES,
+    assert_acts_row_by_row,
+    assert_reads_nothing,
+    assert_saves_all,
+    make_agent,
+    sampled,
+    small_env,
+)
+from torch import nn
+from torchrl.objectives import SoftUpdate
+
+from agents.algorithms.iqn import IQN
+from agents.config.build import build_agent, build_env, build_replay
+from agents.config.compose import compose
+from agents.heuristics import build
+from agents.networks.quantile import CosineEmbedding, QuantileReadout
+from agents.networks.readout import ActionNetwork
+from agents.objectives import IQNLoss
+from agents.objectives.iqn import quantile_huber
+from agents.policies.policy_wrapper import PolicyWrapper
+from agents.training.imitation import WarmStart, warm_start
+from agents.training.rollout import DeviceCollector
+from packing_env.types import ParameterError
+
+
+@pytest.fixture(scope="module", params=MODES)
+def env(request):
+    return small_env(request.param)
+
+
+@pytest.fixture(scope="module")
+def batch(env):
+    return sampled(make_agent(IQN, env), env)
+
+
+# ---------------------------------------------------------------------- the loss
+
+
+def test_quantile_huber_by_hand():
+    found, tau = torch.tensor([[0.0, 2.0]]), torch.tensor([[0.25, 0.75]])
+    wanted = torch.tensor([[0.5, 3.0, -2.0]])
+    # first quantile:  d = 0.5, 3, -2: 0.25 * (0.125 + 2.5) + 0.75 * 1.5
+    # second quantile: d = -1.5, 1, -4: 0.25 * 1 + 0.75 * 0.5 + 0.25 * 3.5
+    expected = (0.25 * (0.125 + 2.5) + 0.75 * 1.5 + 0.25 * 1.0 + 0.75 * 0.5 + 0.25 * 3.5) / 3
+    assert quantile_huber(found, wanted, tau).item() == pytest.approx(expected)
+    # kappa 2, divided by kappa: d = 0.5, 3, -2 | -1.5, 1, -4
+    expected = 0.25 * (0.125 + 4.0) / 2 + 0.75 * 2.0 / 2
+    expected += 0.25 * 1.125 / 2 + 0.75 * 0.5 / 2 + 0.25 * 6.0 / 2
+    assert quantile_huber(found, wanted, tau, 2.0).item() == pytest.approx(expected / 3)
+    # kappa 0: the quantile loss itself
+    expected = 0.25 * 3.5 + 0.75 * 2.0 + 0.25 * 1.5 + 0.75 * 1.0 + 0.25 * 4.0
+    assert quantile_huber(found, wanted, tau, 0.0).item() == pytest.approx(expected / 3)
+
+
+def test_quantile_huber_has_its_minimum_at_the_quantiles():
+    torch.manual_seed(0)
+    wanted = torch.randn(1, 4000)
+    tau = torch.tensor([[0.1, 0.5, 0.9]])
+    found = torch.zeros(1, 3, requires_grad=True)
+    optimizer = torch.optim.Adam([found], lr=0.05)
+    for _ in range(300):
+        optimizer.zero_grad()
+        quantile_huber(found, wanted, tau, 0.01).sum().backward()
+        optimizer.step()
+    expected = torch.quantile(wanted[0], tau[0])
+    torch.testing.assert_close(found.detach()[0], expected, rtol=0, atol=0.03)
+
+
+def test_the_embedding_is_the_papers():
+    embed = CosineEmbedding(5, 64)
+    tau = torch.rand(2, 3)
+    i = torch.arange(64)
+    weight, bias = embed.linear.weight, embed.linear.bias
+    for row in range(2):
+        for column in range(3):
+            cosines = torch.cos(math.pi * i * tau[row, column])
+            expected = torch.relu(weight @ cosines + bias)
+            torch.testing.assert_close(embed(tau)[row, column], expected, rtol=1e-4, atol=1e-5)
+
+
+def by_hand(agent, batch, best, seed):
+    """Losses, given the next actions and the seed of the levels."""
+    network, objective = agent.network, agent.objective
+    torch.manual_seed(seed)
+    with torch.no_grad(), objective.target():
+        tau = torch.rand(len(batch), objective.num_target_taus)
+        future = network.quantiles_of(objective.next_state(batch), best, tau)
+    alive = 1 - batch["next", "terminated"].float()
+    discount = agent.gamma ** batch["steps_to_next_obs"] * alive
+    tau = torch.rand(len(batch), objective.num_taus)
+    found = network.quantiles_of(batch, batch["action"], tau)
+    return quantile_huber(found, batch["next", "reward"] + discount * future, tau)
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_the_online_network_picks_and_the_target_values(env, batch, double):
+    agent = make_agent(IQN, env, double=double)
+    following = agent.objective.next_state(batch)
+    mask = following["action_mask"]
+    online = agent.network(following.clone(False))["action_value"]
+    with agent.objective.target():
+        target = agent.network(following.clone(False))["action_value"]
+    online, target = (torch.where(mask, value, -torch.inf).argmax(-1) for value in (online, target))
+    losses = {True: by_hand(agent, batch, online, 5), False: by_hand(agent, batch, target, 5)}
+    assert not torch.allclose(losses[True], losses[False])
+    torch.manual_seed(5)
+    torch.testing.assert_close(agent.objective(batch)["loss"], losses[double].mean())
+    assert batch["td_error"].shape == (len(batch),)
+    assert (batch["td_error"] >= 0).all()
+
+
+# ---------------------------------------------------------------------- values and risk
+
+
+@pytest.mark.parametrize("risk", [1.0, 0.25, "support", ("risk", "level")])
+def test_values_are_means_of_quantiles(env, batch, risk):
+    network = make_agent(IQN, env, risk=risk).network
+    torch.manual_seed(0)
+    level = torch.full((len(batch), 1), risk) if isinstance(risk, float) else torch.rand(64, 1)
+    batch = batch.clone()
+    if not isinstance(risk, float):
+        batch[network.readout.level_key] = level
+    midpoint = (torch.arange(32) + 0.5) / 32
+    action = batch["action"]
+    quantiles = network.quantiles_of(batch, action, midpoint * level.clamp(min=0.01))
+    value = network.value_of(batch, action)
+    torch.testing.assert_close(quantiles.mean(-1), value, rtol=1e-4, atol=1e-5)
+    whole = network(batch.clone(False))["action_value"]
+    torch.testing.assert_close(whole.gather(1, action[:, None]).squeeze(1), value)
+
+
+def test_an_empty_container_is_no_risk(env):
+    agents = [make_agent(IQN, env, risk=risk) for risk in ("support", None)]
+    root = env.reset()
+    assert (root["metrics", "support_ratio"] == 0).all()
+    averse, neutral = (agent.policy.action_values(root) for agent in agents)
+    torch.testing.assert_close(averse, neutral)
+    root["metrics", "support_ratio"] = torch.full_like(root["metrics", "support_ratio"], 0.2)
+    assert not torch.isclose(agents[0].policy.action_values(root), neutral).all()
+
+
+def test_a_level_may_be_computed_from_the_state(env):
+    def headroom(seen):
+        return 1 - seen["observation", "heightmap"].flatten(-2).amax(-1)
+
+    agent = make_agent(IQN, env, risk=headroom)
+    given = make_agent(IQN, env, risk="level")
+    root = env.reset()
+    for _ in range(2):
+        root = env.step_and_maybe_reset(env.rand_action(root))[1]
+    level = headroom(root)
+    assert level.unique().numel() > 1
+    expected = given.policy.action_values(root.clone(False).set("level", level))
+    torch.testing.assert_close(agent.policy.action_values(root), expected)
+
+
+def test_a_replay_without_levels_bootstraps_at_level_one(env, batch):
+    losses = []
+    for risk in (1.0, "support"):
+        agent = make_agent(IQN, env, risk=risk)
+        torch.manual_seed(2)
+        losses.append(agent.objective(batch.clone())["loss"])
+    assert losses[0] == losses[1]
+    held = batch.clone()
+    held["next", "metrics", "support_ratio"] = torch.full((len(batch), 1), 0.05)
+    averse = make_agent(IQN, env, risk=0.05)
+    torch.manual_seed(2)
+    expected = averse.objective(batch.clone())["loss"]
+    torch.manual_seed(2)
+    torch.testing.assert_close(agent.objective(held)["loss"], expected)
+
+
+@pytest.mark.parametrize("risk", [0.0, 1.5, -1])
+def test_a_level_outside_its_range_is_refused(risk):
+    with pytest.raises(ParameterError, match="risk"):
+        QuantileReadout(4, risk=risk)
+
+
+class Bandit(ActionNetwork):
+    """Two arms, one state."""
+
+    def __init__(self, risk):
+        width = 32
+        super().__init__(["observation"], lambda d: QuantileReadout(d, risk=risk), width)
+        self.arms = nn.Parameter(torch.randn(2, width))
+        self.out = nn.Linear(width, 1)
+
+    def streams(self, seen, *, gain):
+        hidden = self.arms * (gain if gain is not None else 1)
+        score = self.out(hidden.expand(len(seen), -1, -1)).transpose(1, 2)
+        return score.new_zeros(1), score[:, None]
+
+    def streams_of(self, seen, *, action, gain):
+        return gain.new_zeros(1), self.out(self.arms[action][:, None] * gain)[..., None]
+
+
+def trained_bandit(risk):
+    """The first arm pays 1; the second 4 or -1, each half of the time: 1.5 in the mean."""
+    torch.manual_seed(0)
+    network = Bandit(risk)
+    loss = IQNLoss(network, gamma=0.9, level_key=network.readout.level_key)
+    updater = SoftUpdate(loss, tau=0.1)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    for _ in range(400):
+        action = torch.randint(2, (64,))
+        gamble = torch.where(torch.rand(64) < 0.5, 4.0, -1.0)
+        batch = TensorDict(
+            {
+                "observation": torch.zeros(64, 1, 1),
+                "action": action,
+                "next": {
+                    "observation": torch.zeros(64, 1, 1),
+                    "action_mask": torch.ones(64, 2, dtype=torch.bool),
+                    "reward": torch.where(action == 0, 1.0, gamble)[:, None],
+                    "terminated": torch.ones(64, 1, dtype=torch.bool),
+                },
+            },
+            [64],
+        )
+        optimizer.zero_grad()
+        loss(batch)["loss"].backward()
+        optimizer.step()
+        updater.step()
+    return network
+
+
+def test_risk_picks_the_safe_arm_and_its_absence_the_higher_mean():
+    network = trained_bandit("level")
+    policy = PolicyWrapper(network)
+    levels = torch.tensor([[0.1, 1.0], [1.0, 0.1]])
+    root = TensorDict(
+        {
+            "observation": torch.zeros(2, 2, 1, 1),
+            "action_mask": torch.ones(2, 2, 2, dtype=torch.bool),
+            "level": levels,
+        },
+        [2, 2],
+    )
+    assert policy(root)["action"].tolist() == [[0, 1], [1, 0]]  # a level per row
+    value = policy.action_values(root)
+    torch.testing.assert_close(value[0, 1], torch.tensor([1.0, 1.5]), rtol=0, atol=0.25)
+    torch.testing.assert_close(value[0, 0], torch.tensor([1.0, -1.0]), rtol=0, atol=0.25)
+    for risk, arm in ((0.1, 0), (1.0, 1)):
+        fixed = Bandit(risk)
+        fixed.load_state_dict(network.state_dict())
+        assert (PolicyWrapper(fixed)(root.exclude("level"))["action"] == arm).all()
+
+
+# ---------------------------------------------------------------------- the agent
+
+
+def test_updates_reduce_the_error(env, batch):
+    agent = make_agent(IQN, env, lr=3e-3, target_rate=0.05)
+    errors = []
+    for _ in range(40):
+        agent.update(batch)
+        errors.append(batch["td_error"].mean())
+    assert errors[-1] < 0.5 * errors[0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("risk", [0.3, "support"])
+def test_batched_equals_row_by_row_on_any_leading_axes(mode, risk):
+    env = small_env(mode, (2, 3))
+    assert_acts_row_by_row(make_agent(IQN, env, risk=risk), env)
+
+
+@pytest.mark.parametrize("risk", [1.0, "support"])
+def test_reads_nothing(env, batch, risk):
+    batch = batch.clone()
+    batch["metrics", "support_ratio"] = torch.ones(len(batch), 1)
+    assert_reads_nothing(make_agent(IQN, env, risk=risk), batch)
+
+
+def test_saves_all(env, batch):
+    assert_saves_all(IQN, make_agent(IQN, env), env, batch)
+
+
+@pytest.mark.parametrize("agent", ["iqn", "ac_iqn"])
+def test_levels_from_the_state_are_learned_from(agent):
+    """They stay in the replay, so that targets follow the policy that acts."""
+    torch.manual_seed(0)
+    small = ["agent.batch_size=4", "replay.capacity=64", "env.num_envs=4"]
+    config = compose("train", [*TINY_OVERRIDES, f"agent={agent}", "agent.risk=support", *small])
+    env = build_env(config)
+    made = build_agent(config, env)
+    replay = build_replay(config, env, made)
+    collector = DeviceCollector(env, made.policy)
+    seen = []
+    for _ in range(12):
+        transition = collector.step()
+        seen += [state["metrics", "support_ratio"] for state in (transition, transition["next"])]
+        replay.extend(transition)
+    batch = replay.sample(32)
+    for state in (batch, batch["next"]):
+        level = state["metrics", "support_ratio"]
+        assert torch.isin(level, torch.cat(seen)).all()
+    assert (batch["metrics", "support_ratio"] == 0).any()  # containers that were empty
+    assert (batch["next", "metrics", "support_ratio"] > 0).all()
+    assert made.update(batch)["skipped"] == 0
+    if agent == "iqn":
+        assert torch.equal(
+            made.objective.next_state(batch)["metrics", "support_ratio"],
+            batch["next", "metrics", "support_ratio"],
+        )
+
+
+def test_a_warm_start_takes_the_level_into_account():
+    config = compose("train", [*TINY_OVERRIDES, "agent=iqn", "agent.risk=support"])
+    env = build_env(config)
+    agent = build_agent(config, env)
+    options = WarmStart(frames=64, updates=2, batch_size=8)
+    told = warm_start(agent, env, build("first_fit", env), options)
+    assert math.isfinite(told["loss"])

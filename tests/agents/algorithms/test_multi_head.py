@@ -1,0 +1,250 @@
+"""Actions of several heads: one distribution over placements; what does not matter is silent."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from tensordict import TensorDictBase
+from tests.tiny import play, tiny_env
+from torch import Tensor
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+
+from agents.algorithms.ppo import ActorCriticPolicy
+from agents.networks import CandidateActorCritic, MultiHeadActorCritic, PlacementActorCritic
+from agents.objectives import MultiHeadPPOLoss
+from agents.policies.sampling import action_heads
+from packing_env import PackingEnv
+from packing_env.types import ParameterError
+
+NETWORKS = {
+    "placement": partial(PlacementActorCritic, channels=8),
+    "candidate": partial(CandidateActorCritic, width=16),
+    "multi_head": partial(MultiHeadActorCritic, width=16, channels=4),
+}
+
+
+def task(mode: str = "multi_head", num_envs=6, **params) -> PackingEnv:
+    shape = {"items": {"grid": (5, 4), "height": 0.06}, "num_visible": 2, **params}
+    return tiny_env(num_envs, action_mode=mode, num_candidates=7, **shape)
+
+
+def policy_of(env: PackingEnv, precision: str = "fp32") -> ActorCriticPolicy:
+    """A policy that is far from its start, where all options are about as likely."""
+    torch.manual_seed(1)
+    network = NETWORKS[env.params.action_mode](env, precision=precision)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return ActorCriticPolicy(network, action_heads(env))
+
+
+def states(env: PackingEnv, count: int = 4) -> TensorDictBase:
+    return play(env, count).reshape(-1)
+
+
+def all_actions(env: PackingEnv) -> Tensor:
+    return torch.cartesian_prod(*(torch.arange(size) for size in env.mode.shape))
+
+
+def test_the_joint_probability_sums_to_one_over_all_placements() -> None:
+    env = task()
+    policy, seen = policy_of(env), states(env)
+    actions = all_actions(env)
+    assert len(actions) == env.mode.num_actions
+    spread = False
+    for row in seen.unbind(0):
+        with torch.no_grad():
+            found = policy.evaluate(row.expand(len(actions)), actions)
+        probability = found.log_prob.double().sum(-1).exp()
+        legal = row["action_mask"]
+        assert probability[legal].sum().item() == pytest.approx(1.0, abs=1e-5)
+        assert probability[~legal].max() < 1e-6
+        spread = spread or probability[legal].max() > 5 * probability[legal].min()
+    assert spread  # it is not the uniform distribution that sums to one
+
+
+@pytest.mark.parametrize("mode", NETWORKS)
+def test_rollout_and_update_agree(mode: str) -> None:
+    env = task(mode)
+    policy, seen = policy_of(env), states(env, 6)
+    torch.manual_seed(0)
+    played = policy(seen.exclude("action"))
+    rows = torch.randperm(len(seen))  # in another batch, at another place
+    for part in rows.chunk(5):
+        found = policy.evaluate(played[part], played["action"][part])
+        torch.testing.assert_close(
+            found.log_prob, played["action_log_prob"][part], rtol=1e-6, atol=1e-6
+        )
+        expected = played["state_value"][part].squeeze(-1)
+        torch.testing.assert_close(found.value, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_actions_are_legal_and_drawn_as_their_probabilities_say() -> None:
+    env = task(num_envs=1)
+    policy, root = policy_of(env), env.reset()
+    torch.manual_seed(0)
+    drawn = policy(root.expand(20_000, 1).reshape(-1).exclude("action"))["action"]
+    sizes = env.mode.shape
+    index = torch.zeros_like(drawn[:, 0])
+    for head, size in enumerate(sizes):
+        index = index * size + drawn[:, head]
+    legal = root["action_mask"][0]
+    assert legal[index].all()
+    count = torch.bincount(index, minlength=len(legal))[legal].double()
+    with torch.no_grad():
+        found = policy.evaluate(root.expand(len(legal), 1).reshape(-1), all_actions(env))
+    expected = 20_000 * found.log_prob.double().sum(-1).exp()[legal]
+    often = expected > 5
+    chi2 = float(((count - expected).square() / expected)[often].sum())
+    degrees = int(often.sum())
+    assert degrees > 10
+    assert chi2 < degrees + 4 * (2 * degrees) ** 0.5
+
+
+@pytest.mark.parametrize("mode", NETWORKS)
+@pytest.mark.parametrize("exploration", [ExplorationType.RANDOM, ExplorationType.DETERMINISTIC])
+def test_exploration_type_is_honoured(mode: str, exploration: ExplorationType) -> None:
+    env = task(mode)
+    policy, seen = policy_of(env), states(env).exclude("action")
+    explores = exploration is ExplorationType.RANDOM
+    with torch.no_grad(), set_exploration_type(exploration):
+        one, other = (policy.train(not explores)(seen.clone())["action"] for _ in range(2))
+    assert torch.equal(one, other) != explores
+    one, other = (policy.train()(seen.clone())["action"] for _ in range(2))
+    assert not torch.equal(one, other)  # nothing set: the module's own mode decides
+
+
+def test_the_greedy_choice_is_the_best_of_each_head() -> None:
+    env = task()
+    policy, seen = policy_of(env).eval(), states(env).exclude("action")
+    with torch.no_grad():
+        greedy = policy(seen.clone())["action"]
+        for head, size in enumerate(env.mode.shape):
+            best = policy.evaluate(seen, greedy).log_prob[:, head]
+            for option in range(size):
+                other = greedy.clone()
+                other[:, head] = option
+                assert (policy.evaluate(seen, other).log_prob[:, head] <= best).all()
+
+
+def test_each_head_sees_the_choices_before_it() -> None:
+    env = task()
+    network, seen = policy_of(env).network, states(env)
+    sizes = env.mode.shape
+    for head in range(1, len(sizes)):
+        for before in range(head):
+            scores = []
+            for choice in range(2):
+                chosen = torch.zeros(len(seen), head, dtype=torch.int64)
+                chosen[:, before] = choice
+                encoding = network.encode(seen)
+                for step in range(head):  # the head y reads what the head x has made
+                    network.scores(encoding, chosen[:, :step])
+                scores.append(network.scores(encoding, chosen))
+            assert scores[0].shape == (len(seen), sizes[head])
+            assert not torch.allclose(*scores), (head, before)
+
+
+@pytest.mark.parametrize("mode", NETWORKS)
+def test_any_leading_axes(mode: str) -> None:
+    env = task(mode, num_envs=(3, 2))
+    policy, root = policy_of(env).eval(), env.reset()
+    found = policy(root.clone())
+    flat = policy(root.reshape(-1))
+    assert found["action"].shape[:2] == (3, 2)
+    assert torch.equal(found["action"].flatten(0, 1), flat["action"])
+    assert env.action_spec.is_in(found["action"])
+    assert found["state_value"].shape == (3, 2, 1)
+    assert found["action_log_prob"].shape == (3, 2, len(policy.heads.sizes))
+
+
+def loss_batch(env: PackingEnv, policy: ActorCriticPolicy) -> TensorDictBase:
+    torch.manual_seed(0)
+    batch = policy(states(env).exclude("action"))
+    batch.set("advantage", torch.randn(len(batch), 1))
+    batch.set("value_target", torch.randn(len(batch), 1))
+    return batch.detach()
+
+
+def gradients(policy: ActorCriticPolicy, loss: Tensor) -> dict[str, Tensor]:
+    named = list(policy.network.named_parameters())
+    found = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)
+    pairs = zip(named, found, strict=True)
+    return {name: torch.zeros_like(p) if g is None else g for (name, p), g in pairs}
+
+
+def test_a_head_without_a_choice_gets_no_policy_gradient() -> None:
+    env = task(num_visible=1)  # one item: the first head has one option
+    policy = policy_of(env)
+    batch = loss_batch(env, policy)
+    assert torch.equal(batch["action_log_prob"][:, 0], torch.zeros(len(batch)))
+    # leave one column of places: x has one option too, in every row
+    sizes = env.mode.shape
+    mask = batch["action_mask"].view(-1, *sizes).clone()
+    x = batch["action"][:, 2]
+    mask &= (torch.arange(sizes[2]) == x[:, None])[:, None, None, :, None]
+    batch.set("action_mask", mask.flatten(1))
+    found = MultiHeadPPOLoss(policy)(batch)
+    grad = gradients(policy, found["loss_objective"] + found["loss_entropy"])
+    for name in ("item.weight", "item.bias", "x.weight", "x.bias"):
+        assert grad[name].abs().max() == 0, name
+    for name in ("orientation.weight", "y.weight", "stem.weight"):
+        assert grad[name].abs().max() > 0, name
+
+
+def test_the_value_does_not_depend_on_the_heads() -> None:
+    env = task()
+    policy, seen = policy_of(env), states(env)
+    actions = all_actions(env)
+    values = {
+        policy.evaluate(seen[:1], actions[place][None]).value.item()
+        for place in range(0, len(actions), 17)
+    }
+    assert values == {policy.value(seen[:1]).item()}
+    found = MultiHeadPPOLoss(policy)(loss_batch(env, policy))
+    grad = gradients(policy, found["loss_critic"])
+    assert grad["out.0.weight"].abs().max() > 0
+    for name in ("item.weight", "orientation.weight", "x.weight", "y.weight", "stem.weight"):
+        assert grad[name].abs().max() == 0, name
+
+
+@pytest.mark.parametrize("mode", NETWORKS)
+def test_bfloat16_is_for_the_network_alone(mode: str) -> None:
+    env = task(mode)
+    exact, rough = policy_of(env), policy_of(env, "bf16")
+    rough.load_state_dict(exact.state_dict())
+    torch.manual_seed(0)
+    played = rough(states(env).exclude("action"))
+    assert played["action_log_prob"].dtype == played["state_value"].dtype == torch.float32
+    found = rough.evaluate(played, played["action"])
+    ratio = (found.log_prob - played["action_log_prob"]).sum(-1).exp()
+    assert (ratio - 1).abs().max() < 1e-3
+    fine = exact.evaluate(played, played["action"]).log_prob
+    assert not torch.equal(fine, found.log_prob)
+    torch.testing.assert_close(fine, found.log_prob, rtol=0.1, atol=0.2)
+
+
+@pytest.mark.parametrize("mode", NETWORKS)
+def test_what_does_not_fit_is_refused(mode: str) -> None:
+    env = task(mode)
+    for other, network in NETWORKS.items():
+        if other != mode:
+            with pytest.raises(ParameterError, match="action_mode"):
+                network(env)
+    with pytest.raises(ParameterError, match="precision='fp16'"):
+        NETWORKS[mode](env, precision="fp16")
+
+
+def test_a_row_without_candidates_gives_no_nan() -> None:
+    env = task("candidate")
+    policy, seen = policy_of(env), states(env).exclude("action")
+    seen["observation", "candidates"].zero_()
+    seen["action_mask"].zero_()
+    played = policy(seen)
+    for key in ("action_log_prob", "state_value"):
+        assert played[key].isfinite().all()
+    found = policy.evaluate(played, played["action"])
+    (found.log_prob.sum() + found.entropy.sum() + found.value.sum()).backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in policy.parameters())

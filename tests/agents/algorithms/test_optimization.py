@@ -1,0 +1,132 @@
+"""The finiteness gate: a broken step changes nothing, and is counted."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tensordict import TensorDict
+from tests.agents.conftest import FakeAgent, FakeReplay
+from torch import nn
+
+from agents.algorithms.optimization import GatedAdam, follow, mean_loss
+from agents.loggers.logging import NullLogger
+from agents.training.rollout import DeviceCollector
+from agents.training.trainer import NonFiniteError, Trainer
+
+
+def make(value: float = 1.0) -> tuple[nn.Parameter, GatedAdam]:
+    weight = nn.Parameter(torch.full((3,), value))
+    return weight, GatedAdam([weight], lr=0.1)
+
+
+def moments(gate: GatedAdam) -> list[torch.Tensor]:
+    return [entry.clone() for state in gate.optimizer.state.values() for entry in state.values()]
+
+
+@pytest.mark.parametrize("broken", [torch.nan, torch.inf])
+def test_a_broken_step_changes_nothing(broken: float) -> None:
+    weight, gate = make()
+    gate.step(weight.square().sum())
+    before, held = weight.detach().clone(), moments(gate)
+    found = gate.step(weight.square().sum() * broken)
+    assert torch.equal(weight, before)
+    assert all(torch.equal(a, b) for a, b in zip(moments(gate), held, strict=True))
+    assert (found["skipped"], found["skipped_in_a_row"], found["grad_norm"]) == (1, 1, 0)
+    assert gate.skipped == 1
+
+
+def test_the_streak_ends_with_a_good_step() -> None:
+    weight, gate = make()
+    factors = (1, torch.nan, torch.nan, 1, torch.nan)
+    found = [gate.step(weight.square().sum() * factor) for factor in factors]
+    streaks = [int(each["skipped_in_a_row"]) for each in found]
+    assert streaks == [0, 1, 2, 0, 1]
+    assert gate.skipped == 3
+
+
+def test_a_step_that_is_not_wanted_is_not_a_broken_one() -> None:
+    weight, gate = make()
+    gate.step(weight.square().sum())
+    before = weight.detach().clone()
+    found = gate.step(weight.square().sum(), where=torch.tensor(False))
+    assert torch.equal(weight, before)
+    assert (found["skipped"], gate.skipped) == (0, 0)
+    gate.step(weight.square().sum(), where=torch.tensor(True))
+    assert not torch.equal(weight, before)
+
+
+def test_good_steps_are_those_of_adam() -> None:
+    weight, gate = make(2.0)
+    other = nn.Parameter(weight.detach().clone())
+    plain = torch.optim.Adam([other], lr=0.1)
+    for _ in range(5):
+        gate.step(weight.pow(4).sum())
+        plain.zero_grad()
+        other.pow(4).sum().backward()
+        nn.utils.clip_grad_norm_([other], 10.0)
+        plain.step()
+    torch.testing.assert_close(weight, other)
+
+
+def test_a_saved_gate_continues() -> None:
+    (weight, gate), (other, loaded) = make(), make()
+    gate.step(weight.square().sum() * torch.nan)
+    gate.step(weight.square().sum())
+    loaded.load_state_dict(gate.state_dict())
+    other.data.copy_(weight.data)
+    gate.step(weight.square().sum())
+    loaded.step(other.square().sum())
+    assert torch.equal(weight, other)
+    assert loaded.skipped == 1
+
+
+def test_targets_follow_by_the_rate() -> None:
+    target, online = torch.zeros(2), torch.full((2,), 4.0)
+    follow([target], [online], 0.25)
+    assert target.tolist() == [1.0, 1.0]
+    assert mean_loss(torch.tensor([1.0, 3.0])) == 2
+    assert mean_loss(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 0.0])) == 0.5
+
+
+class Breaking(FakeAgent):
+    """Its updates are broken at the given numbers."""
+
+    def __init__(self, env, broken: set[int]) -> None:
+        super().__init__(env)
+        self.broken = broken
+        self.gate = GatedAdam(self.policy.parameters(), lr=0.1)
+
+    def update(self, batch: TensorDict) -> dict[str, torch.Tensor]:
+        self.updates += 1
+        loss = self.policy.network.weight.square().mean()
+        if self.updates in self.broken:
+            loss = loss * torch.nan
+        return {"loss": loss.detach(), **self.gate.step(loss)}
+
+
+def run(tiny, tmp_path, broken: set[int]) -> Trainer:
+    env = tiny(4)
+    agent = Breaking(env, broken)
+    trainer = Trainer(
+        agent,
+        DeviceCollector(env, agent.policy),
+        FakeReplay(),
+        frames=64,
+        warmup=4,
+        update_every=4,
+        log_every=16,
+    )
+    trainer.run(NullLogger(tmp_path))
+    return trainer
+
+
+def test_two_broken_updates_in_a_row_are_survived(tiny, tmp_path) -> None:
+    trainer = run(tiny, tmp_path, {3, 4, 6, 14, 15})
+    assert trainer.frames == 64
+    assert trainer.agent.gate.skipped == 5
+    assert trainer.last["skipped"] == pytest.approx(0.5)
+
+
+def test_three_in_a_row_stop_training(tiny, tmp_path) -> None:
+    with pytest.raises(NonFiniteError, match="3 updates in a row were not finite after 32 frames"):
+        run(tiny, tmp_path, {4, 5, 6})

@@ -1,0 +1,415 @@
+"""PPO: the paper's objective, targets that see true last states, and gates on the device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+
+import pytest
+import torch
+from tensordict import TensorDict, TensorDictBase
+from tensordict.nn import ProbabilisticTensorDictModule, ProbabilisticTensorDictSequential
+from tensordict.nn import TensorDictModule as Module
+from tests.agents.algorithms.test_multi_head import NETWORKS
+from tests.agents.training.test_trainer import reads
+from tests.tiny import tiny_env
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torchrl.modules import MaskedCategorical
+from torchrl.objectives import ClipPPOLoss
+
+from agents.algorithms.ppo import PPO, ActorCriticPolicy
+from agents.loggers.logging import NullLogger
+from agents.objectives import MultiHeadPPOLoss
+from agents.objectives.gae import generalised_advantage
+from agents.policies.sampling import SingleHead
+from agents.replay import Rollout
+from agents.training.rollout import DeviceCollector
+from agents.training.trainer import NonFiniteError, OnPolicyTrainer
+from packing_env import PackingEnv
+
+HORIZON = 8
+
+
+def task(mode: str = "multi_head", num_envs: int = 4, **params) -> PackingEnv:
+    shape = {"items": {"grid": (5, 4), "height": 0.06}, "num_visible": 2, "max_steps": 3, **params}
+    return tiny_env(num_envs, action_mode=mode, num_candidates=7, **shape)
+
+
+def make(env: PackingEnv, **options) -> PPO:
+    torch.manual_seed(1)
+    network = partial(NETWORKS[env.params.action_mode], precision="fp32")
+    agent = PPO(env, network=network, **{"batch_size": 8, "epochs": 2, **options})
+    with torch.no_grad():  # away from the start, where all options are about as likely
+        for parameter in agent.policy.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return agent
+
+
+def play(env: PackingEnv, agent: PPO) -> tuple[TensorDictBase, TensorDictBase]:
+    """A rollout, as the buffer keeps it and whole."""
+    torch.manual_seed(2)
+    rollout, collector = Rollout(env, HORIZON), DeviceCollector(env, agent.policy)
+    whole = []
+    while not rollout.full:
+        whole.append(collector.step())
+        rollout.extend(whole[-1])
+    return rollout.take(), torch.stack(whole, 1)
+
+
+def weights(agent: PPO) -> list[Tensor]:
+    return [parameter.detach().clone() for parameter in agent.policy.parameters()]
+
+
+# ---------------------------------------------------------------------- the objective
+
+
+class Given(nn.Module):
+    """Logits and values from a table, by the number of the row."""
+
+    action_modes = ("placement",)
+    autocast = False
+    in_keys = ("row",)
+
+    def __init__(self, rows: int, actions: int) -> None:
+        super().__init__()
+        stream = torch.Generator().manual_seed(0)
+        self.logits = nn.Parameter(torch.randn(rows, actions, generator=stream))
+        self.state_value = nn.Parameter(torch.randn(rows, generator=stream))
+
+    def encode(self, seen: TensorDictBase) -> Tensor:
+        return seen["row"]
+
+    def scores(self, encoding: Tensor, chosen: Tensor) -> Tensor:
+        return self.logits[encoding]
+
+    def value(self, encoding: Tensor) -> Tensor:
+        return self.state_value[encoding]
+
+
+def table(rows: int = 40, actions: int = 6) -> tuple[Given, TensorDict]:
+    """A network and a batch that an older policy gathered."""
+    network = Given(rows, actions)
+    stream = torch.Generator().manual_seed(1)
+    mask = torch.rand(rows, actions, generator=stream) < 0.6
+    mask[:, 2] = True
+    mask[:5] = torch.arange(actions) == 2  # no choice here
+    action = torch.where(mask, torch.rand(rows, actions, generator=stream), -1.0).argmax(-1)
+    old = network.logits.detach() + 0.4 * torch.randn(rows, actions, generator=stream)
+    old = old.masked_fill(~mask, -torch.inf).log_softmax(-1).gather(1, action[:, None])
+    batch = {
+        "row": torch.arange(rows),
+        "action_mask": mask,
+        "action": action,
+        "action_log_prob": old,
+        "state_value": torch.randn(rows, 1, generator=stream),
+        "advantage": torch.randn(rows, 1, generator=stream),
+        "value_target": torch.randn(rows, 1, generator=stream),
+    }
+    return network, TensorDict(batch, [rows])
+
+
+@pytest.mark.parametrize("clip", ["joint", "heads"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_with_one_head_it_is_the_objective_of_torchrl(clip: str, normalize: bool) -> None:
+    network, batch = table()
+    policy = ActorCriticPolicy(network, SingleHead(6))
+    ours = MultiHeadPPOLoss(policy, clip=clip, normalize_advantage=normalize, entropy_coeff=0.0)
+    found = ours(batch)
+    actor = ProbabilisticTensorDictSequential(
+        Module(lambda row: network.logits[row], in_keys=["row"], out_keys=["logits"]),
+        ProbabilisticTensorDictModule(
+            in_keys={"logits": "logits", "mask": "action_mask"},
+            out_keys=["action"],
+            distribution_class=MaskedCategorical,
+        ),
+    )
+    critic = Module(
+        lambda row: network.state_value[row][:, None], in_keys=["row"], out_keys=["state_value"]
+    )
+    theirs = ClipPPOLoss(
+        actor,
+        critic,
+        clip_epsilon=0.2,
+        entropy_bonus=False,
+        critic_coeff=0.25,  # of the squared error, ours of half of it
+        loss_critic_type="l2",
+        normalize_advantage=False,
+        functional=False,
+    )
+    flat = batch.clone()
+    flat["action_log_prob"] = flat["action_log_prob"].squeeze(-1)
+    if normalize:
+        advantage = flat["advantage"]
+        flat["advantage"] = (advantage - advantage.mean()) / advantage.std(correction=0)
+    expected = theirs(flat)
+    for name in ("loss_objective", "loss_critic", "clip_fraction"):
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-6)
+    assert found["clip_fraction"] > 0.1
+    got, want = (
+        torch.autograd.grad(
+            loss["loss_objective"] + loss["loss_critic"], list(network.parameters())
+        )
+        for loss in (found, expected)
+    )
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-7)
+    assert torch.equal(got[0][:5], torch.zeros(5, 6))  # rows without a choice
+
+
+def test_a_head_of_its_own_is_clipped_alone() -> None:
+    env = task()
+    agent = make(env)
+    compact, _ = play(env, agent)
+    batch = agent._whole(agent._with_targets(compact).reshape(-1))
+    stream = torch.Generator().manual_seed(0)
+    shift = 0.3 * torch.randn(batch["action_log_prob"].shape, generator=stream)
+    batch["action_log_prob"] = batch["action_log_prob"] + shift
+    joint, heads = (
+        MultiHeadPPOLoss(agent.policy, clip=clip, normalize_advantage=False)(batch)
+        for clip in ("joint", "heads")
+    )
+    advantage = batch["advantage"]
+    ratio = (-shift).exp()
+    gain = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).sum(-1).mean()
+    torch.testing.assert_close(heads["loss_objective"], -gain, rtol=1e-4, atol=1e-6)
+    whole = ratio.prod(-1, keepdim=True)
+    gain = torch.minimum(whole * advantage, whole.clamp(0.8, 1.2) * advantage).mean()
+    torch.testing.assert_close(joint["loss_objective"], -gain, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="clip='all'"):
+        MultiHeadPPOLoss(agent.policy, clip="all")
+
+
+def test_values_are_clipped_about_the_old_ones() -> None:
+    network, batch = table()
+    policy = ActorCriticPolicy(network, SingleHead(6))
+    plain, clipped = (
+        MultiHeadPPOLoss(policy, clip_value=width, critic_coeff=1.0)(batch)["loss_critic"]
+        for width in (None, 0.1)
+    )
+    value, old, target = (
+        network.state_value.detach(),
+        batch["state_value"].squeeze(-1),
+        batch["value_target"].squeeze(-1),
+    )
+    near = torch.maximum(torch.minimum(value, old + 0.1), old - 0.1)
+    squared = torch.maximum((value - target) ** 2, (near - target) ** 2)
+    torch.testing.assert_close(clipped, 0.5 * squared.mean())
+    torch.testing.assert_close(plain, 0.5 * ((value - target) ** 2).mean())
+
+
+def test_its_keys_can_be_renamed() -> None:
+    network, batch = table()
+    policy = ActorCriticPolicy(network, SingleHead(6))
+    plain, other = MultiHeadPPOLoss(policy), MultiHeadPPOLoss(policy)
+    other.set_keys(advantage="gain", sample_log_prob=("then", "log_prob"))
+    moved = batch.clone()
+    moved.set("gain", moved.pop("advantage"))
+    moved.set(("then", "log_prob"), moved.pop("action_log_prob"))
+    expected, found = plain(batch), other(moved)
+    assert set(found.keys()) == set(plain.out_keys)
+    assert all(torch.equal(found[key], expected[key]) for key in plain.out_keys)
+
+
+# ---------------------------------------------------------------------- the update
+
+
+@pytest.mark.parametrize("mode", NETWORKS)
+def test_before_the_first_step_the_ratio_is_one(mode: str) -> None:
+    env = task(mode)
+    agent = make(env, epochs=1, batch_size=4 * HORIZON)
+    compact, _ = play(env, agent)
+    found = agent.update(compact)
+    assert found["gradient_steps"] == 1
+    assert found["clip_fraction"] == 0
+    assert found["kl_approx"].abs() < 1e-9
+    assert found["loss_objective"].abs() < 1e-5  # centred advantages, all with ratio 1
+
+
+@pytest.mark.parametrize("mode", NETWORKS)
+def test_targets_bootstrap_from_the_true_last_state(mode: str) -> None:
+    env = task(mode, items={"grid": (5, 4), "height": 0.045}, max_steps=4)
+    agent = make(env)
+    compact, whole = play(env, agent)
+    following = whole["next"]
+    alone = (following["truncated"] & ~following["terminated"]).squeeze(-1)
+    assert alone[:, :-1].any()  # truncated in mid-rollout
+    assert (following["terminated"].squeeze(-1)).any()
+    with torch.no_grad():
+        reached = agent.policy.value(following.reshape(-1)).view(4, HORIZON)
+        begun = agent.policy.value(whole.reshape(-1)).view(4, HORIZON)
+    done = following["done"].squeeze(-1)
+    assert not torch.allclose(reached[:, :-1][done[:, :-1]], begun[:, 1:][done[:, :-1]])
+    reward, terminated = (following[key].squeeze(-1) for key in ("reward", "terminated"))
+    expected = generalised_advantage(
+        reward, begun, reached, done, terminated, gamma=agent.gamma, lam=agent.lam
+    )
+    found = agent._with_targets(compact)
+    torch.testing.assert_close(found["advantage"].squeeze(-1), expected, rtol=1e-4, atol=2e-6)
+    torch.testing.assert_close(
+        found["value_target"].squeeze(-1), expected + begun, rtol=1e-4, atol=2e-6
+    )
+
+
+def test_it_stops_at_the_divergence() -> None:
+    env = task()
+    free, bound = (make(env, epochs=4, lr=0.05, target_kl=kl) for kl in (None, 1e-3))
+    compact, _ = play(env, free)
+    torch.manual_seed(3)
+    assert free.update(compact)["gradient_steps"] == 16
+    torch.manual_seed(3)
+    found = bound.update(compact)
+    taken = int(found["gradient_steps"])
+    assert 1 <= taken < 16
+    assert found["skipped"] == 0
+    # exactly the steps before: the same number of steps without a limit ends at the same weights
+    other = make(env, epochs=4, lr=0.05, target_kl=None)
+    torch.manual_seed(3)
+    step, count = other.optimizer.step, Counter()
+
+    def limited(loss: Tensor, *, where: Tensor) -> dict[str, Tensor]:
+        count["steps"] += 1
+        return step(loss, where=where & (count["steps"] <= taken))
+
+    other.optimizer.step = limited
+    other.update(compact)
+    assert all(torch.equal(a, b) for a, b in zip(weights(bound), weights(other), strict=True))
+
+
+def test_an_update_that_is_not_finite_is_left_out_and_counted() -> None:
+    env = task()
+    agent = make(env, epochs=1, batch_size=4 * HORIZON)
+    compact, _ = play(env, agent)
+    broken = compact.clone()
+    broken["next", "reward"][1, 3] = torch.nan
+    before, moments = weights(agent), agent.optimizer.optimizer.state_dict()["state"]
+    found = agent.update(broken)
+    assert found["skipped"] == 1
+    assert agent.optimizer.skipped == 1
+    assert all(torch.equal(a, b) for a, b in zip(before, weights(agent), strict=True))
+    assert all(not state["exp_avg"].any() for state in moments.values())
+    assert agent.update(broken)["skipped_in_a_row"] == 2
+    found = agent.update(compact)
+    assert (found["skipped"], found["skipped_in_a_row"]) == (0, 0)
+    assert found["loss"].isfinite()
+    assert any(not torch.equal(a, b) for a, b in zip(before, weights(agent), strict=True))
+
+
+def test_one_broken_minibatch_is_one_broken_update() -> None:
+    env = task()
+    agent = make(env, epochs=3, batch_size=8, normalize_advantage=False)
+    compact, _ = play(env, agent)
+    compact["next", "reward"][1, 0] = torch.nan
+    for streak in (1, 2):
+        found = agent.update(compact)
+        assert (found["skipped"], found["skipped_in_a_row"]) == (1, streak)
+    assert agent.optimizer.skipped == 6  # one minibatch of each of the epochs
+    assert all(weight.isfinite().all() for weight in weights(agent))
+
+
+def test_it_learns_which_actions_paid() -> None:
+    env = task("placement")
+    agent = make(env, epochs=8, lr=3e-3, entropy_coeff=0.0, target_kl=None, gamma=0.0)
+    compact, whole = play(env, agent)
+    flat = whole.reshape(-1)
+    low = flat["action"] < env.mode.num_actions // 2
+    compact["next", "reward"].copy_(low.float().view(4, HORIZON, 1))
+    compact["state_value"].zero_()  # so that, with gamma 0, the advantage is the reward
+
+    def chance() -> Tensor:
+        with torch.no_grad():
+            found = agent.policy.evaluate(flat, flat["action"])
+        return found.log_prob.squeeze(-1)
+
+    before = chance()
+    agent.update(compact)
+    change = chance() - before
+    free = flat["action_mask"].sum(-1) > 1
+    assert change[low & free].mean() > 0 > change[~low & free].mean()
+
+
+def test_state_dict_round_trip() -> None:
+    env = task()
+    agent, other = make(env), make(env)
+    compact, _ = play(env, agent)
+    compact["next", "reward"][0, 0] = torch.nan
+    agent.update(compact)
+    compact["next", "reward"][0, 0] = 0.0
+    agent.update(compact)
+    other.load_state_dict(agent.state_dict())
+    reports = []
+    for each in (agent, other):
+        torch.manual_seed(4)
+        reports.append(each.update(compact))
+    assert all(torch.equal(reports[0][key], reports[1][key]) for key in reports[0])
+    assert all(torch.equal(a, b) for a, b in zip(weights(agent), weights(other), strict=True))
+
+
+def test_learning_rate_follows_the_frames() -> None:
+    agent = make(task(), lr=1e-3, lr_end=1e-4, lr_frames=100)
+    agent.set_frames(50)
+    assert agent.optimizer.optimizer.param_groups[0]["lr"] == pytest.approx(5.5e-4)
+    agent.set_frames(1000)
+    assert agent.optimizer.optimizer.param_groups[0]["lr"] == pytest.approx(1e-4)
+
+
+def test_minibatches_cover_every_transition_of_every_epoch() -> None:
+    agent = make(task(), epochs=3, batch_size=7)
+    parts = list(agent._minibatches(TensorDict({}, [32])))
+    sizes = [len(part) for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+    seen = torch.cat(parts).view(3, 32)
+    assert torch.equal(seen.sort(1).values, torch.arange(32).expand(3, 32))
+    assert not torch.equal(seen[0], seen[1])
+
+
+# ---------------------------------------------------------------------- the loop, and no reads
+
+
+def trainer_of(env: PackingEnv, **options) -> OnPolicyTrainer:
+    agent = make(env, **options)
+    collector = DeviceCollector(env, agent.policy)
+    return OnPolicyTrainer(agent, collector, Rollout(env, HORIZON), frames=128, log_every=10_000)
+
+
+def test_one_update_per_rollout(tmp_path) -> None:
+    trainer = trainer_of(task())
+    assert trainer.run(NullLogger(tmp_path))
+    assert (trainer.frames, trainer.updates) == (128, 4)
+    assert trainer.last["gradient_steps"] <= 8
+
+
+def test_three_broken_updates_in_a_row_stop_training(tmp_path) -> None:
+    trainer = trainer_of(task())
+    extend = trainer.replay.extend
+    trainer.replay.extend = lambda t: (t["next", "reward"].fill_(torch.nan), extend(t))
+    with pytest.raises(NonFiniteError, match="3 updates in a row"):
+        trainer.run(NullLogger(tmp_path))
+
+
+@pytest.mark.parametrize("mode", NETWORKS)
+def test_nothing_is_read(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = task(mode)
+    agent = make(env, epochs=1)
+    compact, whole = play(env, agent)
+    agent.update(compact)
+    # On a CPU, and only there, Adam's kernel reads its own step counters: leave it out.
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda self, closure=None: None)
+    assert reads(lambda: agent.update(compact), 1) == Counter()
+    with torch.no_grad():
+        assert reads(lambda: agent.policy(whole.clone()), 1) == Counter()
+
+
+@pytest.mark.parametrize("mode", NETWORKS)
+def test_it_runs_on_tensors_without_values(mode: str) -> None:
+    env = task(mode)
+    agent = make(env, epochs=1)
+    compact, whole = play(env, agent)
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
+        acted = agent.policy(whole.apply(fake.from_tensor))
+        assert isinstance(acted["action"], FakeTensor)
+        flat = agent._with_targets(compact.apply(fake.from_tensor)).reshape(-1)
+        for rows in agent._minibatches(flat):
+            found = agent.loss(agent._whole(flat[rows]))
+            loss = found["loss_objective"] + found["loss_entropy"] + found["loss_critic"]
+            grads = torch.autograd.grad(loss, list(agent.policy.parameters()), allow_unused=True)
+            assert any(isinstance(grad, FakeTensor) for grad in grads)

@@ -1,0 +1,464 @@
+"""The ``packing`` command: what it does, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tests.agents.conftest import TINY, TINY_OVERRIDES
+
+import agents
+from agents.cli import main as cli
+from agents.config.checks import ConfigError
+from agents.networks import CandidateScores
+from agents.training import checkpoint
+from packing_env import PackingEnv
+
+TRAIN = [
+    "train",
+    *TINY_OVERRIDES,
+    "trainer.frames=96",
+    "trainer.warmup=16",
+    "trainer.update_every=16",
+    "trainer.log_every=32",
+    "agent.batch_size=4",
+    "network.channels=4",
+    "replay.capacity=200",
+]
+STL_TRIANGLES = (
+    ((0, 0, 0), (0, 1, 0), (1, 0, 0)),
+    ((0, 0, 0), (1, 0, 0), (0, 0, 1)),
+    ((0, 0, 0), (0, 0, 1), (0, 1, 0)),
+    ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one paragraph that a bad command line gets."""
+    assert cli.main(arguments) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("packing: ")
+    assert "\n" not in said
+    assert "Traceback" not in said
+    return said
+
+
+# ---------------------------------------------------------------------- help
+
+
+@pytest.mark.parametrize("command", [None, *cli.COMMANDS])
+def test_help_fits_a_screen(command: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([command, "--help"] if command else ["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 40
+    assert max(len(line) for line in lines) <= 110
+    if command is None:
+        assert all(any(line.strip().startswith(name) for line in lines) for name in cli.COMMANDS)
+    elif cli.COMMANDS[command].groups:
+        assert any("irregular" in line for line in lines)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--version"])
+    assert capsys.readouterr().out.strip() == agents.__version__
+
+
+# ---------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["train", "trainer.frame=3"], "did you mean trainer.frames"),
+        (["train", "tranier=quick"], "did you mean trainer"),
+        (["train", "agent=dqnn"], "did you mean dqn?; choose one of ac_iqn"),
+        (["train", "env=irregulra"], "did you mean irregular"),
+        (["train", "env.num_envs=many"], "env.num_envs='many' must be a number"),
+        (["train", "env.container=0.3"], "env.container=0.3 must be a list"),
+        (["train", "+trainer.foo=1"], "unknown key 'trainer.foo'"),
+        (["train", "+env.foo=1"], "unknown option ['foo']"),
+        (["train", "reward.item=1"], "add another with +reward.item="),
+        (["train", "items=meshes"], "items.paths is not given"),
+        (["train", "items=meshes", "items.paths=nowhere"], "nowhere: no such file"),
+        (["train", "items.families=[foo]"], "unknown shape families ['foo']"),
+        (["train", "env.stability=foo"], "stability='foo' is unknown; choose one of"),
+        (["train", "env.cell=0.03"], "not a whole multiple of cell"),
+        (["train", "agent=dqn,heuristic"], "add --multirun"),
+        (["train", "what is this"], "write key=value"),
+        (["train", "agent=heuristic"], "does not learn; packing eval"),
+        (["train", "env.action_mode=continuous"], "placement or candidate, not 'continuous'"),
+        (["train", "env.action_mode=candidates"], "is unknown, did you mean candidate"),
+        (["train", "agent=ppo", "network=score_maps"], "network= one of: placement_actor_critic"),
+        (["train", "network=placement_actor_critic"], "network= one of: score_maps"),
+        (["train", "--config-dir", "nowhere"], "there is no such folder"),
+        (["train", *TINY_OVERRIDES, "trainer.frames=0"], "trainer.frames=0 must be at least 1"),
+        (["train", *TINY_OVERRIDES, "replay.capacity=2"], "less than one step"),
+        (["train", "-m", "agent=dqn,dqnn"], "agent='dqnn' is unknown"),
+        (["train", *TINY_OVERRIDES, "evaluation.heuristics=[best]"], "'best' is unknown"),
+        (["eval", "checkpoint=nowhere"], "there is no such folder"),
+        (["eval", *TINY_OVERRIDES, "evaluation.heuristics=[]"], "nothing to evaluate"),
+        (["eval", *TINY_OVERRIDES, "evaluation.heuristics=[best]"], "'best' is unknown"),
+        (["eval", *TINY_OVERRIDES, "evaluation.instances=25"], "there are 24 held out"),
+        (["play", *TINY_OVERRIDES, "instance=24"], "instance=24 does not exist"),
+        (["render", "out=film.avi"], "must end in one of .png, .gif, .html"),
+        (["items", "items=meshes", "items.paths=nowhere"], "nowhere: no such file"),
+    ],
+    ids=lambda value: " ".join(value[:3]) if isinstance(value, list) else "",
+)
+def test_bad_input_gets_one_line(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert expected in refused(capsys, *arguments)
+    assert not list(Path().glob("runs/*"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "use device=cpu" in refused(capsys, "train", *TINY_OVERRIDES, "device=cuda")
+
+
+def test_unknown_commands_list_the_known(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["trian"])
+    assert "train" in capsys.readouterr().err
+
+
+def test_results_are_never_written_over(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("here").mkdir()
+    Path("here/thesis.txt").write_text("precious")
+    assert "not empty" in refused(capsys, *TRAIN, "run_dir=here")
+    assert [path.name for path in Path("here").iterdir()] == ["thesis.txt"]
+
+
+# ---------------------------------------------------------------------- what it does
+
+
+def test_train_then_eval_play_render(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [
+        *TRAIN,
+        "run_dir=run",
+        "evaluation.instances=6",
+        "evaluation.heuristics=[random_legal,lowest_z/largest_first]",
+        "evaluation.picture=packed.png",
+        "evaluation.plan=plan.json",
+    ]
+    assert cli.main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "lowest_z/largest_first" in said
+    assert "packed.png" in said
+    run = Path("run")
+    found = {path.name for path in run.iterdir()}
+    assert found == {
+        "checkpoints",
+        "config.yaml",
+        "metrics.csv",
+        "packed.png",
+        "plan.json",
+        "results.json",
+        "run.json",
+    }
+    results = json.loads((run / "results.json").read_text())
+    assert set(results["policies"]) == {"dqn", "random_legal", "lowest_z/largest_first"}
+    assert len(results["policies"]["dqn"]["instances"]["utilization"]) == 6
+    assert results["machine"]["device"] == "cpu"
+    assert results["seed"] == 0
+    assert results["training"]["frames"] == 96
+    assert "interrupted" not in results
+    assert json.loads((run / "run.json").read_text())["versions"]["torch"] == torch.__version__
+    assert json.loads((run / "plan.json").read_text())["items"]
+
+    # the same policy on the same instances, from the run alone
+    assert (
+        cli.main(
+            [
+                "eval",
+                "checkpoint=run",
+                "evaluation.instances=6",
+                "evaluation.heuristics=[random_legal]",
+                "run_dir=again",
+                "plan=mine.json",
+            ]
+        )
+        == 0
+    )
+    again = json.loads(Path("again/results.json").read_text())
+    for policy in ("dqn", "random_legal"):
+        expected = results["policies"][policy]["instances"]
+        assert again["policies"][policy]["instances"] == expected
+    assert json.loads(Path("mine.json").read_text())["items"]
+
+    capsys.readouterr()
+    assert cli.main(["play", "checkpoint=run", "instance=2", "frames=frames"]) == 0
+    said = capsys.readouterr().out
+    utilization = results["policies"]["dqn"]["instances"]["utilization"][2]
+    assert f"utilization {utilization:.3f}" in said
+    assert len(list(Path("frames").glob("*.png"))) > 1
+    for name, start in (("a.png", b"\x89PNG"), ("b.gif", b"GIF8"), ("c.html", b"<!")):
+        assert cli.main(["render", "checkpoint=run", f"out=pictures/{name}", "size=80"]) == 0
+        assert Path("pictures", name).read_bytes().lstrip()[:4].startswith(start)
+
+
+def test_a_checkpoint_cannot_choose_what_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from agents.training import checkpoint
+
+    victim = tmp_path / "created"
+    for section, message in (
+        ({"_target_": "os.mkdir", "path": str(victim)}, "which no configuration file names"),
+        ({"_target_": "agents.algorithms.dqn.DQN", "lr": "${oc.env:HOME}"}, "which is not data"),
+        (
+            {"_target_": "agents.training.checkpoint.os.mkdir", "path": str(victim)},
+            "no configuration file",
+        ),
+    ):
+        meta = {"config": {"agent": section}}
+        folder = checkpoint.save(tmp_path / "foreign", 0, {"agent": {}}, meta)
+        assert message in refused(capsys, "eval", *TINY_OVERRIDES, f"checkpoint={folder}")
+    assert not victim.exists()
+
+
+def test_a_checkpoint_of_another_network_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*TRAIN, "run_dir=run"]) == 0
+    said = refused(capsys, "eval", "checkpoint=run", "network.channels=8")
+    assert "does not fit agent agents.algorithms.dqn.DQN" in said
+
+
+def test_a_folder_of_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("parts").mkdir()
+    for name, side in (("small", 25), ("large", 55)):
+        lines = [f"solid {name}"]
+        for triangle in STL_TRIANGLES:
+            lines += ["facet normal 0 0 0", "outer loop"]
+            lines += ["vertex {} {} {}".format(*(side * c for c in corner)) for corner in triangle]
+            lines += ["endloop", "endfacet"]
+        Path("parts", f"{name}.stl").write_text("\n".join([*lines, f"endsolid {name}"]))
+    task = ["env.container=[0.08,0.08,0.06]", "env.cell=0.02", "env.num_items=4"]
+    mine = ["items=meshes", "items.paths=parts", "items.unit=mm", *task]
+    assert cli.main(["items", *mine]) == 0
+    said = capsys.readouterr().out
+    assert "small" in said
+    assert "55x55x55" in said
+    kept = [o for o in TRAIN if not o.startswith(("items", "env.con", "env.cell", "env.num_items"))]
+    assert cli.main([*kept, *mine, "items.holdout=0.5", "run_dir=run"]) == 0
+    assert "held" not in capsys.readouterr().err
+    wrong = [o if o != "items.unit=mm" else "items.unit=m" for o in mine]
+    assert "unit" in refused(capsys, "train", *wrong)
+
+
+def test_items_lists_the_embedded_families(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["items", "items.families=[cups]", "env.resolution=16"]) == 0
+    said = capsys.readouterr().out
+    assert "cells of 20 mm" in said
+    assert " cups " in said
+
+
+def test_multirun_plays_every_combination() -> None:
+    assert cli.main([*TRAIN, "-m", "seed=0,1", "hydra.sweep.dir=sweep"]) == 0
+    seeds = [json.loads(Path(f"sweep/{job}/run.json").read_text())["seed"] for job in (0, 1)]
+    assert seeds == [0, 1]
+
+
+def test_the_configuration_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "--cfg", "job", "experiment=demo"]) == 0
+    assert "task: irregular" in capsys.readouterr().out
+    assert not Path("runs").exists()
+
+
+def test_a_folder_of_ones_own_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine/trainer").mkdir(parents=True)
+    Path("mine/agent").mkdir()
+    Path("mine/trainer/tiny.yaml").write_text(
+        "_target_: agents.training.trainer.Trainer\n_partial_: true\nframes: 16\nwarmup: 8\n"
+    )
+    Path("mine/agent/fake.yaml").write_text(
+        "_target_: tests.agents.conftest.FakeAgent\n_partial_: true\nlr: 0.1\n"
+    )
+    assert "agent='fake' is unknown" in refused(capsys, "train", "agent=fake")
+    own = ["train", "--config-dir", "mine", *TINY_OVERRIDES, "trainer=tiny", "replay.capacity=99"]
+    assert "'agent.n_steps' not found" in refused(capsys, *own, "agent=fake")
+    settings = ["replay.n_steps=1", "replay.gamma=0.9"]
+    assert cli.main([*own, "agent=fake", *settings, "run_dir=run"]) == 0
+    chosen = ["eval", "checkpoint=run", "evaluation.instances=4", "evaluation.heuristics=[]"]
+    assert "if you trust it" in refused(capsys, *chosen)
+    assert cli.main([*chosen, "--config-dir", "mine", "run_dir=again"]) == 0
+
+
+def fake_agent_in(folder: str, **options: object) -> list[str]:
+    """A configuration of one's own, whose agent is the fake one; arguments that choose it."""
+    Path(folder, "agent").mkdir(parents=True)
+    lines = ["_target_: tests.agents.conftest.FakeAgent", "_partial_: true", "lr: 0.1"]
+    lines += [f"{name}: {value}" for name, value in options.items()]
+    Path(folder, "agent/fake.yaml").write_text("\n".join(lines))
+    kept = [o for o in TRAIN if not o.startswith(("agent.", "network."))]
+    return [*kept, "--config-dir", folder, "agent=fake", "replay.n_steps=1", "replay.gamma=0.9"]
+
+
+@pytest.mark.parametrize("sound", [True, False])
+def test_a_run_with_a_broken_loss_keeps_the_sound_checkpoint(
+    sound: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = fake_agent_in("mine", fail_at=3)
+    arguments += ["trainer.save_every=32" if sound else "trainer.save_every=null", "run_dir=run"]
+    assert cli.main(arguments) == 1
+    said = capsys.readouterr().out
+    assert "the loss is nan" in said
+    assert "the broken state is kept in run/checkpoints/failed-0000000000" in said
+    newest = "newest sound checkpoint is run/checkpoints/000000000032"
+    assert (newest if sound else "there is no sound checkpoint") in said
+    chosen = ["eval", "--config-dir", "mine", "checkpoint=run", "evaluation.heuristics=[]"]
+    if sound:
+        assert cli.main([*chosen, "evaluation.instances=2"]) == 0
+    else:
+        assert "no checkpoint there" in refused(capsys, *chosen)
+
+
+def interrupted(
+    arguments: list[str], ready: Callable[[], bool], number: int, *, group: bool = False
+) -> tuple[int, str]:
+    """Exit code and output of a command that gets a signal once it is ready.
+
+    With ``group`` its workers get it, too, and itself a second time, as under some launchers.
+    """
+    child = subprocess.Popen(
+        [sys.executable, "-m", "agents.cli", *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not ready() and child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        child.send_signal(number)
+        if group:
+            os.killpg(child.pid, number)
+        said, _ = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        child.wait()
+    return child.returncode, said
+
+
+def test_a_run_that_is_stopped_is_saved() -> None:
+    arguments = [*TRAIN, "trainer.frames=1e9", "run_dir=run", "trainer.log_every=16"]
+    code, said = interrupted(arguments, Path("run/metrics.csv").exists, signal.SIGTERM)
+    assert code == 0
+    assert "everything so far is saved" in said
+    results = json.loads(Path("run/results.json").read_text())
+    assert results["interrupted"]
+    assert results["training"]["frames"] > 0
+    arguments = ["eval", "checkpoint=run", "evaluation.instances=2", "evaluation.heuristics=[]"]
+    assert cli.main(arguments) == 0
+
+
+def test_so_is_one_of_several_processes_that_are_all_stopped() -> None:
+    arguments = [*TRAIN, "trainer.frames=1e9", "run_dir=run", "trainer.log_every=16"]
+    arguments += ["env.num_envs=4", "collector.num_workers=2"]
+    ready = Path("run/metrics.csv").exists
+    code, said = interrupted(arguments, ready, signal.SIGTERM, group=True)
+    assert code == 0, said
+    assert "everything so far is saved" in said
+    assert checkpoint.load("run").state["counters"]["frames"] > 0
+
+
+def test_training_may_begin_with_a_heuristic(capsys: pytest.CaptureFixture[str]) -> None:
+    imitate = ["warm_start.heuristic=lowest_z", "warm_start.frames=64", "warm_start.updates=4"]
+    assert cli.main([*TRAIN, *imitate, "run_dir=run"]) == 0
+    assert "warm start: the policy does what lowest_z does in" in capsys.readouterr().out
+    assert cli.main([*TRAIN, "warm_start.heuristic=lowest_zz"]) == 2
+    assert "lowest_zz" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_a_sweep() -> None:
+    arguments = [*TRAIN, "trainer.frames=1e9", "trainer.log_every=16", "hydra.sweep.dir=sweep"]
+    code, said = interrupted(
+        [*arguments, "-m", "seed=0,1,2"], Path("sweep/0/metrics.csv").exists, signal.SIGINT
+    )
+    assert code == 0, said
+    assert "the sweep was stopped in job 1 of 3" in said
+    assert Path("sweep/0/checkpoints").is_dir()
+    assert not Path("sweep/1").exists()
+
+
+def test_ctrl_c_between_what_can_be_saved_ends_a_sweep(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def pressed(*arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("agents.cli.train.train", pressed)
+    assert cli.main([*TRAIN, "-m", "seed=0,1,2", "hydra.sweep.dir=sweep"]) == 0
+    assert "the sweep was stopped in job 1 of 3" in capsys.readouterr().out
+    assert cli.main(TRAIN) == 130
+
+
+@pytest.mark.parametrize("played", [0, 1])
+def test_an_interrupted_comparison_leaves_the_counters(
+    played: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from agents.cli import eval as commands
+    from agents.training.evaluate import StoppedError, evaluate
+
+    calls = []
+
+    def play(*arguments: object, **options: object) -> object:
+        before = json.loads(Path("run/results.json").read_text())
+        assert before["training"]["frames"] == 96
+        calls.append(before)
+        if len(calls) > played:
+            raise StoppedError("now")
+        return evaluate(*arguments, **options)
+
+    monkeypatch.setattr(commands, "play_instances", play)
+    options = ["evaluation.instances=4", "evaluation.heuristics=[first_fit]", "run_dir=run"]
+    assert cli.main([*TRAIN, *options]) == 0
+    assert "everything so far is saved" in capsys.readouterr().out
+    results = json.loads(Path("run/results.json").read_text())
+    assert results["training"]["frames"] == 96
+    assert results["interrupted"]
+    assert list(results["policies"]) == ["dqn", "first_fit"][:played]
+
+
+# ---------------------------------------------------------------------- build_policy
+
+
+def test_build_policy_by_name() -> None:
+    import packing_env
+
+    env: PackingEnv = packing_env.make_env("irregular", num_envs=2, **TINY)
+    policy = agents.build_policy("dqn", env, channels=4, epsilon_start=0.5)
+    assert isinstance(policy, agents.PolicyWrapper)
+    assert float(policy.epsilon) == 0.5
+    assert policy(env.reset())["action"].shape == (2,)
+    policy = agents.build_policy("heuristic", env, name="first_fit")
+    assert policy(env.reset())["action"].shape == (2,)
+    with pytest.raises(ConfigError, match="unknown option 'chanels'"):
+        agents.build_policy("dqn", env, chanels=4)
+    with pytest.raises(ConfigError, match=r"'dqm' is unknown; choose one of .*, dqn, "):
+        agents.build_policy("dqm", env)
+    candidates = packing_env.make_env("irregular", action_mode="candidate", **TINY)
+    policy = agents.build_policy("dqn", candidates)  # with a network for candidates
+    assert isinstance(policy.network, CandidateScores)
+    policy = agents.build_policy("dqn", candidates, network="candidate_scores", width=8)
+    assert policy(candidates.reset())["action"].shape == candidates.batch_size
+    with pytest.raises(ConfigError, match=r"network= one of: candidate_scores$"):
+        agents.build_policy("dqn", candidates, network="candidate_actor_critic")

@@ -1,0 +1,103 @@
+"""The configuration that a checkpoint brings is data: whatever it holds, nothing of it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+from tests.agents.conftest import TINY_OVERRIDES
+
+from agents.cli.eval import FROM_RUN
+from agents.config.build import build_agent, build_env
+from agents.config.checks import ConfigError, targets
+from agents.config.compose import adopt, compose, known_targets
+
+DQN = "agents.algorithms.dqn.DQN"
+
+
+@pytest.fixture(scope="module")
+def trained() -> DictConfig:
+    return compose("train", TINY_OVERRIDES)
+
+
+@pytest.fixture(scope="module")
+def evaluated() -> DictConfig:
+    return compose("eval")
+
+
+def plain(config: DictConfig) -> dict[str, Any]:
+    return OmegaConf.to_container(config, resolve=False)
+
+
+def test_an_honest_configuration_is_adopted(trained: DictConfig, evaluated: DictConfig) -> None:
+    merged = adopt(evaluated, plain(trained), FROM_RUN, [])
+    for section in FROM_RUN:
+        assert plain(merged[section]) == plain(trained[section])
+    env = build_env(merged)
+    assert build_agent(merged, env).policy(env.reset())["action"].shape == (4,)
+
+
+def exploit(victim: Path) -> dict[str, Any]:
+    return {"_target_": "os.mkdir", "_args_": [str(victim)]}
+
+
+def payloads(victim: Path) -> dict[str, dict[str, Any]]:
+    """Sections of a foreign run, each of which would make a folder or read the environment."""
+    bad, agent = exploit(victim), {"_target_": DQN, "_partial_": True}
+    by_name = {"_target_": "os.mkdir", "path": str(victim)}
+    return {
+        "section": {"agent": by_name},
+        "mapping": {"agent": agent | {"lr": by_name}},
+        "list": {"agent": agent | {"lr": [bad]}},
+        "list of lists": {"env": {"_target_": "packing_env.make_env", "scales": [[1, [bad]]]}},
+        "no target above": {"items": {"paths": [{"deep": [bad]}]}},
+        "positional": {"agent": agent | {"_args_": [str(victim)]}},
+        "known target elsewhere": {
+            "agent": agent | {"lr": {"_target_": "agents.loggers.logging.CSVLogger", "folder": "."}}
+        },
+        "target that is no name": {"agent": agent | {"lr": {"_target_": ["os.mkdir"]}}},
+        "target by reference": {
+            "agent": {"_target_": "${items.name}", "_args_": [str(victim)]},
+            "items": {"name": "os.mkdir"},
+        },
+        "resolver": {"agent": agent | {"lr": "${oc.env:HOME}"}},
+        "second interpolation": {"agent": agent | {"lr": "${seed}${oc.env:HOME}"}},
+        "nested interpolation": {"agent": agent | {"lr": "${${items.which}:HOME}"}},
+        "escaped": {"agent": agent | {"lr": "\\${oc.env:HOME}"}},
+        "made of two": {"agent": agent | {"lr": "${items.dollar}{oc.env:HOME}"}},
+        "in a list": {"items": {"paths": [["${seed} ${oc.env:HOME}"]]}},
+        "text": {"agent": f"_target_: os.mkdir\n_args_: [{victim}]"},
+        "no target": {"agent": {"lr": 1}},
+    }
+
+
+@pytest.mark.parametrize("case", payloads(Path("x")))
+def test_what_could_run_is_refused(case: str, evaluated: DictConfig, tmp_path: Path) -> None:
+    victim = tmp_path / "created"
+    with pytest.raises(ConfigError, match="the checkpoint's"):
+        adopt(evaluated, payloads(victim)[case], FROM_RUN, [])
+    assert not victim.exists()
+
+
+def test_targets_in_lists_are_found(tmp_path: Path) -> None:
+    config = OmegaConf.create({"_target_": DQN, "lr": [[exploit(tmp_path)]]})
+    assert [path for path, _ in targets(config, "agent")] == ["agent", "agent.lr.0.0"]
+
+
+def test_a_configuration_that_is_no_mapping_is_refused(evaluated: DictConfig) -> None:
+    with pytest.raises(ConfigError, match="not a mapping"):
+        adopt(evaluated, ["agent"], FROM_RUN, [])
+
+
+def test_targets_are_known_by_their_place(tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "agent/mine.yaml").write_text("_target_: a.A\nparts: [{_target_: a.B}]\n")
+    (tmp_path / "experiment/mine.yaml").write_text(
+        "# @package _global_\nnetwork: {_target_: a.C}\n"
+    )
+    added = known_targets((tmp_path,)) - known_targets()
+    assert added == {("agent", "a.A"), ("agent.parts.0", "a.B"), ("network", "a.C")}
+    assert ("agent", DQN) in known_targets()

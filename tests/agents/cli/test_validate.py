@@ -1,0 +1,102 @@
+"""`packing validate`: what it judges, on protocols small enough for every test run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agents.cli import main as cli
+from agents.cli import protocols, validate
+from agents.cli.protocols import PROTOCOLS, Window
+
+TINY = {"V1": 12, "V2": 12, "V3a": 6, "V3b": 6, "V5": 12, "V6": 6}
+
+
+@pytest.fixture
+def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every protocol as it is, with a handful of instances and a window that nobody misses."""
+    wide = {"utilization": Window(0.5, 0.5)}
+    everything = protocols.protocols()
+
+    def small(full: bool = False) -> tuple[protocols.Protocol, ...]:
+        kept = [p for p in everything if p.name in ("V1", "V2")]
+        return tuple(
+            replace(p, instances=TINY[p.name], windows=wide if p.windows else {}) for p in kept
+        )
+
+    orderings = protocols.ordering_protocols
+    monkeypatch.setattr(validate, "protocols", small)
+    monkeypatch.setattr(
+        validate,
+        "ordering_protocols",
+        lambda name, full=False: {
+            rule: replace(p, instances=TINY["V5"]) for rule, p in orderings(name, full).items()
+        },
+    )
+
+
+@pytest.mark.usefixtures("_tiny")
+def test_it_reports_every_seed_and_writes_it_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "found" / "validation.json"
+    assert cli.main(["validate", "--seeds", "2", "--json", str(target)]) == 0
+    said = capsys.readouterr().out
+    assert "every window holds" in said
+    found = json.loads(target.read_text())
+    assert {r["seed"] for r in found["results"]} == {0, 1}
+    assert found["windows_missed"] == 0
+    assert found["machine"]["processor"]
+    pairs = [(o["heuristic"], o["lower"], o["higher"]) for o in found["orderings"] if o["judged"]]
+    assert ("online_bph", "area_corners_code", "center_hull") in pairs
+    assert ("heightmap_minimization", "com_hull", "none") in pairs
+
+
+@pytest.mark.usefixtures("_tiny")
+def test_a_missed_window_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    impossible = replace(PROTOCOLS[0], instances=4, windows={"utilization": Window(0.9, 0.01)})
+    monkeypatch.setattr(validate, "protocols", lambda full=False: (impossible,))
+    monkeypatch.setattr(validate, "DISCRIMINATING", ())
+    assert cli.main(["validate"]) == 1
+    said = capsys.readouterr().out
+    assert "MISSED" in said
+    assert "1 WINDOWS WERE MISSED" in said
+
+
+def test_a_file_that_cannot_be_written_is_refused_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert cli.main(["validate", "--json", str(tmp_path / "file" / "x.json")]) == cli.BAD_INPUT
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_windows_are_those_of_the_tables() -> None:
+    """Centre and half-width of every published cell, so that nobody moves one in passing."""
+    found = {
+        (p.name, p.heuristic): (p.instances, *map(str, p.windows.values()))
+        for p in PROTOCOLS
+        if p.windows
+    }
+    assert found == {
+        ("V1", "heightmap_minimization"): (500, "0.563±0.02", "22.3±0.8", "0.105±0.015"),
+        ("V2", "online_bph"): (1000, "0.518±0.015", "20.6±0.6", "0.14±0.012"),
+        ("V3a", "lsah"): (300, "0.587±0.017", "22.8±0.8"),
+        ("V3a", "online_bph"): (300, "0.461±0.016", "18.1±0.8"),
+        ("V3a", "br"): (300, "0.453±0.016", "17.8±0.8"),
+        ("V3b", "lsah"): (300, "0.483±0.022"),
+        ("V3b", "online_bph"): (300, "0.439±0.022"),
+        ("V3b", "br"): (300, "0.409±0.022"),
+    }
+
+
+def test_an_overflow_is_a_miss() -> None:
+    estimate = validate.Estimate(0.563, 0.01)
+    result = validate.Result(PROTOCOLS[0], 0, estimate, validate.Estimate(22.3, 1), 0.105, 0, 1.0)
+    assert result.passed is True
+    assert replace(result, overflow=1).passed is False

@@ -1,0 +1,517 @@
+"""Heuristics for cuboids against plain loops over lists of boxes, in both geometries and modes."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from tests.agents import plain_heuristics as plain
+from torch.profiler import ProfilerActivity, profile
+
+from agents.heuristics import SPACE_HEURISTICS, build
+from agents.heuristics.spaces import item_types
+from packing_env import make_env
+from packing_env.items import Catalogue
+from packing_env.testing import small_env
+from packing_env.types import Instances, ParameterError
+
+GRID = (6, 5, 7)
+EXTENTS = [box for box in itertools.product((1, 2, 3), repeat=3) if sum(box) > 3]
+ROWS = 16
+
+
+def task(mode="maps placement", rows=ROWS, extents=EXTENTS, grid=GRID, seed=0, **options):
+    """Cuboids of whole units in a container of ``grid`` cells of 1.
+
+    ``mode`` is geometry and action mode.
+    """
+    geometry, action_mode = mode.split()
+    options = {
+        "num_items": 14,
+        "num_visible": 1,
+        "num_spaces": 64,
+        "stability": "none",
+        "stability_metric": "none",
+        "contact_tol": 0.0,
+        "action_mode": action_mode,
+        "geometry": geometry,
+        "unit": None,
+        "candidate_fallback": False,
+        "observation": ("heightmap", "item_id", "drop_height")[: 3 - (geometry == "boxes")],
+        **options,
+    }
+    unit = options["unit"] or 1.0
+    if action_mode == "candidate":
+        lattice = round(grid[0] / unit) * round(grid[1] / unit)
+        options.setdefault("candidate_generator", "all_placements")
+        options.setdefault("num_candidates", 6 * lattice * options["num_visible"])
+    catalogue = Catalogue.from_cuboids(
+        torch.tensor(extents, dtype=torch.float64) * unit,
+        cell=unit,
+        container=tuple(map(float, grid)),
+        orientations=options.pop("orientations", "cuboid"),
+        maps=geometry == "maps",
+    )
+    stream = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(len(extents), (rows, options["num_items"]), generator=stream)
+    instances = Instances(drawn, torch.full((rows,), options["num_items"]))
+    options["cell"] = 1.0
+    return small_env(catalogue, rows, instances=instances, shell={"draw": "sequential"}, **options)
+
+
+def shape_of(env):
+    """Of the indices of placements."""
+    return (env.params.num_visible, env.catalogue.tensors()["peak"].shape[1], *env.params.lattice)
+
+
+def place_of(env, index):
+    """``(item, orientation, x, y)`` of an index."""
+    place = []
+    for count in reversed(shape_of(env)):
+        index, rest = divmod(index, count)
+        place.append(rest)
+    return tuple(reversed(place))
+
+
+def offered(env, td, row):
+    """The placements that the environment offers, as a set, and by action."""
+    mask = td["action_mask"][row]
+    if env.params.action_mode == "placement":
+        index = mask.nonzero().squeeze(1).tolist()
+        return {place_of(env, i): i for i in index}
+    listed = env.state["candidate"][row].tolist()
+    return {place_of(env, i): k for k, i in enumerate(listed) if i >= 0}
+
+
+def scene_of(env, td, row):
+    """The plain view of one row; what is legal by a stability rule is taken from the mask."""
+    items, state = env.catalogue.tensors(), env.state
+    count = int(state["num_items"][row] - state["items_packed"][row])
+    queue = state["queue"][row][: min(count, env.params.num_visible)]
+    boxes = state["boxes"][row][: int(state["items_packed"][row])].tolist()
+    spaces = [s for s in state["spaces"][row].tolist() if s[3] > s[0]]
+    sizes = []
+    for item in state["item_id"][row][queue].tolist():
+        there = items["orientation_mask"][item]
+        sizes.append([tuple(size) for size in items["cuboid"][item][there].tolist()])
+    sides = (*env.params.lattice, env.params.height_units)
+    kinds = [tuple(kind) for kind in items["cuboid"][:, 0].tolist()]
+    types, volume = plain.br_types(kinds, sides, env.params.geometry)
+    ruled = env.params.stability != "none"
+    choices = offered(env, td, row)
+    return plain.Scene(
+        sides,
+        boxes,
+        spaces,
+        sizes,
+        (lambda choice: choice in choices) if ruled else (lambda choice: True),
+        types,
+        volume,
+    )
+
+
+def live_rows(td):
+    return [row for row, done in enumerate(td["done"].squeeze(-1).tolist()) if not done]
+
+
+def compare(env, names, steps, **options):
+    """Play, and compare every heuristic in every live state; the number of states.
+
+    Where the loops find nothing the policy must return -1.
+    """
+    policies = {
+        name: build(name, env, **(options if name in plain.SPACE else {})) for name in names
+    }
+    movers = [*policies.values(), build("random_legal", env)]
+    td, states = env.reset(), 0
+    for step in range(steps):
+        live = live_rows(td)
+        states += len(live)
+        scenes = {row: (scene_of(env, td, row), offered(env, td, row)) for row in live}
+        for name, policy in policies.items():
+            actions = policy(td.clone())["action"].tolist()
+            for row, (scene, actions_of) in scenes.items():
+                choice = RULES[name](scene)
+                expected = -1 if choice is None else actions_of[choice]
+                assert actions[row] == expected, (name, step, row)
+        td = movers[step % len(movers)](td)
+        chosen = td["action"]
+        td["action"] = torch.where(chosen < 0, td["action_mask"].byte().argmax(1), chosen)
+        _, td = env.step_and_maybe_reset(td)
+    return states
+
+
+RULES = plain.SPACE | plain.SCORED
+MODES = ["maps placement", "maps candidate", "boxes candidate"]
+WITHOUT_MACS = sorted(set(plain.SPACE) - {"macs"})
+"""It looks at every rectangle of the grid."""
+
+
+def test_every_space_heuristic_is_compared():
+    assert set(plain.SPACE) == set(SPACE_HEURISTICS)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_heuristics_equal_loops(mode):
+    assert compare(task(mode), WITHOUT_MACS, 21, fallback=False) > 250
+    assert compare(task(mode, seed=1), ["macs"], 14, fallback=False) > 150
+    assert compare(task(mode, rows=12, seed=2), list(plain.SCORED), 14) > 120
+
+
+@pytest.mark.parametrize("mode", ["maps placement", "boxes candidate"])
+def test_under_a_stability_rule(mode):
+    env = task(mode, rows=10, stability="center_hull")
+    assert compare(env, list(plain.SPACE), 12, fallback=False) > 80
+
+
+def test_on_a_lattice_finer_than_the_cells():
+    """Sides of 1 to 5 half cells."""
+    extents = [(1, 3, 2), (5, 2, 3), (4, 4, 1), (3, 3, 5), (2, 2, 4)]
+    env = task("boxes candidate", rows=6, extents=extents, grid=(4, 3, 4), unit=0.5)
+    scored = ["deepest_bottom_left", "lowest_z", "first_fit"]
+    assert compare(env, [*WITHOUT_MACS, *scored], 12, fallback=False) > 50
+
+
+GENERATOR = {
+    "online_bph": "split_space_drops",
+    "lsah": "split_spaces",
+    "lsah_pct": "split_spaces",
+    "br": "split_spaces",
+    "best_fit": "split_spaces",
+    "macs": "split_space_corners",
+}
+"""What proposes all that a heuristic may choose."""
+
+
+MORE = [
+    (name, generator)
+    for name in ("lsah", "br")
+    for generator in ("split_space_corners", "split_space_drops")
+]
+"""More than it may choose."""
+
+
+@pytest.mark.parametrize(("name", "generator"), [*GENERATOR.items(), *MORE])
+def test_with_a_generator_that_proposes_all_it_may_choose(name, generator):
+    """The choice is what the loops find without asking what was proposed."""
+    options = {"candidate_generator": generator, "num_candidates": 400}
+    env = task("boxes candidate", rows=8, **options)
+    assert compare(env, [name], 12, fallback=False) > 80
+    assert not env.state["overflow"].any()
+
+
+@pytest.mark.parametrize("mode", ["maps placement", "boxes candidate"])
+def test_with_several_visible_items(mode):
+    env = task(mode, rows=6, num_visible=3)
+    assert compare(env, list(plain.SPACE), 8, fallback=False) > 40
+
+
+@pytest.mark.parametrize("order", ["arrival", "smallest_first"])
+def test_an_order_picks_the_item_first(order):
+    """Among the items that a space takes, as if the others were not there."""
+    env = task(rows=4, num_visible=3)
+    policies = {name: build(name, env, order, fallback=False) for name in plain.SPACE}
+    td = env.reset()
+    for _ in range(5):
+        for name, policy in policies.items():
+            actions = policy(td.clone())["action"].tolist()
+            for row in range(4):
+                scene = scene_of(env, td, row)
+                alone = [
+                    plain.Scene(**{**vars(scene), "items": [[]] * slot + [sizes]})
+                    for slot, sizes in enumerate(scene.items)
+                ]
+                choices = {i: RULES[name](one) for i, one in enumerate(alone)}
+                taken = [i for i, choice in choices.items() if choice is not None]
+                volume = [math.prod(sizes[0]) for sizes in scene.items]
+                slot = min(taken, key=lambda i: volume[i] if order == "smallest_first" else i)
+                assert actions[row] == offered(env, td, row)[choices[slot]]
+        td = build("random_legal", env)(td)
+        _, td = env.step_and_maybe_reset(td)
+
+
+# ---------------------------------------------------------------------- small cases, by hand
+
+
+def after(placements, new, grid, mode="maps placement", **options):
+    """An environment in which ``(sides, x, y)`` have been put down and ``new`` is next."""
+    extents = [*(sides for sides, _, _ in placements), new]
+    options = {"num_items": len(extents), "orientations": "none", **options}
+    env = task(mode, 1, extents, grid, **options)
+    env.instances.item_id[:] = torch.arange(len(extents))
+    td = env.reset()
+    for _, x, y in placements:
+        action = offered(env, td, 0)[0, 0, x, y]
+        _, td = env.step_and_maybe_reset(td.set("action", torch.tensor([action])))
+    return env, td
+
+
+def choice_of(name, env, td, **options):
+    """What a heuristic plays there; None for no action."""
+    action = int(build(name, env, **options)(td.clone())["action"])
+    by_action = {value: key for key, value in offered(env, td, 0).items()}
+    return by_action.get(action)
+
+
+STEPS = [((2, 2, 2), 0, 0), ((1, 1, 1), 2, 2)]
+"""In 3 x 3 x 3: a block in the corner, and a small one in the opposite corner."""
+
+
+def test_the_list_of_spaces_of_the_example():
+    env, _ = after(STEPS, (3, 1, 1), (3, 3, 3))
+    assert env.state["spaces"][0][:6].tolist() == [
+        [0, 0, 2, 3, 3, 3],
+        [2, 0, 0, 3, 2, 3],
+        [2, 0, 1, 3, 3, 3],
+        [0, 2, 0, 2, 3, 3],
+        [0, 2, 1, 3, 3, 3],
+        [0, 0, 0, 0, 0, 0],
+    ]
+
+
+def test_online_bph_does_not_ask_whether_the_item_fits():
+    """The second lowest space is 2 wide; an item of 3 dropped there rests on the small block."""
+    env, td = after(STEPS, (3, 1, 1), (3, 3, 3))
+    assert choice_of("online_bph", env, td, fallback=False) == (0, 0, 0, 2)
+    env, td = after(STEPS, (3, 1, 1), (3, 3, 2))  # and where only that place is left
+    assert choice_of("online_bph", env, td, fallback=False) == (0, 0, 0, 2)
+
+
+def test_lsah_takes_the_least_surface_and_then_the_tightest_space():
+    """A 1 x 1 x 1 item, after a 2 x 1 x 1 block at the origin of a 4 x 3 x 3 container.
+
+    At (2, 0): 3 x 1 seen from above, 3 + 3 + 1 = 7; at (0, 1): 2 x 2, 4 + 2 + 2 = 8; on top, at
+    (0, 0): 2 x 1 and twice as high, 2 + 4 + 2 = 8.
+    """
+    env, td = after([((2, 1, 1), 0, 0)], (1, 1, 1), (4, 3, 3))
+    assert choice_of("lsah", env, td) == (0, 0, 2, 0)
+
+
+def test_lsah_pct_refuses_what_makes_the_container_full():
+    """2 x 2 x 1 twice in 2 x 2 x 2: the second would have the whole container's score."""
+    env, td = after([((2, 2, 1), 0, 0)], (2, 2, 1), (2, 2, 2))
+    assert choice_of("lsah", env, td, fallback=False) == (0, 0, 0, 0)
+    assert choice_of("lsah_pct", env, td, fallback=False) is None
+    assert choice_of("lsah_pct", env, td) == (0, 0, 0, 0)
+
+
+def test_br_weighs_volume_and_types():
+    """After a 3 x 1 x 1 bar in 4 x 4 x 2: 2 types, 3 x 1 x 1 and 1 x 1 x 1.
+
+    Spaces: (3,0,0, 4,4,2), 8 + 1 type; (0,1,0, 4,4,2), 24 + 12; (0,0,1, 4,4,2), 16 + 12.
+    """
+    env, td = after([((3, 1, 1), 0, 0)], (1, 1, 1), (4, 4, 2))
+    assert choice_of("br", env, td) == (0, 0, 0, 1)
+
+
+def test_br_prefers_types_over_a_little_volume():
+    """A slab of 1 x 4 x 2 leaves 3 x 4 x 3 beside and 4 x 4 x 1 above it, volumes 36 and 16.
+
+    Types that need a length of 4 all fit above and none fits beside: 16 + 8 + 10 with 8 of them,
+    16 + 12 + 10 with 12.
+    """
+    kinds = [(4, 1, 1), (4, 2, 1), (4, 3, 1), (4, 4, 1)]
+    env, td = after([((1, 4, 2), 0, 0)], (1, 1, 1), (4, 4, 3))
+    policy = build("br", env)
+    found = {}
+    for count in (2, 3):
+        policy.types = torch.tensor(kinds * count)
+        found[4 * count] = place_of(env, int(policy(td.clone())["action"]))
+    assert found == {8: (0, 0, 1, 0), 12: (0, 0, 0, 0)}
+
+
+def test_macs_keeps_the_larger_room_free():
+    """A slab of 3 x 3 x 1 leaves a column of 1 x 3 free, which a bar on top may shadow."""
+    env, td = after([((3, 3, 1), 1, 0)], (2, 3, 1), (4, 3, 2))
+    assert choice_of("macs", env, td) == (0, 0, 2, 0)
+
+
+def test_macs_counts_nothing_on_the_floor():
+    """Its sum stops at the item's base, so there the first proposal is played."""
+    env, td = after([], (1, 1, 1), (4, 3, 3))
+    assert choice_of("macs", env, td) == (0, 0, 0, 0)
+
+
+def test_best_fit_takes_the_smaller_space():
+    """After 3 x 4 x 2 in 4 x 4 x 3: 1 x 4 x 3 beside it (12), 4 x 4 x 1 above it (16)."""
+    env, td = after([((3, 4, 2), 0, 0)], (1, 1, 1), (4, 4, 3))
+    assert choice_of("best_fit", env, td) == (0, 0, 3, 0)
+
+
+def test_trap_heightmap_minimization_sums_the_whole_map():
+    """A cube raises the sum by 1 wherever it stands flat, so the corner wins, on a tower too.
+
+    Summed over the window only (IR-BPP's program) the tower would cost 3 and the floor 1.
+    """
+    env, td = after([((1, 1, 2), 0, 0)], (1, 1, 1), (3, 3, 4))
+    assert choice_of("heightmap_minimization", env, td) == (0, 0, 0, 0)
+    scene = scene_of(env, td, 0)
+    assert plain.heightmap_minimization(scene) == (0, 0, 0, 0)
+    assert plain.heightmap_minimization(scene, window_only=True) == (0, 0, 0, 1)
+
+
+def unrotated_limit(env, td, row):
+    """Whether a choice lies where the item would fit as it arrived, written down again."""
+    sizes = scene_of(env, td, row).items
+
+    def allowed(choice):
+        item, _, x, y = choice
+        w, d, _ = sizes[item][0]
+        return x + w <= env.params.lattice[0] and y + d <= env.params.lattice[1]
+
+    return allowed
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_trap_limits_of_the_unrotated_item_only_on_request(mode):
+    """A bar of 1 x 3 may lie along x in every row, but not where PCT's loops end early."""
+    legal = {}
+    for limits in ("container", "pct"):
+        options = {"orientations": "yaw", "candidate_range": limits}
+        env, td = after([], (1, 3, 1), (4, 4, 2), mode, **options)
+        legal[limits] = {choice for choice in offered(env, td, 0) if choice[1] == 1}
+    assert legal["container"] == {(0, 1, x, y) for x in (0, 1) for y in range(4)}
+    assert legal["pct"] == {(0, 1, x, y) for x in (0, 1) for y in range(2)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_scored_heuristics_equal_loops_within_the_published_limits(mode):
+    env = task(mode, rows=6, candidate_range="pct")
+    td = env.reset()
+    policies = {name: build(name, env) for name in plain.SCORED}
+    for step in range(7):
+        for name, policy in policies.items():
+            actions = policy(td.clone())["action"].tolist()
+            for row in live_rows(td):
+                scene = scene_of(env, td, row)
+                scene.allowed = unrotated_limit(env, td, row)
+                choice = plain.SCORED[name](scene)
+                assert actions[row] == offered(env, td, row)[choice], (name, step, row)
+        _, td = env.step_and_maybe_reset(build("heightmap_minimization", env)(td))
+
+
+# ---------------------------------------------------------------------- what else is promised
+
+
+def test_slips_of_lsah_make_a_difference():
+    """The states that the loops are compared in tell the two apart."""
+    env, td = task(), None
+    td, different = env.reset(), 0
+    policies = [build(name, env, fallback=False) for name in ("lsah", "lsah_pct")]
+    for _ in range(20):
+        one, other = (policy(td.clone())["action"] for policy in policies)
+        different += int((one != other).sum())
+        _, td = env.step_and_maybe_reset(build("lsah", env)(td))
+    assert different > 10
+
+
+def test_without_a_proposal():
+    """The first legal action, or no action, which ends the episode."""
+    env, td = after([((2, 2, 1), 0, 0)], (2, 2, 1), (2, 2, 2))
+    stop = build("lsah_pct", env, fallback=False)(td)
+    assert stop["action"].tolist() == [-1]
+    step = env.step(stop)["next"]
+    assert bool(step["terminated"])
+    assert int(step["metrics", "items_packed"]) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", SPACE_HEURISTICS)
+def test_whole_episodes_are_legal(name, mode):
+    env = task(mode)
+    policy, td, finished = build(name, env), env.reset(), 0
+    for _ in range(16):
+        td = policy(td)
+        step, td = env.step_and_maybe_reset(td)
+        assert not step["next", "metrics", "illegal_actions"].any()
+        finished += int(step["next", "done"].sum())
+    assert finished
+
+
+def test_a_coarse_lattice_leaves_out_what_lies_between():
+    env = task(rows=8, grid_step=2)
+    td = env.reset()
+    policies = {name: build(name, env, fallback=False) for name in plain.SPACE}
+    for _ in range(6):
+        for row in live_rows(td):
+            scene, choices = scene_of(env, td, row), offered(env, td, row)
+            scene.sides = (*env.params.grid, env.params.height_units)
+            at = {(item, r, 2 * x, 2 * y): k for (item, r, x, y), k in choices.items()}
+            scene.allowed = at.__contains__
+            for name, policy in policies.items():
+                choice = RULES[name](scene)
+                expected = -1 if choice is None else at[choice]
+                assert int(policy(td.clone())["action"][row]) == expected, name
+        _, td = env.step_and_maybe_reset(build("lsah", env)(td))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_host_read(mode):
+    env = task(mode, num_visible=2, rows=4)
+    td = env.reset()
+    policies = [build(name, env, order) for name in SPACE_HEURISTICS for order in (None, "random")]
+    policies += [build(name, env) for name in plain.SCORED]
+    with profile(activities=[ProfilerActivity.CPU]) as record:
+        for policy in policies:
+            policy(td)
+    names = {event.key for event in record.key_averages()}
+    assert not names & {"aten::item", "aten::_local_scalar_dense", "aten::nonzero"}
+
+
+def test_what_br_counts_depends_on_the_geometry_alone():
+    """Boxes: five sizes per side, rounded up, of few or many types, on any raster."""
+    sides = torch.randint(10, 51, (3000, 3), generator=torch.Generator().manual_seed(0))
+    sides[0], sides[1] = 10, 50
+    for unit in (1.0, 0.5):
+        params = task("boxes candidate", unit=unit).params
+        for count in (2, 300, 3000):
+            types, volume = item_types({"cuboid": sides[:count, None]}, params)
+            assert sorted(set(types.flatten().tolist())) == [10, 20, 30, 40, 50]
+            assert types.shape == (125, 3)
+            assert volume == math.prod(GRID) / unit**3
+    types, _ = item_types({"cuboid": torch.tensor([[[1, 2, 3]]])}, params)
+    assert types[:, 2].unique().tolist() == [1, 2, 3]  # of 1, 1.5, 2, 2.5, 3
+    assert types[:5, 2].tolist() == [1, 2, 2, 3, 3]
+    params = task().params
+    types, volume = item_types({"cuboid": sides.repeat(2, 1)[:, None]}, params)
+    assert types.tolist() == sides.unique(dim=0).tolist()
+    assert volume == 1
+
+
+def test_br_plays_an_instance_alike_whatever_the_pool():
+    """960 and 1,040 cuboids; the raster of the heightmap makes no difference either."""
+    played, counted = [], []
+    for pool_size, cell in ((12, 0.01), (13, 0.01), (12, 0.1)):
+        env = make_env(
+            "cuboid_continuous", 4, pool_size=pool_size, draw="sequential", cell=cell, seed=1
+        )
+        policy, td, actions = build("br", env), env.reset(), []
+        counted.append(policy.types)
+        for _ in range(12):
+            td = policy(td)
+            kept = env.state["candidate"].gather(1, td["action"][:, None])
+            actions.append(kept.squeeze(1))
+            _, td = env.step_and_maybe_reset(td)
+        played.append(torch.stack(actions))
+    assert all(torch.equal(types, counted[0]) for types in counted)
+    assert all(torch.equal(actions, played[0]) for actions in played)
+
+
+def test_what_cannot_be_built_is_named():
+    with pytest.raises(ParameterError, match="num_spaces=80"):
+        build("lsah", task(num_spaces=0))
+    with pytest.raises(ParameterError, match="online_bph"):
+        build("online", task())
+
+
+@pytest.mark.parametrize("name", GENERATOR)
+@pytest.mark.parametrize("generator", ["split_spaces", "lowest_z", "event_points"])
+def test_a_generator_that_leaves_places_out_is_refused(name, generator):
+    if generator == GENERATOR[name]:
+        return
+    mode = "maps candidate" if generator == "lowest_z" else "boxes candidate"
+    env = task(mode, rows=1, candidate_generator=generator, num_candidates=50)
+    remedy = f"set candidate_generator='{GENERATOR[name]}'"
+    with pytest.raises(ParameterError, match=f"'{generator}' does not propose; {remedy}"):
+        build(name, env)
+    assert build(name, task(rows=1, candidate_generator=generator)).params  # asks for none

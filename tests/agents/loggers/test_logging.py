@@ -1,0 +1,265 @@
+"""Loggers: a slow or broken one delays nothing; what it misses is counted; none is required."""
+
+import csv
+import importlib.util
+import math
+import sys
+import threading
+import time
+
+import pytest
+from hydra.utils import instantiate
+
+from agents.config.compose import compose
+from agents.loggers.logging import CSVLogger
+from agents.loggers.telemetry import MLflowLogger, QueuedLogger, TorchRLLogger
+
+
+class Slow:
+    """Takes its time, and remembers."""
+
+    def __init__(self, seconds=0.0, fail=()):
+        self.seconds, self.fail = seconds, fail
+        self.rows, self.closed = [], False
+        self.threads = {threading.current_thread().name}
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def log(self, frames, values):
+        self.threads.add(threading.current_thread().name)
+        self.gate.wait(10)
+        time.sleep(self.seconds)
+        if frames in self.fail:
+            raise ConnectionError(f"no network at {frames}")
+        self.rows.append((frames, dict(values)))
+
+    def close(self):
+        self.threads.add(threading.current_thread().name)
+        self.closed = True
+
+
+def queued(slow, **options):
+    return QueuedLogger(lambda: slow, **options)
+
+
+def test_a_slow_logger_delays_nobody_and_gets_every_row():
+    slow = Slow(seconds=0.05)
+    logger = queued(slow, size=20)
+    start = time.perf_counter()
+    for frames in range(10):
+        logger.log(frames, {"loss": frames / 10})
+    assert time.perf_counter() - start < 0.05  # ten rows take it 0.5 s
+    logger.close()
+    assert slow.rows == [(frames, {"loss": frames / 10}) for frames in range(10)]
+    assert slow.closed
+    assert logger.dropped == 0
+    logger.close()  # again: nothing
+
+
+def test_what_does_not_fit_is_dropped_and_counted(caplog):
+    slow = Slow()
+    slow.gate.clear()
+    logger = queued(slow, size=3)
+    logger.log(0, {"loss": 0.0})
+    while not logger._rows.empty():  # it is at work on the first
+        time.sleep(0.001)
+    start = time.perf_counter()
+    for frames in range(1, 11):
+        logger.log(frames, {"loss": 0.0})
+    assert time.perf_counter() - start < 0.05
+    assert logger.dropped == 7
+    slow.gate.set()
+    logger.close()
+    assert [frames for frames, _ in slow.rows] == [0, 1, 2, 3]
+    assert "7 of 11 rows of telemetry were dropped" in caplog.text
+
+
+def test_rows_are_those_of_the_moment():
+    slow = Slow()
+    slow.gate.clear()
+    logger = queued(slow)
+    values = {"loss": 1.0}
+    logger.log(1, values)
+    values["loss"] = 2.0
+    slow.gate.set()
+    logger.close()
+    assert slow.rows == [(1, {"loss": 1.0})]
+
+
+def test_a_logger_that_fails_does_not_stop_training(caplog):
+    slow = Slow(fail=(1, 3))
+    logger = queued(slow)
+    for frames in range(5):
+        logger.log(frames, {})
+    logger.close()
+    assert [frames for frames, _ in slow.rows] == [0, 2, 4]
+    assert logger.dropped == 2
+    assert "2 of 5 rows of telemetry were dropped (ConnectionError: no network at 1)" in caplog.text
+    assert slow.closed
+
+
+def test_a_logger_that_hangs_is_left_behind(caplog):
+    slow = Slow()
+    slow.gate.clear()
+    logger = queued(slow, size=8, patience=0.1)
+    for frames in range(4):
+        logger.log(frames, {})
+    start = time.perf_counter()
+    logger.close()
+    assert 0.1 <= time.perf_counter() - start < 5
+    assert logger.dropped >= 3
+    assert "rows of telemetry were dropped" in caplog.text
+    slow.gate.set()
+
+
+def test_it_is_made_used_and_closed_in_one_thread():
+    made = []
+    logger = QueuedLogger(lambda: made.append(Slow()) or made[0])
+    logger.log(1, {})
+    logger.close()
+    assert made[0].threads == {"telemetry"}
+
+    def broken():
+        raise OSError("no such host")
+
+    with pytest.raises(OSError, match="no such host"):
+        QueuedLogger(broken)
+    with pytest.raises(ValueError, match="queue_size=0"):
+        QueuedLogger(Slow, size=0)
+
+
+class Backend:
+    """What TorchRL's loggers are to us."""
+
+    def __init__(self):
+        self.rows, self.closed = [], False
+
+    def log_metrics(self, values, step):
+        self.rows.append((step, values))
+
+    def close(self):
+        self.closed = True
+
+
+def test_the_table_is_complete_whatever_the_backend_misses(tmp_path, monkeypatch):
+    backend = Backend()
+    gate = threading.Event()
+
+    def log_metrics(values, step):
+        gate.wait(10)
+        backend.rows.append((step, values))
+
+    backend.log_metrics = log_metrics
+    made = {}
+
+    def get_logger(kind, **options):
+        made.update(options, kind=kind)
+        return backend
+
+    monkeypatch.setattr("torchrl.record.loggers.get_logger", get_logger)
+    folder = tmp_path / "run-7"
+    folder.mkdir()
+    logger = TorchRLLogger(folder, "wandb", queue_size=1, project="boxes", offline=True)
+    assert made["kind"] == "wandb"
+    assert made["logger_name"] == str(folder)
+    assert made["experiment_name"] == "run-7"
+    assert made["wandb_kwargs"] == {"project": "boxes", "offline": True}
+    for frames in range(5):
+        logger.log(frames, {"loss": 0.5, "return": math.nan})
+    gate.set()
+    logger.close()
+    assert backend.closed
+    rows = list(csv.DictReader((folder / "metrics.csv").read_text().splitlines()))
+    assert [int(row["frames"]) for row in rows] == list(range(5))
+    lost = int(rows[-1]["telemetry_dropped"])
+    assert lost in (3, 4)  # one or none was taken out of the queue before the others came
+    assert len(backend.rows) == 5 - lost
+    assert all(values == {"loss": 0.5} for _, values in backend.rows)  # NaN is no number
+
+
+@pytest.mark.parametrize("backend", ["wandb", "mlflow"])
+def test_a_missing_package_is_named(backend, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, backend, None)
+    monkeypatch.setattr(f"torchrl.record.loggers.{backend}._has_{backend}", False)
+    make = instantiate(compose("train", [f"logger={backend}"]).logger)
+    with pytest.raises(ValueError, match=f"pip install {backend}, or choose logger=csv"):
+        make(tmp_path)
+
+
+def test_a_backend_that_cannot_start_says_why(tmp_path, monkeypatch):
+    def get_logger(*_, **__):
+        raise RuntimeError("no api key")
+
+    monkeypatch.setattr("torchrl.record.loggers.get_logger", get_logger)
+    with pytest.raises(ValueError, match="logger=wandb cannot start: RuntimeError: no api key"):
+        TorchRLLogger(tmp_path, "wandb")
+
+
+def test_mlflow_writes_to_a_database_in_the_run_folder(tmp_path, monkeypatch):
+    """MLflow 3 refuses folders; its own run ends with ours."""
+    made = {}
+
+    class Run:
+        ended = False
+
+        def __exit__(self, *_):
+            self.ended = True
+
+    class Fake(Backend):
+        def __init__(self, experiment, uri, artifact_location):
+            super().__init__()
+            made.update(experiment=experiment, uri=uri, kept=artifact_location, logger=self)
+            self.experiment = Run()
+
+    monkeypatch.setattr("torchrl.record.loggers.MLFlowLogger", Fake)
+    logger = MLflowLogger(tmp_path)
+    logger.log(3, {"loss": 1.0})
+    logger.close()
+    assert made["uri"] == f"sqlite:///{tmp_path}/mlflow.db"
+    assert made["kept"] == (tmp_path / "artifacts").as_uri()
+    assert made["logger"].rows == [(3, {"loss": 1.0})]
+    assert made["logger"].experiment.ended
+    MLflowLogger(tmp_path, tracking_uri="http://localhost:5000", experiment="mine").close()
+    assert (made["uri"], made["kept"]) == ("http://localhost:5000", None)
+    assert made["experiment"] == "mine"
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("tensorboard"), reason="needs tensorboard")
+def test_tensorboard_gets_every_row(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    logger = TorchRLLogger(tmp_path, "tensorboard")
+    for frames in range(0, 40, 8):
+        logger.log(frames, {"loss": frames / 8, "held_out/utilization": 0.5})
+    logger.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("loss")] == [(8 * k, k) for k in range(5)]
+    assert len(events.Scalars("held_out/utilization")) == 5
+
+
+def test_a_new_column_keeps_what_was_written(tmp_path):
+    logger = CSVLogger(tmp_path)
+    logger.log(1, {"a": 1.0})
+    assert (tmp_path / "metrics.csv").read_text().splitlines() == ["frames,a", "1,1.0"]
+    logger.log(2, {"a": 2.0, "b": 3.0})
+    logger.log(3, {"b": 4.0})
+    logger.close()
+    lines = (tmp_path / "metrics.csv").read_text().splitlines()
+    assert lines == ["frames,a,b", "1,1.0,", "2,2.0,3.0", "3,,4.0"]
+
+
+def test_training_ends_while_a_logger_is_stuck(tiny, tmp_path):
+    from tests.agents.training.test_trainer import trainer_of
+
+    slow = Slow()
+    slow.gate.clear()
+    logger = queued(slow, size=4)
+    trainer = trainer_of(tiny(4), frames=160, log_every=16)
+    assert trainer.run(logger)
+    assert slow.rows == []
+    slow.gate.set()
+    logger.close()
+    assert logger.dropped in (5, 6)  # of ten, four waited, and it was at work on one
+    assert len(slow.rows) == 10 - logger.dropped
+    assert slow.rows[0][0] == 16

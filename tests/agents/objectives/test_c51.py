@@ -1,0 +1,241 @@
+"""`C51Loss` and categorical readouts: the paper's projection, TorchRL's loss, masks that hold."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tensordict.nn import TensorDictModuleBase
+from tests.agents.distributional import MODES, make_agent, sampled, small_env
+from torchrl.objectives import DistributionalDQNLoss
+
+from agents.algorithms.rainbow import Rainbow
+from agents.networks.readout import CategoricalReadout
+from agents.objectives import C51Loss
+from agents.objectives.c51 import project
+from packing_env.types import ParameterError
+
+QUIET = {"noisy": False}
+MIXTURES = [None, 3]
+
+
+@pytest.fixture(scope="module", params=MODES)
+def env(request):
+    return small_env(request.param)
+
+
+@pytest.fixture(scope="module")
+def batch(env):
+    return sampled(make_agent(Rainbow, env), env)
+
+
+# ---------------------------------------------------------------------- projection
+
+
+def test_projection_by_hand():
+    support = torch.tensor([0.0, 1.0, 2.0])
+    chance = torch.tensor([[0.2, 0.5, 0.3]])
+    # 0.25 lies between the first two atoms, 1 on the second, 2.5 beyond the end
+    found = project(chance, torch.tensor([[0.25, 1.0, 2.5]]), support)
+    torch.testing.assert_close(found, torch.tensor([[0.15, 0.05 + 0.5, 0.3]]))
+
+
+@pytest.mark.parametrize(("v_min", "v_max"), [(-1.0, 1.5), (-7.0, -3.0), (2.0, 2.5)])
+def test_projection_keeps_mass_and_mean(v_min, v_max):
+    torch.manual_seed(0)
+    support = torch.linspace(v_min, v_max, 51)
+    chance = torch.rand(256, 51).softmax(-1)
+    inside = v_min + (v_max - v_min) * torch.rand(256, 51)
+    found = project(chance, inside, support)
+    assert (found >= 0).all()
+    torch.testing.assert_close(found.sum(-1), torch.ones(256))
+    torch.testing.assert_close(found @ support, (chance * inside).sum(-1), rtol=1e-5, atol=1e-5)
+    beyond = project(chance, inside + 10 * (v_max - v_min), support)
+    torch.testing.assert_close(beyond.sum(-1), torch.ones(256))
+    torch.testing.assert_close(beyond[:, -1], torch.ones(256))
+
+
+def test_projection_of_the_support_itself_changes_nothing():
+    support = torch.linspace(-1, 1.5, 51)
+    chance = torch.rand(8, 51).softmax(-1)
+    torch.testing.assert_close(
+        project(chance, support.expand(8, 51), support), chance, rtol=0, atol=1e-5
+    )
+
+
+# ---------------------------------------------------------------------- readouts
+
+
+@pytest.mark.parametrize("mixture", MIXTURES)
+def test_the_mean_is_the_expectation_of_the_distribution(mixture):
+    torch.manual_seed(0)
+    readout = CategoricalReadout(0, mixture=mixture, num_atoms=11)
+    value, score = torch.randn(4, 2, readout.num_values), torch.randn(4, 2, readout.num_scores, 6)
+    chance = readout.log_probs(value, score).exp()
+    assert chance.shape == (4, 2, 11, 6)
+    torch.testing.assert_close(chance.sum(-2), torch.ones(4, 2, 6))
+    expected = (chance * readout.support[:, None]).sum(-2)
+    torch.testing.assert_close(readout.mean(value, score), expected)
+
+
+@pytest.mark.parametrize("mixture", MIXTURES)
+def test_one_action_equals_all(env, batch, mixture):
+    network = make_agent(Rainbow, env, mixture=mixture, **QUIET).network
+    value = network(batch.clone(False))["action_value"]
+    action = batch["action"]
+    taken = value.gather(1, action[:, None]).squeeze(1)
+    torch.testing.assert_close(network.value_of(batch, action), taken)
+    chance = network.log_probs_of(batch, action).exp()
+    torch.testing.assert_close(chance @ network.support, taken)
+
+
+def test_an_empty_support_is_refused():
+    with pytest.raises(ParameterError, match="v_min"):
+        CategoricalReadout(0, v_min=1.0, v_max=1.0)
+    with pytest.raises(ParameterError, match="mixture"):
+        CategoricalReadout(0, mixture=1)
+
+
+# ---------------------------------------------------------------------- the loss
+
+
+class AllLogProbs(TensorDictModuleBase):
+    """A network in the form that TorchRL's loss wants: log-probabilities of every action."""
+
+    action_space = "categorical"
+    out_keys = ("action_value", "action")
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+        self.in_keys = network.in_keys
+        self.register_buffer("support", network.support.clone())
+
+    def forward(self, tensordict):
+        network = self.network
+        seen = (tensordict.get(key) for key in network.in_keys)
+        log_probs = network.readout.log_probs(*network.streams(*seen, gain=None))
+        log_probs = log_probs.transpose(1, 2).flatten(2)  # [B, atoms, A]
+        tensordict.set("action_value", log_probs)
+        mean = torch.einsum("bza,z->ba", log_probs.exp(), self.support)
+        return tensordict.set("action", mean.argmax(-1))
+
+
+@pytest.mark.filterwarnings("ignore:No target network updater")  # the test sets the target itself
+@pytest.mark.parametrize("support", [(-1.0, 1.5), (-3.0, -1.0)])
+@pytest.mark.parametrize("mixture", MIXTURES)
+def test_loss_and_gradient_equal_torchrl_where_all_is_legal(env, batch, mixture, support):
+    v_min, v_max = support
+    agent = make_agent(Rainbow, env, mixture=mixture, v_min=v_min, v_max=v_max, **QUIET)
+    batch = batch.clone()
+    for where in (batch, batch["next"]):
+        where["action_mask"] = torch.ones_like(where["action_mask"])
+    batch["next", "legal_mask"] = batch["next", "action_mask"]
+    batch["action"] = torch.randint_like(batch["action"], env.mode.num_actions)
+    theirs = DistributionalDQNLoss(AllLogProbs(agent.network), gamma=agent.gamma)
+    for key, value in agent.objective.target_value_network_params.items(True, True):
+        name = key if isinstance(key, tuple) else (key,)
+        theirs.target_value_network_params["network", *name].data.copy_(value)
+    expected = theirs(batch.clone())["loss"]
+    ours = agent.objective(batch)["loss"]
+    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6)
+    parameters = list(agent.network.parameters())
+    for got, want in zip(
+        torch.autograd.grad(ours, parameters),
+        torch.autograd.grad(expected, parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-6)
+
+
+def by_hand(agent, batch, best):
+    """Cross-entropies, given the next actions."""
+    objective, network = agent.objective, agent.network
+    following = objective.next_state(batch)
+    with torch.no_grad(), objective.target():
+        chance = network.log_probs_of(following, best).exp()
+    alive = 1 - batch["next", "terminated"].float()
+    discount = agent.gamma ** batch["steps_to_next_obs"] * alive
+    wanted = project(chance, batch["next", "reward"] + discount * network.support, network.support)
+    return -(wanted * network.log_probs_of(batch, batch["action"])).sum(-1)
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_the_online_network_picks_and_the_target_values(env, batch, double):
+    agent = make_agent(Rainbow, env, double=double, **QUIET)
+    following = agent.objective.next_state(batch)
+    mask = following["action_mask"]
+    online = agent.network(following.clone(False))["action_value"]
+    with agent.objective.target():
+        target = agent.network(following.clone(False))["action_value"]
+    online, target = (torch.where(mask, value, -torch.inf).argmax(-1) for value in (online, target))
+    losses = {True: by_hand(agent, batch, online), False: by_hand(agent, batch, target)}
+    assert not torch.allclose(losses[True], losses[False])
+    torch.testing.assert_close(agent.objective(batch)["loss"], losses[double].mean())
+
+
+@pytest.mark.parametrize("support", [(-3.0, -1.0), (1.0, 2.0), (-1.0, 1.0)])
+def test_illegal_actions_are_never_chosen(env, support):
+    agent = make_agent(Rainbow, env, v_min=support[0], v_max=support[1])
+    root = env.reset()
+    for _ in range(12):
+        root = agent.policy(root)
+        mask, action = root["action_mask"], root["action"]
+        assert mask.gather(1, action[:, None]).all()
+        value = agent.network(root.clone(False))["action_value"]
+        assert ((value >= support[0]) & (value <= support[1])).all()
+        root = env.step_and_maybe_reset(root)[1]
+    batch = sampled(agent, env)
+    target = agent.objective._target(batch)
+    legal = batch["next", "legal_mask"].gather(1, target.action[:, None]).squeeze(1)
+    assert legal.all()
+    assert not batch["next", "legal_mask"].all(1).all()
+
+
+def test_only_terminated_rows_do_not_bootstrap(env, batch):
+    agent = make_agent(Rainbow, env, **QUIET)
+    batch = batch.clone()
+    terminated = batch["next", "terminated"]
+    batch["next", "truncated"] = ~terminated  # a truncated row does
+    agent.objective(batch)
+    before = batch["td_error"].clone()
+    with torch.no_grad():
+        for value in agent.objective.target_value_network_params.values(True, True):
+            if not torch.equal(value, agent.network.support):
+                value.data.mul_(2.0)
+    agent.objective(batch)
+    same = torch.isclose(batch["td_error"], before, rtol=1e-5, atol=1e-6)
+    assert torch.equal(same, terminated.squeeze(-1))
+
+
+def test_weights_multiply_the_losses_of_their_rows(env, batch):
+    agent = make_agent(Rainbow, env, **QUIET)
+    batch = batch.clone()
+    losses = by_hand(agent, batch, agent.objective._target(batch).action)
+    weight = torch.rand(len(batch))
+    batch["priority_weight"] = weight
+    found = agent.objective(batch)
+    torch.testing.assert_close(found["loss"], (losses * weight).mean())
+    assert (batch["td_error"] >= 0).all()
+    assert (batch["td_error"] <= losses).all()  # the divergence is without the target's entropy
+
+
+def test_keys_can_be_renamed(env, batch):
+    agent = make_agent(Rainbow, env, **QUIET)
+    expected = agent.objective(batch.clone())["loss"]
+    other = batch.clone().rename_key_("action", "chosen")
+    agent.objective.set_keys(action="chosen", priority="error")
+    torch.testing.assert_close(agent.objective(other)["loss"], expected)
+    assert other["error"].shape == (len(batch),)
+    optional = ("steps_to_next_obs", ("next", "legal_mask"))
+    least = other.select(*agent.objective.in_keys, *optional)
+    torch.testing.assert_close(agent.objective(least)["loss"], expected)
+
+
+def test_works_without_a_target_network_and_on_one_step(env, batch):
+    network = make_agent(Rainbow, env, **QUIET).network
+    loss = C51Loss(network, gamma=0.9, delay_value=False)
+    batch = batch.exclude("steps_to_next_obs")
+    found = loss(batch.clone())
+    found["loss"].backward()
+    one = torch.ones_like(batch["next", "done"], dtype=torch.int64)
+    torch.testing.assert_close(loss(batch.clone().set("steps_to_next_obs", one)), found)

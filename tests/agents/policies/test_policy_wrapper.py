@@ -1,0 +1,169 @@
+"""PolicyWrapper: legal, uniform, per element, closed form, and free of host reads."""
+
+import pytest
+import torch
+from tensordict import TensorDict
+from tensordict.nn import TensorDictModule
+from torch import nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.profiler import ProfilerActivity, profile
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+
+from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
+
+
+class Given(nn.Module):
+    """Action values that the observation holds already."""
+
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return value.to(self.dtype)
+
+
+def wrapper(epsilon=None, dtype=torch.float32, **options) -> PolicyWrapper:
+    network = TensorDictModule(
+        Given(dtype), in_keys=[("observation", "value")], out_keys=["action_value"]
+    )
+    return PolicyWrapper(network, epsilon=epsilon, **options)
+
+
+def batch(shape: tuple[int, ...], actions: int = 11, seed: int = 0) -> TensorDict:
+    stream = torch.Generator().manual_seed(seed)
+    mask = torch.rand(*shape, actions, generator=stream) < 0.4
+    mask[..., 3] = True
+    value = torch.randn(*shape, actions, generator=stream)
+    return TensorDict({"observation": {"value": value}, "action_mask": mask}, shape)
+
+
+ALWAYS = EpsilonSchedule(1.0, 1.0, 0)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 2)])
+def test_greedy_is_the_best_legal_action_of_every_element(shape):
+    td = batch(shape)
+    out = wrapper(ALWAYS).eval()(td.clone())
+    flat = td.reshape(-1)
+    best = [
+        max((v, i) for i, (v, m) in enumerate(zip(value.tolist(), mask.tolist(), strict=True)) if m)
+        for value, mask in zip(flat["observation", "value"], flat["action_mask"], strict=True)
+    ]
+    assert out["action"].dtype == torch.int64
+    assert out["action"].reshape(-1).tolist() == [index for _, index in best]
+    assert out["chosen_action_value"].shape == (*shape, 1)
+    assert out["chosen_action_value"].reshape(-1).tolist() == [value for value, _ in best]
+    assert "action_value" not in out
+
+
+@pytest.mark.parametrize(
+    ("mode", "explores"),
+    [
+        (ExplorationType.RANDOM, True),
+        (ExplorationType.MODE, False),
+        (ExplorationType.MEAN, False),
+        (ExplorationType.DETERMINISTIC, False),
+    ],
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_exploration_type_is_honoured(mode, explores, training):
+    td = batch((400,))
+    greedy = wrapper()(td.clone())["action"]
+    policy = wrapper(ALWAYS).train(training)
+    with set_exploration_type(mode):
+        assert bool((policy(td.clone())["action"] != greedy).any()) == explores
+    # Nothing set: the module's own mode decides.
+    assert bool((policy(td.clone())["action"] != greedy).any()) == training
+
+
+def test_random_actions_are_uniform_over_the_legal_ones():
+    torch.manual_seed(0)
+    mask = torch.tensor([True, False, True, True, False, True, False, True])
+    td = TensorDict(
+        {"observation": {"value": torch.zeros(40_000, 8)}, "action_mask": mask.expand(40_000, 8)},
+        [40_000],
+    )
+    count = torch.bincount(wrapper(ALWAYS)(td)["action"], minlength=8)
+    assert not count[~mask].any()
+    expected = 40_000 / 5
+    chi2 = float((count[mask] - expected).square().sum() / expected)
+    assert chi2 < 18.5  # 4 degrees of freedom, p = 0.001
+
+
+def test_draws_are_per_element_and_at_the_given_rates():
+    torch.manual_seed(0)
+    rates = torch.tensor([0.0, 0.1, 0.5, 1.0])
+    policy = wrapper(EpsilonSchedule(rates, rates))
+    shape = (4, 5_000)
+    mask = torch.ones(*shape, 10, dtype=torch.bool)
+    value = torch.zeros(*shape, 10)
+    value[..., 0] = 1
+    td = TensorDict({"observation": {"value": value}, "action_mask": mask}, shape)
+    moved = (policy(td)["action"] != 0).double().mean(1)
+    expected = rates.double() * 0.9
+    assert torch.all((moved - expected).abs() <= 4 * (expected * (1 - expected) / 5_000).sqrt())
+
+
+def test_a_mask_key_of_none_allows_every_action():
+    td = batch((6,))
+    out = wrapper(mask_key=None)(td.clone())
+    assert torch.equal(out["action"], td["observation", "value"].argmax(-1))
+
+
+def test_schedule_is_linear_in_frames_and_closed_form():
+    policy = wrapper(EpsilonSchedule(1.0, 0.1, 1_000))
+    seen = []
+    for frames in (0, 250, torch.tensor(500), 1_000, 10**9):
+        policy.set_frames(frames)
+        seen.append(float(policy.epsilon))
+    assert seen == pytest.approx([1.0, 0.775, 0.55, 0.1, 0.1])
+    policy.set_frames(250)
+    other = wrapper(EpsilonSchedule(1.0, 0.1, 1_000))
+    other.load_state_dict(policy.state_dict())
+    assert float(other.epsilon) == pytest.approx(0.775)
+    rows = wrapper(EpsilonSchedule(torch.tensor([1.0, 0.4]), torch.tensor([0.0, 0.2]), 100))
+    rows.set_frames(torch.tensor([50, 100]))
+    assert rows.epsilon.tolist() == pytest.approx([0.5, 0.2])
+
+
+@pytest.mark.parametrize("bad", [{"start": 1.5}, {"end": -0.1}, {"frames": -1}])
+def test_an_impossible_schedule_is_named(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        EpsilonSchedule(**bad)
+
+
+def test_scores_are_float32_whatever_the_network_computes_in():
+    td = batch((6,))
+    out = wrapper(dtype=torch.bfloat16, score=nn.Softmax(-1))(td.clone())
+    values = td["observation", "value"].bfloat16().float().softmax(-1)
+    masked = torch.where(td["action_mask"], values, -torch.inf)
+    assert out["chosen_action_value"].dtype == torch.float32
+    assert torch.equal(out["chosen_action_value"].squeeze(-1), masked.amax(-1))
+
+    linear = TensorDictModule(
+        nn.Linear(11, 11), in_keys=[("observation", "value")], out_keys=["action_value"]
+    )
+    policy = PolicyWrapper(linear, autocast=torch.bfloat16, score=nn.Identity())
+    value = policy.action_values(td)
+    assert value.dtype == torch.float32
+    assert torch.equal(value, value.bfloat16().float())
+    assert linear.module.weight.dtype == torch.float32
+    with pytest.raises(ValueError, match="float16"):
+        PolicyWrapper(linear, autocast=torch.float16)
+
+
+def test_no_host_read():
+    policy = wrapper(EpsilonSchedule(0.5, 0.5))
+    td = batch((8,))
+    with profile(activities=[ProfilerActivity.CPU]) as record:
+        for frames in range(5):
+            policy.set_frames(frames)
+            policy(td.clone())
+    names = {event.key for event in record.key_averages()}
+    assert not names & {"aten::item", "aten::_local_scalar_dense", "aten::nonzero"}
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        out = policy(td.apply(mode.from_tensor))
+        assert out["action"].shape == (8,)
+        with pytest.raises(DataDependentOutputException):
+            bool(out["action_mask"].any())

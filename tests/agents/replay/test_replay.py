@@ -1,0 +1,353 @@
+"""Device replay: maps come back, n-step returns equal a plain loop, nothing moves or is read."""
+
+import io
+
+import pytest
+import torch
+from tensordict import TensorDict
+from tensordict.nn import TensorDictModule
+from tests.tiny import cuboid_env, play, tiny_env
+from torch.profiler import ProfilerActivity, profile
+from torchrl.data import LazyTensorStorage, ReplayBuffer
+
+from agents.config.build import build_agent, build_env, build_replay
+from agents.config.compose import compose
+from agents.replay import DeviceReplay, NStep, RebuildMaps
+from agents.replay.compact import byte_table, maps_read, pack_bits, unpack_bits
+from packing_env import WorkerMaps, memory
+from packing_env.envs.action_modes import MODES
+from packing_env.types import ParameterError
+
+# Within the rounding of heights through h / H * H, in units of H.
+CLOSE = 3e-7
+
+
+def task(mode="placement", **params):
+    """Short episodes: some rows fill up, others reach the step limit."""
+    return tiny_env(
+        params.pop("num_envs", 4),
+        items={"height": 0.05},
+        action_mode=mode,
+        num_candidates=30,
+        max_steps=4,
+        **params,
+    )
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 64, 201])
+def test_bits_round_trip(size):
+    mask = torch.rand(3, 2, size) < 0.5
+    bits = pack_bits(mask)
+    assert bits.shape == (3, 2, -(-size // 8))
+    assert torch.equal(unpack_bits(bits, size, byte_table()), mask)
+    first = pack_bits(torch.tensor([True, False, False, True]))
+    assert first.tolist() == [0b1001]
+
+
+def mask_of(env, seen, name="action_mask"):
+    """The mode's mask, or what stands beside it."""
+    (key,) = env.mode.mask_keys
+    return seen[(*key[:-1], name) if isinstance(key, tuple) else name]
+
+
+def rules(env, following):
+    """What the rules allow, finished rows included."""
+    seen = following["observation"]
+    if env.params.action_mode == "candidate":
+        return seen["candidates"][..., -1] > 0
+    legal = seen["drop_height"] < 1
+    return (
+        legal.flatten(-3).any(-1) if env.params.action_mode == "hierarchical" else legal.flatten(-4)
+    )
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+@pytest.mark.parametrize("num_envs", [4, (2, 2)])
+def test_rebuilt_states_equal_the_originals(mode, num_envs):
+    env = task(mode, num_envs=num_envs, num_visible=2, preview=1)
+    maps = RebuildMaps(env)
+    whole = play(env, 20)
+    compact = maps.inv(whole)
+    assert ("observation", "drop_height") not in compact
+    assert ("next", "observation", "top") not in compact
+    back = maps(compact)
+    kept = whole.exclude("metrics", ("next", "metrics"), "executed_action")
+    if mode == "continuous":  # beside the action it is about
+        assert torch.equal(back["executed_action"], kept["next", "executed_action"])
+        kept = kept.exclude(("next", "executed_action"))
+        back = back.exclude("executed_action")
+    else:
+        legal = mask_of(env, back["next"], "legal_mask")
+        back = back.exclude(("next", "legal_mask"), ("next", "manager", "legal_mask"))
+    assert set(back.keys(True, True)) == set(kept.keys(True, True))
+    for key in kept.keys(True, True):
+        if key[-1] == "drop_height" and mode != "hierarchical":
+            assert torch.equal(back[key] < 1, kept[key] < 1)
+            torch.testing.assert_close(back[key], kept[key], rtol=0, atol=CLOSE)
+        else:
+            assert torch.equal(back[key], kept[key]), key
+    finished = whole["next", "done"].squeeze(-1)
+    assert bool(finished.any())
+    truncated = (whole["next", "truncated"] & ~whole["next", "terminated"]).squeeze(-1)
+    assert bool(truncated.any())
+    if mode == "continuous":
+        return
+    assert bool(mask_of(env, whole["next"])[finished].all())
+    allowed = rules(env, whole["next"])
+    nothing = ~allowed.any(-1, keepdim=True)
+    assert torch.equal(legal, allowed | nothing)
+    assert not bool(nothing[truncated].any())
+
+
+def test_hierarchical_states_are_kept_without_any_maps():
+    """The worker's maps of a sample are those that the environment would judge by."""
+    observation = ("heightmap", "item_id", "item_features")
+    env = task("hierarchical", num_visible=2, observation=observation)
+    steps = play(env, 12)
+    replay = DeviceReplay(env, 200, n_steps=2)
+    for step in steps:
+        replay.extend(step)
+    kept = {"heights", "item_id", "item_features"}
+    stored = replay.buffer[:]
+    assert set(stored["observation"].keys()) == kept
+    assert set(stored["next", "manager"].keys()) == {"mask_bits"}
+    assert stored["manager", "mask_bits"].shape == (44, 1)
+    sample = WorkerMaps(env)(replay.sample(64))
+    picked = sample["worker", "action_mask"].gather(1, sample["worker", "action"][:, None])
+    assert bool(picked.all())
+    whole = replay.maps(stored)
+    assert torch.equal(whole["manager", "action"], steps[:11].reshape(-1)["manager", "action"])
+    shown = whole["observation", "heightmap"]
+    assert torch.equal(shown, steps[:11].reshape(-1)["observation", "heightmap"])
+
+
+def test_the_executed_action_is_that_of_the_first_step_of_a_window():
+    env = task("continuous", num_visible=2)
+    torch.manual_seed(0)
+    root, steps = env.reset(), []
+    replay = DeviceReplay(env, 200, n_steps=3)
+    for _ in range(12):
+        step, root = env.step_and_maybe_reset(env.rand_action(root))
+        steps.append(step.clone())
+        replay.extend(step)
+    stored = replay.maps(replay.buffer[:])
+    steps = torch.stack(steps)[:10].reshape(-1)
+    assert torch.equal(stored["action"], steps["action"])
+    assert torch.equal(stored["executed_action"], steps["next", "executed_action"])
+    assert bool((stored["steps_to_next_obs"] > 1).any())
+    assert not torch.equal(stored["executed_action"], stored["action"])
+
+
+def test_packed_cuboids_are_kept():
+    env = cuboid_env(4, observation=("heightmap", "item_id", "boxes"), action_mode="candidate")
+    whole = play(env, 5)
+    maps = RebuildMaps(env)
+    assert torch.equal(maps(maps.inv(whole))["observation", "boxes"], whole["observation", "boxes"])
+
+
+def test_only_the_wanted_maps_are_rebuilt():
+    maps = RebuildMaps(task(), rebuild=("drop_height",))
+    back = maps(maps.inv(play(task(), 3)))
+    assert set(back["observation"].keys()) == {
+        "heightmap", "item_id", "item_features", "drop_height"
+    }  # fmt: skip
+    with pytest.raises(ParameterError, match="colour"):
+        RebuildMaps(task(), rebuild=("colour",))
+    with pytest.raises(ParameterError, match="no list of names"):
+        RebuildMaps(task(), rebuild="drop_height")
+    with pytest.raises(ParameterError, match="heightmap and item_id"):
+        RebuildMaps(task(observation=("drop_height", "item_id")))
+
+
+def test_a_policy_that_reads_all_observations_reads_all_maps():
+    policy = TensorDictModule(torch.nn.Identity(), in_keys=["observation"], out_keys=["action"])
+    assert maps_read(policy, task()) == RebuildMaps(task()).rebuilt != ()
+
+
+def test_what_an_agent_reads_is_rebuilt_by_default():
+    for chosen, expected in (
+        (["env=cuboid_online"], ("orientation_features", "drop_height")),
+        (["env=cuboid_continuous"], ()),  # its network reads candidates
+        (["env=cuboid_online", "env.action_mode=candidate"], ()),
+    ):
+        config = compose("train", ["agent=dqn", *chosen, "env.num_envs=2", "replay.capacity=8"])
+        env = build_env(config)
+        replay = build_replay(config, env, build_agent(config, env))
+        assert set(replay.maps.rebuilt) == set(expected), chosen
+
+
+def test_rest_heights_are_rebuilt_in_parts(monkeypatch):
+    env = task()
+    whole = play(env, 5).reshape(-1)
+    maps = RebuildMaps(env)
+    at_once = maps(maps.inv(whole))["observation", "drop_height"]
+    monkeypatch.setattr("agents.replay.compact._GATHER_BYTES", 1)
+    assert torch.equal(maps(maps.inv(whole))["observation", "drop_height"], at_once)
+
+
+def n_step_oracle(steps: TensorDict, n_steps: int, gamma: float) -> list[tuple]:
+    """(t, row, return, m, discount) by a loop over rows and steps."""
+    reward, done, terminated = (
+        steps["next", name].squeeze(-1).tolist() for name in ("reward", "done", "terminated")
+    )
+    out = []
+    for t in range(len(reward)):
+        for row in range(len(reward[0])):
+            total, m = 0.0, 0
+            while m < n_steps and t + m < len(reward):
+                total += gamma**m * reward[t + m][row]
+                m += 1
+                if done[t + m - 1][row]:
+                    break
+            ended = terminated[t + m - 1][row]
+            out.append((t, row, total, m, 0.0 if ended else gamma**m))
+    return out
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 3, 5])
+def test_n_step_equals_a_loop(n_steps):
+    env = task()
+    steps = play(env, 25)
+    replay = DeviceReplay(env, 1_000, n_steps=n_steps, gamma=0.9)
+    written = [replay.extend(step) for step in steps]
+    assert [index is None for index in written] == [t < n_steps - 1 for t in range(25)]
+    assert len(replay) == 4 * (25 - n_steps + 1)
+    replay.flush()
+    assert len(replay) == 4 * 25
+    stored = replay.maps(replay.buffer[:])
+    assert bool((steps["next", "truncated"] & ~steps["next", "terminated"]).any())
+    assert bool(steps["next", "terminated"].any())
+    for index, (t, row, total, m, discount) in enumerate(n_step_oracle(steps, n_steps, 0.9)):
+        found, true, end = stored[index], steps[t, row], steps[t + m - 1, row]["next"]
+        assert float(found["next", "reward"]) == pytest.approx(total, abs=1e-6)
+        assert int(found["steps_to_next_obs"]) == m
+        assert float(found["discount"]) == pytest.approx(discount, rel=1e-6)
+        assert torch.equal(found["action"], true["action"])
+        for name in ("heightmap", "item_id", "item_features"):
+            assert torch.equal(found["observation", name], true["observation", name])
+            assert torch.equal(found["next", "observation", name], end["observation", name])
+        for flag in ("done", "terminated", "truncated"):
+            assert torch.equal(found["next", flag], end[flag])
+        assert torch.equal(found["next", "action_mask"], end["action_mask"])
+
+
+def test_every_terminal_reward_is_in_the_replay_once():
+    env = task()
+    steps = play(env, 30)
+    replay = DeviceReplay(env, 1_000, n_steps=3, gamma=0.5)
+    for step in steps:
+        replay.extend(step)
+    replay.flush()
+    stored = replay.buffer[:]
+    last = stored["steps_to_next_obs"] == 1
+    finished = stored["next", "done"] & last
+    true = steps["next", "reward"][steps["next", "done"]]
+    torch.testing.assert_close(stored["next", "reward"][finished], true)
+
+
+def test_rows_must_stay_the_same():
+    env = task()
+    step = play(env, 1)[0]
+    n_step = NStep(2)
+    n_step.push(step)
+    with pytest.raises(ValueError, match="4 rows"):
+        n_step.push(step[:2])
+
+
+def test_the_ring_wraps_and_its_memory_stays():
+    env = task()
+    steps = play(env, 12)
+    replay = DeviceReplay(env, 10)
+    before = {k: v.data_ptr() for k, v in replay.buffer.storage._storage.items(True, True)}
+    for step in steps:
+        replay.extend(step)
+    after = {k: v.data_ptr() for k, v in replay.buffer.storage._storage.items(True, True)}
+    assert before == after
+    assert len(replay) == 10
+    flat = steps.reshape(-1)
+    expected = [max(i for i in range(48) if i % 10 == place) for place in range(10)]
+    stored = replay.buffer[:]
+    assert torch.equal(stored["action"], flat["action"][expected])
+    assert torch.equal(
+        stored["observation", "heightmap"], flat["observation", "heightmap"][expected]
+    )
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_samples_are_whole_and_reach_every_transition(mode):
+    env = task(mode)
+    replay = DeviceReplay(env, 100)
+    for step in play(env, 5):
+        replay.extend(step)
+    sample = replay.sample(16)
+    assert sample.batch_size == (16,)
+    assert {"discount", "steps_to_next_obs", "index"} <= set(sample.keys())
+    env_keys = {k for k in env.observation_spec.keys(True, True) if k[0] != "metrics"}
+    assert env_keys | set(env.action_keys) <= set(sample.keys(True, True))
+    assert env_keys - set(env.mode.report_keys) <= set(sample["next"].keys(True, True))
+    torch.manual_seed(0)
+    assert set(replay.sample(1_000)["index"].tolist()) == set(range(20))
+    replay.update_priority(sample["index"], torch.ones(16))
+
+
+def test_no_host_read():
+    env = task()
+    steps = list(play(env, 12))
+    replay = DeviceReplay(env, 20, n_steps=3)
+    with profile(activities=[ProfilerActivity.CPU]) as record:
+        for step in steps:
+            replay.extend(step)
+            if len(replay):
+                replay.sample(8)
+    names = {event.key for event in record.key_averages()}
+    assert not names & {"aten::item", "aten::_local_scalar_dense", "aten::nonzero"}
+
+
+def test_state_dict_continues_exactly():
+    env = task()
+    steps = play(env, 20)
+    one, other = (DeviceReplay(env, 30, n_steps=3) for _ in range(2))
+    for step in steps[:13]:
+        one.extend(step)
+    file = io.BytesIO()
+    torch.save(one.state_dict(), file)
+    file.seek(0)
+    for step in steps[:5]:  # what was there is replaced
+        other.extend(step)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    for step in steps[13:]:
+        one.extend(step)
+        other.extend(step)
+        torch.manual_seed(1)
+        expected = one.sample(8)
+        torch.manual_seed(1)
+        assert bool((other.sample(8) == expected).all())
+    assert one.state_dict()["writer"] == other.state_dict()["writer"]
+    with pytest.raises(ParameterError, match="capacity=10"):
+        DeviceReplay(env, 10).load_state_dict(one.state_dict())
+    DeviceReplay(env, 10).load_state_dict(DeviceReplay(env, 10).state_dict())
+
+
+def test_impossible_sizes_are_refused_with_a_hint(monkeypatch):
+    env = task()
+    with pytest.raises(ParameterError, match="one step of 4 environments"):
+        DeviceReplay(env, 3)
+    with pytest.raises(ParameterError, match=r"use replay\.capacity=\d+ or less"):
+        DeviceReplay(env, 10**12)
+    replay = DeviceReplay(env, 100)
+    monkeypatch.setattr(memory, "TRIFLE", 0)
+    monkeypatch.setattr(memory, "free_memory", lambda device: replay.num_bytes * 2)
+    assert DeviceReplay(env, 100).num_bytes == replay.num_bytes
+    stored = replay.buffer.storage._storage
+    total = sum(x.numel() * x.element_size() for x in stored.values(True, True))
+    assert total == 100 * replay.bytes_per_transition
+
+
+def test_the_transform_serves_a_plain_torchrl_buffer():
+    env = task()
+    buffer = ReplayBuffer(storage=LazyTensorStorage(100), transform=RebuildMaps(env), batch_size=8)
+    steps = play(env, 6)
+    buffer.extend(steps.reshape(-1))
+    sample = buffer.sample()
+    assert sample["observation", "drop_height"].shape == (8, 1, 3, 8, 7)
+    assert ("observation", "drop_height") not in buffer.storage[:].keys(True, True)

@@ -1,0 +1,193 @@
+"""Checkpoints: whole or not at all, and never a pickle."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.agents.conftest import FakeAgent
+
+from agents.training import checkpoint
+from agents.training.checkpoint import CheckpointError
+from packing_env import PackingEnv
+
+META = {"agent": "fake", "config": {"seed": 0}}
+
+
+def state_of(env: PackingEnv) -> dict[str, Any]:
+    agent = FakeAgent(env)
+    agent.update(env.reset())
+    return {"agent": agent.state_dict(), "counters": {"frames": 8, "elapsed": 0.5}}
+
+
+@pytest.fixture
+def saved(tmp_path: Path, tiny: Callable[..., PackingEnv]) -> Path:
+    return checkpoint.save(tmp_path, 8, state_of(tiny(2)), META)
+
+
+def test_what_was_saved_is_read(saved: Path, tmp_path: Path) -> None:
+    found = checkpoint.load(tmp_path)
+    assert found.path == saved
+    assert found.meta == {**META, "frames": 8}
+    assert found.state["counters"] == {"frames": 8, "elapsed": 0.5}
+    weight = found.state["agent"]["policy"]["network.weight"]
+    assert weight.dtype == torch.float32
+    assert sorted(path.name for path in saved.iterdir()) == [
+        "manifest.json",
+        "meta.json",
+        "tensors.pt",
+    ]
+
+
+def test_the_newest_whole_one_is_found(saved: Path, tmp_path: Path) -> None:
+    newer = checkpoint.save(tmp_path, 16, {"agent": {}}, META)
+    assert checkpoint.find(tmp_path) == newer
+    assert checkpoint.find(tmp_path / "checkpoints") == newer
+    (newer / "tensors.pt").write_bytes(b"")
+    assert checkpoint.find(tmp_path) == saved
+    with pytest.raises(CheckpointError, match=r"truncated or altered"):
+        checkpoint.load(newer)
+
+
+def test_saving_twice_at_one_frame_keeps_the_later(saved: Path, tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 8, {"agent": {"later": 1}}, META)
+    assert checkpoint.load(saved).state == {"agent": {"later": 1}}
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+def test_what_failed_is_found_by_its_own_name_only(saved: Path, tmp_path: Path) -> None:
+    failed = checkpoint.save(tmp_path, 16, {"agent": {}}, META, failed=True)
+    assert failed.name == "failed-000000000016"
+    assert checkpoint.find(tmp_path) == saved
+    assert checkpoint.load(failed).meta["frames"] == 16
+    elsewhere = tmp_path / "elsewhere"
+    checkpoint.save(elsewhere, 16, {"agent": {}}, META, failed=True)
+    with pytest.raises(CheckpointError, match="no checkpoint there"):
+        checkpoint.find(elsewhere)
+
+
+@pytest.mark.parametrize("name", ["tensors.pt", "meta.json"])
+def test_altered_files_are_refused(saved: Path, name: str) -> None:
+    content = bytearray((saved / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (saved / name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=f"{name}: truncated or altered"):
+        checkpoint.load(saved)
+
+
+class Malice:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("kind", ["torch", "pickle"])
+def test_a_pickle_in_a_proper_looking_checkpoint_runs_nothing(
+    saved: Path, tmp_path: Path, kind: str
+) -> None:
+    victim = tmp_path / "created"
+    if kind == "torch":
+        torch.save({"agent": Malice(victim)}, saved / "tensors.pt")
+    else:
+        (saved / "tensors.pt").write_bytes(pickle.dumps({"agent": Malice(victim)}))
+    manifest = json.loads((saved / "manifest.json").read_text())
+    manifest["files"]["tensors.pt"] = checkpoint._fingerprint(saved / "tensors.pt")
+    (saved / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CheckpointError, match="something else than tensors"):
+        checkpoint.load(saved)
+    assert not victim.exists()
+
+
+def test_single_files_are_never_read(tmp_path: Path) -> None:
+    victim, file = tmp_path / "created", tmp_path / "model.pt"
+    torch.save(Malice(victim), file)
+    with pytest.raises(CheckpointError, match="never read, since a pickle can run code"):
+        checkpoint.load(file)
+    assert not victim.exists()
+
+
+def test_foreign_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no such folder"):
+        checkpoint.load(tmp_path / "nowhere")
+    with pytest.raises(CheckpointError, match="no checkpoint there"):
+        checkpoint.load(tmp_path)
+    for content, message in (
+        ("{}", "not a packing checkpoint"),
+        ("[1]", "not a JSON object"),
+        ("{", "not readable as JSON"),
+        ('{"format": "packing checkpoint", "version": 99}', "of version 99"),
+        ('{"format": "packing checkpoint", "version": 1}', "does not list"),
+    ):
+        (tmp_path / "manifest.json").write_text(content)
+        with pytest.raises(CheckpointError, match=message):
+            checkpoint.load(tmp_path)
+
+
+def test_a_failed_save_leaves_the_one_before(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object, **options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(CheckpointError, match="No space left"):
+        checkpoint.save(tmp_path, 16, {}, META)
+    assert checkpoint.find(tmp_path) == saved
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+class Crash(BaseException):
+    """The power goes."""
+
+
+@pytest.mark.parametrize("same_frame", [False, True])
+def test_whatever_the_moment_of_a_crash_a_whole_one_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_frame: bool
+) -> None:
+    """Every operation on files is the last one once; then a save must work again."""
+    frames = 1 if same_frame else 2
+    for moment in range(1, 100):
+        run = tmp_path / str(moment)
+        checkpoint.save(run, 1, {"number": 1}, META)
+        with monkeypatch.context() as patch:
+            calls = crash_at(patch, moment)
+            with contextlib.suppress(Crash):
+                checkpoint.save(run, frames, {"number": 2}, META)
+        found = checkpoint.load(run)
+        assert found.state["number"] in (1, 2)
+        if len(calls) < moment:  # it came to its end
+            assert moment > 8
+            assert found.state["number"] == 2
+            return
+        checkpoint.save(run, frames, {"number": 3}, META)
+        assert checkpoint.load(run).state["number"] == 3
+        assert not [path.name for path in found.path.parent.iterdir() if path.name.startswith(".")]
+    pytest.fail("the save never came to its end")
+
+
+def crash_at(patch: pytest.MonkeyPatch, moment: int) -> list[str]:
+    calls: list[str] = []
+
+    def counted(name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            calls.append(name)
+            if len(calls) == moment:
+                raise Crash
+            return inner(*args, **options)
+
+        return call
+
+    patch.setattr(torch, "save", counted("save", torch.save))
+    patch.setattr(os, "fsync", counted("fsync", os.fsync))
+    patch.setattr(Path, "rename", counted("rename", Path.rename))
+    patch.setattr(Path, "write_text", counted("write", Path.write_text))
+    return calls

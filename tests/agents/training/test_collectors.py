@@ -1,0 +1,85 @@
+"""Both collectors and every replay: the same transitions for the same seed and actions."""
+
+import pytest
+import torch
+from tests.tiny import tiny_env
+from torch import nn
+
+from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from agents.replay import DevicePrioritizedSampler, DeviceReplay, TorchRLReplay
+from agents.training.rollout import DeviceCollector, TorchRLCollector
+
+STEPS = 18
+
+
+class Heights(nn.Module):
+    """Values that depend on the state, so that a stale one would show."""
+
+    in_keys, out_keys = (("observation", "heightmap"), "action_mask"), ("action_value",)
+
+    def forward(self, td):
+        mask = td.get("action_mask")
+        peak = td.get(("observation", "heightmap")).flatten(-2).mean(-1, keepdim=True)
+        rank = torch.arange(mask.shape[-1], device=mask.device) * 0.37
+        return td.set("action_value", torch.sin(rank + 100 * peak))
+
+
+def task(mode, num_envs=4):
+    return tiny_env(
+        num_envs, items={"height": 0.05}, action_mode=mode, num_candidates=20, max_steps=4
+    )
+
+
+def play(kind, mode, num_envs=4):
+    """Half of the actions are random."""
+    env = task(mode, num_envs)
+    collector = kind(env, PolicyWrapper(Heights(), epsilon=EpsilonSchedule(0.5, 0.5, 0)))
+    torch.manual_seed(11)
+    steps = [collector.step() for _ in range(STEPS)]
+    collector.close()
+    return env, steps
+
+
+@pytest.mark.parametrize("num_envs", [4, (2, 2)])
+@pytest.mark.parametrize("mode", ["placement", "candidate"])
+def test_exploring_policies_act_alike_in_both_collectors(mode, num_envs):
+    _, steps = play(DeviceCollector, mode, num_envs)
+    _, others = play(TorchRLCollector, mode, num_envs)
+    shape = steps[0].batch_size
+    assert shape == ((4,) if num_envs == 4 else (2, 2))
+    assert any(bool(step["next", "done"].any()) for step in steps)
+    for step, other in zip(steps, others, strict=True):
+        assert other.batch_size == shape
+        assert "action_value" not in step.keys()  # noqa: SIM118
+        keys = set(step.keys(True, True))
+        extra = set(other.keys(True, True)) - keys
+        assert all("collector" in key for key in extra)
+        for key in keys:
+            assert torch.equal(step[key], other[key]), key
+
+
+def replays(env):
+    return {
+        "uniform": DeviceReplay(env, 60, n_steps=3, gamma=0.9),
+        "prioritized": DeviceReplay(
+            env, 60, n_steps=3, gamma=0.9, sampler=DevicePrioritizedSampler(60)
+        ),
+        "torchrl": TorchRLReplay(env, 60, n_steps=3, gamma=0.9),
+    }
+
+
+@pytest.mark.parametrize("mode", ["placement", "candidate"])
+def test_every_replay_keeps_the_same_transitions_of_both_collectors(mode):
+    kept = {}
+    for kind in (DeviceCollector, TorchRLCollector):
+        env, steps = play(kind, mode)
+        for name, replay in replays(env).items():
+            for step in steps:
+                replay.extend(step)
+            stored = replay._whole(replay.buffer[:])
+            kept[kind.__name__, name] = stored.select(*sorted(stored.keys(True, True), key=str))
+    first, *others = kept.values()
+    assert len(first) == 60
+    for other in others:
+        assert set(other.keys(True, True)) == set(first.keys(True, True))
+        assert bool((other == first).all())

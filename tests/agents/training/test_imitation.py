@@ -1,0 +1,216 @@
+"""Behaviour cloning of heuristics: on states that were not seen, far above chance."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from tensordict import TensorDict
+from tests.agents.conftest import TINY_OVERRIDES
+from tests.tiny import tiny_env
+from torch import nn
+
+from agents import heuristics
+from agents.algorithms.dqn import DQN
+from agents.config.build import build_agent, build_env
+from agents.config.compose import compose
+from agents.networks import ScoreMaps
+from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from agents.training.imitation import (
+    HasTargets,
+    JudgesActions,
+    WarmStart,
+    agreement,
+    from_config,
+    log_likelihood,
+    warm_start,
+)
+from agents.training.rollout import DeviceCollector
+from packing_env.types import ParameterError
+
+SMALL = WarmStart(frames=400, updates=80, batch_size=32, lr=3e-3)
+
+
+def task(mode="placement", num_envs=16, **params):
+    items = {"height": 0.06}
+    return tiny_env(num_envs, items=items, action_mode=mode, num_candidates=24, **params)
+
+
+def dqn(env, **options):
+    return DQN(env, network=partial(ScoreMaps, channels=8, precision="fp32"), **options)
+
+
+class CandidateNetwork(nn.Module):
+    """A value per candidate from its features and the container's heights."""
+
+    in_keys = (("observation", "candidates"), ("observation", "heightmap"))
+    out_keys = ("action_value",)
+
+    def __init__(self, env):
+        super().__init__()
+        features = env.observation_spec["observation", "candidates"].shape[-1]
+        self.body = nn.Sequential(nn.Linear(features + 1, 32), nn.ReLU(), nn.Linear(32, 1))
+
+    def forward(self, tensordict):
+        candidates, heights = (tensordict.get(key) for key in self.in_keys)
+        peak = heights.amax((-1, -2))[..., None, None].expand(*candidates.shape[:-1], 1)
+        value = self.body(torch.cat((candidates, peak), -1)).squeeze(-1)
+        return tensordict.set("action_value", value)
+
+
+class CandidateAgent:
+    """Only what a warm start needs."""
+
+    batch_size = 32
+
+    def __init__(self, env):
+        torch.manual_seed(0)
+        network = CandidateNetwork(env)
+        self.policy = PolicyWrapper(network, epsilon=EpsilonSchedule(1.0, 1.0, 0))
+
+
+@pytest.mark.parametrize(
+    ("mode", "make", "name"),
+    [
+        ("placement", dqn, "lowest_z"),
+        ("candidate", CandidateAgent, "lowest_z"),
+    ],
+)
+def test_it_learns_to_decide_like_the_heuristic(mode, make, name):
+    def on_new_states():
+        """Of other episodes: the items come in another order."""
+        other = task(mode, seed=9)
+        return agreement(agent.policy, DeviceCollector(other, heuristics.build(name, other)), 10)
+
+    env = task(mode)
+    torch.manual_seed(0)
+    agent = make(env)
+    before = on_new_states()
+    found = warm_start(agent, env, heuristics.build(name, env), SMALL)
+    after = on_new_states()
+    assert after["chance"] == before["chance"] < 0.2
+    for result in (found, after):
+        assert result["agreement"] > 0.4
+    assert after["agreement"] > before["agreement"] + 0.2
+    assert found["loss"] < 1.5
+
+
+def test_targets_follow_and_the_optimizer_is_fresh():
+    env = task()
+    agent = dqn(env)
+    assert isinstance(agent, HasTargets)
+    before = agent.target_parameters[0].clone()
+    warm_start(agent, env, heuristics.build("lowest_z", env), WarmStart(64, 3, 8))
+    assert not torch.equal(agent.target_parameters[0], before)
+    for target, online in zip(agent.target_parameters, agent.parameters, strict=True):
+        assert torch.equal(target, online)
+    assert not agent.optimizer.optimizer.state
+
+
+@pytest.mark.parametrize("name", ["iqn", "rainbow", "ppo"])
+def test_agents_of_the_configuration_imitate(name):
+    config = compose("train", [*TINY_OVERRIDES, f"agent={name}"])
+    env = build_env(config)
+    agent = build_agent(config, env)
+    heuristic = heuristics.build("first_fit", env)
+    weights = [weight.detach().clone() for weight in agent.policy.parameters()]
+    found = warm_start(agent, env, heuristic, WarmStart(64, 4, 8))
+    assert math.isfinite(found["loss"])
+    moved = [
+        not torch.equal(weight, old)
+        for weight, old in zip(agent.policy.parameters(), weights, strict=True)
+    ]
+    assert any(moved)
+    if name != "ppo":
+        assert isinstance(agent, HasTargets)
+        online = agent.objective.value_network_params.flatten_keys("/")
+        target = agent.objective.target_value_network_params.flatten_keys("/")
+        assert all(torch.equal(target[key], online[key]) for key in online.keys())  # noqa: SIM118
+
+
+def test_likelihood_of_values_is_a_softmax_over_what_is_legal():
+    class Fixed(nn.Module):
+        in_keys, out_keys = ("value",), ("action_value",)
+
+        def forward(self, td):
+            return td.set("action_value", td.get("value"))
+
+    policy = PolicyWrapper(Fixed())
+    value = torch.tensor([[0.1, 0.3, 0.9], [0.0, 0.5, 0.2]])
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+    batch = TensorDict({"value": value, "action_mask": mask, "action": torch.tensor([1, 2])}, [2])
+    found = log_likelihood(policy, batch, temperature=0.1)
+    first = torch.tensor([1.0, 3.0]).log_softmax(0)[1]
+    second = torch.tensor([0.0, 5.0, 2.0]).log_softmax(0)[2]
+    torch.testing.assert_close(found, torch.stack((first, second)))
+
+
+def test_a_policy_with_probabilities_imitates_by_them():
+    class Policy(nn.Module):
+        in_keys, out_keys = (("observation", "heightmap"), "action_mask"), ("action",)
+
+        def __init__(self, num_actions):
+            super().__init__()
+            self.logits = nn.Parameter(torch.zeros(num_actions))
+
+        def forward(self, td):
+            mask = td.get("action_mask")
+            return td.set("action", self.logits.masked_fill(~mask, -torch.inf).argmax(-1))
+
+        def evaluate(self, td, action):
+            logits = self.logits.masked_fill(~td.get("action_mask"), -1e9)
+            scores = logits.log_softmax(-1).gather(-1, action[:, None])
+
+            class Found:
+                log_prob = scores
+
+            return Found
+
+    env = task()
+    agent = CandidateAgent.__new__(CandidateAgent)
+    agent.policy = Policy(env.mode.num_actions)
+    assert isinstance(agent.policy, JudgesActions)
+    found = warm_start(
+        agent, env, heuristics.build("first_fit", env), WarmStart(320, 100, 32, lr=0.1)
+    )
+    # the first that fits: a fixed order of preference learns much of it
+    assert found["agreement"] > 2.5 * found["chance"]
+
+
+def test_it_stops_when_asked():
+    env = task()
+    agent = dqn(env)
+    asked = []
+    warm_start(
+        agent,
+        env,
+        heuristics.build("first_fit", env),
+        WarmStart(64, 10**6, 4),
+        should_stop=lambda: asked.append(1) or len(asked) > 8,
+    )
+    assert len(asked) < 15
+
+
+def test_what_cannot_imitate_is_refused():
+    env = task("multi_head")
+    agent = CandidateAgent.__new__(CandidateAgent)
+    agent.policy = PolicyWrapper(HeightOnly())
+    with pytest.raises(ParameterError, match="in action_mode=multi_head cannot imitate"):
+        warm_start(agent, env, None, SMALL)
+    with pytest.raises(ParameterError, match=r"warm_start\.updates=0"):
+        WarmStart(updates=0)
+
+
+class HeightOnly(nn.Module):
+    in_keys, out_keys = (("observation", "heightmap"),), ("action_value",)
+
+
+def test_from_a_configuration():
+    env = task()
+    agent = dqn(env)
+    options = {"frames": 64, "updates": 3, "batch_size": 8, "lr": 1e-3, "temperature": 0.05}
+    assert from_config({"heuristic": None, **options}, agent, env) is None
+    said = from_config({"heuristic": "lowest_z", **options}, agent, env)
+    assert said.startswith("warm start: the policy does what lowest_z does in ")
+    with pytest.raises(ParameterError, match="heuristic='lowest'"):
+        from_config({"heuristic": "lowest", **options}, agent, env)

@@ -1,0 +1,308 @@
+"""Going on from a checkpoint: bit for bit as if nothing had happened, and only where that is so."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from tests.agents.algorithms.test_every_agent import CASES
+from tests.agents.conftest import TINY_OVERRIDES
+
+from agents.cli import main as cli
+from agents.config.build import build_agent, build_env, build_replay
+from agents.config.compose import compose
+from agents.loggers.logging import CSVLogger
+from agents.training import checkpoint, resume
+from agents.training.trainer import Trainer
+
+FRAMES = 400
+CLOCKS = ("elapsed", "logged", "seconds", "frames_per_second")
+"""What no two runs have in common."""
+
+
+def trainer_of(case: str, *overrides: str, seed: int = 0) -> Trainer:
+    """A whole training loop on the tiny task, from a configuration as the command line's."""
+    sizes = ["env.num_envs=20", f"trainer.frames={FRAMES}", "trainer.log_every=150", *overrides]
+    config = compose("train", [*TINY_OVERRIDES, *CASES[case], *sizes])
+    if "horizon" in config.replay:
+        config.replay.horizon = 6  # so that a rollout is under way at the break
+        config.agent.batch_size = 60
+    else:
+        config.trainer.update({"warmup": 100, "update_every": 75})
+        config.replay.capacity = 300  # the ring has come around at the break
+        config.agent.batch_size = 8
+    torch.manual_seed(seed)
+    random.seed(seed)  # beartype draws from it where shapes are checked
+    env = build_env(config)
+    agent = build_agent(config, env)
+    replay = build_replay(config, env, agent)
+    collector = instantiate(config.collector)(env, agent.policy)
+    return instantiate(config.trainer)(agent, collector, replay)
+
+
+def differing(one: Any, other: Any, where: str = "") -> list[str]:
+    """Where two states differ in a single bit, but for clocks."""
+    if isinstance(one, dict):
+        if one.keys() != other.keys():
+            return [f"{where}: {sorted(map(str, one.keys() ^ other.keys()))}"]
+        inner = [
+            differing(one[key], other[key], f"{where}/{key}") for key in one if key not in CLOCKS
+        ]
+        return [place for places in inner for place in places]
+    if isinstance(one, (list, tuple)):
+        inner = [
+            differing(a, b, f"{where}/{i}") for i, (a, b) in enumerate(zip(one, other, strict=True))
+        ]
+        return [place for places in inner for place in places]
+    if isinstance(one, torch.Tensor):
+        equal = one.dtype == other.dtype and torch.equal(bits(one), bits(other))
+        return [] if equal else [where]
+    return [] if one == other else [where]
+
+
+def bits(value: torch.Tensor) -> torch.Tensor:
+    return value.contiguous().view(-1).view(torch.uint8) if value.numel() else value
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return [{key: value for key, value in row.items() if key not in CLOCKS} for row in rows]
+
+
+OFTEN = ("dqn", "rainbow", "ppo", "sac", "hierarchical")
+"""In every test run; the others are slow tests."""
+
+
+@pytest.mark.parametrize(
+    "case", [c if c in OFTEN else pytest.param(c, marks=pytest.mark.slow) for c in CASES]
+)
+def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> None:
+    whole = trainer_of(case, f"trainer.frames={2 * FRAMES}")
+    (tmp_path / "whole").mkdir()
+    whole.run(CSVLogger(tmp_path / "whole"))
+    assert whole.frames == 2 * FRAMES
+    assert whole.updates > 4
+
+    first = trainer_of(case)
+    (tmp_path / "run").mkdir()
+    first.run(CSVLogger(tmp_path / "run"))
+    place = checkpoint.save(tmp_path / "run", first.frames, first.state_dict(), {})
+    torch.manual_seed(99)
+    second = trainer_of(case, f"trainer.frames={2 * FRAMES}", seed=5)
+    second.load_state_dict(checkpoint.load(place).state)
+    logger = CSVLogger(tmp_path / "run")
+    logger.resume(second.logged_frames)
+    second.run(logger)
+
+    assert differing(whole.state_dict(), second.state_dict()) == []
+    assert rows_of(tmp_path / "run") == rows_of(tmp_path / "whole")
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    """Kernels that give the same bits in every run, where there are such."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:.*deterministic:UserWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_so_it_is_on_a_gpu(case: str, deterministic: None, monkeypatch: Any) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    check_halves(case, "device=cuda")
+
+
+def test_two_runs_of_a_seed_are_one() -> None:
+    from agents.loggers.logging import NullLogger
+
+    states = []
+    for _ in range(2):
+        trainer = trainer_of("dqn")
+        trainer.run(NullLogger(Path()))
+        assert trainer.updates > 2
+        states.append(trainer.state_dict())
+    assert differing(*states) == []
+
+
+@pytest.mark.parametrize("replay", ["prioritized", "torchrl"])
+def test_so_it_is_with_every_replay(replay: str) -> None:
+    overrides = [f"replay={replay}", "replay.n_steps=3"]
+    check_halves("dqn", *overrides)
+
+
+def test_so_it_is_with_torchrls_collector() -> None:
+    check_halves("dqn", "collector=torchrl")
+
+
+def check_halves(case: str, *overrides: str) -> None:
+    from agents.loggers.logging import NullLogger
+
+    whole = trainer_of(case, f"trainer.frames={2 * FRAMES}", *overrides)
+    whole.run(NullLogger(Path()))
+    first = trainer_of(case, *overrides)
+    first.run(NullLogger(Path()))
+    state = first.state_dict()
+    second = trainer_of(case, f"trainer.frames={2 * FRAMES}", *overrides, seed=5)
+    second.load_state_dict(state)
+    second.run(NullLogger(Path()))
+    assert differing(whole.state_dict(), second.state_dict()) == []
+
+
+# ---------------------------------------------------------------------- the command
+
+RUN = [
+    *TINY_OVERRIDES, "env.num_envs=8", "agent.batch_size=4", "replay.capacity=500",
+    "trainer.warmup=32", "trainer.update_every=16", "trainer.log_every=64",
+]  # fmt: skip
+
+
+def train(*arguments: str) -> int:
+    return cli.main(["train", *arguments])
+
+
+def test_the_command_goes_on_in_the_runs_folder(tmp_path: Path, capsys: Any) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert train(*RUN, "trainer.frames=400", f"run_dir={other}") == 0
+    assert train(*RUN, "trainer.frames=200", f"run_dir={one}") == 0
+    assert train(f"resume={one}", "trainer.frames=400") == 0
+    assert f"going on from {one}/checkpoints/000000000200, after 200 frames" in (
+        "".join(capsys.readouterr().out.split("\n"))
+    )
+    assert differing(checkpoint.load(one).state, checkpoint.load(other).state) == []
+    assert rows_of(one) == rows_of(other)
+    assert json.loads((one / "run.json").read_text())["resumed"]["from"].endswith("000000000200")
+
+
+def test_a_new_folder_a_new_logger_and_a_small_checkpoint(tmp_path: Path, capsys: Any) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    small = ["checkpoint.replay=false", f"run_dir={one}"]
+    assert train(*RUN, "trainer.frames=200", *small) == 0
+    found = checkpoint.load(one)
+    assert "replay" not in found.state
+    changes = ["logger=none", f"run_dir={other}", "trainer.frames=264"]
+    assert train(f"resume={found.path}", *changes) == 0
+    assert "holds no replay, which is filled anew" in capsys.readouterr().out
+    assert checkpoint.load(other).state["waiting"]["collected"] == 64
+    assert not (other / "metrics.csv").exists()
+    assert checkpoint.find(one) == found.path
+
+
+def test_a_run_whose_replay_lists_its_maps_keeps_the_list() -> None:
+    overrides = [*RUN, "replay=uniform", "resume=somewhere"]
+    config = compose("train", overrides)
+    saved = OmegaConf.to_container(config, resolve=False)
+    saved["replay"]["rebuild"] = ["drop_height"]
+    assert list(resume.run_config(config, saved, overrides, []).replay.rebuild) == ["drop_height"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("agent=ppo", "agent._target_=agents.algorithms.dqn.DQN and not agents.algorithms.ppo.PPO"),
+        ("agent.lr=0.5", "agent.lr=0.001 and not 0.5"),
+        ("env=sls_nesting", "env.cell=0.02 and not 0.005"),
+        ("seed=3", "seed=0 and not 3"),
+        ("trainer.update_every=2", "trainer.update_every=16 and not 2"),
+    ],
+)
+def test_other_settings_are_refused(tmp_path: Path, capsys: Any, change: str, said: str) -> None:
+    assert train(*RUN, "trainer.frames=40", f"run_dir={tmp_path / 'run'}") == 0
+    before = sorted(tmp_path.rglob("*"))
+    assert train(f"resume={tmp_path / 'run'}", "trainer.frames=80", change) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_another_environment_is_refused(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    assert train(*RUN, "trainer.frames=40", f"run_dir={tmp_path / 'run'}") == 0
+    monkeypatch.setattr(resume, "ENVIRONMENT", "Packing-v1")
+    assert train(f"resume={tmp_path / 'run'}", "trainer.frames=80") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "of environment 'Packing-v0', this program's is 'Packing-v1'" in said
+
+
+def test_auto_takes_the_newest_whole_one(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert train(*RUN, "trainer.frames=40", "resume=auto") == 0
+    assert "no checkpoint was found, training begins anew" in capsys.readouterr().out
+    (first,) = Path("runs").iterdir()
+    assert train(*RUN, "trainer.frames=80", "run_dir=later") == 0
+    assert train("resume=auto", "trainer.frames=120") == 0  # only what is in runs/
+    assert checkpoint.find(first).name == f"{120:012d}"
+    (checkpoint.find(first) / "tensors.pt").write_bytes(b"cut off")
+    assert resume.find("auto", None) == checkpoint.find(first)
+    assert checkpoint.find(first).name == f"{40:012d}"
+    assert train("resume=auto", "trainer.frames=160", "run_dir=later") == 0
+    assert checkpoint.find("later").name == f"{160:012d}"
+
+
+def test_a_finished_run_says_so(tmp_path: Path, capsys: Any) -> None:
+    assert (
+        train(*RUN, "trainer.frames=40", "trainer.warmup=1000", f"run_dir={tmp_path / 'run'}") == 0
+    )
+    assert "nothing was learned: no update was made in 40 frames" in capsys.readouterr().out
+    assert train(f"resume={tmp_path / 'run'}") == 0
+    assert "there was nothing left to do" in capsys.readouterr().out
+    assert checkpoint.find(tmp_path / "run").name == f"{40:012d}"
+
+
+def test_a_warm_start_is_not_done_twice(tmp_path: Path, capsys: Any) -> None:
+    imitate = ["warm_start.heuristic=first_fit", "warm_start.frames=64", "warm_start.updates=2"]
+    assert train(*RUN, *imitate, "trainer.frames=40", f"run_dir={tmp_path / 'run'}") == 0
+    assert "first_fit" in capsys.readouterr().out
+    assert train(f"resume={tmp_path / 'run'}", "trainer.frames=80") == 0
+    assert "first_fit" not in capsys.readouterr().out
+
+
+def test_the_best_checkpoint_of_an_evaluation_is_kept(tmp_path: Path, capsys: Any) -> None:
+    """Evaluations fall on no save of their own, and later logs have no such number."""
+    run = ["trainer.frames=400", "trainer.log_every=32", "trainer.evaluate_every=128"]
+    run += ["trainer.save_every=72", "evaluation.instances=4", "checkpoint.keep=1"]
+    best = "checkpoint.best=held_out/utilization"
+    assert train(*RUN, *run, best, f"run_dir={tmp_path}") == 0
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = [(row["held_out/utilization"], row["frames"]) for row in csv.DictReader(file)]
+    scores = {int(frames): float(score) for score, frames in rows if score not in ("", "nan")}
+    assert len(scores) == 3
+    kept = {int(path.name) for path in (tmp_path / "checkpoints").iterdir()}
+    assert kept - {400} <= {f for f in scores if scores[f] == max(scores.values())}
+    assert len(kept) == 2
+    assert train(*RUN, best, "trainer.frames=10") == 2
+    assert "set trainer.evaluate_every=FRAMES" in capsys.readouterr().err
+
+
+def test_a_best_metric_that_is_none_is_named(tmp_path: Path, caplog: Any) -> None:
+    arguments = [*RUN, "trainer.frames=128", "checkpoint.best=utilisation", f"run_dir={tmp_path}"]
+    with caplog.at_level("WARNING", logger="agents.cli.train"):
+        assert train(*arguments) == 0
+    said = [r.getMessage() for r in caplog.records if r.name == "agents.cli.train"]
+    assert said == [
+        "checkpoint.best=utilisation is no metric of the log, did you mean utilization?"
+    ]
+
+
+def test_checkpoints_rotate(tmp_path: Path) -> None:
+    for frames, score in ((1, 0.2), (2, 0.9), (3, 0.1), (4, math.nan), (5, 0.3)):
+        meta = {"metrics": {} if math.isnan(score) else {"util": score}}
+        checkpoint.save(tmp_path, frames, {}, meta)
+    checkpoint.save(tmp_path, 6, {}, {}, failed=True)
+    left = tmp_path / "checkpoints"
+    checkpoint.rotate(tmp_path, None)
+    assert len(list(left.iterdir())) == 6
+    checkpoint.rotate(tmp_path, 2, "util")
+    assert sorted(int(p.name.removeprefix("failed-")) for p in left.iterdir()) == [2, 4, 5, 6]
+    checkpoint.rotate(tmp_path, 1, "-util")
+    assert sorted(int(p.name.removeprefix("failed-")) for p in left.iterdir()) == [5, 6]

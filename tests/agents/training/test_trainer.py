@@ -1,0 +1,326 @@
+"""The training loop: its clock, what it logs, and that it reads nothing between logs."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import math
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+from tests.agents.conftest import FakeAgent, FakeReplay
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch.profiler import ProfilerActivity, profile
+
+from agents import heuristics
+from agents.algorithms.base import Agent
+from agents.algorithms.dqn import DQN
+from agents.bench.counting import host_reads as reads
+from agents.loggers.logging import CSVLogger, Meter, NullLogger
+from agents.networks import ScoreMaps
+from agents.replay import DeviceReplay
+from agents.training.rollout import DeviceCollector, TorchRLCollector
+from agents.training.trainer import NonFiniteError, Trainer
+from packing_env import PackingEnv
+
+Make = Callable[..., PackingEnv]
+INSIDE_ITEM = "aten::_local_scalar_dense"
+
+
+def trainer_of(env: PackingEnv, agent: FakeAgent | None = None, **options: object) -> Trainer:
+    agent = agent or FakeAgent(env)
+    assert isinstance(agent, Agent)
+    options = {"frames": 48, "warmup": 8, "update_every": 8, "log_every": 16, **options}
+    return Trainer(agent, DeviceCollector(env, agent.policy), FakeReplay(), **options)
+
+
+def test_frames_are_the_clock(tiny: Make, tmp_path: Path) -> None:
+    trainer = trainer_of(tiny(4))
+    saved, evaluated = [], []
+    trainer.every.update(save=20, evaluate=16)
+    finished = trainer.run(
+        CSVLogger(tmp_path),
+        save=lambda: saved.append(trainer.frames),
+        evaluate=lambda: evaluated.append(trainer.frames) or {"held_out/utilization": 0.5},
+    )
+    assert finished
+    assert trainer.frames == 48
+    assert trainer.agent.frames == list(range(0, 48, 4))
+    assert trainer.updates == trainer.agent.updates == 5  # (48 - 8) / 8
+    assert saved == [20, 40]
+    assert evaluated == [16, 32, 48]
+    rows = list(csv.DictReader((tmp_path / "metrics.csv").read_text().splitlines()))
+    assert [int(row["frames"]) for row in rows] == [16, 32, 48]
+    assert all(math.isfinite(float(row["loss"])) for row in rows)
+    assert {"return", "utilization", "q", "frames_per_second", "held_out/utilization"} <= set(
+        rows[0]
+    )
+
+
+def test_logged_episodes_are_those_that_finished(tiny: Make, tmp_path: Path) -> None:
+    trainer = trainer_of(tiny(4), frames=64, log_every=64)
+    trainer.run(CSVLogger(tmp_path))
+    transitions = torch.stack(trainer.replay.transitions)
+    done = transitions["next", "done"]
+    values = transitions["next", "metrics", "utilization"][done]
+    assert trainer.last["episodes"] == int(done.sum())
+    assert trainer.last["utilization"] == pytest.approx(values.mean().item())
+    # the reward is the gain in utilization
+    assert trainer.last["return"] == pytest.approx(trainer.last["utilization"], rel=1e-5)
+
+
+def test_it_reads_nothing_between_logs(tiny: Make) -> None:
+    trainer = trainer_of(tiny(4), frames=10_000, log_every=10_000)
+    for _ in range(3):
+        trainer.step()
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        for _ in range(20):
+            trainer.step()
+    names = {event.key for event in profiler.key_averages()}
+    assert "aten::add" in names
+    assert not names & {"aten::item", "aten::nonzero", "aten::_local_scalar_dense"}
+
+
+def real_trainer(env: PackingEnv) -> Trainer:
+    """Nothing faked, and every part in the midst of its work."""
+    agent = DQN(env, network=partial(ScoreMaps, channels=8, precision="fp32"), batch_size=8)
+    trainer = Trainer(
+        agent,
+        DeviceCollector(env, agent.policy),
+        DeviceReplay(env, 64, n_steps=agent.n_steps, gamma=agent.gamma),
+        frames=10_000,
+        warmup=16,
+        update_every=8,
+        log_every=10_000,
+    )
+    for _ in range(8):
+        trainer.step()
+    assert trainer.updates
+    return trainer
+
+
+def test_the_profiler_sees_a_read() -> None:
+    value = torch.ones(3)
+    assert reads(lambda: value.sum().item(), 2)["aten::item"] == 2
+    assert reads(lambda: value[value > 0], 2)["aten::nonzero"] == 2
+
+
+def test_no_part_of_real_training_reads(tiny: Make) -> None:
+    trainer = real_trainer(tiny(4))
+    agent, replay = trainer.agent, trainer.replay
+    transition, batch = trainer.collector.step(), replay.sample(8)
+    parts = {
+        "collect": trainer.collector.step,
+        "store": lambda: replay.extend(transition),
+        "sample": lambda: replay.sample(8),
+        "loss": lambda: agent.loss(batch)[0].mean().backward(),
+        "optimizer": agent.optimizer.optimizer.step,
+        "update": lambda: agent.update(batch),
+        "schedules": lambda: agent.set_frames(100),
+    }
+    found = {name: reads(work, 1) for name, work in parts.items()}
+    # on a CPU, and only there, Adam's kernel itself takes each parameter's step counter by item()
+    counters = Counter({name: len(agent.parameters) for name in ("aten::item", INSIDE_ITEM)})
+    assert all(
+        state["step"].device.type == "cpu" for state in agent.optimizer.optimizer.state.values()
+    )
+    assert agent.optimizer.optimizer.defaults["fused"]
+    assert {name: count for name, count in found.items() if count} == {
+        "optimizer": counters,
+        "update": counters,
+    }
+    before = trainer.updates
+    whole = reads(trainer.step, 8)
+    updates = trainer.updates - before
+    assert updates
+    assert whole == {name: count * updates for name, count in counters.items()}
+
+
+def test_real_training_runs_on_tensors_without_values(tiny: Make) -> None:
+    trainer = real_trainer(tiny(4))
+    agent, replay = trainer.agent, trainer.replay
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        batch = replay.sample(8)
+        assert isinstance(batch["observation", "drop_height"], FakeTensor)
+        losses, _ = agent.loss(batch)
+        assert losses.shape == (8,)
+        gradients = torch.autograd.grad(losses.mean(), agent.parameters, allow_unused=True)
+        assert all(isinstance(g, FakeTensor) for g in gradients if g is not None)
+        root = trainer.collector.step()["next"].apply(mode.from_tensor)
+        assert isinstance(agent.policy(root)["action"], FakeTensor)
+        with pytest.raises(DataDependentOutputException):
+            losses.sum().item()
+
+
+def test_a_time_budget_ends_it(tiny: Make, tmp_path: Path) -> None:
+    trainer = trainer_of(tiny(4), frames=10**9, seconds=0.2, minutes=5)
+    assert trainer.run(NullLogger(tmp_path))
+    assert 0.2 <= trainer.elapsed < 20
+    assert trainer.budget == 0.2
+
+
+def test_it_stops_when_asked_and_continues(tiny: Make, tmp_path: Path) -> None:
+    trainer = trainer_of(tiny(4))
+    assert not trainer.run(NullLogger(tmp_path), should_stop=lambda: trainer.frames >= 24)
+    assert trainer.frames == 24
+    assert trainer.run(NullLogger(tmp_path))
+    assert trainer.frames == 48
+
+
+def test_a_loss_that_is_no_number_is_found_at_the_log(tiny: Make, tmp_path: Path) -> None:
+    env = tiny(4)
+    trainer = trainer_of(env, FakeAgent(env, fail_at=2))
+    with pytest.raises(NonFiniteError, match="loss is nan after 32 frames"):
+        trainer.run(CSVLogger(tmp_path))
+    assert (tmp_path / "metrics.csv").read_text().count("\n") == 3
+
+
+def test_nothing_broken_is_saved_between_two_logs(tiny: Make, tmp_path: Path) -> None:
+    env = tiny(4)
+    trainer = trainer_of(env, FakeAgent(env, fail_at=2), save_every=4)
+    saved = []
+    with pytest.raises(NonFiniteError, match="loss is nan after 20 frames"):
+        trainer.run(NullLogger(tmp_path), save=lambda: saved.append(trainer.frames))
+    assert saved == [4, 8, 12, 16]
+
+
+def test_broken_weights_are_found_at_the_end(tiny: Make, tmp_path: Path) -> None:
+    env = tiny(4)
+    agent = FakeAgent(env)
+    trainer = trainer_of(env, agent)
+
+    def stop() -> bool:  # after the last update, whose loss was a number
+        with torch.no_grad():
+            agent.policy.network.weight[3] = torch.inf
+        return True
+
+    with pytest.raises(NonFiniteError, match="weights are NaN or infinite after 4 frames"):
+        trainer.run(NullLogger(tmp_path), should_stop=stop)
+
+
+def test_its_state_returns(tiny: Make, tmp_path: Path) -> None:
+    trainer = trainer_of(tiny(4))
+    trainer.run(NullLogger(tmp_path))
+    other = trainer_of(tiny(4), frames=96)
+    other.load_state_dict(trainer.state_dict())
+    assert (other.frames, other.updates) == (48, 5)
+    assert torch.equal(other.agent.policy.network.weight, trainer.agent.policy.network.weight)
+
+
+@pytest.mark.parametrize("option", ["frames", "log_every", "update_every"])
+def test_impossible_options_are_refused(tiny: Make, option: str) -> None:
+    with pytest.raises(ValueError, match=rf"trainer\.{option}=0"):
+        trainer_of(tiny(2), **{option: 0})
+
+
+def transitions_of(
+    collector: DeviceCollector | TorchRLCollector,
+) -> tuple[TensorDictBase, TensorDictBase]:
+    taken = [collector.step() for _ in range(20)]
+    collector.close()
+    return torch.stack([t.exclude("collector", "next") for t in taken]), torch.stack(
+        [t["next"] for t in taken]
+    )
+
+
+def test_both_collectors_give_the_same_transitions(tiny: Make) -> None:
+    def run(kind: type) -> tuple:
+        env = tiny(3)
+        policy: TensorDictModuleBase = heuristics.build("first_fit", env)
+        return transitions_of(kind(env, policy))
+
+    (root, following), (other_root, other_following) = run(DeviceCollector), run(TorchRLCollector)
+    assert following["done"].any()
+    keys = set(root.keys(True, True)) & set(other_root.keys(True, True))
+    assert {"action", "action_mask", ("observation", "heightmap")} <= keys
+    assert all(torch.equal(root[key], other_root[key]) for key in keys)
+    keys = set(following.keys(True, True))
+    assert keys == set(other_following.keys(True, True))
+    assert all(torch.equal(following[key], other_following[key]) for key in keys)
+
+
+def test_a_collector_may_drive_several_containers_per_row(tiny: Make) -> None:
+    env = tiny((2, 3))
+    collector = DeviceCollector(env, heuristics.build("lowest_z", env))
+    assert collector.step().batch_size == (2, 3)
+
+
+def test_meter_means() -> None:
+    meter = Meter()
+    meter.add("a", torch.tensor([1.0, 3.0]))
+    meter.add("a", torch.tensor([5.0]))
+    meter.add("b", torch.tensor([[1.0], [7.0]]), torch.tensor([[False], [True]]))
+    meter.add("c", torch.tensor([1.0]), torch.tensor([False]))
+    assert meter.peek()["a"] == 3.0
+    found = meter.read()
+    assert found["a"] == 3.0
+    assert found["b"] == 7.0
+    assert math.isnan(found["c"])
+    assert meter.read() == {}
+
+
+def test_a_meter_counts_several_at_once_as_one_by_one() -> None:
+    together, apart = Meter(), Meter()
+    stream = torch.Generator().manual_seed(0)
+    for step in range(200):  # more than wait to be summed
+        values = {name: torch.randn(4, 1, generator=stream) for name in "ab"}
+        values["b"][0] = torch.nan
+        where = torch.tensor([[False], [True], [step % 3 == 0], [False]])
+        always = {"c": where, "d": torch.arange(4)[:, None] + 2**30 * step}
+        together.add_all(values, where, everywhere=always)
+        for name, value in values.items():
+            apart.add(name, value, where)
+        for name, value in always.items():
+            apart.add(name, value)
+        if step % 30 == 0:  # looking changes nothing, nor does going on from what was saved
+            assert together.peek() == pytest.approx(apart.peek(), rel=1e-12, nan_ok=True)
+            saved = copy.deepcopy(together.state_dict())
+            together = Meter()
+            together.load_state_dict(saved)
+        if step == 100:  # values of other shapes, and fewer of them
+            for meter in (together, apart):
+                meter.add_all({"a": torch.ones(()), "e": torch.ones(3)}, torch.tensor(True))
+    found = together.read()
+    assert list(found) == ["a", "b", "c", "d", "e"]
+    assert found == pytest.approx(apart.read(), rel=1e-12)
+    assert found["d"] == 1.5 + 2**30 * 99.5
+    assert together.peek() == {}
+
+
+def test_a_meter_goes_on_bit_for_bit() -> None:
+    """Saved and looked at wherever; names may hold anything."""
+    whole, parted = Meter(), Meter()
+    stream = torch.Generator().manual_seed(0)
+    for step in range(150):
+        value = torch.randn(3, generator=stream) * 10.0 ** (step % 9)
+        for meter in (whole, parted):
+            meter.add_all({"q(s,a)": value, "b": -value}, value > 0)
+        if step % 7 == 0:
+            parted.peek()
+            state = parted.state_dict()
+            parted = Meter()
+            parted.load_state_dict(state)
+    assert parted.read() == whole.read()
+
+
+def test_a_meter_keeps_what_was_written_one_by_one() -> None:
+    meter = Meter()
+    meter.load_state_dict({"a": torch.tensor([6.0, 2.0]).double()})
+    meter.add_all({"a": torch.tensor([9.0]), "b": torch.tensor([1.0])})
+    assert meter.read() == {"a": 5.0, "b": 1.0}
+
+
+@pytest.mark.parametrize("budget", [{"seconds": "abc"}, {"minutes": -5}, {"seconds": 0}])
+def test_an_impossible_budget_is_named(budget):
+    with pytest.raises(ValueError, match=rf"trainer\.{next(iter(budget))}=.*positive number"):
+        Trainer(None, None, None, **budget)

@@ -1,0 +1,83 @@
+"""Rows in several processes: the same transitions, resumed by any number of them."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tests.agents.training.test_collectors import Heights
+from tests.tiny import differing, tiny_env
+
+from agents.config.compose import compose
+from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from agents.training.rollout import DeviceCollector
+from agents.training.workers import WorkerCollector, device_collector
+from packing_env import PackingEnv
+from packing_env.types import ParameterError
+
+
+def task(num_envs: int | tuple[int, int] = 4) -> PackingEnv:
+    return tiny_env(num_envs, items={"height": 0.05}, max_steps=4)
+
+
+def policy() -> PolicyWrapper:
+    return PolicyWrapper(Heights(), epsilon=EpsilonSchedule(0.5, 0.5, 0))
+
+
+def test_two_processes_play_what_one_plays_and_resume_each_other() -> None:
+    """Half of the actions are random, rows [E, A] are divided, episodes end."""
+    one = device_collector(task((2, 2)), policy())
+    many = device_collector(task((2, 2)), policy(), num_workers=2)
+    assert isinstance(one, DeviceCollector)
+    assert isinstance(many, WorkerCollector)
+    assert many.state_dict() == {}
+    played = []
+    for collector in (one, many):
+        torch.manual_seed(11)
+        played.append([collector.step() for _ in range(7)])
+    assert any(bool(step["next", "done"].any()) for step in played[0])
+    for step, other in zip(*played, strict=True):  # all of them: none was written over
+        assert other.batch_size == (2, 2)
+        assert not differing(step, other)
+    single, several = one.state_dict(), many.state_dict()
+    assert not differing(single, several)
+    one.load_state_dict(several)
+    many.load_state_dict(single)
+    for collector, steps in zip((one, many), played, strict=True):
+        torch.manual_seed(12)
+        steps[:] = [collector.step() for _ in range(3)]
+    assert not any(differing(*pair) for pair in zip(*played, strict=True))
+    many.close()
+
+
+def test_on_a_gpu_one_process_is_used(caplog: pytest.LogCaptureFixture) -> None:
+    env = SimpleNamespace(device=torch.device("cuda:0"), batch_size=torch.Size([4]), draw="random")
+    with caplog.at_level(logging.WARNING, "agents.training.workers"):
+        assert isinstance(device_collector(env, policy(), num_workers=3), DeviceCollector)
+    (record,) = caplog.records
+    assert "collector.num_workers=3 falls back to 1" in record.getMessage()
+    assert "collector.allow_secondary_multiprocess=true" in record.getMessage()
+    with pytest.raises(ParameterError, match="must divide the 4 rows"):  # no fallback: it is tried
+        device_collector(env, policy(), num_workers=3, allow_secondary_multiprocess=True)
+
+
+@pytest.mark.parametrize(
+    ("workers", "message"),
+    [(0, "1 or more"), (1.5, "1 or more"), (True, "1 or more"), (3, "must divide the 4 rows")],
+)
+def test_impossible_numbers_are_named(workers: object, message: str) -> None:
+    with pytest.raises(ParameterError, match=rf"collector\.num_workers={workers}.*{message}"):
+        device_collector(task(), policy(), num_workers=workers)
+
+
+def test_instances_in_order_need_one_process() -> None:
+    env = tiny_env(4, shell={"draw": "sequential"})
+    with pytest.raises(ParameterError, match="drawn at random only"):
+        device_collector(env, policy(), num_workers=2)
+
+
+def test_the_configuration_has_both_options() -> None:
+    options = compose("train", ["collector.num_workers=2"]).collector
+    assert (options.num_workers, options.allow_secondary_multiprocess) == (2, False)
