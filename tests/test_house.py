@@ -1,0 +1,207 @@
+"""Style of the source: sizes, circles, what a folder says of itself, and plain words.
+
+Run on part of the tree: ``python tests/test_house.py src/agents/training``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src"
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+MAX_PARAMETERS = 12
+MAX_FILES = 12
+TOP_LEVELS = ("packing_env", "packing_env/kernels", "agents")
+
+VERBS = frozenset((ROOT / "tests" / "imperatives.txt").read_text(encoding="utf-8").split())
+RIDDLES = re.compile(
+    r"\b(no numbers? (any more|are)|(that|which) (is|are) none|held against|anew"
+    r"|nobody asked|begins? anew|what is seen of|of its own accord|so many of|said plainly|likewise"
+    r"|what cannot be played)\b",
+    re.IGNORECASE,
+)
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def python_files(*folders: Path) -> list[Path]:
+    found: list[Path] = []
+    for folder in folders or (SOURCE,):
+        found += [folder] if folder.is_file() else sorted(folder.rglob("*.py"))
+    return found
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def is_property(node: ast.AST) -> bool:
+    names = [ast.unparse(d).rpartition(".")[2] for d in getattr(node, "decorator_list", [])]
+    return any("property" in name for name in names)
+
+
+def file_sizes(paths: list[Path]) -> Iterator[str]:
+    for path in paths:
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        if lines > MAX_FILE_LINES:
+            yield f"{path.relative_to(ROOT)}: {lines} lines"
+
+
+def function_sizes(paths: list[Path]) -> Iterator[str]:
+    """Lines with the docstring left out; the reference program is read as a specification."""
+    for path in paths:
+        if "reference" in path.parts:
+            continue
+        for node in ast.walk(parse(path)):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            if ast.get_docstring(node):
+                lines -= (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
+            if lines > MAX_FUNCTION_LINES:
+                yield f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {lines} lines"
+            arguments = len(node.args.args) + len(node.args.kwonlyargs)
+            if arguments > MAX_PARAMETERS and node.name == "__init__":
+                yield f"{path.relative_to(ROOT)}:{node.lineno}: {arguments} parameters"
+
+
+def first_lines(paths: list[Path]) -> Iterator[str]:
+    """Functions in the imperative; a class, a module and a property are noun phrases."""
+    for path in paths:
+        for node in ast.walk(parse(path)):
+            if not isinstance(node, _DOCUMENTED) or not (text := ast.get_docstring(node)):
+                continue
+            line = text.splitlines()[0]
+            where = f"{path.relative_to(ROOT)}:{node.body[0].lineno}"
+            word = re.sub(r"\W.*", "", line.strip("`*_ :"))
+            if isinstance(node, ast.FunctionDef) and not is_property(node) and word not in VERBS:
+                yield f"{where}: not imperative: {line}"
+            elif re.match(r"(What|Whether|The same|Likewise|How|Where|When|As)\b", line):
+                yield f"{where}: not a noun phrase: {line}"
+
+
+def riddles(paths: list[Path]) -> Iterator[str]:
+    for path in paths:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if RIDDLES.search(line):
+                yield f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+
+
+def folder_words(paths: list[Path]) -> Iterator[str]:
+    """A package says in at most three lines what lives there."""
+    for path in paths:
+        if path.name != "__init__.py" or path.parent.parent.name == "kernels":
+            continue  # an operation's __init__ is its signature
+        text = ast.get_docstring(parse(path))
+        summary = (text or "").split("\n\n")[0]
+        if not text or len(summary.splitlines()) > 3:
+            yield f"{path.relative_to(ROOT)}: no summary of at most three lines"
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Modules that each module imports, also inside functions; ``TYPE_CHECKING`` too."""
+    modules = {module_name(path): path for path in python_files()}
+    graph: dict[str, set[str]] = {name: set() for name in modules}
+    for name, path in modules.items():
+        for node in ast.walk(parse(path)):
+            found: list[str] = []
+            if isinstance(node, ast.Import):
+                found = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inner = [f"{node.module}.{alias.name}" for alias in node.names]
+                found = [i if i in modules else node.module for i in inner]
+            graph[name] |= {f for f in found if f in modules and f != name}
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Strongly connected components of more than one module (Tarjan, 1972)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        order[node] = low[node] = len(order)
+        stack.append(node)
+        for other in sorted(graph[node]):
+            if other not in order:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == order[node]:
+            part = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            if len(part) > 1:
+                found.append(sorted(part))
+
+    for name in sorted(graph):
+        if name not in order:
+            visit(name)
+    return found
+
+
+def room_graph(graph: dict[str, set[str]], package: str) -> dict[str, set[str]]:
+    """The folders directly under a package, and which of them import which."""
+
+    def room(name: str) -> str | None:
+        parts = name.split(".")
+        return ".".join(parts[:2]) if parts[0] == package and len(parts) > 1 else None
+
+    rooms: dict[str, set[str]] = {}
+    for name, others in graph.items():
+        if (here := room(name)) is not None:
+            targets = {room(other) for other in others} - {None, here}
+            rooms.setdefault(here, set()).update(t for t in targets if t is not None)
+    return rooms
+
+
+CHECKS = {
+    "file sizes": file_sizes,
+    "function sizes": function_sizes,
+    "first lines": first_lines,
+    "riddles": riddles,
+    "folders": folder_words,
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_source_keeps_the_house_rules(name: str) -> None:
+    assert not list(CHECKS[name](python_files()))
+
+
+def test_imports_run_in_no_circle() -> None:
+    assert not circles(import_graph())
+
+
+@pytest.mark.parametrize("package", ["packing_env", "agents"])
+def test_rooms_import_in_no_circle(package: str) -> None:
+    assert not circles(room_graph(import_graph(), package))
+
+
+@pytest.mark.parametrize("folder", TOP_LEVELS)
+def test_top_levels_hold_few_files(folder: str) -> None:
+    assert len(list((SOURCE / folder).glob("*.py"))) <= MAX_FILES
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+
+
+if __name__ == "__main__":
+    chosen = python_files(*(Path(name).resolve() for name in sys.argv[1:]))
+    problems = [line for check in CHECKS.values() for line in check(chosen)]
+    sys.stdout.write("\n".join([*problems, f"{len(problems)} problems", ""]))
+    sys.exit(bool(problems))
