@@ -1,0 +1,78 @@
+"""The stability rules of `packing_env.kernels.rules`, compiled, by their number in `NAMES`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from packing_env.kernels import rules
+from packing_env.kernels.compiled.jit import jit
+from packing_env.kernels.rules import RULES
+
+NUM_LIMITS = 3
+"""Limits that compiled code computes for every rule."""
+
+_RULES = tuple(RULES.values())
+
+PERCENTS = np.array(
+    [[*rule.percents, *[100] * (NUM_LIMITS - len(rule.percents))] for rule in _RULES], np.int64
+)
+"""``PERCENTS[rule]``: the rule's shares; 100, which no count exceeds, for those it has not."""
+
+COUNTS = np.array([bool(rule.percents) for rule in _RULES])
+"""``COUNTS[rule]``: the rule compares the count of supporting cells with shares."""
+
+CORNERS = np.array([rule.corners is not None for rule in _RULES])
+"""``CORNERS[rule]``: the rule counts corners."""
+
+AT_HIGHEST = np.array([rule.corners == "highest" for rule in _RULES])
+"""``AT_HIGHEST[rule]``: it counts them at the level of the highest."""
+
+HULLS = np.array([rule.hull is not None for rule in _RULES])
+"""``HULLS[rule]``: the rule looks at a hull."""
+
+CENTRES = np.array([rule.hull == "centres" for rule in _RULES])
+"""``CENTRES[rule]``: that hull is the one of the cells' centres, its point the window's centre."""
+
+limit = jit(rules.limit)
+chords_hold = jit(rules.chords_hold)
+
+
+@jit
+def limits(rule: Any, area: Any) -> Any:
+    """Return the rule's shares of an area, rounded down."""
+    percents = PERCENTS[rule]
+    return limit(area, percents[0]), limit(area, percents[1]), limit(area, percents[2])
+
+
+def select(functions: tuple[Callable[..., Any], ...]) -> Callable[..., Any]:
+    """Return a compiled function ``f(rule, *arguments)`` that calls the rule's function.
+
+    Args:
+        functions: one compiled function per rule, in the order of their numbers.
+    """
+    *before, chosen = functions
+    last = len(before)
+
+    if not before:
+
+        @jit
+        def only(rule, *arguments):
+            return chosen(*arguments)
+
+        return only
+    others = select(tuple(before))
+
+    @jit
+    def choose(rule, *arguments):
+        if rule == last:
+            return chosen(*arguments)
+        return others(rule, *arguments)
+
+    return choose
+
+
+judge = select(tuple(jit(rule.formula) for rule in _RULES))
+"""``judge(rule, support)``: the rule calls this placement stable."""

@@ -1,0 +1,132 @@
+"""The stability rules, each formula once, for every backend.
+
+A formula is written with operators only (``&``, ``|``, comparisons, arithmetic), so that torch
+evaluates it on tensors and numba compiles the same function for numbers
+(:mod:`packing_env.kernels.compiled.rules`). :mod:`packing_env.reference` alone rewrites them, as
+the specification. To add a rule, write its formula, list it in :data:`RULES`, and write it in
+`reference`; a new rule is best listed last.
+
+Every rule is monotone: more supporting cells, and a point that is in the hull, never make a stable
+placement unstable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+
+class Support(NamedTuple):
+    """Measurements of a placement that a formula reads: numbers if compiled, tensors in torch.
+
+    A field that the rule does not declare in its :class:`Rule` may hold anything.
+
+    Attributes:
+        count: Cells of the footprint that support the item.
+        limits: The rule's shares of the footprint in cells, rounded down (see :func:`limit`), so
+            that ``count > limits[i]`` iff the share is exceeded. Compiled code passes three.
+        corners: Corner cells of the item's window at the level that the rule counts at, 0 to 4.
+        touching: Bool, the highest corner cell supports the item.
+        in_hull: Bool, the rule's point lies in its hull, boundary included; see
+            :func:`chords_hold`.
+    """
+
+    count: Any = None
+    limits: Any = None
+    corners: Any = None
+    touching: Any = None
+    in_hull: Any = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One stability rule.
+
+    Attributes:
+        formula: Returns from a :class:`Support` if the placement is stable.
+        percents: Shares of the footprint that the formula compares the count with, ascending,
+            three at most.
+        corners: Level at which corner cells are counted: the rest height ("rest"), the highest
+            corner cell ("highest"), or None for a rule without corners.
+        hull: The centre of mass in the hull of the supporting cells' squares ("mass"), the centre
+            of the item's window in the hull of the supporting cells' centres ("centres"), or None
+            for a rule without a hull.
+    """
+
+    formula: Callable[[Support], Any]
+    percents: tuple[int, ...] = ()
+    corners: Literal["rest", "highest"] | None = None
+    hull: Literal["mass", "centres"] | None = None
+
+
+def limit(area: Any, percent: Any) -> Any:
+    """Return the largest count of cells that does not exceed a share of an area."""
+    return percent * area // 100
+
+
+def chords_hold(upper: Any, lower: Any) -> Any:
+    """Return if a point lies in a hull, boundary included, from the chords that span it.
+
+    Seen from the point, corners to its left and to its right span a chord that passes above it iff
+    their largest slopes ``dy / |dx|`` sum to at least 0; ``upper`` is that sum, ``lower`` the same
+    of the mirrored corners.
+    """
+    return (upper >= 0) & (lower >= 0)
+
+
+def none(support: Support) -> Any:
+    """Return True: every placement is stable."""
+    return True
+
+
+def area_corners(support: Support) -> Any:
+    """Return True for over 60 % and four corners, 80 % and three, or 95 %.
+
+    Zhao et al., AAAI 2021, as printed.
+    """
+    count, corners = support.count, support.corners
+    over_60, over_80, over_95 = support.limits
+    return (
+        ((count > over_60) & (corners == 4))
+        | ((count > over_80) & (corners >= 3))
+        | (count > over_95)
+    )
+
+
+def area_corners_code(support: Support) -> Any:
+    """Return True for three corners at the highest one's level and enough support.
+
+    Enough is over 95 %, or, if the highest corner supports, over 85 %, or over 50 % with four
+    corners. Zhao et al., AAAI 2021, as their program has it (Online-3D-BPP-DRL, ``check_box``).
+    """
+    count, corners = support.count, support.corners
+    over_50, over_85, over_95 = support.limits
+    enough = ((count > over_50) & (corners == 4)) | (count > over_85)
+    return (corners >= 3) & ((count > over_95) | (support.touching & enough))
+
+
+def center_hull(support: Support) -> Any:
+    """Return True for over half of the footprint, or a centre in the hull.
+
+    Xiong et al., RA-L 2024 (GOPT).
+    """
+    return (support.count > support.limits[0]) | support.in_hull
+
+
+def com_hull(support: Support) -> Any:
+    """Return True for a centre of mass in the hull."""
+    return support.in_hull
+
+
+RULES: dict[str, Rule] = {
+    "none": Rule(none),
+    "area_corners": Rule(area_corners, percents=(60, 80, 95), corners="rest"),
+    "area_corners_code": Rule(area_corners_code, percents=(50, 85, 95), corners="highest"),
+    "center_hull": Rule(center_hull, percents=(50,), hull="centres"),
+    "com_hull": Rule(com_hull, hull="mass"),
+}
+"""The rules by name; compiled code knows them by their place."""
+
+NAMES = tuple(RULES)
+"""Names of the rules, in the order of their numbers."""
