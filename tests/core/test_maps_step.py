@@ -11,7 +11,7 @@ from tests.core.pairs import Pair, actions
 from tests.tiny import differing, play_beside_reference, stream, tiny_env
 
 from packing_env import kernels
-from packing_env.engine import heights as maps_step
+from packing_env.engine.compiled import ground_of
 from packing_env.envs import PackingEnv
 
 pytestmark = pytest.mark.skipif(
@@ -141,5 +141,5 @@ def test_the_lid_shuts_out_what_is_above_it_and_nothing_else() -> None:
 def test_other_tasks_go_by_the_rules(params: dict[str, Any]) -> None:
     assert task().steps_at_once
     env = task(**params)
-    assert not maps_step.applies(env.catalogue.tensors(), env.params)
+    assert ground_of(env.catalogue.tensors(), env.params) is None
     assert not env.steps_at_once

@@ -14,8 +14,7 @@ from agents.training.capture import CapturedCollector
 from packing_env import PackingEnv, PackingVectorEnv, kernels
 from packing_env.core import feasibility
 from packing_env.core.orientation import decode_placement
-from packing_env.engine import cells as cuboid_step
-from packing_env.engine.cells import CuboidStep
+from packing_env.engine.compiled import CompiledStep, ground_of
 
 Choose = Callable[[TensorDictBase], TensorDictBase]
 
@@ -83,9 +82,9 @@ class CoreLoop:
 
     def __init__(self, env: PackingEnv, actions: str) -> None:
         items, params = env.catalogue.tensors(), env.params.evolve(observation=())
-        compiled = kernels.advances_cuboids(env.device.type)
+        compiled = kernels.is_compiled_for(env.device.type)
         if (
-            not (compiled and cuboid_step.applies(items, params))
+            not (compiled and ground_of(items, params) == "cells")
             or params.action_mode != "placement"
         ):
             raise ConfigError(
@@ -93,7 +92,7 @@ class CoreLoop:
                 "the compiled kernels: env=cuboid_online bench.kernels=[numba]"
             )
         floor = feasibility.legal_on_floor(items, params)
-        self._steps = CuboidStep(params, items, env.instances, floor, in_turn=False)
+        self._steps = CompiledStep(params, items, env.instances, floor, sequential=False)
         self._mask = env.reset()["action_mask"]
         self._state = dict(env.get_state().items())
         self._actions = actions
@@ -106,9 +105,9 @@ class CoreLoop:
             action = first_true(self._mask)
         else:
             action = kernels.choose_uniform(self._mask, torch.rand(self._mask.shape[0]))
-        start = self._steps.advance(self._state, action[:, None], renews=True).start
+        start = self._steps.advance(self._state, action[:, None], reset=True).start
         assert start is not None
-        self._mask = start.shown["mask"].flatten(1)
+        self._mask = start.observations["mask"].flatten(1)
 
 
 class CapturedLoop(Loop):

@@ -15,10 +15,7 @@ from torchrl.envs import EnvBase
 from packing_env import kernels
 from packing_env.core import cuboid, feasibility, metrics, observation, orientation, transition
 from packing_env.core.orientation import Placement, visible_items
-from packing_env.engine import cells as cuboid_step
-from packing_env.engine import heights as maps_step
-from packing_env.engine.cells import CuboidStep
-from packing_env.engine.heights import MapsStep
+from packing_env.engine.compiled import CompiledStep, ground_of
 from packing_env.envs import specs
 from packing_env.envs.action_modes import get_mode
 from packing_env.items import Catalogue
@@ -104,15 +101,12 @@ class PackingEnv(EnvBase):
         seen |= self.mode.observe(state, maps) | self.mode.masks(state, maps)
         specs.check_memory(self, state, seen, num_rows)
 
-    def _whole_step(self) -> CuboidStep | MapsStep | None:
+    def _whole_step(self) -> CompiledStep | None:
         """What may take a whole step at once, if it knows the task."""
-        in_turn = self.draw == "sequential"
+        if ground_of(self._items, self.params) is None:
+            return None
         given = (self.params, self._items, self.instances, self._floor)
-        if cuboid_step.applies(self._items, self.params):
-            return CuboidStep(*given, in_turn=in_turn)
-        if maps_step.applies(self._items, self.params):
-            return MapsStep(*given, in_turn=in_turn)
-        return None
+        return CompiledStep(*given, sequential=self.draw == "sequential")
 
     # ------------------------------------------------------------------ state
 
@@ -175,7 +169,7 @@ class PackingEnv(EnvBase):
     @property
     def steps_at_once(self) -> bool:
         """Whether a compiled operation takes the whole step, in place, to the same bits."""
-        return self._fused is not None and kernels.advances_cuboids(self.device.type)
+        return self._fused is not None and kernels.is_compiled_for(self.device.type)
 
     def _play(self, tensordict: TensorDictBase, *, renews: bool) -> list[TensorDict]:
         """The ``next`` entry of a decision that is carried out in ``self.state``.
@@ -187,10 +181,10 @@ class PackingEnv(EnvBase):
         assert self._fused is not None
         action = self._flat(specs.read_actions(tensordict, self)["action"])
         state = self._own()
-        taken = self._fused.advance(state, action.view(len(action), -1), renews=renews)
-        out = [self._seen(taken.shown, taken.metrics, taken.reward)]
+        taken = self._fused.advance(state, action.view(len(action), -1), reset=renews)
+        out = [self._seen(taken.observations, taken.metrics, taken.reward)]
         if taken.start is not None:
-            out.append(self._seen(taken.start.shown, taken.start.metrics))
+            out.append(self._seen(taken.start.observations, taken.start.metrics))
         return out
 
     def _seen(
@@ -285,7 +279,7 @@ class PackingEnv(EnvBase):
         placements = (len(rows), self.params.num_visible, -1, *self.params.lattice)
         shown["mask"] = self._flat(seen["action_mask"]).view(placements)
         measured = [self._flat(value) for value in seen["metrics"].values()]
-        self._fused.renew(rows, state, shown, measured)
+        self._fused.reset(rows, state, shown, measured)
         return seen
 
     def _observe(

@@ -24,19 +24,15 @@ from packing_env.kernels.search import (
     search_items,
 )
 from packing_env.kernels.spaces import split_spaces
-from packing_env.kernels.step.cells import (
+from packing_env.kernels.step import (
     MAX_CUBOID_SIDE,
-    CuboidTask,
-    advance_cuboids,
-    advances_cuboids,
-    renew_cuboids,
-)
-from packing_env.kernels.step.heights import (
-    MapsTask,
-    advance_maps,
+    StepTask,
+    advance_cells,
     close_lid,
-    renew_maps,
-    show_maps,
+    decide_heights,
+    is_compiled_for,
+    observe_heights,
+    reset_rows,
 )
 from packing_env.kernels.support.eager import surface_sizes
 
@@ -46,13 +42,10 @@ __all__ = [
     "MAX_CUBOID_HEIGHT",
     "MAX_CUBOID_SIDE",
     "SEARCHED_RULES",
-    "CuboidTask",
     "DropHeights",
-    "MapsTask",
     "Search",
-    "advance_cuboids",
-    "advance_maps",
-    "advances_cuboids",
+    "StepTask",
+    "advance_cells",
     "available_backends",
     "backend_for",
     "box_drop",
@@ -61,14 +54,15 @@ __all__ = [
     "close_lid",
     "com_hull",
     "cuboid_maps",
+    "decide_heights",
     "drop_height",
     "finds_lowest",
+    "is_compiled_for",
     "lowest_placements",
-    "renew_cuboids",
-    "renew_maps",
+    "observe_heights",
+    "reset_rows",
     "search_items",
     "set_backend",
-    "show_maps",
     "split_spaces",
     "support_count",
     "surface_sizes",

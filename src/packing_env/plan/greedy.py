@@ -10,7 +10,7 @@ from packing_env import kernels
 from packing_env.core import metrics, rewards, transition
 from packing_env.core.lowest import LowestPlacement
 from packing_env.core.orientation import decode_placement, num_orientations
-from packing_env.engine import heights as maps_step
+from packing_env.engine.compiled import CompiledStep, ground_of, new_outcome
 from packing_env.types import Instances, State
 
 
@@ -28,13 +28,13 @@ class LowestPacker:
 
     def __init__(self, lowest: LowestPlacement) -> None:
         self.lowest = lowest
-        self._step: maps_step.MapsStep | None = None
-        if lowest.searches and maps_step.applies(lowest.catalogue, lowest.params):
+        self._step: CompiledStep | None = None
+        if lowest.searches and ground_of(lowest.catalogue, lowest.params) == "heights":
             nothing = torch.zeros(1, lowest.params.num_items, dtype=torch.int64)
             shown = lowest.catalogue["orientation_mask"]
             pool = Instances(nothing, nothing[:, 0])  # no episode begins here
-            self._step = maps_step.MapsStep(
-                lowest.params, lowest.catalogue, pool, shown, in_turn=False
+            self._step = CompiledStep(
+                lowest.params, lowest.catalogue, pool, shown, sequential=False
             )
 
     def __call__(self, state: State) -> State:
@@ -63,19 +63,18 @@ class LowestPacker:
             state, _, _ = transition.advance(state, placement, self.lowest.catalogue, params, look)
         return state
 
-    def _in_place(self, step: maps_step.MapsStep, state: State, index: Int[Tensor, "B 1"]) -> State:
+    def _in_place(self, step: CompiledStep, state: State, index: Int[Tensor, "B 1"]) -> State:
         """The same by the compiled operation, but for rewards and the end."""
         params, batch = self.lowest.params, len(index)
-        ahead = step.room_ahead(batch, index.device, surfaces=False)
-        asked, live = torch.empty(2, batch, dtype=torch.bool).unbind()
-        numbers = torch.empty(2, len(metrics.NAMES), batch, dtype=torch.float64)
-        outcome = {"asked": asked, "live": live, "before": numbers[0], "after": numbers[1]}
+        ahead = step.ahead(batch, index.device, surfaces=False)
+        outcome = new_outcome(batch, index.device)
+        legal, live = outcome["legal"], outcome["live"]
         before = metrics.measure(state, params)
         while not bool(transition.is_done(state).all()):
             under = metrics.sum_of_heights(state["heightmap"])
-            kernels.advance_maps(step.task, state, index, ahead, under, outcome)
+            kernels.decide_heights(step.task, state, index, ahead, under, outcome)
             after = metrics.measure(state, params)
-            terms = rewards.weighted_terms(params.reward, before, after, asked)
+            terms = rewards.weighted_terms(params.reward, before, after, legal)
             state["reward_sum"] += torch.where(live[:, None], terms, 0.0)
             index, before = self.lowest.find(state).index, after
             packed = state["items_packed"] >= state["num_items"]

@@ -16,6 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from packing_env.kernels.compiled import bytes as vectors
+from packing_env.kernels.compiled import rules
 from packing_env.kernels.compiled.jit import addresses_of, jit, jit_arrays, kernel, run
 from packing_env.kernels.cuboids import loops
 from packing_env.kernels.cuboids.eager import RULES
@@ -30,18 +31,22 @@ from packing_env.kernels.cuboids.numba import (
 from packing_env.kernels.step import lines, shared
 from packing_env.kernels.step.entries import Observations
 from packing_env.kernels.step.observe import observe, reset_finished
-from packing_env.kernels.step.stable import CENTRES, NONE, corners_hold, hull_holds
+from packing_env.kernels.step.stable import NONE, stands
 from packing_env.kernels.support.eager import HALF_CELL
 
 _ENTRIES = len(Observations._fields)
 
 Block = namedtuple("Block", "levels highest total item placement playable size raised edges")
-"""What is known of the rows of a block (lanes): ``levels [lanes, ...]`` heights in cells, each
-container's in one line with zeros behind it (see `step.lines`), their maximum and sum; the item and
-``placement [lanes, 4]`` of the decision (slot, orientation, x, y; slot -1 if out of range); whether
-any placement is legal next; ``size [lanes, 1, 3]`` of the item that is searched and ``raised [lanes,
-...]``, its rest height + 1 at each place of the lattice, 0 where illegal; the edges of
-`step.stable`."""
+"""Memory of the rows of a block (lanes).
+
+- ``levels [lanes, ...]``: heights in cells, each container's in one line with zeros behind it (see
+  `step.lines`); ``highest`` and ``total`` are their maximum and their sum;
+- ``item``, ``placement [lanes, 4]``: the decision (slot, orientation, x, y; slot -1 out of range);
+- ``playable``: whether any placement is legal next;
+- ``size [lanes, 1, 3]``: the item that is searched; ``raised [lanes, ...]``: its rest height + 1 at
+  each place of the lattice, 0 where illegal;
+- ``edges``: those of `step.stable`.
+"""
 
 
 @jit_arrays
@@ -120,16 +125,17 @@ def _stands(rule, levels, near, window, top, count, edges):
     The window's first cell is ``levels[near]``, ``window`` its sides and the container's width.
     """
     w, h, width = window
-    if rule == NONE or count == w * h:  # every rule holds for what is carried by all its cells
+    area = w * h
+    if rule == NONE or count == area:  # every rule holds for what is carried by all its cells
         return True
-    if rule >= CENTRES:  # no side of a line through the centre has more than half of the cells
-        if 2 * count > w * h:
+    if rules.HULLS[rule]:
+        if 2 * count > area:  # a line through the centre has half of the cells on either side
             return True
         lines.find_edges(levels.ctypes.data + near, window, top, edges)
-        return hull_holds(edges, w, (HALF_CELL * w, HALF_CELL * h), rule == CENTRES)
     far = near + (w - 1) * width
     corners = (levels[near], levels[near + h - 1], levels[far], levels[far + h - 1])
-    return corners_hold(rule, count, w * h, corners, top, 0)
+    com = (HALF_CELL * w, HALF_CELL * h)
+    return stands(rule, count, area, corners, top, 0, edges, (w, h), com)
 
 
 @jit

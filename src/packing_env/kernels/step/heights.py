@@ -26,8 +26,7 @@ from packing_env.kernels.compiled.jit import (
 from packing_env.kernels.step import shared
 from packing_env.kernels.step.entries import Ahead, Observations
 from packing_env.kernels.step.observe import observe, reset_finished
-from packing_env.kernels.step.stable import CENTRES, NONE, SQUARES, corners_hold, hull_holds
-from packing_env.kernels.support.eager import HALF_CELL
+from packing_env.kernels.step.stable import stands
 
 _OBSERVED, _AHEAD = len(Observations._fields), len(Ahead._fields)
 
@@ -105,44 +104,35 @@ def _corner_level(heightmap, bottom, x, y, u, v):
 
 
 @jit
-def _stands(rule, heightmap, place, support, bar, tolerance, edges):
-    """Evaluate a stability rule on the cells that reach the bar.
-
-    ``place`` is (lower surface, x, y, centre of mass, window), ``support`` from
-    :func:`_find_support`.
-    """
-    bottom, x, y, com, size = place
-    count, area = support
-    if rule == NONE or (rule == CENTRES and 2 * count > area):
-        return True
-    if rule == CENTRES:
-        point = (HALF_CELL * size[0], HALF_CELL * size[1])
-        return hull_holds(edges, bottom.shape[0], point, True)
-    if rule == SQUARES:
-        return hull_holds(edges, bottom.shape[0], (com[0], com[1]), False)
+def _corner_levels(heightmap, bottom, x, y, size):
+    """Return the levels of the window's corner cells."""
     u, v = max(size[0] - 1, 0), max(size[1] - 1, 0)
-    levels = (
+    return (
         _corner_level(heightmap, bottom, x, y, 0, 0),
         _corner_level(heightmap, bottom, x, y, u, 0),
         _corner_level(heightmap, bottom, x, y, 0, v),
         _corner_level(heightmap, bottom, x, y, u, v),
     )
-    return corners_hold(rule, count, area, levels, bar, tolerance)
 
 
 @jit
 def _examine(heightmap, place, peak, counts, lengths, edges):
-    """Return (legal, stable, rest height, support ratio): see `core.feasibility.examine`."""
-    bottom, x, y = place[0], place[1], place[2]
+    """Return (legal, stable, rest height, support ratio): see `core.feasibility.examine`.
+
+    ``place`` is (lower surface, x, y, centre of mass, window).
+    """
+    bottom, x, y, com, size = place
     rest = _find_rest(heightmap, bottom, x, y)
     if not rest + peak <= np.float32(lengths.lid):
         return False, False, rest, 0.0
     tolerance = np.float32(lengths.tolerance)
     bar = rest - tolerance
-    support = _find_support(heightmap, bottom, x, y, bar, edges)
-    legal = _stands(counts.rule, heightmap, place, support, bar, tolerance, edges)
-    stable = legal and _stands(counts.metric_rule, heightmap, place, support, bar, tolerance, edges)
-    return legal, stable, rest, np.float64(support[0]) / np.float64(max(support[1], 1))
+    count, area = _find_support(heightmap, bottom, x, y, bar, edges)
+    levels = _corner_levels(heightmap, bottom, x, y, size)
+    measured = (count, area, levels, bar, tolerance, edges, size, com)
+    legal = stands(counts.rule, *measured)
+    stable = legal and stands(counts.metric_rule, *measured)
+    return legal, stable, rest, np.float64(count) / np.float64(max(area, 1))
 
 
 @jit
@@ -274,8 +264,8 @@ def decide(
 
 def observe_places(
     constant: tuple[Any, ...],
-    judged: Sequence[Tensor],
     under: Tensor,
+    judged: Sequence[Tensor],
     observations: Sequence[Tensor],
     start: Sequence[Tensor],
     outcome: Sequence[Tensor],

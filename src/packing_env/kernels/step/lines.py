@@ -134,6 +134,7 @@ def find_ground(corner, window, buffers):
 def find_edges(corner, window, top, edges):
     """Write how far the cells as high as ``top`` reach in each window row: see `step.stable`."""
     w, h, width = window
+    edges[:] = -np.inf
     for u in range(w):
         row, first, end = corner + u * width, -np.inf, -np.inf
         for k in range(0, h, WIDTH):
@@ -143,7 +144,6 @@ def find_edges(corner, window, top, edges):
                 end = np.float64(k + vectors.end_of(same))
                 first = max(first, -np.float64(k + vectors.first_of(same)))
         edges[0, u + 1], edges[1, u + 1] = end, first
-    edges[:, 0] = edges[:, w + 1] = -np.inf
 
 
 @jit

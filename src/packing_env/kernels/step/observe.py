@@ -145,7 +145,9 @@ def reset(
     observations: Sequence[Tensor],
     metrics: Sequence[Tensor],
 ) -> None:
-    """See `packing_env.kernels.step.reset`."""
+    """See `packing_env.kernels.step.reset_rows`."""
+    if not all(tensor.is_contiguous() for tensor in observations):
+        raise ValueError("the observations of a reset must be contiguous")
     state, items, pool, counts, lengths = constant
     entries = dict(zip(Observations._fields, observations, strict=True))
     shape = (*entries["mask"].shape[1:], 0)

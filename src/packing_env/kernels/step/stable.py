@@ -1,4 +1,4 @@
-"""Stability of one placement at rest, compiled: the rules of `core.stability` in float64.
+"""Stability of one placement at rest, compiled: measured here, judged by `kernels.rules`.
 
 The supporting cells come as ``edges [2, U + 2]`` float64: for window row u, ``edges[0, u + 1]`` is
 where the last supporting cell ends, and ``edges[1, u + 1]`` where the first begins, negated. Both
@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from packing_env.kernels.compiled import rules
 from packing_env.kernels.compiled.jit import jit
-from packing_env.kernels.cuboids.eager import RULES
+from packing_env.kernels.rules import NAMES, Support
 from packing_env.kernels.support.eager import HALF_CELL, SUBCELL, VERTICAL
 
-NONE, CORNERS, CODE, CENTRES, SQUARES = range(len(RULES))
-"""Rules by their index in `RULES`; the hulls come last."""
+NONE = NAMES.index("none")
+"""Index of the rule that all placements satisfy."""
 
 
 @jit
-def _chord_passes(reach, rows, sign, point, centres):
-    """Tell whether the hull reaches the point from one side; see `core.stability.hull_holds`.
+def _chord(reach, rows, sign, point, centres):
+    """Return the sum of the steepest slopes to the left and to the right of a point.
 
-    With ``centres`` it is the hull of the cells' centres, else that of their squares.
+    See `kernels.rules.chords_hold`. With ``centres`` the hull is that of the cells' centres, else
+    of their squares; ``sign`` is -1 for the mirrored corners.
     """
     inset = HALF_CELL if centres else 0
     left = right = -np.inf
@@ -36,37 +38,36 @@ def _chord_passes(reach, rows, sign, point, centres):
             left = max(left, slope)
         if run >= 0:
             right = max(right, slope)
-    return left + right >= 0
+    return left + right
 
 
 @jit
-def hull_holds(edges, rows, point, centres):
-    """Tell whether the point, in 1/64 cell, lies in the hull of the supporting cells."""
-    above = _chord_passes(edges[0], rows, 1, point, centres)
-    return above and _chord_passes(edges[1], rows, -1, point, centres)
-
-
-@jit
-def corners_hold(rule, count, area, levels, bar, tolerance):
-    """Evaluate rules `area_corners` and `area_corners_code`.
+def stands(rule, count, area, levels, bar, tolerance, edges, size, com):
+    """Tell whether a rule calls a placement stable.
 
     Args:
-        rule: Which.
+        rule: Index of the rule.
         count: Supporting cells.
         area: Cells of the footprint.
-        levels: Heights of the ground under the item at the window's four corner cells, each less
-            the item's lower surface; -inf outside the footprint.
+        levels: Heights of the ground at the window's four corner cells, each less the item's lower
+            surface; -inf outside the footprint.
         bar: Level from which on a cell supports.
         tolerance: Gap that a supporting cell may have.
+        edges: The supporting cells; read only if the rule looks at a hull.
+        size: Cells of the window along x and y.
+        com: Centre of mass, 1/64 cell.
     """
-    highest = max(max(levels[0], levels[1]), max(levels[2], levels[3]))
-    least = highest - tolerance if rule == CODE else bar
-    corners = 0
-    for level in levels:
-        corners += 1 if level >= least else 0
-    if rule == CORNERS:
-        four = 100 * count > 60 * area and corners == 4
-        three = 100 * count > 80 * area and corners >= 3
-        return four or three or 100 * count > 95 * area
-    enough = 100 * count > (50 if corners == 4 else 85) * area
-    return corners >= 3 and (100 * count > 95 * area or (highest >= bar and enough))
+    corners, touching, in_hull = 0, False, False
+    if rules.CORNERS[rule]:
+        highest = max(max(levels[0], levels[1]), max(levels[2], levels[3]))
+        least = highest - tolerance if rules.AT_HIGHEST[rule] else bar
+        for level in levels:
+            corners += 1 if level >= least else 0
+        touching = highest >= bar
+    if rules.HULLS[rule]:
+        centres, rows = rules.CENTRES[rule], edges.shape[1] - 2
+        point = (HALF_CELL * size[0], HALF_CELL * size[1]) if centres else (com[0], com[1])
+        upper = _chord(edges[0], rows, 1, point, centres)
+        in_hull = rules.chords_hold(upper, _chord(edges[1], rows, -1, point, centres))
+    limits = rules.limits(rule, area)
+    return rules.judge(rule, Support(count, limits, corners, touching, in_hull))

@@ -1,0 +1,338 @@
+"""The compiled engine: whole steps in place, on cuboids of whole cells and on any other items.
+
+It does to a state what :func:`transition.advance` and :func:`transition.begin` say, and returns the
+observations of :mod:`observation` and the metrics of :mod:`metrics`, bit for bit. Cuboids take a
+step in one pass. For other items the kernels and rules that find all placements stand between two
+passes, as in :mod:`feasibility`. Rewards are those of :mod:`rewards` in every step, so that a new
+term needs nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env import kernels
+from packing_env.core import cuboid, metrics, observation, rewards, stability
+from packing_env.core.feasibility import Maps
+from packing_env.core.orientation import num_orientations
+from packing_env.types import SHOWN_BY_DEFAULT, Catalogue, Instances, PackingParams, State
+
+MODES = ("placement", "multi_head")
+"""Action modes that look at the legality of all placements, and at nothing else."""
+
+ON_CELLS = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
+"""Observations that the step on whole cells knows."""
+
+_FLAGS = ("terminated", "truncated", "done")
+_INDEX = {name: index for index, name in enumerate(metrics.NAMES)}
+
+
+def ground_of(catalogue: Catalogue, params: PackingParams) -> str | None:
+    """Return which compiled step knows the task: ``"cells"``, ``"heights"`` or None.
+
+    Where it runs, the backend decides as well.
+    """
+    if (
+        params.geometry != "maps"
+        or params.action_mode not in MODES
+        or params.illegal_action == "project"
+        or params.candidate_range != "container"
+        or not {params.stability, params.stability_metric} <= set(kernels.CUBOID_RULES)
+    ):
+        return None
+    observed = set(params.observation)
+    if not catalogue["cuboid"].shape[-1]:
+        return "heights" if observed <= set(SHOWN_BY_DEFAULT) else None
+    on_cells = (
+        cuboid.applies(catalogue, params)
+        and not params.keeps_boxes
+        and catalogue["bottom"].shape[-1] <= kernels.MAX_CUBOID_SIDE
+        and observed <= set(ON_CELLS)
+    )
+    return "cells" if on_cells else None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Observations of a state.
+
+    Attributes:
+        observations: Those of the task, ``mask [B, L, R, Xs, Ys]`` of the legal placements (all
+            True in a finished row), and ``terminated``, ``truncated``, ``done [B]``.
+        metrics: ``[B, 1]`` float32 each.
+    """
+
+    observations: dict[str, Tensor]
+    metrics: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Taken(Seen):
+    """A decision per row, and the observations after it.
+
+    Attributes:
+        reward: ``[B]`` float32, 0 on rows that were finished before.
+        start: The observations after finished rows were reset; None if they were not.
+    """
+
+    reward: Float[Tensor, " B"]
+    start: Seen | None
+
+
+class CompiledStep:
+    """The operations of one task.
+
+    Args:
+        params: The task, whose :func:`ground_of` is not None.
+        catalogue: Its items.
+        instances: The pool that episodes are drawn from.
+        on_floor: ``feasibility.legal_on_floor`` of the items.
+        sequential: Whether a row takes the pool's instances in sequence, not at random.
+    """
+
+    def __init__(
+        self,
+        params: PackingParams,
+        catalogue: Catalogue,
+        instances: Instances,
+        on_floor: Bool[Tensor, "M R"],
+        *,
+        sequential: bool,
+    ) -> None:
+        self.params = params
+        self.on_cells = ground_of(catalogue, params) == "cells"
+        shapes = _shapes(catalogue, params)
+        requested = [name for name in SHOWN_BY_DEFAULT if name in params.observation]
+        self._shapes = {name: shapes[name] for name in (*observation.entries(requested), "mask")}
+        empty = {n: torch.empty([0] * (len(s) + 1), dtype=d) for n, (d, s) in shapes.items()}
+        empty |= {name: torch.empty(0, dtype=torch.bool) for name in _FLAGS}
+        self._empty = empty | {"metrics": torch.empty(0, 0)}
+        self._metrics = (*metrics.NAMES, *(f"reward/{term}" for term in params.reward))
+        tables = observation.item_tables(catalogue, params)
+        levels = _observed_levels(catalogue, params) if self.on_cells else torch.empty(0)
+        self._items = {**catalogue, **tables, "drop_height": levels, "on_floor": on_floor}
+        self.task = kernels.StepTask(
+            self._items,
+            (instances.item_id, instances.num_items),
+            _counts(catalogue, params, sequential=sequential),
+            _lengths(params),
+            on_cells=self.on_cells,
+        )
+        self._known: kernels.DropHeights | None = None
+        self._sizes = kernels.surface_sizes(catalogue["bottom"])  # at most those of the windows
+
+    def advance(self, state: State, action: Int[Tensor, "B heads"], *, reset: bool) -> Taken:
+        """Run :func:`transition.advance` in place, and observe.
+
+        Args:
+            state: The state.
+            action: An index of all placements of the lattice, or one of item, orientation, x, y.
+            reset: Whether finished rows start their next episode.
+        """
+        batch, device = len(action), action.device
+        after, outcome = self._buffers(batch, device), new_outcome(batch, device)
+        start = self._buffers(batch, device) if reset else {}
+        self._carry_out(
+            state, action.contiguous(), {**self._empty, **after}, {**self._empty, **start}, outcome
+        )
+        legal, live = outcome["legal"], outcome["live"]
+        measured = [_Named(outcome[when]) for when in ("before", "after")]
+        terms = rewards.weighted_terms(self.params.reward, *measured, legal)
+        terms.masked_fill_(live.logical_not()[:, None], 0.0)
+        sums, count = state["reward_sum"].add_(terms), len(metrics.NAMES)
+        after["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
+        if reset:
+            sums.masked_fill_(after["done"][:, None], 0.0)
+            start["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
+        following = Seen(start, self._by_name(start)) if reset else None
+        return Taken(after, self._by_name(after), terms.sum(-1).float(), following)
+
+    def reset(
+        self,
+        rows: Bool[Tensor, " B"],
+        state: State,
+        observations: Mapping[str, Tensor],
+        measured: Sequence[Tensor],
+    ) -> None:
+        """Start the next episode in some rows, in place, and observe its start there.
+
+        Args:
+            rows: Which.
+            state: The state.
+            observations: As in :class:`Seen`, of the state before.
+            measured: ``[B, 1]`` metrics, which become 0.
+        """
+        state["reward_sum"].masked_fill_(rows[:, None], 0.0)
+        filled = {**self._empty, **observations}
+        kernels.reset_rows(self.task, state, rows, filled, measured)
+
+    def ahead(
+        self, batch: int, device: torch.device, *, surfaces: bool = True
+    ) -> dict[str, Tensor]:
+        """Return buffers for the orientations of the visible items: see `step.entries.Ahead`.
+
+        Args:
+            batch: Rows.
+            device: Where.
+            surfaces: Whether lower surfaces are listed, most of the memory; else they are empty.
+        """
+        buffers, planes = {}, self.params.num_visible * self._items["peak"].shape[1]
+        for name in ("bottom", "peak", "com", "size"):
+            table, rows = self._items[name], batch if surfaces or name != "bottom" else 0
+            shape = [rows, planes, *table.shape[2:]]
+            buffers[name] = torch.empty(shape, dtype=table.dtype, device=device)
+        buffers["plane"] = torch.empty([batch, planes], dtype=torch.int64, device=device)
+        return buffers
+
+    def _carry_out(
+        self,
+        state: State,
+        action: Int[Tensor, "B heads"],
+        observations: Mapping[str, Tensor],
+        start: Mapping[str, Tensor],
+        outcome: Mapping[str, Tensor],
+    ) -> None:
+        """Advance the state, but for ``reward_sum``, and fill the rest; ``start`` may be empty."""
+        filled = (observations, start, outcome)
+        if self.on_cells:
+            kernels.advance_cells(self.task, state, action, *filled)
+            return
+        # of the rules, only one that looks at contact needs surfaces
+        needed = self.params.stability != "none"
+        ahead = self.ahead(len(action), action.device, surfaces=needed)
+        under = metrics.sum_of_heights(state["heightmap"])
+        kernels.decide_heights(self.task, state, action, ahead, under, outcome)
+        judged = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
+        under = metrics.sum_of_heights(state["heightmap"])
+        kernels.observe_heights(self.task, state, judged, under, *filled)
+
+    def _drop_height(self, state: State, plane: Int[Tensor, "B P"]) -> Float[Tensor, "B P Xs Ys"]:
+        """Return rest heights; with several visible items from those before the decision."""
+        heightmap, visible = state["heightmap"], self.params.num_visible
+        bottom, stride = self._items["bottom"], self.params.grid_step
+        if visible == 1 or not kernels.updates_drop_height(heightmap.device.type):
+            surfaces, size = bottom.flatten(0, 1), self._sizes.flatten(0, 1)
+            return kernels.drop_height(heightmap, surfaces, stride, which=plane, size=size)
+        orientations = plane.shape[1] // visible
+        item_id = plane[:, ::orientations].div(orientations, rounding_mode="floor")  # -1 stays -1
+        self._known = kernels.update_drop_height(
+            self._known, heightmap.clone(), item_id, bottom, stride, self._sizes
+        )
+        return self._known.z.flatten(1, 2).clone()
+
+    def _judge(
+        self, z: Float[Tensor, "B P Xs Ys"], state: State, ahead: Mapping[str, Tensor]
+    ) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B P Xs Ys"]]:
+        """Return rest heights below the lid, else +inf, in place, and which are stable."""
+        params = self.params
+        contact = stability.Contact(
+            state["heightmap"],
+            ahead["bottom"],
+            kernels.close_lid(z, ahead["peak"], params.lid),
+            ahead["com"],
+            params.tolerance,
+            params.grid_step,
+            ahead["size"],
+        )
+        return z, stability.judge_maps(params.stability, contact)
+
+    def _buffers(self, batch: int, device: torch.device) -> dict[str, Tensor]:
+        """Return uninitialised observations and metrics."""
+        buffers = {
+            name: torch.empty([batch, *shape], dtype=dtype, device=device)
+            for name, (dtype, shape) in self._shapes.items()
+        }
+        flags = torch.empty(len(_FLAGS), batch, dtype=torch.bool, device=device)
+        buffers |= zip(_FLAGS, flags.unbind(), strict=True)
+        buffers["metrics"] = torch.empty(len(self._metrics), batch, device=device)
+        return buffers
+
+    def _by_name(self, buffers: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the metrics by name, taken out of the buffers."""
+        values = buffers.pop("metrics")[..., None].unbind()
+        return dict(zip(self._metrics, values, strict=True))
+
+
+class _Named(Mapping[str, Tensor]):
+    """Metrics by name, which become tensors only where they are read."""
+
+    def __init__(self, values: Float[Tensor, "metrics B"]) -> None:
+        self.values_of = values
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.values_of[_INDEX[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_INDEX)
+
+    def __len__(self) -> int:
+        return len(_INDEX)
+
+
+def new_outcome(batch: int, device: torch.device) -> dict[str, Tensor]:
+    """Return buffers for the outcome of a decision: see `step.entries.Outcome`."""
+    legal, live = torch.empty(2, batch, dtype=torch.bool, device=device).unbind()
+    measured = torch.empty(2, len(metrics.NAMES), batch, dtype=torch.float64, device=device)
+    before, after = measured.unbind()
+    return {"legal": legal, "live": live, "before": before, "after": after}
+
+
+def _counts(catalogue: Catalogue, params: PackingParams, *, sequential: bool) -> dict[str, int]:
+    """Return the whole numbers of a task: see `step.entries.Counts`."""
+    across, along = catalogue["bottom"].shape[2:]
+    return {
+        "height": params.height_units,
+        "across": across,
+        "along": along,
+        "rule": kernels.CUBOID_RULES.index(params.stability),
+        "metric_rule": kernels.CUBOID_RULES.index(params.stability_metric),
+        "stride": params.grid_step,
+        "step_limit": params.step_limit,
+        "illegal_ends": int(params.illegal_action == "terminate"),
+        "remaining": observation.ITEM_FEATURES.index("remaining"),
+        "sequential": int(sequential),
+    }
+
+
+def _lengths(params: PackingParams) -> dict[str, float]:
+    """Return the lengths and areas of a task: see `step.entries.Lengths`."""
+    return {
+        "cell": params.cell,
+        "cell_area": params.cell**2,
+        "base": params.container[0] * params.container[1],
+        "height": params.height,
+        "lid": params.lid,
+        "tolerance": params.tolerance,
+    }
+
+
+def _observed_levels(catalogue: Catalogue, params: PackingParams) -> Float[Tensor, " levels"]:
+    """Return the observation of each rest height in whole cells, plus 1; first of illegal ones."""
+    levels = torch.arange(-1, kernels.MAX_CUBOID_HEIGHT + 1, device=catalogue["volume"].device)
+    z = (levels.clamp(min=0).float() * params.cell).view(-1, 1, 1, 1, 1)
+    return observation.drop_heights(Maps(z, (levels >= 0).view(z.shape)), params).flatten()
+
+
+def _shapes(
+    catalogue: Catalogue, params: PackingParams
+) -> dict[str, tuple[torch.dtype, list[int]]]:
+    """Return type and shape, without the batch, of every observation and of the mask."""
+    orientations, slots = num_orientations(catalogue), params.num_slots
+    lattice = [params.num_visible, orientations, *params.lattice]
+    turned = [slots, orientations, len(observation.ORIENTATION_FEATURES)]
+    surface = [slots, orientations, *catalogue["bottom"].shape[2:]]
+    return {
+        "heightmap": (torch.float32, list(params.grid)),
+        "item_id": (torch.int64, [slots]),
+        "item_features": (torch.float32, [slots, len(observation.ITEM_FEATURES)]),
+        "orientation_features": (torch.float32, turned),
+        "top": (torch.float32, surface),
+        "bottom": (torch.float32, surface),
+        "drop_height": (torch.float32, lattice),
+        "mask": (torch.bool, lattice),
+    }
