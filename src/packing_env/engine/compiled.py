@@ -114,6 +114,7 @@ class CompiledStep:
         self._empty = empty | {"metrics": torch.empty(0, 0)}
         self._metrics = (*metrics.NAMES, *(f"reward/{term}" for term in params.reward))
         tables = observation.item_tables(catalogue, params)
+        tables["orientation_features"] = tables["orientation_features"].flatten(1)
         levels = _observed_levels(catalogue, params) if self.on_cells else torch.empty(0)
         self._items = {**catalogue, **tables, "drop_height": levels, "on_floor": on_floor}
         self.task = kernels.StepTask(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from packing_env.kernels.cuboids.numba import (
     task_of,
 )
 from packing_env.kernels.step import lines, shared
-from packing_env.kernels.step.entries import Observations
+from packing_env.kernels.step.entries import MASK, METRICS, Counts, Observations
 from packing_env.kernels.step.observe import observe, reset_finished
 from packing_env.kernels.step.stable import NONE, stands
 from packing_env.kernels.support.eager import HALF_CELL
@@ -288,6 +289,14 @@ def _advance(state, action, items, pool, places, shape, counts, lengths, tables,
             reset_finished(state, pool, items, first, last, counts, lengths, observations, start)
 
 
+@cache
+def _tables(counts: Counts, cell: float) -> tuple[Any, ...]:
+    """Return what the search for placements looks up, and its task."""
+    window = (counts.across, counts.along)
+    task = task_of(counts.height, window, RULES[counts.rule], counts.stride)
+    return tables_of(*window, cell), task
+
+
 def advance(
     constant: tuple[Any, ...],
     action: Tensor,
@@ -297,15 +306,10 @@ def advance(
 ) -> None:
     """See `packing_env.kernels.step.advance_cells`; ``constant`` is from `shared.constants`."""
     state, items, pool, counts, lengths = constant
-    entries = dict(zip(Observations._fields, observations, strict=True))
-    rows, *shape = entries["mask"].shape
-    window = (counts.across, counts.along)
-    task = task_of(counts.height, window, RULES[counts.rule], counts.stride)
-    tables = (tables_of(*window, lengths.cell), task)
+    rows, *shape = observations[MASK].shape
     kept = (*observations, *start, *outcome)
-    places = addresses_of(kept)
-    lattice = (*shape, entries["metrics"].shape[0])
+    places, lattice = addresses_of(kept), (*shape, observations[METRICS].shape[0])
     # Of a CPU's tensors: `numpy` shares their memory, nothing is read or copied.
-    given = (state, action.numpy(), items, pool, places, lattice, counts, lengths, tables)
-    work = rows * math.prod(shape) * sum(window)
-    run(_advance, given, num_blocks(rows), work, keep=kept)
+    given = (state, action.numpy(), items, pool, places, lattice, counts, lengths)
+    work = rows * math.prod(shape) * (counts.across + counts.along)
+    run(_advance, (*given, _tables(counts, lengths.cell)), num_blocks(rows), work, keep=kept)

@@ -23,7 +23,8 @@ Items = namedtuple(
     " orientation_features drop_height on_floor",
 )
 """Tables by catalogue row: the catalogue itself, what is observed of each item, and which
-orientations may stand on the floor. ``remaining [N + 1]`` is the feature of that name by the number
+orientations may stand on the floor. ``orientation_features [M, R F]`` has one line per item,
+``remaining [N + 1]`` is the feature of that name by the number
 of items left. On whole cells ``drop_height [256]`` is the observed rest height by the height in
 cells plus 1, where 0 stands for an illegal placement; on heightmaps it is not read."""
 
@@ -57,6 +58,9 @@ i, i + B, i + 2 B, ... instead of random ones."""
 Lengths = namedtuple("Lengths", "cell cell_area base height lid tolerance")
 """Metres and m^2: a cell's side and area, the floor's area, the container's height, the highest
 legal top, and the gap that a supporting cell may have."""
+
+MASK, METRICS = Observations._fields.index("mask"), Observations._fields.index("metrics")
+"""Indices of two observations whose shapes say more than themselves."""
 
 NUM_METRICS = 10
 """Length of ``core.metrics.NAMES``."""

@@ -6,7 +6,6 @@ placements, by the kernels and rules that everyone uses.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ from packing_env.kernels.compiled.jit import (
     run,
 )
 from packing_env.kernels.step import shared
-from packing_env.kernels.step.entries import Ahead, Observations
+from packing_env.kernels.step.entries import MASK, METRICS, Ahead, Observations
 from packing_env.kernels.step.observe import observe, reset_finished
 from packing_env.kernels.step.stable import stands
 
@@ -272,13 +271,12 @@ def observe_places(
 ) -> None:
     """See `packing_env.kernels.step.observe_heights`."""
     state, items, pool, counts, lengths = constant
-    entries = dict(zip(Observations._fields, observations, strict=True))
     z, stable = (tensor.numpy().reshape(*tensor.shape[:2], -1) for tensor in judged)
-    shape = (*entries["mask"].shape[1:], entries["metrics"].shape[0])
+    shape = (*observations[MASK].shape[1:], observations[METRICS].shape[0])
     kept = (*observations, *start, *outcome)
     places = addresses_of(kept)
     given = (state, (z, stable), items, pool, under.numpy(), places, shape, counts, lengths)
-    run(_observe, given, len(under), math.prod(z.shape) + entries["top"].numel(), keep=kept)
+    run(_observe, given, len(under), sum(tensor.numel() for tensor in observations), keep=kept)
 
 
 def close_lid(z: Tensor, peak: Tensor, lid: float) -> None:

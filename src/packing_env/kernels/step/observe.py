@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from packing_env.kernels.compiled.jit import addresses_of, jit, kernel
-from packing_env.kernels.step.entries import Observations
+from packing_env.kernels.step.entries import MASK
 from packing_env.kernels.step.shared import begin, clear_line, copy_line, observations_at
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -46,7 +46,7 @@ def _observe_items(state, items, row, left, height, observations):
         if observations.orientation_features.size:
             turned = observations.orientation_features[row, slot]
             if there:
-                copy_line(items.orientation_features[item].reshape(-1), turned)
+                copy_line(items.orientation_features[item], turned)
             else:
                 clear_line(turned)
         if observations.top.size:
@@ -75,16 +75,17 @@ def observe(state, items, first, stop, counts, lengths, outcome, observations):
 @jit
 def _observe_floor(state, items, row, stride, observations):
     """Write legality in an empty container: see `core.feasibility.empty_container_maps`."""
-    length, width = state.heightmap.shape[1:]
-    orientations, ys = items.size.shape[1], -(-width // stride)
+    _, length, width = state.heightmap.shape
+    orientations = items.size.shape[1]
     for p in range(observations.mask.shape[1]):
         slot, orientation = p // orientations, p % orientations
-        item, mask = state.item_id[row, slot], observations.mask[row, p]
+        item, mask, k = state.item_id[row, slot], observations.mask[row, p], 0
         may = items.on_floor[item, orientation] and slot < state.num_items[row]
         w, h = items.size[item, orientation, 0], items.size[item, orientation, 1]
-        for k in range(mask.size):
-            i, j = k // ys * stride, k % ys * stride
-            mask[k] = may and i + w <= length and j + h <= width
+        for x in range(0, length, stride):
+            for y in range(0, width, stride):
+                mask[k] = may and x + w <= length and y + h <= width
+                k += 1
         if observations.drop_height.size:
             heights = observations.drop_height[row, p]
             for k in range(mask.size):
@@ -149,8 +150,7 @@ def reset(
     if not all(tensor.is_contiguous() for tensor in observations):
         raise ValueError("the observations of a reset must be contiguous")
     state, items, pool, counts, lengths = constant
-    entries = dict(zip(Observations._fields, observations, strict=True))
-    shape = (*entries["mask"].shape[1:], 0)
+    shape = (*observations[MASK].shape[1:], 0)
     chosen = rows.numpy()
     _reset(state, chosen, pool, items, addresses_of(observations), shape, counts, lengths)
     for values in metrics:

@@ -51,7 +51,7 @@ def observations_at(places, state, items, shape):
     slots, orientations, xs, ys, num_metrics = shape
     batch, length, width = state.heightmap.shape
     visible, features = state.queue.shape[1], items.item_features.shape[1]
-    turned = orientations * items.orientation_features.shape[2]
+    turned = items.orientation_features.shape[1]
     surface = orientations * items.bottom.shape[2] * items.bottom.shape[3]
     plane, flags = (slots * orientations, xs * ys), batch if places[7] else 0
     rows = (
