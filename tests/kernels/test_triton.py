@@ -98,7 +98,9 @@ def test_fake_tensors_on_cuda(stride: int) -> None:
         z = kernels.drop_height(*maps, stride, backend="triton")
         stable = kernels.com_hull(*maps, z, com, 0.1, stride, backend="triton")
         count = kernels.support_count(*maps, z, 0.1, stride, backend="triton")
-    shape = kernels.eager.lattice_shape(*(torch.empty(size) for size in sizes.values()), stride)
+    shape = kernels.support.eager.lattice_shape(
+        *(torch.empty(size) for size in sizes.values()), stride
+    )
     for value, dtype in ((z, torch.float32), (stable, torch.bool), (count, torch.int32)):
         assert (value.shape, value.dtype, value.device.type) == (shape, dtype, "cuda")
 
@@ -109,10 +111,10 @@ def test_fake_tensors_on_cuda(stride: int) -> None:
 @pytest.mark.parametrize(
     ("module", "kernel", "constants"),
     [
-        ("drop_triton", "drop_height_kernel", {"GROUP": 4}),
-        ("support_triton", "support_count_kernel", {"GROUP": 4}),
-        ("hull_triton", "com_hull_kernel", {"GROUP": 1, "CENTRES": False}),
-        ("hull_triton", "com_hull_kernel", {"GROUP": 1, "CENTRES": True}),
+        ("drop.triton", "drop_height_kernel", {"GROUP": 4}),
+        ("support.triton", "support_count_kernel", {"GROUP": 4}),
+        ("support.hull_triton", "com_hull_kernel", {"GROUP": 1, "CENTRES": False}),
+        ("support.hull_triton", "com_hull_kernel", {"GROUP": 1, "CENTRES": True}),
     ],
 )
 def test_machine_code_is_made_without_a_gpu(
