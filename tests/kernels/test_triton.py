@@ -24,11 +24,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from packing_env import kernels
 from packing_env.kernels import backends as dispatch
-from packing_env.kernels import operators as triton_operators
 
 NUM_CASES = 50
 CASES_PER_TEST = 10
-INTERPRETING = "cpu" in triton_operators.DEVICES
+INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
 INSTALLED = importlib.util.find_spec("triton") is not None
 OLDEST_INTERPRETER = (3, 7)
 """Before, it cannot loop over a range from an argument beside NumPy 2.4."""

@@ -98,7 +98,7 @@ def _maps(
 
 def _pairs(decisions: list[Decision], stride: int, updated: bool) -> int:
     """Pairs of a placement and a cell that are looked at."""
-    from packing_env.kernels.drop.incremental_numba import update_drop_height
+    from packing_env.kernels.drop.update.numba import update_drop_height
 
     maps, count = _maps(decisions, stride), torch.zeros(1, dtype=torch.int64)
     for index, one in enumerate(decisions):

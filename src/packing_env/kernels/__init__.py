@@ -1,21 +1,16 @@
 """The hot operations of the rules: one signature, several backends, the same bits from each."""
 
-from packing_env.kernels.backends import (
-    available_backends,
-    backend_for,
-    com_hull,
-    drop_height,
-    set_backend,
-    support_count,
-)
+from packing_env.kernels.backends import available_backends, backend_for, set_backend
 from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
 from packing_env.kernels.choice import choose_uniform
-from packing_env.kernels.cuboids import CUBOID_RULES, MAX_CUBOID_HEIGHT, cuboid_maps
-from packing_env.kernels.drop.incremental import (
+from packing_env.kernels.cuboids import CUBOID_RULES, cuboid_maps
+from packing_env.kernels.drop import drop_height
+from packing_env.kernels.drop.update import (
     DropHeights,
     update_drop_height,
     updates_drop_height,
 )
+from packing_env.kernels.layout import MAX_CUBOID_HEIGHT, MAX_CUBOID_SIDE, surface_sizes
 from packing_env.kernels.search import (
     SEARCHED_RULES,
     Search,
@@ -25,7 +20,6 @@ from packing_env.kernels.search import (
 )
 from packing_env.kernels.spaces import split_spaces
 from packing_env.kernels.step.cells import (
-    MAX_CUBOID_SIDE,
     CuboidTask,
     advance_cuboids,
     advances_cuboids,
@@ -38,7 +32,7 @@ from packing_env.kernels.step.heights import (
     renew_maps,
     show_maps,
 )
-from packing_env.kernels.support.eager import surface_sizes
+from packing_env.kernels.support import com_hull, support_count
 
 __all__ = [
     "BOX_RULES",

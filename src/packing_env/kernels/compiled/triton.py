@@ -20,7 +20,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
-from packing_env.kernels.support.eager import lattice_shape
+from packing_env.kernels.layout import lattice_shape
 
 SIZES = ["orientations", "length", "width", "window_x", "steps", "pitch_x", "pitch_y"]
 """Arguments of every kernel that are not compiled in: one compilation serves all containers."""

@@ -35,7 +35,7 @@ from packing_env.kernels.compiled.jit import (
     tap_offsets,
 )
 from packing_env.kernels.compiled.lanes import LANES, raise_lanes
-from packing_env.kernels.support.eager import lattice_shape
+from packing_env.kernels.layout import lattice_shape
 
 _BUCKETS = 16
 """Classes that taps are sorted into by level."""

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from packing_env.kernels.support.eager import lattice_shape
+from packing_env.kernels.layout import lattice_shape
 
 _BLOCK = 250_000
 """Taps times placements of a block: few calls, and a megabyte of scratch."""

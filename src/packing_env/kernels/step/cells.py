@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from packing_env.kernels.backends import _resolve
-from packing_env.kernels.cuboids import MAX_CUBOID_HEIGHT
+from packing_env.kernels.backends import resolve
+from packing_env.kernels.layout import MAX_CUBOID_HEIGHT
 
 STATE = (
     "heightmap",
@@ -181,7 +181,7 @@ def _fake_cuboid_renew(
 
 def advances_cuboids(device_type: str) -> bool:
     """Whether the backend chosen for this device has the operations of this module."""
-    return device_type == "cpu" and _resolve(None, device_type) == "numba"
+    return device_type == "cpu" and resolve(None, device_type) == "numba"
 
 
 class CuboidTask:

@@ -18,15 +18,15 @@ from torch import Tensor
 from packing_env.kernels.compiled import bytes as vectors
 from packing_env.kernels.compiled.jit import addresses_of, array_at, jit, jit_arrays, kernel, run
 from packing_env.kernels.cuboids import loops
-from packing_env.kernels.cuboids.eager import RULES
 from packing_env.kernels.cuboids.numba import (
     LANES,
     find_maps,
-    make_room,
+    make_buffers,
     num_blocks,
     tables_of,
     task_of,
 )
+from packing_env.kernels.rules import NAMES as RULES
 from packing_env.kernels.step import cells as names
 from packing_env.kernels.step import cells_flat as flat
 from packing_env.kernels.step import cells_rest as single
@@ -330,7 +330,7 @@ def _step(state, action, items, places_of, shape, renewal, numbers, tables, begi
     counts, lengths, task = numbers
     window, lanes = (counts.across, counts.along), min(LANES, batch)
     rooms = (
-        make_room((length, width), shape[2:], task, lanes, tables[2]),
+        make_buffers((length, width), shape[2:], task, lanes, tables[2]),
         flat.make_room((length, width), window),
     )
     found = _room_of_rows((length, width), window, lanes)

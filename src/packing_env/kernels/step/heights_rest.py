@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit
-from packing_env.kernels.cuboids.eager import RULES
-from packing_env.kernels.support.eager import HALF_CELL, SUBCELL, VERTICAL
+from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
+from packing_env.kernels.rules import NAMES as RULES
 
 _NONE, _CORNERS, _CODE, _CENTRES, _SQUARES = range(len(RULES))
 _INF = np.float32(np.inf)

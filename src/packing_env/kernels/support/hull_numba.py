@@ -26,7 +26,7 @@ from packing_env.kernels.compiled.jit import (
     split_phases,
     tap_offsets,
 )
-from packing_env.kernels.support.eager import HALF_CELL, SUBCELL, VERTICAL
+from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
 
 _BLOCK = 512
 """Placements per pass: what the pass reads and writes stays in the L1 cache."""

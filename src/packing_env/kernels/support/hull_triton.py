@@ -7,12 +7,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from packing_env.kernels import layout
 from packing_env.kernels.compiled.triton import SIZES, UNROLLED, launch, placements, plane_of
-from packing_env.kernels.support import eager
 
-_SUBCELL = tl.constexpr(eager.SUBCELL)
-_HALF_CELL = tl.constexpr(eager.HALF_CELL)
-_VERTICAL = tl.constexpr(eager.VERTICAL)
+_SUBCELL = tl.constexpr(layout.SUBCELL)
+_HALF_CELL = tl.constexpr(layout.HALF_CELL)
+_VERTICAL = tl.constexpr(layout.VERTICAL)
 
 _BEYOND = tl.constexpr(2**30)
 """Beyond every window: the first of no supporting cells, and, negated, the end of the last."""

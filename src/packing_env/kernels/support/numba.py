@@ -17,7 +17,9 @@ from packing_env.kernels.compiled.jit import (
     split_phases,
     tap_offsets,
 )
-from packing_env.kernels.support.hull_numba import finite_range
+from packing_env.kernels.support.hull_numba import com_hull, finite_range
+
+__all__ = ["com_hull", "support_count"]
 
 _BLOCK = 1024
 """Placements per pass: their counts stay in the L1 cache."""

@@ -8,6 +8,9 @@ import triton.language as tl
 from torch import Tensor
 
 from packing_env.kernels.compiled.triton import SIZES, UNROLLED, launch, placements, plane_of
+from packing_env.kernels.support.hull_triton import com_hull
+
+__all__ = ["com_hull", "support_count"]
 
 _GROUP = 4
 """Orientations per program, as for the rest heights."""

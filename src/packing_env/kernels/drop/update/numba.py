@@ -8,6 +8,7 @@ rows of the map are worked on one by one.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from torch import Tensor
@@ -177,7 +178,7 @@ def _update(before, item_id, heightmap, bottom, which, size, z, stride, pairs, s
 
 
 def update_drop_height(
-    before: tuple[Tensor, Tensor, Tensor],
+    before: Sequence[Tensor],
     heightmap: Tensor,
     item_id: Tensor,
     bottom: Tensor,
