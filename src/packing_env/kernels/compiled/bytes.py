@@ -56,9 +56,7 @@ def _operation(emit: Callable[..., Any], result: Any, *given: Any) -> Any:
 
 
 def _declared(builder: Any, signature: Any, name: str) -> Any:
-    return cgutils.get_or_insert_function(
-        builder.module, signature, name
-    )
+    return cgutils.get_or_insert_function(builder.module, signature, name)
 
 
 def _splat(builder: Any, byte: Any) -> Any:
