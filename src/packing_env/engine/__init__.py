@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 
+from packing_env.core import feasibility
 from packing_env.engine.base import FLAGS, Engine, Key, Observations, Step, Task
 from packing_env.engine.compiled import CompiledEngine
 from packing_env.engine.rules import RulesEngine
@@ -50,7 +51,8 @@ def make_engine(task: Task, name: str = "auto") -> Engine:
             continue
         refusal = engine.refusal(task)
         if not refusal:
-            _LOGGER.info("; ".join([f"engine: {candidate}", *refusals]))
+            ground = feasibility.ground_of(task.catalogue, task.params)
+            _LOGGER.info("; ".join([f"engine: {candidate}, placements from {ground}", *refusals]))
             return engine(task)
         refusals.append(f"not {candidate}: {refusal}")
     raise ParameterError(f"engine={name!r} cannot carry out this task ({'; '.join(refusals)})")

@@ -11,10 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env.core.actions import ActionMode, Key
 from packing_env.types import Catalogue, Instances, PackingParams, State
-
-Key = str | tuple[str, ...]
-"""Name of an entry that the agent writes or reads; a tuple where entries are nested."""
 
 FLAGS = ("done", "terminated", "truncated")
 """Flags of a row, in the order in which the environment emits them."""
@@ -73,11 +71,19 @@ class Observations:
         report: ``[B, ...]`` by key: the action mode's report on the decision before.
     """
 
-    entries: dict[str, Tensor]
+    entries: dict[Key, Tensor]
     masks: dict[Key, Tensor]
-    flags: dict[str, Tensor]
-    metrics: dict[str, Tensor]
+    flags: dict[Key, Tensor]
+    metrics: dict[Key, Tensor]
     report: dict[Key, Tensor] = field(default_factory=dict)
+
+    def parts(self) -> tuple[dict[Key, Tensor], ...]:
+        """Return the mappings, in the order of the attributes."""
+        return (self.entries, self.masks, self.flags, self.metrics, self.report)
+
+    def clone(self) -> Observations:
+        """Return a copy."""
+        return Observations(*({k: v.clone() for k, v in part.items()} for part in self.parts()))
 
 
 @dataclass(frozen=True)
@@ -105,11 +111,13 @@ class Engine(Protocol):
 
     Attributes:
         name: Name in :data:`packing_env.engine.ENGINES`.
-        in_place: Whether ``advance`` and ``reset`` change the given tensors.
+        mode: The task's action mode.
+        in_place: Whether ``advance`` and ``reset`` change the tensors of the given state.
     """
 
     name: ClassVar[str]
     in_place: ClassVar[bool]
+    mode: ActionMode
 
     @classmethod
     def refusal(cls, task: Task) -> str:

@@ -57,7 +57,8 @@ class CompiledEngine(RulesEngine):
     def reset(
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
     ) -> tuple[State, Observations]:
-        """Start the next episode in some rows, in the given tensors."""
+        """Start the next episode in some rows, in the given state's tensors."""
+        observations = observations.clone()
         shape = (len(rows), self.params.num_visible, -1, *self.params.lattice)
         shown = {**observations.entries, **observations.flags}
         shown["mask"] = observations.masks["action_mask"].view(shape)
