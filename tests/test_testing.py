@@ -12,15 +12,14 @@ from tests.tiny import play_by_the_rules
 from torchrl.envs import StepCounter, TransformedEnv
 
 from packing_env.core import (
-    boxes,
     candidates,
     feasibility,
     observation,
     rewards,
-    spaces,
     stability,
     transition,
 )
+from packing_env.core.cuboids import boxes, spaces
 from packing_env.envs import PackingEnv
 from packing_env.generators import Generator, Uniform
 from packing_env.generators.base import Request

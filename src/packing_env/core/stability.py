@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import boxes
+from packing_env.core.cuboids import boxes
 from packing_env.types import SLOPE_UNITS, PackingParams, ParameterError
 
 _HALF = SLOPE_UNITS // 2
@@ -341,5 +341,5 @@ register("com_hull", Rule(maps=_com_hull_maps, single=_com_hull_single))
 register("center_hull", Rule(maps=_center_hull_maps, single=_center_hull_single))
 register("area_corners", Rule(maps=_area_corners_maps, single=_area_corners_single))
 register("area_corners_code", Rule(maps=_area_corners_code_maps, single=_area_corners_code_single))
-# Zhao et al., ICLR 2022 (PCT): the load goes down from box to box. `core.boxes` evaluates it.
+# Zhao et al., ICLR 2022 (PCT): the load goes from box to box. `core.cuboids.boxes` evaluates it.
 register("stacking_tree", Rule(maps=None, single=None))

@@ -18,7 +18,7 @@ class LowestPacker:
     """Puts every item down at its lowest legal placement, until each row's episode has ended.
 
     The episodes are those that the heuristic of that order plays in an environment: rules, rewards
-    and the end of an episode are :func:`packing_env.core.transition.advance`'s. Only what may be
+    and the end of an episode are :func:`packing_env.core.transition`'s. Only what may be
     done next is found by the search. Where it can, a compiled operation carries the decisions out,
     to the same bits.
 
@@ -52,15 +52,11 @@ class LowestPacker:
     def _by_rules(self, state: State, index: Int[Tensor, "B 1"]) -> State:
         """Decision by decision through the rules' own functions."""
         turns, params = num_orientations(self.lowest.catalogue), self.lowest.params
-
-        def look(after: State) -> transition.Outlook:
-            nonlocal index
-            index = self.lowest.find(after).index
-            return transition.Outlook(None, index[:, 0] >= 0, {})
-
         while not bool(transition.is_done(state).all()):
             placement = decode_placement(index[:, 0], turns, params)
-            state, _, _ = transition.advance(state, placement, self.lowest.catalogue, params, look)
+            after, outcome = transition.decide(state, placement, self.lowest.catalogue, params)
+            index = self.lowest.find(after).index
+            state = transition.finish(state, after, outcome.legal, index[:, 0] >= 0, params)
         return state
 
     def _in_place(self, step: maps_step.MapsStep, state: State, index: Int[Tensor, "B 1"]) -> State:

@@ -129,10 +129,7 @@ class Shell:
 
     def restart(self, rows: Tensor, seen: TensorDictBase) -> TensorDictBase:
         """Start the next episode in some rows; ``seen`` is what the others observe."""
-        assert self.env.state is not None, "call reset() before step()"
-        state, root = self.env._renew(rows, dict(self.env.state.items()), seen)
-        self.env._keep(state)
-        return root
+        return self.env.reset_rows(rows, seen)
 
     def _entry(self, name: str, key: NestedKey, action: Any) -> Tensor:
         """One part of the action as the environment takes it; any number is one, if illegal."""

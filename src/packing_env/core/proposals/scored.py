@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from packing_env.core import scores
-from packing_env.core.candidates import Proposals, Scene, need_maps, register
+from packing_env.core.candidates import Proposals, Scene, need_maps
 from packing_env.core.scores import Score
 
 
@@ -30,7 +30,3 @@ def deepest_bottom_left(scene: Scene) -> Proposals:
 def heightmap_minimization(scene: Scene) -> Proposals:
     """See :func:`packing_env.core.scores.heightmap_minimization`."""
     return best_by(scores.heightmap_minimization, "heightmap_minimization", scene)
-
-
-register("deepest_bottom_left", deepest_bottom_left)
-register("heightmap_minimization", heightmap_minimization)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
-from tensordict import NestedKey
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from packing_env.core import orientation
+from packing_env.core.actions.base import LatticeMode, draw, expressible
+from packing_env.core.actions.spaces import Key
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
-from packing_env.envs.action_modes.base import LatticeMode, draw, expressible
 from packing_env.types import State
 
 
@@ -20,24 +21,24 @@ class PlacementMode(LatticeMode):
 
     mask_is_joint = True
 
-    def place(
-        self, actions: Mapping[NestedKey, Tensor], state: State, maps: Callable[[], Maps | None]
+    def decode(
+        self, actions: Mapping[Key, Tensor], state: State, maps: Callable[[], Maps | None]
     ) -> Placement:
-        """See :func:`packing_env.core.orientation.decode_placement`."""
-        return self.decode(actions["action"])
+        """Return the placement of ``action [B]``."""
+        return self.decode_index(actions["action"])
 
     def random(
-        self, masks: Mapping[NestedKey, Tensor], batch_size: torch.Size
-    ) -> dict[NestedKey, Tensor]:
-        """Each legal placement as likely: the mask's index is the action."""
+        self, masks: Mapping[Key, Bool[Tensor, "*batch A"]], batch_size: Sequence[int]
+    ) -> dict[Key, Tensor]:
+        """Draw actions; each legal placement is equally likely, and its index is the action."""
         return {"action": draw(masks["action_mask"])}
 
-    def decode(self, action: Tensor) -> Placement:
-        """The placement of an index."""
+    def decode_index(self, action: Int[Tensor, "*rows"]) -> Placement:
+        """Return the placement of an index."""
         return orientation.decode_placement(action, self.num_orientations, self.params)
 
-    def encode(self, placement: Placement, state: State | None = None) -> dict[NestedKey, Tensor]:
-        """``action [B]``, -1 where it has none."""
+    def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
+        """Return ``action [B]``, -1 where the placement has no index."""
         where = (placement.slot, placement.orientation, placement.x, placement.y)
         index = orientation.encode_placement(*where, self.num_orientations, self.params)
         return {"action": torch.where(expressible(placement, self.params), index, -1)}
