@@ -1,4 +1,4 @@
-"""What is stepped over and over: the core, the environment, Gymnasium's vector interface."""
+"""Loops over steps: the core, the environment, Gymnasium's vector interface, a CUDA graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Choose = Callable[[TensorDictBase], TensorDictBase]
 
 
 class Loop:
-    """Steps an environment over and over.
+    """Loop over steps of a ``PackingEnv``.
 
     Raises:
         ConfigError: The action mode has no first legal action.
@@ -35,22 +35,22 @@ class Loop:
 
     @torch.no_grad()
     def choose(self) -> None:
-        """What the next decision is."""
+        """Choose the next actions."""
         self._root = self._choose(self._root)
 
     @torch.no_grad()
     def act(self) -> None:
-        """Carry it out."""
+        """Take the step."""
         _, self._root = self.env.step_and_maybe_reset(self._root)
 
     def step(self) -> None:
-        """One decision in every row."""
+        """Take one decision in every row."""
         self.choose()
         self.act()
 
 
 class VectorLoop:
-    """The same through Gymnasium's vector interface, NumPy in and out.
+    """Loop over steps of Gymnasium's vector interface, NumPy in and out.
 
     Raises:
         ConfigError: The action mode has no mask over all its actions.
@@ -60,25 +60,25 @@ class VectorLoop:
         _check_mask(env, "bench.through=[vector_env]")
         self.env = PackingVectorEnv(env, num_envs=env.batch_size.numel())
         self._choose = chooser(env, actions)
-        seen, info = self.env.reset()
+        observation, info = self.env.reset()
         self._mask = info["action_mask"]
-        self.num_bytes = sum(entry.nbytes for entry in seen.values())
+        self.num_bytes = sum(entry.nbytes for entry in observation.values())
 
     @torch.no_grad()
     def step(self) -> None:
-        """One decision in every row."""
+        """Take one decision in every row."""
         mask = torch.from_numpy(self._mask).view(torch.bool)
         action = self._choose(TensorDict({"action_mask": mask}, mask.shape[:1])).get("action")
         self._mask = self.env.step(action.numpy())[-1]["action_mask"]
 
 
 class CoreLoop:
-    """The rules without an environment around them: state, rewards, metrics and masks.
+    """Loop over the compiled step without an environment: state, rewards, metrics and masks.
 
-    Nothing is observed but the masks; finished rows begin their next episode.
+    The masks are the only observation; finished rows start their next episode.
 
     Raises:
-        ConfigError: No compiled operation takes whole steps of this task.
+        ConfigError: The task has no compiled step of whole cells.
     """
 
     def __init__(self, env: PackingEnv, actions: str) -> None:
@@ -101,7 +101,7 @@ class CoreLoop:
 
     @torch.no_grad()
     def step(self) -> None:
-        """One decision in every row."""
+        """Take one decision in every row."""
         if self._actions == "first_legal":
             action = first_true(self._mask)
         else:
@@ -112,10 +112,10 @@ class CoreLoop:
 
 
 class CapturedLoop(Loop):
-    """The choice of actions and the step as one CUDA graph.
+    """Loop over a CUDA graph of the choice of actions and the step.
 
     Raises:
-        ConfigError: There is no CUDA device to record it on.
+        ConfigError: There is no CUDA device to record the graph on.
     """
 
     def __init__(self, env: PackingEnv, actions: str) -> None:
@@ -130,20 +130,25 @@ class CapturedLoop(Loop):
 
     @torch.no_grad()
     def step(self) -> None:
-        """One decision in every row."""
+        """Take one decision in every row."""
         self._collector.step()
 
 
-LOOPS = {"core": CoreLoop, "env": Loop, "captured": CapturedLoop, "vector_env": VectorLoop}
+LOOPS: dict[str, Callable[[PackingEnv, str], Any]] = {
+    "core": CoreLoop,
+    "env": Loop,
+    "captured": CapturedLoop,
+    "vector_env": VectorLoop,
+}
 
 
 def first_true(mask: Tensor) -> Tensor:
-    """``[*batch]`` index of the first True along the last axis, 0 without any."""
+    """Return the ``[*batch]`` index of the first True along the last axis, 0 without any."""
     return kernels.choose_uniform(mask, mask.new_zeros(mask.shape[:-1], dtype=torch.float32))
 
 
 def chooser(env: PackingEnv, actions: str) -> Choose:
-    """Writes the actions of one kind."""
+    """Return a function that writes the actions of one kind: first or random legal ones."""
     if actions == "random_legal":
         return env.rand_action
     _check_mask(env, "bench.actions=[first_legal]")
@@ -159,9 +164,9 @@ def chooser(env: PackingEnv, actions: str) -> Choose:
     return choose
 
 
-def _check_mask(env: PackingEnv, asked: str) -> None:
+def _check_mask(env: PackingEnv, setting: str) -> None:
     if env.mode.mask_keys != ("action_mask",):
         raise ConfigError(
-            f"{asked} needs one mask over all actions, which env.action_mode="
+            f"{setting} needs one mask over all actions, which env.action_mode="
             f"{env.params.action_mode} does not have"
         )

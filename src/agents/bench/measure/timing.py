@@ -15,7 +15,7 @@ Work = Callable[[], object]
 
 
 class TooLongError(ValueError):
-    """Repeats of a call would exceed the time that a measurement may take."""
+    """Repeats of a call would exceed the time limit of a measurement."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Timing:
 
     Attributes:
         wall: Wall clock.
-        thread: CPU time of the calling thread: what other programs on the machine disturb least.
+        thread: CPU time of the calling thread, which other programs disturb least.
         process: CPU time of all threads of the process.
         calls: Calls per repeat.
     """
@@ -35,16 +35,17 @@ class Timing:
     calls: int
 
     def seconds(self, device_type: str = "cpu") -> float:
-        """Median of one call: CPU time on a CPU, wall clock elsewhere.
+        """Return the median of one call: CPU time on a CPU, wall clock elsewhere.
 
-        With one thread it is this thread's, with more, which work while it waits, the process's.
+        With one thread it is the CPU time of this thread; with more, that of the process, because
+        the others work while this one waits.
         """
         if device_type != "cpu":
             return statistics.median(self.wall)
         return statistics.median(self.thread if torch.get_num_threads() == 1 else self.process)
 
     def values(self) -> dict[str, Any]:
-        """Medians and ranges in milliseconds."""
+        """Return medians and ranges in milliseconds."""
         found: dict[str, Any] = {}
         for name, seconds in (("wall", self.wall), ("thread_cpu", self.thread)):
             found[f"{name}_ms"] = 1e3 * statistics.median(seconds)
@@ -55,15 +56,15 @@ class Timing:
 
 @dataclass(frozen=True)
 class Clock:
-    """How things are timed.
+    """Timer of repeated calls.
 
     Attributes:
-        device: Where the work runs; it is waited for at the end of every repeat.
-        repeats: How often; the median counts.
+        device: Device of the work; every repeat ends by waiting for it.
+        repeats: Number of repeats; results are their median.
         warmup: Calls before the first repeat, besides the one that compiles.
-        shortest: Seconds of a repeat, at least: as many calls as that takes.
-        longest: Seconds that all repeats of one measurement may take.
-        singles: Calls of which each is timed for percentiles.
+        shortest: Smallest duration of a repeat in seconds; it makes as many calls as needed.
+        longest: Largest duration of all repeats of one measurement in seconds.
+        singles: Calls that are timed one by one for percentiles.
     """
 
     device: torch.device
@@ -74,7 +75,7 @@ class Clock:
     singles: int = 100
 
     def synchronize(self) -> None:
-        """Wait for the device, so that a clock sees its work."""
+        """Wait for the device, so that a clock includes its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
@@ -114,11 +115,11 @@ class Clock:
             )
 
     def latencies(self, work: Work, between: Work = lambda: None) -> dict[str, float]:
-        """Percentiles of single calls in milliseconds, each waited for; wall clock.
+        """Return percentiles of single calls in milliseconds of wall clock, each waited for.
 
         Args:
-            work: What is timed.
-            between: What comes before each call, and is not.
+            work: Call to time.
+            between: Call before each of them, not timed.
         """
         spent = []
         for _ in range(self.singles):
@@ -132,6 +133,6 @@ class Clock:
 
 
 def percentiles(milliseconds: list[float]) -> dict[str, float]:
-    """The 50th, 95th and 99th, linear between samples."""
+    """Return the 50th, 95th and 99th percentile, linear between samples."""
     values = torch.tensor(milliseconds, dtype=torch.float64)
     return {f"p{p}_ms": float(torch.quantile(values, p / 100)) for p in (50, 95, 99)}

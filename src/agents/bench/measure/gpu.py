@@ -1,4 +1,4 @@
-"""How busy a GPU is while something runs, as nvidia-smi tells."""
+"""GPU load during a measurement, as nvidia-smi reports it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _QUERY = "--query-gpu=utilization.gpu,memory.used"
 
 
 class GPUWatch:
-    """Samples utilization and memory in a thread; on a CPU it does nothing.
+    """Thread that samples utilization and memory of a GPU; on a CPU it does nothing.
 
     Args:
-        device: Which GPU.
+        device: GPU to watch.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -57,7 +57,7 @@ class GPUWatch:
                 self._samples.append((float(parts[0]), float(parts[1])))
 
     def values(self) -> dict[str, Any]:
-        """Utilization in percent and memory in megabytes; nothing on a CPU."""
+        """Return utilization in percent and memory in megabytes; empty on a CPU."""
         if self.device.type != "cuda":
             return {}
         found: dict[str, Any] = {

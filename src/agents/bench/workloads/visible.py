@@ -1,9 +1,10 @@
-"""Maps of several visible items over an episode: all of them anew, or what a placement changed."""
+"""Maps of several visible items over an episode: recomputed, or updated where they changed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from tensordict import TensorDictBase
@@ -16,14 +17,14 @@ from packing_env.core.orientation import visible_items
 
 @dataclass(frozen=True)
 class Decision:
-    """What the maps of one decision are made of.
+    """Inputs of the maps of one decision.
 
     Attributes:
         heightmap: ``[1, X, Y]`` metres.
-        item_id: ``[1, L]`` catalogue rows, -1 where there is no item.
+        item_id: ``[1, L]`` catalogue rows, -1 for an empty slot.
         bottom: ``[M, R, U, V]`` metres, of every catalogue row.
-        size: ``[M, R, 2]`` cells of their footprints.
-        pairs: Of a placement inside the container and a cell of its window, over all items.
+        size: ``[M, R, 2]`` footprints, cells.
+        pairs: Pairs of a placement inside the container and a cell of its window, over all items.
     """
 
     heightmap: Tensor
@@ -34,9 +35,14 @@ class Decision:
 
 
 def episode(visible: int, seed: int) -> tuple[list[Decision], int]:
-    """``irregular_paper`` packed lowest first, ``visible`` items on offer; and its lattice step."""
+    """Return the decisions of an ``irregular_paper`` episode packed lowest first; and its stride.
+
+    Args:
+        visible: Number of items to choose from.
+        seed: Of the instance.
+    """
     env = make_env("irregular_paper", num_visible=visible, pool_size=1, seed=seed)
-    seen, found = env.reset(), []
+    root, found = env.reset(), []
     stride, grid = env.params.grid_step, torch.tensor(env.params.grid)
     bottom, sizes = env.catalogue.bottom, env.catalogue.size
     while True:
@@ -47,39 +53,39 @@ def episode(visible: int, seed: int) -> tuple[list[Decision], int]:
         pairs = (steps.clamp(min=0) * sizes[item_id]).prod(-1).sum(-1)[there]
         item_id = torch.where(there, item_id, -1)
         found.append(Decision(heightmap, item_id, bottom, sizes, int(pairs.sum())))
-        seen["action"] = _lowest(seen)
-        seen = env.step(seen)["next"]
-        if bool(seen["done"].any()):
+        root["action"] = _lowest(root)
+        root = env.step(root)["next"]
+        if bool(root["done"].any()):
             return found, stride
 
 
-def _lowest(seen: TensorDictBase) -> Tensor:
-    """The lowest legal placement."""
-    z = seen["observation", "drop_height"].flatten(1)
-    return torch.where(seen["action_mask"], z, torch.inf).argmin(1)
+def _lowest(root: TensorDictBase) -> Tensor:
+    """Return the ``[1]`` index of the lowest legal placement."""
+    z = root["observation", "drop_height"].flatten(1)
+    return torch.where(root["action_mask"], z, torch.inf).argmin(1)
 
 
 def measure(session: Session, visible: int) -> Iterator[Row]:
-    """Both ways over the same episode, per decision."""
+    """Measure both ways over the same episode, per decision."""
     decisions, stride = episode(visible, int(session.config.seed))
     case = {"problem": f"visible {visible}", "method": "numba"}
-    anew = session.clock.measure(lambda: _maps(decisions, stride, _anew))
+    full = session.clock.measure(lambda: _maps(decisions, stride, _recompute))
     updated = session.clock.measure(lambda: _maps(decisions, stride, kernels.update_drop_height))
-    same = all(map(torch.equal, _maps(decisions, stride, _anew), _maps(decisions, stride)))
-    for maps, timing in (("anew", anew), ("updated", updated)):
+    same = all(map(torch.equal, _maps(decisions, stride, _recompute), _maps(decisions, stride)))
+    for maps, timing in (("recomputed", full), ("updated", updated)):
         computed = _pairs(decisions, stride, maps == "updated")
         values = {
             "thread_cpu_ms": 1e3 * timing.seconds() / len(decisions),
             "decisions": len(decisions),
-            "times_anew": anew.seconds() / timing.seconds(),
+            "times_recomputed": full.seconds() / timing.seconds(),
             "pairs_computed": computed / sum(one.pairs for one in decisions),
             "same_bits": same,
         }
         yield Row(case | {"maps": maps}, values)
 
 
-def _anew(_: object, *arguments: object) -> kernels.DropHeights:
-    """The same without what is known."""
+def _recompute(_: object, *arguments: Any) -> kernels.DropHeights:
+    """Compute the maps without the known ones."""
     return kernels.update_drop_height(None, *arguments)
 
 
@@ -88,7 +94,7 @@ def _maps(
     stride: int,
     compute: Callable[..., kernels.DropHeights] = kernels.update_drop_height,
 ) -> list[Tensor]:
-    """The maps of every decision, one after the other."""
+    """Return the maps of every decision, in order."""
     known, made = None, []
     for one in decisions:
         known = compute(known, one.heightmap, one.item_id, one.bottom, stride, one.size)
@@ -97,7 +103,7 @@ def _maps(
 
 
 def _pairs(decisions: list[Decision], stride: int, updated: bool) -> int:
-    """Pairs of a placement and a cell that are looked at."""
+    """Return the number of pairs of a placement and a cell that the kernel visits."""
     from packing_env.kernels.drop.update.numba import update_drop_height
 
     maps, count = _maps(decisions, stride), torch.zeros(1, dtype=torch.int64)

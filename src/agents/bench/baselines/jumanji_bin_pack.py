@@ -1,7 +1,7 @@
-"""Jumanji's BinPack, the best-known compiled packing environment, to stand beside ours.
+"""Speed of Jumanji's BinPack, the best-known compiled packing environment.
 
 Bonnet et al., "Jumanji: a Diverse Suite of Scalable Reinforcement Learning Environments in JAX",
-ICLR 2024. It offers the corners of empty spaces, not every place, and checks no stability.
+ICLR 2024. It offers the corners of empty spaces instead of every place, and checks no stability.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from importlib.util import find_spec
 from typing import Any
 
 from agents.bench.base import LeftOut, Row
-from agents.bench.timing import Clock, TooLongError
+from agents.bench.measure.timing import Clock, TooLongError
 
 CASE = {"preset": "Jumanji BinPack-v2", "actions": "random_legal", "through": "lax.scan"}
 _STEPS = 8
-"""Steps of one call: so many that the call itself costs nothing."""
+"""Steps per call, enough to make the cost of the call itself negligible."""
 MOST = 1024
-"""Rows at most: the largest batch that its published rates are of."""
+"""Largest batch: that of its published rates."""
 
 
 def measure(clock: Clock, rows: Sequence[int]) -> Iterator[Row | LeftOut]:
-    """Random legal decisions, automatic resets included, jitted whole, on one thread."""
+    """Measure random legal decisions, automatic resets included, jitted whole, on one thread."""
     if find_spec("jumanji") is None:
         yield LeftOut(CASE, "jumanji is not installed: pip install packing-env[bench]")
         return
@@ -45,7 +45,7 @@ def measure(clock: Clock, rows: Sequence[int]) -> Iterator[Row | LeftOut]:
 
 
 def _player(rows: int) -> Any:
-    """A call that takes so many steps in so many rows and waits for them."""
+    """Return a function that takes ``_STEPS`` steps in each of ``rows`` rows and waits for them."""
     one_thread = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ.setdefault("XLA_FLAGS", one_thread)  # read when jax starts its backend
     import jax
@@ -59,15 +59,15 @@ def _player(rows: int) -> Any:
         logits = jax.numpy.where(mask.reshape(rows, -1), 0.0, -jax.numpy.inf)
         index = jax.random.categorical(key, logits)
         action = jax.numpy.stack((index // mask.shape[-1], index % mask.shape[-1]), -1)
-        state, seen = env.step(state, action)
-        return (state, seen.observation.action_mask), seen.reward
+        state, timestep = env.step(state, action)
+        return (state, timestep.observation.action_mask), timestep.reward
 
     @jax.jit
     def play(carried: Any, key: Any) -> tuple[Any, Any]:
         return jax.lax.scan(step, carried, jax.random.split(key, _STEPS))
 
-    state, seen = jax.jit(env.reset)(jax.random.split(jax.random.key(0), rows))
-    kept = [(state, seen.observation.action_mask), jax.random.key(1)]
+    state, timestep = jax.jit(env.reset)(jax.random.split(jax.random.key(0), rows))
+    kept = [(state, timestep.observation.action_mask), jax.random.key(1)]
 
     def work() -> None:
         kept[1], key = jax.random.split(kept[1])

@@ -1,8 +1,8 @@
-"""What a piece of work costs besides time: operations, reads, copies and memory, by call site.
+"""Counts of operations, host reads, copies and allocations, by call site.
 
-Two instruments. torch's profiler sees inside its operations, and knows every allocation; a dispatch
-mode sees each operation that Python asks for, and who asked. Neither needs a GPU: on a CPU a read
-costs nothing, but it is the same operation that would make a GPU's queue run dry.
+There are two instruments. torch's profiler sees inside operations and records every allocation; a
+dispatch mode sees each operation that Python calls, and its call site. Neither needs a GPU: on a
+CPU a read costs nothing, but it is the same operation that would stall the queue of a GPU.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -29,28 +30,28 @@ READS = (
     "aten::masked_select",
     "aten::nonzero",
 )
-"""What the profiler sees of a value that is read back, or of a size that depends on data."""
+"""Profiler events of a value read back to the host, or of a size that depends on data."""
 STEP_COUNTERS = "aten::_fused_adam_"
-"""On a CPU, and only there, this reads its own step counters."""
+"""Operation that reads its own step counters, on a CPU only."""
 _HOST_CALLS = ("tolist", "numpy", "__array__")
-"""Methods of a tensor that read it without an operation, where it is on the CPU."""
+"""Methods that read a CPU tensor without an operation."""
 _MEMORY = "[memory]"
-_OURS = (str(Path(packing_env.__file__).parent), str(Path(__file__).parents[1]))
-_HERE = str(Path(__file__).parent)
+_OURS = (str(Path(packing_env.__file__).parent), str(Path(__file__).parents[2]))
+_HERE = str(Path(__file__).parents[1])
 
 
 def _events(work: Callable[[], object], *, memory: bool = False) -> list[Any]:
-    """The profiler's events of one call, those inside operations included."""
+    """Return the profiler's events of one call, those inside operations included."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=memory) as watch:
         work()
     return list(watch.profiler.kineto_results.events())
 
 
 def host_reads(work: Callable[[], object], times: int = 1) -> Counter[str]:
-    """What is read back, or has a size that depends on data, also inside torch's operations.
+    """Count values read back and sizes that depend on data, also inside torch's operations.
 
     Raises:
-        RuntimeError: The profiler saw no operation at all, and would have seen no read.
+        RuntimeError: The profiler saw no operation at all, so a count of 0 would mean nothing.
     """
 
     def repeat() -> None:
@@ -64,7 +65,7 @@ def host_reads(work: Callable[[], object], times: int = 1) -> Counter[str]:
 
 
 def reading_operations(work: Callable[[], object]) -> Counter[str]:
-    """How often each operation that Python asked for read something, itself or inside."""
+    """Count the reads of each operation that Python called, those inside it included."""
     found: Counter[str] = Counter()
     ends = [0]
     names = [""]
@@ -82,14 +83,14 @@ def reading_operations(work: Callable[[], object]) -> Counter[str]:
 
 
 def allocations(work: Callable[[], object]) -> tuple[int, int]:
-    """How often memory was taken on the CPU or the device, and bytes, temporaries included."""
+    """Return the number of allocations and their bytes, temporaries included, on any device."""
     taken = [e.nbytes() for e in _events(work, memory=True) if e.name() == _MEMORY]
     taken = [size for size in taken if size > 0]
     return len(taken), sum(taken)
 
 
 def dispatches(work: Callable[[], object], times: int = 3) -> float:
-    """Operations that Python asks torch for, per call."""
+    """Return the number of torch operations that Python calls, per call of ``work``."""
     with CallSites() as sites:
         for _ in range(times):
             work()
@@ -97,37 +98,37 @@ def dispatches(work: Callable[[], object], times: int = 3) -> float:
 
 
 class CallSites(TorchDispatchMode):
-    """Counts by call site: the innermost line of this project on the stack.
+    """Counts by call site, the innermost line of this project on the stack.
 
     Attributes:
-        counts: By kind. ``operations``: that Python asked for; ``reads``: values read back, and
-            results whose size depends on data; ``from_host``: tensors made of Python's numbers,
-            each a copy to the device where that is not the CPU; ``copies``: between devices;
+        counts: Counters by kind. ``operations``: called by Python; ``reads``: values read back, and
+            results whose size depends on data; ``from_host``: tensors made of Python numbers, each
+            a copy to the device unless that is the CPU; ``copies``: between devices;
             ``allocations`` and ``bytes``: new storages that operations returned.
     """
 
     kinds = ("operations", "reads", "from_host", "copies", "allocations", "bytes")
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch is untyped
         self.counts: dict[str, Counter[str]] = {kind: Counter() for kind in self.kinds}
         self._calls = _HostCalls(self)
 
     def __enter__(self) -> CallSites:
-        super().__enter__()
-        self._calls.__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]  # torch is untyped
+        self._calls.__enter__()  # type: ignore[no-untyped-call]  # torch is untyped
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._calls.__exit__(*error)
-        super().__exit__(*error)
+        self._calls.__exit__(*error)  # type: ignore[no-untyped-call]  # torch is untyped
+        super().__exit__(*error)  # type: ignore[no-untyped-call]  # torch is untyped
 
     def total(self, kind: str) -> int:
-        """Over all call sites."""
+        """Return the sum over all call sites."""
         return self.counts[kind].total()
 
     def note(self, kind: str, site: str, amount: int = 1) -> None:
-        """Count."""
+        """Add to a counter."""
         self.counts[kind][site] += amount
 
     def __torch_dispatch__(
@@ -161,7 +162,7 @@ class CallSites(TorchDispatchMode):
 
 
 class _HostCalls(TorchFunctionMode):
-    """Counts reads that are no operation."""
+    """Counter of reads that dispatch no operation."""
 
     def __init__(self, sites: CallSites) -> None:
         super().__init__()
@@ -180,7 +181,7 @@ class _HostCalls(TorchFunctionMode):
 
 
 def _reads(func: Any, args: tuple[Any, ...]) -> bool:
-    """Whether an operation's result, or its size, is known only when it has run."""
+    """Return True if an operation's result or its size depends on data."""
     if func is torch.ops.aten.index.Tensor:
         return any(index is not None and index.dtype == torch.bool for index in args[1])
     tags = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
@@ -188,7 +189,7 @@ def _reads(func: Any, args: tuple[Any, ...]) -> bool:
 
 
 def _tensors(values: Any) -> list[Tensor]:
-    """The tensors in arguments or results, lists of them included."""
+    """Return the tensors in arguments or results, those in lists included."""
     if isinstance(values, Tensor):
         return [values]
     if isinstance(values, (tuple, list)):
@@ -197,8 +198,8 @@ def _tensors(values: Any) -> list[Tensor]:
 
 
 def call_site() -> str:
-    """``file:line function`` of the innermost line of this project, this package left out."""
-    frame = sys._getframe(1)
+    """Return ``file:line function`` of the innermost frame of this project outside this package."""
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith(_OURS) and not name.startswith(_HERE):
@@ -210,7 +211,7 @@ def call_site() -> str:
 
 
 def tensors_in(thing: Any) -> dict[int, Tensor]:
-    """Every tensor that an object holds, however deep, by ``data_ptr``; no environment's."""
+    """Return every tensor in an object, at any depth, by ``data_ptr``; skip environments."""
     found: dict[int, Tensor] = {}
     seen: set[int] = set()
     waiting = [thing]

@@ -1,4 +1,4 @@
-"""An agent in the midst of its training, for the benchmarks that watch it."""
+"""Agents during training, for the benchmarks of training."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ def learning_jobs(
     presets: Sequence[str] | None,
     measure: Measure,
 ) -> list[Job]:
-    """A job for every agent on every preset; ``None``: the one that the configuration has."""
+    """Return a job for every agent on every preset; ``None`` means that of the configuration."""
     made = []
-    for agent in agents or [None]:
-        for preset in presets or [None]:
+    every_agent: Sequence[str | None] = agents or [None]
+    every_preset: Sequence[str | None] = presets or [None]
+    for agent in every_agent:
+        for preset in every_preset:
             named = agent or str(session.config.agent["_target_"]).rpartition(".")[2].lower()
             case = {"agent": named, "preset": preset or session.config.env.task}
             work = partial(_of_variant, session, agent, preset, case, measure)
@@ -49,13 +51,15 @@ def _of_variant(
 
 
 class Stopwatch:
-    """Seconds spent in parts of a loop; waits for the device at both ends of each part.
+    """Seconds spent in the parts of a loop; it waits for the device at both ends of each part.
 
     Args:
-        synchronize: Waits for the device.
+        synchronize: Function that waits for the device.
 
     Attributes:
-        runs: Whether it times; if not, work is only done.
+        runs: True while it times; otherwise it only calls the work.
+        seconds: Wall clock by part.
+        thread_seconds: CPU time of this thread by part.
     """
 
     def __init__(self, synchronize: Callable[[], None]) -> None:
@@ -79,7 +83,7 @@ class Stopwatch:
 
 
 class TimedEnv:
-    """The part of an environment that a :class:`DeviceCollector` uses, timed."""
+    """Timed view of an environment, with the members that a :class:`DeviceCollector` uses."""
 
     def __init__(self, env: Any, watch: Stopwatch) -> None:
         self._env, self._watch = env, watch
@@ -90,25 +94,24 @@ class TimedEnv:
     def step_and_maybe_reset(
         self, tensordict: TensorDictBase
     ) -> tuple[TensorDictBase, TensorDictBase]:
-        """See ``PackingEnv``."""
+        """Step and time it; see ``PackingEnv``."""
         return self._watch.run("environment", self._env.step_and_maybe_reset, tensordict)
 
 
 def build_trainer(config: DictConfig, watch: Stopwatch | None = None) -> Trainer:
-    """The trainer of a configuration; ``watch`` times its environment and its policy."""
+    """Build the trainer of a configuration; ``watch`` times its environment and its policy."""
     env = build.build_env(config)
     agent: Agent = build.build_agent(config, env)
     replay = build.build_replay(config, env, agent)
-    collector: Any = DeviceCollector(env, agent.policy)
+    stepped: Any = env
+    policy: Any = agent.policy
     if watch is not None:
-        collector = DeviceCollector(
-            TimedEnv(env, watch), partial(watch.run, "inference", agent.policy)
-        )
-    return instantiate(config.trainer)(agent, collector, replay)
+        stepped, policy = TimedEnv(env, watch), partial(watch.run, "inference", policy)
+    return instantiate(config.trainer)(agent, DeviceCollector(stepped, policy), replay)
 
 
 def run_updates(trainer: Trainer, count: int) -> int:
-    """Train until ``count`` more updates are done; the number of steps that took."""
+    """Train until ``count`` more updates are done; return the number of steps."""
     until, steps = trainer.updates + count, 0
     while trainer.updates < until:
         trainer.step()

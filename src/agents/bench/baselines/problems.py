@@ -12,15 +12,15 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Size:
-    """What a problem is.
+    """Dimensions of a problem.
 
     Attributes:
         rows: Containers.
-        cells: Of a container along either side.
+        cells: Side of a container, cells.
         stride: Cells between two lattice points.
         footprints: ``(w, h)`` of each orientation, cells.
-        filled: Share of the rectangle that is footprint; 1: a flat item, whose lower surface is 0.
-        baseline_rows: Containers that the baselines do; their times are scaled to all of them.
+        filled: Share of the rectangle that is footprint; 1 makes a flat item, with bottom 0.
+        baseline_rows: Containers that the baselines compute; their times are scaled to all rows.
     """
 
     rows: int
@@ -32,37 +32,39 @@ class Size:
 
     @property
     def operations(self) -> int:
-        """One subtraction and one maximum each, over whole rectangles."""
+        """Number of subtract-and-maximum pairs, over whole rectangles."""
         return self.rows * sum(self.steps(w) * self.steps(h) * w * h for w, h in self.footprints)
 
     def steps(self, side: int) -> int:
-        """Lattice points along an axis at which ``side`` cells are inside."""
+        """Return the number of lattice points along an axis at which ``side`` cells are inside."""
         return (self.cells - side) // self.stride + 1
 
 
-def _turned(*sides: int) -> tuple[tuple[int, int], ...]:
-    """24 orientations: four of each pair of different sides."""
+def _orientations(*sides: int) -> tuple[tuple[int, int], ...]:
+    """Return 24 footprints, four of each pair of different sides."""
     return tuple(pair for pair in permutations(sides, 2) for _ in range(4))
 
 
 SIZES = {
-    "A": Size(1, 200, 4, _turned(36, 40, 44)),
-    "A1": Size(1, 200, 1, _turned(36, 40, 44)),
-    "B": Size(64, 64, 1, _turned(10, 12, 14)),
+    "A": Size(1, 200, 4, _orientations(36, 40, 44)),
+    "A1": Size(1, 200, 1, _orientations(36, 40, 44)),
+    "B": Size(64, 64, 1, _orientations(10, 12, 14)),
     "flat": Size(1, 200, 1, ((40, 40),), filled=1.0),
     "batch": Size(1024, 200, 4, ((40, 40),) * 24, baseline_rows=4),
 }
-"""``A``: one container of 200 x 200, every 4th cell, 64 million operations; ``A1``: every cell,
-990; ``B``: 64 containers of 64 x 64, 613; ``flat``: a box of 40 x 40; ``batch``: for a GPU, 66,000.
+"""Named problems, with their millions of operations.
+
+``A``: one container of 200 x 200, every 4th cell, 64; ``A1``: the same at every cell, 990; ``B``:
+64 containers of 64 x 64, 613; ``flat``: a box of 40 x 40; ``batch``: for a GPU, 66,000.
 """
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Heights and lower surfaces.
+    """Heightmaps and lower surfaces of items.
 
     Attributes:
-        size: What it is.
+        size: Dimensions.
         heightmap: ``[B, X, Y]`` metres.
         bottom: ``[B, R, U, V]`` metres, +inf outside the footprint.
     """
@@ -72,7 +74,7 @@ class Problem:
     bottom: Float[Tensor, "B R U V"]
 
     def cut(self, row: int, orientation: int) -> Float[Tensor, "w h"]:
-        """One lower surface without the window's padding."""
+        """Return one lower surface without the padding of its window."""
         w, h = self.size.footprints[orientation]
         return self.bottom[row, orientation, :w, :h]
 
@@ -80,7 +82,7 @@ class Problem:
 def random_problem(
     size: Size, generator: torch.Generator, device: torch.device | str = "cpu"
 ) -> Problem:
-    """Heights up to 0.3 m; lower surfaces from 0 to 0.05 m whose rectangles are tight."""
+    """Draw heights up to 0.3 m, and lower surfaces of 0 to 0.05 m that fill their rectangles."""
     window = [max(sides) for sides in zip(*size.footprints, strict=True)]
     heightmap = 0.3 * torch.rand(size.rows, size.cells, size.cells, generator=generator)
     shape = (size.rows, len(size.footprints), *window)
@@ -99,7 +101,7 @@ def random_problem(
 
 
 def random_size(generator: torch.Generator, largest: int = 24) -> Size:
-    """A small problem of any proportions: one orientation may fill the container, or be a cell."""
+    """Draw small dimensions; an orientation may be a single cell or fill the container."""
     cells = _between(2, largest, generator)
     count = _between(1, 4, generator)
     pairs = [(_between(1, cells, generator), _between(1, cells, generator)) for _ in range(count)]

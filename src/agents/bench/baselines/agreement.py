@@ -1,4 +1,4 @@
-"""Whether the rules and the unfold formulation agree: heights, legality, the lowest place."""
+"""Comparison of the rules with the unfold formulation: heights, legality, lowest place."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from agents.bench.base import using
-from agents.bench.baselines import lowest, unfold_legal, unfold_map
-from agents.bench.problems import Problem, random_problem, random_size
+from agents.bench.baselines.formulations import lowest, unfold_legal, unfold_map
+from agents.bench.baselines.problems import Problem, random_problem, random_size
 from packing_env.core import candidates, feasibility
 from packing_env.types import PackingParams
 
@@ -23,11 +23,11 @@ class Agreement:
 
     Attributes:
         cases: Problems.
-        heights: Maps that differ in a bit.
-        legality: Maps of which some place is legal by one of the two alone.
-        choices: Lowest places that differ.
+        heights: Maps that differ in at least one bit.
+        legality: Maps with a place that only one of the two calls legal.
+        choices: Problems whose lowest places differ.
         none_legal: Problems without a legal place.
-        ties: Problems whose lowest place has equals.
+        ties: Problems with several lowest places.
     """
 
     cases: int = 0
@@ -39,7 +39,7 @@ class Agreement:
 
     @property
     def differences(self) -> int:
-        """Of any kind."""
+        """Differences of any kind."""
         return self.heights + self.legality + self.choices
 
 
@@ -48,9 +48,9 @@ def compare_with_unfold(
 ) -> Agreement:
     """Compare the rules on a backend with the unfold formulation on random problems, rule ``none``.
 
-    Every other problem, its lid included, is in whole hundredths of a metre: there many places are
-    level, and some items end exactly at the lid. Equal places are decided by the lower index of
-    orientation, x and y.
+    Every other problem, its lid included, is rounded to hundredths of a metre: then many places
+    are equally low, and some items end exactly at the lid. Ties go to the lower index of
+    orientation, then x, then y.
     """
     generator = torch.Generator().manual_seed(seed)
     found = Agreement()
@@ -70,7 +70,7 @@ def _in_hundredths(problem: Problem) -> Problem:
 
 
 def _compare(problem: Problem, height: float, found: Agreement) -> None:
-    """Add a problem's first container; its items are 0.01 m thick where they are highest."""
+    """Add a problem's first container; each item's peak is 0.01 m above its highest bottom."""
     size = problem.size
     bottoms = [problem.cut(0, orientation) for orientation in range(len(size.footprints))]
     peaks = torch.stack([b.masked_fill(b.isinf(), 0.0).max() + 0.01 for b in bottoms])
@@ -93,7 +93,7 @@ def _compare(problem: Problem, height: float, found: Agreement) -> None:
 
 
 def _by_the_rules(problem: Problem, peaks: Tensor, height: float) -> feasibility.Maps:
-    """All placements in the problem's first container, as an environment would find them."""
+    """Compute all placements in the problem's first container as an environment does."""
     size = problem.size
     params = PackingParams(
         container=(CELL * size.cells, CELL * size.cells, height),
@@ -115,7 +115,7 @@ def _by_the_rules(problem: Problem, peaks: Tensor, height: float) -> feasibility
 
 
 def _padded(inside: Tensor, shape: torch.Size, outside: float | bool) -> Tensor:
-    """A map of the places inside as one of the whole lattice."""
+    """Pad a map of the places inside to the whole lattice."""
     whole = inside.new_full(shape, outside)
     whole[: inside.shape[0], : inside.shape[1]] = inside
     return whole

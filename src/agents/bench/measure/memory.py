@@ -1,4 +1,4 @@
-"""How much memory a call takes at its peak, besides what was there."""
+"""Peak memory of a call, on top of what was allocated before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RESET = Path("/proc/self/clear_refs")
 
 
 def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
-    """Peak of the allocator on a GPU, of the resident set on Linux; None where neither is known."""
+    """Return the peak of the allocator (GPU) or of the resident set (Linux), else None."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -25,7 +25,7 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
         return torch.cuda.max_memory_allocated(device) - before
     try:
         _return_free_memory()
-        _RESET.write_text("5")  # the high-water mark begins anew, see proc(5)
+        _RESET.write_text("5")  # resets the high-water mark, see proc(5)
         before = _resident("VmRSS")
         work()
         return max(0, _resident("VmHWM") - before)
@@ -34,7 +34,7 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
 
 
 def _return_free_memory() -> None:
-    """Give back what the allocator holds, or the next call would find it there."""
+    """Return free memory to the system; the next call would otherwise reuse it unseen."""
     if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
 

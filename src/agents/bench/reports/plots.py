@@ -1,4 +1,4 @@
-"""Pictures of a benchmark's rows."""
+"""Pictures of benchmark results."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from agents.bench.base import Row
 from packing_env.render.figures import require
 
 _SIDE = 4.2
-"""Inches of a panel."""
+"""Width and height of a panel in inches."""
 
 
 def draw_steps(rows: Sequence[Row], swept: Mapping[str, Sequence[Any]], path: Path) -> None:
-    """Decisions per second over the batch size, and over every key that was swept; a PNG file."""
+    """Draw decisions per second over the batch size and over every swept key, as a PNG file."""
     panels = ["rows", *swept]
     figure = require("matplotlib.figure").Figure(
         figsize=(_SIDE * len(panels), _SIDE), layout="constrained"
@@ -40,7 +40,7 @@ def draw_steps(rows: Sequence[Row], swept: Mapping[str, Sequence[Any]], path: Pa
 def _lines(
     rows: Sequence[Row], key: str, swept: Mapping[str, Sequence[Any]]
 ) -> dict[str, list[tuple[Any, float]]]:
-    """By what tells them apart, the points over ``key`` of what was measured for it."""
+    """Return the points over ``key`` of each line of the plot, by the line's name."""
     lines: dict[str, list[tuple[Any, float]]] = {}
     common = {
         name for name in rows[0].case if len({str(row.case.get(name)) for row in rows}) == 1

@@ -1,6 +1,6 @@
-"""Other ways to compute drop-height maps, written plainly: what the kernels are compared with.
+"""Plain formulations of drop-height maps, with which the kernels are compared.
 
-One container and one orientation at a time, as their authors loop over them. The maps cover the
+They compute one container and one orientation at a time, as their authors do. A map covers the
 lattice points at which the item's rectangle is inside, ``[ceil((X - w + 1) / s), ...]``.
 """
 
@@ -13,23 +13,24 @@ from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 LID_TOLERANCE = 1e-6
-"""Metres by which the unfold formulation lets an item pass the lid."""
+"""Metres by which the unfold formulation lets an item exceed the lid."""
 
 
 def numpy_map(
     heightmap: Float[np.ndarray, "X Y"], bottom: Float[np.ndarray, "w h"], stride: int
 ) -> Float[np.ndarray, "Xs Ys"]:
-    """Maximum over the windows of a sliding view: what one writes first in NumPy."""
+    """Compute the maximum over the windows of a sliding view, the obvious NumPy program."""
     windows = sliding_window_view(heightmap, bottom.shape)[::stride, ::stride]
-    return (windows - bottom).max(axis=(2, 3))
+    found: np.ndarray = (windows - bottom).max(axis=(2, 3))
+    return found
 
 
 def unfold_map(
     heightmap: Float[Tensor, "X Y"], bottom: Float[Tensor, "w h"], stride: int
 ) -> Float[Tensor, "Xs Ys"]:
-    """The unfold formulation of an earlier packing trainer.
+    """Compute a map by the unfold formulation of an earlier packing trainer.
 
-    The windows of the lattice are gathered along x, then along y: every column is copied before
+    It gathers the windows of the lattice along x, then along y, so every column is copied before
     most are dropped.
     """
     windows = heightmap.unfold(0, bottom.shape[0], 1).unfold(1, bottom.shape[1], 1)
@@ -38,18 +39,18 @@ def unfold_map(
 
 
 def unfold_legal(z: Float[Tensor, "Xs Ys"], peak: float, height: float) -> Tensor:
-    """Whether an item with this highest point stays under the lid at each place, ``[Xs, Ys]``."""
+    """Return ``[Xs, Ys]``: True where an item with this highest point stays under the lid."""
     return z.double() + peak <= height + LID_TOLERANCE
 
 
 def lowest(
     maps: list[Float[Tensor, "Xs Ys"]], legal: list[Tensor]
 ) -> tuple[tuple[int, int, int] | None, int]:
-    """The greedy choice: the lowest legal place, the first orientation, x and y of equals.
+    """Choose the lowest legal place; ties go to the first orientation, then x, then y.
 
     Returns:
-        ``(orientation, x, y)`` on the lattice, ``None`` where nothing is legal; and how many
-        places are as low.
+        ``(orientation, x, y)`` on the lattice, ``None`` if nothing is legal; and the number of
+        places that are equally low.
     """
     best, choice, ties = torch.inf, None, 0
     for orientation, (z, may) in enumerate(zip(maps, legal, strict=True)):
