@@ -135,7 +135,7 @@ def test_quaternion_turns_as_the_matrix_does() -> None:
         ({"format": "recipe"}, "not a packing plan"),
         ({"version": 99}, "version 99"),
         ({"cell": None}, "invalid value"),
-        ({"items": [{"unit": "m"}]}, "lacks 'order'"),
+        ({"items": [{"unit": "m"}]}, "lacks the key 'order'"),
         ({"items": [{"unit": "parsec"}]}, "parsec"),
     ],
     ids=str,
