@@ -230,7 +230,7 @@ class Worker:
     """
 
     def __init__(self, tree: Path, name: str, data: Path | None) -> None:
-        threads = {key: "1" for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
         paths = {"PYTHONPATH": str(tree / "src"), "OMP_WAIT_POLICY": "PASSIVE"}
         options = [] if data is None else ["--data", str(data)]
         self.process = subprocess.Popen(
@@ -309,7 +309,7 @@ def data_folder(given: Path | None) -> Path | None:
 
 def main() -> int:
     """Compare every requested case; write the JSON after each."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--before", type=Path, help="checkout to compare with")
     parser.add_argument("--after", type=Path, default=Path(), help="checkout to measure")
     parser.add_argument("--rounds", type=int, default=9)
