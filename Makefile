@@ -58,6 +58,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks
 	$(BIN)/lint-imports
 
 # Strict: a broken link, or a name that the API reference cannot find, fails. No network is used.

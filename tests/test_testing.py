@@ -257,7 +257,7 @@ class Broken(Generator):
         ("dtype", "item_id must be int64"),
         ("range", r"must lie in 0\.\.5"),
         ("length", r"num_items must lie in 1\.\.8"),
-        ("count", "64 instances were asked for, 3 made"),
+        ("count", "64 instances were requested, 3 made"),
         ("global", "global stream"),
         ("seed", "another seed"),
         ("stream", "test split"),

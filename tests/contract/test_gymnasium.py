@@ -220,7 +220,7 @@ def test_masks_of_the_modes() -> None:
     assert info["manager_action_mask"].tolist() == [1, 1]
     with pytest.raises(pe.ParameterError, match="its masks: manager_action_mask"):
         managed.unwrapped.action_masks()
-    with pytest.raises(pe.ParameterError, match="everything is legal"):
+    with pytest.raises(pe.ParameterError, match="every action is legal"):
         make(action_mode="continuous", **TINY).unwrapped.action_masks()
     with pytest.raises(TypeError, match="dict of manager and worker"):
         managed.unwrapped.step(3)

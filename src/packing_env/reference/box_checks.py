@@ -1,4 +1,4 @@
-"""Cuboids on a lattice of units: a plan's items as integer boxes, checked exactly."""
+"""Exact checks of a plan's items as integer boxes, for cuboids on a lattice of units."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from packing_env.reference.claims import (
 from packing_env.reference.raster import MARGIN
 
 
-class Lattice:
-    """The boxes packed so far, and what they say about the next one.
+class BoxChecks:
+    """The boxes packed so far, and the checks of the next one.
 
     Args:
-        plan: Whose container it is; its geometry is ``"boxes"``.
+        plan: The plan to check; its geometry is ``"boxes"``.
     """
 
     def __init__(self, plan: PlanClaim) -> None:
@@ -40,12 +40,12 @@ class Lattice:
         return max([box[5] for box in self.boxes], default=0) * self.unit
 
     def put(self, item: ItemClaim) -> None:
-        """Add an item that was found to be right."""
+        """Add an item that has passed the checks."""
         self.items.append(item)
         self.boxes.append(self._box(item))
 
     def violations(self, item: ItemClaim) -> Iterator[Violation]:
-        """What is wrong with an item's place."""
+        """Yield the claims of an item that do not hold."""
         yield from self._whole_units(item)
         box = self._box(item)
         yield from self._inside(item, box)
@@ -57,13 +57,13 @@ class Lattice:
             yield item.wrong("volume", f"{item.volume:.6g} m^3", f"{volume:.6g} m^3")
 
     def _box(self, item: ItemClaim) -> boxes.Box:
-        """The item in units."""
+        """Return the item as a box in units."""
         points = np.round(item.points / self.unit).astype(int)
         x0, y0, z0, x1, y1, z1 = (int(n) for n in (*points.min(0), *points.max(0)))
         return x0, y0, z0, x1, y1, z1
 
     def _whole_units(self, item: ItemClaim) -> Iterator[Violation]:
-        """A cuboid, parallel to the walls, with its corners on the lattice."""
+        """Check that the item is a cuboid parallel to the walls, with corners on the lattice."""
         if not item.is_upright_cuboid:
             yield item.wrong("geometry", "a cuboid parallel to the walls", "another solid")
         steps = item.points / self.unit
@@ -88,14 +88,14 @@ class Lattice:
             yield item.wrong("lid", f"below {metres(lid)}", f"its top at {metres(top)}")
 
     def _where_claimed(self, item: ItemClaim, box: boxes.Box) -> Iterator[Violation]:
-        """That ``x``, ``y`` and ``z`` say the same as the translation."""
+        """Check that ``x``, ``y`` and ``z`` agree with the translation."""
         if item.corner != box[:2]:
             yield item.wrong("x, y", f"{item.corner} units", f"its corner at {box[:2]} units")
         if abs(item.z - box[2] * self.unit) > self.plan.slack + MARGIN * self.unit:
             yield item.wrong("z", metres(item.z), f"its base at {metres(box[2] * self.unit)}")
 
     def _at_rest(self, item: ItemClaim, box: boxes.Box) -> Iterator[Violation]:
-        """Clear of every other box, on the highest top that its base overlaps."""
+        """Check that the box overlaps no other and rests on the highest top below its base."""
         for other, there in zip(self.items, self.boxes, strict=True):
             shared = [min(box[3 + a], there[3 + a]) - max(box[a], there[a]) for a in range(3)]
             if min(shared) > 0:

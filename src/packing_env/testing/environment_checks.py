@@ -1,4 +1,4 @@
-"""Checks of whole environments."""
+"""Check of a whole environment."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.core.random import choose_uniform
 from packing_env.core.transition import is_done
 from packing_env.envs import PackingEnv
+from packing_env.testing.episodes import current_state
 from packing_env.testing.errors import require
 from packing_env.testing.referee import Referee
 
 KNOWN_MODES = ("placement", "candidate", "multi_head", "hierarchical", "continuous")
-"""Action modes whose actions the reference program can be told."""
+"""Action modes whose actions can be translated for the reference program."""
 
 
 def check_env(env: PackingEnv, num_steps: int = 30, seed: int = 0) -> None:
-    """Check an environment: specs, masks, the reference program, illegal actions, its state.
+    """Check an environment: specs, masks, the reference program, illegal actions, saved states.
 
-    Plays ``num_steps`` random legal steps beside the reference program. With a stability rule,
-    reward term or action mode of your own, what the reference does not know is left out. The
-    environment is reset, and left in the middle of an episode.
+    Takes ``num_steps`` random legal steps and compares them with the reference program. For a
+    stability rule, reward term or action mode that the reference does not implement, the
+    comparisons that need it are skipped. The environment is reset, and left in the middle of an
+    episode.
 
     Raises:
         CheckError: Names the row, the step and the difference.
@@ -41,7 +43,7 @@ def check_env(env: PackingEnv, num_steps: int = 30, seed: int = 0) -> None:
 
 
 def _check_episodes(env: PackingEnv, num_steps: int, seed: int) -> None:
-    """Random legal play beside the reference program."""
+    """Compare random legal steps with the reference program."""
     generator = torch.Generator().manual_seed(seed)
     known = env.params.action_mode in KNOWN_MODES
     root = env.reset()
@@ -62,7 +64,7 @@ def _check_episodes(env: PackingEnv, num_steps: int, seed: int) -> None:
 
 
 def _check_specs(env: PackingEnv) -> None:
-    """Each entry is within its spec; then TorchRL's own check."""
+    """Check that each entry is within its spec, then run TorchRL's ``check_env_specs``."""
     following = env.step(env.rand_action(env.reset()))["next"]
     for key, spec in env.full_observation_spec.items(True, True):
         value = following.get(key)
@@ -78,9 +80,11 @@ def _check_specs(env: PackingEnv) -> None:
 def act(
     env: PackingEnv, root: TensorDictBase, generator: torch.Generator
 ) -> tuple[TensorDictBase, Tensor | None]:
-    """A random legal action from a stream of its own, and what was chosen as the referee takes it.
+    """Write a random legal action, drawn from ``generator``, into ``root``.
 
-    In a mode that the reference program does not know the environment draws, and it is None.
+    Returns:
+        ``root``, and the choice as :meth:`Referee.decide` takes it. In a mode that the reference
+        program does not know, the environment draws the action and the choice is ``None``.
     """
     if env.params.action_mode not in KNOWN_MODES:
         return env.rand_action(root), None
@@ -96,44 +100,44 @@ def act(
 
 
 def _legal(env: PackingEnv) -> Tensor:
-    """``[B, A]`` legal placements of the lattice, all of them in finished rows."""
-    state = dict(env.state.items())
-    shown = visible_items(state, env.params.num_visible)
+    """Return ``[B, A]`` legal placements of the lattice; all True in finished rows."""
+    state = current_state(env)
+    visible = visible_items(state, env.params.num_visible)
     items = env.catalogue.tensors()
-    maps = feasibility.placement_maps(state["heightmap"], *shown, items, env.params)
+    maps = feasibility.placement_maps(state["heightmap"], *visible, items, env.params)
     return maps.legal.flatten(1) | is_done(state)[:, None]
 
 
 def _check_metrics(found: TensorDictBase, step: int) -> None:
-    """``0 <= U <= C <= P <= 1`` to 1e-6, and 1e-5 at the lid."""
+    """Check ``0 <= U <= C <= P <= 1`` to 1e-6, and 1e-5 at the lid."""
     chain = [found[name].double() for name in ("utilization", "compactness", "pyramidality")]
     u, c, p = chain
     good = (u >= 0) & (u <= c * (1 + 1e-5)) & (c <= p * (1 + 1e-6)) & (p <= 1 + 1e-6)
     require(
         bool(good.all()),
-        f"step {step}: utilization <= compactness <= pyramidality <= 1 is broken: "
+        f"step {step}: utilization <= compactness <= pyramidality <= 1 is violated: "
         f"{torch.cat(chain, -1)[~good.squeeze(-1)][:1].tolist()}; "
         "does an item's volume exceed what its maps enclose?",
     )
 
 
 def _check_state(env: PackingEnv) -> None:
-    """A restored state goes on bit for bit."""
+    """Check that a restored state continues bit for bit."""
     root = env.rand_action(env.reset())
     env.step(root)
     saved = env.get_state()
     results = []
     for _ in range(2):
         torch.manual_seed(0)
-        seen = env.reset(saved.clone(), set_state=True)
-        results.append(env.step(env.rand_action(seen))["next"].clone())
+        root = env.reset(saved.clone(), set_state=True)
+        results.append(env.step(env.rand_action(root))["next"].clone())
     for key, value in results[0].items(True, True):
         same = torch.equal(value, results[1].get(key))
-        require(same, f"after reset(get_state(), set_state=True) {key!r} differs from before")
+        require(same, f"two resets to the same get_state() give different values of {key!r}")
 
 
 def _check_illegal(env: PackingEnv) -> None:
-    """An illegal action raises nothing, is counted, and does not touch the container."""
+    """Check that an illegal action does not raise, is counted, and leaves the container as is."""
     root = env.reset()
     if env.params.action_mode not in KNOWN_MODES:
         return
