@@ -14,7 +14,7 @@ from tests.generators.test_cuboid_generators import CUBE, catalogue_of
 from packing_env.core import feasibility
 from packing_env.generators import CuboidSequences, InfeasibleError, make_pool
 from packing_env.generators.base import Request
-from packing_env.generators.cuboid_files import read_loads
+from packing_env.generators.cuboids.files import read_loads
 from packing_env.generators.sequence_file import SequenceError
 from packing_env.types import PackingParams, ParameterError
 

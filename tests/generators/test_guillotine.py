@@ -9,7 +9,7 @@ from tests.generators.test_cuboid_generators import CUBE, catalogue_of
 from packing_env.core import metrics, transition
 from packing_env.core.orientation import Placement
 from packing_env.generators import GeneratorError, Guillotine
-from packing_env.generators.cuboid_source import Order
+from packing_env.generators.cuboids.source import Order
 from packing_env.types import PackingParams, ParameterError
 
 CASES = [

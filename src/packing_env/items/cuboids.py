@@ -9,9 +9,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.items.inputs import CatalogueError, numbered
-from packing_env.items.meshes.mesh import UNITS, widened
-from packing_env.items.rasterize import CELL_MARGIN, quarter_turn_plan
-from packing_env.items.rotations import QUARTER_TURN, source_axes
+from packing_env.items.meshes.mesh import UNITS
+from packing_env.items.meshes.surface import widened
+from packing_env.items.rasterize import CELL_MARGIN
+from packing_env.items.rotations import QUARTER_TURN, quarter_turn_plan, source_axes
 from packing_env.items.rows import COM_STEPS, Grid, windows
 
 VOLUME_TOLERANCE = 1e-5

@@ -108,6 +108,27 @@ def source_axes(rotations: Float[Tensor, "R 3 3"]) -> Int[Tensor, "R 3"]:
     return rotations.abs().argmax(2)
 
 
+def quarter_turn_plan(rotations: Float[Tensor, "R 3 3"]) -> tuple[list[int], list[int]]:
+    """For each rotation, an earlier one (or itself) and the quarter turns about z between them."""
+    turn = rotations.new_tensor(QUARTER_TURN)
+    base: list[int] = []
+    turns: list[int] = []
+    distinct: list[int] = []
+    for i, rotation in enumerate(rotations):
+        for k in range(4):
+            same = (rotations[distinct] - rotation).abs().amax((1, 2)) < 1e-12 if distinct else None
+            if same is not None and bool(same.any()):
+                base.append(distinct[int(same.int().argmax())])
+                turns.append(k)
+                break
+            rotation = turn.T @ rotation
+        else:
+            distinct.append(i)
+            base.append(i)
+            turns.append(0)
+    return base, turns
+
+
 def _radians(interval: float | str) -> float:
     """The interval as a number; names of the form "pi/K" are understood."""
     if not isinstance(interval, str):

@@ -16,6 +16,7 @@ from packing_env.items.shapes.compact import POLYCUBES, SUPERQUADRICS
 from packing_env.items.shapes.goods import HOUSEHOLD, RODS_PLATES
 from packing_env.items.shapes.layers import extrusion, stack
 from packing_env.items.shapes.prismatic import BRACKETS, EXTRUSIONS
+from packing_env.items.shapes.revolved import CUPS, REVOLUTIONS
 from packing_env.items.shapes.solids import (
     Solid,
     box,
@@ -24,7 +25,6 @@ from packing_env.items.shapes.solids import (
     revolution,
     superquadric,
 )
-from packing_env.items.shapes.turned import CUPS, REVOLUTIONS
 
 __all__ = [
     "FAMILIES",

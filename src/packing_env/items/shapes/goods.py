@@ -24,8 +24,8 @@ from packing_env.items.shapes.polygons import (
     shifted,
     superellipse,
 )
+from packing_env.items.shapes.revolved import bowl_profile, turned
 from packing_env.items.shapes.solids import Solid, box, loft, revolution
-from packing_env.items.shapes.turned import bowl_profile, turned
 
 Maker = Callable[[], Solid]
 

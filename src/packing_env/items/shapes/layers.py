@@ -12,7 +12,8 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float
 
-from packing_env.items.shapes.polygons import Length, contains, signed_area, triangulate
+from packing_env.items.meshes.triangulate import triangulate
+from packing_env.items.shapes.polygons import Length, contains, signed_area
 from packing_env.items.shapes.solids import Corner, Solid, closed_solid
 
 Outline = Float[np.ndarray, "_ 2"]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from packing_env.core.random import below, choose_uniform
 from packing_env.generators.base import Cuboids, GeneratorError
-from packing_env.generators.cuboid_source import CuboidSource, Order, all_extents
+from packing_env.generators.cuboids.source import CuboidSource, Order, all_extents
 from packing_env.types import Instances, PackingParams, ParameterError, check_integer
 
 VARIANTS = ("cut1", "cut2")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from packing_env.core.random import below
 from packing_env.generators.base import Cuboids, GeneratorError
-from packing_env.generators.cuboid_source import CuboidSource, Order
+from packing_env.generators.cuboids.source import CuboidSource, Order
 from packing_env.types import (
     Instances,
     PackingParams,

@@ -8,7 +8,7 @@ import torch
 
 from packing_env.core.random import below
 from packing_env.generators.base import Cuboids
-from packing_env.generators.cuboid_source import CuboidSource, Order, all_extents
+from packing_env.generators.cuboids.source import CuboidSource, Order, all_extents
 from packing_env.generators.uniform import draw_words
 from packing_env.types import Instances, check_integer
 

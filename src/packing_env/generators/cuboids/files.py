@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from packing_env.generators.cuboid_loads import ANY_SIDE, Z_ONLY, At, Kind, Load
-from packing_env.generators.cuboid_text import read_csv, read_thpack
+from packing_env.generators.cuboids.loads import ANY_SIDE, Z_ONLY, At, Kind, Load
+from packing_env.generators.cuboids.text import read_csv, read_thpack
 from packing_env.generators.sequence_file import SequenceError
 from packing_env.items.meshes.mesh import UNITS
 

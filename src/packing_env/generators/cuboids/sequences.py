@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 
 from packing_env.generators.base import Cuboids
-from packing_env.generators.cuboid_files import read_loads
-from packing_env.generators.cuboid_loads import MAX_ITEMS, Kind, Load
-from packing_env.generators.cuboid_source import CuboidSource, Order
+from packing_env.generators.cuboids.files import read_loads
+from packing_env.generators.cuboids.loads import MAX_ITEMS, Kind, Load
+from packing_env.generators.cuboids.source import CuboidSource, Order
 from packing_env.generators.sequence_file import SequenceError
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.types import Instances, PackingParams, ParameterError, check_integer
@@ -26,7 +26,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class CuboidSequences(CuboidSource):
-    """The instances of a file (:func:`packing_env.generators.cuboid_files.read_loads`).
+    """The instances of a file (:func:`packing_env.generators.cuboids.files.read_loads`).
 
     The catalogue holds each of their cuboids once, in order of appearance, with the sides that may
     stand vertically. All instances of a pool share one container.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from packing_env.generators.cuboid_loads import ANY_SIDE, At, Kind, Load
+from packing_env.generators.cuboids.loads import ANY_SIDE, At, Kind, Load
 from packing_env.generators.sequence_file import SequenceError
 
 _COLUMNS = ("dx", "dy", "dz", "count", "vertical_x", "vertical_y", "vertical_z")
