@@ -200,7 +200,7 @@ class Catalogue:
         cache_dir: str | Path | None = None,
         device: torch.device | str = "cpu",
     ) -> Catalogue:
-        """Rasterise mesh files, folders of them, or meshes.
+        """Build a catalogue from mesh files, folders of them, or meshes.
 
         Args:
             paths_or_meshes: files, folders (all supported files below them, sorted, without the
@@ -228,7 +228,7 @@ class Catalogue:
 
     @classmethod
     def from_shapes(cls, families: Sequence[str] | None = None, **options: Any) -> Catalogue:
-        """Rasterise the embedded items of some families (default: all).
+        """Build a catalogue of the embedded items of some families (default: all).
 
         Args:
             families: names in `shapes.FAMILIES`.
@@ -252,7 +252,7 @@ class Catalogue:
         maps: bool = True,
         device: torch.device | str = "cpu",
     ) -> Catalogue:
-        """Make a catalogue of boxes, equal to rasterising their meshes.
+        """Build a catalogue of boxes, equal to that of their meshes.
 
         Args:
             extents: [M, 3] (dx, dy, dz) in `unit`; the source frame of a box is [0, dx] x ...

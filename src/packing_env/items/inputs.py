@@ -63,9 +63,7 @@ def _files_below(folder: Path) -> list[Path]:
         file for file in folder.rglob("*") if file.suffix.lower() in SUPPORTED and file.is_file()
     )
     if not files:
-        raise CatalogueError(
-            f"{folder}: the folder has no mesh files; supported are {', '.join(SUPPORTED)}"
-        )
+        raise CatalogueError(f"{folder}: no mesh files in it; supported are {', '.join(SUPPORTED)}")
     trees = [file for file in files if file.suffix.lower() == ".urdf"]
     parts = {part for tree in trees for part in urdf.referenced_files(tree)}
     return [file for file in files if file.resolve() not in parts]
@@ -110,7 +108,7 @@ def _name_parts(inputs: Sequence[Source]) -> list[list[str]]:
 
 
 def numbered(names: Sequence[str]) -> list[str]:
-    """Append ``#2``, ``#3``, ... to repeated names, skipping those that are in use."""
+    """Add ``#2``, ``#3``, ... to repeated names, skipping those that are in use."""
     used = set(names)
     number: dict[str, int] = {}  # the next number to try, for each name so far
     out = []

@@ -51,8 +51,8 @@ class ItemMaps:
         column = torch.where(self.footprint, self.top.double() - self.bottom.double(), 0.0)
         return float(column.sum()) * self.cell**2
 
-    def turned(self, quarter_turns: int) -> ItemMaps:
-        """The same maps after quarter turns about z (+90 degrees each) on the grid."""
+    def rotated(self, quarter_turns: int) -> ItemMaps:
+        """Return the maps after quarter turns about z (+90 degrees each) on the grid."""
         rotation, offset = self.rotation, self.offset
         turn = offset.new_tensor(QUARTER_TURN)
         sides = self.size[::-1] if quarter_turns % 4 else self.size
