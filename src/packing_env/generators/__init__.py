@@ -1,4 +1,4 @@
-"""Sources of instances: what a row is asked to pack."""
+"""Sources of instances, the sequences of items that an episode packs."""
 
 from packing_env.generators.base import (
     Cuboids,
