@@ -62,10 +62,9 @@ def seeds(form: str) -> list[bytes]:
 
 def reader(form: str, folder: Path) -> Callable[[bytes], None]:
     """Return a function that reads bytes as a file and suppresses the allowed errors."""
-    from packing_env.generators.cuboid_files import read_loads
+    from packing_env.generators.cuboids.files import read_loads
     from packing_env.generators.sequence_file import SequenceError
-    from packing_env.items import MeshError
-    from packing_env.items.meshes.mesh import load_mesh
+    from packing_env.items import MeshError, load_mesh
 
     read, allowed = (read_loads, SequenceError) if form in SEQUENCES else (load_mesh, MeshError)
     suffix = {"thpack": "txt"}.get(form, form)
@@ -84,9 +83,8 @@ def inside(form: str, arguments: list[str]) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["packing_env.items.meshes", "packing_env.generators"]):
-        import packing_env.generators.cuboid_files
-        import packing_env.items.meshes.mesh
-        import packing_env.items.meshes.readers  # noqa: F401
+        import packing_env.generators.cuboids.files
+        import packing_env.items.meshes.load  # noqa: F401
 
     with tempfile.TemporaryDirectory() as folder:
         once = reader(form, Path(folder))

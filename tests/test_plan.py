@@ -10,8 +10,7 @@ import pytest
 import torch
 
 import packing_env as pe
-from packing_env.items import rotation_set, shapes
-from packing_env.items.meshes.mesh import load_mesh
+from packing_env.items import load_mesh, rotation_set, shapes
 from packing_env.plan import Packing, PlanError, load_plan, make_plan, packing_of, quaternion
 from packing_env.plan import save_plan as write_plan
 

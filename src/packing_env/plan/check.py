@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from packing_env.items import Mesh, MeshError, load_mesh
 from packing_env.items.inputs import EmbeddedShape
-from packing_env.items.meshes.mesh import UNITS, Mesh, MeshError, load_mesh
+from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.shapes import SHAPES
 from packing_env.plan.document import ITEM_KEYS, PLAN_KEYS, parse, read_json
 from packing_env.plan.packing import PlacedItem, PlanError

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from packing_env.items import shapes
-from packing_env.items.meshes.mesh import UNITS, MeshError, load_mesh
+from packing_env.items import MeshError, load_mesh, shapes
+from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan import PlacedItem, PlanError
 
 MAX_FACES = 30_000

@@ -1,4 +1,4 @@
-"""Containers cut to pieces: instances whose best utilization is known to be 1."""
+"""Cuboids cut from the container: instances whose best utilization is known to be 1."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from torch import Tensor
 
 from packing_env.core.random import below, choose_uniform
 from packing_env.generators.base import Cuboids, GeneratorError
-from packing_env.generators.cuboid_source import CuboidSource, Order, all_extents
+from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource, all_extents
 from packing_env.types import Instances, PackingParams, ParameterError, check_integer
 
 VARIANTS = ("cut1", "cut2")
 ORDER, CUT = 4, 16
 """Purposes of the draws (:meth:`Draw.words`); round k of the cuts draws with CUT + k."""
 _CHUNK = 256
-"""Instances that are put in order at once."""
+"""Number of instances that are sorted at once."""
 
 
 @dataclass(frozen=True)
 class Guillotine(CuboidSource):
-    """The container, cut in two again and again until every side of every piece fits the range.
+    """Pieces of the container, cut in two repeatedly until every side is in ``low .. high``.
 
-    As the program of Zhao et al., AAAI 2021, does it: of the sides of a piece that are too long one
-    is chosen, each alike, and cut at a whole pitch, each alike that leaves both parts at least
-    ``low``. Then the pieces are put in an order in which they can be packed, one onto the other,
+    The cuts follow the program of Zhao et al., AAAI 2021: one of a piece's sides that are too long
+    is chosen uniformly, and cut at a whole pitch, chosen uniformly among those that leave both
+    parts at least ``low``. Then the pieces are sorted so that they can be packed in that order,
     each where it was cut:
 
     - ``"cut1"``, the paper's CUT-1: by the height of the piece's lower face, ties at random.
-    - ``"cut2"``, the paper's CUT-2: at each step any piece all of whose supports are there already,
-      each alike.
+    - ``"cut2"``, the paper's CUT-2: at each step uniformly among the pieces whose supports are all
+      packed.
 
-    Beware of the names in that program: its ``cut1`` (``CuttingBoxCreator``) makes the paper's
-    CUT-2 and its ``cut2`` (``MDlayerBoxCreator``) the paper's CUT-1. Here the paper's are meant.
+    Note the names in that program: its ``cut1`` (``CuttingBoxCreator``) makes the paper's CUT-2
+    and its ``cut2`` (``MDlayerBoxCreator``) the paper's CUT-1. The names here are the paper's.
 
-    The catalogue holds every extent ``low .. high`` once, x slowest, whatever the seed.
+    The catalogue holds every extent ``low .. high`` once, x slowest, for every seed.
 
     Attributes:
         variant: One of :data:`VARIANTS`.
         low: Shortest side of a piece, in pitches.
-        high: Longest side; ``2 * low - 1`` or more, else some lengths could not be cut.
+        high: Longest side; ``2 * low - 1`` or more, since other lengths could not be cut.
     """
 
     variant: str = "cut1"
@@ -61,40 +61,40 @@ class Guillotine(CuboidSource):
                 f"of {self.high + 1} could not be cut into two of at least {low}"
             )
 
-    def make(self, order: Order) -> tuple[Cuboids, Instances]:
-        """All extents; an instance is as long as it has pieces."""
-        boxes, count = self._sorted(order, torch.arange(order.num_instances))
+    def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
+        """Return all extents; the length of an instance is its number of pieces."""
+        boxes, count = self._sorted(request, torch.arange(request.num_instances))
         sides = (boxes[..., 3:] - boxes[..., :3] - self.low).clamp(min=0)
         span = self.high - self.low + 1
         rows = (sides[..., 0] * span + sides[..., 1]) * span + sides[..., 2]
-        return all_extents(self.low, self.high, order.pitch), Instances(rows, count)
+        return all_extents(self.low, self.high, request.pitch), Instances(rows, count)
 
     def solutions(
         self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
     ) -> Int[Tensor, "P N 6"]:
-        """Where the pieces of each instance were cut, in arrival order.
+        """Return the place of each piece before the cuts, in arrival order.
 
-        Packed there, unrotated, one after the other, they fill the container.
+        Packed there in order, without rotation, the pieces fill the container.
 
         Returns:
             ``(x0, y0, z0, x1, y1, z1)`` in pitches; zeros past the end of an instance.
         """
-        return self._sorted(Order.of(params, seed, split, size), torch.arange(size))[0]
+        return self._sorted(CuboidRequest.of(params, seed, split, size), torch.arange(size))[0]
 
     def solution(
         self, index: int, params: PackingParams, seed: int = 0, split: str = "train"
     ) -> Int[Tensor, "n 6"]:
-        """The solution of one instance of a pool; see :meth:`solutions`."""
-        boxes, count = self._sorted(Order.of(params, seed, split, 1), torch.tensor([index]))
+        """Return the solution of one instance of a pool; see :meth:`solutions`."""
+        boxes, count = self._sorted(CuboidRequest.of(params, seed, split, 1), torch.tensor([index]))
         return boxes[0, : int(count[0])]
 
     def _sorted(
-        self, order: Order, instance: Int[Tensor, " P"]
+        self, request: CuboidRequest, instance: Int[Tensor, " P"]
     ) -> tuple[Int[Tensor, "P N 6"], Int[Tensor, " P"]]:
-        """The pieces of some instances in arrival order, and how many there are."""
-        boxes, count = self._cut(order, instance)
+        """Return the pieces of some instances in arrival order, and their number."""
+        boxes, count = self._cut(request, instance)
         in_order = _by_height if self.variant == "cut1" else _by_support
-        draw = order.words(ORDER, boxes.shape[1], instance)[0]
+        draw = request.words(ORDER, boxes.shape[1], instance)[0]
         rank = torch.cat(
             [
                 in_order(boxes[i : i + _CHUNK], count[i : i + _CHUNK], draw[i : i + _CHUNK])
@@ -102,14 +102,18 @@ class Guillotine(CuboidSource):
             ]
         )
         boxes = boxes.gather(1, rank[..., None].expand_as(boxes))
-        padding = order.num_items - boxes.shape[1]
+        padding = request.num_items - boxes.shape[1]
         return torch.nn.functional.pad(boxes, (0, 0, 0, padding)), count
 
     def _cut(
-        self, order: Order, instance: Int[Tensor, " P"]
+        self, request: CuboidRequest, instance: Int[Tensor, " P"]
     ) -> tuple[Int[Tensor, "P C 6"], Int[Tensor, " P"]]:
-        """Pieces in the order in which they come about, zeros behind them, and their number."""
-        whole = order.steps
+        """Cut the container; return the pieces in order of creation, zero padded, and their number.
+
+        Raises:
+            GeneratorError: The container is too small, or the pieces exceed ``num_items``.
+        """
+        whole = request.steps
         if min(whole) < self.low:
             raise GeneratorError(
                 f"guillotine: the container measures {whole} pitches, less than low={self.low}"
@@ -121,11 +125,11 @@ class Guillotine(CuboidSource):
             cut = long.any(2)
             if not bool(cut.any()):
                 break
-            words = order.words(CUT + step, boxes.shape[1], instance)
+            words = request.words(CUT + step, boxes.shape[1], instance)
             left, right = self._halves(boxes, long, words[0], words[1])
             place = count[:, None] + cut.long().cumsum(1) - 1
             count = count + cut.sum(1)
-            self._check_capacity(int(count.max()), order)
+            self._check_capacity(int(count.max()), request)
             grown = torch.nn.functional.pad(left, (0, 0, 0, int(count.max()) - left.shape[1]))
             row = torch.arange(len(instance))[:, None].expand_as(place)
             grown[row[cut], place[cut]] = right[cut]
@@ -139,7 +143,7 @@ class Guillotine(CuboidSource):
         which: Int[Tensor, "P C"],
         where: Int[Tensor, "P C"],
     ) -> tuple[Int[Tensor, "P C 6"], Int[Tensor, "P C 6"]]:
-        """Each piece with a side that is too long cut in two; the others stay whole on the left."""
+        """Cut each piece with a side that is too long in two; others stay whole on the left."""
         rank = below(which, long.sum(2))
         axis = (long.long().cumsum(2) <= rank[..., None]).sum(2).clamp(max=2)[..., None]
         low, high = boxes[..., :3], boxes[..., 3:]
@@ -151,19 +155,20 @@ class Guillotine(CuboidSource):
         right = torch.cat((torch.where(here, middle, low), high), 2)
         return left, right
 
-    def _check_capacity(self, most: int, order: Order) -> None:
-        if most > order.num_items:
-            bound = math.prod(side // self.low for side in order.steps)
+    def _check_capacity(self, most: int, request: CuboidRequest) -> None:
+        """Raise if an instance has more pieces than an episode has items."""
+        if most > request.num_items:
+            bound = math.prod(side // self.low for side in request.steps)
             raise GeneratorError(
                 f"guillotine: an instance is cut into {most} or more pieces, but episodes have "
-                f"num_items={order.num_items}; num_items={bound} is always enough here"
+                f"num_items={request.num_items}; num_items={bound} is always enough here"
             )
 
 
 def _by_height(
     boxes: Int[Tensor, "P C 6"], count: Int[Tensor, " P"], word: Int[Tensor, "P C"]
 ) -> Int[Tensor, "P C"]:
-    """Lowest first, ties by their words; padding last."""
+    """Sort pieces by height, lowest first, ties by their random words; padding last."""
     real = torch.arange(boxes.shape[1]) < count[:, None]
     key = (boxes[..., 2] << 32) + word
     return torch.where(real, key, torch.iinfo(torch.int64).max).argsort(dim=1, stable=True)
@@ -172,7 +177,7 @@ def _by_height(
 def _by_support(
     boxes: Int[Tensor, "P C 6"], count: Int[Tensor, " P"], word: Int[Tensor, "P C"]
 ) -> Int[Tensor, "P C"]:
-    """At each step one of the pieces that lack no support, by the step's word; padding last."""
+    """Sort pieces by picking each from those whose supports are all there; padding last."""
     places = torch.arange(boxes.shape[1])
     real = places < count[:, None]
     low, high = boxes[..., :3], boxes[..., 3:]

@@ -14,7 +14,7 @@ from packing_env.items.meshes.topology import WELD_TOLERANCE
 def measure(
     points: Tensor, triangles: Tensor, closed: bool, warnings: list[str]
 ) -> tuple[float, Tensor, bool]:
-    """Volume, centre of mass, and whether the volume can be relied on."""
+    """Return volume, centre of mass, and whether the volume is reliable; append warnings."""
     centre = (points.amin(0) + points.amax(0)) / 2.0
     volume, moment = topology.signed_moments(points - centre, triangles)
     total = float(volume.sum())
@@ -41,7 +41,7 @@ def measure(
 def _group_solids(
     points: Tensor, triangles: Tensor, component: Tensor, signed: Tensor
 ) -> list[Tensor]:
-    """Faces of each solid: an outward component together with its cavities."""
+    """Return the faces of each solid: an outward component together with its cavities."""
     members: dict[int, list[int]] = {
         part: [part] for part in (signed > 0.0).nonzero().flatten().tolist()
     }
@@ -52,7 +52,7 @@ def _group_solids(
 
 
 def _boxes_overlap(points: Tensor, solids: list[Tensor]) -> bool:
-    """True when the bounding boxes of two solids overlap by more than the weld tolerance."""
+    """Return whether the boxes of any two solids overlap by more than the weld tolerance."""
     low = torch.stack([points[faces.unique()].amin(0) for faces in solids])
     high = torch.stack([points[faces.unique()].amax(0) for faces in solids])
     shared = torch.minimum(high[:, None], high[None]) - torch.maximum(low[:, None], low[None])
@@ -63,7 +63,7 @@ def _boxes_overlap(points: Tensor, solids: list[Tensor]) -> bool:
 def _measure_union(
     points: Tensor, solids: list[Tensor], simple: tuple[float, Tensor], warnings: list[str]
 ) -> tuple[float, Tensor, bool]:
-    """Volume and centre of mass of the union of solids, by an exact boolean where installed."""
+    """Measure the union of solids by an exact boolean, or return `simple` where that fails."""
     try:
         union = _boolean_union()(points, solids)
     except ImportError:
@@ -86,7 +86,7 @@ def _measure_union(
 
 
 def _boolean_union() -> Callable[[Tensor, list[Tensor]], tuple[float, Tensor] | None]:
-    """The boolean union by manifold3d; ImportError when it is not installed."""
+    """Return the boolean union by manifold3d; raise ImportError where it is not installed."""
     import manifold3d
 
     def union(points: Tensor, solids: list[Tensor]) -> tuple[float, Tensor] | None:
@@ -114,7 +114,7 @@ def _boolean_union() -> Callable[[Tensor, list[Tensor]], tuple[float, Tensor] | 
 def parent(
     part: int, component: Tensor, points: Tensor, triangles: Tensor, signed: Tensor
 ) -> int | None:
-    """The smallest outward component around an inward one, or None when it is no cavity."""
+    """Find the smallest outward component around an inward one; None if it is not a cavity."""
     mine = points[triangles[component == part].unique()]
     inside = []
     for other in (signed > 0.0).nonzero().flatten().tolist():
@@ -127,5 +127,5 @@ def parent(
 
 
 def sum_by_label(values: Tensor, label: Tensor) -> Tensor:
-    """[C] sum of the values with each label 0..C-1."""
+    """Sum the values of each label 0..C-1; [C]."""
     return values.new_zeros(int(label.max()) + 1).scatter_add(0, label, values)
