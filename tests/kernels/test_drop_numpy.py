@@ -10,8 +10,8 @@ import torch
 from tests.kernels.test_kernels_fuzz import NUM_CASES, bits, random_case
 from torch import Tensor
 
-from agents.bench.counting import CallSites, host_reads
-from agents.bench.problems import SIZES, random_problem, random_size
+from agents.bench.baselines.problems import SIZES, random_problem, random_size
+from agents.bench.measure.counting import CallSites, host_reads
 from packing_env import kernels
 from packing_env.kernels.drop import eager as drop_eager
 from packing_env.kernels.drop import numpy as drop_numpy

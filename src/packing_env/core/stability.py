@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import boxes
+from packing_env.core.cuboids import boxes
 from packing_env.kernels import rules
 from packing_env.types import SLOPE_UNITS, PackingParams, ParameterError
 
@@ -300,5 +300,5 @@ def _corner_cells(last: Int[Tensor, "*rows 2"]) -> list[tuple[Tensor, Tensor]]:
 
 for _name, _rule in rules.RULES.items():
     register(_name, Rule(maps=partial(_judge_maps, _rule), single=partial(_judge_one, _rule)))
-# Zhao et al., ICLR 2022 (PCT): the load goes down from box to box. `core.boxes` evaluates it.
+# Zhao et al., ICLR 2022 (PCT): the load goes from box to box. `core.cuboids.boxes` evaluates it.
 register("stacking_tree", Rule(maps=None, single=None))

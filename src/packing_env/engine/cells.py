@@ -13,7 +13,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import cuboid, observation
+from packing_env.core import observation
+from packing_env.core.cuboids import cells as cuboid
 from packing_env.core.feasibility import Maps
 from packing_env.engine.whole import MODES, WholeStep
 from packing_env.types import Catalogue, Instances, PackingParams, State

@@ -23,7 +23,7 @@ from tests.tiny import tiny_env
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import packing_env
-from agents.bench.counting import CallSites, allocations
+from agents.bench.measure.counting import CallSites, allocations
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper

@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.agents.training.test_trainer import real_trainer
 
-from agents.bench.counting import CallSites
+from agents.bench.measure.counting import CallSites
 from agents.loggers.logging import Meter, NullLogger
 from agents.training.trainer import Trainer
 from packing_env import PackingEnv
