@@ -1,7 +1,8 @@
 # make demo   train an agent on the embedded shapes, compare it with the heuristics, draw the result
-# make test   lint, then the test suite
+# make test   lint, the documentation, then the test suite
+# make docs   build the documentation in site/
 #
-# Both make .venv when it is missing. What can be set: PYTHON (3.11 or newer), WORKERS (test
+# Each makes .venv when it is missing. What can be set: PYTHON (3.11 or newer), WORKERS (test
 # processes), TORCH_INDEX_URL (another source of torch wheels, for example
 # https://download.pytorch.org/whl/cpu for the build without CUDA).
 
@@ -9,7 +10,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 TORCH_INDEX_URL ?=
 TORCH := torch==2.13.0
-EXTRAS := fast,mesh,viz,dev
+EXTRAS := fast,mesh,viz,dev,docs
 
 # Waiting threads sleep: spinning ones take the cores from the other test processes.
 export OMP_WAIT_POLICY := PASSIVE
@@ -20,10 +21,10 @@ STAMP := $(VENV)/installed.stamp
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 NOT_IN_CI := not slow and not gpu
 # Modules whose shapes and dtypes are checked. Not the compiled kernels, which cannot be wrapped, nor
-# what checks its arguments itself: the dispatcher, the parameters, the generators with arguments.
-CHECKED := packing_env.kernels.support.eager,packing_env.kernels.drop.numpy,packing_env.kernels.spaces.eager,packing_env.kernels.cuboids.eager,packing_env.core,packing_env.items,packing_env.generators.base,packing_env.generators.catalogue_mix,packing_env.generators.uniform
+# modules that check their arguments: public operations, parameters, generators with arguments.
+CHECKED := packing_env.kernels.layout,packing_env.kernels.drop.eager,packing_env.kernels.drop.numpy,packing_env.kernels.support.eager,packing_env.kernels.spaces.eager,packing_env.kernels.cuboids.eager,packing_env.core,packing_env.items,packing_env.generators.base,packing_env.generators.catalogue_mix,packing_env.generators.uniform
 
-.PHONY: demo test lint test-tracing test-main test-slow install clean
+.PHONY: demo docs test lint test-tracing test-main test-slow install clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -48,7 +49,7 @@ demo: $(STAMP)
 # Every part runs even when one before it fails; the last lines are the summary of the main suite.
 test: $(STAMP)
 	@failed=''; \
-	for part in lint test-tracing test-main; do \
+	for part in lint docs test-tracing test-main; do \
 	  $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
@@ -57,7 +58,12 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks
 	$(BIN)/lint-imports
+
+# Strict: a broken link, or a name that the API reference cannot find, fails. No network is used.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Processes of their own: the shape checker of the main suite breaks fullgraph compilation.
 test-tracing: $(STAMP)
@@ -74,4 +80,4 @@ test-slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m 'slow and not gpu'
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site

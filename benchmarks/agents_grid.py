@@ -1,12 +1,11 @@
-"""Every agent against random legal placements, several seeds each: the grid, resumable.
+"""Grid of every agent against random legal placements, several seeds each; resumable.
 
     python benchmarks/agents_grid.py [EXPERIMENT ...] [--seeds 0 1 2] [--work DIR] [--out ...]
 
-One run is one `packing train experiment=learn_...` on one thread, as long as its file says. All
-policies of an experiment share its held-out instances; `random_legal` is played with as many seeds.
-A run that is complete, with the settings that its experiment has now, is not repeated, so the
-script may be stopped and started again; rows of experiments that were not asked for stay as they
-are.
+A run is one `packing train experiment=learn_...` on one thread, for the length that its file sets.
+All policies of an experiment are evaluated on the same held-out instances; `random_legal` plays
+them with the same count of seeds. A complete run with the current settings of its experiment is not
+repeated, so the script may be stopped and restarted; rows of other experiments stay in the output.
 """
 
 from __future__ import annotations
@@ -18,37 +17,41 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from learning import STUDENT_95, revision_of, summary, trained
+from learning import (
+    STUDENT_95,
+    difference,
+    other_policies,
+    revision_of,
+    summary,
+    trained,
+    utilization_of_random,
+)
 from provenance import provenance, write_json
 
-from agents import heuristics
 from agents.config.build import build_held_out
 from agents.config.compose import compose, groups
-from agents.training.evaluate import evaluate
 
 OUT = "benchmarks/results/agents.json"
 SMALL = ["checkpoint.replay=false"]
-"""Nobody goes on from these runs."""
+"""These runs are not resumed."""
 ELSEWHERE = ("learn_blobs", "learn_irregular")
-"""Longer runs, of `benchmarks/learning.py`."""
+"""Longer experiments, run by `benchmarks/learning.py`."""
 
 
 def experiments() -> list[str]:
-    """Those of at most four minutes, which need nothing but the checkout."""
+    """Return the experiments of at most four minutes, which need no files but the checkout."""
     found = [name for name in groups()["experiment"] if name.startswith("learn_")]
     return [name for name in found if name not in ELSEWHERE]
 
 
 def play_random(experiment: str, seeds: list[int], count: int) -> list[list[float]]:
-    """Utilization of `random_legal` on the experiment's held-out instances, by seed."""
+    """Return the utilization of `random_legal` on the held-out instances, by seed."""
     env = build_held_out(compose("train", [f"experiment={experiment}"]))
-    policy = heuristics.build("random_legal", env)
-    played = [evaluate(env, policy, count, seed=seed) for seed in seeds]
-    return [found.metrics["utilization"].tolist() for found in played]
+    return utilization_of_random(env, seeds, count)
 
 
 def row(experiment: str, seeds: list[int], work: Path) -> dict[str, Any]:
-    """The table's row of one experiment."""
+    """Return the table's row of one experiment."""
     config = compose("train", [f"experiment={experiment}"])
     folders = [work / experiment / f"seed{seed}" for seed in seeds]
     runs = [trained(experiment, s, f, SMALL) for s, f in zip(seeds, folders, strict=True)]
@@ -56,7 +59,6 @@ def row(experiment: str, seeds: list[int], work: Path) -> dict[str, Any]:
     count = runs[0]["num_instances"]
     learned = summary([r["policies"][agent]["instances"]["utilization"] for r in runs])
     random_legal = summary(play_random(experiment, seeds, count))
-    margin = learned["half_width_over_seeds"] + random_legal["half_width_over_seeds"]
     seconds = [r["training"]["elapsed"] for r in runs]
     frames = [r["training"]["frames"] for r in runs]
     return {
@@ -72,19 +74,13 @@ def row(experiment: str, seeds: list[int], work: Path) -> dict[str, Any]:
         "frames_per_second": statistics.fmean(f / s for f, s in zip(frames, seconds, strict=True)),
         "utilization": learned,
         "random_legal": random_legal,
-        "heuristics": {
-            name: played["summary"]["utilization"]
-            for name, played in runs[0]["policies"].items()
-            if name not in (agent, "random_legal")
-        },
-        "difference": learned["mean"] - random_legal["mean"],
-        "sum_of_half_widths": margin,
-        "beats_random_legal": learned["mean"] - random_legal["mean"] > margin,
+        "heuristics": other_policies(runs[0], agent),
+        **difference(learned, random_legal),
     }
 
 
 def show(name: str, found: dict[str, Any]) -> None:
-    """One line of the table."""
+    """Print one line of the table."""
     own, other = found["utilization"], found["random_legal"]
     print(
         f"{name:28s} {found['agent']:14s} {found['action_mode']:13s} "
@@ -97,7 +93,7 @@ def show(name: str, found: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run what is missing, write the JSON after every experiment."""
+    """Run the missing experiments; write the JSON after each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("experiments", nargs="*", help="default: every conf/experiment/learn_*")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -105,7 +101,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(OUT))
     args = parser.parse_args()
     if len(args.seeds) not in STUDENT_95:
-        parser.error(f"--seeds: {min(STUDENT_95)} to {max(STUDENT_95)} of them")
+        parser.error(f"--seeds takes {min(STUDENT_95)} to {max(STUDENT_95)} seeds")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     rows: dict[str, Any] = {}
     if args.out.is_file():

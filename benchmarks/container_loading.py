@@ -2,10 +2,10 @@
 
     python benchmarks/container_loading.py --data DIR/cuboids/br_container_loading.json [--out ...]
 
-Boxes of 1 cm steps in a container of 587 x 233 x 220 cm (`geometry="boxes"`), the allowed vertical
-sides of each type, no stability rule, one box offered at a time, the largest first. The best known
-loads were searched for with all boxes in view; these heuristics place each box once, from above.
-Every plan is written and checked with the reference program; one that fails stops the run.
+Boxes in steps of 1 cm in a container of 587 x 233 x 220 cm (`geometry="boxes"`), with the allowed
+vertical sides of each type, no stability rule, one box offered at a time, the largest first. The
+best known loads come from offline searches over all boxes; these heuristics place each box once,
+from above. Every plan is written and checked with the reference program; a violation ends the run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CM = 0.01
 
 
 def play(path: Path, instance: dict[str, Any], name: str) -> dict[str, float]:
-    """One load: utilization and items; its plan must pass the check."""
+    """Play one load, check its plan, and return utilization and items."""
     env = make_env(
         "cuboid_continuous",
         num_envs=1,
@@ -66,7 +66,8 @@ def play(path: Path, instance: dict[str, Any], name: str) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Play every load with every heuristic, write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="br_container_loading.json")
     parser.add_argument("--out", default="benchmarks/results/container_loading.json")
     parser.add_argument("--heuristics", nargs="+", default=HEURISTICS)

@@ -1,12 +1,12 @@
-"""Cuboids through the mesh pipeline against cuboids by their extents: V1, item by item.
+"""Cuboids read as meshes against cuboids given by their extents, item by item, as in V1.
 
     python benchmarks/cuboids_as_meshes.py [--instances 500] [--seed 0] [--out ...]
 
 The 125 boxes of RS-125 are written as STL files and read, welded, checked and rasterised like any
-mesh. Both catalogues play the same sequences by heightmap minimization under the protocol of V1
+mesh. Both catalogues play the same sequences with heightmap minimization under the protocol of V1
 (10 x 10 x 10, two yaws, centre hull, corners as in the published program). Every placement, rest
-height and flag of every episode must be equal; if one is not, the exit status is 1. The meshes play
-twice: on the path for cuboids, which their maps qualify for, and on the general one.
+height and flag of every episode must be equal; otherwise the exit status is 1. The meshes are
+played twice: on the path for cuboids, which their maps qualify for, and on the general one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAPS = ("top", "bottom", "size", "peak", "com", "extent", "orientation_mask", "c
 
 
 def as_meshes(env: PackingEnv) -> Catalogue:
-    """The environment's cuboids, written to files and read as meshes."""
+    """Write the environment's cuboids to files and read them as meshes."""
     params = env.params
     with tempfile.TemporaryDirectory() as folder:
         for number, extent in enumerate(env.catalogue.extent.tolist()):
@@ -49,17 +49,18 @@ def as_meshes(env: PackingEnv) -> Catalogue:
 
 
 def play(env: PackingEnv) -> dict[str, Any]:
-    """All instances to their ends; the last state and how long it took."""
+    """Play all instances to their ends; return the last state and the seconds taken."""
     policy = heuristics.build("heightmap_minimization", env)
     start = time.perf_counter()
     root = env.reset()
     while not bool(root["done"].all()):
         root = env.step_mdp(env.step(policy(root)))
     seconds = time.perf_counter() - start
-    return {"state": dict(env.state.items()), "metrics": root["metrics"], "seconds": seconds}
+    return {"state": env.get_state(), "metrics": root["metrics"], "seconds": seconds}
 
 
 def main() -> int:
+    """Play all catalogues, compare them, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--instances", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)

@@ -2,9 +2,9 @@
 
     python benchmarks/fuzz_readers.py [FORMAT ...] [--seconds 600] [--work DIR] [--out ...]
 
-Each format is fuzzed in a process of its own, from small whole files. A reader may refuse what it
-gets by `MeshError` or `SequenceError` and nothing else; the first input that it fails on otherwise,
-that takes more than 20 s or that fills the memory ends its process and is kept under `--work`.
+Each format is fuzzed in its own process, from small valid files. A reader may reject an input only
+with `MeshError` or `SequenceError`; the first input that raises another error, takes more than 20 s
+or exhausts the memory ends the process and is kept under `--work`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ SEQUENCES = {
 }
 CHILD = "--inside"
 SECONDS_PER_INPUT, MEBIBYTES, LENGTH = 20, 8192, 4096
-# The limit is one of the whole process, of which atheris keeps some 10 KiB per input: 150,000 STL
-# files filled 2 GiB, where the same reader without its instruments grew by nothing.
+# The memory limit is for the whole process, in which atheris keeps some 10 KiB per input: 150,000
+# STL files filled 2 GiB, while the same reader without instrumentation did not grow.
 
 
 def seeds(form: str) -> list[bytes]:
-    """Small whole files."""
+    """Return small valid files."""
     if form in SEQUENCES:
         return [SEQUENCES[form]]
     import trimesh
@@ -61,11 +61,10 @@ def seeds(form: str) -> list[bytes]:
 
 
 def reader(form: str, folder: Path) -> Callable[[bytes], None]:
-    """Reads bytes as a file; errors that are allowed are swallowed."""
-    from packing_env.generators.cuboid_files import read_loads
+    """Return a function that reads bytes as a file and suppresses the allowed errors."""
+    from packing_env.generators.cuboids.files import read_loads
     from packing_env.generators.sequence_file import SequenceError
-    from packing_env.items import MeshError
-    from packing_env.items.meshes.mesh import load_mesh
+    from packing_env.items import MeshError, load_mesh
 
     read, allowed = (read_loads, SequenceError) if form in SEQUENCES else (load_mesh, MeshError)
     suffix = {"thpack": "txt"}.get(form, form)
@@ -80,13 +79,12 @@ def reader(form: str, folder: Path) -> Callable[[bytes], None]:
 
 
 def inside(form: str, arguments: list[str]) -> None:
-    """The process of one format; atheris ends it."""
+    """Fuzz one format in this process until atheris ends it."""
     import atheris
 
     with atheris.instrument_imports(include=["packing_env.items.meshes", "packing_env.generators"]):
-        import packing_env.generators.cuboid_files
-        import packing_env.items.meshes.mesh
-        import packing_env.items.meshes.readers  # noqa: F401
+        import packing_env.generators.cuboids.files
+        import packing_env.items.meshes.load  # noqa: F401
 
     with tempfile.TemporaryDirectory() as folder:
         once = reader(form, Path(folder))
@@ -95,7 +93,7 @@ def inside(form: str, arguments: list[str]) -> None:
 
 
 def fuzz(form: str, seconds: int, work: Path) -> dict[str, Any]:
-    """One format, from its seeds; what libFuzzer counted, and what it found."""
+    """Fuzz one format from its seeds; return libFuzzer's counts and failures."""
     corpus, found = work / form / "corpus", work / form / "found"
     for folder in (corpus, found):
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,7 +123,7 @@ def fuzz(form: str, seconds: int, work: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Every format that was asked for."""
+    """Fuzz every requested format, write the JSON."""
     if sys.argv[1:2] == [CHILD]:
         inside(sys.argv[2], sys.argv[3:])
         return
@@ -145,7 +143,7 @@ def main() -> None:
     for form in args.formats or formats:
         report[form] = fuzz(form, args.seconds, args.work)
         print(form, report[form], flush=True)
-    args.work = None  # where the inputs lay says nothing
+    args.work = None  # the location of the inputs is not part of the result
     write_json(args.out, provenance(args) | {"formats": report})
 
 

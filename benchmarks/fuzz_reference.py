@@ -1,4 +1,4 @@
-"""Plays random tasks beside the reference program, comparing whole masks, for many steps.
+"""Fuzzing of random tasks against the reference program, with whole masks, for many steps.
 
     python benchmarks/fuzz_reference.py [--steps 10000] [--seed 0] [--out PATH]
 
@@ -30,7 +30,7 @@ FAMILIES = ("polycubes", "extrusions", "revolutions", "brackets", "cups", "house
 
 
 def draw_task(random: np.random.Generator) -> dict[str, Any]:
-    """A random task as plain values."""
+    """Draw a random task as plain values."""
     visible = int(random.integers(1, 4))
     real = bool(random.random() < 0.4)
     return {
@@ -59,7 +59,7 @@ def draw_task(random: np.random.Generator) -> dict[str, Any]:
 
 
 def build(task: dict[str, Any]) -> PackingEnv:
-    """The environment of a task."""
+    """Build the environment of a task."""
     x, y = task["grid"]
     shell = {"seed": task["seed"]}
     if task["shapes"]:
@@ -86,7 +86,7 @@ def build(task: dict[str, Any]) -> PackingEnv:
 
 
 def play(env: PackingEnv, task: dict[str, Any], limit: int) -> dict[str, int]:
-    """Up to 12 decisions per row beside the reference; counts of what was compared."""
+    """Compare up to 12 decisions per row with the reference; return the counts of comparisons."""
     generator = torch.Generator().manual_seed(task["seed"])
     root = env.reset()
     referee = Referee(env)
@@ -116,6 +116,7 @@ def play(env: PackingEnv, task: dict[str, Any], limit: int) -> dict[str, int]:
 
 
 def main() -> int:
+    """Play random tasks until enough steps are compared, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,12 +1,13 @@
-"""Does the agent learn? Trains with several seeds and compares on held-out instances.
+"""Learning test: an agent trained with several seeds against heuristics on held-out instances.
 
     python benchmarks/learning.py shapes [--seeds 0 1 2] [--out ...] [key=value ...]
     python benchmarks/learning.py blobs --data DIR
 
 Every seed is one `packing train experiment=learn_irregular` (or `learn_blobs`), five minutes on two
-cores, evaluated on the same 256 held-out instances as every heuristic; `random_legal` is played
-with as many seeds. `blobs` exports the 200 random objects of `DIR/pools/random_blobs_*.npz` to STL
-files, trains on the first 150 and tests on the last 50. Further arguments go to `packing train`.
+cores, evaluated on the same 256 held-out instances as every heuristic; `random_legal` plays them
+with the same count of seeds. `blobs` exports the 200 random objects of
+`DIR/pools/random_blobs_*.npz` to STL files, trains on the first 150 and tests on the last 50.
+Further arguments are passed to `packing train`.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from typing import Any
 
 import numpy as np
 import trimesh
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from provenance import provenance, write_json
 
 from agents import heuristics
 from agents.config.compose import compose
 from agents.training.evaluate import NORMAL_95, evaluate
 from agents.training.resume import flat
-from packing_env import make_env
+from packing_env import PackingEnv, make_env
 
 STUDENT_95 = {
     2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262,
 }  # fmt: skip
-"""Two-sided 95 % quantile of Student's t, by number of samples."""
+"""Two-sided 95 % quantile of Student's t, by count of samples."""
 
 
 def export_blobs(data: Path, folder: Path) -> None:
-    """One STL file per object of the pool, numbered in its order."""
+    """Write one STL file per object of the pool, numbered in its order."""
     archive = np.load(next((data / "pools").glob("random_blobs_*.npz")))
     vertex, face = archive["v_off"], archive["f_off"]
     for k in range(len(vertex) - 1):
@@ -53,16 +54,18 @@ def export_blobs(data: Path, folder: Path) -> None:
 
 
 def trained(experiment: str, seed: int, folder: Path, overrides: list[str]) -> dict[str, Any]:
-    """The `results.json` of a run, made now or before.
+    """Return the `results.json` of a run; train unless it exists.
 
-    A run that was cut off, or that has other settings than the experiment has now, is made again.
-    `origin.json` beside it holds the revision that it was made at.
+    A run that is incomplete, or whose settings differ from the experiment's current ones, is
+    repeated. `origin.json` beside it holds the revision that trained it.
     """
     done = folder / "results.json"
     if done.is_file():
-        found = json.loads(done.read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
         now = flat(compose("train", [f"experiment={experiment}", f"seed={seed}", *overrides]))
-        then = flat(OmegaConf.load(folder / "config.yaml"))
+        saved = OmegaConf.load(folder / "config.yaml")
+        assert isinstance(saved, DictConfig)
+        then = flat(saved)
         same = all(now[key] == then[key] for key in now.keys() & then.keys() if key != "run_dir")
         if "policies" in found and same:
             return found
@@ -74,12 +77,12 @@ def trained(experiment: str, seed: int, folder: Path, overrides: list[str]) -> d
 
 
 def revision_of(folder: Path) -> str:
-    """At which a run was made."""
-    return json.loads((folder / "origin.json").read_text(encoding="utf-8"))["revision"]
+    """Return the revision that trained a run."""
+    return str(json.loads((folder / "origin.json").read_text(encoding="utf-8"))["revision"])
 
 
 def train(experiment: str, seed: int, folder: Path, overrides: list[str]) -> dict[str, Any]:
-    """One run; its `results.json`."""
+    """Train one run and return its `results.json`."""
     command = [
         str(Path(sys.executable).with_name("packing")),
         "train",
@@ -90,19 +93,20 @@ def train(experiment: str, seed: int, folder: Path, overrides: list[str]) -> dic
     ]
     print(" ".join(command[1:]), flush=True)
     subprocess.run(command, check=True)
-    return json.loads((folder / "results.json").read_text())
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return found
 
 
 def half_width(per_seed: list[float]) -> float:
-    """Of the 95 % interval of a mean over seeds (Student's t)."""
+    """Return the half-width of the 95 % interval of a mean over seeds (Student's t)."""
     count = len(per_seed)
     if count < 2:
         return math.inf
     return STUDENT_95[count] * statistics.stdev(per_seed) / math.sqrt(count)
 
 
-def summary(per_seed: list[list[float]]) -> dict[str, float]:
-    """Mean utilization with two half-widths: over seeds, and over all instances played."""
+def summary(per_seed: list[list[float]]) -> dict[str, Any]:
+    """Return the mean utilization with two half-widths: over seeds, and over all instances."""
     means = [statistics.fmean(values) for values in per_seed]
     flat = [value for values in per_seed for value in values]
     return {
@@ -113,17 +117,35 @@ def summary(per_seed: list[list[float]]) -> dict[str, float]:
     }
 
 
-def play_random(task: dict[str, Any], seeds: list[int], count: int) -> list[list[float]]:
-    """Utilization of `random_legal` on the held-out instances, by seed."""
-    env = make_env("irregular", num_envs=64, split="test", draw="sequential", seed=0, **task)
+def utilization_of_random(env: PackingEnv, seeds: list[int], count: int) -> list[list[float]]:
+    """Return the utilization of `random_legal` on `count` instances, by seed."""
     policy = heuristics.build("random_legal", env)
-    return [
-        evaluate(env, policy, count, seed=seed).metrics["utilization"].tolist() for seed in seeds
-    ]
+    played = [evaluate(env, policy, count, seed=seed) for seed in seeds]
+    return [found.metrics["utilization"].tolist() for found in played]
+
+
+def other_policies(run: dict[str, Any], agent: str) -> dict[str, Any]:
+    """Return the utilization of the heuristics that a run was evaluated with."""
+    return {
+        name: played["summary"]["utilization"]
+        for name, played in run["policies"].items()
+        if name not in (agent, "random_legal")
+    }
+
+
+def difference(learned: dict[str, Any], random_legal: dict[str, Any]) -> dict[str, Any]:
+    """Compare two summaries; the agent must beat random by more than both half-widths."""
+    found = learned["mean"] - random_legal["mean"]
+    margin = learned["half_width_over_seeds"] + random_legal["half_width_over_seeds"]
+    return {
+        "difference": found,
+        "sum_of_half_widths": margin,
+        "beats_random_legal": found > margin,
+    }
 
 
 def main() -> None:
-    """Train every seed, compare, write the JSON."""
+    """Train every seed, compare the policies, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("items", choices=("shapes", "blobs"))
     parser.add_argument("--data", type=Path, help="folder with pools/, for blobs")
@@ -146,30 +168,29 @@ def main() -> None:
             train(experiment, seed, Path(scratch) / f"seed{seed}", overrides) for seed in args.seeds
         ]
         count = runs[0]["num_instances"]
-        random_legal = summary(play_random(task, args.seeds, count))
+        env = make_env("irregular", num_envs=64, split="test", draw="sequential", seed=0, **task)
+        random_legal = summary(utilization_of_random(env, args.seeds, count))
     agent = next(iter(runs[0]["policies"]))
     learned = summary([run["policies"][agent]["instances"]["utilization"] for run in runs])
-    others = {
-        name: played["summary"]["utilization"]
-        for name, played in runs[0]["policies"].items()
-        if name not in (agent, "random_legal")
-    }
-    margin = learned["half_width_over_seeds"] + random_legal["half_width_over_seeds"]
-    difference = learned["mean"] - random_legal["mean"]
-    data, args.data = str(args.data), None  # where the data lies says nothing
+    compared = difference(learned, random_legal)
+    data, args.data = str(args.data), None  # the location of the data is not part of the result
     report = provenance(args) | {
         "command": provenance()["command"].replace(data, "DIR"),
         "experiment": experiment,
         "instances": count,
         "training": [run["training"] for run in runs],
-        "utilization": {agent: learned, "random_legal": random_legal, **others},
-        "difference_to_random_legal": difference,
-        "sum_of_half_widths": margin,
-        "beats_random_legal": difference > margin,
-    }
+        "utilization": {
+            agent: learned, "random_legal": random_legal, **other_policies(runs[0], agent),
+        },
+        "difference_to_random_legal": compared.pop("difference"),
+        **compared,
+    }  # fmt: skip
     write_json(out, report)
-    print(f"{agent} {learned['mean']:.4f}, random_legal {random_legal['mean']:.4f}; "
-          f"difference {difference:.4f}, half-widths {margin:.4f}")  # fmt: skip
+    print(
+        f"{agent} {learned['mean']:.4f}, random_legal {random_legal['mean']:.4f}; "
+        f"difference {report['difference_to_random_legal']:.4f}, "
+        f"half-widths {report['sum_of_half_widths']:.4f}"
+    )
 
 
 if __name__ == "__main__":

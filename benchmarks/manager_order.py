@@ -1,14 +1,14 @@
-"""What the manager's order is worth: the same trained worker, ordered by it and largest first.
+"""Value of the manager's item order: one trained worker under that order and largest first.
 
     python benchmarks/manager_order.py [--seeds 0 1 2] [--work DIR] [--out ...] [key=value ...]
 
 Every seed is one `packing train experiment=learn_hierarchical`; a complete run under `--work` is
-not repeated. Then the trained policy plays the held-out instances twice:
-with the manager that was trained with it, and with the item of the largest bounding box first, as
-in stage 1. Nothing else differs, and the difference is taken instance by instance. The worker
-learned last under the manager's order, so largest first is at a slight disadvantage; how each does
-against `random_legal`, and what the worker reached at the end of stage 1, stands beside it.
-Huang et al., RA-L 2023 print +0.31 and +1.02 packed items of 50 for the learned order.
+not repeated. Then the trained policy plays the held-out instances twice: with the manager that was
+trained with it, and with the item of the largest bounding box first, as in stage 1. All else is
+equal, and differences are per instance. The worker was trained last under the manager's order, so
+largest first is at a slight disadvantage; the scores of both orders and of `random_legal`, and the
+length of stage 1, are reported too. Huang et al., RA-L 2023 report +0.31 and +1.02 packed items of
+50 for the learned order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ORDERS = {"manager": True, "largest_first": False}
 
 
 def play(env: PackingEnv, policy: Any, count: int) -> dict[str, Evaluation]:
-    """The held-out instances under either order."""
+    """Play the held-out instances under both orders."""
     played = {}
     for name, policy.learned_order in ORDERS.items():
         played[name] = evaluate(env, policy, count)
@@ -43,7 +43,7 @@ def play(env: PackingEnv, policy: Any, count: int) -> dict[str, Evaluation]:
 
 
 def compare(seed: int, args: argparse.Namespace, overrides: list[str]) -> dict[str, Any]:
-    """One seed's worker under both orders."""
+    """Compare one seed's worker under both orders."""
     folder = args.work / f"seed{seed}"
     trained(EXPERIMENT, seed, folder, overrides)
     config = compose("train", [f"experiment={EXPERIMENT}", f"seed={seed}", *overrides])
@@ -69,7 +69,7 @@ def compare(seed: int, args: argparse.Namespace, overrides: list[str]) -> dict[s
 
 
 def over_seeds(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means of the paired differences over the seeds, with 95 % half-widths (Student's t)."""
+    """Average the paired differences over the seeds, with 95 % half-widths (Student's t)."""
     found = {}
     for metric in METRICS:
         each = [run["manager_minus_largest_first"][metric]["mean"] for run in runs]
@@ -78,7 +78,7 @@ def over_seeds(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train what is missing, compare, write the JSON."""
+    """Train the missing runs, compare the orders, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--instances", type=int, default=512)
@@ -89,7 +89,7 @@ def main() -> None:
     for run in runs:
         found = run["manager_minus_largest_first"]["utilization"]
         print(f"seed {run['seed']}: {found['mean']:+.4f}±{found['half_width']:.4f} utilization")
-    args.work = None  # where the runs lie says nothing
+    args.work = None  # the location of the runs is not part of the result
     report = {
         "experiment": EXPERIMENT,
         "runs": runs,

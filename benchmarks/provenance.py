@@ -1,4 +1,4 @@
-"""What a number needs beside it: hardware, versions, revision, command."""
+"""Provenance of a measurement: hardware, versions, revision, command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = ("packing-env", "torch", "torchrl", "tensordict", "numpy", "numba", "
 
 
 def processor() -> str:
-    """Name of the CPU."""
+    """Return the name of the CPU."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():
@@ -28,7 +28,7 @@ def processor() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages that matter here."""
+    """Return the versions of Python and of :data:`PACKAGES`."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -38,13 +38,12 @@ def versions() -> dict[str, str]:
     return found
 
 
-def revision() -> str:
-    """Git revision of the checkout, with a plus where it has changes."""
-    here = Path(__file__).parent
+def revision(folder: Path | None = None) -> str:
+    """Return the git revision of a checkout (default: this one), with a plus if it has changes."""
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--dirty=+"],
-            cwd=here, capture_output=True, text=True, check=True,
+            cwd=folder or Path(__file__).parent, capture_output=True, text=True, check=True,
         )  # fmt: skip
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
@@ -52,7 +51,7 @@ def revision() -> str:
 
 
 def provenance(args: argparse.Namespace | None = None) -> dict[str, Any]:
-    """Hardware, versions, revision and command, for the head of a result file."""
+    """Return hardware, versions, revision and command, for the head of a result file."""
     report: dict[str, Any] = {
         "command": " ".join(["python", os.path.relpath(sys.argv[0]), *sys.argv[1:]]),
         "cpu": processor(),
@@ -67,7 +66,7 @@ def provenance(args: argparse.Namespace | None = None) -> dict[str, Any]:
 
 
 def write_json(path: str, report: dict[str, Any]) -> None:
-    """Write a result file and say where."""
+    """Write a result file and print its path."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(report, indent=1) + "\n")

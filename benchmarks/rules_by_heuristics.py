@@ -1,9 +1,9 @@
-"""What the stability rule does to a heuristic's score: RS-125, every rule with every heuristic.
+"""Effect of the stability rule on a heuristic's score: RS-125, every rule with every heuristic.
 
     python benchmarks/rules_by_heuristics.py [--instances 1000] [--seed 0] [--out ...]
 
-All cells of one run play the same sequences. Utilization and items with 95 % intervals. The
-stacking tree is judged from boxes (`geometry="boxes"`), the others from the heightmap.
+All cells of one run play the same sequences; utilization and items have 95 % intervals. The
+stacking tree is evaluated on boxes (`geometry="boxes"`), the other rules on the heightmap.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EVERYWHERE = ("random_legal", "first_fit", "heightmap_minimization", "deepest_bo
 
 
 def options_for(rule: str, heuristic: str) -> dict[str, Any]:
-    """Overrides of `cuboid_online`."""
+    """Return the overrides of `cuboid_online`."""
     spaces = {} if heuristic in EVERYWHERE else {"num_spaces": SPACES}
     options: dict[str, Any] = {"stability": rule, **spaces}
     if rule != "stacking_tree":
@@ -58,7 +58,7 @@ def options_for(rule: str, heuristic: str) -> dict[str, Any]:
 
 
 def cell(rule: str, heuristic: str, args: argparse.Namespace) -> dict[str, Any]:
-    """One cell of the table."""
+    """Play one cell of the table."""
     start = time.perf_counter()
     env = make_env(
         "cuboid_online",
@@ -69,7 +69,7 @@ def cell(rule: str, heuristic: str, args: argparse.Namespace) -> dict[str, Any]:
         split="test",
         **options_for(rule, heuristic),
     )
-    own = {} if heuristic in EVERYWHERE else {"fallback": False}
+    own: dict[str, Any] = {} if heuristic in EVERYWHERE else {"fallback": False}
     played = evaluate(env, heuristics.build(heuristic, env, **own), seed=args.seed)
     found = {
         "rule": rule,
@@ -89,7 +89,8 @@ def cell(rule: str, heuristic: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Play every cell, write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--instances", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default="benchmarks/results/rules_by_heuristics.json")

@@ -1,12 +1,12 @@
-"""A million random decisions, some of them nonsense: no exception, no NaN, laws hold, memory flat.
+"""Soak test: a million random decisions, some invalid; no exception, no NaN, constant memory.
 
     python benchmarks/soak.py [--decisions 1e6] [--out benchmarks/results/soak.json]
 
-Of the actions 5 % are drawn from all, legal or not, 1 % are NaN (in `continuous` mode; elsewhere an
-action is an integer, and they are out of range too) and 1 % out of range; the others are random
-legal ones. After every step: nothing in the state or what is returned is NaN, no height fell,
-`utilization <= compactness <= pyramidality`, and what cannot be an action is counted as illegal.
-Memory is that of the process, its growth the one after the first tenth.
+Of the actions 5 % are drawn from all, legal or not, 1 % are NaN (in `continuous` mode; elsewhere
+actions are integers, and these are out of range too) and 1 % out of range; the others are random
+legal ones. After every step no entry of the state or of the result is NaN, no height has fallen,
+`utilization <= compactness <= pyramidality`, and invalid actions are counted as illegal. Memory is
+that of the process; its growth is measured after the first tenth.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ TASKS: dict[str, dict[str, Any]] = {
         "task": "cuboid_buffer", "num_envs": 256, "illegal_action": "project",
     },
 }  # fmt: skip
-ILLEGAL, NOT_A_NUMBER, OUTSIDE = 0.05, 0.01, 0.01
+ILLEGAL, NAN, OUTSIDE = 0.05, 0.01, 0.01
 ORDER = ("utilization", "compactness", "pyramidality")
 SLACK = 1e-5
 
 
-def nonsense(env: PackingEnv, root: TensorDictBase) -> torch.Tensor:
-    """Spoil some actions in place; where they are out of range or no number."""
+def invalidate(env: PackingEnv, root: TensorDictBase) -> torch.Tensor:
+    """Replace some actions in place; return a mask of those that are out of range or NaN."""
     action = root["action"]
     draw = torch.rand(env.batch_size)
     outside = draw < OUTSIDE
-    broken = (draw >= OUTSIDE) & (draw < OUTSIDE + NOT_A_NUMBER)
+    nan = (draw >= OUTSIDE) & (draw < OUTSIDE + NAN)
     if action.is_floating_point():
         action = torch.where(outside[..., None], 3.0, action)
-        root["action"] = torch.where(broken[..., None], math.nan, action)
-        return outside | broken
+        root["action"] = torch.where(nan[..., None], math.nan, action)
+        return outside | nan
     size = root["action_mask"].shape[-1]
     anywhere = torch.randint(size, env.batch_size)
-    spoiled = (draw >= OUTSIDE + NOT_A_NUMBER) & (draw < OUTSIDE + NOT_A_NUMBER + ILLEGAL)
-    action = torch.where(spoiled, anywhere, action)
+    illegal = (draw >= OUTSIDE + NAN) & (draw < OUTSIDE + NAN + ILLEGAL)
+    action = torch.where(illegal, anywhere, action)
     far = torch.where(torch.rand(env.batch_size) < 0.5, -7, size + 5)
-    root["action"] = torch.where(outside | broken, far, action)
-    return outside | broken
+    root["action"] = torch.where(outside | nan, far, action)
+    return outside | nan
 
 
-def check(root: TensorDictBase, following: TensorDictBase, bad: torch.Tensor, noted: int) -> int:
-    """Whether the laws hold after a step; how many illegal actions there were so far."""
+def check(root: TensorDictBase, following: TensorDictBase, invalid: torch.Tensor) -> None:
+    """Raise an AssertionError if a law is violated after a step."""
     for name, value in following.items(True, True):
         if value.is_floating_point() and bool(value.isnan().any()):
             raise AssertionError(f"{name} is NaN")
@@ -73,29 +73,29 @@ def check(root: TensorDictBase, following: TensorDictBase, bad: torch.Tensor, no
             raise AssertionError(f"{low} > {high}")
     if bool((following["observation", "heightmap"] < root["observation", "heightmap"]).any()):
         raise AssertionError("the heightmap fell within a step")
-    if bool((metrics["illegal_actions"].squeeze(-1)[bad] < 1).any()):
-        raise AssertionError("an action that is none was not counted as illegal")
-    return noted + int(bad.sum())
+    if bool((metrics["illegal_actions"].squeeze(-1)[invalid] < 1).any()):
+        raise AssertionError("an invalid action was not counted as illegal")
 
 
 def memory() -> float:
-    """Resident memory of the process in MiB."""
+    """Return the resident memory of the process in MiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
 
 def soak(name: str, decisions: int) -> dict[str, Any]:
-    """One task."""
+    """Run one task."""
     torch.manual_seed(0)
     env = make_env(seed=1, **TASKS[name])
     rows = env.batch_size.numel()
     steps = math.ceil(decisions / rows)
-    root, noted, sizes = env.reset(), 0, []
+    root, count, sizes = env.reset(), 0, []
     for step in track(range(steps), description=name):
         root = env.rand_action(root)
-        bad = nonsense(env, root)
+        invalid = invalidate(env, root)
         transition, root = env.step_and_maybe_reset(root)
-        noted = check(transition, transition["next"], bad, noted)
+        check(transition, transition["next"], invalid)
+        count += int(invalid.sum())
         for key, value in env.state.items():
             if value.is_floating_point() and bool(value.isnan().any()):
                 raise AssertionError(f"{key} of the state is NaN")
@@ -105,7 +105,7 @@ def soak(name: str, decisions: int) -> dict[str, Any]:
     warm, last = sizes[len(sizes) // 10], max(sizes[-5:])
     return {
         "decisions": steps * rows,
-        "nonsensical": noted,
+        "nonsensical": count,
         "episodes": int(env.state["episode"].sum()),
         "memory_mib": {"after_a_tenth": warm, "at_the_end": last},
         "growth": last / warm - 1,
@@ -113,7 +113,7 @@ def soak(name: str, decisions: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Every task."""
+    """Run every task, write the JSON after each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--decisions", type=float, default=1e6)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
@@ -124,7 +124,7 @@ def main() -> None:
         found[name] = soak(name, int(args.decisions))
         print(f"{name}: {found[name]}", flush=True)
         left = [task for task in args.tasks if task not in found]
-        write_json(args.out, about | {"tasks": found, "left_out": left})  # stays if it is cut off
+        write_json(args.out, about | {"tasks": found, "left_out": left})  # survives an interruption
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""What a run survives: killed saves, killed training, full disks, requests to stop.
+"""Robustness of runs: killed saves, killed training, full disks, requests to stop.
 
     python benchmarks/survive.py [saves] [training] [full] [signals] [--work DIR] [--out ...]
 
-- `saves`: a process that does nothing but write and rotate checkpoints is killed (SIGKILL) at 50
-  random moments. Each time the newest whole checkpoint must load and be the last one that the
-  process reported, or the one that it was writing.
-- `training`: `packing train` is killed at five random moments and goes on with `resume=auto`. Each
-  time at most one save interval may be lost; in the end all tensors must equal those of a run that
-  nobody disturbed, bit for bit.
+- `saves`: a process that only writes and rotates checkpoints is killed (SIGKILL) at 50 random
+  moments. Each time the newest complete checkpoint must load and be the last one that the process
+  reported, or the one that it was writing.
+- `training`: `packing train` is killed at five random moments and continues with `resume=auto`.
+  Each time at most one save interval may be lost; at the end all tensors must equal those of an
+  uninterrupted run, bit for bit.
 - `full`: writing fails with ENOSPC in the middle of a checkpoint, and the newest one is truncated:
-  the one before must be taken.
-- `signals`: SIGTERM comes 20 times, five each in a step of the environment, an update, an
-  evaluation and a save. The exit code must be 0, and the run must go on.
+  the previous one must be loaded.
+- `signals`: SIGTERM is sent 20 times, five times each in a step of the environment, an update, an
+  evaluation and a save. The exit code must be 0, and the run must resume.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TASK = [
 ]  # fmt: skip
 SAVER = """
 import sys, torch
-from agents import checkpoint
+from agents.training import checkpoint
 for frames in range(1, 10_000):
     state = {"part": [torch.full((250_000,), float(frames)) for _ in range(4)], "frames": frames}
     checkpoint.save(sys.argv[1], frames, state, {"metrics": {}})
@@ -55,7 +55,7 @@ for frames in range(1, 10_000):
 """
 FULL = """
 import sys, torch
-from agents import checkpoint
+from agents.training import checkpoint
 state = {"part": torch.zeros(1_000_000)}
 checkpoint.save(sys.argv[1], 1, state, {})
 written = torch.save
@@ -72,7 +72,9 @@ except checkpoint.CheckpointError as error:
 """
 STOPPED = """
 import os, signal, sys
-from agents import checkpoint, cli, commands, dqn, rollout
+from agents.algorithms import dqn
+from agents.cli import main, train
+from agents.training import checkpoint, rollout
 
 def interrupt(home, name, count):
     inner, calls = getattr(home, name), []
@@ -86,21 +88,21 @@ def interrupt(home, name, count):
 PLACES = {
     "step": (rollout.DeviceCollector, "step"),
     "update": (dqn.DQN, "update"),
-    "evaluation": (commands, "play_instances"),
+    "evaluation": (train, "play_instances"),
     "save": (checkpoint, "_fingerprint"),
 }
 interrupt(*PLACES[sys.argv[1]], int(sys.argv[2]))
-sys.exit(cli.main(sys.argv[3:]))
+sys.exit(main.main(sys.argv[3:]))
 """
 
 
 def packing(*arguments: str) -> list[str]:
-    """A command line of this program."""
+    """Return a command line of `packing`."""
     return [sys.executable, "-m", "agents.cli", *arguments]
 
 
 def kill_saves(work: Path, chance: random.Random) -> dict[str, Any]:
-    """See the module."""
+    """Kill a process that writes checkpoints; return the counts of lost and whole ones."""
     found = []
     for number in range(SAVES):
         run = work / f"saves{number}"
@@ -108,12 +110,12 @@ def kill_saves(work: Path, chance: random.Random) -> dict[str, Any]:
             [sys.executable, "-c", SAVER, str(run)], stdout=subprocess.PIPE, text=True
         )
         assert process.stdout is not None
-        process.stdout.readline()  # the first is whole
+        process.stdout.readline()  # the first checkpoint is complete
         time.sleep(chance.uniform(0.0, 0.5))
         process.kill()
-        said = [int(line) for line in process.stdout.read().split()]
+        reported = [int(line) for line in process.stdout.read().split()]
         process.wait()
-        last = max(said, default=1)
+        last = max(reported, default=1)
         loaded = checkpoint.load(run)
         frames = loaded.state["frames"]
         whole = all(bool((part == frames).all()) for part in loaded.state["part"])
@@ -129,7 +131,7 @@ def kill_saves(work: Path, chance: random.Random) -> dict[str, Any]:
 
 
 def kill_training(work: Path, chance: random.Random) -> dict[str, Any]:
-    """See the module."""
+    """Kill and resume a training run; compare its end with an uninterrupted run."""
     whole, run = work / "undisturbed", work / "killed"
     start = time.monotonic()
     subprocess.run(
@@ -155,7 +157,7 @@ def kill_training(work: Path, chance: random.Random) -> dict[str, Any]:
 
 
 def frames_logged(run: Path) -> int:
-    """How far a run came that was killed, to its log interval."""
+    """Return the frames of a killed run's last log row."""
     path = run / "metrics.csv"
     if not path.is_file():
         return 0
@@ -164,7 +166,7 @@ def frames_logged(run: Path) -> int:
 
 
 def frames_saved(run: Path) -> int:
-    """Where it will go on."""
+    """Return the frames of a run's newest checkpoint, 0 without one."""
     try:
         return int(checkpoint.read_meta(run)["frames"])
     except checkpoint.CheckpointError:
@@ -172,7 +174,7 @@ def frames_saved(run: Path) -> int:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two states are equal, but for clocks."""
+    """Test if two states are equal, clocks aside."""
     if isinstance(one, dict):
         names = one.keys() - {"elapsed", "logged"}
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in names)
@@ -182,7 +184,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def fill_disk(work: Path, chance: random.Random) -> dict[str, Any]:
-    """See the module."""
+    """Fail a save and truncate a checkpoint; return which checkpoints are loaded."""
     run = work / "full"
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(run)], capture_output=True, text=True, check=True
@@ -199,7 +201,7 @@ def fill_disk(work: Path, chance: random.Random) -> dict[str, Any]:
 
 
 def send_signals(work: Path, chance: random.Random) -> dict[str, Any]:
-    """See the module."""
+    """Send SIGTERM at chosen calls; return how many runs saved and resumed."""
     found: dict[str, Any] = {}
     evaluated = ["trainer.evaluate_every=512", "evaluation.instances=4"]
     limits = {"step": 200, "update": 60, "evaluation": 6, "save": 12}
@@ -212,11 +214,11 @@ def send_signals(work: Path, chance: random.Random) -> dict[str, Any]:
                 [sys.executable, "-c", STOPPED, place, str(count), *command],
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
-            goes_on = subprocess.run(
+            resumed = subprocess.run(
                 packing("train", f"resume={run}", f"trainer.frames={frames_saved(run) + 64}"),
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
-            good = stopped.returncode == 0 and goes_on.returncode == 0
+            good = stopped.returncode == 0 and resumed.returncode == 0
             entry = found.setdefault(place, {"signals": 0, "saved_and_went_on": 0, "at_call": []})
             entry["signals"] += 1
             entry["saved_and_went_on"] += good and frames_saved(run) > 0
@@ -226,7 +228,7 @@ def send_signals(work: Path, chance: random.Random) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run what was asked for; what is already in the output stays."""
+    """Run the requested parts, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; default: all")
     parser.add_argument("--seed", type=int, default=0)
@@ -247,7 +249,7 @@ def main() -> None:
     for part in args.parts:
         report[part] = made[part](args.work, random.Random(args.seed))
         print(part, report[part], flush=True)
-    args.work = None  # where the runs lay says nothing
+    args.work = None  # the location of the runs is not part of the result
     write_json(args.out, provenance(args) | report)
 
 

@@ -1,17 +1,18 @@
-"""What metrics, logs, the progress bar and the black box cost a training run, and change in it.
+"""Cost of metrics, logs, progress bar and black box in a training run, and their side effects.
 
     python benchmarks/telemetry.py [--agents dqn ppo] [--envs cuboid_online] [--blocks 80]
 
-Two runs of one seed take turns, step by step: one is watched as by default (metrics of every step
-and update, a row in `metrics.csv` every log interval, a bar that is drawn twice a second, the black
-box), the other not at all. Both make the same decisions and updates, so that a pair of steps is the
-same work but for the watching, and a block of as many as a log interval has all that is not done in
-every step. A step's time is the CPU time of the process; that of the thread which draws counts in
-the watched run's turns only.
+Two runs of one seed alternate step by step: one is watched as by default (metrics of every step and
+update, a row in `metrics.csv` every log interval, a bar that is drawn twice a second, the black
+box), the other is not watched. Both make the same decisions and updates, so that a pair of steps
+differs only in the watching; a block is one log interval and so includes all periodic work. The
+time of a step is the CPU time of the process; that of the drawing thread counts only for the
+watched run.
 
-The cost: of every step of the interval, the median over blocks of the ratio of the two times; their
-mean, weighted by the unwatched time; less one. Its 95 % interval is from resampled blocks. In the
-end weights, moments, replay, environment and random generators must be the same bits.
+The cost is, for every step of the interval, the median over blocks of the ratio of the two times;
+averaged with the unwatched times as weights; minus one. Its 95 % interval comes from resampled
+blocks. At the end weights, moments, replay, environment and random generators must be equal bit for
+bit.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from agents.training.states import named_tensors
 from agents.training.trainer import Trainer
 
 UNWATCHED = ("trainer.black_box=0", "trainer.log_every=1_000_000_000")
-"""What differs from the default, besides metrics, log and bar, in the run that is not watched."""
+"""Overrides of the unwatched run, besides metrics, log and bar."""
 RESAMPLES = 2_000
 
 
 def trainer_of(config: DictConfig, *, watched: bool) -> Trainer:
-    """A training loop from the configuration; unwatched, it counts and keeps nothing."""
+    """Build a training loop from the configuration; unwatched, it computes no metrics."""
     torch.manual_seed(config.seed)
     env = build_env(config)
     agent = build_agent(config, env)
@@ -58,11 +59,11 @@ def trainer_of(config: DictConfig, *, watched: bool) -> Trainer:
 
 
 class Run:
-    """One of the two, with a random stream of its own.
+    """One of the two runs, with its own random stream.
 
     Args:
-        config: The training run's.
-        folder: Where it logs; ``None``: it is not watched.
+        config: Configuration of the training run.
+        folder: Folder of its log; ``None``: it is not watched.
     """
 
     def __init__(self, config: DictConfig, folder: Path | None) -> None:
@@ -75,7 +76,7 @@ class Run:
         self.random = torch.get_rng_state()
 
     def step(self, drawing: list[threading.Thread]) -> float:
-        """One step as in ``Trainer.run``; its CPU seconds, less those of ``drawing``."""
+        """Execute a step as in ``Trainer.run``; return its CPU seconds without ``drawing``'s."""
         torch.set_rng_state(self.random)
         start, wall, apart = time.process_time(), time.perf_counter(), time_of(drawing)
         trainer = self.trainer
@@ -90,14 +91,14 @@ class Run:
         return spent
 
     def close(self) -> None:
-        """Log and bar, if there are any."""
+        """Close log and bar, if any."""
         for part in (self.logger, self.bar):
             if part is not None:
                 part.close()
 
     def state(self) -> dict[str, Any]:
-        """What must not depend on being watched."""
-        parts = {
+        """Return the state that must not depend on the watching."""
+        parts: dict[str, Any] = {
             "agent": self.trainer.agent,
             "replay": self.trainer.replay,
             "collector": self.trainer.collector,
@@ -106,13 +107,13 @@ class Run:
 
 
 def time_of(threads: list[threading.Thread]) -> float:
-    """CPU seconds of threads that live."""
+    """Return the CPU seconds of living threads."""
     clocks = [time.pthread_getcpuclockid(thread.ident) for thread in threads if thread.ident]
     return sum(map(time.clock_gettime, clocks))
 
 
 def differing(one: Run, other: Run) -> list[str]:
-    """Names of tensors that are not the same bits in both."""
+    """Return the names of tensors whose bits differ between the runs."""
     found, others = dict(named_tensors(one.state())), dict(named_tensors(other.state()))
     unequal = [n for n in found.keys() & others.keys() if not _same(found[n], others[n])]
     return sorted([*unequal, *(found.keys() ^ others.keys())])
@@ -126,14 +127,14 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def cost(watched: Tensor, bare: Tensor) -> float:
-    """Of CPU seconds ``[blocks, steps]``."""
+    """Compute the cost from CPU seconds ``[blocks, steps]``."""
     weights = bare.quantile(0.5, 0)
     ratios = (watched / bare).quantile(0.5, 0)
     return float((weights * ratios).sum() / weights.sum()) - 1
 
 
 def interval(watched: Tensor, bare: Tensor, seed: int = 0) -> list[float]:
-    """95 % interval of the cost, from blocks drawn with replacement."""
+    """Compute the 95 % interval of the cost, from blocks drawn with replacement."""
     draw = torch.Generator().manual_seed(seed)
     found = []
     for _ in range(RESAMPLES):
@@ -143,7 +144,7 @@ def interval(watched: Tensor, bare: Tensor, seed: int = 0) -> list[float]:
 
 
 def compare(agent: str, env: str, args: argparse.Namespace) -> dict[str, Any]:
-    """One agent on one preset."""
+    """Measure one agent on one preset."""
     given = [f"agent={agent}", f"env={env}", f"seed={args.seed}"]
     config = compose("train", given)
     bare = Run(compose("train", [*given, *UNWATCHED]), None)
@@ -156,11 +157,12 @@ def compare(agent: str, env: str, args: argparse.Namespace) -> dict[str, Any]:
             watched.step([])
             bare.step([])
         gc.collect()
-        gc.freeze()  # what is there by now is not looked through in one run's turn or the other's
+        gc.freeze()  # existing objects are not collected in the turn of either run
         updates = watched.trainer.updates
         seconds = torch.zeros(2, args.blocks, count, dtype=torch.float64)
         for block in range(args.blocks):
             for step in range(count):
+                turns: list[tuple[int, Run, list[threading.Thread]]]
                 turns = [(0, watched, []), (1, bare, drawing)]
                 for place, run, apart in turns if (block + step) % 2 else reversed(turns):
                     seconds[place, block, step] = run.step(apart)
@@ -183,7 +185,7 @@ def compare(agent: str, env: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Every pair that was asked for."""
+    """Measure every requested pair, write the JSON."""
     process.tune()  # as the command does
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
@@ -198,8 +200,8 @@ def main() -> None:
     for env in args.envs:
         for agent in args.agents:
             found.append(compare(agent, env, args))
-            told = {name: found[-1][name] for name in ("cost", "interval", "differing")}
-            print(f"{agent} on {env}: {told}", flush=True)
+            short = {name: found[-1][name] for name in ("cost", "interval", "differing")}
+            print(f"{agent} on {env}: {short}", flush=True)
     load.append(os.getloadavg())
     report = {
         "measured": " ".join(__doc__.split("\n\n", 2)[2].split()),

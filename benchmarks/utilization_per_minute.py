@@ -3,10 +3,10 @@
     python benchmarks/utilization_per_minute.py [--experiments learn_cuboid_dqn learn_cuboid_ppo]
         [--seeds 0 1] [--minutes 2.5] [--out FILE.json] [--plot FILE.png] [key=value ...]
 
-Each run is one `packing train experiment=...` on one thread; further arguments go to it. What is
-drawn is what the log holds: the mean utilization of the episodes that ended since the row before,
-played by the agent as it explores. The clock starts with training; compiled kernels are cached by a
-first short run of each, which is thrown away.
+Each run is one `packing train experiment=...` on one thread; further arguments are passed to it.
+The plot shows the log: the mean utilization of the episodes that ended since the previous row,
+played by the exploring agent. The clock starts with training; a first short run of each experiment
+fills the cache of compiled kernels and is discarded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COLUMNS = ("seconds", "frames", "utilization")
 def train(
     folder: Path, experiment: str, seed: int, limits: list[str], overrides: list[str]
 ) -> list[list[float]]:
-    """The rows of one run's log: seconds, frames, utilization."""
+    """Train one run and return the rows of its log: seconds, frames, utilization."""
     command = [
         sys.executable, "-m", "agents.cli", "train", f"experiment={experiment}",
         f"seed={seed}", f"run_dir={folder}",
@@ -48,7 +48,7 @@ def train(
 
 
 def draw(runs: list[dict[str, Any]], path: str) -> None:
-    """A line per run, a colour per experiment."""
+    """Plot a line per run, a colour per experiment."""
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     experiments = list(dict.fromkeys(run["experiment"] for run in runs))
     for run in runs:
@@ -63,7 +63,7 @@ def draw(runs: list[dict[str, Any]], path: str) -> None:
 
 
 def main() -> None:
-    """See the module's text."""
+    """Train every experiment with every seed; write the JSON and the plot."""
     torch.set_num_threads(1)  # as in the runs
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     experiments = ["learn_cuboid_dqn", "learn_cuboid_ppo"]
@@ -75,7 +75,7 @@ def main() -> None:
     arguments, overrides = parser.parse_known_args()
     wrong = [word for word in overrides if "=" not in word or word.startswith("-")]
     if wrong:
-        sys.exit(f"{wrong[0]}: neither an option nor key=value")
+        sys.exit(f"{wrong[0]} is neither an option nor key=value; --help lists the options")
     runs = []
     with tempfile.TemporaryDirectory() as folder:
         for experiment in arguments.experiments:

@@ -1,7 +1,7 @@
-"""TorchRL's own parts around the environment: Collector, ReplayBuffer, DQNLoss.
+"""The environment in a TorchRL program: Collector, ReplayBuffer, DQNLoss.
 
-`packing train` has a faster loop that never waits for the device; this one is for programs that
-are written with TorchRL already. python examples/02_torchrl_collector.py
+This loop is for programs that use TorchRL already; the one of `packing train` is faster because it
+never waits for the device. python examples/02_torchrl_collector.py
 """
 
 import torch
@@ -19,7 +19,7 @@ from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
 def main(num_envs: int = 8, total_frames: int = 256, **overrides: object) -> list[float]:
     env = pe.make_env("irregular", num_envs=num_envs, **overrides)
     network = ScoreMaps(env, channels=8)
-    # Masked epsilon-greedy, one draw per row; TorchRL's EGreedyModule reads the device back.
+    # Masked epsilon-greedy with one draw per row. TorchRL's EGreedyModule reads from the device.
     policy = PolicyWrapper(network, epsilon=EpsilonSchedule(1.0, 0.1, total_frames))
 
     choose = QValueModule(action_space="categorical", action_mask_key="action_mask")
@@ -36,11 +36,11 @@ def main(num_envs: int = 8, total_frames: int = 256, **overrides: object) -> lis
         frames_per_batch=num_envs * 4,
         total_frames=total_frames,
         track_traj_ids=False,  # ids cost a host read per step
-        auto_register_policy_transforms=False,  # nothing recurrent here
+        auto_register_policy_transforms=False,  # no recurrent policy
     )
     losses = []
     for batch in collector:  # [B, T]
-        # transitions, not rows of T; values and other large extras need not be kept
+        # store transitions, not sequences of T; large extras such as values may be dropped first
         replay.extend(batch.contiguous().reshape(-1))
         policy.set_frames(len(losses) * batch.numel())
         value = loss(replay.sample())["loss"]

@@ -1,4 +1,4 @@
-"""The same environment in Gymnasium: one container with NumPy, or a batch of them.
+"""The environment in Gymnasium: one container with NumPy, or a batch of containers.
 
 python examples/03_gymnasium.py
 """
@@ -8,8 +8,8 @@ import numpy as np
 
 
 def main(num_envs: int = 8, steps: int = 30, **overrides: object) -> float:
-    # One container. info["action_mask"] says what is legal; env.unwrapped.action_masks() is what
-    # sb3-contrib's MaskablePPO calls.
+    # One container. info["action_mask"] is True for legal actions; env.unwrapped.action_masks()
+    # returns the same mask, and is the method that sb3-contrib's MaskablePPO calls.
     env = gym.make("packing_env:Packing-v0", **overrides)
     observation, info = env.reset(seed=0)
     total, done = 0.0, False
@@ -20,7 +20,7 @@ def main(num_envs: int = 8, steps: int = 30, **overrides: object) -> float:
     print(f"one episode, return {total:.3f}; observations: {sorted(observation)}")
     env.close()
 
-    # A batch: this is the batched environment itself, not a pool of processes.
+    # A batch of containers in one process: the batched environment itself, not a pool of workers.
     vector = gym.make_vec("packing_env:Packing-v0", num_envs=num_envs, **overrides)
     random = np.random.default_rng(0)
     observation, info = vector.reset(seed=0)

@@ -1,7 +1,7 @@
-"""Your own parts: mesh files, shapes from the generators, boxes. And a plan of where they went.
+"""Your own parts (mesh files, generated shapes, boxes) and the plan of a packed container.
 
 python examples/04_own_items.py [FOLDER_OR_FILES ... in mm]
-The same on the command line: packing train items=meshes items.paths=FOLDER items.unit=mm
+On the command line: packing train items=meshes items.paths=FOLDER items.unit=mm
 """
 
 import sys
@@ -18,7 +18,7 @@ from packing_env.plan import save_plan
 
 
 def outline(path: Path) -> Path:
-    """A part to load, for want of yours: an L-shaped extrusion, written as an STL in mm."""
+    """Write a sample part, an L-shaped extrusion, as an STL file in mm."""
     corners = [(0, 0), (9, 0), (9, 3), (3, 3), (3, 7), (0, 7)]
     mesh = shapes.extrusion(np.array(corners) / 100, 0.025).mesh("angle")
     lines = ["solid angle"]
@@ -34,12 +34,12 @@ def main(paths: Sequence[str] = (), num_envs: int = 4) -> float:
     folder = Path(tempfile.mkdtemp())
     files = [Path(p) for p in paths] or [outline(folder / "angle.stl")]
 
-    # Files are checked: NaN, holes, flipped faces, wrong units. What was repaired is told.
+    # Files are checked for NaN, holes, flipped faces and wrong units; repairs give a warning.
     if files[0].is_file():
         mesh = load_mesh(files[0], unit="mm")
         print(f"{files[0].name}: {mesh.volume * 1e6:.1f} cm3, warnings: {mesh.warnings or 'none'}")
 
-    # Items of any origin become height maps: here 24 orientations and two sizes each.
+    # Every item becomes a set of height maps; here 24 orientations and two scales each.
     container = (0.24, 0.24, 0.20)
     options = {"cell": 0.01, "container": container, "orientations": "pi/2", "scales": (0.8, 1.0)}
     catalogue = Catalogue.from_meshes(files, unit="mm", **options)
@@ -48,12 +48,12 @@ def main(paths: Sequence[str] = (), num_envs: int = 4) -> float:
     env = pe.make_env(
         "irregular", num_envs=num_envs, items=catalogue, container=container, num_items=60
     )
-    # or without a catalogue of your own: items={"source": "meshes", "paths": [...], "unit": "mm"}
-    # or boxes:                           items={"source": "cuboids", "extents": [[0.1, 0.1, 0.05]]}
+    # or without building a catalogue: items={"source": "meshes", "paths": [...], "unit": "mm"}
+    # or boxes: items={"source": "cuboids", "extents": [[0.1, 0.1, 0.05]]}
     policy = heuristics.build("heightmap_minimization", env)
-    seen = env.reset()
-    while not seen["done"].all():
-        seen = env.step_mdp(env.step(policy(seen)))
+    root = env.reset()
+    while not root["done"].all():
+        root = env.step_mdp(env.step(policy(root)))
     plan = save_plan(folder / "plan.json", env, row=0)
     print(f"{len(plan['items'])} parts, {plan['utilization']:.1%} full: {folder / 'plan.json'}")
     return plan["utilization"]

@@ -1,4 +1,4 @@
-"""Your own reward term, checked, and mixed with those that are there.
+"""Your own reward term, checked and combined with the built-in ones.
 
 python examples/05_own_reward.py
 """
@@ -12,9 +12,9 @@ from packing_env.testing import check_reward
 
 
 def support(before: Metrics, after: Metrics, legal: torch.Tensor) -> torch.Tensor:
-    """How much better the packed items are supported than before, on average.
+    """Return the increase of the average support of the packed items.
 
-    A term gets the metrics before and after the decision and whether the action was legal, `[B]`
+    A term takes the metrics before and after the decision and the legality of the action, `[B]`
     each, and returns `[B]`. It works on whole batches: no `if` on a tensor, no `.item()`.
     """
     gain = after["support_ratio"] - before["support_ratio"]
@@ -22,8 +22,8 @@ def support(before: Metrics, after: Metrics, legal: torch.Tensor) -> torch.Tenso
 
 
 def main(num_envs: int = 4, steps: int = 20, **overrides: object) -> float:
-    check_reward(support)  # shapes, repeatability, rows independent, nothing read back
-    rewards.TERMS["support"] = support  # now `reward={"support": ...}` works everywhere
+    check_reward(support)  # shapes, determinism, independent rows, no host read
+    rewards.TERMS["support"] = support  # makes `reward={"support": ...}` available everywhere
 
     env = pe.make_env(
         "irregular",
@@ -32,7 +32,7 @@ def main(num_envs: int = 4, steps: int = 20, **overrides: object) -> float:
         **overrides,
     )
     rollout = env.rollout(steps, break_when_any_done=False)
-    # each weighted term is logged; together they are the return
+    # each weighted term is logged; their sum is the return
     done = rollout["next", "done"]
     for term in ("utilization", "support"):
         values = rollout["next", "metrics", f"reward/{term}"][done]

@@ -1,4 +1,4 @@
-"""Your own heuristic, and your own learning agent in the training loop of `packing train`.
+"""Your own heuristic, and your own agent in the training loop of `packing train`.
 
 python examples/06_own_agent.py
 """
@@ -20,15 +20,15 @@ from agents.training.trainer import Trainer
 
 
 def corner_first(placements: Placements) -> torch.Tensor:
-    """A heuristic is a score per placement; the lowest legal one is played."""
+    """Score placements; a heuristic plays the legal placement with the lowest score."""
     return placements.x + placements.y + 2 * placements.z
 
 
 class LinearAgent:
-    """The least that the training loop needs: agents.algorithms.base.Agent says what.
+    """Smallest agent that the training loop accepts; see agents.algorithms.base.Agent.
 
-    Q is one weight per action minus one for the height it leads to: a toy, in 30 lines. To train
-    it from the command line, put a YAML into a folder of your own, FOLDER/agent/linear.yaml, with
+    Q(action) is a weight per action plus a slope times the drop height: a toy in 30 lines. To train
+    it from the command line, write FOLDER/agent/linear.yaml with
     `_target_: my_module.LinearAgent` and `_partial_: true`, and add --config-dir FOLDER.
     """
 
@@ -52,7 +52,7 @@ class LinearAgent:
         self.policy.set_frames(frames)
 
     def update(self, batch: TensorDictBase) -> dict[str, torch.Tensor]:
-        """One step on a batch of the replay; tensors in, tensors out, nothing read back."""
+        """Take one optimizer step on a replay batch: tensors in, tensors out, no host read."""
         following = batch["next"]
         q = self.value(batch["observation", "drop_height"])
         chosen = q.gather(-1, batch["action"][:, None]).squeeze(-1)

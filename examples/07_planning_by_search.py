@@ -1,7 +1,7 @@
-"""Planning: try decisions on copies of the state, keep the best, go on from there.
+"""Planning: try decisions on copies of the state, keep the best and continue from it.
 
-`get_state` and `reset(state, set_state=True)` make the batched environment a simulator: here every
-row continues the same episode with another first decision and is played out by a heuristic.
+`get_state` and `reset(state, set_state=True)` turn the batched environment into a simulator: every
+row continues the same episode with a different first decision, and a heuristic plays it out.
 
 python examples/07_planning_by_search.py
 """
@@ -14,15 +14,15 @@ from agents import heuristics
 
 
 def first_row(state: TensorDict, rows: int) -> TensorDict:
-    """The first row's state, in all rows."""
+    """Return the state of the first row, copied to all rows."""
     return state[:1].expand(rows).clone()
 
 
-def play_out(env: pe.PackingEnv, seen: TensorDict, policy: torch.nn.Module) -> torch.Tensor:
-    """Play every row to its end; what each is filled to."""
-    while not seen["done"].all():
-        seen = env.step_mdp(env.step(policy(seen)))
-    return seen["metrics", "utilization"].squeeze(-1)
+def play_out(env: pe.PackingEnv, root: TensorDict, policy: torch.nn.Module) -> torch.Tensor:
+    """Play every row to its end and return the final utilizations."""
+    while not root["done"].all():
+        root = env.step_mdp(env.step(policy(root)))
+    return root["metrics", "utilization"].squeeze(-1)
 
 
 def main(width: int = 16, seed: int = 0, **overrides: object) -> tuple[float, float]:
@@ -35,17 +35,17 @@ def main(width: int = 16, seed: int = 0, **overrides: object) -> tuple[float, fl
     state = first_row(env.get_state(), width)
     alone = play_out(env, env.reset(state.clone(), set_state=True), policy)[0]
 
-    seen = env.reset(state.clone(), set_state=True)
-    while not seen["done"].all():
-        # every row another decision: the heuristic's in row 0, random legal ones in the others
-        choice = env.rand_action(seen.clone())["action"]
-        choice[0] = policy(seen.clone())["action"][0]
-        after = env.step_mdp(env.step(seen.set("action", choice)))
+    root = env.reset(state.clone(), set_state=True)
+    while not root["done"].all():
+        # row 0 takes the decision of the heuristic, the others random legal ones
+        choice = env.rand_action(root.clone())["action"]
+        choice[0] = policy(root.clone())["action"][0]
+        after = env.step_mdp(env.step(root.set("action", choice)))
         ahead = env.get_state()
         filled = play_out(env, after, policy)
-        best = int(filled.argmax())  # a plan may read the device; a training loop should not
-        seen = env.reset(first_row(ahead[best:], width), set_state=True)
-    found = seen["metrics", "utilization"][0]
+        best = int(filled.argmax())  # planning may read from the device; a training loop should not
+        root = env.reset(first_row(ahead[best:], width), set_state=True)
+    found = root["metrics", "utilization"][0]
     print(f"heuristic alone {float(alone):.3f}, with search over {width} rows {float(found):.3f}")
     return float(alone), float(found)
 

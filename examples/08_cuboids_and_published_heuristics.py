@@ -1,9 +1,9 @@
-"""Cuboids: the setting of the literature, its heuristics, and a plan that is checked independently.
+"""Cuboids: the setting of the literature, its heuristics, and an independently checked plan.
 
     python examples/08_cuboids_and_published_heuristics.py
 
-Streams of boxes with sides of 1 to 5 in a container of 10 x 10 x 10, under two stability rules: the
-rule alone moves a heuristic's score by more than most papers' methods differ.
+Streams of boxes with sides of 1 to 5 in a container of 10 x 10 x 10, under three stability rules:
+the rule alone changes a heuristic's score by more than the methods of most papers differ.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ def main(num_instances: int = 64) -> bool:
             "cuboid_online",
             num_envs=num_instances,
             stability=rule,
-            num_spaces=80,  # the empty maximal spaces that online_bph and lsah choose from
+            num_spaces=80,  # empty maximal spaces, from which online_bph and lsah choose
             pool_size=num_instances,
             draw="sequential",
         )

@@ -1,8 +1,8 @@
-"""TorchRL's own DQNTrainer, put together by its Hydra groups, with `env: packing` among them.
+"""TorchRL's DQNTrainer, composed from its Hydra groups with `env: packing` as one of them.
 
-For programs that are configured like TorchRL's sota-implementations already; `packing train` is
-faster, because it reads nothing back between two log lines. PPOTrainer and SACTrainer go the same
-way. python examples/09_torchrl_trainers.py
+This is for programs configured like TorchRL's sota-implementations; `packing train` is faster
+because it reads nothing from the device between two log lines. PPOTrainer and SACTrainer work the
+same way. python examples/09_torchrl_trainers.py
 """
 
 import tempfile
@@ -26,7 +26,7 @@ defaults:
   - target_net_updater@target: soft
   - optimizer@optimizer: adam
   - trainer@trainer: dqn
-  - _self_      # last: what follows is set over the options above
+  - _self_      # last, so that the values below override the options above
 
 training_env:
   base_env:     # every argument of packing_env.make_env
@@ -39,7 +39,7 @@ value_network:
   _target_: torchrl.modules.QValueActor
   module:
     _target_: agents.networks.ScoreMaps
-    env: ${training_env.base_env}     # one more of them, for the shapes
+    env: ${training_env.base_env}     # a second environment, for its shapes
     channels: 8
   spec: {_target_: builtins.getattr, _args_: ["${training_env.base_env}", action_spec_unbatched]}
   action_space: categorical
@@ -55,7 +55,7 @@ collector:
 replay_buffer:
   batch_size: 16
   storage: {max_size: 1000}
-  sampler:                            # TorchRL's own needs its compiled extension
+  sampler:                            # TorchRL's sampler needs its compiled extension
     _target_: agents.replay.DevicePrioritizedSampler
     max_capacity: ${replay_buffer.storage.max_size}
 loss: {_partial_: true, action_space: categorical, double_dqn: true, gamma: 0.95}

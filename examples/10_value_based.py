@@ -17,14 +17,14 @@ from agents.training.evaluate import Evaluation, evaluate, table
 from agents.training.rollout import DeviceCollector
 from agents.training.trainer import Trainer
 
-# One network serves all three: what it says of a candidate (a number, a distribution, quantiles)
-# is the agent's choice. Score maps over all placements (`ScoreMaps`) take its place as they are.
+# One network serves all three: the agent decides if its output per candidate is a value, a
+# distribution or quantiles. `ScoreMaps`, over all placements, can replace it without a change.
 NETWORK = partial(CandidateScores, width=32)
 AGENTS = {
     "dqn": partial(DQN, network=NETWORK, epsilon_frames=1_000),
     "rainbow": partial(Rainbow, network=NETWORK, mixture=None),
     "iqn": partial(IQN, network=NETWORK, epsilon_frames=1_000),
-    # The same, choosing by the mean of the worst quarter of the returns (CVaR).
+    # IQN that maximizes the mean of the worst quarter of the returns (CVaR).
     "cautious iqn": partial(IQN, network=NETWORK, epsilon_frames=1_000, risk=0.25),
 }
 
@@ -44,7 +44,7 @@ def main(frames: int = 4_000, instances: int = 32, **overrides: object) -> dict[
             n_steps=agent.n_steps,
             gamma=agent.gamma,
             sampler=sampler,
-            rebuild=(),  # this network reads none of the maps
+            rebuild=(),  # this network reads no maps
         )
         collector = DeviceCollector(env, agent.policy)
         trainer = Trainer(

@@ -1,4 +1,4 @@
-"""PPO on candidates, and with one head each for item, orientation, x and y.
+"""PPO on candidates, and PPO with a head each for item, orientation, x and y.
 
 python examples/11_policy_gradient.py
 """
@@ -15,7 +15,7 @@ from agents.training.evaluate import Evaluation, evaluate, table
 from agents.training.rollout import DeviceCollector
 from agents.training.trainer import OnPolicyTrainer
 
-# An action mode is how a decision is said; the worlds behind both are the same.
+# An action mode is an encoding of the decision; the packing task is the same.
 NETWORKS = {
     "candidate": partial(CandidateActorCritic, width=32),
     "multi_head": partial(MultiHeadActorCritic, channels=16),
@@ -37,7 +37,7 @@ def main(frames: int = 6_000, instances: int = 32, **overrides: object) -> dict[
             "irregular", num_envs=instances, split="test", draw="sequential", **task
         )
         found[f"ppo {mode}"] = evaluate(held_out, agent.policy)
-        # Random among what the mode can say: candidates are a choice already.
+        # Uniform over the actions of the mode. Candidates are a preselection, so the two differ.
         uniform = heuristics.build("random_legal", held_out)
         found[f"random {mode}"] = evaluate(held_out, uniform)
 

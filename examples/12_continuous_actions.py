@@ -1,4 +1,4 @@
-"""SAC points into a box; the environment places at the nearest legal placement, and says where.
+"""SAC outputs a point of a box; the environment snaps it to the nearest legal placement.
 
 python examples/12_continuous_actions.py
 """
@@ -17,7 +17,7 @@ from agents.training.trainer import Trainer
 
 
 def main(frames: int = 4_000, instances: int = 32, **overrides: object) -> dict[str, float]:
-    # x, y and the orientation in [-1, 1]; boxes have two. DDPG and AC-IQN act likewise.
+    # x, y and the orientation in [-1, 1]; boxes have two. DDPG and AC-IQN use the same mode.
     task = {"action_mode": "continuous", "observation": pe.tasks.LEAN} | overrides
     reward = {"utilization": 10.0, "height": 2.0}
     env = pe.make_env("cuboid_online", num_envs=32, reward=reward, **task)
@@ -25,10 +25,10 @@ def main(frames: int = 4_000, instances: int = 32, **overrides: object) -> dict[
     state = env.reset()
     state["action"] = env.full_action_spec["action"].rand()
     step = env.step(state)["next"]
-    for asked, executed in zip(state["action"][:2], step["executed_action"][:2], strict=True):
-        print(f"asked for {asked.tolist()}, placed at {executed.tolist()}")
+    for action, executed in zip(state["action"][:2], step["executed_action"][:2], strict=True):
+        print(f"action {action.tolist()}, placed at {executed.tolist()}")
 
-    # The critics value what was carried out, not what was asked for (learn_from="asked").
+    # The critics learn from the executed placement, not from the raw action; see `learn_from`.
     network = partial(ContinuousActorCritic, channels=16, width=64, fold=2)
     agent = SAC(env, network=network, epsilon_frames=frames // 2)
     replay = DeviceReplay(env, capacity=10_000, n_steps=agent.n_steps, gamma=agent.gamma)

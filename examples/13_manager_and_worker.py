@@ -1,4 +1,4 @@
-"""A manager picks the item, a worker its place: the two stages of Huang et al., RA-L 2023.
+"""A manager that picks the item and a worker that places it: Huang et al., RA-L 2023.
 
 python examples/13_manager_and_worker.py
 """
@@ -15,7 +15,7 @@ from agents.training.evaluate import evaluate, paired_difference, table
 from agents.training.rollout import DeviceCollector
 from agents.training.trainer import Trainer
 
-# The defaults are the paper's sizes; these are for a CPU (conf/network/hrl_small.yaml).
+# The defaults are the sizes of the paper; these suit a CPU (conf/network/hrl_small.yaml).
 SMALL = {
     "features": 32,
     "encoder_width": 8,
@@ -31,7 +31,7 @@ SMALL = {
 
 
 def main(frames: int = 6_000, instances: int = 32, **overrides: object) -> dict[str, float]:
-    # Maps of the chosen item only: the observation needs none.
+    # The networks compute maps of the chosen item only, so the observation contains no maps.
     task = {
         "action_mode": "hierarchical",
         "num_visible": 5,

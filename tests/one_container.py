@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from tests.tiny import state_of
+from tests.tiny import maps_of, state_of
 
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
@@ -55,9 +55,7 @@ def may_put(env: PackingEnv, orientation: int, x: int, y: int) -> bool:
     index = place_of(env, orientation, x, y)
     if env.params.action_mode == "candidate":
         return index in env.state["candidate"][0].tolist()
-    maps = env._maps(dict(env.state.items()))
-    assert maps is not None
-    return bool(maps.legal.flatten()[index])
+    return bool(maps_of(env).legal.flatten()[index])
 
 
 def put(env: PackingEnv, orientation: int, x: int, y: int) -> State:

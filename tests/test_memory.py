@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from agents.bench.memory import peak_bytes
+from agents.bench.measure.memory import peak_bytes
 from packing_env import ParameterError, make_env, memory
 from packing_env.items import Catalogue, CatalogueError, rows
 

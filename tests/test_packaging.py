@@ -26,7 +26,11 @@ def pins() -> dict[str, str]:
 
 
 def requirements() -> list[str]:
-    installed = [*EXTRAS["fast"], *EXTRAS["mesh"], *EXTRAS["viz"], *EXTRAS["dev"]]
+    installed = [
+        requirement
+        for extra in ("fast", "mesh", "viz", "dev", "docs")
+        for requirement in EXTRAS[extra]
+    ]
     return [*PROJECT["dependencies"], *installed]
 
 

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 import packing_env as pe
-from packing_env.items import rotation_set, shapes
-from packing_env.items.meshes.mesh import load_mesh
+from packing_env.items import load_mesh, rotation_set, shapes
 from packing_env.plan import Packing, PlanError, load_plan, make_plan, packing_of, quaternion
 from packing_env.plan import save_plan as write_plan
 
@@ -134,8 +133,8 @@ def test_quaternion_turns_as_the_matrix_does() -> None:
     [
         ({"format": "recipe"}, "not a packing plan"),
         ({"version": 99}, "version 99"),
-        ({"cell": None}, "wrong kind"),
-        ({"items": [{"unit": "m"}]}, "lacks 'order'"),
+        ({"cell": None}, "invalid value"),
+        ({"items": [{"unit": "m"}]}, "lacks the key 'order'"),
         ({"items": [{"unit": "parsec"}]}, "parsec"),
     ],
     ids=str,
@@ -151,7 +150,7 @@ def test_bad_plans_are_refused(
 
 
 def test_errors_say_what_is_missing(env: pe.PackingEnv, tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="not a readable plan"):
+    with pytest.raises(PlanError, match="cannot be read as a JSON plan"):
         load_plan(tmp_path / "none.json")
     with pytest.raises(PlanError, match="row=2"):
         make_plan(env, 2)

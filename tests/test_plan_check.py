@@ -91,7 +91,7 @@ def test_files_of_meshes_beside_the_plan(tmp_path: Path) -> None:
         item["source"] = Path(item["source"]).name
     assert checked(plan, tmp_path).holds
     (tmp_path / plan["items"][0]["source"]).unlink()
-    with pytest.raises(PlanError, match=r"item 0 .* is not there; put the mesh file beside"):
+    with pytest.raises(PlanError, match=r"item 0 .* does not exist; put the mesh file beside"):
         checked(plan, tmp_path)
 
 
@@ -341,9 +341,9 @@ def test_the_rules_of_the_environment_are_known() -> None:
     [
         ({"version": 2}, "version 2"),
         ({"format": "x"}, "not a packing plan"),
-        ({"cell": float("nan")}, "wrong kind"),
-        ({"items": 3}, "wrong kind"),
-        ({"items": ["mug"]}, "wrong kind"),
+        ({"cell": float("nan")}, "invalid value"),
+        ({"items": 3}, "invalid value"),
+        ({"items": ["mug"]}, "invalid value"),
         ({"num_items": 2.5}, "num_items=2.5"),
     ],
     ids=str,
@@ -365,7 +365,7 @@ def test_what_is_no_plan(
         ({"unit": "parsec"}, "parsec"),
         ({"source": "shapes:cube"}, "no embedded shape 'cube'"),
         ({"source": "mesh:part"}, "was made in memory"),
-        ({"source": "cuboid"}, "without extent"),
+        ({"source": "cuboid"}, "without 'extent'"),
     ],
     ids=str,
 )
@@ -579,7 +579,7 @@ def test_the_command(plan: dict[str, Any], upper: int, capsys: pytest.CaptureFix
     assert cli.main(["check", "good.json", "cut.json"]) == 2
     spoken = capsys.readouterr()
     assert "good.json: holds" in spoken.out
-    assert spoken.err.startswith("packing: cut.json: not a readable plan")
+    assert spoken.err.startswith("packing: cut.json: cannot be read as a JSON plan")
     assert cli.main(["check", "--json", "good.json", "bad.json", "cut.json"]) == 2
     good, bad, cut = json.loads(capsys.readouterr().out)
     assert good["holds"]

@@ -12,15 +12,14 @@ from tests.tiny import play_by_the_rules
 from torchrl.envs import StepCounter, TransformedEnv
 
 from packing_env.core import (
-    boxes,
     candidates,
     feasibility,
     observation,
     rewards,
-    spaces,
     stability,
     transition,
 )
+from packing_env.core.cuboids import boxes, spaces
 from packing_env.envs import PackingEnv
 from packing_env.generators import Generator, Uniform
 from packing_env.generators.base import Request
@@ -258,7 +257,7 @@ class Broken(Generator):
         ("dtype", "item_id must be int64"),
         ("range", r"must lie in 0\.\.5"),
         ("length", r"num_items must lie in 1\.\.8"),
-        ("count", "64 instances were asked for, 3 made"),
+        ("count", "64 instances were requested, 3 made"),
         ("global", "global stream"),
         ("seed", "another seed"),
         ("stream", "test split"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -11,9 +10,12 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from packing_env.core.orientation import decode_placement
+from packing_env import engine
+from packing_env.core.feasibility import Maps, maps_in
+from packing_env.core.orientation import Placement, decode_placement
 from packing_env.core.random import choose_uniform
-from packing_env.core.transition import Outlook, is_done
+from packing_env.core.transition import Outcome, decide, finish, is_done
+from packing_env.engine.rules import RulesEngine
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
 from packing_env.testing import Referee, random_catalogue, random_cuboids, small_env
@@ -96,7 +98,7 @@ def stream(seed: int = 0) -> torch.Generator:
 
 def play_by_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have environments built from now on call the rules one by one, where faults are planted."""
-    monkeypatch.setattr(PackingEnv, "_whole_step", lambda env: None)
+    monkeypatch.setattr(engine, "ENGINES", {"rules": RulesEngine})
 
 
 def legal_action(mask: Tensor, generator: torch.Generator) -> Tensor:
@@ -112,8 +114,7 @@ def legal_choice(env: PackingEnv, root: TensorDictBase, generator: torch.Generat
     """
     if env.params.action_mode == "candidate" or env.mode.mask_is_joint:
         return legal_action(root["action_mask"], generator)
-    state = dict(env.state.items())
-    mask = env._maps(state).legal.flatten(1) | is_done(state)[:, None]
+    mask = maps_of(env).legal.flatten(1) | is_done(dict(env.state.items()))[:, None]
     return legal_action(env._shaped(mask), generator)
 
 
@@ -198,9 +199,23 @@ def state_of(env: PackingEnv) -> State:
     return {key: value.clone() for key, value in env.state.items()}
 
 
-def look_of(env: PackingEnv) -> Callable[[State], Outlook]:
-    """How the environment finds out what can be done in a state."""
-    return lambda state: env.mode.look(state, env._maps(state))
+def maps_of(env: PackingEnv) -> Maps:
+    """All placements of the environment's state."""
+    maps = maps_in(state_of(env), env.catalogue.tensors(), env.params)
+    assert maps is not None
+    return maps
+
+
+def advance(
+    env: PackingEnv, state: State, placement: Placement
+) -> tuple[State, Outcome, Maps | None]:
+    """The next state, what the decision brought, and what may be placed then."""
+    items, params = env.catalogue.tensors(), env.params
+    after, outcome = decide(state, placement, items, params)
+    maps = maps_in(after, items, params)
+    outlook = env.mode.outlook(after, maps)
+    after |= outlook.entries
+    return finish(state, after, outcome.legal, outlook.playable, params), outcome, maps
 
 
 def differing(one: Any, other: Any, skip: tuple[str, ...] = ()) -> list[Any]:

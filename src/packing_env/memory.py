@@ -1,4 +1,4 @@
-"""What is about to be built, in bytes, beside what is free."""
+"""Memory checks: the bytes that a large object needs, compared with the free memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor
 from packing_env.types import ParameterError
 
 SHARE = 0.9
-"""The part of the free memory that one thing may take."""
+"""The share of the free memory that one object may take."""
 TRIFLE = 2**26
-"""Bytes that are never refused: what is free is not known so well."""
+"""Bytes that are never refused, because the free memory is known only roughly."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -26,34 +26,35 @@ def check_memory(
     remedy: Callable[[int], str],
     *,
     error: type[ValueError] = ParameterError,
-    says: bool = True,
+    log: bool = True,
 ) -> None:
-    """Say what will be taken, and refuse what cannot fit, before any of it is allocated.
+    """Raise if an object does not fit the free memory, before any of it is allocated.
 
     Args:
-        what: The thing, by the setting that makes it large.
-        needs: Bytes.
-        device: Where.
-        remedy: What to do, given the bytes that may be taken, which are at least :data:`TRIFLE`.
-        error: What is raised.
-        says: Whether what fits gets a line in the log.
+        what: The object, named by the setting that makes it large.
+        needs: Its size in bytes.
+        device: The device it is to be allocated on.
+        remedy: Returns the remedy for the message, given the bytes that may be taken, which are at
+            least :data:`TRIFLE`.
+        error: Type of the exception.
+        log: Log the size of an object that fits.
 
     Raises:
-        ValueError: ``error``; more than :data:`SHARE` of what is free would be needed.
+        ValueError: ``error``, if the object needs more than :data:`SHARE` of the free memory.
     """
     free = free_memory(device)
-    if free is not None and needs > (room := max(TRIFLE, int(SHARE * free))):
+    if free is not None and needs > (limit := max(TRIFLE, int(SHARE * free))):
         raise error(
             f"{what} needs {human(needs)}, but of the {human(free)} that are free on {device} no "
-            f"more than {human(room)} may be taken; {remedy(room)}"
+            f"more than {human(limit)} may be taken; {remedy(limit)}"
         )
-    if says:
+    if log:
         known = "?" if free is None else human(free)
         _LOGGER.info("%s needs %s on %s; %s are free", what, human(needs), device, known)
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that may be allocated on a device; None where this is not known."""
+    """Return the bytes that can be allocated on a device; None where they are not known."""
     if device.type == "cuda" and torch.cuda.is_available():
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + cached
@@ -65,7 +66,7 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def _limits() -> list[int | None]:
-    """What the control groups of this process leave to it; files that they cache can be dropped."""
+    """Return the bytes that each control group of this process leaves; None without a limit."""
     try:
         own = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -85,31 +86,31 @@ def _limits() -> list[int | None]:
 
 
 def _left(folder: Path, limit: str, usage: str) -> int | None:
-    """What one group leaves; None where it has no limit."""
+    """Return the bytes that one group leaves, its cached files counted as free; None: no limit."""
     try:
         most = (folder / limit).read_text().strip()
         if most == "max":
             return None
-        held = _numbers(folder / "memory.stat")
-        dropped = sum(held.get(name, 0) for name in ("active_file", "inactive_file"))
-        return max(0, int(most) - int((folder / usage).read_text()) + dropped)
+        stat = _numbers(folder / "memory.stat")
+        cached = sum(stat.get(name, 0) for name in ("active_file", "inactive_file"))
+        return max(0, int(most) - int((folder / usage).read_text()) + cached)
     except (OSError, ValueError):
         return None
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """Of a file with a name and a number per line."""
+    """Read a file with a name and a number in each line."""
     pairs = (line.replace(":", " ").split() for line in path.read_text().splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) > 1}
 
 
 def num_bytes(tensors: Iterable[Tensor]) -> int:
-    """Memory of all of them."""
+    """Sum the sizes of tensors in bytes."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def human(size: float) -> str:
-    """Bytes in the largest unit that fits."""
+    """Format a number of bytes in the largest unit that fits."""
     unit = "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if size < 1024:

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from packing_env.core import candidates, feasibility
-from packing_env.envs import PackingEnv, specs
-from packing_env.envs.action_modes import get_mode
+from packing_env.core.actions import get_mode
+from packing_env.envs import PackingEnv, checks
 from packing_env.generators import (
     GENERATORS,
     Generator,
@@ -163,8 +163,9 @@ def make_env(
         seed: Seed of the instance pool and of the rows' streams.
         **overrides: Any field of :class:`PackingParams` or :class:`Task`, and ``resolution``
             (cells along X), ``split`` ("train" or "test"), ``pool_size``, ``skip_infeasible``,
-            ``autoreset``, ``draw``, ``row_offset``. ``None`` keeps the preset's value. ``items``
-            is a mapping with ``source``, or a catalogue, or a list of mesh files or folders.
+            ``autoreset``, ``draw``, ``row_offset``, ``engine``. ``None`` keeps the preset's value.
+            ``items`` is a mapping with ``source``, or a catalogue, or a list of mesh files or
+            folders.
 
     Returns:
         The environment, not yet reset.
@@ -175,7 +176,9 @@ def make_env(
     if task not in PRESETS:
         raise ParameterError(f"task={task!r} is unknown; choose one of {sorted(PRESETS)}")
     options = {name: value for name, value in overrides.items() if value is not None}
-    shell = {k: options.pop(k) for k in ("autoreset", "draw", "row_offset") if k in options}
+    shell = {
+        k: options.pop(k) for k in ("autoreset", "draw", "row_offset", "engine") if k in options
+    }
     pool = {k: options.pop(k) for k in ("split", "skip_infeasible") if k in options}
     preset = _override(PRESETS[task], options)
     size, seed = check_pool(preset.pool_size, seed)
@@ -221,7 +224,7 @@ def _check_choices(
     except (RuntimeError, TypeError) as error:
         raise ParameterError(f"device={device!r} is no device; use cpu, cuda or cuda:0") from error
     autoreset, draw = shell.get("autoreset", "native"), shell.get("draw", "random")
-    specs.check_arguments(params, torch.Size(batch), device, autoreset, draw)
+    checks.check_arguments(params, torch.Size(batch), device, autoreset, draw)
     get_mode(params.action_mode)
     candidates.get_generator(params.candidate_generator)
     check_integer("row_offset", shell.get("row_offset", 0), 0, 2**32 - math.prod(batch))

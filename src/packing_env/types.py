@@ -47,7 +47,7 @@ State = dict[str, Tensor]
 | ``candidate`` | ``[B, K]`` int64 | proposed placements, or -1 (``[B, 0]`` in other modes) |
 | ``overflow`` | ``[B]`` int64 | proposals and spaces dropped for lack of capacity so far |
 | ``boxes`` | ``[B, N, 6]`` int32 | i-th packed cuboid ``(x0 y0 z0 x1 y1 z1)``, pitches; or zeros |
-| ``spaces`` | ``[B, E, 6]`` int32 | empty maximal spaces, likewise (``core.spaces``) |
+| ``spaces`` | ``[B, E, 6]`` int32 | empty maximal spaces, likewise (``core.cuboids.spaces``) |
 | ``task`` | ``[B]`` int64 | fingerprint of the container and items it belongs to |
 | ``seed row episode`` | ``[B]`` int64 | key and counters of the row's random stream |
 """
@@ -156,7 +156,7 @@ class PackingParams:
         stability: Rule that a legal placement must satisfy.
         stability_metric: Rule that the metric S is measured with.
         contact_tol: A cell supports if its gap is at most this; ``None`` means one cell.
-        action_mode: Name of an action mode (:mod:`packing_env.envs.action_modes`).
+        action_mode: Name of an action mode (:mod:`packing_env.core.actions`).
         geometry: ``"maps"``: items are height maps on the container's cells. ``"boxes"``: items
             are cuboids, placed on a lattice of ``unit`` and kept as integer boxes; the heightmap is
             their raster. Needs ``action_mode="candidate"``.

@@ -15,11 +15,12 @@ from omegaconf import OmegaConf
 from tensordict import TensorDictBase
 from tests.agents.conftest import TINY_OVERRIDES
 
-from agents.bench import jumanji_bin_pack
+from agents.bench.baselines import jumanji_bin_pack
+from agents.bench.baselines.problems import Size
 from agents.bench.command import settings
-from agents.bench.compare import FORMAT, Compare, read
-from agents.bench.learner import build_trainer
-from agents.bench.problems import Size
+from agents.bench.compare import Compare
+from agents.bench.reports.record import FORMAT, read
+from agents.bench.workloads.learner import build_trainer
 from agents.cli import main as cli
 from agents.config.checks import ConfigError, config_folder
 from agents.config.compose import compose, groups
@@ -161,14 +162,14 @@ def test_kernels_are_compared_with_both_baselines(monkeypatch: pytest.MonkeyPatc
 
 def test_maps_are_updated_beside_maps_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     small = partial(make_env, resolution=40, num_items=5)
-    monkeypatch.setattr("agents.bench.visible.make_env", small)
+    monkeypatch.setattr("agents.bench.workloads.visible.make_env", small)
     report = bench("kernel", "bench.problems=[]", "bench.cases=0", "bench.visible=[3]", *QUICK)
-    anew, updated = (values_of(report, maps=maps) for maps in ("anew", "updated"))
+    anew, updated = (values_of(report, maps=maps) for maps in ("recomputed", "updated"))
     assert anew["decisions"] == updated["decisions"] > 1
     assert updated["same_bits"] is True
     assert 0 < updated["pairs_computed"] < anew["pairs_computed"] < 1
     ratio = anew["thread_cpu_ms"] / updated["thread_cpu_ms"]
-    assert updated["times_anew"] == pytest.approx(ratio)
+    assert updated["times_recomputed"] == pytest.approx(ratio)
 
 
 def test_a_kernel_with_other_bits_is_told(
@@ -322,8 +323,8 @@ def test_what_cannot_be_compared() -> None:
     for name, expected in (
         ("nowhere", "nowhere.json cannot be read: No such file"),
         ("other", "other.json was not written by packing bench"),
-        ("old", "old.json has format 0, this program reads 1"),
-        ("text", "text.json is no JSON file"),
+        ("old", "old.json has format 0; this version reads 1"),
+        ("text", "text.json is not a JSON file"),
     ):
         with pytest.raises(ConfigError, match=expected):
             read(Path(f"{name}.json"))

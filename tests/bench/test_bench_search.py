@@ -31,7 +31,7 @@ def test_both_ways_pack_alike() -> None:
     assert values_of(report, rule="area_corners", method="maps")["decisions"] > 0
     (left_out,) = report["left_out"]
     assert left_out["case"]["rule"] == "area_corners"
-    assert "a rule that it knows" in left_out["reason"]
+    assert "a stability rule that it supports" in left_out["reason"]
 
 
 def test_what_cannot_be_measured_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

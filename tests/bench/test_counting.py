@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from tests.agents.conftest import TINY
 
-from agents.bench.counting import (
+from agents.bench.measure.counting import (
     CallSites,
     allocations,
     dispatches,

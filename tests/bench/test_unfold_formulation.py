@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from agents.bench.agreement import compare_with_unfold
 from agents.bench.base import runnable_kernels
-from agents.bench.baselines import lowest, numpy_map, unfold_legal, unfold_map
-from agents.bench.problems import SIZES, Size, random_problem
+from agents.bench.baselines.agreement import compare_with_unfold
+from agents.bench.baselines.formulations import lowest, numpy_map, unfold_legal, unfold_map
+from agents.bench.baselines.problems import SIZES, Size, random_problem
 from packing_env import kernels
 
 

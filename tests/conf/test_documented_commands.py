@@ -13,7 +13,9 @@ from agents.cli.main import COMMANDS, _read
 from agents.config.compose import compose, expand
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md")
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = ("README.md", "CONTRIBUTING.md", *(path.relative_to(ROOT).as_posix() for path in DOCS))
+LINK = re.compile(r"\]\(([^)#]+)")
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"^\s*(?:[#$]\s*)?(?:\S*/)?packing\s+(?=[a-z])(.*)$")
 """A command line; in YAML files it stands in a comment."""
@@ -48,6 +50,17 @@ def composed(text: str) -> int:
     for job in jobs:
         compose(options.command, job, options.config_dir)
     return len(jobs)
+
+
+def test_the_readme_is_a_landing_page() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_of_pages_outside_docs_exist(page: str) -> None:
+    """``make docs`` checks the links of the pages under ``docs/``."""
+    links = LINK.findall((ROOT / page).read_text(encoding="utf-8"))
+    assert not [link for link in links if "://" not in link and not (ROOT / link).exists()]
 
 
 def test_the_readme_shows_every_command() -> None:

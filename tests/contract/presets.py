@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from packing_env.core.actions import MODES
 from packing_env.envs import PackingEnv
-from packing_env.envs.action_modes import MODES
 from packing_env.items import Catalogue
 from packing_env.tasks import CUBOIDS, PRESETS, make_env
 

@@ -7,12 +7,11 @@ import math
 import pytest
 import torch
 from tensordict import TensorDictBase
-from tests.tiny import act, differing, enact, legal_action, state_of, stream, tiny_env
-from torchrl.data import Binary, Categorical
+from tests.tiny import act, differing, enact, legal_action, maps_of, state_of, stream, tiny_env
 from torchrl.envs import check_env_specs
 
+from packing_env.core.actions import MODES, Flags, Index, PlacementMode
 from packing_env.core.random import choose_uniform
-from packing_env.envs.action_modes import MODES, PlacementMode
 from packing_env.types import ParameterError
 
 EXTREMES = (-1, -(2**63), 2**63 - 1)
@@ -31,7 +30,7 @@ def bad_action(env, root, value: float | None) -> TensorDictBase:
         if env.params.action_mode == "candidate":
             mask = root["action_mask"]
         else:
-            mask = env._maps(state_of(env)).legal.flatten(1)
+            mask = maps_of(env).legal.flatten(1)
         assert not mask.all(-1).any()
         chosen = enact(env, root.clone(), (~mask).int().argmax(-1))
     else:
@@ -275,20 +274,15 @@ def test_a_state_of_other_items_is_refused() -> None:
 class TwoKeys(PlacementMode):
     """Orientation and place under keys of their own, each with a mask."""
 
-    mask_keys = (("turn", "mask"), ("place", "mask"))
-
-    def action_specs(self, batch_size, device):
+    @property
+    def action_spaces(self):
         sizes = {"turn": self.num_orientations, "place": math.prod(self.params.lattice)}
-        return {
-            (name, "action"): Categorical(size, shape=batch_size, device=device)
-            for name, size in sizes.items()
-        }
+        return {(name, "action"): Index(size) for name, size in sizes.items()}
 
-    def mask_specs(self, batch_size, device):
-        specs = self.action_specs(batch_size, device)
+    @property
+    def mask_spaces(self):
         return {
-            (name, "mask"): Binary(spec.n, (*batch_size, spec.n), device, torch.bool)
-            for (name, _), spec in specs.items()
+            (name, "mask"): Flags(space.size) for (name, _), space in self.action_spaces.items()
         }
 
     def masks(self, state, maps):
@@ -301,10 +295,10 @@ class TwoKeys(PlacementMode):
             for (name, _), mask in masks.items()
         }
 
-    def place(self, actions, state, maps):
+    def decode(self, actions, state, maps):
         places = math.prod(self.params.lattice)
         index = actions["turn", "action"] * places + actions["place", "action"]
-        return self.decode(index)
+        return self.decode_index(index)
 
 
 @pytest.mark.parametrize("autoreset", ["native", "masked"])

@@ -8,7 +8,7 @@ from tests.tiny import legal_action, stream
 
 from agents.heuristics import build
 from packing_env import PackingEnv, make_env
-from packing_env.testing import of_parts
+from packing_env.testing import reward_checks
 
 SMALL = {
     "irregular": {"resolution": 16, "pool_size": 8, "num_visible": 2},
@@ -54,7 +54,7 @@ def test_a_reset_without_gradients_binds_no_later_step(task: str) -> None:
 
 
 def test_rewards_are_checked_on_illegal_decisions_too() -> None:
-    _, _, legal = of_parts._transitions()
+    _, _, legal = reward_checks._transitions()
     assert 0 < int(legal.sum()) < len(legal)
 
 

@@ -15,6 +15,7 @@ from tests.tiny import (
     differing,
     enact,
     legal_choice,
+    maps_of,
     play,
     play_beside_reference,
     state_of,
@@ -23,9 +24,9 @@ from tests.tiny import (
 )
 
 from packing_env import WorkerMaps
+from packing_env.core.actions import MODES
 from packing_env.core.orientation import Placement, decode_placement
 from packing_env.envs import PackingEnv
-from packing_env.envs.action_modes import MODES
 from packing_env.testing import Decision, Referee
 from packing_env.types import AUTORESETS, ParameterError
 
@@ -108,10 +109,10 @@ def test_an_illegal_place_of_the_chosen_item_is_not_another_items() -> None:
     """The worker's action is checked on the manager's item only."""
     env = tiny_env(1, action_mode="hierarchical", num_visible=3, illegal_action="noop")
     env.reset()
-    legal = env._maps(state_of(env)).legal[0].flatten(1)
+    legal = maps_of(env).legal[0].flatten(1)
     for slot, place in itertools.product(range(3), (0, 40, 60, 100, 160)):
         root = env.reset()
-        legal = env._maps(state_of(env)).legal[0].flatten(1)
+        legal = maps_of(env).legal[0].flatten(1)
         root["manager", "action"] = torch.tensor([slot])
         root["worker", "action"] = torch.tensor([place])
         packed = env.step(root)["next", "metrics", "items_packed"].item()
@@ -337,10 +338,10 @@ def test_each_legal_placement_is_as_likely(action_mode: str) -> None:
     state = {key: value[:1].expand(rows, *value.shape[1:]) for key, value in env.state.items()}
     state["row"] = env.state["row"]
     env.reset(TensorDict(state, [rows]), set_state=True)
-    legal = env._maps(state_of(env)).legal[0].flatten()
+    legal = maps_of(env).legal[0].flatten()
     torch.manual_seed(0)
     drawn = env.rand_action()
-    place = env.mode.place(dict(drawn.items(True, True)), state_of(env), lambda: None)
+    place = env.mode.decode(dict(drawn.items(True, True)), state_of(env), lambda: None)
     index = MODES["placement"](env.params, env.mode.catalogue).encode(place)["action"]
     counts = torch.bincount(index, minlength=len(legal)).double()
     assert not counts[~legal].any()
@@ -360,7 +361,7 @@ def test_encode_is_the_inverse_of_place(action_mode: str) -> None:
     placement = decode_placement(choice, env.mode.num_orientations, env.params)
     entries = env.mode.encode(placement, state_of(env))
     assert set(entries) == set(env.takes)
-    back = env.mode.place(entries, state_of(env), lambda: env._maps(state_of(env)))
+    back = env.mode.decode(entries, state_of(env), lambda: maps_of(env))
     for name in ("slot", "orientation", "x", "y", "valid"):
         assert torch.equal(getattr(back, name), getattr(placement, name)), name
 

@@ -10,8 +10,9 @@ import torch
 from tests.kernels.piles import DISCRETE, FLAT, World, as_tensor, random_pile
 
 from packing_env import PackingParams, kernels
-from packing_env.core import boxes, stability
 from packing_env.core import heightmap as hm
+from packing_env.core import stability
+from packing_env.core.cuboids import boxes
 from packing_env.reference import boxes as reference
 from packing_env.types import ParameterError
 

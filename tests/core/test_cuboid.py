@@ -13,7 +13,8 @@ from tests.tiny import cuboid_env, cuboids, play_beside_reference, stream, tiny_
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import cuboid, feasibility
+from packing_env.core import feasibility
+from packing_env.core.cuboids import cells as cuboid
 from packing_env.items import Catalogue
 from packing_env.kernels.cuboids import eager as cuboid_eager
 from packing_env.types import PackingParams
@@ -292,11 +293,12 @@ def test_items_of_any_shape_are_left_to_the_general_path() -> None:
 
 
 def test_an_environment_names_its_path(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="packing_env.envs"):
+    with caplog.at_level(logging.INFO, logger="packing_env.engine"):
         cuboid_env(1)
         tiny_env(1)
-    seen = [r.getMessage() for r in caplog.records if "all placements" in r.getMessage()]
-    assert seen == ["all placements: from whole cells", "all placements: from height maps"]
+    first, second = [r.getMessage() for r in caplog.records if "engine: " in r.getMessage()]
+    assert "placements from whole cells" in first
+    assert "placements from height maps" in second
 
 
 def test_wrong_arguments_are_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.tiny import stream
 
-from packing_env.core.heads import HEADS, head_masks, next_head_mask
+from packing_env.core.actions.heads import HEADS, head_masks, next_head_mask
 
 SHAPE = (2, 3, 4, 5)
 

@@ -242,6 +242,7 @@ def test_the_operation_is_one_to_compile_around() -> None:
     packed = kernels.search_items(items.tensors(), search)
     item_id, there = torch.zeros(ROWS, 1, dtype=torch.int64), torch.ones(ROWS, 1) > 0
     tensors = list(vars(packed).values())
-    arguments = (ground(1), item_id, there, tensors, [3, 1, search.pooled, 1, 9], [0.1, 0.001])
+    arguments = (ground(1), item_id, there, tensors, [3, 1, search.pooled, 4, 9], [0.1, 0.001])
     checks = ("test_schema", "test_faketensor")
-    torch.library.opcheck(torch.ops.packing_env.numba_lowest, arguments, test_utils=checks)
+    operator = torch.ops.packing_env.numba_lowest_placements
+    torch.library.opcheck(operator, arguments, test_utils=checks)

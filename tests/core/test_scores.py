@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-from tests.tiny import stream, tiny_env
+from tests.tiny import maps_of, stream, tiny_env
 
 from agents.heuristics import build
-from packing_env.core import candidates, scored_proposals, scores
+from packing_env.core import candidates, scores
 from packing_env.core.orientation import visible_items
+from packing_env.core.proposals import scored
 from packing_env.types import PackingParams, ParameterError
 
 NAMES = ("deepest_bottom_left", "heightmap_minimization")
@@ -16,7 +17,7 @@ def scene_of(env):
     state = dict(env.state.items())
     item_id, there = visible_items(state, env.params.num_visible)
     items = env.catalogue.tensors()
-    return candidates.Scene(state, item_id, there, env._maps(state), items, env.params)
+    return candidates.Scene(state, item_id, there, maps_of(env), items, env.params)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,7 +59,7 @@ def test_no_map_no_best_by_score():
     scene = scene_of(env)
     bare = candidates.Scene(**{**vars(scene), "maps": None})
     with pytest.raises(ParameterError, match="deepest_bottom_left"):
-        scored_proposals.deepest_bottom_left(bare)
+        scored.deepest_bottom_left(bare)
 
 
 def test_ties_and_what_is_not_legal():

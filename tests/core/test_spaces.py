@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.tiny import legal_action, stream
 
-from packing_env.core import spaces
+from packing_env.core.cuboids import spaces
 from packing_env.items import Catalogue
 from packing_env.reference import spaces as reference
 from packing_env.testing import small_env

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.tiny import legal_action, look_of, play, play_once, state_of, stream, tiny_env
+from tests.tiny import advance, legal_action, play, play_once, state_of, stream, tiny_env
 
 from packing_env.core import transition
 from packing_env.core.orientation import decode_placement
+from packing_env.envs import PackingEnv
 from packing_env.types import Instances
-
-
-def advance(env, action: torch.Tensor):
-    placement = decode_placement(action, env.mode.num_orientations, env.params)
-    items = env.catalogue.tensors()
-    return transition.advance(state_of(env), placement, items, env.params, look_of(env))
 
 
 def test_an_episode_begins_empty() -> None:
@@ -32,7 +27,7 @@ def test_a_decision_is_recorded() -> None:
     root = env.reset()
     action = legal_action(root["action_mask"], stream())
     placement = decode_placement(action, env.mode.num_orientations, env.params)
-    after, outcome, _ = advance(env, action)
+    after, outcome, _ = advance(env, state_of(env), placement)
     assert outcome.legal.all()
     assert after["items_packed"].tolist() == [1, 1, 1]
     record = after["placement"][:, 0]
@@ -57,7 +52,8 @@ def test_the_last_item_terminates() -> None:
 
 def test_short_instances_end_early() -> None:
     env = tiny_env(2, num_items=3, container=(0.08, 0.07, 0.5))
-    env.instances = Instances(env.instances.item_id, torch.full_like(env.instances.num_items, 2))
+    short = Instances(env.instances.item_id, torch.full_like(env.instances.num_items, 2))
+    env = PackingEnv(env.params, env.catalogue, short, num_envs=2)
     seen = play_once(env, 2, stream())
     assert seen[-1]["terminated"].all()
     assert not seen[-1]["truncated"].any()

@@ -14,7 +14,7 @@ from tests.generators.test_cuboid_generators import CUBE, catalogue_of
 from packing_env.core import feasibility
 from packing_env.generators import CuboidSequences, InfeasibleError, make_pool
 from packing_env.generators.base import Request
-from packing_env.generators.cuboid_files import read_loads
+from packing_env.generators.cuboids.files import read_loads
 from packing_env.generators.sequence_file import SequenceError
 from packing_env.types import PackingParams, ParameterError
 
@@ -326,7 +326,7 @@ def loading(**changes: Any) -> dict[str, Any]:
         ({**loading(), "unit": "furlong"}, r"unit is 'furlong'; needed: one of .*cm.*abstract"),
         ({"orders": [{"order": "1"}]}, r"orders\[0\] is .*the field 'items_mm'"),
         ("1,2\n", r"line 1\[2\] is None; needed: a positive number"),
-        ("1,2,3\n1,x,3\n", r"line 2 is .*numbers; 'x' is none"),
+        ("1,2,3\n1,x,3\n", r"line 2 is .*numbers; 'x' is not a number"),
         ("1,2,3,4,1,1,1,9\n", r"line 1 is .*at most 7 entries"),
         ("1,2,3,1.5\n", r"line 1 is 1\.5; needed: a whole number"),
         ("dx,dy\n1,2\n", "the header is .*needed: dx, dy, dz"),
@@ -334,8 +334,8 @@ def loading(**changes: Any) -> dict[str, Any]:
         ("dx,dy,dz\n", "no cuboid in it"),
         (",,,\n", "no cuboid in it"),
         ("dx,dy,dz,dx\n1,2,3,4\n", "the header is .*needed: each column once"),
-        ('1,2,3\n1,"2\n5",3\n1,2,3\n', r"line 3 is .*numbers; '2\\n5' is none"),
-        ('1,2,3\n1,"2\n",3\n', r"line 3 is .*numbers; '2\\n' is none"),
+        ('1,2,3\n1,"2\n5",3\n1,2,3\n', r"line 3 is .*numbers; '2\\n5' is not a number"),
+        ('1,2,3\n1,"2\n",3\n', r"line 3 is .*numbers; '2\\n' is not a number"),
         ("1,2,3,1000001\n", r"line 1 is 1000001; needed: a count of at most 1000000"),
         ([[[1, 2, 3, 10**30]]], r"\[0\]\[0\] is 10{30}; needed: a count of at most 1000000"),
         ([[[1, 2, 3, 600_000]] * 2], "the counts of instance 0 add up to 1200000 items"),
@@ -343,7 +343,7 @@ def loading(**changes: Any) -> dict[str, Any]:
         ("1\n1\n", r"ends too early; needed: a line of 3 numbers"),
         ("1\n1 5\n9 9 9\n1\n1 2 1 2 1 2 1\n", r"line 5 is .*needed: a line of 8 numbers"),
         ("1\n1\n9 9 9\n1\n1 2 0 2 0 2 0 4\n", r"line 5 is \[0, 0, 0\]; needed: three flags"),
-        ("some words\n", r"line 1 is 'some words'; needed: numbers; 'some' is none"),
+        ("some words\n", r"line 1 is 'some words'; needed: numbers; 'some' is not a number"),
     ],
 )
 def test_a_bad_file_names_the_place(content: Any, message: str, tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ({"limit": 0}, r"generator\.limit=0 must be at least 1"),
         ({"unit": "furlong"}, r"generator\.unit='furlong' is unknown"),
         ({"unit": ["a"]}, r"generator\.unit=\['a'\] is unknown"),
-        ({"instance": 1.5}, r"generator\.instance=1\.5 must be the name or number"),
+        ({"instance": 1.5}, r"generator\.instance=1\.5 must be the name or index"),
         ({"own_container": "no"}, r"generator\.own_container='no' must be true or false"),
     ],
 )

@@ -123,8 +123,8 @@ def test_fixed_pool_pads_short_instances(items: Catalogue, params: PackingParams
         ([], "empty instance"),
         ([[0], []], "empty instance"),
         ([[0] * 5], "set num_items=5 or more"),
-        ([[0, 6]], r"catalogue row 6 .*of 0\.\.5"),
-        ([[-1]], "lowest -1"),
+        ([[0, 6]], r"rows 0\.\.6; .* rows 0\.\.5"),
+        ([[-1]], r"rows -1\.\.0"),
     ],
 )
 def test_impossible_fixed_pools_say_so(

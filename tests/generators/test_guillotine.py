@@ -9,7 +9,7 @@ from tests.generators.test_cuboid_generators import CUBE, catalogue_of
 from packing_env.core import metrics, transition
 from packing_env.core.orientation import Placement
 from packing_env.generators import GeneratorError, Guillotine
-from packing_env.generators.cuboid_source import Order
+from packing_env.generators.cuboids.source import CuboidRequest
 from packing_env.types import PackingParams, ParameterError
 
 CASES = [
@@ -28,7 +28,7 @@ def solved(
     source: Guillotine, params: PackingParams, size: int, seed: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The solution's boxes, which of them are real, and the catalogue rows."""
-    _, made = source.make(Order.of(params, seed, "train", size))
+    _, made = source.make(CuboidRequest.of(params, seed, "train", size))
     boxes = source.solutions(params, seed, size=size)
     return boxes, torch.arange(boxes.shape[1]) < made.num_items[:, None], made.item_id
 
@@ -102,7 +102,7 @@ def test_the_first_variant_goes_by_height_and_the_second_by_support() -> None:
 @pytest.mark.parametrize("variant", ["cut1", "cut2"])
 def test_the_number_of_pieces_is_the_published_one(variant: str) -> None:
     """The released sequences of Zhao et al., AAAI 2021, have 26.3 pieces on average."""
-    _, made = Guillotine(variant).make(Order.of(CUBE, 0, "test", 2100))
+    _, made = Guillotine(variant).make(CuboidRequest.of(CUBE, 0, "test", 2100))
     assert abs(float(made.num_items.double().mean()) - 26.3) < 0.5
 
 

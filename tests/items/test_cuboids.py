@@ -126,7 +126,7 @@ def test_a_cube_that_may_not_be_turned_over_is_not_turned_over():
     [
         ([(1, 1, 1)], r"upright must be \[2, 3\]"),
         ([(1, 1), (1, 1)], r"upright must be \[2, 3\]"),
-        ([(0, 0, 1), (0, 0, 0)], "cuboid 1 may stand on none of its sides"),
+        ([(0, 0, 1), (0, 0, 0)], "upright allows no side of cuboid 1"),
     ],
 )
 def test_impossible_upright_sides_are_named(upright, message):

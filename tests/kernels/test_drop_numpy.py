@@ -10,12 +10,12 @@ import torch
 from tests.kernels.test_kernels_fuzz import NUM_CASES, bits, random_case
 from torch import Tensor
 
-from agents.bench.counting import CallSites, host_reads
-from agents.bench.problems import SIZES, random_problem, random_size
+from agents.bench.baselines.problems import SIZES, random_problem, random_size
+from agents.bench.measure.counting import CallSites, host_reads
 from packing_env import kernels
 from packing_env.kernels.drop import eager as drop_eager
 from packing_env.kernels.drop import numpy as drop_numpy
-from packing_env.kernels.support import eager
+from packing_env.kernels.drop.eager import drop_height_by_torch
 
 BLOCKS = (1, 40, 700, 250_000)
 """Taps times placements of a block: one tap of one row, and up to everything at once."""
@@ -44,7 +44,7 @@ def test_equals_the_loop(block: int) -> None:
         heightmap, bottom, _ = case.tensors()
         z = drop_numpy.drop_height(heightmap, bottom, case.stride)
         assert np.array_equal(bits(z.numpy()), bits(case.z)), f"case {seed}"
-        assert same(eager.drop_height(heightmap, bottom, case.stride), z), f"case {seed}"
+        assert same(drop_height_by_torch(heightmap, bottom, case.stride), z), f"case {seed}"
 
 
 def test_equals_torch_on_larger_problems(block: int) -> None:
@@ -63,7 +63,7 @@ def test_equals_torch_on_larger_problems(block: int) -> None:
         if number % 7 == 0:
             heightmap = heightmap[:, :, : -(-size.cells // 2)]
         z = drop_numpy.drop_height(heightmap, bottom, size.stride)
-        assert same(z, eager.drop_height(heightmap, bottom, size.stride)), size
+        assert same(z, drop_height_by_torch(heightmap, bottom, size.stride)), size
 
 
 @pytest.mark.parametrize("lift", [-3.5, 0.0, 2.25])
@@ -77,14 +77,14 @@ def test_inputs_of_any_layout_and_sign(lift: float) -> None:
         for stride in (1, 2, 3, 4):
             z = drop_numpy.drop_height(heightmap, bottom, stride)
             assert z.is_contiguous()
-            assert same(z, eager.drop_height(heightmap, bottom, stride))
+            assert same(z, drop_height_by_torch(heightmap, bottom, stride))
         assert versions == (heightmap._version, bottom._version)
 
 
 def test_overflow_passes_as_in_torch() -> None:
     heightmap, bottom = torch.full((1, 3, 3), 3e38), torch.full((1, 1, 2, 2), -3e38)
     assert same(
-        drop_numpy.drop_height(heightmap, bottom, 1), eager.drop_height(heightmap, bottom, 1)
+        drop_numpy.drop_height(heightmap, bottom, 1), drop_height_by_torch(heightmap, bottom, 1)
     )
 
 
@@ -115,7 +115,7 @@ def served_by(heightmap: Tensor, bottom: Tensor, stride: int) -> str:
     """Who computes, as torch's dispatcher sees it: NumPy's part is one operation."""
     with CallSites() as sites:
         z = kernels.drop_height(heightmap, bottom, stride, backend="eager")
-    for other in (drop_numpy.drop_height, eager.drop_height):
+    for other in (drop_numpy.drop_height, drop_height_by_torch):
         assert same(z, other(heightmap, bottom, stride))
     return "numpy" if sites.total("operations") == 1 else "torch"
 

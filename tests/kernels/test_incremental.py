@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from packing_env import kernels, make_env
-from packing_env.kernels.drop import incremental
+from packing_env.kernels.drop import update as incremental
 
 numba = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="needs the extra 'fast'"
@@ -89,7 +89,7 @@ def test_an_item_beyond_the_catalogue_is_refused() -> None:
 
 @numba
 def test_few_pairs_are_looked_at_after_a_small_change() -> None:
-    from packing_env.kernels.drop.incremental_numba import update_drop_height
+    from packing_env.kernels.drop.update.numba import update_drop_height
 
     generator = torch.Generator().manual_seed(0)
     heightmap = torch.rand(1, 60, 60, generator=generator)

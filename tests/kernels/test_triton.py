@@ -24,11 +24,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from packing_env import kernels
 from packing_env.kernels import backends as dispatch
-from packing_env.kernels import operators as triton_operators
 
 NUM_CASES = 50
 CASES_PER_TEST = 10
-INTERPRETING = "cpu" in triton_operators.DEVICES
+INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
 INSTALLED = importlib.util.find_spec("triton") is not None
 OLDEST_INTERPRETER = (3, 7)
 """Before, it cannot loop over a range from an argument beside NumPy 2.4."""
@@ -98,7 +97,9 @@ def test_fake_tensors_on_cuda(stride: int) -> None:
         z = kernels.drop_height(*maps, stride, backend="triton")
         stable = kernels.com_hull(*maps, z, com, 0.1, stride, backend="triton")
         count = kernels.support_count(*maps, z, 0.1, stride, backend="triton")
-    shape = kernels.eager.lattice_shape(*(torch.empty(size) for size in sizes.values()), stride)
+    shape = kernels.support.eager.lattice_shape(
+        *(torch.empty(size) for size in sizes.values()), stride
+    )
     for value, dtype in ((z, torch.float32), (stable, torch.bool), (count, torch.int32)):
         assert (value.shape, value.dtype, value.device.type) == (shape, dtype, "cuda")
 
@@ -109,10 +110,10 @@ def test_fake_tensors_on_cuda(stride: int) -> None:
 @pytest.mark.parametrize(
     ("module", "kernel", "constants"),
     [
-        ("drop_triton", "drop_height_kernel", {"GROUP": 4}),
-        ("support_triton", "support_count_kernel", {"GROUP": 4}),
-        ("hull_triton", "com_hull_kernel", {"GROUP": 1, "CENTRES": False}),
-        ("hull_triton", "com_hull_kernel", {"GROUP": 1, "CENTRES": True}),
+        ("drop.triton", "drop_height_kernel", {"GROUP": 4}),
+        ("support.triton", "support_count_kernel", {"GROUP": 4}),
+        ("support.hull_triton", "com_hull_kernel", {"GROUP": 1, "CENTRES": False}),
+        ("support.hull_triton", "com_hull_kernel", {"GROUP": 1, "CENTRES": True}),
     ],
 )
 def test_machine_code_is_made_without_a_gpu(

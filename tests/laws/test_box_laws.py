@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.laws.cases import core_laws, seeds, sides_of_grids
 from torch import Tensor
 
-from packing_env.core import boxes, feasibility, spaces, transition
+from packing_env.core import feasibility, transition
+from packing_env.core.cuboids import boxes, spaces
 from packing_env.core.orientation import Placement
 from packing_env.items import Catalogue
 from packing_env.reference import boxes as plain_boxes

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from hypothesis import given
 from tests.laws.cases import MAPS, Case, cases
-from tests.tiny import legal_action, look_of, play_once, state_of
+from tests.tiny import advance, legal_action, play_once, state_of
 from torch import Tensor
 
 from packing_env import kernels
@@ -79,7 +79,7 @@ def test_the_rules_change_no_input(case: Case) -> None:
         lambda: kernels.com_hull(state["heightmap"], bottom, z, com, 0.01, params.grid_step),
         lambda: feasibility.placement_maps(state["heightmap"], item_id, there, items, params),
         lambda: feasibility.legal_on_floor(items, params),
-        lambda: transition.advance(state, placement, items, params, look_of(env)),
+        lambda: advance(env, state, placement),
         lambda: metrics.measure(state, params),
         lambda: observation.observe(state, maps, items, params),
         lambda: candidates.propose(candidates.Scene(state, item_id, there, maps, items, params)),

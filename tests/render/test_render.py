@@ -165,7 +165,7 @@ def test_grid_is_a_png(packing: Packing, tmp_path: Path) -> None:
         assert picture.format == "PNG"
         assert min(picture.size) >= 2 * SIZE
     assert [p.name for p in tmp_path.iterdir()] == ["grid.png"]
-    with pytest.raises(ValueError, match="nothing to draw"):
+    with pytest.raises(ValueError, match="packings is empty"):
         render.save_grid(tmp_path / "none.png", [])
     with pytest.raises(ValueError, match="1 titles for 2"):
         render.save_grid(tmp_path / "none.png", [packing, packing], titles=["one"])

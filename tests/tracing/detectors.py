@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from agents.bench.counting import host_reads
+from agents.bench.measure.counting import host_reads
 
 Loop = Callable[[TensorDictBase], TensorDictBase]
 _CHUNK = 100

@@ -12,7 +12,7 @@ from tests.tracing.detectors import run_as_one_graph, run_on_fake_tensors, run_p
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from packing_env import kernels
-from packing_env.core import cuboid
+from packing_env.core.cuboids import cells as cuboid
 from packing_env.kernels.cuboids import eager as cuboid_eager
 
 BACKENDS = kernels.available_backends()

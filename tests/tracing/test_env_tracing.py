@@ -20,10 +20,10 @@ from torch import Tensor
 
 from packing_env import WorkerMaps, kernels
 from packing_env.core import candidates, feasibility, metrics, observation, transition
+from packing_env.core.actions import MANAGER, MANAGER_MASK, WORKER, get_mode
 from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.core.random import choose_uniform
 from packing_env.envs import PackingEnv
-from packing_env.envs.action_modes import MANAGER, MANAGER_MASK, WORKER, get_mode
 from packing_env.testing import KNOWN_RULES
 
 DETECTORS = {
@@ -232,26 +232,19 @@ def meta_step(
     action = choose_uniform(maps.legal.flatten(1), torch.rand(3, device="meta"))
     placement = decode_placement(action, env.mode.num_orientations, env.params)
     mode = get_mode(env.params.action_mode)(env.params, items)
-    after, _, outlook = transition.advance(
-        state,
-        placement,
-        items,
-        env.params,
-        lambda seen: mode.look(
-            seen,
-            feasibility.placement_maps(
-                seen["heightmap"], *visible_items(seen, env.params.num_visible), items, env.params
-            ),
-        ),
-    )
+    after, outcome = transition.decide(state, placement, items, env.params)
+    found = feasibility.maps_in(after, items, env.params)
+    assert found is not None
+    outlook = mode.outlook(after, found)
+    after |= outlook.entries
+    after = transition.finish(state, after, outcome.legal, outlook.playable, env.params)
     fresh = transition.begin(
         state["item_id"], state["num_items"], state["seed"], state["row"], state["episode"],
         env.params,
     )  # fmt: skip
     fresh |= {key: state[key] for key in ("candidate", "candidate_z", "overflow")}
     transition.draw_instance(state["seed"], state["row"], state["episode"], 100)
-    assert outlook.maps is not None
-    return transition.select(transition.is_done(after), fresh, after), outlook.maps
+    return transition.select(transition.is_done(after), fresh, after), found
 
 
 def test_a_planted_read_fails_on_the_meta_device(fault: str) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
 
-from agents.bench.counting import READS
+from agents.bench.measure.counting import READS
 from packing_env import kernels
 from packing_env.core import candidates
 from packing_env.core.candidates import GENERATORS, Scene

@@ -1,6 +1,5 @@
-"""``packing bench``: how fast it is, and what it costs, measured by one command.
+"""``packing bench``: benchmarks of speed and cost, one module each, run by :mod:`.command`.
 
-``conf/bench/<name>.yaml`` names a class of this package, which says what is measured; the command
-does the rest: repeats, the table, and a JSON file with hardware, versions, revision and the whole
-configuration. Nothing here judges a number.
+``measure`` holds clocks and counters, ``workloads`` the loops that are measured, ``baselines``
+other people's implementations, ``reports`` the table, the JSON file and the pictures.
 """

@@ -1,20 +1,18 @@
-"""What a benchmark is: jobs that bring rows of numbers."""
+"""Interface of a benchmark: a list of jobs, each of which yields rows of numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from omegaconf import DictConfig, OmegaConf
 
-from agents.bench.timing import Clock
+from agents.bench.measure.timing import Clock
 from agents.config.compose import compose, parse
 from packing_env import kernels
-
-if TYPE_CHECKING:
-    from agents.cli.main import Request
 
 
 @dataclass(frozen=True)
@@ -22,8 +20,8 @@ class Row:
     """One measurement.
 
     Attributes:
-        case: What was measured: names and numbers that tell it from the others.
-        values: What came out; the unit is the end of a value's name.
+        case: Names and numbers that identify the measurement among the others.
+        values: Results; a name ends with its unit.
     """
 
     case: dict[str, Any]
@@ -32,7 +30,7 @@ class Row:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was not measured, and why."""
+    """A measurement that was skipped, and the reason."""
 
     case: dict[str, Any]
     reason: str
@@ -40,7 +38,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Job:
-    """A part of a benchmark, shown by its name while it runs."""
+    """Part of a benchmark; the progress bar shows its name."""
 
     name: str
     case: dict[str, Any]
@@ -48,31 +46,51 @@ class Job:
 
 
 class Benchmark(Protocol):
-    """What ``conf/bench/<name>.yaml`` builds.
+    """Object that ``conf/bench/<name>.yaml`` builds.
 
     Attributes:
-        columns: The values that the console shows, with their headings.
-        measures: Whether the numbers are of this machine.
+        columns: Values that the console shows, with their headings.
+        measures: True if the numbers depend on this machine; the table then ends with the
+            hardware and versions.
     """
 
     columns: Mapping[str, str]
     measures: bool
 
     def jobs(self, session: Session) -> Sequence[Job]:
-        """What is to be done, in this order."""
+        """Return the jobs in the order in which they run."""
+        ...
+
+
+class Request(Protocol):
+    """Command line of ``packing bench``, as the ``packing`` command reads it."""
+
+    @property
+    def command(self) -> str:
+        """Name of the subcommand."""
+        ...
+
+    @property
+    def overrides(self) -> list[str]:
+        """``key=value`` arguments."""
+        ...
+
+    @property
+    def folders(self) -> list[Path]:
+        """Folders of further YAML files."""
         ...
 
 
 @dataclass
 class Session:
-    """What a benchmark works with.
+    """Configuration, command line and clock that the jobs of one run share.
 
     Attributes:
-        config: Of the command.
-        request: The command line.
-        clock: Times.
-        configurations: Every configuration that was measured besides ``config``, by name.
-        notes: What else is to be said, a line each.
+        config: Configuration of the command.
+        request: Command line.
+        clock: Timer.
+        configurations: Every further configuration that was measured, by name.
+        notes: Lines printed below the table.
     """
 
     config: DictConfig
@@ -82,11 +100,11 @@ class Session:
     notes: list[str] = field(default_factory=list)
     _variants: dict[str, DictConfig] = field(default_factory=dict)
 
-    def variant(self, **choices: str | None) -> DictConfig:
-        """The configuration with some choices in place of the command line's.
+    def variant(self, **choices: Any) -> DictConfig:
+        """Return the configuration with some values changed; they override the command line.
 
         Args:
-            **choices: Values by key, two underscores for a dot; ``None`` leaves a key alone.
+            **choices: Values by key, with two underscores for a dot; ``None`` leaves a key alone.
         """
         chosen = {key.replace("__", "."): v for key, v in choices.items() if v is not None}
         if not chosen:
@@ -105,18 +123,18 @@ class Session:
         return self._variants[name]
 
     def chosen(self, key: str) -> bool:
-        """Whether the command line sets a key."""
+        """Return True if the command line sets a key."""
         return any(override.key_or_group == key for override in parse(self.request.overrides))
 
 
 def runnable_kernels(device_type: str) -> list[str]:
-    """Backends that are installed and made for a device type."""
+    """Return the backends that are installed and run on a device type."""
     return kernels.available_backends(device_type)
 
 
 @contextmanager
 def using(kernel: str | None) -> Iterator[str | None]:
-    """Inside, the hot operations come from one backend; ``None``: from the usual one."""
+    """Run the hot operations on one backend inside the block; ``None`` keeps the default."""
     if kernel is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Ratios of what two files of ``packing bench`` have in common."""
+"""Ratios of the numbers that two files of ``packing bench`` share."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agents.bench.base import Job, LeftOut, Row, Session
+from agents.bench.reports.record import read
 from agents.config.checks import ConfigError
 
-FORMAT = 1
-"""Of the JSON files."""
 _ORIGIN = ("machine", "versions", "revision", "kernels", "configuration")
 _NOT_SETTINGS = ("configuration.out",)
 
 
 class Compare:
-    """The second file's numbers over the first's, measurement by measurement.
+    """Numbers of the second file divided by those of the first, measurement by measurement.
 
-    Where hardware, versions or settings differ, a note says how: such ratios are not of the code
-    alone.
+    A note lists every difference in hardware, versions or settings: with such differences the
+    ratios do not measure the code alone.
 
     Args:
-        files: The two, in this order.
-        values: Names of values; ``None``: all numbers.
+        files: The two files, in this order.
+        values: Names of the values to compare; ``None`` compares all numbers.
     """
 
     measures = False
@@ -40,7 +39,7 @@ class Compare:
         self.files, self.values = [Path(name) for name in files], values
 
     def jobs(self, session: Session) -> list[Job]:
-        """One."""
+        """Return one job, the comparison."""
         return [Job(" ".join(map(str, self.files)), {}, partial(self._rows, session))]
 
     def _rows(self, session: Session) -> Iterator[Row | LeftOut]:
@@ -67,40 +66,18 @@ class Compare:
                 yield LeftOut(row["case"], f"not in {self.files[0]}")
 
     def _ratios(self, row: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Row]:
-        """Of every number that both have."""
-        for name, value in row["values"].items():
-            both = (value, after.get(name))
+        """Yield a row for every number that both files have."""
+        for name, old in row["values"].items():
+            new = after.get(name)
             wanted = self.values is None or name in self.values
-            if not wanted or not all(_is_number(number) for number in both):
+            if not wanted or not _is_number(old) or not _is_number(new):
                 continue
-            ratio = both[1] / both[0] if both[0] else None
-            found = {"before": both[0], "after": both[1], "ratio": ratio}
+            found = {"before": old, "after": new, "ratio": new / old if old else None}
             yield Row(row["case"] | {"value": name}, found)
 
 
-def read(path: Path) -> dict[str, Any]:
-    """A file of ``packing bench``.
-
-    Raises:
-        ConfigError: It is none, or of another format.
-    """
-    try:
-        report = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path} is no JSON file: {error}") from error
-    if not isinstance(report, dict) or "packing_bench" not in report:
-        raise ConfigError(f"{path} was not written by packing bench")
-    if report["packing_bench"] != FORMAT:
-        raise ConfigError(
-            f"{path} has format {report['packing_bench']}, this program reads {FORMAT}"
-        )
-    return report
-
-
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """What numbers depend on besides the code, where the two differ; a line each."""
+    """Return a line for each difference in hardware, versions, revision or configuration."""
     found = []
     for section in _ORIGIN:
         old, new = (_flat(report.get(section), section) for report in (before, after))
@@ -112,7 +89,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
 
 
 def _flat(value: Any, name: str) -> dict[str, Any]:
-    """Nested mappings as dotted keys."""
+    """Flatten nested mappings to dotted keys."""
     if not isinstance(value, Mapping):
         return {name: value}
     return {k: v for key, inner in value.items() for k, v in _flat(inner, f"{name}.{key}").items()}

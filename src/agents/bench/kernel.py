@@ -1,4 +1,4 @@
-"""Drop-height maps: the kernels beside the NumPy baseline and the unfold formulation."""
+"""Speed of drop-height maps: kernels, the NumPy baseline and the unfold formulation."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from agents.bench import visible
-from agents.bench.agreement import compare_with_unfold
 from agents.bench.base import Job, LeftOut, Row, Session, runnable_kernels
-from agents.bench.baselines import numpy_map, unfold_map
-from agents.bench.memory import peak_bytes
-from agents.bench.problems import SIZES, Problem, Size, random_problem
-from agents.bench.timing import Timing, TooLongError
+from agents.bench.baselines.agreement import compare_with_unfold
+from agents.bench.baselines.formulations import numpy_map, unfold_map
+from agents.bench.baselines.problems import SIZES, Problem, Size, random_problem
+from agents.bench.measure.memory import peak_bytes
+from agents.bench.measure.timing import Timing, TooLongError
+from agents.bench.workloads import visible
 from packing_env import kernels
 
 Maps = list[list[Tensor]]
-"""By container and orientation, of the lattice points that are inside."""
+"""Maps by container and orientation, over the lattice points that are inside."""
 Compute = Callable[[], Maps | Tensor]
-"""Such maps, or all of them in one tensor, padded."""
+"""Function that returns such maps, or all of them in one padded tensor."""
 BASELINES = ("numpy", "unfold")
 
 
 class Kernel:
-    """Every method on every problem, in one process, and whether they give the same bits.
+    """Speed of every method on every problem, in one process, and equality of their bits.
 
     Kernels return all maps in one padded tensor, as an environment takes them, and the baselines a
-    map at a time. Maps of visible items are made from the catalogue's surfaces and their sizes,
-    anew or brought up to date.
+    map at a time. Maps of visible items are computed from the catalogue's surfaces and sizes,
+    either all of them or only where a placement changed them.
 
     Args:
-        problems: Names in :data:`agents.bench.problems.SIZES`.
-        kernels: Backends; ``None``: all that run on the device.
-        baselines: ``numpy``, ``unfold``: what the ratios are to.
+        problems: Names in :data:`agents.bench.baselines.problems.SIZES`.
+        kernels: Backends; ``None`` means all that run on the device.
+        baselines: Denominators of the ratios: ``numpy``, ``unfold``.
         cases: Random problems on which rest heights, legality and the lowest place are compared
-            with the unfold formulation; 0: none.
-        visible: Numbers of visible items whose maps are kept from decision to decision, over an
-            episode of ``irregular_paper``, beside maps computed anew.
+            with the unfold formulation; 0 skips the comparison.
+        visible: Numbers of visible items whose maps are updated from decision to decision over an
+            episode of ``irregular_paper``, and compared with recomputed maps.
     """
 
     measures = True
@@ -51,7 +51,7 @@ class Kernel:
         "times_unfold": "x unfold",
         "peak_mb": "extra MB",
         "same_bits": "same bits",
-        "times_anew": "x anew",
+        "times_recomputed": "x recomputed",
         "pairs_computed": "pairs computed",
         "cases": "cases",
         "differences": "differences",
@@ -78,7 +78,7 @@ class Kernel:
         self.cases, self.visible = int(cases), visible
 
     def jobs(self, session: Session) -> list[Job]:
-        """A problem each, and the random ones."""
+        """Return a job per problem, one per number of visible items, and one of random problems."""
         made = [
             Job(f"problem {name}", {"problem": name}, partial(self._rows, session, name))
             for name in self.problems
@@ -96,7 +96,7 @@ class Kernel:
         return list(self.kernels or runnable_kernels(session.clock.device.type))
 
     def _rows(self, session: Session, name: str) -> Iterator[Row | LeftOut]:
-        """Every method on a problem; ratios are to the baselines before it."""
+        """Measure every method on a problem; ratios are to the baselines before it."""
         device = session.clock.device
         generator = torch.Generator().manual_seed(int(session.config.seed))
         problem = random_problem(SIZES[name], generator, device)
@@ -127,7 +127,7 @@ class Kernel:
             yield Row(case, values)
 
     def _agreement(self, session: Session) -> Iterator[Row]:
-        """Rest heights, legality and the lowest place on random problems."""
+        """Compare rest heights, legality and the lowest place on random problems."""
         for backend in self._backends(session):
             found = compare_with_unfold(
                 backend, self.cases, int(session.config.seed), session.clock.device
@@ -139,11 +139,11 @@ class Kernel:
 
 
 def _method(problem: Problem, method: str) -> tuple[Compute, float]:
-    """What computes a problem, and the share of its containers that it does."""
+    """Return the function that solves a problem, and the share of containers it covers."""
     size = problem.size
     if method not in BASELINES:
-        of_problem = (problem.heightmap, problem.bottom, size.stride)
-        return partial(kernels.drop_height, *of_problem, backend=method), 1.0
+        inputs = (problem.heightmap, problem.bottom, size.stride)
+        return partial(kernels.drop_height, *inputs, backend=method), 1.0
     rows = min(size.rows, size.baseline_rows or size.rows)
     one = _numpy(problem) if method == "numpy" else _unfold(problem)
 
@@ -154,7 +154,7 @@ def _method(problem: Problem, method: str) -> tuple[Compute, float]:
 
 
 def _numpy(problem: Problem) -> Callable[[int, int], Tensor]:
-    """One map by NumPy, whose arrays are on the host beforehand."""
+    """Return a function that computes one map by NumPy; the arrays are on the host already."""
     heights = problem.heightmap.cpu().numpy()
     bottoms = problem.bottom.cpu().numpy()
     size = problem.size
@@ -169,7 +169,7 @@ def _numpy(problem: Problem) -> Callable[[int, int], Tensor]:
 
 
 def _unfold(problem: Problem) -> Callable[[int, int], Tensor]:
-    """One map by the unfold formulation."""
+    """Return a function that computes one map by the unfold formulation."""
 
     def one(row: int, orientation: int) -> Tensor:
         bottom = problem.cut(row, orientation)
@@ -179,7 +179,7 @@ def _unfold(problem: Problem) -> Callable[[int, int], Tensor]:
 
 
 def _scaled(timing: Timing, share: float) -> dict[str, Any]:
-    """A timing's values for the whole problem."""
+    """Scale the values of a timing to the whole problem."""
     values = timing.values()
     for name in ("wall_ms", "thread_cpu_ms", "process_cpu_ms"):
         values[name] /= share
@@ -187,7 +187,7 @@ def _scaled(timing: Timing, share: float) -> dict[str, Any]:
 
 
 def _cut(maps: Maps | Tensor, size: Size) -> Maps:
-    """Without padding; of very many containers the first alone."""
+    """Cut off the padding; of more than 64 containers keep the first alone."""
     if not isinstance(maps, Tensor):
         return maps
     return [
@@ -200,7 +200,7 @@ def _cut(maps: Maps | Tensor, size: Size) -> Maps:
 
 
 def _same(one: Maps, other: Maps) -> bool:
-    """Whether the maps that both computed are equal bit for bit."""
+    """Return True if the maps that both computed are equal bit for bit."""
     return all(
         a.shape == b.shape and torch.equal(_bits(a), _bits(b))
         for row, others in zip(one, other, strict=False)

@@ -1,4 +1,4 @@
-"""Milliseconds of replay operations at a given number of transitions."""
+"""Speed of replay operations at a given number of transitions."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from agents.replay import DevicePrioritizedSampler, DeviceReplay
 
 Operations = Mapping[str, Callable[[], object]]
 NEW = 64
-"""Transitions of one ``extend``: rows of the environment."""
+"""Transitions per ``extend``, which are the rows of the environment."""
 
 
 class Replay:
-    """The prioritized sampler alone, TorchRL's buffer around it, and whole transitions of a task.
+    """Speed of the prioritized sampler, of TorchRL's buffer around it, and of whole transitions.
 
-    Uniform sampling stands beside it. What :class:`DeviceReplay` samples includes maps that are
+    Uniform sampling is measured as well. Samples of :class:`DeviceReplay` include maps that are
     computed again.
 
     Args:
-        capacity: Transitions; all are there when it begins.
-        batch_size: Transitions of a sample.
+        capacity: Transitions; the buffers are full from the start.
+        batch_size: Transitions per sample.
         n_steps: Longest reward window of the task's transitions.
-        rebuild: Observations to compute again for a sample.
+        rebuild: Observations that are computed again for a sample.
     """
 
     measures = True
@@ -53,8 +53,8 @@ class Replay:
             )
 
     def jobs(self, session: Session) -> list[Job]:
-        """Small transitions, and those of the task."""
-        parts = {"sampler": self._of_the_sampler, "DeviceReplay": self._of_the_task}
+        """Return a job with small transitions and one with those of the task."""
+        parts = {"sampler": self._sampler_operations, "DeviceReplay": self._task_operations}
         return [
             Job(name, {"what": name}, partial(self._rows, session, make))
             for name, make in parts.items()
@@ -68,8 +68,8 @@ class Replay:
         for name, work in operations.items():
             yield Row({"operation": name}, session.clock.measure(work).values() | values)
 
-    def _of_the_sampler(self, session: Session) -> tuple[Operations, dict[str, Any]]:
-        """Sampling and updating without and with TorchRL's buffer around it."""
+    def _sampler_operations(self, session: Session) -> tuple[Operations, dict[str, Any]]:
+        """Return sampling and updates, with and without TorchRL's buffer around the sampler."""
         device = session.clock.device
         uniform = self._plain_buffer(device, RandomSampler())
         sampler = DevicePrioritizedSampler(self.capacity, beta_frames=100_000)
@@ -92,12 +92,12 @@ class Replay:
         return operations, {"capacity": self.capacity}
 
     def _spread(self, every: Tensor) -> Tensor:
-        """``batch_size`` indices over the whole ring, in random order."""
+        """Return ``batch_size`` indices spread over the ring, in random order."""
         chosen = every[:: len(every) // self.batch_size][: self.batch_size]
         return chosen[torch.randperm(self.batch_size, device=every.device)].contiguous()
 
     def _plain_buffer(self, device: torch.device, sampler: Sampler) -> TensorDictReplayBuffer:
-        """Full of transitions of two numbers."""
+        """Build a buffer full of transitions of two numbers."""
         buffer = TensorDictReplayBuffer(
             storage=LazyTensorStorage(self.capacity, device=device, compilable=True),
             sampler=sampler,
@@ -108,8 +108,8 @@ class Replay:
         buffer.extend(TensorDict({"values": values}, [self.capacity], device=device))
         return buffer
 
-    def _of_the_task(self, session: Session) -> tuple[Operations, dict[str, Any]]:
-        """The same of whole transitions of ``config.env``."""
+    def _task_operations(self, session: Session) -> tuple[Operations, dict[str, Any]]:
+        """Return sampling and updates of whole transitions of ``config.env``."""
         env = build.build_env(session.config, num_envs=NEW)
         sampler = DevicePrioritizedSampler(self.capacity, beta_frames=100_000)
         replay = DeviceReplay(
@@ -120,7 +120,7 @@ class Replay:
             step, root = env.step_and_maybe_reset(env.rand_action(root))
             replay.extend(step)
         rows = replay.buffer[: len(replay)].exclude("index").clone()
-        while len(replay) < self.capacity:  # the same ones again, until it is full
+        while len(replay) < self.capacity:  # repeat the transitions until the buffer is full
             replay.buffer.extend(rows[: self.capacity - len(replay)])
         index = replay.sample(self.batch_size)["index"]
         error = torch.rand(self.batch_size, device=env.device)

@@ -1,4 +1,4 @@
-"""Packing as low as possible: the search without maps beside maps of all placements."""
+"""Speed of packing as low as possible: search without maps, and maps of all placements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from agents.bench.base import Job, LeftOut, Row, Session
-from agents.bench.timing import TooLongError, percentiles
+from agents.bench.measure.timing import TooLongError, percentiles
 from agents.config import build
 from packing_env import PackingEnv
 from packing_env.core.lowest import ORDERS, Found, LowestPlacement
@@ -22,16 +22,17 @@ METHODS = ("search", "maps")
 
 
 class Search:
-    """Whole episodes, every item at its lowest legal placement; no observations are made.
+    """Speed of whole episodes with every item at its lowest legal placement, without observations.
 
-    A decision is to choose (``choose_ms``: the search or the maps, and the choice), and to carry it
-    out, metrics and rewards included. Rates are of both together. ``measured`` and ``judged`` are
-    the placements per decision whose rest height was computed, and that the rule was put to.
+    A decision consists of the choice (``choose_ms``: the search, or the maps and the choice among
+    them) and of carrying it out, metrics and rewards included. Rates are of both together.
+    ``measured`` and ``judged`` are placements per decision: those whose rest height was computed,
+    and those to which the stability rule was applied.
 
     Args:
         rules: Stability rules.
-        orders: In :data:`packing_env.core.lowest.ORDERS`.
-        episodes: How many, each in all containers of the environment at once.
+        orders: Names in :data:`packing_env.core.lowest.ORDERS`.
+        episodes: Number of episodes, each in all containers of the environment at once.
     """
 
     measures = True
@@ -55,7 +56,7 @@ class Search:
         self.rules, self.orders, self.episodes = rules, orders, episodes
 
     def jobs(self, session: Session) -> list[Job]:
-        """A rule and an order each."""
+        """Return a job per rule and order."""
         made = []
         for rule in self.rules:
             for order in self.orders:
@@ -65,11 +66,11 @@ class Search:
         return made
 
     def _rows(self, session: Session, case: dict[str, Any]) -> Iterator[Row | LeftOut]:
-        """Maps first, to which the search is compared."""
+        """Measure the maps, then the search, which is compared with them."""
         config = session.variant(env__stability=case["rule"])
         env = build.build_env(config, draw="sequential")
         starts = self._starts(env)
-        shape = {"rows": len(env.state["step"]), "orientations": env.catalogue.num_orientations}
+        shape = {"rows": env.batch_size.numel(), "orientations": env.catalogue.num_orientations}
         case = case | shape
         spent: dict[str, float] = {}
         packed: dict[str, list[State]] = {}
@@ -77,7 +78,9 @@ class Search:
             here = case | {"method": method}
             lowest = _Watched(env, case["order"], full_maps=method == "maps")
             if method == "search" and not lowest.searches:
-                yield LeftOut(here, "the search needs numba, a CPU and a rule that it knows")
+                yield LeftOut(
+                    here, "the search needs numba, a CPU and a stability rule that it supports"
+                )
                 continue
             packer = LowestPacker(lowest)
             try:
@@ -102,7 +105,7 @@ class Search:
             yield Row(here, values)
 
     def _starts(self, env: PackingEnv) -> list[State]:
-        """Empty containers, and the items of the environment's next episodes."""
+        """Return the initial states of the environment's next episodes."""
         starts = []
         for _ in range(self.episodes):
             env.reset()
@@ -111,11 +114,11 @@ class Search:
 
 
 class _Watched(LowestPlacement):
-    """Counts and times what it chooses.
+    """Search that times its choices and counts the placements it visits.
 
     Args:
-        env: Has the items and the task.
-        order: Of the placements.
+        env: Provides the items and the task.
+        order: Order of the placements.
         full_maps: See :class:`LowestPlacement`.
     """
 
@@ -124,12 +127,12 @@ class _Watched(LowestPlacement):
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Clear the counts and times."""
         self._milliseconds: list[float] = []
         self._measured = self._judged = 0
 
     def find(self, state: State, count: int = 1) -> Found:
-        """As it was, watched; the last look of an episode finds nothing and counts too."""
+        """Find placements and time it, also in the last call of an episode, which finds none."""
         clock = time.thread_time if torch.get_num_threads() == 1 else time.process_time
         start = clock()
         found = super().find(state, count)
@@ -139,7 +142,7 @@ class _Watched(LowestPlacement):
         return found
 
     def values(self, decisions: int) -> dict[str, float]:
-        """Per choice and per decision."""
+        """Return times per choice and counts per decision."""
         return {
             "choose_ms": statistics.fmean(self._milliseconds),
             **percentiles(self._milliseconds),
@@ -149,12 +152,12 @@ class _Watched(LowestPlacement):
 
 
 def _pack(starts: Sequence[State], packer: LowestPacker) -> list[State]:
-    """The ends of the episodes."""
+    """Return the final states of the episodes."""
     return [packer(state) for state in starts]
 
 
 def _same(one: Sequence[State], other: Sequence[State]) -> bool:
-    """Whether all items lie alike, bit for bit."""
+    """Return True if all items lie at the same places, bit for bit."""
     return all(
         torch.equal(a[key], b[key])
         for a, b in zip(one, other, strict=True)

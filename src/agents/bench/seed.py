@@ -1,4 +1,4 @@
-"""The protocol of an earlier packing trainer: one short episode, end to end."""
+"""Time of one short episode, end to end: the protocol of an earlier packing trainer."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tensordict import TensorDictBase
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.bench.base import Job, Row, Session
-from agents.bench.gpu import GPUWatch
-from agents.bench.timing import percentiles
+from agents.bench.measure.gpu import GPUWatch
+from agents.bench.measure.timing import percentiles
 from agents.config import build
 from agents.config.checks import ConfigError
 
@@ -22,23 +22,23 @@ METRICS = ("utilization", "compactness", "pyramidality", "items_packed", "illega
 
 
 class Seed:
-    """Build the task and the agent, then play so many decisions of one episode.
+    """Time to build the task and the agent and to play ``steps`` decisions of one episode.
 
-    ``elapsed_seconds`` has all of it, imports excluded: the first time, when catalogues and
-    compiled kernels may have to be made, and the median of the repeats, which are whole too. An
-    episode that ends before is played no further. ``success`` is the share of the decisions that
-    put an item down.
+    ``elapsed_seconds`` includes everything but imports. It is reported for the first run, which may
+    have to build catalogues and compile kernels, and as the median of the repeats, which also start
+    from nothing. An episode that ends earlier is not continued. ``success`` is the share of the
+    decisions that placed an item.
 
     Args:
-        steps: Decisions.
-        explore: Whether the policy explores, as it does while it learns.
+        steps: Number of decisions.
+        explore: True if the policy explores as it does in training.
     """
 
     measures = True
     columns: ClassVar[Mapping[str, str]] = {
         "first_elapsed_seconds": "first s",
         "elapsed_seconds": "s",
-        "build_seconds": "of it to build",
+        "build_seconds": "build s",
         "cpu_seconds": "CPU s",
         "steps": "steps",
         "steps_per_second": "steps/s",
@@ -57,7 +57,7 @@ class Seed:
             raise ValueError(f"bench.steps={steps} must be at least 1")
 
     def jobs(self, session: Session) -> list[Job]:
-        """One."""
+        """Return one job, the episodes."""
         config = session.config
         case = {"preset": config.env.task, "agent": config.agent["_target_"].rpartition(".")[2]}
         return [Job("episodes", case, lambda: self._rows(session, case))]
@@ -79,7 +79,7 @@ class Seed:
 
     @torch.no_grad()
     def _play(self, session: Session) -> dict[str, Any]:
-        """Once, from nothing."""
+        """Build everything and play once; return times and results."""
         config, clock = session.config, session.clock
         torch.manual_seed(int(config.seed))
         start, start_cpu = time.perf_counter(), time.thread_time()
@@ -90,7 +90,8 @@ class Seed:
         root = env.reset()
         clock.synchronize()
         built = time.perf_counter()
-        taken, ends = [], [built]
+        taken: list[TensorDictBase] = []
+        ends = [built]
         kind = ExplorationType.RANDOM if self.explore else ExplorationType.DETERMINISTIC
         with set_exploration_type(kind):
             while len(taken) < self.steps and not (taken and bool(taken[-1]["next", "done"])):
@@ -109,7 +110,7 @@ class Seed:
 
 
 def _outcome(taken: list[TensorDictBase]) -> dict[str, float]:
-    """What the episode came to."""
+    """Return the metrics and the reward of the episode."""
     metrics = taken[-1]["next", "metrics"]
     found = {name: float(metrics[name]) for name in METRICS}
     found["steps"] = len(taken)

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 
 import torch
 
-from agents.bench import jumanji_bin_pack, plots
 from agents.bench.base import Job, LeftOut, Row, Session, runnable_kernels, using
-from agents.bench.counting import dispatches
-from agents.bench.step_loops import LOOPS
-from agents.bench.timing import TooLongError
+from agents.bench.baselines import jumanji_bin_pack
+from agents.bench.measure.counting import dispatches
+from agents.bench.measure.timing import TooLongError
+from agents.bench.reports import plots
+from agents.bench.workloads.step_loops import LOOPS
 from agents.config import build
 from packing_env import PackingEnv
 from packing_env.memory import free_memory
@@ -22,30 +23,30 @@ from packing_env.memory import free_memory
 ACTIONS = ("first_legal", "random_legal")
 BESIDE = ("jumanji",)
 _COPIES = 8
-"""A step needs at most about so many times the memory of what it returns."""
+"""Estimated memory of a step, as a multiple of the size of what it returns."""
 
 
 class Step:
-    """A decision in every row: choose, step, start finished rows anew; exact masks included.
+    """Speed of a decision in every row: choose, step, reset finished rows; exact masks included.
 
-    Rows go up until a measurement would take too long (``longest``) or too much memory; what is
-    left out is listed. Every combination has an environment and a loop of its own.
+    The number of rows grows until a measurement would take too long (``longest``) or too much
+    memory; skipped cases are listed. Every combination has its own environment and loop.
 
     Args:
         presets: Options of the group ``env``. A preset chosen by ``env=NAME`` is the only one.
-        modes: Action modes; ``None``: the preset's own.
-        kernels: Backends of the hot operations; ``None``: all that run on the device.
-        actions: ``first_legal``, ``random_legal`` (each legal action as likely).
+        modes: Action modes; ``None`` means that of the preset.
+        kernels: Backends of the hot operations; ``None`` means all that run on the device.
+        actions: ``first_legal``, ``random_legal`` (uniform over the legal actions).
         through: ``env`` (``PackingEnv.step_and_maybe_reset``), ``captured`` (the same and the
             choice of actions as one CUDA graph), ``vector_env`` (Gymnasium's, NumPy in and out),
-            ``core`` (the state's transition and the masks alone; cuboids).
-        rows: Batch sizes, ascending. At 1 there are percentiles of single decisions, too, and of
+            ``core`` (the transition of the state and the masks alone; cuboids).
+        rows: Batch sizes, ascending. A single row also gets percentiles of its decisions, and of
             ``step_and_maybe_reset`` without the choice of an action (``step_p50_ms``).
         sweep: Keys of the configuration, each followed by its values: ``[[env.grid_step, 1, 2]]``.
             Each value is measured on its own at ``sweep_rows``.
-        sweep_rows: The batch size of these.
-        beside: Environments of others that are measured too: ``jumanji`` (its BinPack).
-        plot: PNG file of decisions per second over rows and what is swept; ``None``: no picture.
+        sweep_rows: Batch size of the sweep.
+        beside: Environments of other projects to measure as well: ``jumanji`` (its BinPack).
+        plot: PNG file of decisions per second over rows and swept keys; ``None`` draws nothing.
     """
 
     measures = True
@@ -86,12 +87,13 @@ class Step:
         self._rates = _Rates()
 
     def jobs(self, session: Session) -> list[Job]:
-        """A sweep over the rows each."""
-        presets = [None] if session.chosen("env") else list(self.presets)
+        """Return a job per combination, which sweeps the rows; then comparisons and the plot."""
+        presets: Sequence[str | None] = [None] if session.chosen("env") else self.presets
+        modes: Sequence[str | None] = self.modes or [None]
         device = torch.device(session.config.device).type
         made = []
         for preset in presets:
-            for mode in self.modes or [None]:
+            for mode in modes:
                 for kernel in self.kernels or runnable_kernels(device):
                     for action in self.actions:
                         case = {"preset": preset or session.config.env.task, "mode": mode}
@@ -101,13 +103,13 @@ class Step:
                             for own in ({}, *self._points())
                         ]
         if self.beside:
-            made.append(_job(jumanji_bin_pack.CASE, partial(self._stand_beside, session)))
+            made.append(_job(jumanji_bin_pack.CASE, partial(self._compare_jumanji, session)))
         if self.plot is not None:
             made.append(Job(f"plot {self.plot}", {}, self._draw))
         return made
 
     def _points(self) -> list[dict[str, Any]]:
-        """What is swept, value by value."""
+        """Return the points of the sweep, one key and value each."""
         return [{key: value} for key, values in self.swept.items() for value in values]
 
     def _sweep(
@@ -125,8 +127,8 @@ class Step:
                         self._rates.rows.append(row)
                     yield row
 
-    def _stand_beside(self, session: Session) -> Iterator[Row | LeftOut]:
-        """Jumanji's environment, and a note of how ours compare."""
+    def _compare_jumanji(self, session: Session) -> Iterator[Row | LeftOut]:
+        """Measure Jumanji's environment and note how ours compare."""
         rates = _Rates()
         rows = [count for count in self.rows if 1 < count <= jumanji_bin_pack.MOST] or [1]
         for row in jumanji_bin_pack.measure(session.clock, rows):
@@ -150,7 +152,7 @@ class Step:
     def _rows(
         self, session: Session, like: PackingEnv, case: dict[str, Any], own: dict[str, Any]
     ) -> Iterator[Row | LeftOut]:
-        """Ascending batch sizes, until one is too large."""
+        """Measure ascending batch sizes until one is too large."""
         last: tuple[int, float, int] | None = None  # rows, seconds and bytes of a step
         for rows in [self.sweep_rows] if own else self.rows:
             here = case | {"rows": rows}
@@ -172,7 +174,7 @@ class Step:
 
 
 def measure(session: Session, like: PackingEnv, case: dict[str, Any]) -> tuple[Row, int]:
-    """One batch size; also the bytes that a step returns."""
+    """Measure one batch size; also return the bytes that a step returns."""
     rows = case["rows"]
     env = PackingEnv(
         like.params,
@@ -200,12 +202,12 @@ def measure(session: Session, like: PackingEnv, case: dict[str, Any]) -> tuple[R
 
 @dataclass
 class _Rates:
-    """What was measured so far, for the picture and for what stands beside it."""
+    """Results so far, for the picture and for the comparison with other environments."""
 
     rows: list[Row] = field(default_factory=list)
 
     def best(self, **case: Any) -> float:
-        """Most decisions per CPU second of the rows with these entries; 0 without any."""
+        """Return the most decisions per CPU second among the rows with these entries, or 0."""
         rates = [
             row.values["decisions_per_cpu_second"]
             for row in self.rows

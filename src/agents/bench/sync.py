@@ -1,4 +1,4 @@
-"""What a steady step of training costs besides time: reads, copies, memory, operations."""
+"""Host reads, copies, memory and operations of a steady step of training."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from agents.bench.base import Job, Row, Session
-from agents.bench.counting import (
+from agents.bench.measure.counting import (
     STEP_COUNTERS,
     CallSites,
     allocations,
     reading_operations,
     tensors_in,
 )
-from agents.bench.learner import build_trainer, learning_jobs, run_updates
+from agents.bench.workloads.learner import build_trainer, learning_jobs, run_updates
 from agents.loggers.logging import NullLogger
 from agents.training.trainer import Trainer
 
 
 class Sync:
-    """Counts over whole cycles of training, an update to an update, once nothing is new.
+    """Counts over whole cycles of training, from update to update, after warm-up.
 
     ``host_reads`` are values read back and sizes that depend on data, also inside torch's
-    operations; the step counters that Adam's kernel reads on a CPU, and only there, stand apart in
-    ``cpu_step_counters``. ``copies`` are those between devices and tensors made of Python's
-    numbers. ``reads_per_log`` are those of one more step and the log that ends the run, by call
-    site: metrics, and whether all is finite. Of the replay, what stands where it stood is
-    ``fixed``; windows that wait for their last reward move.
+    operations; the step counters that Adam's kernel reads, on a CPU only, are listed apart in
+    ``cpu_step_counters``. ``copies`` are copies between devices and tensors made of Python
+    numbers. ``reads_per_log`` are the reads of one more step and of the log that ends the run, by
+    call site: metrics and checks for NaN. Tensors of the replay whose address does not change are
+    ``fixed``; n-step windows that wait for their last reward are ``moving``.
 
     Args:
-        agents: Options of the group ``agent``; ``None``: the configuration's.
-        presets: Options of the group ``env``; ``None``: the configuration's.
-        updates: Of a cycle.
-        cycles: That are compared: steady training takes the same memory in each.
-        sites: Call sites listed per kind, those with most first.
+        agents: Options of the group ``agent``; ``None`` means that of the configuration.
+        presets: Options of the group ``env``; ``None`` means that of the configuration.
+        updates: Updates per cycle.
+        cycles: Number of cycles; steady training allocates the same in each.
+        sites: Number of call sites listed per kind, largest counts first.
     """
 
     measures = True
@@ -71,7 +71,7 @@ class Sync:
                 raise ValueError(f"bench.{key}={value} must be at least {least}")
 
     def jobs(self, session: Session) -> list[Job]:
-        """An agent on a preset each."""
+        """Return a job per agent and preset."""
         return learning_jobs(session, self.agents, self.presets, self._rows)
 
     def _rows(self, session: Session, config: DictConfig, case: dict[str, Any]) -> Iterator[Row]:
@@ -89,7 +89,7 @@ class Sync:
         yield Row(case | {"rows": rows}, values)
 
     def reads(self, trainer: Trainer) -> dict[str, Any]:
-        """Seen by the profiler, inside operations too."""
+        """Count host reads with the profiler, those inside operations included."""
         found = reading_operations(lambda: run_updates(trainer, self.updates))
         counters = found.pop(STEP_COUNTERS, 0)
         return {
@@ -99,12 +99,12 @@ class Sync:
         }
 
     def memory(self, trainer: Trainer) -> dict[str, Any]:
-        """Allocations of each cycle; equal ones mean that training is steady."""
+        """Count the allocations of each cycle; training is steady if they are equal."""
         steps: list[int] = []
 
         def cycle() -> None:
             steps.append(run_updates(trainer, self.updates))
-            trainer.meter.read()  # sums what it has put down, else done every so many steps
+            trainer.meter.read()  # otherwise it sums its values every few steps
 
         trainer.meter.read()
         taken = [allocations(cycle) for _ in range(self.cycles)]
@@ -117,7 +117,7 @@ class Sync:
         }
 
     def by_site(self, trainer: Trainer) -> dict[str, Any]:
-        """Operations that Python asked for, and who asked."""
+        """Count the operations that Python called, by call site."""
         with CallSites() as sites:
             steps = run_updates(trainer, self.updates)
         listed = {
@@ -130,7 +130,7 @@ class Sync:
         }
 
     def _reserved(self, trainer: Trainer) -> dict[str, Any]:
-        """Bytes that the GPU's allocator holds, before and after further cycles."""
+        """Return the bytes that the GPU's allocator holds after each of some further cycles."""
         held = []
         for _ in range(self.cycles):
             run_updates(trainer, self.updates)
@@ -140,7 +140,7 @@ class Sync:
 
 
 def _moved(name: str, now: Mapping[int, Tensor], before: Set[int]) -> dict[str, float]:
-    """Megabytes of tensors that stand where they stood before, and of those that do not."""
+    """Return the megabytes of tensors whose address is unchanged, and of the others."""
     size = {"fixed": 0, "moving": 0}
     for place, tensor in now.items():
         size["fixed" if place in before else "moving"] += tensor.numel() * tensor.element_size()
@@ -148,7 +148,7 @@ def _moved(name: str, now: Mapping[int, Tensor], before: Set[int]) -> dict[str, 
 
 
 def _reads_of_a_log(trainer: Trainer) -> dict[str, Any]:
-    """Reads by call site of one more step, and of the log and the checks that end the run."""
+    """Count the reads of one more step and of the log and checks that end the run, by call site."""
     trainer.total = trainer.frames + 1  # one more step, and the end, which logs
     with CallSites() as sites:
         trainer.run(NullLogger(Path()))

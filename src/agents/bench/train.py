@@ -1,4 +1,4 @@
-"""Frames per second of the environment, with inference, and with training."""
+"""Speed of training: the environment, with inference, and with learning."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any, ClassVar
 from omegaconf import DictConfig, OmegaConf
 
 from agents.bench.base import Job, Row, Session
-from agents.bench.learner import Stopwatch, build_trainer, learning_jobs, run_updates
+from agents.bench.workloads.learner import Stopwatch, build_trainer, learning_jobs, run_updates
 from agents.training.trainer import Trainer
 
 PARTS = ("environment", "inference", "learning")
 
 
 class Train:
-    """One training run, taken apart: environment, policy, and the rest, which is learning.
+    """Time of a training run by part: environment, inference, and the rest, which is learning.
 
-    Three rates, as Isaac Lab's benchmarks report them: of the environment alone, of environment and
-    inference, of all three. A repeat runs from the end of one update to the end of another. The
-    parts are timed in a loop that waits for the device between them; ``frames_per_second`` is of a
-    loop that does not.
+    It reports three rates, as Isaac Lab's benchmarks do: the environment alone, environment and
+    inference, all three. A repeat runs from the end of one update to the end of another. The parts
+    are timed in a loop that waits for the device between them; ``frames_per_second`` is measured in
+    a loop that does not wait.
 
     Args:
-        agents: Options of the group ``agent``; ``None``: the configuration's.
-        presets: Options of the group ``env``; ``None``: the configuration's.
-        updates: Of a repeat.
-        frames: Of a repeat, at least.
+        agents: Options of the group ``agent``; ``None`` means that of the configuration.
+        presets: Options of the group ``env``; ``None`` means that of the configuration.
+        updates: Updates per repeat.
+        frames: Smallest number of frames per repeat.
     """
 
     measures = True
@@ -57,7 +57,7 @@ class Train:
             raise ValueError(f"bench.updates={updates} must be at least 1")
 
     def jobs(self, session: Session) -> list[Job]:
-        """An agent on a preset each."""
+        """Return a job per agent and preset."""
         return learning_jobs(session, self.agents, self.presets, self._rows)
 
     def _rows(self, session: Session, config: DictConfig, case: dict[str, Any]) -> Iterator[Row]:
@@ -81,7 +81,7 @@ class Train:
         yield Row(case | {"rows": rows}, found | work_per_frame(trainer, config))
 
     def _repeat(self, trainer: Trainer) -> int:
-        """Train from update to update; the frames."""
+        """Train from update to update; return the number of frames."""
         before = trainer.frames
         while True:
             run_updates(trainer, self.updates)
@@ -89,7 +89,7 @@ class Train:
                 return trainer.frames - before
 
     def _apart(self, trainer: Trainer, watch: Stopwatch) -> dict[str, float]:
-        """Microseconds per frame of every part, by wall clock and by the thread's CPU time."""
+        """Return microseconds per frame of every part: wall clock and CPU time of the thread."""
         watch.seconds.clear()
         watch.thread_seconds.clear()
         watch.runs = True
@@ -110,7 +110,7 @@ def _add(repeats: dict[str, list[float]], name: str, value: float) -> None:
 
 
 def _rates(us: dict[str, float]) -> dict[str, Any]:
-    """Frames per second of one part, of two, of all."""
+    """Return frames per second of one part, of two and of all."""
     environment = us["environment_us_per_frame"]
     acting = environment + us["inference_us_per_frame"]
     return us | {
@@ -122,12 +122,13 @@ def _rates(us: dict[str, float]) -> dict[str, Any]:
 
 
 def work_per_frame(trainer: Trainer, config: DictConfig) -> dict[str, Any]:
-    """What rates cannot be compared without: parameters, and how much is learned per frame."""
+    """Return the parameters and the transitions learned per frame, the context of a rate."""
     agent = trainer.agent
     options = {name: OmegaConf.select(config, f"agent.{name}") for name in ("epochs", "batch_size")}
-    found = {name: value for name, value in options.items() if value is not None}
+    found: dict[str, Any] = {name: v for name, v in options.items() if v is not None}
     found["parameters"] = sum(parameter.numel() for parameter in agent.policy.parameters())
     if trainer.on_policy:
         return found | {"sampled_per_frame": float(found["epochs"])}
-    per_update = agent.batch_size / trainer.update_every
-    return found | {"sampled_per_frame": per_update, "update_every": trainer.update_every}
+    every = trainer.update_every
+    per_frame = agent.batch_size / every if every else None
+    return found | {"sampled_per_frame": per_frame, "update_every": every}

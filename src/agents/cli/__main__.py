@@ -2,6 +2,6 @@
 
 import sys
 
-from agents.cli.main.main import main
+from agents.cli.main import main
 
 sys.exit(main())

@@ -45,6 +45,7 @@ from agents.heuristics.base import ITEM_ORDERS, Heuristic, first_lowest
 from agents.heuristics.spaces import SPACE_HEURISTICS, SpaceHeuristic
 from packing_env import PackingEnv
 from packing_env.core import candidates, scores
+from packing_env.core.actions import CandidateMode, LatticeMode
 from packing_env.core.lowest import LowestPlacement
 from packing_env.core.orientation import Placement, decode_placement, num_orientations
 from packing_env.core.scores import (
@@ -56,7 +57,6 @@ from packing_env.core.scores import (
     lowest_z,
 )
 from packing_env.core.transition import is_done
-from packing_env.envs.action_modes import CandidateMode, LatticeMode
 from packing_env.types import ParameterError
 
 __all__ = [

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from packing_env import PackingEnv
 from packing_env.core import feasibility, observation
+from packing_env.core.actions import LatticeMode
 from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.core.random import choose_uniform
 from packing_env.core.transition import is_done
-from packing_env.envs.action_modes import LatticeMode
 from packing_env.types import Catalogue, PackingParams, ParameterError
 
 

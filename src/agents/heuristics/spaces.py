@@ -1,7 +1,7 @@
 """Heuristics that put cuboids into empty maximal spaces, batched.
 
 They are those of ``heuristic.py`` in the program of Zhao et al., ICLR 2022 (PCT), and best fit. For
-every space of ``env.state["spaces"]`` (:mod:`packing_env.core.spaces`), item and orientation they
+every space of ``env.state["spaces"]`` (``core.cuboids.spaces``), item and orientation they
 propose one lower corner, or four; an item is let fall there, so that it may come to rest above the
 space. What is not legal is left out; of the rest the best is played, and of equals the first in the
 order space, item, orientation, corner, where spaces are in the order of the list. Lengths count
@@ -58,8 +58,8 @@ from agents.heuristics.base import Heuristic, first_lowest
 from agents.heuristics.rectangles import room_beside, side_rooms
 from packing_env import PackingEnv
 from packing_env.core import candidates
+from packing_env.core.cuboids.spaces import sides as container_sides
 from packing_env.core.orientation import encode_placement, num_orientations, visible_items
-from packing_env.core.spaces import sides as container_sides
 from packing_env.types import Catalogue, PackingParams, ParameterError
 
 _SIZES_PER_SIDE = 5

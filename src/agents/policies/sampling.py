@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.core.heads import head_masks, next_head_mask
+from packing_env.core.actions.heads import head_masks, next_head_mask
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 

@@ -13,7 +13,7 @@ from torchrl.envs.transforms import Transform
 
 from packing_env import PackingEnv, kernels
 from packing_env.core import observation
-from packing_env.envs.action_modes import MANAGER_MASK
+from packing_env.core.actions import MANAGER_MASK
 from packing_env.types import ParameterError
 
 STORED = ("heightmap", "heights", "item_id", "item_features", "candidates", "boxes")
@@ -67,11 +67,11 @@ class MaskPlace(NamedTuple):
 def _mask_places(env: PackingEnv, keeps_legal: bool) -> dict[NestedKey, MaskPlace]:
     """For each mask of the environment; one that is the joint legality is not kept twice."""
     places = {}
-    for key, spec in env.mode.mask_specs(env.batch_size, env.device).items():
+    for key, space in env.mode.mask_spaces.items():
         above = key[:-1] if isinstance(key, tuple) else ()
         joint = keeps_legal and env.mode.mask_is_joint and key == "action_mask"
         bits, legal = ((*above, name) if above else name for name in ("mask_bits", "legal_mask"))
-        places[key] = MaskPlace(_JOINT if joint else bits, legal, spec.shape[-1])
+        places[key] = MaskPlace(_JOINT if joint else bits, legal, space.size)
     return places
 
 

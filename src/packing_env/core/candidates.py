@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.core import boxes
+from packing_env.core.cuboids import boxes
 from packing_env.core.feasibility import Maps, unrotated_fits
 from packing_env.core.orientation import decode_placement, num_orientations
 from packing_env.types import Catalogue, PackingParams, ParameterError, State

@@ -10,9 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import boxes, cuboid, stability
 from packing_env.core import heightmap as hm
-from packing_env.core.orientation import Placement
+from packing_env.core import stability
+from packing_env.core.cuboids import boxes, cells
+from packing_env.core.orientation import Placement, visible_items
 from packing_env.types import Catalogue, PackingParams, State
 
 
@@ -37,13 +38,29 @@ def placement_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Maps:
-    """Rest height and legality of every placement on the lattice.
+    """Compute rest height and legality of every placement on the lattice.
 
-    Cuboids on whole cells take a faster path (:mod:`packing_env.core.cuboid`) to the same bits.
+    Cuboids on whole cells take a faster path to the same bits
+    (:mod:`packing_env.core.cuboids.cells`).
     """
-    find = cuboid.placement_maps if cuboid.applies(catalogue, params) else general_maps
+    find = cells.placement_maps if cells.applies(catalogue, params) else general_maps
     z, legal = find(heightmap, item_id, there, catalogue, params)
     return _within_range(Maps(z, legal), catalogue["size"][item_id], params)
+
+
+def ground_of(catalogue: Catalogue, params: PackingParams) -> str:
+    """Return what placements are computed from: integer boxes, whole cells or height maps."""
+    if params.geometry == "boxes":
+        return "integer boxes"
+    return "whole cells" if cells.applies(catalogue, params) else "height maps"
+
+
+def maps_in(state: State, catalogue: Catalogue, params: PackingParams) -> Maps | None:
+    """Return :func:`placement_maps` of a state; None in geometry ``"boxes"``, which has no maps."""
+    if params.geometry == "boxes":
+        return None
+    item_id, there = visible_items(state, params.num_visible)
+    return placement_maps(state["heightmap"], item_id, there, catalogue, params)
 
 
 def general_maps(

@@ -1,4 +1,4 @@
-"""How well a container is packed. Never clipped; 0 for an empty container; sums in float64."""
+"""Metrics of a packed container. Never clipped; 0 for an empty container; sums in float64."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ UNBOUNDED = ("items_packed", "illegal_actions", "overflow")
 
 
 def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """``numerator / denominator``, 0 where the denominator is 0."""
+    """Divide; 0 where the denominator is 0."""
     safe = torch.where(denominator > 0, denominator, 1.0)
     return torch.where(denominator > 0, numerator / safe, 0.0)
 
 
 def sum_of_heights(heightmap: Float[Tensor, "B X Y"]) -> Float[Tensor, " B"]:
-    """In float64, metres. Sums in another order may round differently, so none is taken."""
+    """Sum in float64, metres, always in one order: another may round differently."""
     return heightmap.sum((1, 2), dtype=torch.float64)
 
 
 def measure(state: State, params: PackingParams) -> dict[str, Tensor]:
-    """Each metric of :data:`NAMES`, ``[B]`` float64.
+    """Return each metric of :data:`NAMES`, ``[B]`` float64.
 
     With ``V`` the packed volume and ``h`` the heightmap's highest point: utilization
     ``V / (X Y H)`` <= compactness ``V / (X Y h)`` <= pyramidality ``V / sum(heightmap) cell^2``
@@ -59,3 +59,9 @@ def measure(state: State, params: PackingParams) -> dict[str, Tensor]:
         "illegal_actions": state["illegal_actions"].double(),
         "overflow": state["overflow"].double(),
     }
+
+
+def measure_empty(state: State) -> dict[str, Tensor]:
+    """Return :func:`measure` of states in which nothing is packed yet: all 0 but the overflow."""
+    zero = torch.zeros_like(state["volume"])
+    return dict.fromkeys(NAMES, zero) | {"overflow": state["overflow"].double()}

@@ -20,14 +20,14 @@ Term = Callable[[Metrics, Metrics, Tensor], Tensor]
 
 
 def objective(metrics: Metrics) -> Float[Tensor, " B"]:
-    """``J = 0.75 C + 0.25 P + 0.25 S``, 0 when empty. Huang et al., RA-L 2023, section III."""
+    """Compute ``J = 0.75 C + 0.25 P + 0.25 S``, 0 when empty. Huang et al., RA-L 2023, III."""
     return (
         0.75 * metrics["compactness"] + 0.25 * metrics["pyramidality"] + 0.25 * metrics["stability"]
     )
 
 
 def void(metrics: Metrics) -> Float[Tensor, " B"]:
-    """Space under the heightmap that no item fills, as a share of the container's volume.
+    """Return the space under the heightmap that no item fills, over the container's volume.
 
     ``sum(heightmap) cell^2 / (X Y H) - U``, with the first term equal to ``U / P``.
     """
@@ -56,7 +56,7 @@ def check_weights(weights: Mapping[str, float]) -> None:
 def weighted_terms(
     weights: Mapping[str, float], before: Metrics, after: Metrics, legal: Bool[Tensor, " B"]
 ) -> Float[Tensor, "B terms"]:
-    """Each term times its weight, float64, in the order of ``weights``."""
+    """Return each term times its weight, float64, in the order of ``weights``."""
     return torch.stack(
         [weight * TERMS[name](before, after, legal) for name, weight in weights.items()], dim=-1
     )

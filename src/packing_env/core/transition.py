@@ -1,8 +1,7 @@
-"""The next state, and only here: starting an episode, and taking one decision."""
+"""The next state: start an episode, carry out one decision, end episodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.core import boxes, feasibility, metrics, rewards, spaces
+from packing_env.core import feasibility, metrics, rewards
 from packing_env.core import heightmap as hm
+from packing_env.core.cuboids import boxes, spaces
 from packing_env.core.orientation import Placement, take_from_queue, visible_items
 from packing_env.core.random import below, philox
 from packing_env.types import Catalogue, PackingParams, State
@@ -19,11 +19,11 @@ from packing_env.types import Catalogue, PackingParams, State
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one decision brought, per row.
+    """Result of one decision, per row.
 
     Attributes:
         reward: ``[B]`` float32, 0 on rows that were finished before.
-        legal: ``[B]`` whether the action was carried out.
+        legal: ``[B]`` whether the action was legal.
         metrics: The metrics after it, ``[B]`` float64 each.
     """
 
@@ -32,25 +32,10 @@ class Outcome:
     metrics: dict[str, Tensor]
 
 
-@dataclass(frozen=True)
-class Outlook:
-    """What can be done next.
-
-    Attributes:
-        maps: All placements of the visible items; ``None`` in geometry ``"boxes"``.
-        playable: ``[B]`` whether the action mode offers a legal action.
-        entries: What the action mode remembers in the state.
-    """
-
-    maps: feasibility.Maps | None
-    playable: Bool[Tensor, " B"]
-    entries: State
-
-
 def draw_instance(
     seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"], pool_size: int
 ) -> Int[Tensor, " B"]:
-    """Which instance of the pool a row plays: a function of (seed, row, episode) alone."""
+    """Draw the instance of the pool that a row plays, by (seed, row, episode) alone."""
     return below(philox(seed, episode, row)[0], pool_size)
 
 
@@ -62,7 +47,7 @@ def begin(
     episode: Int[Tensor, " B"],
     params: PackingParams,
 ) -> State:
-    """An empty container and a full queue in every row.
+    """Return an empty container and a full queue in every row.
 
     ``queue [B, S]`` holds the positions of the items in view.
     """
@@ -101,7 +86,7 @@ def begin(
 
 
 def select(rows: Bool[Tensor, " B"], chosen: State, other: State) -> State:
-    """``chosen`` in the given rows, ``other`` elsewhere; nothing is read or indexed."""
+    """Return ``chosen`` in the given rows, ``other`` elsewhere; nothing is read or indexed."""
     return {
         key: torch.where(rows.view(-1, *(1,) * (value.dim() - 1)), value, other[key])
         for key, value in chosen.items()
@@ -109,7 +94,7 @@ def select(rows: Bool[Tensor, " B"], chosen: State, other: State) -> State:
 
 
 def _write_at(target: Tensor, index: Tensor, value: Tensor, written: Tensor) -> Tensor:
-    """``target[b, index[b]] = value[b]`` where ``written``; an index past the end is void."""
+    """Set ``target[b, index[b]] = value[b]`` where ``written``; none at an index past the end."""
     places = torch.arange(target.shape[1], device=target.device)
     here = (places == index[:, None]) & written[:, None]
     tail = (1,) * (target.dim() - 2)
@@ -117,13 +102,25 @@ def _write_at(target: Tensor, index: Tensor, value: Tensor, written: Tensor) -> 
 
 
 def decide(
-    state: State, placement: Placement, catalogue: Catalogue, params: PackingParams
+    state: State,
+    placement: Placement,
+    catalogue: Catalogue,
+    params: PackingParams,
+    before: rewards.Metrics | None = None,
 ) -> tuple[State, Outcome]:
     """Carry out one placement per row; finished rows stay as they are (reward 0).
 
-    ``terminated`` and ``truncated`` are left for :func:`advance`, which sees what is still legal.
+    ``terminated`` and ``truncated`` are left for :func:`finish`, which is told what is still legal.
+
+    Args:
+        state: The state.
+        placement: One per row.
+        catalogue: The items.
+        params: The task.
+        before: Metrics of ``state``, where they are known.
     """
-    before = metrics.measure(state, params)
+    if before is None:
+        before = metrics.measure(state, params)
     live = ~is_done(state)
     slot = placement.slot
     item_id, there = visible_items(state, params.num_visible)
@@ -132,12 +129,12 @@ def decide(
     found = feasibility.examine_in(state, chosen, placement, catalogue, params)
     legal = found.legal & offered
     carried = legal & live
-    asked = legal if placement.projected is None else legal & ~placement.projected
+    intended = legal if placement.projected is None else legal & ~placement.projected
     after = _commit(state, placement, chosen, found, carried, catalogue, params)
     after["step"] = state["step"] + live
-    after["illegal_actions"] = state["illegal_actions"] + (live & ~asked)
+    after["illegal_actions"] = state["illegal_actions"] + (live & ~intended)
     measured = metrics.measure(after, params)
-    terms = rewards.weighted_terms(params.reward, before, measured, asked)
+    terms = rewards.weighted_terms(params.reward, before, measured, intended)
     terms = torch.where(live[:, None], terms, 0.0)
     after["reward_sum"] = state["reward_sum"] + terms
     return after, Outcome(terms.sum(-1).float(), legal, measured)
@@ -183,7 +180,7 @@ def _commit(
 def _surface(
     found: feasibility.Examined, catalogue: Catalogue, params: PackingParams
 ) -> Float[Tensor, "B U V"]:
-    """Upper surfaces of the items at rest, metres.
+    """Return the upper surfaces of the items at rest, metres.
 
     Of cuboids they are whole cells, and the nearest float32 to that: sums of rounded sides would
     depend on what a stack is made of (0.1 + 0.6 is not 0.7), and an item across two stacks of one
@@ -198,7 +195,7 @@ def _surface(
 def _box(
     placement: Placement, item_id: Tensor, z: Tensor, catalogue: Catalogue, params: PackingParams
 ) -> Int[Tensor, "B 6"]:
-    """The chosen cuboid where it comes to rest, ``(x0 y0 z0 x1 y1 z1)`` in pitches."""
+    """Return the chosen cuboid at rest, ``(x0 y0 z0 x1 y1 z1)`` in pitches."""
     height = torch.where(torch.isfinite(z), z / params.pitch, 0.0).round().int()
     lower = torch.stack((placement.x.int(), placement.y.int(), height), -1)
     return torch.cat((lower, lower + catalogue["cuboid"][item_id, placement.orientation]), -1)
@@ -207,7 +204,7 @@ def _box(
 def _commit_box(
     state: State, box: Tensor, carried: Tensor, catalogue: Catalogue, params: PackingParams
 ) -> State:
-    """The entries that list cuboids, with ``box`` in them where ``carried``."""
+    """Return the entries that list cuboids, with ``box`` in them where ``carried``."""
     listed = _write_at(state["boxes"], state["items_packed"], box, carried)
     after = {"boxes": listed}
     if params.geometry == "boxes":
@@ -220,30 +217,35 @@ def _commit_box(
 
 
 def is_done(state: State) -> Bool[Tensor, " B"]:
-    """Rows whose episode has ended."""
+    """Return which rows' episodes have ended."""
     return state["terminated"] | state["truncated"]
 
 
-def advance(
-    state: State,
-    placement: Placement,
-    catalogue: Catalogue,
+def finish(
+    before: State,
+    after: State,
+    legal: Bool[Tensor, " B"],
+    playable: Bool[Tensor, " B"],
     params: PackingParams,
-    look: Callable[[State], Outlook],
-) -> tuple[State, Outcome, Outlook]:
-    """One decision, and what can be done after it, which ``look`` finds out.
+) -> State:
+    """Return the state after a decision with its flags set.
 
     A row terminates when all its items are packed, no legal action is on offer, or (by
     ``illegal_action``) its action was illegal; it is truncated after ``step_limit`` decisions. A
     finished row keeps its flags.
+
+    Args:
+        before: The state before the decision.
+        after: The state after it.
+        legal: Whether the action was legal.
+        playable: Whether a legal action is on offer after it.
+        params: The task.
     """
-    after, outcome = decide(state, placement, catalogue, params)
-    outlook = look(after)
-    after |= outlook.entries
-    stuck = ~outlook.playable | (after["items_packed"] >= after["num_items"])
+    stuck = ~playable | (after["items_packed"] >= after["num_items"])
     if params.illegal_action == "terminate":
-        stuck = stuck | ~outcome.legal
-    live = ~is_done(state)
-    after["terminated"] = state["terminated"] | (live & stuck)
-    after["truncated"] = state["truncated"] | (live & (after["step"] >= params.step_limit))
-    return after, outcome, outlook
+        stuck = stuck | ~legal
+    live = ~is_done(before)
+    return after | {
+        "terminated": before["terminated"] | (live & stuck),
+        "truncated": before["truncated"] | (live & (after["step"] >= params.step_limit)),
+    }

@@ -1,4 +1,4 @@
-"""Sources of instances: what a row is asked to pack."""
+"""Sources of instances, the sequences of items that an episode packs."""
 
 from packing_env.generators.base import (
     Cuboids,
@@ -10,14 +10,14 @@ from packing_env.generators.base import (
     split_stream,
 )
 from packing_env.generators.catalogue_mix import CatalogueMix
-from packing_env.generators.continuous_cuboids import ContinuousCuboids
-from packing_env.generators.cuboid_sequences import CuboidSequences
-from packing_env.generators.cuboid_source import CuboidSource
+from packing_env.generators.cuboids.continuous import ContinuousCuboids
+from packing_env.generators.cuboids.guillotine import Guillotine
+from packing_env.generators.cuboids.sequences import CuboidSequences
+from packing_env.generators.cuboids.source import CuboidSource
+from packing_env.generators.cuboids.uniform import UniformCuboids
 from packing_env.generators.fixed_pool import FixedPool
-from packing_env.generators.guillotine import Guillotine
 from packing_env.generators.sequence_file import SequenceFile
 from packing_env.generators.uniform import Uniform
-from packing_env.generators.uniform_cuboids import UniformCuboids
 
 GENERATORS: dict[str, type[Generator]] = {
     "uniform": Uniform,

@@ -1,9 +1,10 @@
-"""What a generator is, and how a pool of playable instances is made from one."""
+"""The interface of a generator, and pools of playable instances made by one."""
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,22 +21,22 @@ SPLITS = ("train", "test")
 
 
 class GeneratorError(ValueError):
-    """A generator cannot do what it is asked; the message names the remedy."""
+    """A generator cannot make the requested instances; the message names the remedy."""
 
 
 class InfeasibleError(GeneratorError):
-    """No instance can be started: nothing fits the empty container."""
+    """An instance cannot be started: none of its first items fits the empty container."""
 
 
 @dataclass(frozen=True)
 class Draw:
-    """How many instances, and from which random stream.
+    """The size of a pool and the random stream that it is drawn from.
 
     Attributes:
         num_instances: ``P``.
         num_items: ``N``, capacity of an instance.
         seed: Seed of the pool.
-        stream: Disjoint random streams of one seed: one per split.
+        stream: Index of the random stream; each split has a disjoint one.
     """
 
     num_instances: int
@@ -46,13 +47,13 @@ class Draw:
     def words(
         self, purpose: int, num_places: int, instance: Int[Tensor, " P"] | None = None
     ) -> tuple[Int[Tensor, "P S"], Int[Tensor, "P S"], Int[Tensor, "P S"], Int[Tensor, "P S"]]:
-        """Four independent 32-bit words per instance and place.
+        """Draw four independent 32-bit words per instance and place.
 
         Args:
-            purpose: 1 or more; draws for another purpose are independent. Counter word 3 holds it,
-                which is 0 in the draws of the environment's rows.
-            num_places: Places of each instance.
-            instance: Which instances; by default ``0 .. P - 1``.
+            purpose: 1 or more; draws for different purposes are independent. Counter word 3 holds
+                it, which is 0 in the draws of the environment's rows.
+            num_places: ``S``, places of each instance.
+            instance: Indices of the instances; by default ``0 .. P - 1``.
         """
         which = torch.arange(self.num_instances) if instance is None else instance
         shape = (len(which), num_places)
@@ -65,10 +66,10 @@ class Draw:
 
 @dataclass(frozen=True)
 class Request(Draw):
-    """What a generator is asked for.
+    """The arguments of a generator.
 
     Attributes:
-        playable: ``[M]`` which catalogue rows have a legal placement in the empty container.
+        playable: ``[M]`` True for catalogue rows with a legal placement in the empty container.
     """
 
     playable: Bool[Tensor, " M"]
@@ -76,12 +77,12 @@ class Request(Draw):
 
 @dataclass(frozen=True)
 class Cuboids:
-    """Cuboids that a generator brings: the rows of the catalogue, in this order.
+    """Cuboids that a generator supplies: the rows of the catalogue, in this order.
 
     Attributes:
         extents: ``[M, 3]`` float64 sides (x, y, z) as the item arrives, metres.
-        upright: ``[M, 3]`` which of them may stand vertically; ``None``: all.
-        names: One per row; ``None``: the extents.
+        upright: ``[M, 3]`` True for sides that may stand vertically; ``None``: all.
+        names: One per row; ``None``: named by their extents.
     """
 
     extents: Float[Tensor, "M 3"]
@@ -90,31 +91,44 @@ class Cuboids:
 
 
 class Generator(ABC):
-    """A source of instances. Same request, same instances, on every device."""
+    """A source of instances. Equal requests give equal instances, on every device."""
 
     finite = False
-    """Whether :meth:`sample` returns all there is, whatever ``num_instances`` asks."""
+    """True if :meth:`sample` returns a fixed list, whatever ``num_instances`` requests."""
 
     @abstractmethod
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
-        """``num_instances`` instances in arrival order, on the CPU."""
+        """Make ``num_instances`` instances in arrival order, on the CPU."""
 
     def cuboids(
         self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
     ) -> Cuboids | None:
-        """The cuboids that a pool made with these arguments is about; ``None``: it brings none."""
+        """Return the cuboids of a pool made with these arguments; ``None`` if it supplies none."""
         return None
 
 
+def full_length(rows: Int[Tensor, "P N"]) -> Instances:
+    """Make instances that are all N items long."""
+    return Instances(rows, torch.full((rows.shape[0],), rows.shape[1]))
+
+
+def padded(sequences: Sequence[Sequence[int]], num_items: int) -> Instances:
+    """Make instances of lists of catalogue rows, padded with row 0 to ``num_items``."""
+    rows = torch.zeros(len(sequences), num_items, dtype=torch.int64)
+    for row, sequence in zip(rows, sequences, strict=True):
+        row[: len(sequence)] = torch.tensor(sequence)
+    return Instances(rows, torch.tensor([len(sequence) for sequence in sequences]))
+
+
 def split_stream(split: str) -> int:
-    """The random stream of a split; held-out instances come from a stream of their own."""
+    """Return the random stream of a split; held-out instances have a stream of their own."""
     if split not in SPLITS:
         raise GeneratorError(f"split={split!r} is unknown; choose one of {SPLITS}")
     return SPLITS.index(split)
 
 
 def check_pool(size: Any, seed: Any) -> tuple[int, int]:
-    """The size and the seed of a pool as integers, or a :class:`ParameterError`."""
+    """Return the size and the seed of a pool as integers; raise :class:`ParameterError`."""
     return check_integer("pool_size", size, 1), check_integer("seed", seed, 0, MAX_SEED)
 
 
@@ -129,18 +143,18 @@ def make_pool(
     size: int = 4096,
     skip_infeasible: bool | None = None,
 ) -> Instances:
-    """Instances whose first visible items have a legal placement in the empty container.
+    """Make the instances whose first visible items have a legal placement in the empty container.
 
     Args:
-        generator: Their source.
+        generator: Source of the instances.
         catalogue: The items.
         params: The task (capacity, visibility, order).
-        playable: ``[M]`` rows with a legal placement in the empty container.
+        playable: ``[M]`` True for rows with a legal placement in the empty container.
         seed: Seed of the pool.
         split: ``"train"`` or ``"test"``: disjoint streams.
-        size: Number of instances, for generators without an end.
+        size: Number of instances; finite generators ignore it.
         skip_infeasible: Leave out instances that cannot be started; ``None``: yes, except for
-            finite generators (files, fixed pools), which raise.
+            finite generators (files, fixed pools), for which they are an error.
 
     Raises:
         InfeasibleError: An instance of a finite generator cannot be started, or none can.
@@ -152,7 +166,7 @@ def make_pool(
         raise InfeasibleError(
             f"none of the catalogue's {len(playable)} items has a legal placement in the empty "
             f"{params.container} m container; check the items' unit, the container and the "
-            f"stability rule"
+            "stability rule"
         )
     request = Request(size, params.num_items, seed, split_stream(split), playable)
     made = _ordered(generator.sample(request, catalogue), catalogue, params)
@@ -171,12 +185,15 @@ def make_pool(
     if skipped:
         _LOGGER.warning("left out %d of %d instances that cannot be started", skipped, len(made))
     if skipped == len(made):
-        raise InfeasibleError("no instance can be started in the empty container")
+        raise InfeasibleError(
+            "no instance can be started in the empty container; check the items' unit, the "
+            "container and the stability rule"
+        )
     return Instances(made.item_id[startable], made.num_items[startable])
 
 
 def _ordered(made: Instances, catalogue: Catalogue, params: PackingParams) -> Instances:
-    """With ``item_order="volume"``, largest bounding box first (stable), padding last."""
+    """Sort by bounding box, largest first and padding last, if ``item_order`` is ``"volume"``."""
     if params.item_order == "arrival":
         return made
     box = catalogue.tensors()["extent"].cpu().prod(-1)[made.item_id]

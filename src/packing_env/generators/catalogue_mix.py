@@ -1,4 +1,4 @@
-"""Items first, then one of the item's sizes: every item equally likely, however many sizes fit."""
+"""Draws of an item, then of its size: items are equally likely, however many sizes fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from packing_env.core.random import below
-from packing_env.generators.base import Generator, Request
+from packing_env.generators.base import Generator, Request, full_length
 from packing_env.generators.uniform import draw_words
 from packing_env.items import Catalogue
 from packing_env.types import Instances
@@ -15,10 +15,10 @@ from packing_env.types import Instances
 
 @dataclass(frozen=True)
 class CatalogueMix(Generator):
-    """Draws an item by name, then one of its scale variants that fit (scale augmentation)."""
+    """Items drawn by name, then one of their scale variants that fit (scale augmentation)."""
 
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
-        """``[P, N]`` independent draws; every instance is N items long."""
+        """Draw ``[P, N]`` rows independently; every instance is N items long."""
         variants: dict[str, list[int]] = {}
         for row in request.playable.nonzero().squeeze(1).tolist():
             variants.setdefault(catalogue.names[row], []).append(row)
@@ -27,5 +27,4 @@ class CatalogueMix(Generator):
         count = torch.tensor([len(rows) for rows in variants.values()])
         which, size = draw_words(request)
         item = below(which, len(count))
-        length = torch.full((request.num_instances,), request.num_items)
-        return Instances(table[item, below(size, count[item])], length)
+        return full_length(table[item, below(size, count[item])])

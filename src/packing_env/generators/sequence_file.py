@@ -22,11 +22,11 @@ class SequenceError(GeneratorError):
 class SequenceFile(Generator):
     """One instance per CSV line or JSON list: item names (or catalogue rows) in arrival order.
 
-    A text that is the name of an item means that item, even where it is a number.
+    A text that is the name of an item refers to that item, even if it is a number.
 
     Attributes:
         path: ``*.json`` (``[["mug", "sugar_box"], ...]``) or ``*.csv`` (``mug,sugar_box``).
-        scale: Size variant to take where an item has several.
+        scale: Size variant of items that have several.
     """
 
     path: str | Path
@@ -41,7 +41,7 @@ class SequenceFile(Generator):
         check_number("generator.scale", self.scale, above=0.0)
 
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
-        """The whole file, in its order."""
+        """Return all instances of the file, in its order."""
         rows: dict[str, list[int]] = {}
         for index, name in enumerate(catalogue.names):
             if catalogue.sources[index].get("scale", 1.0) == self.scale:
@@ -53,7 +53,7 @@ class SequenceFile(Generator):
         return FixedPool(sequences).sample(request, catalogue)
 
     def _row(self, entry: Any, number: int, rows: dict[str, list[int]]) -> int:
-        """The catalogue row that an entry of a sequence means."""
+        """Return the catalogue row that an entry of a sequence refers to."""
         name = entry.strip() if isinstance(entry, str) else None
         if name in rows:
             if len(rows[name]) > 1:
@@ -68,11 +68,11 @@ class SequenceFile(Generator):
             return int(name)
         raise SequenceError(
             f"{self.path}: sequence {number} names {entry!r}, which is "
-            f"{self._why_not(name, sorted(rows))}"
+            f"{self._unknown(name, sorted(rows))}"
         )
 
-    def _why_not(self, name: str | None, known: list[str]) -> str:
-        """Why a name means no item, and what would be right."""
+    def _unknown(self, name: str | None, known: list[str]) -> str:
+        """Explain why a name refers to no item, and name the remedy."""
         if name is None:
             return "neither the name of an item nor a row of the catalogue"
         longer = [full for full in known if full.endswith(f"/{name}")]
@@ -83,6 +83,7 @@ class SequenceFile(Generator):
         )
 
     def _read(self) -> list[list[Any]]:
+        """Read the file's sequences as lists of entries."""
         path = Path(self.path)
         if path.suffix not in (".json", ".csv"):
             raise SequenceError(f"{path}: sequences are read from .json or .csv files")

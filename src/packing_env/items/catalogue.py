@@ -1,18 +1,15 @@
 """Catalogues: the height maps of many items in many orientations, stacked on one device.
 
 Row m is one item at one scale. Orientations whose window is wider than the container are left out
-(nothing could place them), so are orientations whose maps repeat an earlier one; the rest stand at
-the front and padding follows.
+(they have no placement), and so are orientations whose maps repeat an earlier one; the rest come
+first and padding follows.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.items import storage
+from packing_env.items import shapes, storage
+from packing_env.items.build import (
+    MeshBuild,
+    Orientations,
+    check_grid,
+    check_rotations,
+    check_scales,
+)
 from packing_env.items.cuboids import (
     check_boxes,
     check_upright,
@@ -28,19 +32,9 @@ from packing_env.items.cuboids import (
     cuboid_tensors,
     whole_cuboids,
 )
-from packing_env.items.inputs import (
-    CatalogueError,
-    EmbeddedShape,
-    Item,
-    code_digest,
-    expand,
-    fingerprint,
-    item_names,
-    mesh_of,
-)
-from packing_env.items.meshes.mesh import UNITS, Mesh
-from packing_env.items.rotations import rotation_set
-from packing_env.items.rows import Grid, Needs, Row, cuboid_row, mesh_row, stack, windows
+from packing_env.items.inputs import CatalogueError, EmbeddedShape, Item, expand
+from packing_env.items.meshes.mesh import UNITS
+from packing_env.items.rows import Grid, MemoryEstimate, Row, cuboid_row, stack, windows
 from packing_env.memory import check_memory, num_bytes
 
 FORMAT = 2
@@ -48,15 +42,13 @@ FORMAT = 2
 
 _LOGGER = logging.getLogger(__name__)
 
-Orientations = float | int | str | Tensor
-
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
     """Items as tensors; `tensors()` is what the core receives.
 
-    M rows, R orientations (padded), windows of U x V cells. Cuboids may do without maps: U and V
-    are 0 then, and what needs maps cannot use such a catalogue.
+    M rows, R orientations (padded), windows of U x V cells. Cuboids may have no maps: U and V are
+    0 then, and the rules that read maps cannot use such a catalogue.
 
     Attributes:
         top: upper surface, metres above the item's lowest point; -inf outside and in padding.
@@ -74,7 +66,7 @@ class Catalogue:
         volume_reliable: False where `volume` is a column volume.
         never_feasible: True where no orientation fits into the empty container.
         names: one per row; the scale variants of an item share it, no other row has it. Files are
-            named by their stem, with folders in front where stems are alike (``a/part``).
+            named by their stem, with folders in front where stems are equal (``a/part``).
         sources: one per row: source, unit, scale, and the warnings of its mesh.
         cell: metres.
         container: (X, Y, H) metres.
@@ -107,29 +99,29 @@ class Catalogue:
         return self.top.shape[1]
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors of the rules, by name, all on one device."""
+        """Return the tensors that the rules read, by name, all on one device."""
         return {name: getattr(self, name) for name in RULE_TENSORS}
 
     def to(self, device: torch.device | str) -> Catalogue:
-        """The same catalogue on another device, where it must fit into the free memory."""
+        """Return the catalogue on another device; raise where it does not fit its free memory."""
         device, tensors = torch.device(device), [getattr(self, name) for name in _TENSORS]
         if device.type != self.top.device.type:
             check_memory(
                 f"a catalogue of {len(self)} items",
                 num_bytes(tensors),
                 device,
-                lambda room: "use fewer items, scales or orientations, or a larger cell",
+                lambda _: "use fewer items, scales or orientations, or a larger cell",
                 error=CatalogueError,
             )
         return replace(self, **{name: getattr(self, name).to(device) for name in _TENSORS})
 
     def select(self, ids: Sequence[int] | Tensor) -> Catalogue:
-        """The rows with these numbers, in this order."""
+        """Return the rows with the given indices, in their order."""
         rows = torch.as_tensor(ids, dtype=torch.int64, device=self.top.device).flatten()
         picked: dict[str, Any] = {name: getattr(self, name)[rows] for name in _TENSORS}
-        numbers = rows.tolist()
-        picked["names"] = [self.names[i] for i in numbers]
-        picked["sources"] = [self.sources[i] for i in numbers]
+        indices = rows.tolist()
+        picked["names"] = [self.names[i] for i in indices]
+        picked["sources"] = [self.sources[i] for i in indices]
         return replace(self, **picked)
 
     def save(self, path: str | Path, *, key: str | None = None) -> None:
@@ -137,7 +129,7 @@ class Catalogue:
 
         Args:
             path: the file.
-            key: what it was made of, for `load` to ask for.
+            key: identifies the items and settings; `load` can require it.
         """
         meta: dict[str, Any] = {
             "format": FORMAT,
@@ -162,11 +154,11 @@ class Catalogue:
         Args:
             path: the file.
             device: device of the result.
-            key: what it must be made of; None: anything.
+            key: the key that the file must have been saved with; None: any.
 
         Raises:
-            CatalogueError: missing, truncated, altered, not a catalogue of this version, or made
-                of something else.
+            CatalogueError: the file is missing, truncated, altered, not a catalogue of this
+                version, or has another key.
         """
         try:
             tensors, meta = storage.read(Path(path))
@@ -178,7 +170,9 @@ class Catalogue:
                 f"{FORMAT}); build it again from its sources"
             )
         if key is not None and meta.get("key") != key:
-            raise CatalogueError(f"{path}: the catalogue of other items or settings")
+            raise CatalogueError(
+                f"{path}: the catalogue of other items or settings; build it again from its sources"
+            )
         inside = windows(tensors["size"], meta["window"])
         for name, outside in _MAPS.items():
             cells = tensors[name]
@@ -206,7 +200,7 @@ class Catalogue:
         cache_dir: str | Path | None = None,
         device: torch.device | str = "cpu",
     ) -> Catalogue:
-        """Rasterise mesh files, folders of them, or meshes.
+        """Build a catalogue from mesh files, folders of them, or meshes.
 
         Args:
             paths_or_meshes: files, folders (all supported files below them, sorted, without the
@@ -217,8 +211,8 @@ class Catalogue:
             scales: sizes of each item, one row each.
             unit: unit of the files.
             strict: refuse meshes with warnings.
-            use_cache: keep the result on disk, by content.
-            cache_dir: where; by default `packing_env` in the user's cache folder.
+            use_cache: keep the result in a folder on disk, named by a hash of its content.
+            cache_dir: that folder; by default `packing_env` in the user's cache folder.
             device: device of the result.
 
         Raises:
@@ -226,21 +220,20 @@ class Catalogue:
             MeshError: a mesh that cannot be used; names the file.
         """
         inputs = expand(paths_or_meshes)
-        build = _Build(inputs, _grid(cell, container), _rotations(orientations), scales, unit)
-        found = build.cached(cache_dir, strict) if use_cache else build.run(strict)
+        grid, rotations = check_grid(cell, container), check_rotations(orientations)
+        build = MeshBuild(inputs, grid, rotations, check_scales(scales), unit, strict)
+        found = _cached(build, cache_dir) if use_cache else _assemble(build.rows(), grid)
         _report(found, unit)
         return found.to(device)
 
     @classmethod
     def from_shapes(cls, families: Sequence[str] | None = None, **options: Any) -> Catalogue:
-        """Rasterise the embedded items of some families (default: all).
+        """Build a catalogue of the embedded items of some families (default: all).
 
         Args:
             families: names in `shapes.FAMILIES`.
             **options: as for `from_meshes`.
         """
-        from packing_env.items import shapes
-
         names = [shape.name for shape in shapes.select(families)]
         return cls.from_meshes([EmbeddedShape(name) for name in names], **options)
 
@@ -259,7 +252,7 @@ class Catalogue:
         maps: bool = True,
         device: torch.device | str = "cpu",
     ) -> Catalogue:
-        """Boxes, without a mesh; equal to rasterising the meshes of the boxes.
+        """Build a catalogue of boxes, equal to that of their meshes.
 
         Args:
             extents: [M, 3] (dx, dy, dz) in `unit`; the source frame of a box is [0, dx] x ...
@@ -268,18 +261,19 @@ class Catalogue:
             orientations: "pi/2", "cuboid", "yaw", "none", or axis-aligned rotations [R, 3, 3].
             scales: sizes of each box, one row each.
             unit: unit of the extents.
-            names: one per box; by default its extents. Equal ones are numbered (``box#2``).
+            names: one per box; by default its extents. Repeated names are numbered (``box#2``).
             upright: [M, 3] which of the three sides may stand vertically; orientations that stand
                 on another one are left out. By default all may.
             maps: make height maps. Without them the extents must be whole multiples of the cell,
-                which may be as fine as wanted, and 100,000 boxes take about a second.
+                which may be arbitrarily fine, and 100,000 boxes take about a second.
             device: device of the result.
 
         Raises:
             CatalogueError: no boxes, bad extents, rotations that are not axis-aligned, or nothing
                 that fits.
         """
-        grid, rotations, scales = _grid(cell, container), _rotations(orientations), _scales(scales)
+        grid, rotations = check_grid(cell, container), check_rotations(orientations)
+        scales = check_scales(scales)
         boxes = check_boxes(extents, unit, rotations)
         stands = check_upright(upright, len(boxes)).repeat_interleave(len(scales), 0)
         metres = torch.stack([boxes * (UNITS[unit] * scale) for scale in scales], 1).flatten(0, 1)
@@ -291,9 +285,10 @@ class Catalogue:
             for scale in scales
         ]
         if maps:
-            per_row, needs = zip(names, metres, sources, stands, strict=True), Needs(len(names))
-            rows = [cuboid_row(*row, grid, rotations, needs) for row in per_row]
-            needs.check()
+            memory = MemoryEstimate(len(names))
+            per_row = zip(names, metres, sources, stands, strict=True)
+            rows = [cuboid_row(*row, grid, rotations, memory) for row in per_row]
+            memory.check()
             found = _assemble(rows, grid)
         else:
             found = cls(
@@ -319,7 +314,7 @@ RULE_TENSORS = tuple(name for name in _TENSORS if name not in ("volume_reliable"
 
 
 def _assemble(rows: Sequence[Row], grid: Grid) -> Catalogue:
-    """A catalogue of rows."""
+    """Stack rows into a catalogue."""
     made = stack(rows, grid)
     maps = made["top"], made["bottom"], made["size"]
     cuboid = whole_cuboids(*maps, made["orientation_mask"], made["volume"], grid.cell)
@@ -333,100 +328,27 @@ def _assemble(rows: Sequence[Row], grid: Grid) -> Catalogue:
     )
 
 
-def _grid(cell: float | int, container: Sequence[float | int]) -> Grid:
-    """The grid, checked: positive, and whole cells along X and Y."""
-    if len(container) != 3 or not all(length > 0 for length in (*container, cell)):
-        raise CatalogueError(
-            f"container must be (X, Y, H) in metres and cell positive, got {container}, {cell}"
-        )
-    x, y, height = (float(length) for length in container)
-    grid = Grid(float(cell), (x, y, height))
-    try:
-        _ = grid.cells
-    except ValueError as error:
-        raise CatalogueError(str(error)) from error
-    return grid
-
-
-def _rotations(orientations: Orientations) -> Float[Tensor, "R 3 3"]:
-    """Rotations from an interval, a name, or rotations."""
-    if isinstance(orientations, Tensor):
-        if orientations.ndim != 3 or orientations.shape[1:] != (3, 3) or len(orientations) == 0:
-            raise CatalogueError(
-                f"orientations must be rotations [R, 3, 3], got {tuple(orientations.shape)}"
-            )
-        return orientations.to("cpu", torch.float64)
-    try:
-        return rotation_set(orientations)
-    except ValueError as error:
-        raise CatalogueError(str(error)) from error
-
-
-def _scales(scales: Sequence[float | int]) -> tuple[float, ...]:
-    """The scales, checked."""
-    values = tuple(float(scale) for scale in scales)
-    if not values or not all(0.0 < scale < float("inf") for scale in values):
-        raise CatalogueError(f"scales must be positive numbers, at least one, got {scales}")
-    return values
-
-
-@dataclass(frozen=True)
-class _Build:
-    """One build of a catalogue from meshes."""
-
-    inputs: list[Path | Mesh | EmbeddedShape]
-    grid: Grid
-    rotations: Tensor
-    scales: Sequence[float | int]
-    unit: str
-
-    def run(self, strict: bool) -> Catalogue:
-        """Load and rasterise everything."""
-        scales = _scales(self.scales)
-        rows, needs = [], Needs(len(self.inputs) * len(scales))
-        for item, name in zip(self.inputs, item_names(self.inputs), strict=True):
-            mesh = replace(mesh_of(item, self.unit, strict), name=name)
-            rows += [mesh_row(mesh, scale, self.grid, self.rotations, needs) for scale in scales]
-        needs.check()
-        return _assemble(rows, self.grid)
-
-    def cached(self, folder: str | Path | None, strict: bool) -> Catalogue:
-        """From the cache, or built and put there; a cache that fails costs one log line."""
-        where = Path(folder) if folder is not None else storage.cache_folder()
-        key = self.key(strict)
-        path = where / f"{key}.catalogue"
-        if path.exists():
-            try:
-                return Catalogue.load(path, key=key)
-            except CatalogueError as error:
-                _LOGGER.warning("building the catalogue again: %s", error)
-        built = self.run(strict)
+def _cached(build: MeshBuild, folder: str | Path | None) -> Catalogue:
+    """Load a build from the cache, or run it and save it; a failing cache only logs a warning."""
+    where = Path(folder) if folder is not None else storage.cache_folder()
+    key = build.key(FORMAT)
+    path = where / f"{key}.catalogue"
+    if path.exists():
         try:
-            where.mkdir(parents=True, exist_ok=True)
-            built.save(path, key=key)
-        except OSError as error:
-            _LOGGER.warning("the catalogue is not cached: %s", error)
-        return built
-
-    def key(self, strict: bool) -> str:
-        """Hash of all that the result depends on."""
-        settings = [
-            FORMAT,
-            code_digest(),
-            self.grid.cell,
-            self.grid.container,
-            self.rotations.flatten().tolist(),
-            list(_scales(self.scales)),
-            self.unit,
-            strict,
-            find_spec("manifold3d") is not None,
-            [fingerprint(item) for item in self.inputs],
-        ]
-        return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
+            return Catalogue.load(path, key=key)
+        except CatalogueError as error:
+            _LOGGER.warning("building the catalogue again: %s", error)
+    built = _assemble(build.rows(), build.grid)
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+        built.save(path, key=key)
+    except OSError as error:
+        _LOGGER.warning("the catalogue is not cached: %s", error)
+    return built
 
 
 def _report(catalogue: Catalogue, unit: str) -> None:
-    """Log the items that never fit; raise when that is all of them."""
+    """Log the items that never fit; raise if none fits."""
     never = catalogue.never_feasible.nonzero().flatten().tolist()
     if not never:
         return

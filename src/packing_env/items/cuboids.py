@@ -1,4 +1,4 @@
-"""Cuboids: which rows of a catalogue are some, and rows made from their sides alone."""
+"""Cuboids: found among the rows of a catalogue, and made from their sides without maps."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.items.inputs import CatalogueError, numbered
-from packing_env.items.meshes.mesh import UNITS, widened
-from packing_env.items.rasterize import CELL_MARGIN, quarter_turn_plan
-from packing_env.items.rotations import QUARTER_TURN, source_axes
+from packing_env.items.meshes.mesh import UNITS
+from packing_env.items.meshes.surface import widened
+from packing_env.items.rasterize import CELL_MARGIN
+from packing_env.items.rotations import QUARTER_TURN, quarter_turn_plan, source_axes
 from packing_env.items.rows import COM_STEPS, Grid, windows
 
 VOLUME_TOLERANCE = 1e-5
-"""Share by which the volume of a cuboid may differ from that of its cells (rounding)."""
+"""Relative difference allowed between a cuboid's volume and that of its cells (rounding)."""
 
 
 def check_boxes(
     extents: Sequence[Sequence[float | int]] | Tensor, unit: str, rotations: Tensor
 ) -> Float[Tensor, "M 3"]:
-    """The boxes in their own unit, after the checks of `Catalogue.from_cuboids`."""
+    """Check the arguments of `Catalogue.from_cuboids`; return the boxes in their own unit."""
     if unit not in UNITS:
         raise CatalogueError(f"unknown unit {unit!r}; use one of {', '.join(UNITS)}")
     boxes = torch.from_numpy(widened(torch.as_tensor(extents).cpu().numpy()))
@@ -44,23 +45,23 @@ def check_boxes(
 def check_upright(
     upright: Sequence[Sequence[bool | int]] | Tensor | None, count: int
 ) -> Bool[Tensor, "M 3"]:
-    """Which sides may stand vertically; None: all of them."""
+    """Return which sides may stand vertically; all for None."""
     if upright is None:
         return torch.ones(count, 3, dtype=torch.bool)
     flags = torch.as_tensor(upright).cpu().to(torch.bool)
     if flags.shape != (count, 3):
         raise CatalogueError(
-            f"upright must be [{count}, 3] (may x, y, z of each cuboid stand vertically), got "
-            f"{tuple(flags.shape)}"
+            f"upright must be [{count}, 3] flags (whether x, y, z of each cuboid may stand "
+            f"vertically), got {tuple(flags.shape)}"
         )
     none = (~flags.any(1)).nonzero().flatten().tolist()
     if none:
-        raise CatalogueError(f"cuboid {none[0]} may stand on none of its sides; allow one")
+        raise CatalogueError(f"upright allows no side of cuboid {none[0]}; allow at least one")
     return flags
 
 
 def cuboid_names(boxes: Float[Tensor, "M 3"], names: Sequence[str] | None) -> list[str]:
-    """A name per box, no two alike; by default its extents."""
+    """Give each box a unique name; by default its extents."""
     given = names
     if given is None:
         given = ["x".join([f"{side:g}" for side in box]) for box in boxes.tolist()]
@@ -77,11 +78,11 @@ def whole_cuboids(
     volume: Float[Tensor, " M"],
     cell: float,
 ) -> Int[Tensor, "M R D"]:
-    """Sides (w, h, d) in cells of rows that are cuboids of whole cells; D is 0 if any is not.
+    """Return the sides (w, h, d) in cells of rows of whole-cell cuboids; D is 0 if any is not one.
 
-    Read off the maps, whatever they were made from: a full rectangle from 0 to a constant height
-    that is a whole number of cells, and a volume that leaves no room for anything else. Heights are
-    compared as float32, so that `d * cell` stands for the height in every formula of the rules.
+    A cuboid is recognised by its maps, whatever they were made from: a full rectangle from 0 to a
+    constant height that is a whole number of cells, and a volume that is that of the cells. Heights
+    are compared as float32, so that `d * cell` equals the height in every formula of the rules.
 
     Args:
         top: upper surfaces; -inf outside.
@@ -93,7 +94,7 @@ def whole_cuboids(
     """
     num_rows, num_orientations = mask.shape
     sides = torch.zeros(num_rows, num_orientations, 3, dtype=torch.int32)
-    for row in range(num_rows):  # most catalogues of meshes end here at once
+    for row in range(num_rows):  # most catalogues of meshes return at the first row
         inside = windows(size[row], (top.shape[2], top.shape[3]))
         height = top[row].amax((1, 2))
         expected = height[:, None, None]
@@ -116,7 +117,7 @@ def cuboid_tensors(
     upright: Bool[Tensor, "M 3"],
     grid: Grid,
 ) -> dict[str, Tensor]:
-    """The tensors of a catalogue of cuboids, without maps; equal to those with maps otherwise.
+    """Make the tensors of a catalogue of cuboids without maps, otherwise equal to those with maps.
 
     Args:
         boxes: extents in the source frame, metres; whole multiples of the cell.
@@ -125,16 +126,16 @@ def cuboid_tensors(
         grid: the container.
 
     Raises:
-        CatalogueError: an extent is no whole multiple of the cell.
+        CatalogueError: an extent is not a whole multiple of the cell.
     """
     cells = _whole_sides(boxes, grid.cell)
     axes = source_axes(rotations)
-    turned = cells[:, axes]
-    kept = _distinct_fitting(turned, upright[:, axes[:, 2]], grid)
+    rotated = cells[:, axes]
+    kept = _distinct_fitting(rotated, upright[:, axes[:, 2]], grid)
     num = max(1, int(kept.sum(1).max()))
     order = kept.int().argsort(dim=1, descending=True, stable=True)[:, :num]
     mask = kept.gather(1, order)
-    sides = turned.gather(1, order[..., None].expand(-1, -1, 3)) * mask[..., None]
+    sides = rotated.gather(1, order[..., None].expand(-1, -1, 3)) * mask[..., None]
     offset = _offsets(boxes, cells, rotations, grid.cell)
     offset = offset.gather(1, order[..., None].expand(-1, -1, 3)) * mask[..., None]
     identity = torch.eye(3, dtype=torch.float64)
@@ -158,7 +159,7 @@ def cuboid_tensors(
 
 
 def _whole_sides(boxes: Float[Tensor, "M 3"], cell: float) -> Int[Tensor, "M 3"]:
-    """The sides in cells."""
+    """Return the sides in cells; raise unless they are whole."""
     cells = boxes / cell
     whole = cells.round()
     off = ((cells - whole).abs() > CELL_MARGIN) | (whole < 1)
@@ -166,7 +167,7 @@ def _whole_sides(boxes: Float[Tensor, "M 3"], cell: float) -> Int[Tensor, "M 3"]
     if bad:
         sides = " x ".join(f"{side:g}" for side in boxes[bad[0]].tolist())
         raise CatalogueError(
-            f"cuboid {bad[0]} measures {sides} m, no whole multiples of the step of {cell:g} m "
+            f"cuboid {bad[0]} measures {sides} m, not whole multiples of the step of {cell:g} m "
             f"({len(bad)} of {len(boxes)} cuboids); use a finer unit, or geometry='maps'"
         )
     return whole.to(torch.int64)
@@ -175,7 +176,7 @@ def _whole_sides(boxes: Float[Tensor, "M 3"], cell: float) -> Int[Tensor, "M 3"]
 def _distinct_fitting(
     sides: Int[Tensor, "M R 3"], allowed: Bool[Tensor, "M R"], grid: Grid
 ) -> Bool[Tensor, "M R"]:
-    """Orientations that are allowed, no wider than the container, and repeat no earlier one."""
+    """Mark the orientations that are allowed, fit the container's width and repeat no other."""
     width, depth = grid.cells
     kept = (allowed & (sides[..., 0] <= width) & (sides[..., 1] <= depth)).mT.contiguous()
     longest = int(sides.max()) + 1
@@ -192,16 +193,14 @@ def _offsets(
     rotations: Float[Tensor, "R 3 3"],
     cell: float,
 ) -> Float[Tensor, "M R 3"]:
-    """Where the origin of the source comes to lie in each window, as `rasterize_cuboid` has it."""
+    """Compute the origin of the source in each window, equal to that of `rasterize_cuboid`."""
     base, turns = quarter_turn_plan(rotations)
     turn = torch.tensor(QUARTER_TURN, dtype=torch.float64)
     axes = source_axes(rotations)
     offsets = []
     for b, k in zip(base, turns, strict=True):
         offset = (-(boxes @ rotations[b].mT)).clamp(min=0.0)
-        window = (
-            cells[:, axes[b, :2]].flip(1).double() * cell
-        )  # the sides as they are after one turn
+        window = cells[:, axes[b, :2]].flip(1).double() * cell  # after one quarter turn
         for step in range(k):
             offset = offset @ turn.mT
             offset[:, 0] += window[:, step % 2]

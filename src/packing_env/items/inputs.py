@@ -1,4 +1,4 @@
-"""What a catalogue is built from: files, folders, meshes, embedded shapes; and their identity."""
+"""Inputs of a catalogue: files, folders, meshes, embedded shapes; their names and fingerprints."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from packing_env.items.meshes import readers, urdf
-from packing_env.items.meshes.mesh import Mesh, MeshSource, load_mesh
+from packing_env.items import shapes
+from packing_env.items.meshes import urdf
+from packing_env.items.meshes.load import SUPPORTED, load_mesh
+from packing_env.items.meshes.mesh import Mesh, MeshSource
+
+_PACKAGE = Path(__file__).parent
 
 
 class CatalogueError(ValueError):
@@ -25,23 +29,22 @@ class EmbeddedShape:
     name: str
 
     def mesh(self) -> Mesh:
-        """The mesh of the item."""
-        from packing_env.items import shapes
-
+        """Make the mesh of the item."""
         mesh = next(shape for shape in shapes.SHAPES if shape.name == self.name).make()
         return replace(mesh.mesh(self.name), source=MeshSource(path=f"shapes:{self.name}"))
 
 
-Item = str | Path | Mesh | EmbeddedShape
+Source = Path | Mesh | EmbeddedShape
+"""The origin of one mesh."""
+Item = str | Source
+"""An entry of the inputs: a source, or a folder of mesh files."""
 
 
-def expand(
-    paths_or_meshes: Item | Iterable[Item],
-) -> list[Path | Mesh | EmbeddedShape]:
-    """Files and meshes, with folders replaced by the mesh files below them."""
+def expand(paths_or_meshes: Item | Iterable[Item]) -> list[Source]:
+    """Replace folders by the mesh files below them."""
     if isinstance(paths_or_meshes, (str, Path, Mesh, EmbeddedShape)):
         paths_or_meshes = [paths_or_meshes]
-    inputs: list[Path | Mesh | EmbeddedShape] = []
+    inputs: list[Source] = []
     for item in paths_or_meshes:
         if isinstance(item, (Mesh, EmbeddedShape)):
             inputs.append(item)
@@ -55,46 +58,43 @@ def expand(
 
 
 def _files_below(folder: Path) -> list[Path]:
-    """Supported files below a folder, sorted, without the parts of URDF trees among them."""
+    """List the supported files below a folder, sorted, without the parts of URDF trees in it."""
     files = sorted(
-        file
-        for file in folder.rglob("*")
-        if file.suffix.lower() in readers.SUPPORTED and file.is_file()
+        file for file in folder.rglob("*") if file.suffix.lower() in SUPPORTED and file.is_file()
     )
     if not files:
-        raise CatalogueError(
-            f"{folder}: no mesh files in it; supported are {', '.join(readers.SUPPORTED)}"
-        )
+        raise CatalogueError(f"{folder}: no mesh files in it; supported are {', '.join(SUPPORTED)}")
     trees = [file for file in files if file.suffix.lower() == ".urdf"]
     parts = {part for tree in trees for part in urdf.referenced_files(tree)}
     return [file for file in files if file.resolve() not in parts]
 
 
-def item_names(inputs: Sequence[Path | Mesh | EmbeddedShape]) -> list[str]:
-    """A name per input, no two alike.
+def item_names(inputs: Sequence[Source]) -> list[str]:
+    """Give each input a unique name.
 
-    A file is called by its stem. Where that is taken too, as many of its folders as needed stand in
-    front (``a/part``), and files that only their suffix tells apart keep it (``part.stl``). What is
-    still alike (meshes in memory, a file given twice) is numbered: ``part``, ``part#2``.
+    A file is named by its stem. Where stems are equal, as many of the files' folders as needed are
+    put in front (``a/part``), and files that differ only by their suffix keep it (``part.stl``).
+    Names that are still equal (meshes in memory, a file given twice) are numbered: ``part``,
+    ``part#2``.
     """
     parts = _name_parts(inputs)
-    taken = [1] * len(inputs)
+    depths = [1] * len(inputs)
     while True:
-        names = ["/".join(part[-depth:]) for part, depth in zip(parts, taken, strict=True)]
+        names = ["/".join(part[-depth:]) for part, depth in zip(parts, depths, strict=True)]
         holders: dict[str, set[Path | int]] = {}
         for index, (name, item) in enumerate(zip(names, inputs, strict=True)):
             holders.setdefault(name, set()).add(item if isinstance(item, Path) else index)
         longer = [
             depth + (len(holders[name]) > 1 and depth < len(part))
-            for name, depth, part in zip(names, taken, parts, strict=True)
+            for name, depth, part in zip(names, depths, parts, strict=True)
         ]
-        if longer == taken:
+        if longer == depths:
             return numbered(names)
-        taken = longer
+        depths = longer
 
 
-def _name_parts(inputs: Sequence[Path | Mesh | EmbeddedShape]) -> list[list[str]]:
-    """What each name may be made of: folders and stem, or the one name of a mesh."""
+def _name_parts(inputs: Sequence[Source]) -> list[list[str]]:
+    """Return the parts of each name: folders and stem of a file, or the one name of a mesh."""
     files = {item for item in inputs if isinstance(item, Path)}
     same = Counter(file.with_suffix("") for file in files)
     parts = []
@@ -108,9 +108,9 @@ def _name_parts(inputs: Sequence[Path | Mesh | EmbeddedShape]) -> list[list[str]
 
 
 def numbered(names: Sequence[str]) -> list[str]:
-    """The names; one that occurred before gets ``#2``, ``#3``, ... (the first that is free)."""
+    """Add ``#2``, ``#3``, ... to repeated names, skipping those that are in use."""
     used = set(names)
-    number: dict[str, int] = {}  # of each name seen so far, the next to try
+    number: dict[str, int] = {}  # the next number to try, for each name so far
     out = []
     for name in names:
         free = name
@@ -124,8 +124,8 @@ def numbered(names: Sequence[str]) -> list[str]:
     return out
 
 
-def mesh_of(item: Path | Mesh | EmbeddedShape, unit: str, strict: bool) -> Mesh:
-    """The mesh of an input."""
+def mesh_of(item: Source, unit: str, strict: bool) -> Mesh:
+    """Load or make the mesh of an input."""
     if isinstance(item, Path):
         return load_mesh(item, unit, strict)
     return item.mesh() if isinstance(item, EmbeddedShape) else item
@@ -133,15 +133,17 @@ def mesh_of(item: Path | Mesh | EmbeddedShape, unit: str, strict: bool) -> Mesh:
 
 @cache
 def code_digest() -> str:
-    """Hash of the source of this package, on which every result depends."""
-    folder = Path(__file__).parent
-    return _digest([file.read_bytes() for file in sorted(folder.rglob("*.py"))])
+    """Hash the source of `packing_env.items` with its subfolders, which every catalogue depends on.
+
+    A change of any file there invalidates the cached catalogues.
+    """
+    return _digest(file.read_bytes() for file in sorted(_PACKAGE.rglob("*.py")))
 
 
-def fingerprint(item: Path | Mesh | EmbeddedShape) -> list[Any]:
-    """Name and content of an input."""
+def fingerprint(item: Source) -> list[Any]:
+    """Return name and content of an input, as far as the cache's key needs them."""
     if isinstance(item, EmbeddedShape):
-        return [item.name]  # its content is code, which the key holds
+        return [item.name]  # its content is code, which `code_digest` covers
     if isinstance(item, Mesh):
         content = [item.vertices.numpy().tobytes(), item.faces.numpy().tobytes()]
         measures = [item.volume, item.volume_reliable, item.com.tolist(), list(item.warnings)]
@@ -153,7 +155,7 @@ def fingerprint(item: Path | Mesh | EmbeddedShape) -> list[Any]:
 
 
 def _digest(parts: Iterable[bytes]) -> str:
-    """SHA-256 of parts, each with its length."""
+    """Hash parts, each with its length, by SHA-256."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)

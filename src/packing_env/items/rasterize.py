@@ -1,4 +1,4 @@
-"""Solids to height maps: conservative and exact per cell, in float64 torch on any device.
+"""Rasterisation of solids to height maps: conservative and exact per cell, in float64 torch.
 
 The extremes of a triangle over a cell lie at vertices of their intersection: ends of the triangle's
 edges clipped to the cell, and corners of the cell inside the triangle. So two passes suffice: clip
@@ -16,74 +16,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env.items.maps import ItemMaps
 from packing_env.items.meshes.mesh import Mesh
-from packing_env.items.rotations import QUARTER_TURN
+from packing_env.items.rotations import quarter_turn_plan
 
 CELL_MARGIN = 1e-6
-"""Geometry that reaches less than this share of a cell into one does not occupy it."""
+"""Geometry that reaches less than this share of a cell into a cell does not occupy it."""
 MAX_CELLS = 1 << 26
 """Largest window that is allocated."""
 CHUNK = 1 << 18
 """Pairs of a primitive and a cell that are processed at once."""
 SLIVER = 1e-9
-"""A triangle that is thinner in plan than this share of a cell is vertical, but for rounding."""
-
-
-@dataclass(frozen=True, eq=False)
-class ItemMaps:
-    """A solid in one orientation, as two surfaces on the container's grid.
-
-    Attributes:
-        top: [U, V] float32 upper surface, metres above the lowest point; -inf outside.
-        bottom: [U, V] float32 lower surface, minimum 0; +inf outside.
-        rotation: [3, 3] float64 from the source frame.
-        offset: [3] float64 metres: p_map = rotation @ p_source + offset, with the origin of the
-            map frame at the lower corner of the window and the lowest point of the solid.
-        cell: metres.
-    """
-
-    top: Float[Tensor, "U V"]
-    bottom: Float[Tensor, "U V"]
-    rotation: Float[Tensor, "3 3"]
-    offset: Float[Tensor, " 3"]
-    cell: float
-
-    @property
-    def footprint(self) -> Bool[Tensor, "U V"]:
-        """Cells that the solid reaches into."""
-        return torch.isfinite(self.bottom)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Cells of the window along x and y."""
-        return self.top.shape[0], self.top.shape[1]
-
-    @property
-    def peak(self) -> float:
-        """Highest point, metres (a float32 value)."""
-        return float(self.top.max())
-
-    @property
-    def column_volume(self) -> float:
-        """m^3 between the two maps: an upper bound of the volume of the solid."""
-        column = torch.where(self.footprint, self.top.double() - self.bottom.double(), 0.0)
-        return float(column.sum()) * self.cell**2
-
-    def turned(self, quarter_turns: int) -> ItemMaps:
-        """The same maps after quarter turns about z (+90 degrees each) on the grid."""
-        rotation, offset = self.rotation, self.offset
-        turn = offset.new_tensor(QUARTER_TURN)
-        sides = self.size[::-1] if quarter_turns % 4 else self.size
-        for k in range(quarter_turns % 4):
-            rotation, offset = turn @ rotation, turn @ offset
-            offset = offset + offset.new_tensor([sides[k % 2] * self.cell, 0.0, 0.0])
-        return ItemMaps(
-            torch.rot90(self.top, quarter_turns),
-            torch.rot90(self.bottom, quarter_turns),
-            rotation + 0.0,
-            offset,
-            self.cell,
-        )
+"""A triangle that is thinner in plan than this share of a cell is vertical up to rounding."""
 
 
 def rasterize(
@@ -92,7 +36,7 @@ def rasterize(
     cell: float,
     device: torch.device | str | None = None,
 ) -> ItemMaps:
-    """Height maps of a solid in one orientation; see `rasterize_many`."""
+    """Compute the height maps of a solid in one orientation; see `rasterize_many`."""
     return rasterize_many(mesh, rotation[None], cell, device)[0]
 
 
@@ -102,17 +46,18 @@ def rasterize_many(
     cell: float,
     device: torch.device | str | None = None,
 ) -> list[ItemMaps]:
-    """Height maps of a solid in several orientations.
+    """Compute the height maps of a solid in several orientations.
 
     Top is the maximum of the surface over the open area of a cell and bottom the minimum. The
-    window begins at the solid's smallest x and y. Rotations that are a quarter turn about z of an
-    earlier one take its maps, turned on the grid, so the pi/2 set costs six rasterisations.
+    window starts at the solid's smallest x and y. Rotations that differ from an earlier one by
+    quarter turns about z take its maps, rotated on the grid, so the pi/2 set costs six
+    rasterisations.
 
     Args:
         mesh: the solid, metres.
         rotations: [R, 3, 3], from the frame of `mesh`.
         cell: side of a cell, metres.
-        device: where to compute; that of the mesh by default.
+        device: the device to compute on; that of the mesh by default.
 
     Returns:
         One `ItemMaps` per rotation, on `device`.
@@ -135,15 +80,15 @@ def rasterize_many(
         ids = distinct[start : start + group]
         solid = _Posed.make(vertices, faces, edges, rotations[ids], cell, mesh.name)
         maps.update(zip(ids, solid.rasterize(), strict=True))
-    return [maps[b].turned(k) for b, k in zip(base, turns, strict=True)]
+    return [maps[b].rotated(k) for b, k in zip(base, turns, strict=True)]
 
 
 def rasterize_cuboid(
     extent: Float[Tensor, " 3"], rotations: Float[Tensor, "R 3 3"], cell: float
 ) -> list[ItemMaps]:
-    """Height maps of the box [0, dx] x [0, dy] x [0, dz] in axis-aligned orientations.
+    """Compute the height maps of the box [0, dx] x [0, dy] x [0, dz], axis-aligned orientations.
 
-    Equal to `rasterize_many` on the mesh of that box, without the work.
+    Equal to `rasterize_many` on the mesh of that box, at a fraction of the cost.
 
     Args:
         extent: (dx, dy, dz), metres.
@@ -155,44 +100,23 @@ def rasterize_cuboid(
     maps = {}
     for b in set(base):
         rotation = rotations[b]
-        turned = rotation @ extent.to(torch.float64)
-        dx, dy, dz = turned.abs().tolist()
+        rotated = rotation @ extent.to(torch.float64)
+        dx, dy, dz = rotated.abs().tolist()
         width, depth = _window(torch.tensor([[dx / cell, dy / cell]]).double())[0].tolist()
         bottom = torch.zeros(width, depth)
         top = torch.full((width, depth), dz)
-        maps[b] = ItemMaps(top, bottom, rotation, (-turned).clamp(min=0.0), cell)
-    return [maps[b].turned(k) for b, k in zip(base, turns, strict=True)]
+        maps[b] = ItemMaps(top, bottom, rotation, (-rotated).clamp(min=0.0), cell)
+    return [maps[b].rotated(k) for b, k in zip(base, turns, strict=True)]
 
 
 def window_sizes(mesh: Mesh, rotations: Float[Tensor, "R 3 3"], cell: float) -> Int[Tensor, "R 2"]:
-    """Cells (w, h) of the windows that the maps in some orientations would take."""
+    """Return the cells (w, h) of the windows that the maps in some orientations would take."""
     points = rotations[:, :2] @ mesh.vertices.mT
     return _window((points.amax(2) - points.amin(2)) / cell)
 
 
-def quarter_turn_plan(rotations: Float[Tensor, "R 3 3"]) -> tuple[list[int], list[int]]:
-    """For each rotation, an earlier one (or itself) and the quarter turns about z between them."""
-    turn = rotations.new_tensor(QUARTER_TURN)
-    base: list[int] = []
-    turns: list[int] = []
-    distinct: list[int] = []
-    for i, rotation in enumerate(rotations):
-        for k in range(4):
-            same = (rotations[distinct] - rotation).abs().amax((1, 2)) < 1e-12 if distinct else None
-            if same is not None and bool(same.any()):
-                base.append(distinct[int(same.int().argmax())])
-                turns.append(k)
-                break
-            rotation = turn.T @ rotation
-        else:
-            distinct.append(i)
-            base.append(i)
-            turns.append(0)
-    return base, turns
-
-
 def _undirected_edges(faces: Int[Tensor, "F 3"]) -> Int[Tensor, "E 2"]:
-    """Each edge once."""
+    """List each edge once."""
     sides = torch.stack([faces, faces.roll(-1, 1)], -1).view(-1, 2).sort(1).values
     num_vertices = int(faces.max()) + 1
     key = torch.unique(sides[:, 0] * num_vertices + sides[:, 1])
@@ -200,13 +124,13 @@ def _undirected_edges(faces: Int[Tensor, "F 3"]) -> Int[Tensor, "E 2"]:
 
 
 def _window(extent: Float[Tensor, "K 2"]) -> Int[Tensor, "K 2"]:
-    """Cells of the windows for extents in cells, snapped to whole multiples."""
+    """Return the cells of the windows for extents in cells, snapped to whole multiples."""
     return torch.ceil(extent - CELL_MARGIN).clamp(min=1).to(torch.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class _Posed:
-    """A solid in K orientations at their windows, x and y in cells and z in metres."""
+    """A solid in K orientations, x and y in cells of their windows and z in metres."""
 
     points: Float[Tensor, "K V 3"]
     faces: Int[Tensor, "F 3"]
@@ -242,7 +166,7 @@ class _Posed:
         return cls(points, faces, edges, size, cells.cumsum(0) - cells, rotations, low, cell)
 
     def rasterize(self) -> list[ItemMaps]:
-        """Height maps of each orientation."""
+        """Compute the height maps of each orientation."""
         total = int(self.size.prod(1).sum())
         top = self.points.new_full((total,), -torch.inf)
         bottom = self.points.new_full((total,), torch.inf)
@@ -262,11 +186,11 @@ class _Posed:
         return [self._maps(k, top, bottom) for k in range(len(self.size))]
 
     def _owner(self, count: int) -> Tensor:
-        """[K * count] orientation of each of `count` primitives per orientation."""
+        """Return the orientation of each of `count` primitives per orientation; [K * count]."""
         return torch.arange(len(self.size), device=self.size.device).repeat_interleave(count)
 
     def _maps(self, k: int, top: Tensor, bottom: Tensor) -> ItemMaps:
-        """The maps of orientation k, with the lowest point of the bottom map at zero."""
+        """Cut out the maps of orientation k, with the lowest point of the bottom map at zero."""
         width, depth = self.size[k].tolist()
         begin = int(self.start[k])
         upper = top[begin : begin + width * depth].view(width, depth)
@@ -279,10 +203,10 @@ class _Posed:
         )
 
     def _walls_on_grid_lines(self, triangles: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
-        """Edges of triangles that lie on a grid line, moved into the cell on their inner side.
+        """Return the edges of triangles on a grid line, moved into the cell on their inner side.
 
         Such a triangle reaches into no cell. On a closed solid the cell on its inner side is
-        covered anyway; on an open or very thin part it is what keeps the part from vanishing.
+        covered anyway; an open or very thin part would vanish without this.
         """
         normal = torch.linalg.cross(
             triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0]
@@ -303,7 +227,7 @@ class _Posed:
     def _clipped_edges(
         self, ends: Tensor, owner: Tensor
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Cells, and the highest and lowest z of each edge within them, chunk by chunk."""
+        """Yield cells, and the highest and lowest z of each edge within them, chunk by chunk."""
         first, last = _cell_range(ends[..., :2].amin(1), ends[..., :2].amax(1))
         first = first.clamp(min=0)
         last = torch.minimum(last, self.size[owner] - 1)
@@ -318,10 +242,10 @@ class _Posed:
             yield self._flat(owner[edge], at), high, low
 
     def _covered_corners(self, triangles: Tensor, owner: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Cells, and the height of each triangle at their corners (-inf outside), by chunks."""
+        """Yield cells, and the height of each triangle at their corners (-inf outside)."""
         a, b, c = triangles.unbind(1)
         normal = torch.linalg.cross(b - a, c - a)
-        # The height of a vertical triangle at a corner is that of its edges: its plane has none.
+        # The plane of a vertical triangle has no height at a corner; its edges cover the corner.
         longest = (triangles.roll(-1, 1) - triangles)[..., :2].norm(dim=2).amax(1)
         flat = normal[:, 2].abs() <= SLIVER * longest
         first, last = _corner_range(triangles[..., :2].amin(1), triangles[..., :2].amax(1))
@@ -341,19 +265,22 @@ class _Posed:
             yield self._flat(owner[triangle], cell), torch.where(covered, height, -torch.inf)
 
     def _flat(self, owner: Tensor, at: Tensor) -> Tensor:
-        """Position of cells [P, 2] of orientations [P] in the flat buffer."""
+        """Return the positions of cells [P, 2] of orientations [P] in the flat buffer."""
         return self.start[owner] + at[:, 0] * self.size[owner, 1] + at[:, 1]
 
 
 def _cell_range(low: Tensor, high: Tensor) -> tuple[Int[Tensor, "P 2"], Int[Tensor, "P 2"]]:
-    """First and last cell whose open area an interval reaches, per axis; last < first if none."""
+    """Return the first and last cell whose open area an interval reaches; last < first if none."""
     first = torch.ceil(low - 1.0 + CELL_MARGIN).to(torch.int64)
     last = torch.floor(high - CELL_MARGIN).to(torch.int64)
     return first, last
 
 
 def _corner_range(low: Tensor, high: Tensor) -> tuple[Int[Tensor, "P 2"], Int[Tensor, "P 2"]]:
-    """First and last cell corner in an interval; 2 i is at i + margin, the next at the end."""
+    """Return the first and last cell corner in an interval.
+
+    Corner 2 i is at i + margin, where cell i starts, and corner 2 i + 1 at its end.
+    """
     cell, last_cell = torch.floor(low), torch.floor(high)
     within, last_within = low - cell, high - last_cell
     first = 2 * cell + (within > CELL_MARGIN).double() + (within > 1.0 - CELL_MARGIN).double()
@@ -367,7 +294,7 @@ def _corner_range(low: Tensor, high: Tensor) -> tuple[Int[Tensor, "P 2"], Int[Te
 
 
 def _pairs(first: Tensor, last: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """All (primitive, grid position) pairs of inclusive ranges [P, 2], about `CHUNK` at a time."""
+    """Yield the (primitive, grid position) pairs of inclusive ranges [P, 2], by about `CHUNK`."""
     span = (last - first + 1).clamp(min=0)
     count = span.prod(1)
     kept = count.nonzero().flatten()
@@ -386,7 +313,7 @@ def _pairs(first: Tensor, last: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _inside(a: Tensor, step: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """Parameters at which the segments a + t step, t in [0, 1], enter and leave shrunk cells."""
+    """Compute where the segments a + t step, t in [0, 1], enter and leave shrunk cells, as t."""
     low, high = cell + CELL_MARGIN - a, cell + 1.0 - CELL_MARGIN - a
     still = step == 0.0
     divisor = torch.where(still, 1.0, step)
@@ -400,7 +327,7 @@ def _inside(a: Tensor, step: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
 def _covers(
     corners: Float[Tensor, "P 3 2"], point: Float[Tensor, "P 2"], area: Float[Tensor, " P"]
 ) -> Bool[Tensor, " P"]:
-    """True where a point lies in the projected triangle (edges included)."""
+    """Return whether each point lies in its projected triangle (edges included)."""
     side = corners.roll(-1, 1) - corners
     away = point[:, None] - corners
     turn = side[..., 0] * away[..., 1] - side[..., 1] * away[..., 0]

@@ -1,4 +1,4 @@
-"""Sets of distinct rotations to try an item in.
+"""Sets of distinct rotations, the orientations of items.
 
 A rotation takes column vectors of the source frame to the container frame. Euler angles are
 roll about x, then pitch about y, then yaw about z, all fixed axes: R = Rz(yaw) Ry(pitch) Rx(roll).
@@ -35,9 +35,9 @@ CUBOID = (
     ((1, 0, 0), (0, 0, -1), (0, 1, 0)),  # xzy
     ((0, 0, 1), (1, 0, 0), (0, 1, 0)),  # zxy
 )
-"""One rotation for each order of a cuboid's sides: "zxy" lays its z side along x, x along y, and
-stands on the end of y. In the order in which the program of Zhao et al., ICLR 2022 (PCT), tries
-them; the first two are its two yaws."""
+"""One rotation for each order of a cuboid's sides: "zxy" has the z side along x, x along y and y
+upright. They are in the order in which the program of Zhao et al., ICLR 2022 (PCT), tries them;
+the first two are its two yaws."""
 
 NAMES = ("pi/2", "pi/4", "pi/8", "yaw", "upright", "cuboid", "none", "identity")
 """Names that `rotation_set` takes; "pi/K" works for any whole K."""
@@ -48,13 +48,13 @@ def rotation_set(
     yaw_interval: float | None = None,
     roll_pitch_interval: float | None = None,
 ) -> Float[Tensor, "R 3 3"]:
-    """The distinct rotations whose Euler angles are multiples of the search interval.
+    """Return the distinct rotations whose Euler angles are multiples of the search interval.
 
     Args:
         interval: radians, a whole fraction of a turn, for all three angles; or a name: "pi/2",
             "pi/4", "pi/8", ...; "yaw" or "upright": the source's z axis stays up and only yaw
-            varies, by quarter turns unless `yaw_interval` says otherwise; "cuboid": the six of
-            `CUBOID`; "none" or "identity".
+            varies, by quarter turns unless `yaw_interval` is given; "cuboid": the six of `CUBOID`;
+            "none" or "identity".
         yaw_interval: radians, for yaw alone.
         roll_pitch_interval: radians, for roll and pitch alone.
 
@@ -83,7 +83,7 @@ def rotation_set(
 def poses_with_yaws(
     poses: Float[Tensor, "P 3 3"], yaw_interval: float = QUARTER
 ) -> Float[Tensor, "R 3 3"]:
-    """Given poses, such as stable ones, each turned about z by all multiples of an interval.
+    """Rotate given poses, such as stable ones, about z by all multiples of an interval.
 
     Args:
         poses: rotations from the source frame.
@@ -93,7 +93,7 @@ def poses_with_yaws(
         [R, 3, 3] float64, distinct, in the order of the poses with yaw fastest.
 
     Raises:
-        ValueError: a pose is no rotation, or the interval does not divide a turn.
+        ValueError: a pose is not a rotation, or the interval does not divide a turn.
     """
     poses = poses.to(torch.float64)
     unit = poses @ poses.mT - torch.eye(3, dtype=torch.float64, device=poses.device)
@@ -104,12 +104,37 @@ def poses_with_yaws(
 
 
 def source_axes(rotations: Float[Tensor, "R 3 3"]) -> Int[Tensor, "R 3"]:
-    """Which axis of the source lies along x, y and z of the container; axis-aligned rotations."""
+    """Return the axis of the source along x, y and z of the container; axis-aligned rotations."""
     return rotations.abs().argmax(2)
 
 
+def quarter_turn_plan(rotations: Float[Tensor, "R 3 3"]) -> tuple[list[int], list[int]]:
+    """Find for each rotation an earlier one (or itself) that differs by quarter turns about z.
+
+    Returns:
+        The index of that rotation, and the number of quarter turns from it.
+    """
+    turn = rotations.new_tensor(QUARTER_TURN)
+    base: list[int] = []
+    turns: list[int] = []
+    distinct: list[int] = []
+    for i, rotation in enumerate(rotations):
+        for k in range(4):
+            same = (rotations[distinct] - rotation).abs().amax((1, 2)) < 1e-12 if distinct else None
+            if same is not None and bool(same.any()):
+                base.append(distinct[int(same.int().argmax())])
+                turns.append(k)
+                break
+            rotation = turn.T @ rotation
+        else:
+            distinct.append(i)
+            base.append(i)
+            turns.append(0)
+    return base, turns
+
+
 def _radians(interval: float | str) -> float:
-    """The interval as a number; names of the form "pi/K" are understood."""
+    """Return an interval in radians, also of a name of the form "pi/K"."""
     if not isinstance(interval, str):
         return float(interval)
     pi, slash, divisor = interval.partition("/")
@@ -119,15 +144,15 @@ def _radians(interval: float | str) -> float:
 
 
 def _multiples(interval: float) -> Float[Tensor, " S"]:
-    """0, interval, 2 interval, ... up to a full turn."""
+    """Return 0, interval, 2 interval, ... below a full turn."""
     steps = round(2 * math.pi / interval) if interval > 0 else 0
     if steps < 1 or not math.isclose(steps * interval, 2 * math.pi, rel_tol=1e-9):
-        raise ValueError(f"interval {interval} rad does not divide a full turn")
+        raise ValueError(f"interval {interval} rad does not divide a full turn; use 2 pi / K")
     return torch.arange(steps, dtype=torch.float64) * (2 * math.pi / steps)
 
 
 def _about(axis: int, angle: Float[Tensor, " S"]) -> Float[Tensor, "S 3 3"]:
-    """Rotations about a coordinate axis, exact at quarter turns."""
+    """Return rotations about a coordinate axis, exact at quarter turns."""
     first, second = (axis + 1) % 3, (axis + 2) % 3
     matrix = torch.eye(3, dtype=torch.float64).repeat(len(angle), 1, 1)
     matrix[:, first, first] = matrix[:, second, second] = angle.cos()
@@ -143,10 +168,10 @@ def _snap(matrix: Float[Tensor, "S 3 3"]) -> Float[Tensor, "S 3 3"]:
 
 
 def _distinct(rotations: Float[Tensor, "S 3 3"]) -> Float[Tensor, "R 3 3"]:
-    """Drop later repetitions, keeping the order.
+    """Drop rotations that repeat an earlier one, keeping the order.
 
-    Entries of distinct rotations of a set differ by far more than the comparison's 1e-7, and those
-    of equal ones by rounding, so a key offset from all common entries compares them safely.
+    Entries of distinct rotations differ by far more than 1e-7, and those of equal ones only by
+    rounding, so integer keys in units of 1e-7, offset from all common entries, compare them safely.
     """
     key = torch.floor((rotations.flatten(1) + 0.1234567891) * 1e7).to(torch.int64)
     groups, group = torch.unique(key, dim=0, return_inverse=True)

@@ -1,4 +1,4 @@
-"""From solids to the rows of a catalogue, and from rows to padded tensors."""
+"""Rows of a catalogue: made from solids, and stacked to padded tensors."""
 
 from __future__ import annotations
 
@@ -11,26 +11,22 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.items.inputs import CatalogueError
+from packing_env.items.maps import ItemMaps
 from packing_env.items.meshes.mesh import Mesh
-from packing_env.items.rasterize import (
-    ItemMaps,
-    rasterize_cuboid,
-    rasterize_many,
-    window_sizes,
-)
+from packing_env.items.rasterize import rasterize_cuboid, rasterize_many, window_sizes
 from packing_env.items.rotations import source_axes
 from packing_env.memory import check_memory
 from packing_env.types import whole_cells
 
 COM_STEPS = 64
-"""Steps per cell in which the centre of mass is kept."""
+"""Steps per cell to which the centre of mass is rounded."""
 LID_TOLERANCE = 1e-6
-"""Metres that an item may stand above the container's height (rounding)."""
+"""Metres by which an item may exceed the container's height (rounding)."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What items are rasterised for.
+    """The container and its cells, for which items are rasterised.
 
     Attributes:
         cell: metres.
@@ -75,52 +71,56 @@ class Row:
     extent: Float[Tensor, " 3"]
 
 
-class Needs:
-    """The memory of a catalogue that is being built, refused as soon as it cannot fit.
+class MemoryEstimate:
+    """The memory that a catalogue under construction needs, refused as soon as it cannot fit.
 
-    Every row is padded to the most orientations and the largest window of any: one large item makes
-    all of them large, and that is seen before it is rasterised.
+    Every row is padded to the largest number of orientations and the largest window of any row.
+    One large item therefore enlarges all rows, which is detected before it is rasterised.
 
     Args:
-        num_rows: Rows there will be.
+        num_rows: number of rows of the finished catalogue.
     """
 
     def __init__(self, num_rows: int) -> None:
         self.num_rows = num_rows
-        self._most = (1, 1, 1)
+        self._largest = (1, 1, 1)
 
     def add(self, orientations: int, sizes: Int[Tensor, "R 2"]) -> None:
-        """Know so many orientations of one item, and windows of it.
+        """Take account of one item.
+
+        Args:
+            orientations: number of its orientations.
+            sizes: cells of its windows.
 
         Raises:
-            CatalogueError: the maps of what is known so far do not fit.
+            CatalogueError: the maps do not fit, given the items added so far.
         """
         width, depth = sizes.amax(0).tolist() if len(sizes) else (1, 1)
-        most = self._most
-        self._most = (max(most[0], orientations), max(most[1], width), max(most[2], depth))
-        if self._most != most:
-            self.check(says=False)
+        before = self._largest
+        self._largest = (max(before[0], orientations), max(before[1], width), max(before[2], depth))
+        if self._largest != before:
+            self.check(log=False)
 
-    def check(self, *, says: bool = True) -> None:
-        """The same of what is known; :func:`packing_env.memory.check_memory` tells ``says``."""
-        orientations, width, depth = self._most
+    def check(self, *, log: bool = True) -> None:
+        """Raise `CatalogueError` unless the maps fit; log their size if `log` is set."""
+        orientations, width, depth = self._largest
         check_memory(
             f"a catalogue of {self.num_rows} items in {orientations} orientations of {width} x "
             f"{depth} cells",
             2 * torch.float32.itemsize * self.num_rows * orientations * width * depth,
             torch.device("cpu"),
-            lambda room: "use fewer items, scales or orientations, or a larger cell",
+            lambda _: "use fewer items, scales or orientations, or a larger cell",
             error=CatalogueError,
-            says=says,
+            log=log,
         )
 
 
 def mesh_row(
-    mesh: Mesh, scale: float, grid: Grid, rotations: Float[Tensor, "R 3 3"], needs: Needs
+    mesh: Mesh, scale: float, grid: Grid, rotations: Float[Tensor, "R 3 3"], memory: MemoryEstimate
 ) -> Row:
-    """The row of a mesh at one scale."""
+    """Make the row of a mesh at one scale."""
     solid = mesh.scaled(scale)
-    maps = _fitting_maps(solid, grid, rotations, needs)
+    maps = _fitting_maps(solid, grid, rotations, memory)
     extents = (maps[0].rotation if maps else rotations[0]) @ solid.vertices.mT
     columns = [m.column_volume for m in maps]
     return Row(
@@ -140,21 +140,21 @@ def mesh_row(
 
 
 def _fitting_maps(
-    solid: Mesh, grid: Grid, rotations: Float[Tensor, "R 3 3"], needs: Needs
+    solid: Mesh, grid: Grid, rotations: Float[Tensor, "R 3 3"], memory: MemoryEstimate
 ) -> list[ItemMaps]:
-    """Distinct maps whose window is no wider than the container.
+    """Return the distinct maps whose window is no wider than the container.
 
-    What is wider is not even rasterised. A window and its quarter turns are judged together first,
-    so that the maps of an orientation do not depend on the container.
+    Wider orientations are not rasterised. An orientation and its quarter turns are kept or dropped
+    together before that, so that the maps of an orientation do not depend on the container.
     """
     width, depth = grid.cells
     sizes = window_sizes(solid, rotations, grid.cell)
     possible = (sizes <= max(width, depth)).all(1)
     fitting = sizes[(sizes[:, 0] <= width) & (sizes[:, 1] <= depth)]
-    needs.add(1, fitting)  # at least; equal maps are kept once
+    memory.add(1, fitting)  # at least one; equal maps are kept once
     maps = rasterize_many(solid, rotations[possible], grid.cell) if bool(possible.any()) else []
     found = distinct_maps([m for m in maps if m.size[0] <= width and m.size[1] <= depth])
-    needs.add(len(found), fitting)
+    memory.add(len(found), fitting)
     return found
 
 
@@ -165,11 +165,11 @@ def cuboid_row(
     upright: Bool[Tensor, " 3"],
     grid: Grid,
     rotations: Float[Tensor, "R 3 3"],
-    needs: Needs,
+    memory: MemoryEstimate,
 ) -> Row:
-    """The row of the box [0, dx] x [0, dy] x [0, dz]; axis-aligned rotations only.
+    """Make the row of the box [0, dx] x [0, dy] x [0, dz]; axis-aligned rotations only.
 
-    Rotations that stand it on the end of a side that is not `upright` are left out.
+    Rotations that bring a side to the vertical that is not `upright` are left out.
     """
     width, depth = grid.cells
     allowed = rotations[upright[source_axes(rotations)[:, 2]]]
@@ -179,20 +179,20 @@ def cuboid_row(
         if m.size[0] <= width and m.size[1] <= depth
     ]
     kept = distinct_maps(maps)
-    needs.add(len(kept), torch.tensor([m.size for m in kept], dtype=torch.int64).view(-1, 2))
+    memory.add(len(kept), torch.tensor([m.size for m in kept], dtype=torch.int64).view(-1, 2))
     first = kept[0].rotation if kept else rotations[0]
     return Row(name, source, kept, float(box.prod()), True, box / 2.0, (first @ box).abs())
 
 
 def _needle_warning(solid: Mesh, cell: float) -> list[str]:
-    """A sentence when the solid is thinner than a cell in two directions."""
+    """Return a warning if the solid is thinner than a cell in two directions."""
     if int((solid.extents < cell).sum()) < 2:
         return []
     return [f"thinner than a cell ({cell:g} m) in two directions: its footprint is rounded up"]
 
 
 def distinct_maps(maps: Sequence[ItemMaps]) -> list[ItemMaps]:
-    """The maps without later repetitions (equal windows, tops and bottoms), in order."""
+    """Drop maps that repeat an earlier one (equal windows, tops and bottoms), keeping the order."""
     seen: dict[tuple[Any, ...], ItemMaps] = {}
     for m in maps:
         key = (m.size, m.top.cpu().numpy().tobytes(), m.bottom.cpu().numpy().tobytes())
@@ -201,20 +201,20 @@ def distinct_maps(maps: Sequence[ItemMaps]) -> list[ItemMaps]:
 
 
 def com_steps(maps: ItemMaps, com: Float[Tensor, " 3"]) -> Int[Tensor, " 2"]:
-    """Centre of mass (x, y) in 1/64 cell from the window's lower corner, to the nearest."""
+    """Round the centre of mass (x, y) to 1/64 cell, from the window's lower corner."""
     at = maps.rotation @ com + maps.offset
     return (at[:2] * (COM_STEPS / maps.cell)).round().to(torch.int64)
 
 
 def windows(size: Int[Tensor, "*rows 2"], shape: Sequence[int]) -> Bool[Tensor, "*rows U V"]:
-    """True in the windows of all orientations."""
+    """Mark the cells inside the window of each orientation."""
     u = torch.arange(shape[0], device=size.device) < size[..., :1]
     v = torch.arange(shape[1], device=size.device) < size[..., 1:]
     return u[..., :, None] & v[..., None, :]
 
 
 def stack(rows: Sequence[Row], grid: Grid) -> dict[str, Tensor]:
-    """The rows as padded tensors; see `Catalogue`."""
+    """Stack the rows to padded tensors; see `Catalogue`."""
     num_rows = len(rows)
     every = [m for row in rows for m in row.maps]
     num_orientations = max([1, *(len(row.maps) for row in rows)])

@@ -1,4 +1,4 @@
-"""Tensors and JSON in one file, without pickle, and a folder of such files as a cache.
+"""Files of tensors and JSON without pickle, and the folder of the cache.
 
 Layout: 8 bytes magic; SHA-256 of all that follows (32 bytes); length of the header (8 bytes, little
 endian); the header in JSON; the tensors, little endian, each at a multiple of 64 bytes.
@@ -28,7 +28,7 @@ class StorageError(ValueError):
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-    """Write a file, all or nothing: a failure leaves what was there before.
+    """Write a file, all or nothing: a failure keeps the previous file.
 
     Raises:
         OSError: the folder is missing, not writable, or the disk is full.
@@ -68,7 +68,7 @@ def _replace(path: Path, parts: list[bytes]) -> None:
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the JSON of a file.
+    """Read the tensors and the JSON of a file.
 
     Raises:
         OSError: the file cannot be read.
@@ -86,11 +86,11 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {name: _tensor(data, begin, entry) for name, entry in header["tensors"].items()}
         return tensors, dict(header["meta"])
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise StorageError(f"its header is not one ({type(error).__name__}: {error})") from error
+        raise StorageError(f"invalid header ({type(error).__name__}: {error})") from error
 
 
 def _tensor(data: bytearray, begin: int, entry: Mapping[str, Any]) -> Tensor:
-    """One tensor, as a view of the file's bytes."""
+    """Return one tensor as a view of the file's bytes."""
     dtype, shape = _DTYPES[entry["dtype"]], entry["shape"]
     if entry["size"] == 0:
         return torch.empty(shape, dtype=dtype)
@@ -100,6 +100,6 @@ def _tensor(data: bytearray, begin: int, entry: Mapping[str, Any]) -> Tensor:
 
 
 def cache_folder() -> Path:
-    """`packing_env` in the user's cache folder ($XDG_CACHE_HOME, or ~/.cache)."""
+    """Return `packing_env` in the user's cache folder ($XDG_CACHE_HOME, or ~/.cache)."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path("~/.cache").expanduser()) / "packing_env"

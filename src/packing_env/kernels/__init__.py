@@ -1,21 +1,16 @@
 """The hot operations of the rules: one signature, several backends, the same bits from each."""
 
-from packing_env.kernels.backends import (
-    available_backends,
-    backend_for,
-    com_hull,
-    drop_height,
-    set_backend,
-    support_count,
-)
+from packing_env.kernels.backends import available_backends, backend_for, set_backend
 from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
 from packing_env.kernels.choice import choose_uniform
-from packing_env.kernels.cuboids import CUBOID_RULES, MAX_CUBOID_HEIGHT, cuboid_maps
-from packing_env.kernels.drop.incremental import (
+from packing_env.kernels.cuboids import CUBOID_RULES, cuboid_maps
+from packing_env.kernels.drop import drop_height
+from packing_env.kernels.drop.update import (
     DropHeights,
     update_drop_height,
     updates_drop_height,
 )
+from packing_env.kernels.layout import MAX_CUBOID_HEIGHT, MAX_CUBOID_SIDE, surface_sizes
 from packing_env.kernels.search import (
     SEARCHED_RULES,
     Search,
@@ -24,17 +19,20 @@ from packing_env.kernels.search import (
     search_items,
 )
 from packing_env.kernels.spaces import split_spaces
-from packing_env.kernels.step import (
-    MAX_CUBOID_SIDE,
-    StepTask,
-    advance_cells,
-    close_lid,
-    decide_heights,
-    is_compiled_for,
-    observe_heights,
-    reset_rows,
+from packing_env.kernels.step.cells import (
+    CuboidTask,
+    advance_cuboids,
+    advances_cuboids,
+    renew_cuboids,
 )
-from packing_env.kernels.support.eager import surface_sizes
+from packing_env.kernels.step.heights import (
+    MapsTask,
+    advance_maps,
+    close_lid,
+    renew_maps,
+    show_maps,
+)
+from packing_env.kernels.support import com_hull, support_count
 
 __all__ = [
     "BOX_RULES",
@@ -42,10 +40,13 @@ __all__ = [
     "MAX_CUBOID_HEIGHT",
     "MAX_CUBOID_SIDE",
     "SEARCHED_RULES",
+    "CuboidTask",
     "DropHeights",
+    "MapsTask",
     "Search",
-    "StepTask",
-    "advance_cells",
+    "advance_cuboids",
+    "advance_maps",
+    "advances_cuboids",
     "available_backends",
     "backend_for",
     "box_drop",
@@ -54,15 +55,14 @@ __all__ = [
     "close_lid",
     "com_hull",
     "cuboid_maps",
-    "decide_heights",
     "drop_height",
     "finds_lowest",
-    "is_compiled_for",
     "lowest_placements",
-    "observe_heights",
-    "reset_rows",
+    "renew_cuboids",
+    "renew_maps",
     "search_items",
     "set_backend",
+    "show_maps",
     "split_spaces",
     "support_count",
     "surface_sizes",

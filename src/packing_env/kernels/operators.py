@@ -1,65 +1,17 @@
-"""The Triton kernels as operators of torch; Triton itself is imported by the first call.
+"""Declaration of kernels as operators of torch.
 
-They take tensors of CUDA devices, and of the CPU in Triton's interpreter.
+An operator is one node of a compiled graph, and works on fake and meta tensors through its *fake*,
+which makes outputs of the right shape. Its implementations are named by strings and imported by
+the first call, and numba or Triton with them.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
-
-DEVICES = ("cuda", "cpu") if os.environ.get("TRITON_INTERPRET") == "1" else ("cuda",)
-"""Device types whose tensors they take."""
-
-torch.library.define(
-    "packing_env::triton_drop_height", "(Tensor heightmap, Tensor bottom, int stride) -> Tensor"
-)
-torch.library.define(
-    "packing_env::triton_com_hull",
-    "(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, float contact_tol, int stride,"
-    " bool centres) -> Tensor",
-)
-torch.library.define(
-    "packing_env::triton_support_count",
-    "(Tensor heightmap, Tensor bottom, Tensor z, float contact_tol, int stride) -> Tensor",
-)
-
-
-@torch.library.impl("packing_env::triton_drop_height", DEVICES)
-def _drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
-    from packing_env.kernels.drop import triton as drop_triton
-
-    return drop_triton.drop_height(heightmap, bottom, stride)
-
-
-@torch.library.impl("packing_env::triton_com_hull", DEVICES)
-def _com_hull(
-    heightmap: Tensor,
-    bottom: Tensor,
-    z: Tensor,
-    com: Tensor,
-    contact_tol: float,
-    stride: int,
-    centres: bool,
-) -> Tensor:
-    from packing_env.kernels.support import hull_triton
-
-    return hull_triton.com_hull(heightmap, bottom, z, com, contact_tol, stride, centres)
-
-
-@torch.library.impl("packing_env::triton_support_count", DEVICES)
-def _support_count(
-    heightmap: Tensor, bottom: Tensor, z: Tensor, contact_tol: float, stride: int
-) -> Tensor:
-    from packing_env.kernels.support import triton as support_triton
-
-    return support_triton.support_count(heightmap, bottom, z, contact_tol, stride)
-
 
 NAMESPACE = "packing_env"
 

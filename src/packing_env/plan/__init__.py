@@ -1,8 +1,8 @@
-"""What was packed and where: read from a state, written as a plan to execute or to check.
+"""Packed containers read from a state, and packing plans: written, read and checked.
 
 A plan is JSON. Per item it holds the rigid motion ``p_world = R @ (scale * unit * p_file) + t`` in
 metres, with the origin at the container's lower corner and z up, in the order of packing.
-:func:`check_plan` derives its claims again, with the reference program.
+:func:`check_plan` recomputes its claims with the reference program.
 """
 
 from packing_env.plan.check import check_plan

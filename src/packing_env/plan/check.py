@@ -1,4 +1,4 @@
-"""A plan and the reference program: its solids read from their sources, its claims handed over."""
+"""Check of a plan file: reads its solids from their sources and runs the reference program."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from packing_env.items import Mesh, MeshError, load_mesh
 from packing_env.items.inputs import EmbeddedShape
-from packing_env.items.meshes.mesh import UNITS, Mesh, MeshError, load_mesh
+from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.shapes import SHAPES
 from packing_env.plan.document import ITEM_KEYS, PLAN_KEYS, parse, read_json
 from packing_env.plan.packing import PlacedItem, PlanError
@@ -22,26 +23,26 @@ if TYPE_CHECKING:
 
 
 def check_plan(path: str | Path) -> Report:
-    """Derive every claim of a plan again with the reference program.
+    """Check every claim of a plan with the reference program.
 
-    Reading a mesh file is shared with the program that made the plan; nothing else is. What a plan
-    says of its origin (``instance``, ``item_id``, ``orientation``) is no claim about the packing.
+    Only the reading of mesh files is shared with the program that made the plan. The origin of a
+    plan (``instance``, ``item_id``, ``orientation``) is not a claim and is not checked.
 
     Args:
-        path: The plan. Files that it names are looked for as named, then beside the plan.
+        path: The plan. The mesh files that it names are searched as named, then beside the plan.
 
     Returns:
-        The first claim that does not hold, or none.
+        The report, with the first claim that does not hold, if any.
 
     Raises:
-        PlanError: Not a plan, of another version, incomplete, or of solids that cannot be had.
+        PlanError: Not a plan, of another version, incomplete, or with a solid that cannot be read.
     """
     from packing_env.reference.checker import check
     from packing_env.reference.claims import PlanClaim
 
     document = read_json(path)
     packing = parse(path, document)
-    with np.errstate(over="ignore", invalid="ignore"):  # absurd sizes are left to the checker
+    with np.errstate(over="ignore", invalid="ignore"):  # the checker reports overflows
         items = tuple(_claim(item, Path(path)) for item in packing.items)
     claim = PlanClaim(
         container=packing.container,
@@ -59,7 +60,7 @@ def check_plan(path: str | Path) -> Report:
 
 
 def _claim(item: PlacedItem, plan: Path) -> ItemClaim:
-    """What the plan says of an item, with its solid."""
+    """Convert an item of a plan to the reference program's claim, with its solid."""
     from packing_env.reference.claims import ItemClaim
 
     return ItemClaim(
@@ -77,26 +78,32 @@ def _claim(item: PlacedItem, plan: Path) -> ItemClaim:
 
 
 def _solid(item: PlacedItem, plan: Path) -> Solid:
-    """The solid of an item from its source, metres at the item's scale."""
+    """Read the solid of an item from its source, in metres at the item's scale."""
     from packing_env.reference.solids import Solid
 
     if item.source == "cuboid":
         if item.extent is None:
-            raise PlanError(f"{plan}: item {item.order} ({item.name}) is a cuboid without extent")
+            raise PlanError(
+                f"{plan}: item {item.order} ({item.name}) is a cuboid without 'extent'; add its "
+                "three sides"
+            )
         dx, dy, dz = (side * UNITS[item.unit] * item.scale for side in item.extent)
         return Solid.box((dx, dy, dz))
     mesh = _embedded(item, plan) if item.source.startswith("shapes:") else _file(item, plan)
-    # A file may state its own unit: what the plan says must be that.
+    # A file may state its own unit; the plan's vertices are in the plan's unit.
     factor = item.scale * UNITS[item.unit] / UNITS[mesh.source.unit]
     vertices, faces, com = mesh.vertices.numpy(), mesh.faces.numpy(), mesh.com.numpy()
     return Solid(vertices * factor, faces, com=com * factor)
 
 
 def _embedded(item: PlacedItem, plan: Path) -> Mesh:
-    """The mesh of ``shapes:NAME``."""
+    """Return the mesh of ``shapes:NAME``."""
     name = item.source.removeprefix("shapes:")
     if name not in {shape.name for shape in SHAPES}:
-        raise PlanError(f"{plan}: item {item.order}: there is no embedded shape {name!r}")
+        raise PlanError(
+            f"{plan}: item {item.order}: there is no embedded shape {name!r}; "
+            "packing_env.items.shapes.SHAPES lists them"
+        )
     return _shape(name)
 
 
@@ -106,14 +113,14 @@ def _shape(name: str) -> Mesh:
 
 
 def _file(item: PlacedItem, plan: Path) -> Mesh:
-    """The mesh of a file."""
+    """Load the mesh of a file, as named or beside the plan."""
     places = [Path(item.source), plan.parent / item.source, plan.parent / Path(item.source).name]
     found = [place for place in places if place.is_file()]
     if not found:
-        what = "was made in memory" if item.source.startswith("mesh:") else "is not there"
+        reason = "was made in memory" if item.source.startswith("mesh:") else "does not exist"
         raise PlanError(
             f"{plan}: item {item.order} ({item.name}) cannot be checked: its solid "
-            f"{item.source!r} {what}; put the mesh file beside the plan"
+            f"{item.source!r} {reason}; put the mesh file beside the plan"
         )
     try:
         return _load(found[0].resolve(), found[0].stat().st_mtime_ns, item.unit)
@@ -122,13 +129,13 @@ def _file(item: PlacedItem, plan: Path) -> Mesh:
 
 
 @cache
-def _load(file: Path, changed: int, unit: str) -> Mesh:
-    """A mesh file as it was at that time."""
+def _load(file: Path, modified_ns: int, unit: str) -> Mesh:
+    """Load a mesh file; cached until its time of modification changes."""
     return load_mesh(file, unit)
 
 
 def _unknown_keys(document: Mapping[str, Any]) -> Iterator[str]:
-    """Keys that this program knows nothing about."""
+    """Yield a note for every key of the plan that is not part of the format."""
     for key in document:
         if key not in PLAN_KEYS:
             yield f"the key {key!r}, which is unknown"

@@ -1,4 +1,4 @@
-"""Plans as JSON: written whole or not at all, and read with a message that names what is wrong."""
+"""Plans as JSON files: written atomically, read with errors that name the file and the key."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ITEM_KEYS = {
 def make_plan(
     env: PackingEnv | Packing, row: int = 0, state: Mapping[str, Tensor] | None = None
 ) -> dict[str, Any]:
-    """The plan of one container, as JSON knows it; arguments as for :func:`packing_of`."""
+    """Return the plan of one container as plain JSON types; arguments as :func:`packing_of`."""
     packing = env if isinstance(env, Packing) else packing_of(env, row, state)
     unit = {} if packing.unit is None else {"unit": packing.unit}
     return {
@@ -81,7 +81,7 @@ def save_plan(
     row: int = 0,
     state: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Any]:
-    """Write :func:`make_plan` to a file, all or nothing, and return it."""
+    """Write :func:`make_plan` to a file atomically and return it."""
     plan = make_plan(env, row, state)
     with whole_file(path) as draft:
         draft.write_text(json.dumps(plan, indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -90,7 +90,11 @@ def save_plan(
 
 @contextlib.contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
-    """A draft to write, which takes its name when it is whole; if writing fails nothing is left."""
+    """Write a file atomically: yield a draft that takes the name on success, and is removed if not.
+
+    Args:
+        path: The file; an existing one stays as it is until the draft replaces it.
+    """
     target = Path(path)
     draft = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
@@ -102,15 +106,15 @@ def whole_file(path: str | Path) -> Iterator[Path]:
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
-    """The JSON of a plan of this version.
+    """Read the JSON of a plan.
 
     Raises:
-        PlanError: Not a plan, or of another version; names the file.
+        PlanError: Not a plan, or of another version; the message names the file.
     """
     try:
         plan = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise PlanError(f"{path}: not a readable plan ({error})") from error
+        raise PlanError(f"{path}: cannot be read as a JSON plan ({error})") from error
     if not isinstance(plan, dict) or plan.get("format") != FORMAT:
         raise PlanError(f"{path}: not a packing plan (its 'format' is not {FORMAT!r})")
     if plan.get("version") != VERSION:
@@ -121,22 +125,30 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
 
 def load_plan(path: str | Path) -> Packing:
-    """Read a plan back.
+    """Read a plan from a file.
 
     Raises:
-        PlanError: Not a plan, of another version, or incomplete; names the file and the key.
+        PlanError: Not a plan, of another version, or incomplete; the message names file and key.
     """
     return parse(path, read_json(path))
 
 
 def parse(path: str | Path, plan: Mapping[str, Any]) -> Packing:
-    """The packing that a plan's JSON describes; ``path`` is for messages, errors as above."""
+    """Convert a plan's JSON to a packing.
+
+    Args:
+        path: The plan's file, for error messages.
+        plan: The JSON, from :func:`read_json`.
+
+    Raises:
+        PlanError: A key is missing or its value invalid; the message names file and key.
+    """
     try:
         return _from_json(plan)
     except KeyError as error:
-        raise PlanError(f"{path}: the plan lacks {error.args[0]!r}") from error
+        raise PlanError(f"{path}: the plan lacks the key {error.args[0]!r}") from error
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise PlanError(f"{path}: the plan has a value of the wrong kind ({error})") from error
+        raise PlanError(f"{path}: the plan has an invalid value ({error})") from error
 
 
 def _from_json(plan: Mapping[str, Any]) -> Packing:
@@ -158,8 +170,8 @@ def _from_json(plan: Mapping[str, Any]) -> Packing:
 
 def _item_from_json(item: Mapping[str, Any]) -> PlacedItem:
     if item["unit"] not in UNITS:
-        raise ValueError(f"unit {item['unit']!r}, known are {', '.join(UNITS)}")
-    extent, turn = item.get("extent"), item.get("quaternion")
+        raise ValueError(f"unit {item['unit']!r} is unknown; known: {', '.join(UNITS)}")
+    extent = item.get("extent")
     if extent is not None:
         dx, dy, dz = (check_number("extent", side) for side in extent)
     return PlacedItem(
@@ -177,7 +189,7 @@ def _item_from_json(item: Mapping[str, Any]) -> PlacedItem:
         item_id=_whole(item, "item_id"),
         support_ratio=check_number("support_ratio", item["support_ratio"]),
         volume=check_number("volume", item["volume"]),
-        quaternion=None if turn is None else _array(item, "quaternion", (4,)),
+        quaternion=None if item.get("quaternion") is None else _array(item, "quaternion", (4,)),
     )
 
 
@@ -192,7 +204,7 @@ def _whole(entry: Mapping[str, Any], key: str) -> int:
 
 
 def _array(entry: Mapping[str, Any], key: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Finite numbers of this shape."""
+    """Read an array of finite numbers of the given shape."""
     array = np.asarray(entry[key], np.float64)
     if array.shape != shape or not np.isfinite(array).all():
         raise ValueError(f"{key} must be finite numbers of shape {list(shape)}")
@@ -200,7 +212,7 @@ def _array(entry: Mapping[str, Any], key: str, shape: tuple[int, ...]) -> np.nda
 
 
 def quaternion(rotation: np.ndarray) -> np.ndarray:
-    """Unit quaternion ``(w, x, y, z)`` of a rotation ``[3, 3]``, w >= 0.
+    """Return the unit quaternion ``(w, x, y, z)`` of a rotation ``[3, 3]``, with w >= 0.
 
     The four products 4 q q^T are sums of the matrix's entries; the largest gives the best
     conditioned square root (Shepperd, J. Guidance and Control 1978).

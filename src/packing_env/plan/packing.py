@@ -1,4 +1,4 @@
-"""What was packed and where, read from a state."""
+"""Packed containers on the host: items with their places and solids, read from a state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PlanError(ValueError):
-    """A plan cannot be made or read; the message names the cause."""
+    """An error in making or reading a plan; the message names the cause."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,24 +27,24 @@ class PlacedItem:
     """One item in the container.
 
     Attributes:
-        order: 0 for the first that was packed.
-        name: of the item.
-        source: Where its solid comes from: a file, ``shapes:NAME``, ``mesh:NAME`` or ``cuboid``.
+        order: Index in the order of packing, from 0.
+        name: Name of the item.
+        source: Origin of its solid: a file, ``shapes:NAME``, ``mesh:NAME`` or ``cuboid``.
         unit: Unit of the source.
         scale: Factor on the source.
         extent: Sides of a cuboid in ``unit``, else ``None``.
-        rotation: ``[3, 3]``, R above.
-        translation: ``[3]`` metres, t above.
+        rotation: ``[3, 3]``, R in ``p_world = R @ (scale * unit * p_file) + t``.
+        translation: ``[3]`` metres, t.
         cell: Lower corner ``(x, y)`` of its window, cells (units in geometry ``"boxes"``).
         z: Metres at which its lowest point rests.
         orientation: Index in the catalogue.
         item_id: Row of the catalogue.
         support_ratio: Share of its footprint that is supported.
         volume: m^3.
-        top: ``[w, h]`` upper surface above z, -inf outside, or ``None`` where it is not known.
-        bottom: ``[w, h]`` lower surface, +inf outside.
+        top: ``[w, h]`` upper surface above z, -inf outside the footprint; ``None`` if unknown.
+        bottom: ``[w, h]`` lower surface above z, +inf outside the footprint; ``None`` if unknown.
         box: Geometry ``"boxes"``: its corners ``(x0, y0, z0, x1, y1, z1)`` in units.
-        quaternion: ``[4]`` what a plan says of the rotation beside its matrix, or ``None``.
+        quaternion: ``[4]`` the rotation as the plan repeats it beside the matrix, or ``None``.
     """
 
     order: int
@@ -67,25 +67,25 @@ class PlacedItem:
     quaternion: np.ndarray | None = field(default=None, repr=False)
 
     def to_world(self, points: np.ndarray) -> np.ndarray:
-        """Points ``[..., 3]`` of the source, in its unit, where they stand, metres."""
+        """Move points ``[..., 3]`` from the source, in its unit, to the container, in metres."""
         moved = points * (self.scale * UNITS[self.unit]) @ self.rotation.T + self.translation
         return np.asarray(moved, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """A container and what is in it, on the host.
+    """A container with its packed items, on the host.
 
     Attributes:
         container: ``(X, Y, H)`` metres.
         cell: Side of a heightmap cell, metres.
-        stability: The rule that legal placements satisfied.
-        contact_tol: Its tolerance, metres.
-        items: In the order of packing.
+        stability: The stability rule of legal placements.
+        contact_tol: Gap up to which a cell supports, metres.
+        items: Packed items in the order of packing.
         num_items: Items of the instance, those not packed included.
-        instance: ``seed``, ``row`` and ``episode`` it was drawn with.
-        heightmap: ``[X, Y]`` metres, or ``None`` where it is not known.
-        claimed: The utilization that a plan states, or ``None``.
+        instance: ``seed``, ``row`` and ``episode`` that the instance was drawn with.
+        heightmap: ``[X, Y]`` metres, or ``None`` if unknown.
+        claimed: The utilization that a plan file states, or ``None``.
         geometry: ``"maps"`` or ``"boxes"`` (``PackingParams.geometry``).
         unit: Geometry ``"boxes"``: metres per integer step.
     """
@@ -109,11 +109,11 @@ class Packing:
 
     @property
     def utilization(self) -> float:
-        """Packed volume over the container's."""
+        """Packed volume as a share of the container's."""
         return sum(item.volume for item in self.items) / float(np.prod(self.container))
 
     def first(self, count: int) -> Packing:
-        """As it was after ``count`` items."""
+        """Return the packing after the first ``count`` items."""
         items = self.items[:count]
         return replace(self, items=items, heightmap=self._heights(items))
 
@@ -140,11 +140,11 @@ class Packing:
 
 
 def packing_of(env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None = None) -> Packing:
-    """What is in one container of an environment.
+    """Read one container of an environment.
 
     Args:
         env: The environment; it must have been reset.
-        row: Which container, counted over all batch axes.
+        row: Index of the container, counted over all batch axes.
         state: A state to read instead of ``env.state``, as ``env.get_state()`` returns it.
 
     Raises:
@@ -152,7 +152,7 @@ def packing_of(env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None
     """
     if state is None:
         if env.state is None:
-            raise PlanError("there is nothing to show before the first reset(); call env.reset()")
+            raise PlanError("there is no state before the first reset(); call env.reset()")
         rows = dict(env.state.items())
     else:
         axes = len(env.batch_size)
@@ -164,7 +164,7 @@ def packing_of(env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None
 
 
 def read_state(state: Mapping[str, Tensor], catalogue: Catalogue, params: PackingParams) -> Packing:
-    """What is in the container of a state without a batch axis (one row)."""
+    """Read the container of a state without a batch axis (one row)."""
     row = {key: value.detach().cpu() for key, value in state.items()}
     count = int(row["items_packed"])
     items = tuple(_placed(order, row, catalogue, params) for order in range(count))
@@ -185,7 +185,7 @@ def read_state(state: Mapping[str, Tensor], catalogue: Catalogue, params: Packin
 def _placed(
     order: int, row: Mapping[str, Tensor], catalogue: Catalogue, params: PackingParams
 ) -> PlacedItem:
-    """The ``order``-th packed item."""
+    """Read the ``order``-th packed item."""
     position, r, x, y = row["placement"][order].tolist()
     m = int(row["item_id"][position])
     source, z = catalogue.sources[m], float(row["placement_z"][order])
@@ -198,14 +198,17 @@ def _placed(
         top = catalogue.top[m, r, :w, :h].cpu().numpy()
         bottom = catalogue.bottom[m, r, :w, :h].cpu().numpy()
     corner = torch.tensor([x * params.pitch, y * params.pitch, z], dtype=torch.float64)
-    extent = source.get("extent")
+    extent = None
+    if source.get("extent") is not None:
+        dx, dy, dz = (float(side) for side in source["extent"])
+        extent = (dx, dy, dz)
     return PlacedItem(
         order=order,
         name=catalogue.names[m],
         source=str(source["source"]),
         unit=str(source["unit"]),
         scale=float(source["scale"]),
-        extent=None if extent is None else tuple(float(side) for side in extent),
+        extent=extent,
         rotation=catalogue.rotation[m, r].cpu().numpy(),
         translation=(corner + catalogue.offset[m, r].cpu()).numpy(),
         cell=(x, y),

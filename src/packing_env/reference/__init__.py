@@ -1,33 +1,30 @@
-"""The specification: one container, NumPy, plain loops; see :mod:`packing_env.reference.maps`.
+"""The executable specification: one container, NumPy, plain loops; start with ``episode.py``.
 
-It shares no code with what it checks, and is imported only by what checks.
+The test oracle: it shares no code with what it checks, and only checks import it. Rules on maps are
+in ``maps stability rewards episode``, cuboids as integer boxes in ``boxes box_episode``, the lists
+that some tasks keep in ``proposals spaces``; ``checker claims map_checks box_checks raster solids``
+verify packing plans.
 """
 
-from packing_env.reference.maps import (
-    FLOAT,
-    Episode,
-    Item,
-    Placement,
-    Rules,
+from packing_env.reference.episode import Episode, ListedEpisode, Placement, Rules
+from packing_env.reference.maps import FLOAT, Item, drop_height, supporting_cells
+from packing_env.reference.rewards import objective, reward, void
+from packing_env.reference.stability import (
     Touch,
     area_corners,
     area_corners_code,
     center_hull,
     com_hull,
-    drop_height,
     in_hull,
     is_stable,
-    objective,
-    reward,
-    supporting_cells,
     touch_at,
-    void,
 )
 
 __all__ = [
     "FLOAT",
     "Episode",
     "Item",
+    "ListedEpisode",
     "Placement",
     "Rules",
     "Touch",

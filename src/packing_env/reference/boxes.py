@@ -1,13 +1,13 @@
 """The specification of cuboids kept as integer boxes, in plain loops.
 
-A box is ``(x0, y0, z0, x1, y1, z1)`` in whole units. The packed boxes come in packing order, so
-what a box rests on stands before it in the list. A box put down at ``(x, y)`` comes to rest on the
-highest top that its base overlaps with positive area, or on the floor.
+A box is ``(x0, y0, z0, x1, y1, z1)`` in whole units. Packed boxes are listed in packing order, so
+the supports of a box precede it. A box put down at ``(x, y)`` comes to rest on the highest top that
+its base overlaps with positive area, or on the floor.
 
-The rules are those of :mod:`packing_env.reference.maps` with unit squares for cells: a *contact* is
-the rectangle that the base shares with a box whose top it rests on, the supporting cells are the
-unit squares in the contacts, the centre of mass is the centre of the box. ``stacking_tree`` is
-defined here alone.
+The rules are those of :mod:`packing_env.reference.stability` with unit squares for cells: a
+*contact* is the rectangle that the base shares with a box whose top it rests on, the supporting
+cells are the unit squares in the contacts, the centre of mass is the centre of the box.
+``stacking_tree`` is defined only here.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Point = tuple[int, int]
 
 FLOOR = -1
 SHRINK = 0.1
-"""Share by which the outline of the contacts is pulled in towards its middle."""
+"""Share by which the corners of the contacts' hull are moved towards their mean."""
 TOLERANCE = 1e-6
-"""Units; what is this close to an outline is on it. A lever arm times its base is 0 below it."""
+"""Units; a point this close to an outline lies on it. Smaller lever arms times base count as 0."""
 MAX_SHARING = 16
-"""Where the load is shared by least squares, boxes packed after the first 16 supports get none."""
+"""Least squares share the load among the first 16 supports in packing order; others get none."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,11 @@ class Contact:
     """The rectangle that a base shares with the floor or with the top of a box.
 
     Attributes:
-        index: Number of that box, or ``FLOOR``.
-        x0: Lower x; ``y0 x1 y1`` likewise, units.
+        index: Index of that box, or ``FLOOR``.
+        x0: Lower x, units.
+        y0: Lower y.
+        x1: Upper x.
+        y1: Upper y.
     """
 
     index: int
@@ -60,19 +63,19 @@ class Contact:
         return list(product((self.x0, self.x1), (self.y0, self.y1)))
 
     def has_cell(self, cell: Point) -> bool:
-        """Whether the unit square with this lower corner lies in it."""
+        """Test if the unit square with this lower corner lies in the rectangle."""
         return self.x0 <= cell[0] < self.x1 and self.y0 <= cell[1] < self.y1
 
 
 def base_overlap(box: Box, other: Box, index: int = FLOOR) -> Contact | None:
-    """The rectangle that two boxes share seen from above, if it has an area."""
+    """Return the rectangle that two boxes share seen from above, or ``None`` without area."""
     x0, y0 = max(box[0], other[0]), max(box[1], other[1])
     x1, y1 = min(box[3], other[3]), min(box[4], other[4])
     return Contact(index, x0, y0, x1, y1) if x0 < x1 and y0 < y1 else None
 
 
 def drop(boxes: list[Box], lower: Point, size: tuple[int, int, int]) -> Box:
-    """The box of this size where it comes to rest, its lower corner at ``(x, y)``."""
+    """Return the box of this size at rest, with its lower corner at ``(x, y)``."""
     x, y = lower
     column = (x, y, 0, x + size[0], y + size[1], 1)
     z = max([other[5] for other in boxes if base_overlap(column, other)], default=0)
@@ -80,7 +83,7 @@ def drop(boxes: list[Box], lower: Point, size: tuple[int, int, int]) -> Box:
 
 
 def contacts(boxes: list[Box], box: Box) -> list[Contact]:
-    """What a box at rest stands on, in packing order."""
+    """Return the contacts that a box at rest stands on, in packing order."""
     if box[2] == 0:
         return [Contact(FLOOR, box[0], box[1], box[3], box[4])]
     touched = [base_overlap(box, other, i) for i, other in enumerate(boxes) if other[5] == box[2]]
@@ -88,21 +91,29 @@ def contacts(boxes: list[Box], box: Box) -> list[Contact]:
 
 
 def support_ratio(boxes: list[Box], box: Box) -> float:
-    """Supported share of the base."""
+    """Return the supported share of the base."""
     return sum(contact.area for contact in contacts(boxes, box)) / _area(box)
 
 
 def is_legal(
-    rule: str, boxes: list[Box], lower: Point, size: tuple[int, int, int], container: Point | tuple
+    rule: str,
+    boxes: list[Box],
+    lower: Point,
+    size: tuple[int, int, int],
+    container: tuple[int, int, int],
 ) -> bool:
-    """Whether the dropped box is inside the container ``(X, Y, H)`` and stable by the rule."""
+    """Test if the dropped box is inside the container ``(X, Y, H)`` and stable by the rule."""
     box = drop(boxes, lower, size)
     inside = min(lower) >= 0 and all(box[3 + axis] <= container[axis] for axis in range(3))
     return inside and is_stable(rule, boxes, box)
 
 
 def is_stable(rule: str, boxes: list[Box], box: Box) -> bool:
-    """Whether a box at rest is stable by one of the rules."""
+    """Test a box at rest by a named rule.
+
+    Raises:
+        ValueError: The reference does not implement the rule on boxes.
+    """
     rules = {
         "none": lambda boxes, box: True,
         "area_corners": area_corners,
@@ -112,7 +123,9 @@ def is_stable(rule: str, boxes: list[Box], box: Box) -> bool:
         "stacking_tree": stacking_tree,
     }
     if rule not in rules:
-        raise ValueError(f"the reference has no stability rule {rule!r} on boxes")
+        raise ValueError(
+            f"the reference has no stability rule {rule!r} on boxes; it has {', '.join(rules)}"
+        )
     return rules[rule](boxes, box)
 
 
@@ -120,7 +133,7 @@ def is_stable(rule: str, boxes: list[Box], box: Box) -> bool:
 
 
 def area_corners(boxes: list[Box], box: Box) -> bool:
-    """More than 60 % of the base and four corner cells, or 80 % and three, or 95 %."""
+    """Test for over 60 % of the base and four corner cells, over 80 % and three, or over 95 %."""
     found = contacts(boxes, box)
     count, area = sum(contact.area for contact in found), _area(box)
     corners = sum(any(c.has_cell(cell) for c in found) for cell in _corner_cells(box))
@@ -132,10 +145,11 @@ def area_corners(boxes: list[Box], box: Box) -> bool:
 
 
 def area_corners_code(boxes: list[Box], box: Box) -> bool:
-    """Three corner cells or four over the highest of the tops below them, before all else.
+    """Test the area and corners rule as its authors' program computes it.
 
-    Then more than 95 % of the base; or, if these corners are in contact, 85 % with three of them or
-    50 % with four.
+    First, the tops below at least three corner cells must equal the highest of the four. Then more
+    than 95 % of the base must be supported; or, if these corners are in contact, more than 85 %
+    (three corners) or 50 % (four).
     """
     levels = []
     for x, y in _corner_cells(box):
@@ -151,7 +165,10 @@ def area_corners_code(boxes: list[Box], box: Box) -> bool:
 
 
 def center_hull(boxes: list[Box], box: Box) -> bool:
-    """More than half of the base, or its centre in the hull of the supporting cells' centres."""
+    """Test if over half of the base is supported or its centre is in the supports' hull.
+
+    The hull is that of the supporting cells' centres, boundary included.
+    """
     found = contacts(boxes, box)
     count = sum(contact.area for contact in found)
     if 2 * count > _area(box):
@@ -165,7 +182,7 @@ def center_hull(boxes: list[Box], box: Box) -> bool:
 
 
 def com_hull(boxes: list[Box], box: Box) -> bool:
-    """The centre lies in the hull of the contacts, boundary included."""
+    """Test if the centre lies in the hull of the contacts, boundary included."""
     corners = [(2 * x, 2 * y) for c in contacts(boxes, box) for x, y in c.corners]
     return hull_holds(hull(corners), (box[0] + box[3], box[1] + box[4]))
 
@@ -175,7 +192,7 @@ def _area(box: Box) -> int:
 
 
 def _corner_cells(box: Box) -> list[Point]:
-    """Lower corners of the four corner cells of the base; they may coincide."""
+    """Return the lower corners of the four corner cells of the base; they may coincide."""
     return list(product((box[0], box[3] - 1), (box[1], box[4] - 1)))
 
 
@@ -183,12 +200,12 @@ def _corner_cells(box: Box) -> list[Point]:
 
 
 def cross(a: Point, b: Point, c: Point) -> int:
-    """Twice the signed area of the triangle ``a b c``; positive if it turns left."""
+    """Return twice the signed area of the triangle ``a b c``; positive if it turns left."""
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
 def hull(points: list[Point]) -> list[Point]:
-    """Extreme points, counter-clockwise; points in the middle of an edge are left out."""
+    """Return the hull's vertices counter-clockwise, without points in the middle of an edge."""
     ordered = sorted(set(points))
     if len(ordered) < 3:
         return ordered
@@ -204,7 +221,7 @@ def hull(points: list[Point]) -> list[Point]:
 
 
 def hull_holds(vertices: list[Point], point: Point) -> bool:
-    """Whether a point lies in the hull, boundary included; it may be a segment or a point."""
+    """Test if a point lies in a hull, boundary included; the hull may be a segment or a point."""
     if len(vertices) < 3:
         between = all(
             min(v[axis] for v in vertices) <= point[axis] <= max(v[axis] for v in vertices)
@@ -218,61 +235,61 @@ def hull_holds(vertices: list[Point], point: Point) -> bool:
 
 
 def stacking_tree(boxes: list[Box], box: Box) -> bool:
-    """Whether the new box, and every box that it stands on directly or not, is held up.
+    """Test if the new box and every box below it, directly or indirectly, is held by its contacts.
 
-    A box on the floor is. Else take the common centre of mass, seen from above, of the box and of
-    the loads that were put on it (mass is volume). It must lie strictly inside the hull of the
-    box's contacts, shrunk by 10 % towards the mean of its corners. Then mass and centre of mass go
-    down as loads on what the box rests on (:func:`shares`), and these boxes are asked in turn, with
-    what they carry already. The boxes are asked from the last packed to the first, so each is asked
-    once, when all loads on it are known.
+    A box on the floor is held. Otherwise take the common centre of mass, seen from above, of the
+    box and of the loads on it (mass is volume). It must lie strictly inside the hull of the box's
+    contacts, shrunk by 10 % towards the mean of its corners. Mass and centre of mass are then
+    passed down as loads to the supports of the box (:func:`shares`), and these are tested with all
+    that they carry. Boxes are visited from the last packed to the first, so each is tested once,
+    when all loads on it are known.
 
-    Zhao et al., ICLR 2022, as their program has it (Online-3D-BPP-PCT, ``space.py``; the same in
-    its discrete and its continuous environment). What differs:
+    Zhao et al., ICLR 2022, as in their program (Online-3D-BPP-PCT, ``space.py``; the same in its
+    discrete and its continuous environment). Differences:
 
-    - Their check before a placement follows each path down by itself: a box reached over two paths
-      is asked twice, each time with one of the two new loads. Ours asks it with both, as theirs
-      does once the item is placed.
-    - Their hull takes points in the middle of an edge parallel to y as corners or not, as rounding
-      has it. Here they are none.
+    - Their check before a placement follows each path down separately: a box reached over two paths
+      is tested twice, each time with one of the two new loads. Here it is tested with both, as in
+      their program once the item is placed.
+    - Their hull includes or omits points in the middle of an edge parallel to y, depending on
+      rounding. Here it omits them.
     - Their tolerance in the choice of a support is 0 in the discrete environment and a millionth of
-      the container in the continuous one; here it is :data:`TOLERANCE` everywhere.
+      the container in the continuous one; here it is always :data:`TOLERANCE`.
 
-    The loads of packed boxes are a function of the list of boxes in theirs too, so nothing else has
-    to be remembered.
+    The loads of packed boxes are a function of the list of boxes in their program too, so no other
+    state is needed.
     """
     pile = [*boxes, box]
     loads: list[list[tuple[float, np.ndarray]]] = [[] for _ in pile]
-    asked = {len(boxes)}
+    tested = {len(boxes)}
     for i in reversed(range(len(pile))):
         if pile[i][2] == 0:
             continue
         mass, centre = _total(pile[i], loads[i])
         below = contacts(pile[:i], pile[i])
-        if i in asked and not is_held(below, centre):
+        if i in tested and not is_held(below, centre):
             return False
         for contact, (share, at) in zip(below, shares(below, centre), strict=True):
             loads[contact.index].append((share * mass, at))
-            if i in asked:
-                asked.add(contact.index)
+            if i in tested:
+                tested.add(contact.index)
     return True
 
 
 def _total(box: Box, loads: list[tuple[float, np.ndarray]]) -> tuple[float, np.ndarray]:
-    """Mass and centre of mass of a box and its loads."""
+    """Return mass and centre of mass of a box with its loads."""
     own = float(_area(box) * (box[5] - box[2]))
     middle = np.array([box[0] + box[3], box[1] + box[4]]) / 2
     mass = own + sum(load for load, _ in loads)
     moment = own * middle + sum((load * at for load, at in loads), np.zeros(2))
-    with np.errstate(all="ignore"):  # negative shares can leave nothing
+    with np.errstate(all="ignore"):  # with negative shares the mass can be 0
         return mass, moment / mass
 
 
 def is_held(below: list[Contact], centre: np.ndarray) -> bool:
-    """Whether the centre of mass lies strictly inside the shrunken hull of the contacts.
+    """Test if the centre of mass lies strictly inside the shrunken hull of the contacts.
 
-    Its corners are pulled in by :data:`SHRINK` of their distance from their mean. A point closer
-    than :data:`TOLERANCE` to the outline is not inside.
+    The hull's corners are moved by :data:`SHRINK` of their distance towards their mean. A point
+    closer than :data:`TOLERANCE` to the outline is not inside.
     """
     if not below or not np.isfinite(centre).all():
         return False
@@ -286,18 +303,18 @@ def is_held(below: list[Contact], centre: np.ndarray) -> bool:
 
 
 def shares(below: list[Contact], centre: np.ndarray) -> list[tuple[float, np.ndarray]]:
-    """Which share of the load each contact takes, and where it then acts.
+    """Return the share of the load that each contact takes, and the point where it acts.
 
-    - The only contact takes all, at the centre of mass; so does the first in packing order whose
-      rectangle has the centre of mass strictly inside.
-    - Else the load acts at the centres of the contacts. Two share it by the lever rule: each takes
-      the projected distance of the centre of mass from the *other* one, over their distance.
+    - A single contact takes all, at the centre of mass; so does the first contact in packing order
+      whose rectangle has the centre of mass strictly inside.
+    - Otherwise the load acts at the centres of the contacts. Two share it by the lever rule: each
+      takes the projected distance of the centre of mass from the *other* one, over their distance.
     - Three or more take the least squares solution of: shares sum to 1, and for each pair
       ``i < j`` with the vector ``t`` from ``c_j`` to ``c_i``,
       ``share_i = share_j |(com - c_j) . t| / ((com - c_i) . t)``, no condition where the divisor
-      is 0. Their program has this sign. Between the two centres the divisor is negative, so the
-      shares of a pair are asked to be opposite: the shares then sum to less than 1, and some are
-      negative.
+      is 0. The sign is that of their program. Between the two centres the divisor is negative, so
+      the equations ask for shares of opposite sign: the shares then sum to less than 1, and some
+      are negative.
     """
     directly = [i for i, contact in enumerate(below) if _is_over(contact, centre)]
     if len(below) == 1:
@@ -321,7 +338,7 @@ def _is_over(contact: Contact, centre: np.ndarray) -> bool:
 
 
 def least_squares(at: list[np.ndarray], centre: np.ndarray) -> np.ndarray:
-    """Shares of three contacts or more; see :func:`shares`."""
+    """Solve for the shares of three or more contacts; see :func:`shares`."""
     rows = [np.ones(len(at))]
     for i in range(len(at)):
         for j in range(i + 1, len(at)):

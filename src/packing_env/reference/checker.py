@@ -1,16 +1,16 @@
-"""The claims of a packing plan, each derived again: inside, under the lid, dropped, supported.
+"""Check of every claim of a packing plan: inside, under the lid, dropped, supported.
 
-Nothing here comes from the program that made the plan. An item is its solid, moved by its rotation
-and translation and rasterised where it stands (:mod:`packing_env.reference.raster`); it lies on a
-heightmap of what was packed before. A plan of cuboids on an integer lattice is checked with exact
-integers instead (:mod:`packing_env.reference.lattice`).
+It uses nothing of the program that made the plan. An item is its solid, moved by its rotation and
+translation and rasterised where it stands (:mod:`packing_env.reference.raster`), on the heightmap
+of the items packed before (:mod:`packing_env.reference.map_checks`). A plan of cuboids on an
+integer lattice is checked with exact integers (:mod:`packing_env.reference.box_checks`).
 
 Tolerances: laterally :data:`~packing_env.reference.raster.MARGIN` of a cell; heights
 :attr:`PlanClaim.slack`; at the lid 1e-6 m more, which the rules allow; ratios and volumes 1e-6.
-Where there are only cuboids a cell supports or does not. On the surface of a mesh a gap that equals
-the contact tolerance up to the rounding of heights may count or not: the stability and the support
-ratio that are claimed must be true for one way of rounding. With a tolerance of 0 that is every
-contact, so a ratio that is claimed too low is not noticed there.
+Among cuboids the supporting cells are exact. On the surface of a mesh, a gap that equals the
+contact tolerance up to the rounding of heights may count or not: the claimed stability and support
+ratio must be true for one way of rounding. With a tolerance of 0 that concerns every contact, so a
+ratio that is claimed too low is not detected there.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from packing_env.reference.box_checks import BoxChecks
 from packing_env.reference.claims import (
     RELATIVE,
     STABILITY_RULES,
@@ -29,34 +30,34 @@ from packing_env.reference.claims import (
     Violation,
     metres,
 )
-from packing_env.reference.ground import Ground
-from packing_env.reference.lattice import Lattice
+from packing_env.reference.map_checks import MapChecks
 from packing_env.reference.raster import MARGIN
 from packing_env.reference.solids import matrix
 
 MAX_CELLS = 1 << 26
 """Largest heightmap that is allocated."""
 MAX_STEPS = 2.0**31
-"""Pitches; what is longer or farther away is no length in a container."""
+"""Pitches; larger lengths and distances are rejected."""
 MAX_LENGTH = 1e9
-"""Metres; heights are float32, and a longer container is a slip."""
+"""Metres; heights are float32, and a longer container is an error."""
 
 
 def check(plan: PlanClaim) -> Report:
     """Check the claims of a plan up to the first that does not hold."""
-    with np.errstate(over="ignore", invalid="ignore"):  # absurd numbers become violations
+    with np.errstate(over="ignore", invalid="ignore"):  # overflows are reported as violations
         violation = next(_whole_plan(plan), None)
         if violation is not None:
             return Report(violation, 0, 0.0, 0.0)
-        first, *others = (_items(plan, whole_cells) for whole_cells in _heights(plan))
+        first, *others = (_items(plan, whole_cells) for whole_cells in _readings(plan))
     return next((report for report in (first, *others) if report.holds), first)
 
 
-def _heights(plan: PlanClaim) -> Iterator[bool]:
-    """Whether tops are levels of whole cells: where all items are, and else as they add up.
+def _readings(plan: PlanClaim) -> Iterator[bool]:
+    """Yield the possible values of ``whole_cells``: True if tops are rounded to whole cells.
 
-    A plan does not say whether its task had items of other kinds too, and so heights that are
-    sums: of a plan of whole cells either reading may hold.
+    Tops are rounded if all items of the task are cuboids of whole cells, else they are float32
+    sums. A plan does not state which items its task had, so if all packed items are such cuboids
+    either reading may hold.
     """
     within = (item for item in plan.items if _is_near(item, plan))
     if plan.geometry == "maps" and all(item.is_of_whole_cells(plan.cell) for item in within):
@@ -69,27 +70,27 @@ def _items(plan: PlanClaim, whole_cells: bool) -> Report:
     notes: list[str] = []
     violation: Violation | None = None
     boxes = plan.geometry == "boxes"
-    ground = Lattice(plan) if boxes else Ground(plan, notes, whole_cells)
+    checks = BoxChecks(plan) if boxes else MapChecks(plan, notes, whole_cells)
     volume, count = 0.0, 0
     for number, item in enumerate(plan.items):
-        violation = next(_item(number, item, plan, ground), None)
+        violation = next(_item(number, item, plan, checks), None)
         if violation is not None:
             break
-        ground.put(item)
+        checks.put(item)
         volume, count = volume + item.volume, count + 1
     utilization = volume / math.prod(plan.container)
     if violation is None:
         violation = next(_sums(plan, utilization), None)
     if plan.utilization is None:
         notes.append("utilization (the plan states none)")
-    return Report(violation, count, utilization, ground.height, tuple(dict.fromkeys(notes)))
+    return Report(violation, count, utilization, checks.height, tuple(dict.fromkeys(notes)))
 
 
 # ------------------------------------------------------------------ the plan as a whole
 
 
 def _whole_plan(plan: PlanClaim) -> Iterator[Violation]:
-    """The container and its cells, the geometry, the rule and its tolerance."""
+    """Check the container and its cells, the geometry, the rule and its tolerance."""
     yield from _lengths(plan)
     yield from _geometry(plan)
     yield from _grid(plan)
@@ -101,7 +102,7 @@ def _wrong(key: str, claimed: str, found: str) -> Violation:
 
 
 def _lengths(plan: PlanClaim) -> Iterator[Violation]:
-    """Positive lengths that can be counted."""
+    """Check that lengths are positive and not too large."""
     claimed = f"{plan.container}, cell {plan.cell}"
     lengths = (*plan.container, plan.cell)
     if not all(length > 0 for length in lengths):
@@ -115,7 +116,7 @@ def _lengths(plan: PlanClaim) -> Iterator[Violation]:
 
 
 def _rule(plan: PlanClaim) -> Iterator[Violation]:
-    """A rule that placements can be judged by, and a tolerance that it can have."""
+    """Check that the stability rule is known and its tolerance valid."""
     known = STABILITY_RULES[plan.geometry]
     if plan.stability not in known:
         yield _wrong(
@@ -126,11 +127,11 @@ def _rule(plan: PlanClaim) -> Iterator[Violation]:
     if plan.contact_tol < 0:
         yield _wrong("contact_tol", f"{plan.contact_tol} m", "a negative tolerance")
     if plan.geometry == "boxes" and plan.contact_tol != 0:
-        yield _wrong("contact_tol", f"{plan.contact_tol} m", "a geometry of boxes: they touch at 0")
+        yield _wrong("contact_tol", f"{plan.contact_tol} m", "a geometry of boxes, which needs 0 m")
 
 
 def _grid(plan: PlanClaim) -> Iterator[Violation]:
-    """Whole cells, no more of them than fit into memory."""
+    """Check that the container is a whole number of cells, and few enough to allocate."""
     across, along = (length / plan.cell for length in plan.container[:2])
     for axis, cells in (("X", across), ("Y", along)):
         if abs(cells - round(cells)) > MARGIN or round(cells) < 1:
@@ -140,20 +141,20 @@ def _grid(plan: PlanClaim) -> Iterator[Violation]:
 
 
 def _geometry(plan: PlanClaim) -> Iterator[Violation]:
-    """A known geometry, and a unit where it has one."""
+    """Check that the geometry is known, and that its unit divides the cell."""
     if plan.geometry == "boxes":
         unit = plan.pitch
         steps = plan.cell / unit if unit > 0 else 0.0
         if abs(steps - round(steps)) > MARGIN or round(steps) < 1:
-            yield _wrong("unit", f"{unit} m", f"cells of {plan.cell} m, no whole multiple of it")
+            yield _wrong("unit", f"{unit} m", f"cells of {plan.cell} m, not a whole multiple of it")
     elif plan.geometry != "maps":
         yield _wrong("geometry", repr(plan.geometry), "neither 'maps' nor 'boxes'")
     elif plan.unit is not None:
-        yield _wrong("unit", f"{plan.unit} m", "a geometry of maps, which has none")
+        yield _wrong("unit", f"{plan.unit} m", "a geometry of maps, which has no unit")
 
 
 def _sums(plan: PlanClaim, utilization: float) -> Iterator[Violation]:
-    """What is claimed about all items together."""
+    """Check the claims about all items together."""
     if plan.num_items < len(plan.items):
         yield Violation(
             None, "num_items", "num_items", f"{plan.num_items}", f"{len(plan.items)} packed items"
@@ -167,35 +168,36 @@ def _sums(plan: PlanClaim, utilization: float) -> Iterator[Violation]:
 
 
 def _item(
-    number: int, item: ItemClaim, plan: PlanClaim, ground: Ground | Lattice
+    number: int, item: ItemClaim, plan: PlanClaim, checks: MapChecks | BoxChecks
 ) -> Iterator[Violation]:
-    """What is wrong with an item, first things first."""
+    """Check one item: first its pose, then its distance, then its place."""
     yield from _pose(number, item)
     if not _is_near(item, plan):
         farthest = float(np.abs(item.points).max())
-        where = f"a corner {metres(farthest)} away" if farthest < math.inf else "no finite place"
+        where = f"a corner {metres(farthest)} away" if farthest < math.inf else "an infinite place"
         yield item.wrong("outside", f"within {metres(*plan.container)}", where)
-    yield from ground.violations(item)
+    yield from checks.violations(item)
 
 
 def _is_near(item: ItemClaim, plan: PlanClaim) -> bool:
-    """Whether its place is one that can be counted in pitches."""
+    """Test if all vertices of an item are within :data:`MAX_STEPS` pitches."""
     return bool((np.abs(item.points) <= MAX_STEPS * plan.pitch).all())
 
 
 def _pose(number: int, item: ItemClaim) -> Iterator[Violation]:
-    """Its number, its rotation, said once or twice, and that it has a size."""
+    """Check an item's order, its rotation (matrix, quaternion), and that its sides are positive."""
     if item.order != number:
         yield item.wrong("order", f"{item.order}", f"place {number} in the list")
-    turn = item.rotation
-    defect = float(np.abs(turn @ turn.T - np.eye(3)).max())
-    if not defect <= RELATIVE or np.linalg.det(turn) < 0:
+    rotation = item.rotation
+    defect = float(np.abs(rotation @ rotation.T - np.eye(3)).max())
+    if not defect <= RELATIVE or np.linalg.det(rotation) < 0:
         what = "a reflection" if defect <= RELATIVE else f"R R^T off the identity by {defect:.2g}"
         yield item.wrong("rotation", "a rotation matrix", what)
     if item.quaternion is not None:
-        norm = float(np.linalg.norm(item.quaternion))
-        if not abs(norm - 1) <= RELATIVE or np.abs(matrix(item.quaternion) - turn).max() > RELATIVE:
-            yield item.wrong("quaternion", "the same rotation as the matrix", "another")
+        defect = abs(float(np.linalg.norm(item.quaternion)) - 1)
+        differs = np.abs(matrix(item.quaternion) - rotation).max() > RELATIVE
+        if not defect <= RELATIVE or differs:
+            yield item.wrong("quaternion", "the same rotation as the matrix", "another rotation")
     extent = item.solid.extent
     if extent is not None and not all(side > 0 for side in extent):
         yield item.wrong("extent", metres(*extent), "sides that are not > 0")

@@ -1,4 +1,4 @@
-"""What a packing plan claims, as arrays, and what is said about a claim that does not hold."""
+"""The claims of a packing plan as arrays, and the report on a claim that does not hold."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ STABILITY_RULES = {
     "boxes": ("area_corners", "area_corners_code", "center_hull", "com_hull", "none",
               "stacking_tree"),
 }  # fmt: skip
-"""Per geometry, the rules that the reference can judge a placement by."""
+"""Stability rules that the reference implements, by geometry."""
 
 
 @dataclass(frozen=True, eq=False)
 class ItemClaim:
-    """What a plan says about one item.
+    """The claims of a plan about one item.
 
     Attributes:
-        order: Its number, 0 for the first that was packed.
-        name: What it is called.
-        solid: What it is; ``p_world = rotation @ p_solid + translation``.
+        order: Index in the order of packing, from 0.
+        name: Name of the item.
+        solid: Its geometry; ``p_world = rotation @ p_solid + translation``.
         rotation: ``[3, 3]``.
         translation: ``[3]`` metres.
         corner: ``(x, y)`` of its window, in cells (in units where the plan's geometry is boxes).
         z: Metres of its lowest point.
         support_ratio: Share of its footprint that is supported.
         volume: m^3.
-        quaternion: ``(w, x, y, z)``, the rotation said again, or ``None``.
+        quaternion: ``(w, x, y, z)``, the same rotation, or ``None``.
     """
 
     order: int
@@ -53,39 +53,39 @@ class ItemClaim:
 
     @property
     def points(self) -> np.ndarray:
-        """``[V, 3]`` its vertices where it stands, metres."""
+        """``[V, 3]`` vertices in the container, metres."""
         return self.solid.vertices @ self.rotation.T + self.translation
 
     @property
     def is_upright_cuboid(self) -> bool:
-        """Whether it is a cuboid whose sides are parallel to the container's."""
+        """True for a cuboid whose sides are parallel to the container's."""
         entries = np.abs(self.rotation)
         upright = np.minimum(entries, np.abs(entries - 1.0)).max() < 1e-9
         return self.solid.extent is not None and bool(upright)
 
     def is_of_whole_cells(self, cell: float) -> bool:
-        """Whether it is such a cuboid, with sides of whole cells."""
+        """Test if it is an upright cuboid with sides of whole cells."""
         if not self.is_upright_cuboid:
             return False
         sides = (self.points.max(0) - self.points.min(0)) / cell
         return bool(np.abs(sides - np.round(sides)).max() < MARGIN)
 
     def wrong(self, claim: str, claimed: str, found: str) -> Violation:
-        """A violation by this item."""
+        """Build a violation by this item."""
         return Violation(self.order, self.name, claim, claimed, found)
 
 
 @dataclass(frozen=True, eq=False)
 class PlanClaim:
-    """What a plan says about a container.
+    """The claims of a plan about a container.
 
     Attributes:
         container: ``(X, Y, H)`` metres.
         cell: Side of a heightmap cell, metres.
-        stability: Name of the rule that every placement satisfies.
+        stability: Stability rule that every placement satisfies.
         contact_tol: Gap up to which a cell supports, metres.
-        items: In the order of packing.
-        num_items: Items of the instance.
+        items: Packed items in the order of packing.
+        num_items: Items of the instance, those not packed included.
         utilization: Packed volume over the container's, or ``None``.
         geometry: ``"maps"`` or ``"boxes"``.
         unit: Length of an integer step where the geometry is boxes, metres; ``None``: the cell.
@@ -108,10 +108,10 @@ class PlanClaim:
 
     @property
     def slack(self) -> float:
-        """Heights this close are equal, metres: four roundings of a float32 as high as the lid.
+        """Tolerance of heights, metres: four roundings of a float32 as high as the lid.
 
         A rest height is a rounded difference of a rounded sum and a rounded map, and the map may
-        be one rounding off the reference's.
+        differ from the reference's by one rounding.
         """
         return 4.0 * float(np.spacing(np.float32(self.container[2])))
 
@@ -121,11 +121,11 @@ class Violation:
     """A claim that does not hold.
 
     Attributes:
-        item: Number of the item, ``None`` for a claim about the whole plan.
-        name: Of the item, or of the key.
-        claim: Which claim: ``overlap``, ``floating``, ``z``, ...
-        claimed: What the plan says.
-        found: What is the case.
+        item: Order of the item, ``None`` for a claim about the whole plan.
+        name: Name of the item or of the key.
+        claim: Kind of claim: ``overlap``, ``floating``, ``z``, ...
+        claimed: The value in the plan.
+        found: The value that the reference computes.
     """
 
     item: int | None
@@ -144,11 +144,11 @@ class Report:
     """The result of a check.
 
     Attributes:
-        violation: The first in packing order, or ``None``: every claim holds.
-        items: How many items were found to stand as claimed.
-        utilization: Of those, recomputed.
+        violation: The first violation in packing order; ``None`` if every claim holds.
+        items: Count of items that stand as claimed.
+        utilization: Utilization by these items, recomputed.
         height: Highest point of the container's contents, metres.
-        not_checked: What was not checked, with the reason; empty as a rule.
+        not_checked: Claims that were not checked, with the reason; usually empty.
     """
 
     violation: Violation | None
@@ -159,22 +159,22 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        """Whether no claim was found to be wrong."""
+        """True if no claim is violated."""
         return self.violation is None
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON knows it."""
-        told = {**asdict(self), "holds": self.holds, "not_checked": list(self.not_checked)}
+        """Return the report as plain JSON types."""
+        report = {**asdict(self), "holds": self.holds, "not_checked": list(self.not_checked)}
         if self.violation is not None:
-            told["violation"]["message"] = str(self.violation)
-        return told
+            report["violation"]["message"] = str(self.violation)
+        return report
 
 
 def metres(*lengths: float) -> str:
-    """Lengths as a message says them."""
+    """Format lengths for a message."""
     return " x ".join(number(length) for length in lengths) + " m"
 
 
 def number(length: float) -> str:
-    """A length to 1e-7, or in short where that would be a long row of digits."""
+    """Format a length to 1e-7, or to four digits where it is 1e6 or more."""
     return f"{length:.7f}" if abs(length) < 1e6 else f"{length:.4g}"

@@ -1,14 +1,15 @@
 """The specification of the candidate generators, in plain loops.
 
 Placements are ``(slot, orientation, x, y)``, x and y the lower corner of the item's window in
-cells (whole steps for boxes). What they propose may be illegal or repeated. Cuboids are given as
+cells (whole steps for boxes). Proposals may be illegal or repeated. Cuboids are given as
 ``sizes[slot][orientation] = (w, h, d)``, boxes as ``(x0, y0, z0, x1, y1, z1)``, both in whole
-steps; ``None`` stands for an orientation or an item that is not there.
+steps; ``None`` marks padding, of items or of orientations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,39 +18,42 @@ Size = tuple[int, int, int]
 Box = tuple[int, int, int, int, int, int]
 Sizes = Sequence[Sequence[Size | None]]
 Rectangle = tuple[int, int, int, int]
+AnySize = TypeVar("AnySize")
 
 
 # ------------------------------------------------------------ from the maps of all placements
 
 
 def lattice(shape: tuple[int, ...], step: int = 1) -> Iterator[tuple[tuple[int, ...], Placement]]:
-    """Every index into maps ``[L, R, Xs, Ys]`` in order, and the placement it stands for."""
+    """Yield every index into maps ``[L, R, Xs, Ys]`` in order, with its placement."""
     for place in np.ndindex(*shape):
         slot, orientation, i, j = place
         yield place, (slot, orientation, i * step, j * step)
 
 
 def all_placements(shape: tuple[int, ...], step: int = 1) -> list[Placement]:
-    """Every place of the lattice."""
+    """Return every placement of the lattice."""
     return [placement for _, placement in lattice(shape, step)]
 
 
 def lowest_first(found: list[tuple[tuple[int, ...], Placement]], z: np.ndarray) -> list[Placement]:
-    """By rest height, ties in the order of the lattice."""
+    """Sort placements by rest height; ties stay in the order of the lattice."""
     return [placement for _, placement in sorted(found, key=lambda one: float(z[one[0]]))]
 
 
-def neighbour(place: tuple[int, ...], axis: int, move: int, shape: tuple[int, ...]) -> tuple | None:
-    """The place one lattice step along axis 2 (x) or 3 (y); None outside the lattice."""
+def neighbour(
+    place: tuple[int, ...], axis: int, move: int, shape: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Return the index moved one lattice step along axis 2 (x) or 3 (y); None outside."""
     moved = list(place)
     moved[axis] += move
     return tuple(moved) if 0 <= moved[axis] < shape[axis] else None
 
 
 def corner_points(z: np.ndarray, legal: np.ndarray, step: int = 1) -> list[Placement]:
-    """Legal placements that can slide neither to smaller x nor to smaller y, lowest first.
+    """Return legal placements that can slide neither to smaller x nor to smaller y, lowest first.
 
-    One step that way they would leave the container or rest higher.
+    One step in either direction they would leave the container or rest higher.
     """
     found = []
     for place, placement in lattice(z.shape, step):
@@ -63,12 +67,13 @@ def corner_points(z: np.ndarray, legal: np.ndarray, step: int = 1) -> list[Place
 def level_set_vertices(
     z: np.ndarray, legal: np.ndarray, cell: float, step: int = 1
 ) -> list[Placement]:
-    """Legal placements whose level differs from one neighbour's in x and one's in y, lowest first.
+    """Return legal placements at a change of level both along x and along y, lowest first.
 
-    The level is ``floor(z / cell + 1e-6)``; what is illegal or outside differs from all levels.
+    The level, ``floor(z / cell + 1e-6)``, must differ from that of at least one neighbour in x and
+    one in y; illegal placements and those outside differ from every level.
     """
 
-    def level(place: tuple | None) -> int:
+    def level(place: tuple[int, ...] | None) -> int:
         if place is None or not legal[place]:
             return -1
         return int(np.floor(np.float64(z[place]) / cell + 1e-6))
@@ -88,15 +93,17 @@ def level_set_vertices(
 
 
 def is_level(heightmap: np.ndarray, cell: tuple[int, int], axis: int, move: int) -> bool:
-    """Whether a cell is as high as its neighbour; a wall is another height."""
+    """Test if a cell is as high as its neighbour; never true at a wall."""
     other = [*cell]
     other[axis] += move
     inside = 0 <= other[axis] < heightmap.shape[axis]
     return bool(inside and heightmap[tuple(other)] == heightmap[cell])
 
 
-def grow(heightmap: np.ndarray, cell: tuple[int, int], axes: tuple, both_ways: bool) -> Rectangle:
-    """The rectangle that grows from a cell over cells no higher, along one axis, then the other."""
+def grow(
+    heightmap: np.ndarray, cell: tuple[int, int], axes: tuple[int, int], both_ways: bool
+) -> Rectangle:
+    """Expand a rectangle from a cell over cells no higher, along one axis, then the other."""
     lower, upper = [*cell], [cell[0] + 1, cell[1] + 1]
     floor = heightmap[cell]
 
@@ -115,26 +122,27 @@ def grow(heightmap: np.ndarray, cell: tuple[int, int], axes: tuple, both_ways: b
             if not free():
                 lower[axis] += 1
                 break
-    return (*lower, *upper)
+    return lower[0], lower[1], upper[0], upper[1]
 
 
 def heightmap_spaces(heightmap: np.ndarray, height: float) -> list[tuple[np.float32, Rectangle]]:
-    """Floor and rectangle ``(x0, y0, x1, y1)`` of every space, by floor, y0, x0, y1, x1.
+    """Return floor and rectangle ``(x0, y0, x1, y1)`` of every space, by floor, y0, x0, y1, x1.
 
-    A lower corner, level with neither neighbour before it, grows to greater x and y. Any corner,
-    not level with some neighbour in x and some in y, grows to both sides.
+    A lower corner (level with neither of its neighbours at smaller x and y) grows to greater x and
+    y. Any corner (not level with some neighbour in x and some neighbour in y) grows to both sides.
     """
     found = set()
-    for cell in np.ndindex(*heightmap.shape):
-        if not heightmap[cell] < np.float32(height - 1e-6):
+    for x, y in np.ndindex(*heightmap.shape):
+        cell, floor = (x, y), np.float32(heightmap[x, y])
+        if not floor < np.float32(height - 1e-6):
             continue
         before = [not is_level(heightmap, cell, axis, -1) for axis in (0, 1)]
         behind = [not is_level(heightmap, cell, axis, +1) for axis in (0, 1)]
         for axes in ((0, 1), (1, 0)):
             if all(before):
-                found.add((heightmap[cell], grow(heightmap, cell, axes, False)))
+                found.add((floor, grow(heightmap, cell, axes, False)))
             if all(a or b for a, b in zip(before, behind, strict=True)):
-                found.add((heightmap[cell], grow(heightmap, cell, axes, True)))
+                found.add((floor, grow(heightmap, cell, axes, True)))
     return sorted(found, key=lambda s: (s[0], s[1][1], s[1][0], s[1][3], s[1][2]))
 
 
@@ -144,7 +152,17 @@ def empty_maximal_spaces(
     items: Sequence[Sequence[tuple[int, int, np.float32] | None]],
     capacity: int,
 ) -> tuple[list[Placement], int]:
-    """Every item ``(w, h, peak)`` that fits at the lower corner of every space; spaces left out."""
+    """Propose every item that fits at the lower corner of every space.
+
+    Args:
+        heightmap: ``[X, Y]`` metres.
+        height: Of the container, metres.
+        items: ``(w, h, peak)`` per item and orientation.
+        capacity: Largest number of spaces that are used.
+
+    Returns:
+        The placements, and the number of spaces left out.
+    """
     lid = np.float32(height + 1e-6)
     spaces = heightmap_spaces(heightmap, height)
     found = []
@@ -158,31 +176,33 @@ def empty_maximal_spaces(
 # ----------------------------------------------------------------------- from the packed boxes
 
 
-def each(sizes: Sequence[Sequence]) -> Iterator[tuple[int, int, tuple]]:
-    """Every item in every orientation that is there."""
-    for slot, turned in enumerate(sizes):
-        for orientation, size in enumerate(turned):
+def each(sizes: Sequence[Sequence[AnySize | None]]) -> Iterator[tuple[int, int, AnySize]]:
+    """Yield every item in every orientation, without padding."""
+    for slot, orientations in enumerate(sizes):
+        for orientation, size in enumerate(orientations):
             if size is not None:
                 yield slot, orientation, size
 
 
 def moved(point: tuple[int, int, int], axis: int, boxes: Sequence[Box]) -> tuple[int, int, int]:
-    """A point moved to smaller coordinates until it meets the far side of a box, or the wall."""
+    """Move a point to smaller coordinates until it meets the far side of a box, or the wall."""
     others = [other for other in range(3) if other != axis]
     stops = [0]
     for box in boxes:
         holds = all(box[other] <= point[other] < box[other + 3] for other in others)
         if holds and box[axis + 3] <= point[axis]:
             stops.append(box[axis + 3])
-    return tuple(max(stops) if a == axis else point[a] for a in range(3))
+    x, y, z = (max(stops) if a == axis else point[a] for a in range(3))
+    return x, y, z
 
 
 def extreme_points(
     boxes: Sequence[Box], sizes: Sizes, container: tuple[int, int]
 ) -> list[Placement]:
-    """All items at the origin and the six extreme points of each box, by z, y, x.
+    """Propose all items at the origin and the six extreme points of each box, by z, y, x.
 
-    Crainic, Perboli and Tadei, INFORMS J. Computing, 2008; each box sees all others.
+    Crainic, Perboli and Tadei, INFORMS J. Computing, 2008; each point is projected onto all other
+    boxes, also those packed later.
     """
     points = [(0, 0, 0)]
     for x0, y0, z0, x1, y1, z1 in boxes:
@@ -199,7 +219,7 @@ def extreme_points(
 
 
 def rest_height(boxes: Sequence[Box], x: int, y: int, size: Size) -> int:
-    """The highest top under a base, 0 on the floor."""
+    """Return the highest top below a base, 0 on the floor."""
     under = [
         box[5]
         for box in boxes
@@ -209,7 +229,7 @@ def rest_height(boxes: Sequence[Box], x: int, y: int, size: Size) -> int:
 
 
 def events(boxes: Sequence[Box], level: int, axis: int, container: Size) -> list[tuple[int, bool]]:
-    """Coordinates ``(at, is_end)`` along an axis where an item may begin or end at a level."""
+    """Return the coordinates ``(at, is_end)`` on an axis where an item may begin or end."""
     length = container[axis]
     found = {(0, False), (length, True)} if level == 0 else set()
     for box in boxes:
@@ -224,7 +244,11 @@ def events(boxes: Sequence[Box], level: int, axis: int, container: Size) -> list
 def event_points(
     boxes: Sequence[Box], sizes: Sizes, container: Size, capacity: int
 ) -> tuple[list[Placement], int]:
-    """Items flush with an x-event and a y-event of a level, and free above it; pairs left out."""
+    """Propose items flush with an x-event and a y-event of a level, where no box is above it.
+
+    Returns:
+        The placements, and the number of pairs of events beyond ``capacity`` that are left out.
+    """
     levels = sorted({0} | {box[5] for box in boxes if box[5] < container[2]})
     pairs = [
         (level, one, other)
@@ -246,12 +270,12 @@ def event_points(
 
 
 def fits(space: Box, size: Size) -> bool:
-    """Whether a cuboid fits into a space."""
+    """Test if a cuboid fits into a space."""
     return all(space[a + 3] - space[a] >= size[a] for a in range(3))
 
 
 def split_spaces(spaces: Sequence[Box], sizes: Sizes) -> list[Placement]:
-    """The lower corner of every space that the item fits into."""
+    """Propose the lower corner of every space that the item fits into."""
     return [
         (slot, orientation, space[0], space[1])
         for space in spaces
@@ -261,7 +285,7 @@ def split_spaces(spaces: Sequence[Box], sizes: Sizes) -> list[Placement]:
 
 
 def split_space_corners(spaces: Sequence[Box], sizes: Sizes) -> list[Placement]:
-    """The four lower corners of every space that the item fits into."""
+    """Propose the four lower corners of every space that the item fits into."""
     return [
         (slot, orientation, x, y)
         for space in spaces
@@ -273,7 +297,7 @@ def split_space_corners(spaces: Sequence[Box], sizes: Sizes) -> list[Placement]:
 
 
 def split_space_drops(spaces: Sequence[Box], sizes: Sizes) -> list[Placement]:
-    """The lower corner of every space by z, y, x, whether or not the item fits into it."""
+    """Propose the lower corner of every space by z, y, x, also where the item does not fit."""
     ordered = sorted(spaces, key=lambda space: (space[2], space[1], space[0]))
     return [
         (slot, orientation, space[0], space[1])

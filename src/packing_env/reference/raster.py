@@ -1,9 +1,9 @@
-"""A rasteriser of the reference's own: solids in their place in the container, cell by cell.
+"""The reference's own rasteriser: heights of placed solids over each cell of the container.
 
 Each triangle is cut into the pieces that lie over one cell (Sutherland and Hodgman, Commun. ACM
 1974, along x and then along y), and the extremes of a piece are at its corners. Cells are open:
-what reaches less than :data:`MARGIN` of a cell into one does not occupy it. Heights are float64
-metres above the container's floor.
+geometry that reaches less than :data:`MARGIN` of a cell into one does not occupy it. Heights are
+float64 metres above the container's floor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 MARGIN = 1e-6
 """Share of a cell."""
 BLOCK = 1 << 17
-"""Pieces that are cut at once."""
+"""Pieces that are cut in one block."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +25,8 @@ class Columns:
 
     Attributes:
         corner: ``(x, y)`` of the lower corner of its window, cells; may lie outside.
-        top: ``[U, V]`` its highest point over each cell of the window; -inf where it has none.
-        bottom: ``[U, V]`` its lowest point; +inf where it has none.
+        top: ``[U, V]`` highest point over each cell of the window; -inf outside the footprint.
+        bottom: ``[U, V]`` lowest point over each cell; +inf outside the footprint.
     """
 
     corner: tuple[int, int]
@@ -35,20 +35,20 @@ class Columns:
 
     @property
     def footprint(self) -> np.ndarray:
-        """``[U, V]`` cells that it occupies."""
+        """``[U, V]`` bool, the cells that the solid occupies."""
         return np.isfinite(self.bottom)
 
     @property
     def floor(self) -> float:
-        """Its lowest point."""
+        """The lowest point."""
         return float(self.bottom.min())
 
 
 def rasterize(triangles: np.ndarray, cell: float) -> Columns:
-    """The columns of a solid given by its surface ``[T, 3, 3]`` (triangle, corner, x y z), metres.
+    """Rasterize a solid given by its surface ``[T, 3, 3]`` (triangle, corner, x y z), metres.
 
-    Under a closed surface every cell is met by the surface itself, so nothing is filled in. A part
-    that is thinner than the margin is kept: a wall on a grid line counts in the cell behind it.
+    A closed surface meets every cell below the solid itself, so no interior is filled. A part that
+    is thinner than the margin is kept: a wall on a grid line counts in the cell behind it.
     """
     corners = triangles / np.array([cell, cell, 1.0])
     low, high = corners[..., :2].min((0, 1)), corners[..., :2].max((0, 1))
@@ -69,7 +69,7 @@ def rasterize(triangles: np.ndarray, cell: float) -> Columns:
 
 
 def cuboid(lower: np.ndarray, upper: np.ndarray, cell: float) -> Columns:
-    """The columns of the box between two corners ``[3]``, metres."""
+    """Return the columns of the box between two corners ``[3]``, metres."""
     corner, size = _window(lower[:2] / cell, upper[:2] / cell)
     return Columns(
         (int(corner[0]), int(corner[1])), np.full(size, upper[2]), np.full(size, lower[2])
@@ -77,14 +77,14 @@ def cuboid(lower: np.ndarray, upper: np.ndarray, cell: float) -> Columns:
 
 
 def _window(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
-    """Lower corner and size of the cells between two points, in cells; at least one cell."""
+    """Return lower corner and size of the window between two points, at least one cell each way."""
     corner = np.floor(low + MARGIN).astype(int)
     size = np.maximum(np.ceil(high - MARGIN).astype(int) - corner, 1)
     return corner, (int(size[0]), int(size[1]))
 
 
 def _blocks(triangles: np.ndarray) -> Iterator[np.ndarray]:
-    """The triangles, in parts whose bounding boxes hold about :data:`BLOCK` cells each."""
+    """Split triangles into blocks whose bounding boxes hold about :data:`BLOCK` cells each."""
     span = triangles[..., :2].max(1) - triangles[..., :2].min(1)
     cells = np.cumsum(np.prod(np.ceil(span) + 1, axis=1))
     edges = np.searchsorted(cells, np.arange(BLOCK, cells[-1], BLOCK), side="right")
@@ -92,11 +92,11 @@ def _blocks(triangles: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _cut(polygons: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Convex polygons ``[P, n, 3]`` cut along an axis into one piece per cell that they reach.
+    """Cut convex polygons ``[P, n, 3]`` along an axis into one piece per cell that they reach.
 
     Returns:
-        The pieces ``[Q, n + 2, 3]`` (short ones repeat their first corner), the polygon that each
-        is of, and its cell along the axis.
+        The pieces ``[Q, n + 2, 3]`` (shorter ones are padded with their first corner), the index of
+        the polygon of each, and its cell along the axis.
     """
     along = polygons[..., axis]
     first = np.ceil(along.min(1) - 1.0 + MARGIN).astype(int)
@@ -114,10 +114,11 @@ def _cut(polygons: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray, np.nd
 def _clip(
     polygons: np.ndarray, axis: int, bound: np.ndarray, sign: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What of the polygons ``[P, n, 3]`` is above the bound ``[P, 1]`` (sign 1) or below it (-1).
+    """Clip polygons ``[P, n, 3]`` to the part above the bound ``[P, 1]`` (sign 1) or below it (-1).
 
     Returns:
-        ``[P, n + 1, 3]`` (short polygons repeat their first corner), and whether anything is left.
+        ``[P, n + 1, 3]`` (shorter ones are padded with their first corner), and a bool per polygon:
+        True if any part of it is left.
     """
     count = polygons.shape[1] + 1
     depth = sign * (polygons[..., axis] - bound)
@@ -132,14 +133,14 @@ def _clip(
     order = np.argsort(~kept, axis=1, kind="stable")[:, :count]
     chosen = np.take_along_axis(corners, order[..., None], 1)
     chosen = np.where(np.take_along_axis(kept, order, 1)[..., None], chosen, chosen[:, :1])
-    return chosen, kept.any(1)
+    return chosen, np.any(kept, axis=1)
 
 
 def _walls_on_grid_lines(triangles: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """The triangles that stand on a grid line, moved to the middle of the cell behind them.
+    """Move the triangles that stand on a grid line to the middle of the cell behind them.
 
-    Within the margin of the line they would be in no cell. A triangle is such a wall if it faces
-    that axis (to 60 degrees), or if it is within the margin of a line on both axes.
+    Within the margin of the line they would fall into no cell. A triangle is such a wall if its
+    normal is within 60 degrees of that axis, or if it is within the margin of a line on both axes.
     """
     low, high = triangles[..., :2].min(1), triangles[..., :2].max(1)
     line = np.round((low + high) / 2.0)

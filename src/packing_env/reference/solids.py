@@ -14,8 +14,8 @@ class Solid:
     Attributes:
         vertices: ``[V, 3]``.
         faces: ``[F, 3]`` counter-clockwise seen from outside.
-        extent: Sides of the cuboid from the origin, if it is one.
-        com: ``[3]`` centre of mass as the reader of the source measured it, or ``None``.
+        extent: Sides of a cuboid with a corner at the origin; ``None`` for other solids.
+        com: ``[3]`` centre of mass that the reader of the source computed, or ``None``.
     """
 
     vertices: np.ndarray
@@ -25,7 +25,7 @@ class Solid:
 
     @classmethod
     def box(cls, extent: tuple[float, float, float]) -> Solid:
-        """A cuboid with a corner at the origin."""
+        """Build a cuboid with a corner at the origin."""
         corners = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], float)
         sides = ((0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3))
         faces = [(a, b, c) for a, b, c, _ in sides] + [(a, c, d) for a, _, c, d in sides]
@@ -33,9 +33,9 @@ class Solid:
 
 
 def measure(solid: Solid) -> tuple[float, np.ndarray]:
-    """Volume and centre of mass ``[3]`` between a surface and its inside, signed.
+    """Compute the signed volume and the centre of mass ``[3]`` of the solid inside a surface.
 
-    Sums of the tetrahedra between each face and one point (the divergence theorem).
+    Sums over the tetrahedra between each face and one point (the divergence theorem).
     """
     middle = (solid.vertices.min(0) + solid.vertices.max(0)) / 2.0
     a, b, c = np.moveaxis(solid.vertices[solid.faces] - middle, 1, 0)
@@ -47,7 +47,7 @@ def measure(solid: Solid) -> tuple[float, np.ndarray]:
 
 
 def is_one_closed_shell(faces: np.ndarray) -> bool:
-    """Whether each edge joins two faces that agree on the outside, and all faces hang together."""
+    """Test if each edge joins two consistently wound faces and all faces are connected."""
     edges = np.stack((faces, np.roll(faces, -1, 1)), -1).reshape(-1, 2)
     count = int(faces.max()) + 1
     there = edges[:, 0] * count + edges[:, 1]
@@ -65,7 +65,7 @@ def is_one_closed_shell(faces: np.ndarray) -> bool:
 
 
 def matrix(quaternion: np.ndarray) -> np.ndarray:
-    """The rotation ``[3, 3]`` of a unit quaternion ``(w, x, y, z)``."""
+    """Return the rotation ``[3, 3]`` of a unit quaternion ``(w, x, y, z)``."""
     w, x, y, z = quaternion
     return np.array(
         [

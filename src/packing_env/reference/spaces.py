@@ -3,20 +3,19 @@
 A space is a box ``(x0, y0, z0, x1, y1, z1)`` of whole steps that no packed cuboid reaches into. The
 list starts with the whole container. Putting down a cuboid
 
-1. takes every space out of the list that it overlaps with positive volume, in list order, and
-   appends up to five smaller ones for it: what is left of the space before the cuboid in x, behind
-   it in x, before it and behind it in y, and above it, in this order; never what is below it. One
-   with a side shorter than the smallest side of any item is not appended;
-2. strikes out every space that lies within another one of the list as it is then. Of two equal
-   spaces both would go, but a list that started with the container never has equal ones.
+1. removes every space that it overlaps with positive volume, in list order, and appends up to five
+   smaller ones for it: the remainders of the space at smaller x than the cuboid, at greater x, at
+   smaller y, at greater y, and above it, in this order; never the one below it. A remainder with a
+   side shorter than the smallest side of any item is not appended;
+2. then removes every space that lies within another one of the list. Two equal spaces would both be
+   removed, but a list that started with the container never has equal ones.
 
-So the spaces that were not touched stand first, in their order, and the newest stand last. That is
-how the program of Zhao et al., ICLR 2022 (PCT), keeps its list, and first-come ties of its
-heuristics depend on the order.
+So untouched spaces come first, in their order, and the newest come last. The program of Zhao et
+al., ICLR 2022 (PCT), keeps its list this way, and its heuristics break ties by this order.
 
-Since nothing below a cuboid is kept, every space reaches up to the lid, and there is none under an
-overhang. A cuboid dropped where it fits into a space comes to rest on the space's floor or lower;
-one dropped at the corner of a space that it does not fit into may come to rest on anything.
+Since no remainder below a cuboid is kept, every space reaches up to the lid, and there is none
+under an overhang. A cuboid dropped where it fits into a space comes to rest on the space's floor or
+lower; one dropped at the corner of a space that it does not fit into may rest at any height.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ Space = tuple[int, int, int, int, int, int]
 
 
 def initial(sides: tuple[int, int, int]) -> list[Space]:
-    """The list of an empty container."""
+    """Return the list of an empty container."""
     return [(0, 0, 0, *sides)]
 
 
 def overlaps(one: Space, other: Space) -> bool:
-    """Whether two boxes share volume."""
+    """Test if two boxes share volume."""
     return all(max(one[a], other[a]) < min(one[a + 3], other[a + 3]) for a in range(3))
 
 
 def within(inner: Space, outer: Space) -> bool:
-    """Whether ``inner`` has no point outside ``outer``."""
+    """Test if ``inner`` has no point outside ``outer``."""
     return all(inner[a] >= outer[a] and inner[a + 3] <= outer[a + 3] for a in range(3))
 
 
 def remainders(space: Space, box: Space) -> list[Space]:
-    """What the box leaves of a space that it overlaps, flat pieces included."""
+    """Return what remains of a space that the box overlaps, flat pieces included."""
     x0, y0, z0, x1, y1, z1 = space
     return [
         (x0, y0, z0, max(box[0], x0), y1, z1),
@@ -52,7 +51,7 @@ def remainders(space: Space, box: Space) -> list[Space]:
 
 
 def split(spaces: list[Space], box: Space, smallest: int) -> list[Space]:
-    """The list after ``box`` was put down; ``smallest`` is the shortest side of any item."""
+    """Return the list after ``box`` was put down; ``smallest`` is the shortest side of any item."""
     found = [space for space in spaces if not overlaps(space, box)]
     for space in spaces:
         if overlaps(space, box):
@@ -66,5 +65,5 @@ def split(spaces: list[Space], box: Space, smallest: int) -> list[Space]:
 
 
 def with_capacity(spaces: list[Space], capacity: int) -> tuple[list[Space], int]:
-    """The first ``capacity`` spaces of a list, and how many there are beyond."""
+    """Return the first ``capacity`` spaces of a list, and the number of spaces beyond."""
     return spaces[:capacity], max(0, len(spaces) - capacity)

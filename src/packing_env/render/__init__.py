@@ -1,7 +1,7 @@
-"""Pictures of packed containers: images, figures, GIFs, and a replay in one HTML file.
+"""Pictures of packed containers: images, figures, GIFs, and a replay as one HTML file.
 
-:func:`image` draws the solids themselves with a small software rasteriser, so that pictures need
-neither a display nor a GPU. Figures and files need ``pip install packing-env[viz]``.
+:func:`image` draws the solids with a small software rasteriser, so that pictures need neither a
+display nor a GPU. Figures and files need ``pip install packing-env[viz]``.
 """
 
 from packing_env.plan import Packing, load_plan, packing_of

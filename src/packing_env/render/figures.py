@@ -1,4 +1,4 @@
-"""Figures with titles, and PNG files. Matplotlib and Pillow are imported when first needed."""
+"""Figures with titles, and PNG files; Matplotlib and Pillow are imported lazily."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 def require(name: str) -> Any:
-    """An optional module, or an error that says how to install it."""
+    """Import an optional module.
+
+    Raises:
+        ImportError: It is not installed; the message gives the command to install it.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -29,7 +33,7 @@ def require(name: str) -> Any:
 
 
 def title_of(packing: Packing) -> str:
-    """One line: how full it is, and of how many items."""
+    """Return a title of one line: utilization and count of items."""
     return (
         f"utilization {100 * packing.utilization:.1f} %   "
         f"{len(packing.items)} of {packing.num_items} items"
@@ -37,7 +41,7 @@ def title_of(packing: Packing) -> str:
 
 
 def _new_figure(rows: int, columns: int, side: float) -> tuple[Figure, list[Any]]:
-    """A figure without a window and its axes, row by row."""
+    """Create a figure without a window; return it with its axes, row by row."""
     figure = require("matplotlib.figure").Figure(
         figsize=(columns * side, rows * (side + 0.3)), layout="constrained"
     )
@@ -45,13 +49,13 @@ def _new_figure(rows: int, columns: int, side: float) -> tuple[Figure, list[Any]
 
 
 def heightmap_image(packing: Packing, *, contour: bool = False) -> Figure:
-    """The heightmap seen from above, in centimetres; x to the right, y up.
+    """Draw the heightmap seen from above, in centimetres; x to the right, y up.
 
     Raises:
-        ValueError: The heightmap is not known (a plan that was read from a file).
+        ValueError: The packing has no heightmap because it was read from a plan file.
     """
     if packing.heightmap is None:
-        raise ValueError("this packing has no heightmap: it was read from a plan")
+        raise ValueError("this packing has no heightmap: it was read from a plan file")
     figure, (axes,) = _new_figure(1, 1, 4.4)
     x, y, height = (100 * length for length in packing.container)
     drawn = axes.imshow(
@@ -68,7 +72,7 @@ def heightmap_image(packing: Packing, *, contour: bool = False) -> Figure:
 
 
 def container_figure(packing: Packing, *, size: int = 720, title: str | None = None) -> Figure:
-    """The container in perspective, with a title."""
+    """Draw the container in perspective, with a title."""
     return _figure_of([packing], [title or title_of(packing)], 1, size)
 
 
@@ -95,14 +99,17 @@ def save_grid(
     """Write several containers side by side as a PNG.
 
     Args:
-        path: File to write, all or nothing.
-        packings: What to draw.
-        columns: Pictures per row; by default as square as possible.
-        titles: One per picture; by default how full each is.
-        size: Pixels of a picture.
+        path: File to write, atomically.
+        packings: The packings, one per picture.
+        columns: Pictures per row; by default the grid is as square as possible.
+        titles: One per picture; by default its utilization and count of items.
+        size: Width of a picture, pixels.
+
+    Raises:
+        ValueError: No packings, or another count of titles.
     """
     if not packings:
-        raise ValueError("there is nothing to draw: packings is empty")
+        raise ValueError("packings is empty; pass at least one packing to draw")
     if titles is not None and len(titles) != len(packings):
         raise ValueError(f"{len(titles)} titles for {len(packings)} pictures")
     columns = columns or math.ceil(math.sqrt(len(packings)))

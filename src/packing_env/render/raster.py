@@ -1,7 +1,7 @@
-"""A small software rasteriser: triangles to the nearest one per pixel, vectorised over all of them.
+"""A small software rasteriser: the nearest triangle per pixel, vectorised over all triangles.
 
-Each triangle is cut into the pixel rows it covers and each row into pixels, so that the work is
-that of the pixels drawn. Depth is kept as 1 / distance, which is linear on the screen.
+Each triangle is split into the pixel rows that it covers and each row into pixels, so that the cost
+is proportional to the pixels drawn. Depth is kept as 1 / distance, which is linear on the screen.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 _CHUNK = 1 << 21
-"""Rows or pixels that are processed at once."""
+"""Largest count of rows or pixels that are processed in one pass."""
 _ID_BITS = 24
 
 
@@ -22,10 +22,10 @@ class Camera:
 
     Attributes:
         rotation: ``[3, 3]``, rows are the view's right, up and towards-the-viewer axes.
-        centre: Point that is looked at, metres.
-        distance: Of the eye from it, metres; ``inf`` for a parallel projection.
+        centre: Point that the camera looks at, metres.
+        distance: From the eye to the centre, metres; ``inf`` for a parallel projection.
         scale: Pixels per metre at the centre.
-        shift: ``[2]`` pixel where the centre appears.
+        shift: ``[2]`` pixel of the centre.
     """
 
     rotation: np.ndarray
@@ -35,7 +35,7 @@ class Camera:
     shift: np.ndarray
 
     def project(self, points: np.ndarray) -> np.ndarray:
-        """``[..., 3]`` metres to pixel column, pixel row and nearness (1 = centre)."""
+        """Project ``[..., 3]`` metres to pixel column, pixel row and nearness (1 at the centre)."""
         view = (points - self.centre) @ self.rotation.T
         near = 1.0 / (1.0 - view[..., 2:] / self.distance)
         if np.isinf(self.distance):
@@ -47,7 +47,7 @@ class Camera:
         return np.concatenate((pixels, near), -1)
 
     def unproject(self, column: np.ndarray, row: np.ndarray, near: np.ndarray) -> np.ndarray:
-        """The inverse of :meth:`project`, ``[..., 3]`` metres."""
+        """Invert :meth:`project`; returns ``[..., 3]`` metres."""
         flat = np.stack((column - self.shift[0], self.shift[1] - row), -1) / self.scale
         if np.isinf(self.distance):
             view = np.concatenate((flat, near[..., None] - 1.0), -1)
@@ -65,10 +65,10 @@ def look_at(
     distance: float = 3.2,
     margin: float = 0.04,
 ) -> Camera:
-    """A camera that shows all of ``corners [P, 3]`` in ``size`` (width, height) pixels.
+    """Build a camera that shows all of ``corners [P, 3]`` in ``size`` (width, height) pixels.
 
     Args:
-        corners: Points to fit in.
+        corners: Points that must be visible.
         size: Pixels.
         azimuth: Degrees from the x axis to the eye, seen from above.
         elevation: Degrees above the horizon.
@@ -90,7 +90,7 @@ def look_at(
 
 
 def _ragged(counts: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Pieces of ``(owner, place)`` with ``place`` in 0 .. counts[owner] - 1."""
+    """Yield index pairs ``(owner, place)``, ``place`` in 0 .. counts[owner] - 1, in chunks."""
     ends = np.cumsum(counts)
     start, before = 0, 0
     while start < len(counts):
@@ -103,14 +103,15 @@ def _ragged(counts: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def rasterize(screen: np.ndarray, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """The nearest triangle per pixel.
+    """Find the nearest triangle per pixel.
 
     Args:
-        screen: ``[T, 3, 3]`` corners as :meth:`Camera.project` gives them.
+        screen: ``[T, 3, 3]`` corners as :meth:`Camera.project` returns them.
         size: (width, height) in pixels.
 
     Returns:
-        ``id [height, width]`` of the triangle, -1 where there is none, and its nearness (0 there).
+        ``[height, width]`` index of the triangle, -1 in the background, and its nearness, 0 in the
+        background.
     """
     width, height = size
     buffer = np.zeros(width * height, np.int64)
@@ -135,7 +136,7 @@ def rasterize(screen: np.ndarray, size: tuple[int, int]) -> tuple[np.ndarray, np
 
 
 def _planes(screen: np.ndarray) -> np.ndarray:
-    """``[T, 3]``: nearness = a x + b y + c; not finite for triangles seen edge-on."""
+    """Return ``[T, 3]`` (a, b, c) of nearness = a x + b y + c; not finite if seen edge-on."""
     x, y, n = screen[..., 0], screen[..., 1], screen[..., 2]
     x1, y1, n1 = x[:, 1] - x[:, 0], y[:, 1] - y[:, 0], n[:, 1] - n[:, 0]
     x2, y2, n2 = x[:, 2] - x[:, 0], y[:, 2] - y[:, 0], n[:, 2] - n[:, 0]
@@ -147,7 +148,7 @@ def _planes(screen: np.ndarray) -> np.ndarray:
 
 
 def _spans(corners: np.ndarray, y: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels ``left <= column < right`` of triangles ``[P, 3, 2]`` on the lines ``y``."""
+    """Return the pixels ``left <= column < right`` of triangles ``[P, 3, 2]`` on lines ``y``."""
     left, right = np.full(len(y), np.inf), np.full(len(y), -np.inf)
     for i in range(3):
         (xa, ya), (xb, yb) = corners[:, i].T, corners[:, (i + 1) % 3].T

@@ -1,4 +1,4 @@
-"""An episode step by step, as a GIF or as one HTML file with a slider."""
+"""Replays of an episode step by step, as a GIF or as one HTML file with a slider."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from packing_env.render.scene import image
 
 
 def frames(packing: Packing, size: int) -> Iterator[tuple[Packing, np.ndarray]]:
-    """The container empty, and after each item."""
+    """Yield the packing and its picture when empty and after each item."""
     for count in range(len(packing.items) + 1):
         part = packing.first(count)
         yield part, image(part, size)
@@ -27,7 +27,7 @@ def frames(packing: Packing, size: int) -> Iterator[tuple[Packing, np.ndarray]]:
 def save_gif(
     path: str | Path, packing: Packing, *, size: int = 360, seconds_per_step: float = 0.4
 ) -> None:
-    """Write an episode as a GIF that repeats; the last frame stays longer."""
+    """Write an episode as a looping GIF; the last frame stays longer."""
     pillow = require("PIL.Image")
     pictures = [pillow.fromarray(picture) for _, picture in frames(packing, size)]
     palette = pictures[-1].quantize(255, dither=pillow.Dither.NONE)
@@ -45,7 +45,7 @@ def save_gif(
 
 
 def save_html(path: str | Path, packing: Packing, *, title: str = "", size: int = 560) -> None:
-    """Write an episode as one HTML file: pictures inside, a slider, no network."""
+    """Write an episode as one HTML file with a slider; it embeds its pictures, needs no network."""
     pictures, captions = [], []
     for part, picture in frames(packing, size):
         pictures.append(_png(picture))
@@ -61,7 +61,7 @@ def save_html(path: str | Path, packing: Packing, *, title: str = "", size: int 
 
 
 def _png(picture: np.ndarray) -> str:
-    """A PNG with a palette of its own, in base64."""
+    """Encode a picture as a PNG with its own palette, in base64."""
     data = io.BytesIO()
     pillow = require("PIL.Image")
     drawn = pillow.fromarray(picture).quantize(255, dither=pillow.Dither.NONE)

@@ -1,4 +1,4 @@
-"""A packed container as a picture: an open glass box, lit from above, an item per colour."""
+"""The picture of a packed container: an open glass box, lit from above, one colour per item."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ PALETTE = (
     )
     / 255
 )  # fmt: skip
-"""Colours of the items, in the order of packing, over and over."""
+"""Colours of the items in the order of packing, repeated."""
 _FLOOR, _WALL, _BACKGROUND = 0.86, 0.925, 1.0
 _FLOOR_ID, _WALL_ID, _NOTHING = -1, -2, -3
 
 
 @dataclass(frozen=True, eq=False)
 class _Scene:
-    """``[T]`` triangles: corners, normals at the corners, colour, and the item they belong to."""
+    """``[T]`` triangles: corners, normals at the corners, colour, and index of their item."""
 
     triangles: np.ndarray
     normals: np.ndarray
@@ -54,7 +54,7 @@ def frame(
     state: Mapping[str, Tensor] | None = None,
     size: int = SIZE,
 ) -> np.ndarray:
-    """One container of an environment as ``[size, size, 3]`` uint8; see :func:`packing_of`."""
+    """Draw one container of an environment, ``[size, size, 3]`` uint8; see :func:`packing_of`."""
     return image(packing_of(env, row, state), size)
 
 
@@ -69,7 +69,7 @@ def image(
     """Draw a packed container.
 
     Args:
-        packing: What to draw.
+        packing: The packed container.
         size: Width and height, pixels.
         azimuth: Degrees from the x axis to the eye, seen from above.
         elevation: Degrees above the horizon.
@@ -91,7 +91,7 @@ def image(
 
 
 def _build(packing: Packing, camera: Camera) -> _Scene:
-    """All triangles: the items, the floor, and the walls behind."""
+    """Collect all triangles: the items, the floor, and the walls behind."""
     parts = [(triangles(item, packing.cell), item.order) for item in packing.items]
     x, y, h = packing.container
     eye = camera.rotation[2]
@@ -113,17 +113,17 @@ def _build(packing: Packing, camera: Camera) -> _Scene:
 def _shade(
     scene: _Scene, camera: Camera, number: np.ndarray, near: np.ndarray, reach: float
 ) -> np.ndarray:
-    """``[height, width, 3]`` float32 colours."""
+    """Compute the colours ``[height, width, 3]`` float32 from the triangle index per pixel."""
     hit = number >= 0
-    seen = number[hit]
+    visible = number[hit]
     rows, columns = np.nonzero(hit)
     world = camera.unproject(columns + 0.5, rows + 0.5, near[hit])
-    normal, flat = _normals(scene, seen, world, camera)
+    normal, flat = _normals(scene, visible, world, camera)
     shadow = shading.shadow(scene.triangles[scene.owner >= 0], world + 6e-3 * reach * flat, reach)
     brightness = shading.light(normal, shadow)
-    brightness = np.where(scene.owner[seen] == _WALL_ID, 1.0 - 0.10 * shadow, brightness)
+    brightness = np.where(scene.owner[visible] == _WALL_ID, 1.0 - 0.10 * shadow, brightness)
     picture = np.full((*number.shape, 3), _BACKGROUND, np.float32)
-    picture[hit] = scene.colours[seen] * brightness[:, None]
+    picture[hit] = scene.colours[visible] * brightness[:, None]
     facing = np.zeros((*number.shape, 3), np.float32)
     facing[hit] = normal
     owner = np.where(hit, scene.owner[number], _NOTHING)
@@ -132,21 +132,21 @@ def _shade(
 
 
 def _normals(
-    scene: _Scene, seen: np.ndarray, world: np.ndarray, camera: Camera
+    scene: _Scene, visible: np.ndarray, world: np.ndarray, camera: Camera
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Unit normals ``[P, 3]`` towards the eye: interpolated over each triangle, and its own."""
+    """Return unit normals ``[P, 3]`` towards the eye: interpolated, and the triangles' own."""
     first = scene.triangles[:, 0]
     one, two = scene.triangles[:, 1] - first, scene.triangles[:, 2] - first
     own = np.cross(one, two)
     area = np.maximum(np.einsum("ti,ti->t", own, own), 1e-300)[:, None]
     # Barycentric coordinates are linear in the point: b = axis_b . (p - first).
     axis_one, axis_two = np.cross(two, own) / area, np.cross(own, one) / area
-    point = (world - first[seen]).astype(np.float32)
-    b = np.einsum("pi,pi->p", point, axis_one.astype(np.float32)[seen])[:, None]
-    c = np.einsum("pi,pi->p", point, axis_two.astype(np.float32)[seen])[:, None]
-    corner = scene.normals[seen]
+    point = (world - first[visible]).astype(np.float32)
+    b = np.einsum("pi,pi->p", point, axis_one.astype(np.float32)[visible])[:, None]
+    c = np.einsum("pi,pi->p", point, axis_two.astype(np.float32)[visible])[:, None]
+    corner = scene.normals[visible]
     normal = corner[:, 0] + b * (corner[:, 1] - corner[:, 0]) + c * (corner[:, 2] - corner[:, 0])
-    flat = (own / np.sqrt(area)).astype(np.float32)[seen]
+    flat = (own / np.sqrt(area)).astype(np.float32)[visible]
     eye = camera.centre + camera.rotation[2] * camera.distance
     away = np.einsum("pi,pi->p", (eye - world).astype(np.float32), flat) < 0
     sign = np.where(away, np.float32(-1), np.float32(1))[:, None]

@@ -1,4 +1,4 @@
-"""Light: a sun with soft shadows, a sky, darker creases, outlines, and the container's edges."""
+"""Shading: a sun with soft shadows, a sky, darker creases, outlines, and the container's edges."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _EDGE = np.array([0.36, 0.38, 0.42], np.float32)
 
 
 def light(normals: np.ndarray, shadow: np.ndarray) -> np.ndarray:
-    """Brightness ``[P]`` of surfaces with unit ``normals [P, 3]``, ``shadow`` 0 (sun) to 1."""
+    """Return brightness ``[P]`` for unit ``normals [P, 3]`` and ``shadow``, 0 in the sun to 1."""
     sun = np.maximum(normals @ LIGHT.astype(np.float32), 0.0)
     return 0.60 + 0.14 * normals[:, 2] + 0.42 * sun * (1 - 0.8 * shadow)
 
 
 def shadow(solid: np.ndarray, points: np.ndarray, reach: float) -> np.ndarray:
-    """Share of the sun that ``solid [T, 3, 3]`` hides from each point, with soft edges.
+    """Return the share of the sun that ``solid [T, 3, 3]`` hides from each point, with soft edges.
 
-    A shadow map: the solid is drawn as the sun sees it, and points behind what it sees are dark.
-    ``reach`` is the scene's size in metres.
+    Uses a shadow map: the solid is rasterised from the sun, and points behind the nearest surface
+    are dark. ``reach`` is the scene's size in metres.
     """
     shade = np.zeros(len(points), np.float32)
     if not len(solid):
@@ -50,7 +50,7 @@ def shadow(solid: np.ndarray, points: np.ndarray, reach: float) -> np.ndarray:
 
 
 def creases(near: np.ndarray, hit: np.ndarray, reach: float) -> np.ndarray:
-    """Factor that darkens what lies behind its surroundings, at half the resolution.
+    """Return a factor that darkens pixels behind their surroundings, at half the resolution.
 
     Luft et al., "Image enhancement by unsharp masking the depth buffer", SIGGRAPH 2006.
     ``reach`` is the scene's size in pixels.
@@ -64,7 +64,7 @@ def creases(near: np.ndarray, hit: np.ndarray, reach: float) -> np.ndarray:
 
 
 def _blur(values: np.ndarray, radius: int) -> np.ndarray:
-    """Mean over a square of ``2 radius + 1`` pixels."""
+    """Average over a square of ``2 radius + 1`` pixels."""
     width = 2 * radius + 1
     for axis in (0, 1):
         pad = [(0, 0), (0, 0)]
@@ -77,7 +77,7 @@ def _blur(values: np.ndarray, radius: int) -> np.ndarray:
 
 
 def outlines(owner: np.ndarray, facing: np.ndarray) -> np.ndarray:
-    """Factor that darkens pixels where another item begins, and, less, where a surface bends."""
+    """Return a factor that darkens the borders between items and, less, bends of a surface."""
     dark = np.ones(owner.shape, np.float32)
     for axis in (0, 1):
         one = tuple(slice(None, -1) if i == axis else slice(None) for i in (0, 1))
@@ -94,7 +94,7 @@ def outlines(owner: np.ndarray, facing: np.ndarray) -> np.ndarray:
 def draw_edges(
     picture: np.ndarray, near: np.ndarray, camera: Camera, extent: np.ndarray, width: int
 ) -> None:
-    """The container's edges: dark where nothing is before or behind, faint in front of items."""
+    """Draw the container's edges: hidden behind items, faint in front of them, dark elsewhere."""
     corners = np.array(list(itertools.product((0.0, 1.0), repeat=3)))
     steps = np.linspace(0, 1, 2 * len(picture))[:, None]
     marks = np.zeros(near.shape, np.float32)

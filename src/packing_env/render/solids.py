@@ -1,4 +1,4 @@
-"""The triangles of placed items: their meshes where they can be had, else columns of their maps."""
+"""The triangles of placed items: their meshes if available, else columns of their maps."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from packing_env.items import shapes
-from packing_env.items.meshes.mesh import UNITS, MeshError, load_mesh
+from packing_env.items import MeshError, load_mesh, shapes
+from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan import PlacedItem, PlanError
 
 MAX_FACES = 30_000
@@ -18,9 +18,9 @@ Triangles = np.ndarray
 """``[T, 3, 3]`` float64: triangle, corner, coordinate."""
 
 _WELD = 1e-6
-"""Corners this close (metres) are one vertex."""
+"""Corners closer than this (metres) are one vertex."""
 _SMOOTH = 0.82
-"""Cosine of the sharpest bend that is drawn smooth."""
+"""Cosine of the sharpest bend that is drawn as smooth."""
 _HASH = np.array([1, 0x9E3779B97F4A7C1, 0x3C6EF372FE94F83])
 _CORNERS = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], np.float64)
 _SIDES = np.array(
@@ -29,16 +29,19 @@ _SIDES = np.array(
 
 
 def triangles(item: PlacedItem, cell: float) -> Triangles:
-    """An item where it stands, metres, wound counter-clockwise seen from outside.
+    """Return an item's triangles in the container, metres, counter-clockwise seen from outside.
 
     Raises:
-        PlanError: Neither its solid nor its maps are at hand.
+        PlanError: Neither its solid nor its maps are available.
     """
     source = _source_triangles(item.source, item.unit, item.extent)
     if source is not None:
         return item.to_world(source)
     if item.top is None or item.bottom is None:
-        raise PlanError(f"cannot draw item {item.order}: its solid {item.source} is not there")
+        raise PlanError(
+            f"cannot draw item {item.order}: its solid {item.source} does not exist; put the mesh "
+            "file there or draw from a state"
+        )
     corner = np.array([item.cell[0] * cell, item.cell[1] * cell, item.z])
     return columns(item.top, item.bottom, cell) + corner
 
@@ -47,7 +50,7 @@ def triangles(item: PlacedItem, cell: float) -> Triangles:
 def _source_triangles(
     source: str, unit: str, extent: tuple[float, float, float] | None
 ) -> Triangles | None:
-    """A source's triangles in its unit, or ``None`` if they cannot be had or are too many."""
+    """Return a source's triangles in its unit, or ``None`` if unreadable or too many."""
     if extent is not None:
         return box(np.zeros(3), np.asarray(extent))
     if source.startswith("mesh:"):
@@ -67,12 +70,12 @@ def _source_triangles(
 
 @functools.cache
 def _library() -> dict[str, Triangles]:
-    """The embedded shapes, by name."""
+    """Build the triangles of all embedded shapes, by name."""
     return {m.name: m.vertices.numpy()[m.faces.numpy()] for m in shapes.build()}
 
 
 def corner_normals(solid: Triangles) -> np.ndarray:
-    """``[T, 3, 3]`` float32 unit normals at the corners, smooth over bends below 35 degrees."""
+    """Return ``[T, 3, 3]`` float32 unit normals at the corners, smooth over bends below 35 deg."""
     edges = solid[:, 1:] - solid[:, :1]
     weighted = np.cross(edges[:, 0], edges[:, 1])
     own = weighted / np.maximum(np.linalg.norm(weighted, axis=-1, keepdims=True), 1e-300)
@@ -95,18 +98,18 @@ def corner_normals(solid: Triangles) -> np.ndarray:
 
 
 def box(lower: np.ndarray, upper: np.ndarray) -> Triangles:
-    """The 12 triangles of an axis-aligned box."""
+    """Return the 12 triangles of an axis-aligned box."""
     corners = lower + _CORNERS * (upper - lower)
     return quads(corners[_SIDES])
 
 
 def quads(corners: np.ndarray) -> Triangles:
-    """``[Q, 4, 3]`` quadrilaterals as ``[2 Q, 3, 3]`` triangles."""
+    """Split quadrilaterals ``[Q, 4, 3]`` into triangles ``[2 Q, 3, 3]``."""
     return np.concatenate((corners[:, [0, 1, 2]], corners[:, [0, 2, 3]]))
 
 
 def columns(top: np.ndarray, bottom: np.ndarray, cell: float) -> Triangles:
-    """Maps ``[w, h]`` as the surface of their columns: tops, bottoms, and what shows of sides."""
+    """Return the surface of the columns of maps ``[w, h]``: tops, bottoms, exposed sides."""
     there = np.isfinite(bottom)
     upper = np.pad(np.where(there, top, 0.0).astype(np.float64), 1)
     lower = np.pad(np.where(there, bottom, 0.0).astype(np.float64), 1)
@@ -128,9 +131,9 @@ def columns(top: np.ndarray, bottom: np.ndarray, cell: float) -> Triangles:
             (np.maximum(low, np.minimum(other_high, high)), high),
             (low, np.minimum(high, np.maximum(other_low, low))),
         ):
-            seen = end > start
+            exposed = end > start
             corners = ((ax, ay, start), (bx, by, start), (bx, by, end), (ax, ay, end))
-            faces.append(_quad(*corners)[seen])
+            faces.append(_quad(*corners)[exposed])
     return quads(np.concatenate(faces))
 
 
@@ -141,7 +144,7 @@ def _quad(*corners: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
 def _side(
     du: int, dv: int, x: np.ndarray, y: np.ndarray, right: np.ndarray, far: np.ndarray
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Lower edge of a cell's side towards ``(du, dv)``, so that the side faces outward."""
+    """Return the lower edge of a cell's side towards ``(du, dv)``, so that it faces outward."""
     return {
         (1, 0): ((right, y), (right, far)),
         (-1, 0): ((x, far), (x, y)),

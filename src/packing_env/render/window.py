@@ -1,8 +1,9 @@
-"""A window that shows frames, for ``render_mode="human"``."""
+"""The window that displays frames for ``render_mode="human"``."""
 
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import numpy as np
 
@@ -12,19 +13,19 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class Window:
-    """A matplotlib window; without a display it says so once and shows nothing."""
+    """A matplotlib window; without a display it logs one warning and does nothing."""
 
     def __init__(self) -> None:
         backends = require("matplotlib.backends")
         self._pyplot = require("matplotlib.pyplot")
         known = backends.backend_registry.list_builtin(backends.BackendFilter.INTERACTIVE)
         self._works = self._pyplot.get_backend().lower() in known
-        self._picture = None
+        self._picture: Any = None
         if not self._works:
-            _LOGGER.warning("there is no display to show a window on; use render_mode='rgb_array'")
+            _LOGGER.warning("no display for a window was found; use render_mode='rgb_array'")
 
     def show(self, picture: np.ndarray) -> None:
-        """Show ``[height, width, 3]`` uint8."""
+        """Show a picture ``[height, width, 3]`` uint8."""
         if not self._works:
             return
         if self._picture is None:

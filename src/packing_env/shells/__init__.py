@@ -1,4 +1,4 @@
-"""The environment for other libraries than TorchRL: Gymnasium, single and vectorised."""
+"""Adapters to other libraries: Gymnasium, single and vectorised, and TorchRL's Hydra groups."""
 
 from packing_env.shells.gymnasium_env import PackingGymEnv, PackingVectorEnv
 

@@ -1,17 +1,17 @@
-"""The environment for Gymnasium: one container, or a batch of them, as NumPy arrays.
+"""Gymnasium environments: one container, or a batch of them, as NumPy arrays.
 
-The observation is a flat ``Dict``: the entries that ``observation=`` names, and ``action_mask``.
-Unless asked otherwise it leaves out ``"item_maps"`` (the upper and lower surface of every visible
-item in every orientation), which outweighs everything else; ``drop_height``, which says where each
-orientation would come to rest, stays in. ``info`` has ``action_mask`` again and the metrics by
-name, so that ``Monitor(env, info_keywords=("utilization",))`` and the like find them.
+The observation is a flat ``Dict``: the entries that ``observation=`` names, and ``action_mask``. By
+default it omits ``"item_maps"`` (the upper and lower surface of every visible item in every
+orientation), which is larger than all other entries; it includes ``drop_height``, the rest height
+of every placement. ``info`` repeats ``action_mask`` and has the metrics by name, for wrappers such
+as ``Monitor(env, info_keywords=("utilization",))``.
 
 | ``action_mode`` | action space | masks |
 |---|---|---|
 | ``placement``, ``candidate`` | ``Discrete`` | ``action_mask``, one entry per action |
 | ``multi_head`` | ``MultiDiscrete``: item, orientation, x, y | ``action_mask``, one per placement |
 | ``hierarchical`` | ``Dict(manager=, worker=)`` of ``Discrete`` | ``manager_action_mask`` |
-| ``continuous`` | ``Box``; ``info["executed_action"]``: what was done | none: all is legal |
+| ``continuous`` | ``Box``; ``info["executed_action"]``: the action executed | none: all is legal |
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Info = dict[str, Any]
 class PackingGymEnv(gymnasium.Env[Observation, Any]):
     """One container as a ``gymnasium.Env``.
 
-    Illegal actions never raise; ``illegal_action`` says what they do (by default the episode ends).
+    Illegal actions never raise; ``illegal_action`` sets their effect (by default the episode ends).
     Sample a legal one with ``env.action_space.sample(mask=info["action_mask"])``.
 
     Args:
         task: A preset of :data:`packing_env.tasks.PRESETS`, or a :class:`PackingEnv` of one row.
         render_mode: ``"rgb_array"``, ``"human"`` or ``None``.
         seed: Seed of the instance pool and of the first episode.
-        **overrides: For :func:`packing_env.make_env`.
+        **overrides: Arguments of :func:`packing_env.make_env`.
     """
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012
@@ -76,19 +76,19 @@ class PackingGymEnv(gymnasium.Env[Observation, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, Info]:
-        """Start an episode: that of ``seed``, else the next one."""
+        """Start the episode of ``seed``, or the next one."""
         super().reset(seed=seed)
-        return self._seen(self._shell.start(seed, self.np_random))
+        return self._convert(self._shell.start(seed, self.np_random))
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
-        """Place an item. A finished episode stays as it is, with reward 0."""
+        """Place an item; a finished episode does not change, with reward 0."""
         out = self._shell.step(action)
-        observation, info = self._seen(out)
+        observation, info = self._convert(out)
         terminated, truncated = bool(out["terminated"]), bool(out["truncated"])
         return observation, float(out["reward"]), terminated, truncated, info
 
-    def _seen(self, out: TensorDictBase) -> tuple[Observation, Info]:
-        """Observation and info of the only row."""
+    def _convert(self, out: TensorDictBase) -> tuple[Observation, Info]:
+        """Return observation and info of the only row."""
         row = out[0].cpu()
         self._masks = row.select(*self._shell.mask_keys.values()).clone()
         observation = {k: to_numpy(v) for k, v in self._shell.observation(row).items()}
@@ -100,18 +100,21 @@ class PackingGymEnv(gymnasium.Env[Observation, Any]):
         return observation, info
 
     def action_masks(self) -> np.ndarray:
-        """``[A]`` bool, True = legal: what sb3-contrib's ``MaskablePPO`` calls.
+        """Return the mask ``[A]`` bool, True = legal; sb3-contrib's ``MaskablePPO`` calls this.
 
-        In ``multi_head`` mode ``A`` counts placements: the mask is the joint one of all heads. In
-        ``hierarchical`` and ``continuous`` mode there is none, and this raises.
+        In ``multi_head`` mode ``A`` counts placements: the mask is the joint mask of all heads.
+
+        Raises:
+            ParameterError: In ``hierarchical`` and ``continuous`` mode, which have no such mask.
         """
         return self._shell.action_mask(self._masks).numpy().copy()
 
     def render(self) -> np.ndarray | None:
-        """A picture ``[height, width, 3]`` uint8 (``rgb_array``), or the window (``human``)."""
+        """Return a picture ``[height, width, 3]`` uint8 (``rgb_array``) or update the window."""
         if self.render_mode is None:
             gymnasium.logger.warn(
-                "render() without a render_mode does nothing; pass render_mode='rgb_array' to make"
+                "render() without a render_mode does nothing; pass render_mode='rgb_array' to "
+                "gymnasium.make"
             )
             return None
         if self.render_mode == "human":
@@ -137,16 +140,17 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
     Args:
         task: A preset, or a :class:`PackingEnv` with ``batch_size [num_envs]``.
         num_envs: Rows.
-        autoreset_mode: ``SAME_STEP`` (a finished row shows the next episode's start at once, its
-            end is in ``info["final_obs"]`` and ``info["final_info"]``), ``NEXT_STEP`` (the next
-            call of :meth:`step` starts it, whatever the action), or ``DISABLED`` (finished rows
-            stay, with reward 0, until ``reset(options={"reset_mask": rows})``).
-        to_torch: Return tensors on the environment's device as they are, without a copy or a host
-            read; masks are bool, and ``final_obs`` is a dict of whole batches.
+        autoreset_mode: ``SAME_STEP`` (a finished row returns the first observation of its next
+            episode, its terminal one is in ``info["final_obs"]`` and ``info["final_info"]``),
+            ``NEXT_STEP`` (the next call of :meth:`step` starts the episode and ignores the action),
+            or ``DISABLED`` (finished rows do not change, with reward 0, until
+            ``reset(options={"reset_mask": rows})``).
+        to_torch: Return tensors on the environment's device, without a copy or a host read; masks
+            are bool, and ``final_obs`` is a dict of whole batches.
         render_mode: ``"rgb_array"`` or ``None``.
         seed: Seed of the instance pool and of the first episodes.
-        max_episode_steps: Another name of ``max_steps``, which ``make_vec`` uses.
-        **overrides: For :func:`packing_env.make_env`.
+        max_episode_steps: Alias of ``max_steps``, used by ``make_vec``.
+        **overrides: Arguments of :func:`packing_env.make_env`.
     """
 
     def __init__(
@@ -178,7 +182,7 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         self.single_action_space = self._shell.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._seen: TensorDictBase | None = None
+        self._observed: TensorDictBase | None = None
 
     @property
     def packing_env(self) -> PackingEnv:
@@ -191,51 +195,51 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         seed: int | Sequence[int] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Observation, Info]:
-        """Start an episode in every row, or in those of ``options["reset_mask"]``.
+        """Start an episode in every row, or in the rows of ``options["reset_mask"]``.
 
-        One seed gives every row a stream of its own; a sequence seeds each row.
+        From one seed every row gets its own stream; a sequence gives one seed per row.
         """
         mask = (options or {}).get("reset_mask")
         if mask is None:
             super().reset(seed=None if isinstance(seed, Sequence) else seed)
-            self._seen = self._shell.start(self._check_seed(seed), self.np_random)
+            self._observed = self._shell.start(self._check_seed(seed), self.np_random)
         else:
             if seed is not None:
-                raise ValueError("seed restarts every row; leave it out with a reset_mask")
-            if self._seen is None:
-                raise RuntimeError("the first reset() starts every row; leave out reset_mask")
-            self._seen = self._shell.restart(self._check_mask(mask), self._seen)
-        return self._observation(self._seen), self._info(self._seen)
+                raise ValueError("seed restarts every row; omit it with a reset_mask")
+            if self._observed is None:
+                raise RuntimeError("the first reset() starts every row; omit reset_mask")
+            self._observed = self._shell.restart(self._check_mask(mask), self._observed)
+        return self._observation(self._observed), self._info(self._observed)
 
     def step(self, actions: Any) -> tuple[Observation, Any, Any, Any, Info]:
         """Place an item in every row."""
-        if self._seen is None:
+        if self._observed is None:
             raise RuntimeError("call reset() before step()")
-        before = self._seen["done"].squeeze(-1)
+        before = self._observed["done"].squeeze(-1)
         final: Info = {}
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            out, self._seen = self._shell.step_and_restart(actions)
+            out, self._observed = self._shell.step_and_restart(actions)
             rows = out["done"].squeeze(-1)
             if self.to_torch or bool(rows.any()):
                 final = self._final(rows, out)
         else:
-            out = self._seen = self._shell.step(actions)
+            out = self._observed = self._shell.step(actions)
         reward, terminated, truncated = (
             out[key].squeeze(-1).clone() for key in ("reward", "terminated", "truncated")
         )
         if self.autoreset_mode is AutoresetMode.NEXT_STEP:
             terminated, truncated = terminated & ~before, truncated & ~before
             if self.to_torch or bool(before.any()):
-                self._seen = self._shell.restart(before, out.exclude("reward"))
+                self._observed = self._shell.restart(before, out.exclude("reward"))
         flags = (self._give(value) for value in (reward, terminated, truncated))
-        return self._observation(self._seen), *flags, self._info(self._seen) | final
+        return self._observation(self._observed), *flags, self._info(self._observed) | final
 
     def action_masks(self) -> Any:
-        """``[num_envs, A]`` bool, True = legal."""
-        return self._give(self._shell.action_mask(self._seen))
+        """Return the mask ``[num_envs, A]`` bool, True = legal."""
+        return self._give(self._shell.action_mask(self._observed))
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """One picture per row."""
+        """Return one picture per row; ``None`` without a render mode."""
         if self.render_mode is None:
             return None
         return tuple(render.frame(self.packing_env, row) for row in range(self.num_envs))
@@ -244,34 +248,39 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         return value if self.to_torch else value.cpu().numpy()
 
     def _observation(self, out: TensorDictBase) -> Observation:
-        seen = self._shell.observation(out)
-        return seen if self.to_torch else {key: to_numpy(value) for key, value in seen.items()}
+        entries = self._shell.observation(out)
+        return entries if self.to_torch else {key: to_numpy(v) for key, v in entries.items()}
 
     def _info(self, out: TensorDictBase, rows: Tensor | None = None) -> Info:
-        """Masks and metrics of the rows, each with the flag of who has it, as Gymnasium does."""
+        """Return masks and metrics, each with its ``_key`` flags per row, as Gymnasium does."""
         found = self._shell.info(out) | self._shell.masks(out)
         values: Info = found if self.to_torch else {k: to_numpy(v) for k, v in found.items()}
         there = torch.ones_like(out["done"]).squeeze(-1) if rows is None else rows
         return values | {f"_{key}": self._give(there) for key in values}
 
     def _final(self, rows: Tensor, out: TensorDictBase) -> Info:
-        """The last observation and info of the rows that finished.
+        """Return the terminal observation and info of the rows that finished.
 
-        The info has the observation's entries too, as whole batches: there TorchRL finds them.
+        The info includes the observation's entries as whole batches, where TorchRL reads them.
         """
         every = self._observation(out)
-        who = self._give(rows)
-        info = self._info(out, rows) | every | {f"_{key}": who for key in every}
+        finished = self._give(rows)
+        info = self._info(out, rows) | every | {f"_{key}": finished for key in every}
         last: Any = every
         if not self.to_torch:
             last = np.full(self.num_envs, None, dtype=object)
             for row in rows.nonzero().flatten().tolist():
                 last[row] = {key: value[row] for key, value in every.items()}
-        return {"final_obs": last, "_final_obs": who, "final_info": info, "_final_info": who}
+        return {
+            "final_obs": last,
+            "_final_obs": finished,
+            "final_info": info,
+            "_final_info": finished,
+        }
 
     def _check_seed(self, seed: int | Sequence[int] | None) -> int | Sequence[int] | None:
         if isinstance(seed, Sequence) and len(seed) != self.num_envs:
-            raise ValueError(f"{len(seed)} seeds for {self.num_envs} rows")
+            raise ValueError(f"{len(seed)} seeds for {self.num_envs} rows; pass one per row")
         return seed
 
     def _check_mask(self, mask: Any) -> Tensor:
@@ -290,7 +299,7 @@ def _check_render_mode(given: str | None, known: Sequence[str] = RENDER_MODES) -
 
 
 def _autoreset_mode(given: AutoresetMode | str) -> AutoresetMode:
-    """The mode, from itself, its name or its value."""
+    """Convert a mode, its name or its value to the mode."""
     for mode in AutoresetMode:
         if given in (mode, mode.name, mode.value):
             return mode

@@ -1,4 +1,4 @@
-"""What the Gymnasium environments share: spaces, and a translation of calls to `PackingEnv`."""
+"""The common part of the Gymnasium environments: spaces, and calls translated to `PackingEnv`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from packing_env.types import ParameterError
 _LARGEST_SEED = 2**63 - 1
 
 
-def space_of(spec: TensorSpec) -> spaces.Space:
-    """The Gymnasium space of one row of a batched spec."""
+def space_of(spec: TensorSpec) -> spaces.Space[Any]:
+    """Convert one row of a batched spec to a Gymnasium space."""
     shape = tuple(spec.shape[1:])
     if isinstance(spec, Binary):
         return spaces.MultiBinary(shape[0] if len(shape) == 1 else shape)
@@ -35,14 +35,14 @@ def space_of(spec: TensorSpec) -> spaces.Space:
 
 
 class Shell:
-    """A :class:`PackingEnv` with the calls that Gymnasium's environments are made of.
+    """A :class:`PackingEnv` with the calls that the Gymnasium environments need.
 
     Args:
-        task: A preset, or an environment that exists.
+        task: A preset, or an existing environment.
         num_envs: Rows.
         seed: Seed of the instance pool and of the first episode; without one the pool is that of
             seed 0 and episodes are drawn at random until ``reset(seed=...)``.
-        overrides: For :func:`packing_env.make_env`.
+        overrides: Arguments of :func:`packing_env.make_env`.
     """
 
     def __init__(
@@ -50,7 +50,10 @@ class Shell:
     ) -> None:
         if isinstance(task, PackingEnv):
             if overrides:
-                raise TypeError(f"overrides {sorted(overrides)} have no effect on a given env")
+                raise TypeError(
+                    f"overrides {sorted(overrides)} have no effect on a given environment; pass "
+                    "them to packing_env.make_env"
+                )
             if task.batch_size != torch.Size([num_envs]):
                 raise ValueError(
                     f"the given env has batch_size {list(task.batch_size)}, expected [{num_envs}]"
@@ -74,7 +77,7 @@ class Shell:
         self.action_space = parts["action"] if set(parts) == {"action"} else spaces.Dict(parts)
 
     def start(self, seed: int | Sequence[int] | None, random: np.random.Generator) -> TensorDict:
-        """Start an episode in every row: of a seed, else the next of the rows' streams."""
+        """Start an episode in every row: the one of a seed, or the next of the row's stream."""
         if seed is None and not self.seeded:
             seed = int(random.integers(_LARGEST_SEED))
         if seed is not None:
@@ -84,58 +87,67 @@ class Shell:
         return self.env.reset()
 
     def step(self, action: Any) -> TensorDictBase:
-        """One decision per row."""
+        """Execute one decision per row."""
         return self.env.step(self._given(action)).get("next")
 
     def step_and_restart(self, action: Any) -> tuple[TensorDictBase, TensorDictBase]:
-        """The same, and what is seen once the rows that it finished have begun an episode."""
+        """Execute one decision per row and restart the rows that it finishes.
+
+        Returns:
+            The ``next`` entry, and the root with the first observation of restarted rows.
+        """
         taken, following = self.env.step_and_maybe_reset(self._given(action))
         return taken.get("next"), following
 
     def _given(self, action: Any) -> TensorDictBase:
-        """The action as the environment takes it."""
+        """Convert the action to the environment's TensorDict."""
         given = TensorDict({}, self.env.batch_size)
         if set(self._parts) == {"action"}:
             action = {"action": action}
         elif not isinstance(action, Mapping) or set(action) != set(self._parts):
-            raise TypeError(f"this environment takes a dict of {' and '.join(self._parts)}")
+            raise TypeError(
+                f"the action must be a dict of {' and '.join(self._parts)}, got "
+                f"{type(action).__name__}"
+            )
         for name, key in self._parts.items():
             given.set(key, self._entry(name, key, action[name]))
         return given
 
     def observation(self, out: TensorDictBase) -> dict[str, Tensor]:
-        """What the agent sees, flat, the masks included."""
+        """Return the observation as a flat dict, masks included."""
         return dict(out["observation"].items()) | self.masks(out)
 
     def masks(self, out: TensorDictBase) -> dict[str, Tensor]:
-        """By name; empty in a mode where everything is legal."""
+        """Return the masks by name; empty in a mode where every action is legal."""
         return {name: out[key] for name, key in self.mask_keys.items()}
 
     def info(self, out: TensorDictBase) -> dict[str, Tensor]:
-        """Metrics, and what the mode reports of the last decision."""
+        """Return the metrics, and the action mode's reports on the last decision."""
         reports = {_flat_name(key): out[key] for key in self.env.mode.report_keys}
         return {key: value.squeeze(-1) for key, value in out["metrics"].items()} | reports
 
     def action_mask(self, out: TensorDictBase | None) -> Tensor:
-        """The mask of the only action."""
+        """Return the mask of the environment's only action.
+
+        Raises:
+            ParameterError: The action mode has several masks or none.
+            RuntimeError: There was no :meth:`start`.
+        """
         if "action_mask" not in self.mask_keys:
             raise ParameterError(
-                f"action_mode={self.env.params.action_mode!r} has no mask of all its actions; "
-                f"its masks: {', '.join(self.mask_keys) or 'none, everything is legal'}"
+                f"action_mode={self.env.params.action_mode!r} has no mask over all its actions; "
+                f"its masks: {', '.join(self.mask_keys) or 'none, every action is legal'}"
             )
         if out is None:
-            raise RuntimeError("there is no action mask before the first reset()")
+            raise RuntimeError("there is no action mask before the first reset(); call reset()")
         return out["action_mask"]
 
-    def restart(self, rows: Tensor, seen: TensorDictBase) -> TensorDictBase:
-        """Start the next episode in some rows; ``seen`` is what the others observe."""
-        assert self.env.state is not None, "call reset() before step()"
-        state, root = self.env._renew(rows, dict(self.env.state.items()), seen)
-        self.env._keep(state)
-        return root
+    def restart(self, rows: Tensor, observed: TensorDictBase) -> TensorDictBase:
+        """Start the next episode in some rows; ``observed`` has the other rows' observations."""
+        return self.env.reset_rows(rows, observed)
 
     def _entry(self, name: str, key: NestedKey, action: Any) -> Tensor:
-        """One part of the action as the environment takes it; any number is one, if illegal."""
+        """Convert one part of the action; out-of-range numbers pass, as illegal actions."""
         dtype, shape = self.env.takes[key]
         kind = "numbers" if dtype.is_floating_point else "whole numbers"
         given = torch.as_tensor(action, device=self.env.device)
@@ -150,16 +162,16 @@ class Shell:
 
 
 def _flat_name(key: NestedKey) -> str:
-    """Of an entry that may be nested."""
+    """Join a key that may be nested with underscores."""
     return key if isinstance(key, str) else "_".join(key)
 
 
 def _part_name(key: NestedKey) -> str:
-    """Of a part of the action: ``("manager", "action")`` is the manager's."""
+    """Name a part of the action: ``("manager", "action")`` is ``manager``."""
     return _flat_name(key[:-1] if isinstance(key, tuple) and key[-1] == "action" else key)
 
 
 def to_numpy(value: Tensor) -> np.ndarray:
-    """On the host; a mask as Gymnasium keeps one, in int8."""
+    """Convert to NumPy on the host; masks as int8, as in Gymnasium's spaces."""
     array = value.cpu().numpy()
     return array.view(np.int8) if array.dtype == bool else array

@@ -1,14 +1,14 @@
-"""The environment as an option of TorchRL's own Hydra groups: ``env: packing``.
+"""The environment as an option of TorchRL's Hydra groups: ``env: packing``.
 
 ``torchrl.trainers.algorithms.configs`` puts environments, collectors, losses and trainers into
-Hydra's ``ConfigStore``; :func:`register` adds ours, so that a program that trains with TorchRL's
-trainers names it like any other::
+Hydra's ``ConfigStore``; :func:`register` adds this environment, so that a program with TorchRL's
+trainers can select it by name::
 
     defaults:
       - env@training_env: packing
       - collector@collector: sync
       - trainer@trainer: dqn
-      - _self_          # last: what this file sets is set over the options above
+      - _self_          # last: the values of this file override the options above
 
     training_env:
       task: irregular
@@ -26,20 +26,20 @@ from packing_env.tasks import Task
 from packing_env.types import PackingParams
 
 OPTIONS = ("resolution", "split", "skip_infeasible", "autoreset", "draw", "row_offset")
-"""What :func:`packing_env.make_env` takes besides the fields of the rules and of the task."""
+"""Overrides of :func:`packing_env.make_env` that are not fields of the rules or of the task."""
 
 
 def override_names() -> list[str]:
-    """Every override that :func:`packing_env.make_env` takes."""
+    """Return the name of every override of :func:`packing_env.make_env`."""
     of_rules = [f.name for f in fields(PackingParams)]
     of_task = [f.name for f in fields(Task) if f.name != "params"]
     return [*of_rules, *of_task, *OPTIONS]
 
 
 def env_config() -> type:
-    """TorchRL's kind of configuration for :func:`packing_env.make_env`: a dataclass.
+    """Create the configuration dataclass of :func:`packing_env.make_env`, as TorchRL expects it.
 
-    It has a field for every argument, so that Hydra refuses a name that is none. ``null`` keeps the
+    It has a field for every argument, so that Hydra rejects unknown names. ``null`` keeps the
     preset's value.
     """
     from torchrl.trainers.algorithms.configs.envs import EnvConfig  # takes seconds
@@ -60,10 +60,10 @@ def env_config() -> type:
 
 
 def register() -> None:
-    """Put ``env/packing`` into Hydra's ``ConfigStore``, with TorchRL's groups; again is no harm."""
+    """Add ``env/packing`` and TorchRL's groups to Hydra's ``ConfigStore``; may be called again."""
     from torchrl.trainers.algorithms import configs
 
-    # It does so itself, but once: Hydra's state may have been replaced since.
+    # TorchRL registers its groups once, on import; Hydra's state may have been replaced since.
     configs._register_configs()
     store = ConfigStore.instance()
     store.store(group="env", name="packing", node=env_config(), provider="packing_env")

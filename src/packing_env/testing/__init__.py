@@ -1,23 +1,24 @@
-"""Checks for what others add: environments, reward terms and generators.
+"""Checks of user-defined environments, reward terms and generators.
 
-Each ``check_*`` returns nothing if all is well and raises :class:`CheckError`, which says what was
-expected, what was found and where. The truth they compare with is :mod:`packing_env.reference`.
+Each ``check_*`` returns ``None`` on success and raises :class:`CheckError` on failure, with the
+expected value, the value found and its place. They compare with :mod:`packing_env.reference`.
 """
 
+from packing_env.reference import ListedEpisode
+from packing_env.reference.box_episode import BoxEpisode
+from packing_env.testing.environment_checks import check_env
 from packing_env.testing.episodes import (
     KNOWN_RULES,
     KNOWN_TERMS,
-    BoxEpisode,
-    ListedEpisode,
     begin_episode,
     known_rules,
     reference_item,
     reference_rules,
 )
 from packing_env.testing.errors import CheckError
-from packing_env.testing.of_environments import check_env
-from packing_env.testing.of_parts import check_generator, check_reward
+from packing_env.testing.generator_checks import check_generator
 from packing_env.testing.referee import Decision, Referee, decode_action
+from packing_env.testing.reward_checks import check_reward
 from packing_env.testing.small_tasks import random_catalogue, random_cuboids, small_env
 
 __all__ = [

@@ -1,28 +1,46 @@
-"""A task, its items and its instances in the words of the reference program."""
+"""Conversion of a task, its items and its instances to the types of the reference program."""
 
 from __future__ import annotations
+
+from tensordict import TensorDictBase
+from torch import Tensor
 
 from packing_env import reference
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
-from packing_env.reference.listed import BoxEpisode, BoxItem, ListedEpisode
+from packing_env.reference import ListedEpisode
+from packing_env.reference.box_episode import BoxEpisode, BoxItem
 from packing_env.types import PackingParams
 
 KNOWN_RULES = ("none", "com_hull", "center_hull", "area_corners", "area_corners_code")
-"""Stability rules that the reference program has; with others, legality is not compared."""
+"""Stability rules of the reference program on maps; with others, legality is not compared."""
 BOX_RULES = (*KNOWN_RULES, "stacking_tree")
-"""Those that it has in geometry ``"boxes"``."""
+"""Stability rules of the reference program in geometry ``"boxes"``."""
 KNOWN_TERMS = ("objective", "utilization", "item", "height", "void", "illegal")
-"""Reward terms that the reference program has; with others, rewards are not compared."""
+"""Reward terms of the reference program; with others, rewards are not compared."""
+
+
+def current_state(env: PackingEnv) -> dict[str, Tensor]:
+    """Return the tensors of ``env.state``.
+
+    Raises:
+        RuntimeError: The environment has not been reset.
+    """
+    state: TensorDictBase | None = env.state
+    if state is None:
+        raise RuntimeError(
+            "there is no state before the first reset(); call env.reset()"
+        )
+    return dict(state.items())
 
 
 def known_rules(params: PackingParams) -> tuple[str, ...]:
-    """The stability rules that the reference program has for a task's geometry."""
+    """Return the stability rules that the reference program has for a task's geometry."""
     return BOX_RULES if params.geometry == "boxes" else KNOWN_RULES
 
 
 def reference_item(catalogue: Catalogue, row: int) -> reference.Item:
-    """A row of a catalogue as the reference program takes it."""
+    """Convert a row of a catalogue to an item of the reference program."""
     tensors = catalogue.tensors()
     real = tensors["orientation_mask"][row].tolist()
     top, bottom = (
@@ -40,7 +58,7 @@ def reference_item(catalogue: Catalogue, row: int) -> reference.Item:
 
 
 def reference_cuboid(catalogue: Catalogue, row: int) -> BoxItem:
-    """A row of a catalogue of cuboids as the reference program takes it in geometry "boxes"."""
+    """Convert a row of a catalogue of cuboids to an item of geometry "boxes"."""
     tensors = catalogue.tensors()
     real = tensors["orientation_mask"][row].tolist()
     sizes = [(int(w), int(h), int(d)) for w, h, d in tensors["cuboid"][row].tolist()]
@@ -51,11 +69,11 @@ def reference_cuboid(catalogue: Catalogue, row: int) -> BoxItem:
 
 
 def reference_rules(params: PackingParams, *, cuboids: bool = False) -> reference.Rules:
-    """A task's constants as the reference program takes them.
+    """Convert a task's constants; rules and reward terms unknown to the reference are left out.
 
     Args:
         params: The task.
-        cuboids: Whether all its items are cuboids of whole cells.
+        cuboids: True if all its items are cuboids of whole cells.
     """
     known = known_rules(params)
     return reference.Rules(
@@ -75,16 +93,25 @@ def reference_rules(params: PackingParams, *, cuboids: bool = False) -> referenc
 
 
 def begin_episode(
-    env: PackingEnv, row: int, known: dict[int, reference.Item | BoxItem]
+    env: PackingEnv, row: int, known: dict[int, reference.Item], cuboids: dict[int, BoxItem]
 ) -> ListedEpisode:
-    """The episode that a row of an environment plays, at its start; ``known`` collects items."""
-    params, state = env.params, env.state
+    """Build the reference episode of a row of an environment, at its start.
+
+    Args:
+        env: The environment, after ``reset()``.
+        row: Index of the row.
+        known: Cache of converted items by catalogue row; extended here.
+        cuboids: The cache of geometry ``"boxes"``.
+    """
+    params, state = env.params, current_state(env)
     ids = state["item_id"][row, : int(state["num_items"][row])].tolist()
-    translate = reference_cuboid if params.geometry == "boxes" else reference_item
-    for item in set(ids) - set(known):
-        known[item] = translate(env.catalogue, item)
-    items = [known[item] for item in ids]
     rules = reference_rules(params, cuboids=bool(env.catalogue.cuboid.shape[-1]))
     if params.geometry == "boxes":
-        return BoxEpisode(params.grid, items, rules, unit=params.pitch)
+        for item in set(ids) - set(cuboids):
+            cuboids[item] = reference_cuboid(env.catalogue, item)
+        sizes = [cuboids[item] for item in ids]
+        return BoxEpisode(params.grid, sizes, rules, unit=params.pitch)
+    for item in set(ids) - set(known):
+        known[item] = reference_item(env.catalogue, item)
+    items = [known[item] for item in ids]
     return ListedEpisode(params.grid, items, rules, fallback=params.candidate_fallback)

@@ -1,4 +1,4 @@
-"""What a failed check raises."""
+"""The error of a failed check."""
 
 from __future__ import annotations
 

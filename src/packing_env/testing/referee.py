@@ -1,7 +1,8 @@
-"""The referee: the reference program, played beside an environment."""
+"""The referee: the reference program, run in step with an environment and compared with it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,18 +13,19 @@ from torch import Tensor
 from packing_env.core import candidates, feasibility
 from packing_env.core.orientation import visible_items
 from packing_env.envs import PackingEnv
-from packing_env.reference import Item, spaces
-from packing_env.reference.listed import BoxItem, ListedEpisode
-from packing_env.testing.episodes import KNOWN_TERMS, begin_episode, known_rules
+from packing_env.reference import Item, ListedEpisode, spaces
+from packing_env.reference.box_episode import BoxItem
+from packing_env.reference.episode import Place
+from packing_env.testing.episodes import KNOWN_TERMS, begin_episode, current_state, known_rules
 from packing_env.testing.errors import require
 
 _TOLERANCE = 1e-6
 _PLACES_IN_BOXES = 64
-"""Places of geometry "boxes" that are compared where all of the mask is asked for: it has none."""
+"""Placements compared per step in geometry "boxes", which has no mask, if ``mask_bits=None``."""
 
 
 class Decision(NamedTuple):
-    """One row's action in the words of the reference program (x and y in pitches)."""
+    """One row's action as the reference program takes it (x and y in pitches)."""
 
     slot: int
     orientation: int
@@ -35,7 +37,7 @@ NOWHERE = Decision(-1, -1, -1, -1)
 
 
 def decode_place(env: PackingEnv, index: int) -> Decision:
-    """What the index of a placement means, by plain division; out of range becomes impossible."""
+    """Decode the index of a placement by plain division; :data:`NOWHERE` if out of range."""
     xs, ys = env.params.lattice
     orientations = env.catalogue.tensors()["peak"].shape[1]
     if not 0 <= index < env.params.num_visible * orientations * xs * ys:
@@ -47,30 +49,30 @@ def decode_place(env: PackingEnv, index: int) -> Decision:
 
 
 def decode_action(env: PackingEnv, action: int, row: int) -> Decision:
-    """What a choice means; out of range becomes an impossible decision.
+    """Decode a choice; :data:`NOWHERE` if out of range.
 
-    In ``candidate`` mode it is an index of the list in ``env.state``, which must be the one acted
-    upon; in all others, whatever the agent wrote, the index of a placement of the lattice.
+    In ``candidate`` mode the choice is an index into the list in ``env.state``, which must be the
+    state acted upon; in all other modes it is the index of a placement of the lattice.
     """
     if env.params.action_mode == "candidate":
         if not 0 <= action < env.params.num_candidates:
             return NOWHERE
-        action = int(env.state["candidate"][row, action])
+        action = int(current_state(env)["candidate"][row, action])
     return decode_place(env, action)
 
 
 class Referee:
-    """Plays the reference program beside an environment, row by row, and compares.
+    """The reference program run in step with an environment, row by row, and compared with it.
 
     Heights, rest heights, masks, lists of boxes and spaces, and the done flags must agree bit for
-    bit, rewards and metrics to 1e-6. Which placements a candidate generator proposes is its own
-    affair; that they are legal, distinct and stand at the front of the list is not. Call
-    :meth:`begin` for rows that were reset, :meth:`step` after each ``env.step``.
+    bit, rewards and metrics to 1e-6. A candidate generator is free in its proposals; they must be
+    legal, distinct and at the front of the list. Call :meth:`begin` for rows that were reset,
+    :meth:`step` after each ``env.step``.
 
     Args:
         env: The environment, after ``reset()``.
-        mask_bits: How many random places of the mask to compare per row and step; ``None``: all.
-        seed: For choosing them.
+        mask_bits: Count of random mask entries to compare per row and step; ``None``: all.
+        seed: Seed of their choice.
     """
 
     def __init__(self, env: PackingEnv, mask_bits: int | None = None, seed: int = 0) -> None:
@@ -81,20 +83,21 @@ class Referee:
         self._random = np.random.default_rng(seed)
         self._known = env.params.stability in known_rules(env.params)
         self._smallest = _smallest_side(env)
-        self._items: dict[int, Item | BoxItem] = {}
+        self._items: dict[int, Item] = {}
+        self._cuboids: dict[int, BoxItem] = {}
         rows = range(env.batch_size.numel())
         self.episodes = [self._episode(row) for row in rows]
         self._spaces = [self._first_spaces() for _ in rows]
 
     def _episode(self, row: int) -> ListedEpisode:
-        """The row's episode at its start."""
-        episode = begin_episode(self.env, row, self._items)
+        """Build the row's reference episode at its start."""
+        episode = begin_episode(self.env, row, self._items, self._cuboids)
         episode.listed = self._listed(row)
         return episode
 
-    def begin(self, rows: Tensor, seen: TensorDictBase) -> None:
-        """Start anew in the given rows (bool, any shape) and compare their first observation."""
-        mask = _action_mask(self.env, seen)
+    def begin(self, rows: Tensor, observed: TensorDictBase) -> None:
+        """Restart the given rows (bool, any shape) and compare their first observation."""
+        mask = _action_mask(self.env, observed)
         for row in rows.flatten().nonzero().flatten().tolist():
             self.episodes[row] = self._episode(row)
             self._spaces[row] = self._first_spaces()
@@ -107,16 +110,16 @@ class Referee:
         """Decode a batch of choices; call it before ``env.step``, whose state it reads."""
         return [decode_action(self.env, a, row) for row, a in enumerate(action.flatten().tolist())]
 
-    def step(self, decisions: list[Decision], seen: TensorDictBase) -> None:
-        """Take the decisions in the reference program and compare ``seen``, the ``next`` entry."""
+    def step(self, decisions: list[Decision], observed: TensorDictBase) -> None:
+        """Run the decisions in the reference and compare with ``observed``, the ``next`` entry."""
         scene = self._scene()
-        mask = _action_mask(self.env, seen)
-        places = None if scene.maps else self._some_places(scene)
+        mask = _action_mask(self.env, observed)
+        places = () if scene.maps else self._some_places(scene)
         for row, decision in enumerate(decisions):
             episode = self.episodes[row]
             packed, live = len(episode.packed), not episode.done
             reward = self._take(row, decision)
-            self._compare_row(row, seen, reward)
+            self._compare_row(row, observed, reward)
             if live and len(episode.packed) > packed:
                 self._compare_packed(row, packed)
             if not self._known:
@@ -124,17 +127,18 @@ class Referee:
             if scene.maps is not None:
                 self._compare_maps(row, mask[row], scene.maps)
             elif not episode.done:
-                self._compare_places(row, *(found[row] for found in places))
+                index, z, legal = (found[row] for found in places)
+                self._compare_places(row, index, z, legal)
             if self.env.params.action_mode == "candidate" and not episode.done:
                 self._compare_candidates(row, mask[row])
             self.steps += 1
 
     def _take(self, row: int, decision: Decision) -> float:
-        """The reference takes a decision; the reward.
+        """Run one decision in the reference and return its reward.
 
-        Where it does not know the stability rule it believes what the environment says is legal.
+        If the reference does not know the stability rule, the environment's legality is taken over.
         """
-        episode, state = self.episodes[row], self.env.state
+        episode, state = self.episodes[row], current_state(self.env)
         if not self._known and int(state["illegal_actions"][row]) > episode.illegal_actions:
             decision = NOWHERE
         episode.following = self._listed(row)
@@ -144,11 +148,11 @@ class Referee:
             episode.terminated = bool(state["terminated"][row])
         return reward
 
-    # ------------------------------------------------------------------ what the environment says
+    # ------------------------------------------------------------------ the environment's values
 
     def _scene(self) -> candidates.Scene:
-        """The environment's view of its own state."""
-        env, state = self.env, dict(self.env.state.items())
+        """Compute the environment's maps and visible items from its state."""
+        env, state = self.env, current_state(self.env)
         items = env.catalogue.tensors()
         item_id, there = visible_items(state, env.params.num_visible)
         maps = None
@@ -157,22 +161,22 @@ class Referee:
         return candidates.Scene(state, item_id, there, maps, items, env.params)
 
     def _some_places(self, scene: candidates.Scene) -> tuple[Tensor, Tensor, Tensor]:
-        """Random placements of geometry "boxes", their rest heights and legality, ``[B, P]``."""
+        """Draw placements of geometry "boxes"; with rest heights and legality, ``[B, P]`` each."""
         xs, ys = self.env.params.lattice
         size = self.env.params.num_visible * self.orientations * xs * ys
         shape = (len(self.episodes), self.mask_bits or _PLACES_IN_BOXES)
         index = torch.from_numpy(self._random.integers(0, size, shape)).to(self.env.device)
         return index, *candidates.judge(scene, index)
 
-    def _listed(self, row: int) -> list[Decision] | None:
-        """The candidates of a row, in order."""
+    def _listed(self, row: int) -> list[Place] | None:
+        """Return the candidates of a row, in order; ``None`` in other modes."""
         if self.env.params.action_mode != "candidate":
             return None
-        found = self.env.state["candidate"][row].tolist()
+        found = current_state(self.env)["candidate"][row].tolist()
         return [decode_place(self.env, index) for index in found if index >= 0]
 
     def _first_spaces(self) -> list[spaces.Space]:
-        """The list of spaces of an empty container."""
+        """Return the list of spaces of an empty container; empty where no spaces are kept."""
         params = self.env.params
         steps = params.units_per_cell
         x, y = (cells * steps for cells in params.grid)
@@ -190,9 +194,9 @@ class Referee:
         good = abs(expected - found) <= _TOLERANCE * max(1.0, abs(expected))
         require(good, f"{self._where(row)}: {name} is {expected:.9g}, the environment's {found}")
 
-    def _compare_row(self, row: int, seen: TensorDictBase, reward: float) -> None:
-        """Heightmap, flags, reward, metrics."""
-        state, episode = self.env.state, self.episodes[row]
+    def _compare_row(self, row: int, observed: TensorDictBase, reward: float) -> None:
+        """Compare heightmap, flags, reward and metrics."""
+        state, episode = current_state(self.env), self.episodes[row]
         heights = state["heightmap"][row].cpu().numpy()
         cells = np.argwhere(heights != episode.heightmap)
         require(
@@ -202,7 +206,7 @@ class Referee:
         self._expect(row, "terminated", episode.terminated, bool(state["terminated"][row]))
         self._expect(row, "truncated", episode.truncated, bool(state["truncated"][row]))
         self._expect(row, "illegal", episode.illegal_actions, int(state["illegal_actions"][row]))
-        flat = seen.flatten(0, seen.batch_dims - 1) if seen.batch_dims > 1 else seen
+        flat = observed.flatten(0, observed.batch_dims - 1) if observed.batch_dims > 1 else observed
         self._expect(row, "done", episode.done, bool(flat["done"][row]))
         if set(self.env.params.reward) <= set(KNOWN_TERMS):
             self._close(row, "reward", reward, float(flat["reward"][row]))
@@ -213,18 +217,18 @@ class Referee:
             self._close(row, name, value, float(flat["metrics", name][row]))
 
     def _compare_packed(self, row: int, index: int) -> None:
-        """Where the item just packed stands, and the lists of boxes and spaces."""
-        state, episode, params = self.env.state, self.episodes[row], self.env.params
+        """Compare the placement of the item just packed, and the lists of boxes and spaces."""
+        state, episode, params = current_state(self.env), self.episodes[row], self.env.params
         found = state["placement"][row, index].tolist()
         self._expect(row, "placement", list(episode.places[-1]), found)
-        found = state["placement_z"][row, index].item()
-        self._expect(row, "rest height of the placement", float(episode.rest[-1]), found)
+        z = state["placement_z"][row, index].item()
+        self._expect(row, "rest height of the placement", float(episode.rest[-1]), z)
         if not params.keeps_boxes:
             return
         packed = [list(box) for box in episode.boxes()]
         self._expect(row, "boxes", packed, state["boxes"][row, : len(packed)].tolist())
         later = state["boxes"][row, len(packed) :]
-        require(not bool(later.any()), f"{self._where(row)}: boxes that are not packed yet")
+        require(not bool(later.any()), f"{self._where(row)}: entries after the last packed box")
         if params.num_spaces:
             split = spaces.split(self._spaces[row], episode.boxes()[-1], self._smallest)
             self._spaces[row], _ = spaces.with_capacity(split, params.num_spaces)
@@ -233,7 +237,7 @@ class Referee:
             self._expect(row, "empty spaces", expected, state["spaces"][row].tolist())
 
     def _compare_maps(self, row: int, mask: Tensor, maps: feasibility.Maps) -> None:
-        """Rest heights and legality of places; in placement mode the mask is that legality."""
+        """Compare rest heights and legality; in placement mode the mask is that legality."""
         done = self.episodes[row].done
         legal = torch.ones_like(maps.legal[row]) if done else maps.legal[row]
         self._compare_mask(row, legal, maps.z[row])
@@ -248,7 +252,7 @@ class Referee:
             )
 
     def _compare_mask(self, row: int, legal: Tensor, z: Tensor | None) -> None:
-        """Legality (and rest height) of all places or of some random ones."""
+        """Compare legality (and rest height) of all placements or of some random ones."""
         episode, step = self.episodes[row], self.env.params.grid_step
         shape = (self.env.params.num_visible, self.orientations, *self.env.params.lattice)
         legal_at = legal.reshape(shape).cpu().numpy()
@@ -265,7 +269,7 @@ class Referee:
                 self._expect(row, f"rest height at {where}", float(found.z), float(z_at[where]))
 
     def _compare_places(self, row: int, index: Tensor, z: Tensor, legal: Tensor) -> None:
-        """The same of some placements of geometry "boxes"."""
+        """Compare legality and rest height of some placements of geometry "boxes"."""
         for place, height, good in zip(index.tolist(), z.tolist(), legal.tolist(), strict=True):
             where = decode_place(self.env, place)
             found = self.episodes[row].check(*where)
@@ -274,10 +278,9 @@ class Referee:
                 self._expect(row, f"rest height at {tuple(where)}", float(found.z), height)
 
     def _compare_candidates(self, row: int, mask: Tensor) -> None:
-        """Filled places stand at the front of the list and hold distinct legal placements."""
-        candidate, heights = (
-            self.env.state[key][row].tolist() for key in ("candidate", "candidate_z")
-        )
+        """Check that candidates are distinct legal placements at the front of the list."""
+        state = current_state(self.env)
+        candidate, heights = (state[key][row].tolist() for key in ("candidate", "candidate_z"))
         filled = [index for index in candidate if index >= 0]
         where = self._where(row)
         require(
@@ -286,7 +289,7 @@ class Referee:
         )
         require(len(set(filled)) == len(filled), f"{where}: a candidate is repeated")
         require(candidate[: len(filled)] == filled, f"{where}: gaps in the candidate list")
-        chosen = range(len(filled))
+        chosen: Sequence[int] = range(len(filled))
         if self.mask_bits is not None and len(filled) > self.mask_bits:
             chosen = self._random.choice(len(filled), self.mask_bits, replace=False).tolist()
         for place in chosen:
@@ -296,15 +299,15 @@ class Referee:
             self._expect(row, f"height of candidate {place}", float(found.z), heights[place])
 
 
-def _action_mask(env: PackingEnv, seen: TensorDictBase) -> Tensor:
-    """``[B, A]``, whatever the environment's batch shape; ``[B, 0]`` in a mode without one."""
+def _action_mask(env: PackingEnv, observed: TensorDictBase) -> Tensor:
+    """Return the mask as ``[B, A]`` for any batch shape; ``[B, 0]`` in a mode without mask."""
     if not env.mode.mask_keys:
         return torch.zeros(env.batch_size.numel(), 0, dtype=torch.bool, device=env.device)
-    return seen[env.mode.mask_keys[0]].flatten(0, len(env.batch_size) - 1)
+    return observed[env.mode.mask_keys[0]].flatten(0, len(env.batch_size) - 1)
 
 
 def _smallest_side(env: PackingEnv) -> int:
-    """The shortest side of any item in pitches; 1 where no spaces are kept."""
+    """Return the shortest side of any item in pitches; 1 where no spaces are kept."""
     if not env.params.num_spaces:
         return 1
     sides = env.catalogue.tensors()["cuboid"].flatten().tolist()

@@ -1,8 +1,9 @@
-"""Small tasks that play in milliseconds: random items, and environments of them."""
+"""Small tasks that run in milliseconds: random items, and environments of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,11 +25,11 @@ def random_catalogue(
     cell: float = 0.01,
     container: tuple[float, float, float] = (0.08, 0.08, 0.1),
 ) -> Catalogue:
-    """Small irregular items: holes, overhangs, cavities, off-centre masses, padding orientations.
+    """Build small irregular items: holes, overhangs, cavities, off-centre masses, padding.
 
     Item 0 is a block, so that something always fits. Half of the others have heights in half cells
-    (so that contacts tie), half have arbitrary heights. The maps of an item's orientations belong
-    together only by its volume, which none of them falls below; no mesh stands behind them.
+    (so that contacts tie), half have arbitrary heights. The orientations of an item are unrelated
+    maps whose volumes are at least the item's; there is no mesh behind them.
     """
     random = np.random.default_rng(seed)
     shape = (num_items, num_orientations, window, window)
@@ -55,17 +56,19 @@ def random_catalogue(
     peak = np.where(there, top.max((2, 3)), np.float32(np.inf))
     extent = np.concatenate((size[:, 0] * cell, peak[:, :1]), 1).astype(np.float64)
     identity = np.broadcast_to(np.eye(3), (num_items, num_orientations, 3, 3)).copy()
-    maps = [torch.from_numpy(array) for array in (top, bottom, size, there, volume)]
+    tops, bottoms, sizes, mask, volumes = (
+        torch.from_numpy(array) for array in (top, bottom, size, there, volume)
+    )
     return Catalogue(
-        top=maps[0],
-        bottom=maps[1],
-        size=maps[2],
-        cuboid=whole_cuboids(*maps, cell),
+        top=tops,
+        bottom=bottoms,
+        size=sizes,
+        cuboid=whole_cuboids(tops, bottoms, sizes, mask, volumes, cell),
         peak=torch.from_numpy(peak),
         com=torch.from_numpy(com),
-        volume=torch.from_numpy(volume),
+        volume=volumes,
         extent=torch.from_numpy(extent),
-        orientation_mask=torch.from_numpy(there),
+        orientation_mask=mask,
         rotation=torch.from_numpy(identity),
         offset=torch.zeros(num_items, num_orientations, 3, dtype=torch.float64),
         volume_reliable=torch.ones(num_items, dtype=torch.bool),
@@ -80,7 +83,7 @@ def random_catalogue(
 def _random_surfaces(
     random: np.random.Generator, size: tuple[int, int], cell: float, *, rough: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper surface over a window; every border row and column is touched."""
+    """Draw lower and upper surface over a window; the footprint reaches every border."""
     holes = random.random(size) < 0.25
     corners = [random.integers(0, n) for n in (*size, *size)]
     holes[corners[0], 0] = holes[corners[2], -1] = False
@@ -107,17 +110,17 @@ def random_cuboids(
     orientations: str = "yaw",
     maps: bool = True,
 ) -> Catalogue:
-    """Cuboids with whole sides of ``low .. high`` cells; the first is the smallest there can be.
+    """Draw cuboids with whole sides of ``low .. high`` cells; the first is ``low`` each way.
 
     Args:
-        seed: For the sides.
-        num_items: How many.
+        seed: Seed of the sides.
+        num_items: Count of cuboids.
         low: Shortest side, cells.
         high: Longest side.
         cell: Metres; without ``maps`` the unit of geometry ``"boxes"``.
         container: ``(X, Y, H)``, metres.
         orientations: "yaw", "cuboid" or "none".
-        maps: Make height maps.
+        maps: Build height maps.
     """
     sides = np.random.default_rng(seed).integers(low, high + 1, (num_items, 3))
     sides[0] = low
@@ -131,7 +134,7 @@ def random_cuboids(
     )
 
 
-BOXES = {
+BOXES: dict[str, object] = {
     "geometry": "boxes",
     "action_mode": "candidate",
     "candidate_generator": "split_spaces",
@@ -149,10 +152,10 @@ def small_env(
     num_envs: int | tuple[int, ...] = 4,
     *,
     instances: Instances | None = None,
-    shell: Mapping[str, object] | None = None,
+    shell: Mapping[str, Any] | None = None,
     **params: object,
 ) -> PackingEnv:
-    """A small environment on a random catalogue, fast enough for unit tests.
+    """Build a small environment on a random catalogue, fast enough for unit tests.
 
     Args:
         catalogue: The items; a :func:`random_catalogue` by default. Cuboids without height maps
@@ -163,11 +166,10 @@ def small_env(
         **params: Fields of :class:`PackingParams`.
     """
     catalogue = random_catalogue() if catalogue is None else catalogue
-    defaults = {"container": catalogue.container, "cell": catalogue.cell, "num_items": 8}
-    if not catalogue.top.numel():
-        defaults |= BOXES
-    task = PackingParams(**{**defaults, **params})  # type: ignore[arg-type]
+    fields: dict[str, Any] = {"container": catalogue.container, "cell": catalogue.cell}
+    fields |= {"num_items": 8, **({} if catalogue.top.numel() else BOXES), **params}
+    task = PackingParams(**fields)
     if instances is None:
         floor = feasibility.legal_on_floor(catalogue.tensors(), task).any(1)
         instances = make_pool(Uniform(), catalogue, task, floor, size=32)
-    return PackingEnv(task, catalogue, instances, num_envs=num_envs, **(shell or {}))  # type: ignore[arg-type]
+    return PackingEnv(task, catalogue, instances, num_envs=num_envs, **(shell or {}))

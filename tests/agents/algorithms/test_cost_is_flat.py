@@ -23,7 +23,7 @@ from tests.tiny import tiny_env
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import packing_env
-from agents.bench.counting import CallSites, allocations
+from agents.bench.measure.counting import CallSites, allocations
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
@@ -224,11 +224,17 @@ def test_a_schedule_costs_the_same_however_far_it_moves() -> None:
 
 ROWS = {"batch_size", "num_envs", "num_rows", "numel", "rows"}
 """Names of the number of rows."""
-STEPPING = ("packing_env/core", "packing_env/envs", "packing_env/kernels", "agents")
+STEPPING = (
+    "packing_env/core",
+    "packing_env/engine",
+    "packing_env/envs",
+    "packing_env/kernels",
+    "agents",
+)
 """Where steps and updates are; the rest is done once."""
 OVER_ROWS = {
-    "agents/evaluate.py": "rounds of one instance per row",
-    "packing_env/kernels/drop_numpy.py": "without numba: one orientation of a row after the other",
+    "agents/training/evaluate.py": "rounds of one instance per row",
+    "packing_env/kernels/drop/numpy.py": "without numba: one orientation of a row after the other",
 }
 """Loops over numbers of rows, and what for. The last is inside a step, on a CPU alone, and where it
 takes less time than the operations on all rows at once."""
@@ -258,8 +264,8 @@ def test_no_loop_over_rows_is_written() -> None:
         for folder in STEPPING
         for path in sorted((source / folder).rglob("*.py"))
         if "bench" not in path.parts  # that is what it measures
-        and not path.stem.endswith("_numba")  # compiled, so no loop of the interpreter
-        and (lines := loops_over_rows(path.read_text(encoding="utf-8")))
+        and "kernels.compiled." not in (text := path.read_text(encoding="utf-8"))  # not interpreted
+        and (lines := loops_over_rows(text))
     }
     assert set(found) == set(OVER_ROWS), found
 

@@ -7,7 +7,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
 
-from agents.bench.counting import READS
+from agents.bench.measure.counting import READS
 from agents.policies import sampling
 from agents.policies.sampling import PlacementHeads, SingleHead, action_heads
 from packing_env.types import ParameterError

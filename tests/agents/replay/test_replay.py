@@ -15,7 +15,7 @@ from agents.config.compose import compose
 from agents.replay import DeviceReplay, NStep, RebuildMaps
 from agents.replay.compact import byte_table, maps_read, pack_bits, unpack_bits
 from packing_env import WorkerMaps, memory
-from packing_env.envs.action_modes import MODES
+from packing_env.core.actions import MODES
 from packing_env.types import ParameterError
 
 # Within the rounding of heights through h / H * H, in units of H.

@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import ctypes, resource, sys
-from agents import process
+from agents.training import process
 
 if sys.argv[1] == "tuned":
     process.tune()

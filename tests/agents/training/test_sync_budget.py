@@ -11,19 +11,22 @@ import pytest
 import torch
 from tests.agents.training.test_trainer import real_trainer
 
-from agents.bench.counting import CallSites
+from agents.bench.measure.counting import CallSites
 from agents.loggers.logging import Meter, NullLogger
 from agents.training.trainer import Trainer
 from packing_env import PackingEnv
 
 BUDGET = {
     "step": {},
-    "log": {"agents/logging.py peek": 1, "agents/trainer.py _check_updates": 1},
-    "end": {"agents/trainer.py _check_updates": 2, "agents/trainer.py check_finite": 1},
+    "log": {"agents/loggers/logging.py peek": 1, "agents/training/trainer.py _check_updates": 1},
+    "end": {
+        "agents/training/trainer.py _check_updates": 2,
+        "agents/training/trainer.py check_finite": 1,
+    },
     "save": {
-        "agents/logging.py peek": 1,
-        "agents/trainer.py _check_updates": 2,
-        "agents/trainer.py check_finite": 1,
+        "agents/loggers/logging.py peek": 1,
+        "agents/training/trainer.py _check_updates": 2,
+        "agents/training/trainer.py check_finite": 1,
     },
 }
 """Reads by function: in a decision with its update, in a log interval, when training ends and
@@ -86,5 +89,5 @@ def test_metrics_come_in_one_piece() -> None:
     for index in range(40):
         meter.add(f"metric{index}", torch.full((3,), float(index)))
     found: dict[str, float] = {}
-    assert reads_of(lambda: found.update(meter.read())) == {"agents/logging.py peek": 1}
+    assert reads_of(lambda: found.update(meter.read())) == {"agents/loggers/logging.py peek": 1}
     assert found == {f"metric{index}": index for index in range(40)}

@@ -25,7 +25,7 @@ from torch.profiler import ProfilerActivity, profile
 from agents import heuristics
 from agents.algorithms.base import Agent
 from agents.algorithms.dqn import DQN
-from agents.bench.counting import host_reads as reads
+from agents.bench.measure.counting import host_reads as reads
 from agents.loggers.logging import CSVLogger, Meter, NullLogger
 from agents.networks import ScoreMaps
 from agents.replay import DeviceReplay

@@ -28,13 +28,16 @@ from packing_env.core.candidates import register
 from packing_env.core.proposals.events import event_points
 from packing_env.core.proposals.heightmap_spaces import empty_maximal_spaces
 from packing_env.core.proposals.lattice import all_placements, corner_points, level_set_vertices
+from packing_env.core.proposals.scored import deepest_bottom_left, heightmap_minimization
 from packing_env.core.proposals.split import split_space_corners, split_space_drops, split_spaces
 
 __all__ = [
     "all_placements",
     "corner_points",
+    "deepest_bottom_left",
     "empty_maximal_spaces",
     "event_points",
+    "heightmap_minimization",
     "level_set_vertices",
     "split_space_corners",
     "split_space_drops",
@@ -44,8 +47,10 @@ __all__ = [
 for _generator in (
     all_placements,
     corner_points,
+    deepest_bottom_left,
     empty_maximal_spaces,
     event_points,
+    heightmap_minimization,
     level_set_vertices,
     split_space_corners,
     split_space_drops,

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from packing_env.core.candidates import NEVER, Proposals, Scene
+from packing_env.core.cuboids.spaces import sides
 from packing_env.core.proposals.places import (
     indexed,
     item_sizes,
@@ -16,7 +17,6 @@ from packing_env.core.proposals.places import (
     packed,
     rest_heights,
 )
-from packing_env.core.spaces import sides
 from packing_env.types import ParameterError
 
 MAX_PAIRS = 2048

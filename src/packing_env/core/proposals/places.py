@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from packing_env.core import boxes
 from packing_env.core.candidates import NEVER, Proposals, Scene
+from packing_env.core.cuboids import boxes
+from packing_env.core.cuboids.spaces import sides
 from packing_env.core.orientation import decode_placement, encode_placement, num_orientations
-from packing_env.core.spaces import sides
 from packing_env.types import ParameterError
 
 MAX_PROPOSALS = 2048

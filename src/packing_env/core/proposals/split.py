@@ -1,4 +1,4 @@
-"""Generators over the empty maximal spaces kept in the state (``core.spaces``).
+"""Generators over the empty maximal spaces kept in the state (``core.cuboids.spaces``).
 
 A space says where a cuboid fits, not where it comes to rest: that is decided by dropping it there.
 It lands on the space's floor or lower if it fits; if it does not, it may land on anything.

@@ -1,1 +1,1 @@
-"""Meshes: files, repair, volume."""
+"""Triangle meshes as solids: file formats, triangulation, checks and repair, volume."""

@@ -1,24 +1,22 @@
-"""Meshes as solids: loading, checks and repair.
+"""Meshes as solids: checks and repair.
 
-`load_mesh` and `mesh_from_arrays` end in the same pipeline: weld vertices, drop what is degenerate,
-make the winding consistent, find the components, and measure volume and centre of mass. What can
-be repaired or only flagged becomes a line in `Mesh.warnings`; what cannot be a solid raises
+`mesh_from_arrays`, which `load_mesh` calls too, welds vertices, drops degenerate faces, makes the
+winding consistent, finds the components, and measures volume and centre of mass. Each repair or
+remaining defect becomes a line in `Mesh.warnings`; a surface that cannot be a solid raises
 `MeshError` with the file and the remedy.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from packing_env.items import volumes
-from packing_env.items.meshes import topology
+from packing_env.items.meshes import topology, volumes
+from packing_env.items.meshes.surface import MeshError, widened
 from packing_env.items.meshes.topology import WELD_TOLERANCE
 
 LARGEST_EXTENT = 1e6
@@ -38,13 +36,9 @@ UNITS = {
 """Metres per unit, by name."""
 
 
-class MeshError(ValueError):
-    """A mesh cannot be used; the message names the file and the remedy."""
-
-
 @dataclass(frozen=True)
 class MeshSource:
-    """Where a mesh comes from: p_metres = scale * UNITS[unit] * p_file.
+    """Origin of a mesh: p_metres = scale * UNITS[unit] * p_file.
 
     Attributes:
         path: the file, or "" for a mesh made in memory.
@@ -68,7 +62,7 @@ class Mesh:
             False it is only an estimate, and the catalogue uses the column volume.
         com: [3] float64 centre of mass at uniform density, metres.
         watertight: True when each edge is closed and the faces agree on inside and outside.
-        warnings: what was repaired or is suspicious, one sentence each.
+        warnings: repairs and suspicious properties, one sentence each.
         name: a label, by default the file's stem.
         source: file, unit and scale.
         volume_reliable: False when the surface does not define a volume.
@@ -90,7 +84,7 @@ class Mesh:
         return self.vertices.amax(0) - self.vertices.amin(0)
 
     def scaled(self, factor: float) -> Mesh:
-        """The same solid, `factor` times as large about the origin of its source frame."""
+        """Return the solid scaled by `factor` about the origin of its source frame."""
         if not factor > 0.0:
             raise MeshError(f"{self.name}: scale must be positive, got {factor}")
         return replace(
@@ -115,10 +109,11 @@ def mesh_from_arrays(
 
     Args:
         vertices: [V, 3] metres; anything `torch.as_tensor` takes. Single precision is widened by
-            `widened`.
-        faces: [F, 3] vertex ids, counter-clockwise seen from outside; likewise.
+            `surface.widened`.
+        faces: [F, 3] vertex ids, counter-clockwise seen from outside; anything `torch.as_tensor`
+            takes.
         name: label used in messages.
-        source: where the arrays came from; a mesh in memory by default.
+        source: origin of the arrays; a mesh in memory by default.
         strict: raise `MeshError` on anything that would be a warning.
         part: [V] int64; vertices of different parts stay apart when they coincide, so that solids
             that touch or overlap keep their own surfaces. One part by default.
@@ -127,8 +122,8 @@ def mesh_from_arrays(
         The solid, in the frame of `vertices`.
 
     Raises:
-        MeshError: no faces, ids out of range, coordinates that are not finite, extents beyond
-            sense, a flat surface, or any warning in strict mode.
+        MeshError: no faces, ids out of range, NaN or infinite coordinates, extents beyond
+            `SMALLEST_EXTENT` .. `LARGEST_EXTENT`, a flat surface, or any warning in strict mode.
     """
     source = source or MeshSource()
     label = source.path or name
@@ -141,7 +136,9 @@ def mesh_from_arrays(
     triangles, closed = _orient(points, triangles, warnings)
     volume, com, reliable = volumes.measure(points, triangles, closed, warnings)
     if strict and warnings:
-        raise MeshError(f"{label}: refused in strict mode: {'; '.join(warnings)}")
+        raise MeshError(
+            f"{label}: refused in strict mode: {'; '.join(warnings)}; repair it or use strict=false"
+        )
     return Mesh(
         vertices=points,
         faces=triangles,
@@ -155,18 +152,6 @@ def mesh_from_arrays(
     )
 
 
-def widened(values: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """Coordinates in double precision; single ones as the shortest decimals that they stand for.
-
-    0.3 stored in single precision is 0.300000012, more than a millionth of a 1 cm cell too long:
-    taken literally, a box of 30 cells from a binary STL would cover 31.
-    """
-    if values.dtype != np.float32:
-        return values.astype(np.float64)
-    distinct, where = np.unique(values, return_inverse=True)
-    return distinct.astype(np.str_).astype(np.float64)[where].reshape(values.shape)
-
-
 def _check_arrays(points: Tensor, triangles: Tensor, label: str) -> None:
     """Raise unless the arrays are a triangle list with ids in range."""
     if points.ndim != 2 or points.shape[1] != 3 or triangles.ndim != 2 or triangles.shape[1] != 3:
@@ -175,20 +160,22 @@ def _check_arrays(points: Tensor, triangles: Tensor, label: str) -> None:
             f"{tuple(triangles.shape)}"
         )
     if len(points) == 0:
-        raise MeshError(f"{label}: no geometry in it (no vertices); export the solid again")
+        raise MeshError(f"{label}: no geometry (no vertices); export the solid again")
     if len(triangles) == 0:
         raise MeshError(
             f"{label}: no faces, only {len(points)} vertices; export a triangulated surface"
         )
     if int(triangles.min()) < 0 or int(triangles.max()) >= len(points):
         bad = triangles[((triangles < 0) | (triangles >= len(points))).any(1)][0].tolist()
-        raise MeshError(f"{label}: face {bad} refers to a vertex outside 0..{len(points) - 1}")
+        raise MeshError(
+            f"{label}: face {bad} refers to a vertex outside 0..{len(points) - 1}; export it again"
+        )
 
 
 def _clean(points: Tensor, triangles: Tensor, part: Tensor, label: str) -> tuple[Tensor, Tensor]:
-    """Drop unreferenced vertices and degenerate faces, check the rest, and weld what is open.
+    """Drop unreferenced vertices and degenerate faces, check the rest, and weld open surfaces.
 
-    A surface that is closed as it stands is not welded: solids that touch stay apart.
+    A surface that is already closed is not welded, so that solids that touch stay apart.
     """
     used, triangles = torch.unique(triangles, return_inverse=True)
     points = points[used]
@@ -209,7 +196,7 @@ def _clean(points: Tensor, triangles: Tensor, part: Tensor, label: str) -> tuple
 
 
 def _check_size(points: Tensor, label: str) -> None:
-    """Raise on coordinates that are not finite and on extents beyond sense."""
+    """Raise on NaN or infinite coordinates and on extents outside the limits."""
     if not bool(torch.isfinite(points).all()):
         row = int((~torch.isfinite(points)).any(1).nonzero()[0])
         raise MeshError(
@@ -243,13 +230,13 @@ def _check_not_flat(points: Tensor, label: str) -> None:
 
 
 def _without_repeats(triangles: Tensor) -> Tensor:
-    """Drop faces that name a vertex twice."""
+    """Drop faces that list a vertex twice."""
     a, b, c = triangles.unbind(1)
     return triangles[(a != b) & (b != c) & (c != a)]
 
 
 def _without_duplicates(triangles: Tensor) -> Tensor:
-    """Drop repetitions of a face with the same winding, keeping the order."""
+    """Drop repeated faces of the same winding, keeping the order."""
     start = triangles.argmin(1, keepdim=True)
     canonical = triangles.gather(1, (start + torch.arange(3)) % 3)
     distinct, group = torch.unique(canonical, dim=0, return_inverse=True)
@@ -262,7 +249,7 @@ def _without_duplicates(triangles: Tensor) -> Tensor:
 
 
 def _without_slivers(points: Tensor, triangles: Tensor) -> Tensor:
-    """Drop faces without area, unless they are what keeps the surface closed."""
+    """Drop faces without area, unless the surface is closed only with them."""
     has_area = topology.face_areas(points, triangles) > 0.0
     if bool(has_area.all()):
         return triangles
@@ -275,7 +262,7 @@ def _without_slivers(points: Tensor, triangles: Tensor) -> Tensor:
 
 
 def _size_warnings(points: Tensor, source: MeshSource) -> list[str]:
-    """Warnings about a likely wrong unit and about a far-away origin."""
+    """Return warnings about a likely wrong unit and about a distant origin."""
     warnings = []
     extent = float((points.amax(0) - points.amin(0)).max())
     if extent > UNIT_HINT_EXTENT:
@@ -321,7 +308,7 @@ def _orient(points: Tensor, triangles: Tensor, warnings: list[str]) -> tuple[Ten
 def _outward(
     points: Tensor, triangles: Tensor, edges: topology.EdgeTable, warnings: list[str]
 ) -> Tensor:
-    """Flip what is inside out: the whole, then closed parts that are not cavities."""
+    """Flip faces that are inside out: the whole, then closed parts that are not cavities."""
     centre = (points.amin(0) + points.amax(0)) / 2.0
     volume = topology.signed_moments(points - centre, triangles)[0]
     if edges.open_edges == 0 and float(volume.sum()) < 0.0:
@@ -336,37 +323,3 @@ def _outward(
             triangles = torch.where((parts.label == part)[:, None], triangles.flip(1), triangles)
             warnings.append("one part was inside out: its faces flipped")
     return triangles
-
-
-def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
-    """Load a solid from STL, OBJ, PLY, OFF, GLB, 3MF or a URDF tree.
-
-    Args:
-        path: the file. STL (binary and ASCII), OBJ and OFF need no extra; PLY, GLB and 3MF need
-            `pip install packing-env[mesh]`. A URDF tree becomes one rigid solid at its zero
-            configuration, from visual geometry, or collision geometry where a link has no visual.
-        unit: unit of the coordinates in the file, a key of `UNITS`. 3MF and URDF files state
-            their own unit, which is used (and recorded in `source`) instead.
-        strict: raise `MeshError` on anything that would be a warning.
-
-    Returns:
-        The solid in metres, in the frame of the file, with `warnings` that say what was repaired.
-
-    Raises:
-        MeshError: the file is missing, unreadable, damaged or no solid; names file and remedy.
-    """
-    from packing_env.items.meshes import readers
-
-    file = Path(path)
-    if unit not in UNITS:
-        raise MeshError(f"{file}: unknown unit {unit!r}; use one of {', '.join(UNITS)}")
-    surface = readers.read(file)
-    unit = surface.unit or unit
-    return mesh_from_arrays(
-        torch.from_numpy(surface.vertices) * UNITS[unit],
-        torch.from_numpy(surface.faces),
-        name=file.stem,
-        source=MeshSource(path=str(file), unit=unit),
-        strict=strict,
-        part=torch.from_numpy(surface.part),
-    )

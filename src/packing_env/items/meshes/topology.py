@@ -74,7 +74,9 @@ def connected_labels(
 def weld(
     vertices: Float[Tensor, "V 3"], tolerance: float, part: Int[Tensor, " V"]
 ) -> Int[Tensor, " V"]:
-    """For each vertex, the lowest id of the vertices of its part it coincides with (or a chain).
+    """Map each vertex to the lowest id among the coinciding vertices of its part.
+
+    Coincidence is transitive: a chain of vertices, each near the next, becomes one vertex.
 
     Two points at most `tolerance` apart share a cell of at least one of eight grids of pitch
     4 * tolerance shifted by half a pitch, so comparing within cells finds each such pair.
@@ -97,7 +99,7 @@ def weld(
 def _near_pairs(
     vertices: Float[Tensor, "V 3"], key: Int[Tensor, " V"], tolerance: float
 ) -> list[Int[Tensor, "2 P"]]:
-    """Pairs of vertices with the same key and at most `tolerance` apart."""
+    """Find the pairs of vertices with the same key and at most `tolerance` apart."""
     key, order = key.sort()
     start = torch.arange(len(key))
     pairs: list[Int[Tensor, "2 P"]] = []
@@ -141,8 +143,9 @@ class Components:
 def face_components(edges: EdgeTable) -> Components:
     """Split a surface into parts.
 
-    Faces at a two-face edge belong together. Where more faces meet at an edge, the parts are those
-    patches if each is closed by itself (solids that touch); otherwise all faces at an edge do.
+    Faces at a two-face edge belong together and form patches. Where more faces meet at an edge,
+    each patch is a part of its own if all are closed by themselves (solids that touch); otherwise
+    all faces at an edge belong together.
     """
     side, count = edges.edge_of_side, edges.count
     first, second = _faces_at_two_face_edges(edges)
@@ -169,7 +172,7 @@ def face_components(edges: EdgeTable) -> Components:
 
 
 def _faces_at_two_face_edges(edges: EdgeTable) -> tuple[Int[Tensor, " P"], Int[Tensor, " P"]]:
-    """Positions (3 * face + side) of both sides of each edge that has exactly two faces."""
+    """Return positions (3 * face + side) of both sides of each edge with exactly two faces."""
     flat = edges.edge_of_side.flatten()
     order = flat.argsort(stable=True)
     first, second = order[edges.count[flat[order]] == 2].view(-1, 2).unbind(1)
@@ -177,7 +180,7 @@ def _faces_at_two_face_edges(edges: EdgeTable) -> tuple[Int[Tensor, " P"], Int[T
 
 
 def winding_flips(edges: EdgeTable) -> Bool[Tensor, " F"]:
-    """Faces to flip so that each pair of faces at a two-face edge agrees.
+    """Choose the faces to flip so that each pair of faces at a two-face edge agrees.
 
     Connected components of the double cover: node f is "face f as given", node F + f is "face f
     flipped". Within each orientable patch the smaller side is flipped; a patch that cannot be
@@ -206,14 +209,14 @@ def winding_flips(edges: EdgeTable) -> Bool[Tensor, " F"]:
 def signed_moments(
     vertices: Float[Tensor, "V 3"], faces: Int[Tensor, "F 3"]
 ) -> tuple[Float[Tensor, " F"], Float[Tensor, "F 3"]]:
-    """Signed volume of the tetrahedron under each face, and its first moment, about the origin."""
+    """Compute the signed volume and first moment of each face's tetrahedron with the origin."""
     a, b, c = vertices[faces].unbind(1)
     volume = (a * torch.linalg.cross(b, c)).sum(1) / 6.0
     return volume, volume[:, None] * (a + b + c) / 4.0
 
 
 def face_areas(vertices: Float[Tensor, "V 3"], faces: Int[Tensor, "F 3"]) -> Float[Tensor, " F"]:
-    """Area of each face."""
+    """Compute the area of each face."""
     a, b, c = vertices[faces].unbind(1)
     return torch.linalg.cross(b - a, c - a).norm(dim=1) / 2.0
 
@@ -221,7 +224,7 @@ def face_areas(vertices: Float[Tensor, "V 3"], faces: Int[Tensor, "F 3"]) -> Flo
 def winding_number(
     point: Float[Tensor, " 3"], vertices: Float[Tensor, "V 3"], faces: Int[Tensor, "F 3"]
 ) -> float:
-    """How often the faces wind around a point: 1 inside an outward solid, 0 outside.
+    """Compute the winding number of the faces around a point: 1 inside an outward solid, 0 outside.
 
     Sum of signed solid angles; Van Oosterom and Strackee, IEEE Trans. Biomed. Eng. 1983, Eq. 8.
     """

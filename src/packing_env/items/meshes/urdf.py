@@ -1,4 +1,4 @@
-"""URDF trees to one rigid surface at the zero configuration.
+"""Reader of URDF trees: one rigid surface at the zero configuration.
 
 Units are metres and radians, frames as in the URDF specification (wiki.ros.org/urdf/XML).
 """
@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from packing_env.items.meshes import readers
-from packing_env.items.meshes.mesh import MeshError
-from packing_env.items.meshes.readers import Surface, surface
+from packing_env.items.meshes.surface import MeshError, Surface, surface
 
 CIRCLE_STEPS = 64
 """Sides of the polygons around circles of cylinders and spheres; a multiple of 4, so that they
@@ -24,7 +23,7 @@ Matrix = Float[np.ndarray, "4 4"]
 
 
 def read_tree(path: Path, data: bytes) -> Surface:
-    """All geometry of a URDF file in the frame of its root link, one part per geometry.
+    """Read all geometry of a URDF file in the frame of its root link, one part per geometry.
 
     Raises:
         MeshError: not XML, not a tree of links, no geometry, or a mesh that cannot be read.
@@ -32,14 +31,14 @@ def read_tree(path: Path, data: bytes) -> Surface:
     try:
         robot = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
-        raise MeshError(f"{path}: not valid XML ({error}); check the file") from error
+        raise MeshError(f"{path}: not valid XML ({error}); repair the file") from error
     pieces: list[Surface] = []
     for link, pose in _link_poses(path, robot):
         for element in link.findall("visual") or link.findall("collision"):
             piece = _geometry(path, element)
             pieces.append(_moved(piece, pose @ _origin(path, element)))
     if not pieces:
-        raise MeshError(f"{path}: no visual or collision geometry in it")
+        raise MeshError(f"{path}: no visual or collision geometry in it; add some to a link")
     counts = np.cumsum([0] + [len(piece.vertices) for piece in pieces])
     return Surface(
         np.concatenate([piece.vertices for piece in pieces]),
@@ -50,18 +49,18 @@ def read_tree(path: Path, data: bytes) -> Surface:
 
 
 def referenced_files(path: Path) -> set[Path]:
-    """The mesh files that a URDF file refers to, as far as they exist (resolved paths)."""
+    """Return the existing mesh files that a URDF file refers to (resolved paths)."""
     try:
         robot = ElementTree.fromstring(path.read_bytes())
     except (ElementTree.ParseError, OSError):
-        return set()  # reading the tree reports it
+        return set()  # `read_tree` reports the error
     names = [mesh.get("filename", "") for mesh in robot.iter("mesh")]
     found = (_find(path, name) for name in names)
     return {file.resolve() for file in found if file is not None}
 
 
 def _link_poses(path: Path, robot: ElementTree.Element) -> list[tuple[ElementTree.Element, Matrix]]:
-    """Each link with its pose in the root link's frame, all joints at zero."""
+    """Return each link with its pose in the root link's frame, all joints at zero."""
     links = {link.get("name", ""): link for link in robot.findall("link")}
     parent: dict[str, tuple[str, Matrix]] = {}
     for joint in robot.findall("joint"):
@@ -80,7 +79,9 @@ def _link_poses(path: Path, robot: ElementTree.Element) -> list[tuple[ElementTre
             at, origin = parent[at]
             pose, steps = origin @ pose, steps + 1
             if steps > len(links):
-                raise MeshError(f"{path}: the joints form a loop at link {name!r}")
+                raise MeshError(
+                    f"{path}: the joints form a loop at link {name!r}; they must form a tree"
+                )
         poses.append((link, pose))
     if len(links) - len(parent) != 1:
         raise MeshError(f"{path}: needs exactly one root link, has {len(links) - len(parent)}")
@@ -88,7 +89,7 @@ def _link_poses(path: Path, robot: ElementTree.Element) -> list[tuple[ElementTre
 
 
 def _numbers(path: Path, text: str | None, default: str, count: int) -> list[float]:
-    """`count` finite numbers from an attribute."""
+    """Parse `count` finite numbers from an attribute."""
     words = (text or default).split()
     try:
         numbers = [float(word) for word in words]
@@ -100,7 +101,7 @@ def _numbers(path: Path, text: str | None, default: str, count: int) -> list[flo
 
 
 def _origin(path: Path, element: ElementTree.Element) -> Matrix:
-    """The <origin xyz rpy> of an element: fixed-axis roll, pitch, yaw, then translation."""
+    """Return the <origin xyz rpy> of an element: fixed-axis roll, pitch, yaw, then translation."""
     pose = np.eye(4)
     origin = element.find("origin")
     if origin is None:
@@ -117,16 +118,16 @@ def _origin(path: Path, element: ElementTree.Element) -> Matrix:
 
 
 def _moved(piece: Surface, pose: Matrix) -> Surface:
-    """A surface moved by a rigid pose."""
+    """Return a surface moved by a rigid pose."""
     return replace(piece, vertices=piece.vertices @ pose[:3, :3].T + pose[:3, 3])
 
 
 def _geometry(path: Path, element: ElementTree.Element) -> Surface:
-    """The surface of a <visual> or <collision> element in its own frame."""
+    """Return the surface of a <visual> or <collision> element in its own frame."""
     geometry = element.find("geometry")
     shape = None if geometry is None or len(geometry) == 0 else geometry[0]
     if shape is None:
-        raise MeshError(f"{path}: a <{element.tag}> without <geometry>")
+        raise MeshError(f"{path}: a <{element.tag}> without <geometry>; add one or remove it")
     if shape.tag == "mesh":
         return _mesh_file(path, shape)
     if shape.tag == "box":
@@ -141,15 +142,20 @@ def _geometry(path: Path, element: ElementTree.Element) -> Surface:
         angle = np.pi * ((2 * np.arange(CIRCLE_STEPS // 2) + 1) / CIRCLE_STEPS - 0.5)
         rings = zip(reach * np.cos(angle), reach * np.sin(angle), strict=True)
         return _revolved([(float(r), float(z)) for r, z in rings], radius)
-    raise MeshError(f"{path}: geometry <{shape.tag}>; supported are mesh, box, cylinder, sphere")
+    raise MeshError(
+        f"{path}: geometry <{shape.tag}> is not supported; use mesh, box, cylinder or sphere"
+    )
 
 
 def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
-    """The scaled surface of a mesh that a URDF refers to; mirrored where the scale is negative."""
+    """Read a mesh that a URDF refers to, scaled; mirrored where the scale is negative."""
     file = _resolve(path, shape.get("filename", ""))
     reader = readers.PART_READERS.get(file.suffix.lower())
-    if reader is None or reader is readers.READERS[".urdf"]:
-        raise MeshError(f"{path}: refers to {file}, whose format is not supported")
+    if reader is None:
+        raise MeshError(
+            f"{path}: refers to {file}, whose format is not supported; use one of "
+            f"{', '.join(readers.PART_READERS)}"
+        )
     piece = reader(file, file.read_bytes())
     scale = np.array(_numbers(path, shape.get("scale"), "1 1 1", 3))
     faces = piece.faces[:, ::-1].copy() if scale.prod() < 0 else piece.faces
@@ -157,7 +163,7 @@ def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
 
 
 def _resolve(path: Path, reference: str) -> Path:
-    """The file that a URDF means, or an error that says where it was looked for."""
+    """Return the file that a URDF refers to; raise where it does not exist."""
     file = _find(path, reference)
     if file is None:
         raise MeshError(
@@ -168,7 +174,7 @@ def _resolve(path: Path, reference: str) -> Path:
 
 
 def _find(path: Path, reference: str) -> Path | None:
-    """The file that a URDF means; package:// is looked up in the folders above the URDF."""
+    """Find the file that a URDF refers to; package:// is searched in the folders above the URDF."""
     scheme, found, rest = reference.partition("://")
     name = rest if found else reference
     folder = path.resolve().parent
@@ -181,7 +187,7 @@ def _find(path: Path, reference: str) -> Path | None:
 
 
 def _box(size: list[float]) -> Surface:
-    """An axis-aligned box centred on the origin."""
+    """Make an axis-aligned box centred on the origin."""
     corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
     quads = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
     faces = [t for a, b, c, d in quads for t in ((a, b, c), (a, c, d))]
@@ -189,7 +195,7 @@ def _box(size: list[float]) -> Surface:
 
 
 def _revolved(rings: list[tuple[float, float]], pole: float) -> Surface:
-    """A closed surface about z around circles (radius, z) upwards, with poles at z = -+pole."""
+    """Make a closed surface about z from circles (radius, z) upwards, with poles at z = -+pole."""
     n = CIRCLE_STEPS
     angle = 2 * np.pi * (np.arange(n) + 0.5) / n
     circle = np.stack([np.cos(angle), np.sin(angle), np.zeros(n)], axis=1) / np.cos(np.pi / n)

@@ -1,8 +1,8 @@
-"""The embedded item library: named solids in eight families, and the generators that make them.
+"""The embedded item library: named solids in eight families, and the functions that make them.
 
 `build()` gives them all as meshes, in metres, sized for a container of 0.32 x 0.32 x 0.30 m.
 Adding a shape is one entry in its family's table; a new family is one line in `_TABLES`.
-Your own parts come from the same generators: `extrusion(outline, 0.05).mesh("part")`.
+The same functions make your own parts: `extrusion(outline, 0.05).mesh("part")`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from packing_env.items.shapes.compact import POLYCUBES, SUPERQUADRICS
 from packing_env.items.shapes.goods import HOUSEHOLD, RODS_PLATES
 from packing_env.items.shapes.layers import extrusion, stack
 from packing_env.items.shapes.prismatic import BRACKETS, EXTRUSIONS
+from packing_env.items.shapes.revolved import CUPS, REVOLUTIONS
 from packing_env.items.shapes.solids import (
     Solid,
     box,
@@ -24,7 +25,6 @@ from packing_env.items.shapes.solids import (
     revolution,
     superquadric,
 )
-from packing_env.items.shapes.turned import CUPS, REVOLUTIONS
 
 __all__ = [
     "FAMILIES",
@@ -78,10 +78,10 @@ SHAPES: tuple[Shape, ...] = tuple(
 
 
 def select(families: Sequence[str] | None = None) -> list[Shape]:
-    """The shapes of some families (default: all), in library order: `FAMILIES`, then table order.
+    """Select the shapes of some families (default: all), in order of `FAMILIES` and their tables.
 
     Raises:
-        ValueError: A family that does not exist, or none at all.
+        ValueError: A family does not exist, or none is given.
     """
     wanted = FAMILIES if families is None else tuple(families)
     unknown = sorted(set(wanted) - set(FAMILIES))
@@ -92,20 +92,20 @@ def select(families: Sequence[str] | None = None) -> list[Shape]:
 
 
 def names(family: str | None = None) -> list[str]:
-    """Names of the embedded items of one family (default: all), in library order.
+    """List the names of the embedded items of one family (default: all), in library order.
 
     Raises:
-        ValueError: A family that does not exist.
+        ValueError: The family does not exist.
     """
     return [shape.name for shape in select(None if family is None else [family])]
 
 
 def build(families: Sequence[str] | None = None) -> list[Mesh]:
-    """Meshes of the embedded items of some families (default: all), in library order.
+    """Build the meshes of the embedded items of some families (default: all), in library order.
 
-    The order does not depend on the order in which families are named, and holds between calls.
+    The order does not depend on the order in which families are given, and is the same every time.
 
     Raises:
-        ValueError: A family that does not exist, or none at all.
+        ValueError: A family does not exist, or none is given.
     """
     return [shape.make().mesh(shape.name) for shape in select(families)]

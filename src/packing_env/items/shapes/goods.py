@@ -24,8 +24,8 @@ from packing_env.items.shapes.polygons import (
     shifted,
     superellipse,
 )
+from packing_env.items.shapes.revolved import bowl_profile, revolved
 from packing_env.items.shapes.solids import Solid, box, loft, revolution
-from packing_env.items.shapes.turned import bowl_profile, turned
 
 Maker = Callable[[], Solid]
 
@@ -39,14 +39,14 @@ def _perforated_plate() -> Solid:
 
 
 def _can(diameter: Length, height: Length) -> Solid:
-    """A can with a slightly narrower foot and lid; millimetres."""
+    """Make a can with a slightly narrower foot and lid; millimetres."""
     r, h = diameter / 2, height
     profile = [(0.94 * r, 0.0), (r, 0.05 * h), (r, 0.95 * h), (0.94 * r, h)]
     return revolution([(x * MM, z * MM) for x, z in profile])
 
 
 def _mustard_bottle() -> Solid:
-    """50 x 85 x 175 mm: an oval body, shoulders, and a round cap with a nozzle."""
+    """Make a bottle of 50 x 85 x 175 mm: oval body, shoulders, and a round cap with a nozzle."""
     heights = [0, 5, 95, 115, 135, 135, 150, 175]
     widths = [(80, 46), (85, 50), (85, 50), (74, 46), (40, 36), (30, 30), (26, 26), (8, 8)]
     halves = [(x * MM / 2, y * MM / 2) for x, y in widths]
@@ -54,7 +54,7 @@ def _mustard_bottle() -> Solid:
 
 
 def _banana() -> Solid:
-    """36 mm thick, 190 mm long; cross-sections at right angles to its length."""
+    """Make a banana, 36 mm thick, 190 mm long; cross-sections at right angles to its length."""
     t = np.linspace(-1.0, 1.0, 15)
     radius = 18 * np.clip(1 - np.abs(t) ** 5, 0, 1) ** 0.5
     radius[[0, -1]] = [3.0, 5.0]
@@ -65,7 +65,7 @@ def _banana() -> Solid:
 
 
 def _apple() -> Solid:
-    """75 mm in diameter, dimpled at both ends."""
+    """Make an apple, 75 mm in diameter, dimpled at both ends."""
     angle = np.deg2rad(np.linspace(-90, 90, 13))
     radius = np.where(np.abs(angle) < 1.57, 37.5 * np.cos(angle), 0.0)
     dimple = 10 * np.sign(angle) * (1 - np.cos(angle)) ** 4
@@ -76,7 +76,7 @@ def _apple() -> Solid:
 
 
 def _mug() -> Solid:
-    """80 mm in diameter, 82 mm high, with a square handle."""
+    """Make a mug, 80 mm in diameter, 82 mm high, with a square handle."""
     wall = regular(24, 40 * MM, turn=np.pi / 24)
     half = float(wall[0, 1])
     near, far = 58 * MM, 70 * MM
@@ -96,14 +96,14 @@ def _mug() -> Solid:
 
 
 def _wine_glass() -> Solid:
-    """89 x 137 mm: foot, stem and a hollow bowl."""
+    """Make a wine glass, 89 x 137 mm: foot, stem and a hollow bowl."""
     outside = [(35, 0), (35, 3), (6, 8), (6, 55), (30, 70), (44.5, 95), (40, 137)]
     inside = [(37, 137), (41, 95), (27, 73), (0, 60)]
     return revolution([(r * MM, z * MM) for r, z in outside + inside])
 
 
 def _drill_outlines() -> tuple[Outline, Outline, Outline]:
-    """Side views in millimetres: the whole tool, its motor housing, and its battery."""
+    """Make side views from millimetres: the whole tool, its motor housing, and its battery."""
     grip = [(20.0, 46.0), (60.0, 46.0), (60.0, 130.0), (20.0, 130.0)]
     foot = [(90.0, 130.0), (90.0, 165.0), (0.0, 165.0), (0.0, 130.0)]
     chuck = [(135.0, 0.0), (184.0, 10.0), (184.0, 36.0), (135.0, 46.0)]
@@ -114,7 +114,7 @@ def _drill_outlines() -> tuple[Outline, Outline, Outline]:
 
 
 def _power_drill() -> Solid:
-    """184 mm long and 46 mm thick, on its side; the grip is 26 mm thick."""
+    """Make a drill, 184 mm long and 46 mm thick, on its side; the grip is 26 mm thick."""
     whole, housing, battery = _drill_outlines()
     side = ([housing, battery], 10 * MM)
     return stack([side, ([whole], 26 * MM), side])
@@ -129,7 +129,7 @@ RODS_PLATES: dict[str, Maker] = {
     "plank": partial(box, 0.21, 0.07, 0.04),
     "disc": lambda: extrusion(regular(32, 0.085), 0.025),
     "perforated_plate": _perforated_plate,
-    "dumbbell": lambda: turned(
+    "dumbbell": lambda: revolved(
         (4.5, 0), (4.5, 4), (1.6, 4), (1.6, 12), (4.5, 12), (4.5, 16)
     ).lying(),
 }
@@ -147,7 +147,7 @@ HOUSEHOLD: dict[str, Maker] = {
     "banana": _banana,
     "apple": _apple,
     "mug": _mug,
-    "bowl": lambda: turned(*bowl_profile(7.95, 5.3, 0.5), segments=28),
+    "bowl": lambda: revolved(*bowl_profile(7.95, 5.3, 0.5), segments=28),
     "wine_glass": _wine_glass,
     "power_drill": _power_drill,
     "wood_block": partial(box, 85 * MM, 85 * MM, 200 * MM),

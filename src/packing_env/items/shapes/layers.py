@@ -1,18 +1,19 @@
-"""Extrusions and layered solids: flat layers with any outlines and holes, glued on each other.
+"""Extrusions and layered solids: flat layers with outlines and holes, stacked on each other.
 
-Brackets, flanges, hinges and tools are a few layers each. Where two layers meet, the part of either
+Brackets, flanges, hinges and tools are a few layers each. Where two layers meet, the part of each
 that the other does not cover is triangulated, so the union is closed by construction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
 
-from packing_env.items.shapes.polygons import Length, contains, signed_area, triangulate
+from packing_env.items.meshes.triangulate import triangulate
+from packing_env.items.shapes.polygons import Length, contains, signed_area
 from packing_env.items.shapes.solids import Corner, Solid, closed_solid
 
 Outline = Float[np.ndarray, "_ 2"]
@@ -23,7 +24,7 @@ Edges = dict[Point, Point]
 
 
 def extrusion(outline: Outline, height: Length, holes: Sequence[Outline] = ()) -> Solid:
-    """A prism over an outline with holes, standing on z = 0.
+    """Make a prism over an outline with holes, standing on z = 0.
 
     Args:
         outline: Counter-clockwise or clockwise, not crossing itself; metres.
@@ -37,14 +38,14 @@ def extrusion(outline: Outline, height: Length, holes: Sequence[Outline] = ()) -
 
 
 def stack(layers: Sequence[Layer]) -> Solid:
-    """Layers of material on each other, from z = 0 upwards.
+    """Stack layers of material on each other, from z = 0 upwards.
 
-    A layer is (outlines, thickness); its material is what an odd number of its outlines encloses.
+    A layer is (outlines, thickness); its material is the area inside an odd number of outlines.
     Outlines of neighbouring layers may be nested, apart, equal, or share edges; they must not
     cross, nor overlap along a part of an edge (give both the corner where it ends).
 
     Raises:
-        ValueError: Outlines that cross or touch in a point, or layers joined by an edge only.
+        ValueError: Outlines cross or touch in a point, or layers are joined by an edge only.
     """
     edges = [{}, *(_layer_edges(outlines) for outlines, _ in layers), {}]
     levels = np.concatenate([[0.0], np.cumsum([thickness for _, thickness in layers])])
@@ -67,14 +68,14 @@ def stack(layers: Sequence[Layer]) -> Solid:
 
 
 def _volume(edges: Edges, thickness: Length) -> float:
-    """Green's formula over the edges of a layer, times its thickness."""
+    """Compute the volume of a layer: Green's formula over its edges, times its thickness."""
     if not thickness > 0:
         raise ValueError("a layer needs a positive thickness")
     return 0.5e-18 * thickness * sum(a[0] * b[1] - b[0] * a[1] for a, b in edges.items())
 
 
 def _layer_edges(outlines: Sequence[Outline]) -> Edges:
-    """The directed boundary of a layer, material on its left."""
+    """Return the directed boundary of a layer, material on its left."""
     edges: Edges = {}
     for i, outline in enumerate(outlines):
         others = [other for j, other in enumerate(outlines) if j != i]
@@ -85,7 +86,7 @@ def _layer_edges(outlines: Sequence[Outline]) -> Edges:
     return edges
 
 
-def _add(edges: Edges, pairs: Sequence[tuple[Point, Point]] | zip[tuple[Point, Point]]) -> None:
+def _add(edges: Edges, pairs: Iterable[tuple[Point, Point]]) -> None:
     for a, b in pairs:
         if a in edges or a == b:
             raise ValueError("outlines touch in a point, or overlap along an edge")
@@ -93,7 +94,7 @@ def _add(edges: Edges, pairs: Sequence[tuple[Point, Point]] | zip[tuple[Point, P
 
 
 def _cap(below: Edges, above: Edges) -> list[tuple[Point, Point, Point]]:
-    """Triangles that close what only one of two layers covers, turned outwards."""
+    """Close the areas that only one of two layers covers by triangles that face outwards."""
     boundary: Edges = {}
     _add(boundary, [(a, b) for a, b in below.items() if above.get(a) != b])
     _add(boundary, [(b, a) for a, b in above.items() if below.get(a) != b])
@@ -115,7 +116,7 @@ def _cap(below: Edges, above: Edges) -> list[tuple[Point, Point, Point]]:
 def _region(
     outer: list[Point], holes: list[list[Point]], faces_up: bool
 ) -> list[tuple[Point, Point, Point]]:
-    """Triangles of one connected region, counter-clockwise where it faces up."""
+    """Split one connected region into triangles, counter-clockwise where it faces up."""
     loops = [loop if faces_up else loop[::-1] for loop in (outer, *holes)]
     points = [point for loop in loops for point in loop]
     starts = np.cumsum([0] + [len(loop) for loop in loops])
@@ -127,7 +128,7 @@ def _region(
 
 
 def _loops(boundary: Edges) -> list[list[Point]]:
-    """Chain directed edges into closed loops."""
+    """Join directed edges to closed loops."""
     rest = dict(boundary)
     loops = []
     while rest:

@@ -26,17 +26,17 @@ CM = 0.01
 
 
 def _hole(radius: Length, x: Length = 0.0, y: Length = 0.0, sides: int = 16) -> Outline:
-    """A round hole at (x, y), centimetres."""
+    """Make the outline of a round hole at (x, y), centimetres."""
     return CM * shifted(regular(sides, radius), x, y)
 
 
 def _crescent() -> Outline:
-    """A C-shaped band over 250 degrees."""
+    """Make the outline of a C-shaped band over 250 degrees."""
     return CM * polygon(*arc(7.5, 55, 305, 20), *arc(3.8, 305, 55, 16))
 
 
 def _t_slot() -> Outline:
-    """An 8 x 8 cm structural profile with one T slot per side."""
+    """Make the outline of an 8 x 8 cm structural profile with one T slot per side."""
     quarter = np.array([(1.0, 4.0), (1.0, 2.9), (2.0, 2.9), (2.0, 2.2), (0.9, 1.4)])
     corner = np.array(
         [(4.0, -4.0), (4.0, -1.0), (2.9, -1.0), (2.9, -2.0), (2.2, -2.0), (1.4, -0.9)]

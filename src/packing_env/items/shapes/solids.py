@@ -1,8 +1,9 @@
 """Procedural solids: closed triangle meshes whose volume is known by a formula.
 
 Every generator returns a `Solid` in metres, watertight and outward oriented by construction, and
-raises ValueError where its arguments would not give one. The volume never comes from the triangles:
-it is the sum of the cells, of layer areas times heights, or of the prismatoids between sections.
+raises ValueError where its arguments do not define a solid. The volume is never computed from the
+triangles: it is the sum of the cells, of layer areas times heights, or of the prismatoids between
+sections.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ class Solid(NamedTuple):
     volume: float
 
     def lying(self) -> Solid:
-        """The solid on its side: a quarter turn that brings the z axis to x (x to y, y to z)."""
+        """Lay the solid on its side: a quarter turn that brings the z axis to x, x to y, y to z."""
         return Solid(self.vertices[:, [2, 0, 1]].copy(), self.faces, self.volume)
 
     def mesh(self, name: str) -> Mesh:
-        """The solid as an item mesh."""
+        """Convert the solid to an item mesh."""
         return mesh_from_arrays(
             torch.from_numpy(self.vertices), torch.from_numpy(self.faces), name=name
         )
@@ -48,7 +49,7 @@ class Solid(NamedTuple):
 def closed_solid(
     vertices: Sequence[Corner] | np.ndarray, faces: Sequence[Cell] | np.ndarray, volume: Length
 ) -> Solid:
-    """A `Solid` after checking that each edge joins exactly two oppositely oriented faces.
+    """Make a `Solid`; raise unless each edge joins exactly two oppositely oriented faces.
 
     Raises:
         ValueError: The surface is open or touches itself along an edge, or volume <= 0.
@@ -66,7 +67,7 @@ def closed_solid(
 
 
 def polycube(cells: Iterable[Cell], cell: Length = 0.04) -> Solid:
-    """The union of unit cubes at integer positions, with cubes of edge `cell` metres.
+    """Make the union of cubes of edge `cell` metres at integer positions.
 
     Raises:
         ValueError: No cell, cells that are not joined by faces, or cells that meet in an edge only.
@@ -102,7 +103,7 @@ def _moved(cell: Cell, axis: int, step: int) -> Cell:
 
 
 def _cube_side(cell: Cell, axis: int, side: int) -> list[Cell]:
-    """The four corners of one side of a unit cube, counter-clockwise seen from outside."""
+    """Return the four corners of a unit cube's side, counter-clockwise seen from outside."""
     base = _moved(cell, axis, side)
     second, third = (axis + 1) % 3, (axis + 2) % 3
     across = _moved(base, second, 1)
@@ -111,7 +112,7 @@ def _cube_side(cell: Cell, axis: int, side: int) -> list[Cell]:
 
 
 def box(width: Length, depth: Length, height: Length) -> Solid:
-    """A cuboid of the given extents in x, y and z."""
+    """Make a cuboid of the given extents in x, y and z."""
     unit = polycube([(0, 0, 0)], 1.0)
     extent = np.array([width, depth, height])
     return closed_solid(unit.vertices * extent, unit.faces, width * depth * height)
@@ -124,23 +125,23 @@ def loft(
     offsets: Sequence[tuple[Length, Length]] | None = None,
     closed: bool = False,
 ) -> Solid:
-    """Skin scaled and shifted copies of one outline, stacked at the given heights.
+    """Join scaled and shifted copies of one outline at the given heights by a skin of triangles.
 
     The list runs up the outside of the solid and, for a cavity, down its inside: bottom centre,
     outer wall, rim, inner wall, floor. Open ends are closed by flat caps. The cross-section
     between two sections is the outline with linearly blended scales, so (Cavalieri) the volume is
     exactly A * sum of dz * (2 a0 b0 + a0 b1 + a1 b0 + 2 a1 b1) / 6, A the outline's area and a, b
-    the scales in x and y, plus what the diagonals of twisted quads add where a/b changes.
+    the scales in x and y, plus the part that the diagonals of twisted quads add where a/b changes.
 
     Args:
         outline: Counter-clockwise, star-shaped around the origin.
         heights: z of every section, metres.
         scales: Factor, or factors in x and y, of every section; 0 is a tip and only legal at ends.
         offsets: Shift in x and y of every section, metres.
-        closed: Whether the last section joins the first one (a ring or tube) instead of a cap.
+        closed: Join the last section to the first one (a ring or tube) instead of a cap.
 
     Raises:
-        ValueError: Sections of different number, a tip in the middle, or a reversed profile.
+        ValueError: Lists of different lengths, a tip in the middle, or a reversed profile.
     """
     z = np.asarray(heights, dtype=np.float64)
     scale = np.asarray(scales, dtype=np.float64)
@@ -162,7 +163,7 @@ def loft(
 
 
 def _section_points(outline: np.ndarray, rows: np.ndarray, closed: bool) -> np.ndarray:
-    """Vertices of all sections in order; a tip is a single vertex."""
+    """Return the vertices of all sections in order; a tip is a single vertex."""
     points = []
     for z, a, b, x, y in rows[:-1] if closed else rows:
         ring = outline * [a, b] + [x, y] if a > 0 else np.array([[x, y]])
@@ -171,7 +172,7 @@ def _section_points(outline: np.ndarray, rows: np.ndarray, closed: bool) -> np.n
 
 
 def _skin(corners: int, is_ring: np.ndarray, closed: bool) -> list[Cell]:
-    """Triangles between consecutive sections."""
+    """Return the triangles between consecutive sections."""
     size = np.where(is_ring, corners, 1)
     first = np.concatenate([[0], np.cumsum(size)[:-1]])
     if closed:
@@ -203,13 +204,13 @@ def _loft_volume(outline: np.ndarray, rows: np.ndarray) -> float:
 def revolution(
     profile: Sequence[tuple[Length, Length]], segments: int = 24, closed: bool = False
 ) -> Solid:
-    """A solid of revolution about z with flat facets.
+    """Make a solid of revolution about z with flat facets.
 
     Args:
         profile: Points (radius, z) in metres, up the outside and, for a cavity, down the inside.
             Ends off the axis are closed by flat discs.
         segments: Facets around; corners lie on the circles, so a multiple of 4 keeps diameters.
-        closed: Whether the last point joins the first one (tubes, tori) instead of the axis.
+        closed: Join the last point to the first one (tubes, tori) instead of the axis.
     """
     radii, heights = zip(*profile, strict=True)
     return loft(regular(segments, 1.0), heights, radii, closed=closed)
@@ -221,7 +222,7 @@ def superquadric(
     segments: int = 24,
     rings: int = 12,
 ) -> Solid:
-    """A superellipsoid standing on z = 0.
+    """Make a superellipsoid standing on z = 0.
 
     x = a cos^e1(n) cos^e2(w), y = b cos^e1(n) sin^e2(w), z = c (1 + sin^e1(n)): sections are
     scaled copies of one superellipse. See Barr, "Superquadrics and Angle-Preserving

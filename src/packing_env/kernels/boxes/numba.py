@@ -6,17 +6,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packing_env.kernels.boxes.eager import VERTICAL
 from packing_env.kernels.boxes.tree_numba import holds, new_pile, read_pile
 from packing_env.kernels.compiled.jit import array, jit, kernel, run
-
-_RULES = ("area_corners", "area_corners_code", "center_hull", "com_hull")
-_AREA_CORNERS, _, _CENTER_HULL, _COM_HULL = range(4)
+from packing_env.kernels.compiled.rules import (
+    AT_HIGHEST,
+    CENTRES,
+    CORNERS,
+    HULLS,
+    chords_hold,
+    judge,
+    limits,
+)
+from packing_env.kernels.layout import VERTICAL
+from packing_env.kernels.rules import NAMES, Support
 
 
 @jit
-def _columns(boxes, columns):  # type: ignore[no-untyped-def]
-    """Copy the six coordinates of the packed boxes of one row apart; returns how many there are."""
+def _columns(boxes, columns):
+    """Copy the six coordinates of the packed boxes of one row apart; return the count of boxes."""
     num = 0
     while num < boxes.shape[0] and boxes[num, 3] > boxes[num, 0]:
         for axis in range(6):
@@ -26,14 +33,14 @@ def _columns(boxes, columns):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _is_box(lower, size):  # type: ignore[no-untyped-def]
+def _is_box(lower, size):
     sides = size[0] > 0 and size[1] > 0 and size[2] > 0
     return sides and lower[0] >= 0 and lower[1] >= 0
 
 
 @jit
-def _drop_row(columns, num, x0, y0, x1, y1):  # type: ignore[no-untyped-def]
-    """Highest top that a base overlaps; without branches, so that it vectorises."""
+def _drop_row(columns, num, x0, y0, x1, y1):
+    """Return the highest top that a base overlaps; without branches, so that it vectorises."""
     z = np.int32(0)
     for i in range(num):
         over = (columns[0, i] < x1) & (x0 < columns[3, i])
@@ -43,7 +50,7 @@ def _drop_row(columns, num, x0, y0, x1, y1):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _drop(boxes, lower, size, z, start, stop):  # type: ignore[no-untyped-def]
+def _drop(boxes, lower, size, z, start, stop):
     """Fill z for the rows start <= b < stop."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
     for b in range(start, stop):
@@ -57,8 +64,8 @@ def _drop(boxes, lower, size, z, start, stop):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _contacts(columns, num, base, found):  # type: ignore[no-untyped-def]
-    """List (box, x0, y0, x1, y1) where the base rests on a top; return how many, and their area."""
+def _contacts(columns, num, base, found):
+    """List (box, x0, y0, x1, y1) where the base rests on a top; return their count and area."""
     x0, y0, z, x1, y1 = base
     count, area = 0, 0
     for i in range(num):
@@ -74,8 +81,8 @@ def _contacts(columns, num, base, found):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _corners(columns, num, base):  # type: ignore[no-untyped-def]
-    """The highest top over the four corner cells of the base, and over how many of them it is."""
+def _corners(columns, num, base):
+    """Return the highest top over the corner cells of the base, and their count at it."""
     highest, count = 0, 0
     for corner in range(4):
         x = base[0] if corner < 2 else base[3] - 1
@@ -92,8 +99,8 @@ def _corners(columns, num, base):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _hull_holds(found, count, base, inset):  # type: ignore[no-untyped-def]
-    """Whether the centre lies in the hull of the contacts, moved in by half units; see eager."""
+def _hull_holds(found, count, base, inset):
+    """Return True for a centre in the hull of the contacts, moved in by half units; see eager."""
     cx, cy = base[0] + base[3], base[1] + base[4]
     up_left = up_right = down_left = down_right = -np.inf
     for k in range(count):
@@ -107,40 +114,37 @@ def _hull_holds(found, count, base, inset):  # type: ignore[no-untyped-def]
                 up_left, down_left = max(up_left, steep), max(down_left, shallow)
             if dx >= 0:
                 up_right, down_right = max(up_right, steep), max(down_right, shallow)
-    return up_left + up_right >= 0 and down_left + down_right >= 0
+    return chords_hold(up_left + up_right, down_left + down_right)
 
 
 @jit
-def _one_box(columns, num, base, found, rule):  # type: ignore[no-untyped-def]
-    """Whether a box that does not stand on the floor is stable by a rule that looks at it alone."""
+def _one_box(columns, num, base, found, rule):
+    """Return True if a box on others is stable by a rule that looks at it alone."""
     count, supported = _contacts(columns, num, base, found)
-    if rule == _COM_HULL:
-        return _hull_holds(found, count, base, 0)
-    area = (base[3] - base[0]) * (base[4] - base[1])
-    if rule == _CENTER_HULL:
-        return 2 * supported > area or _hull_holds(found, count, base, 1)
-    highest, corners = _corners(columns, num, base)
-    touching = highest == base[2]
-    share = 100 * supported
-    if rule == _AREA_CORNERS:
-        corners = corners if touching else 0
-        if share > 95 * area or (corners >= 3 and share > 80 * area):
-            return True
-        return corners == 4 and share > 60 * area
-    if corners < 3:
+    shares = limits(rule, (base[3] - base[0]) * (base[4] - base[1]))
+    corners, touching = 0, False
+    if CORNERS[rule]:
+        highest, corners = _corners(columns, num, base)
+        touching = highest == base[2]
+        if not AT_HIGHEST[rule] and not touching:
+            corners = 0
+    if judge(rule, Support(supported, shares, corners, touching, False)):
+        return True
+    if not HULLS[rule]:
         return False
-    return share > 95 * area or (touching and share > (50 if corners == 4 else 85) * area)
+    in_hull = _hull_holds(found, count, base, 1 if CENTRES[rule] else 0)
+    return judge(rule, Support(supported, shares, corners, touching, in_hull))
 
 
 @jit
-def _at_rest(lower, size, z):  # type: ignore[no-untyped-def]
-    """(x0, y0, z0, x1, y1) in 64 bits."""
+def _at_rest(lower, size, z):
+    """Return (x0, y0, z0, x1, y1) in 64 bits."""
     x0, y0 = int(lower[0]), int(lower[1])
     return x0, y0, int(z), x0 + int(size[0]), y0 + int(size[1])
 
 
 @kernel
-def _stable(boxes, lower, size, z, rule, result, start, stop):  # type: ignore[no-untyped-def]
+def _stable(boxes, lower, size, z, rule, result, start, stop):
     """Fill result for the rows start <= b < stop by a rule that looks at one box alone."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
     found = np.empty((boxes.shape[1], 5), np.int64)
@@ -154,7 +158,7 @@ def _stable(boxes, lower, size, z, rule, result, start, stop):  # type: ignore[n
 
 
 @kernel
-def _stable_tree(boxes, lower, size, z, result, start, stop):  # type: ignore[no-untyped-def]
+def _stable_tree(boxes, lower, size, z, result, start, stop):
     """Fill result for the rows start <= b < stop by the stacking tree."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
     found = np.empty((boxes.shape[1], 5), np.int64)
@@ -173,21 +177,21 @@ def _stable_tree(boxes, lower, size, z, result, start, stop):  # type: ignore[no
                 result[b, p] = holds(pile, columns, num, base, height, found, count, p + 1)
 
 
-def drop(boxes: Tensor, lower: Tensor, size: Tensor) -> Tensor:
-    """See `packing_env.kernels.box_drop`."""
+def box_drop(boxes: Tensor, lower: Tensor, size: Tensor) -> Tensor:
+    """Carry out `packing_env.kernels.box_drop`."""
     z = lower.new_empty(lower.shape[:2])
     arrays = (array(boxes), array(lower), array(size), z.numpy())
     run(_drop, arrays, z.shape[0], z.numel() * boxes.shape[1])
     return z
 
 
-def stable(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor, rule: str) -> Tensor:
-    """See `packing_env.kernels.box_stable`."""
+def box_stable(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor, rule: str) -> Tensor:
+    """Carry out `packing_env.kernels.box_stable`."""
     result = z.new_empty(z.shape, dtype=torch.bool)
     arrays = (array(boxes), array(lower), array(size), array(z))
     work = 4 * z.numel() * boxes.shape[1]
     if rule == "stacking_tree":
         run(_stable_tree, (*arrays, result.numpy()), z.shape[0], 8 * work)
     else:
-        run(_stable, (*arrays, _RULES.index(rule), result.numpy()), z.shape[0], work)
+        run(_stable, (*arrays, NAMES.index(rule), result.numpy()), z.shape[0], work)
     return result

@@ -1,4 +1,4 @@
-"""The stacking tree in plain torch; defined in :mod:`packing_env.reference.boxes`.
+"""The stacking tree in torch; defined in :mod:`packing_env.reference.boxes`.
 
 The loads go down from the last packed box to the first, in a loop over the boxes; rows, candidates
 and supports are axes. Sums are written out term by term, so that the compiled kernel, which adds in
@@ -15,23 +15,22 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.kernels.boxes import eager as boxes_eager
-from packing_env.kernels.boxes.eager import Contacts
+from packing_env.kernels.boxes.contacts import Contacts, chord, contacts
 
 SHRINK = 0.1
 """Share by which the corners of the contacts' hull are pulled in towards their mean."""
 
 TOLERANCE = 1e-6
-"""Units; what is this close to an outline is on it. A lever arm times its base is 0 below it."""
+"""Units: a point this close to an outline is on it; a lever arm times its base is 0 below it."""
 
 BLOW_UP = 1.0 / (1.0 - SHRINK)
-"""Undoes it. A factor, because some devices divide by a constant in another way."""
+"""Undoes the shrinking. A factor, because some devices divide by a constant in another way."""
 
 MAX_SHARING = 16
 """Supports that share a load by least squares; those packed after them get none of it."""
 
 RIDGE = 1e-10
-"""Added to the normal equations: what is not determined gets the smallest shares."""
+"""Added to the normal equations: shares that they leave open become the smallest."""
 
 _CHUNK = 1 << 22
 """Pairs of points compared at once."""
@@ -39,7 +38,7 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True)
 class _Support:
-    """What one query per candidate rests on.
+    """Supports of one query per candidate.
 
     Attributes:
         found: ``[B, C, N]``.
@@ -56,23 +55,23 @@ class _Support:
 
 @dataclass
 class _Loads:
-    """Mass and moment of each packed box with what was put on it, and which are asked.
+    """Mass and moment of each packed box with its load, and which boxes are judged.
 
     Attributes:
-        mass: ``[B, P, N]`` float64; ``moment_x moment_y`` likewise.
-        asked: ``[B, P, N]``.
+        mass: ``[B, P, N]`` float64; ``moment_x moment_y``, too.
+        judged: ``[B, P, N]``: the box is below the candidate.
     """
 
     mass: Float[Tensor, "B P N"]
     moment_x: Float[Tensor, "B P N"]
     moment_y: Float[Tensor, "B P N"]
-    asked: Bool[Tensor, "B P N"]
+    judged: Bool[Tensor, "B P N"]
 
 
 def stacking_tree(
     boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], found: Contacts
 ) -> Bool[Tensor, "B P"]:
-    """Whether each candidate at rest and all that is below it holds; not for those on the floor."""
+    """Return which candidates hold, with all boxes below; meaningless for those on the floor."""
     num, queries = boxes.shape[1], base.shape[1]
     packed = _supports(_among_packed(boxes))
     own, own_x, own_y = (
@@ -86,20 +85,20 @@ def stacking_tree(
         support = _one(packed, i)
         mass = loads.mass[..., i]
         centre = (loads.moment_x[..., i] / mass, loads.moment_y[..., i] / mass)
-        asked = loads.asked[..., i] & (boxes[:, None, i, 2] > 0)
-        held = held & (_pass_down(loads, mass, centre, support, asked) | ~asked)
+        judged = loads.judged[..., i] & (boxes[:, None, i, 2] > 0)
+        held = held & (_pass_down(loads, mass, centre, support, judged) | ~judged)
     return held
 
 
 def _among_packed(boxes: Int[Tensor, "B N 6"]) -> Contacts:
-    """What the packed boxes rest on: boxes before them."""
-    found = boxes_eager.contacts(boxes, boxes)
+    """Return the contacts of the packed boxes with boxes before them."""
+    found = contacts(boxes, boxes)
     order = torch.arange(boxes.shape[1], device=boxes.device)
     return replace(found, touch=found.touch & (order < order[:, None]))
 
 
 def _mass_and_moment(boxes: Int[Tensor, "B Q 6"]) -> tuple[Tensor, Tensor, Tensor]:
-    """Volume, and volume times centre, of boxes without loads."""
+    """Return the volume, and volume times centre, of boxes without loads."""
     x0, y0, z0, x1, y1, z1 = boxes.double().unbind(-1)
     mass = (x1 - x0) * (y1 - y0) * (z1 - z0)
     return mass, mass * (0.5 * (x0 + x1)), mass * (0.5 * (y0 + y1))
@@ -114,7 +113,7 @@ def _supports(found: Contacts) -> _Support:
 
 
 def _one(packed: _Support, i: int) -> _Support:
-    """What packed box ``i`` rests on; only boxes before it can be."""
+    """Return the supports of packed box ``i``; only boxes before it can be among them."""
     found = packed.found
     columns = (found.touch, found.x0, found.y0, found.x1, found.y1)
     earlier = Contacts(*(column[:, i : i + 1, :i] for column in columns))
@@ -127,9 +126,9 @@ def _pass_down(
     mass: Float[Tensor, "B P"],
     centre: tuple[Tensor, Tensor],
     support: _Support,
-    asked: Bool[Tensor, "B P"],
+    judged: Bool[Tensor, "B P"],
 ) -> Bool[Tensor, "B P"]:
-    """Put a load on its supports; whether its centre of mass is held by them."""
+    """Put a load on its supports, and return True where they hold its centre of mass."""
     found = support.found
     n = found.touch.shape[-1]
     share, at_x, at_y = _shares(support, centre)
@@ -137,7 +136,7 @@ def _pass_down(
     loads.mass[..., :n] += torch.where(found.touch, part, 0.0)
     loads.moment_x[..., :n] += torch.where(found.touch, part * at_x, 0.0)
     loads.moment_y[..., :n] += torch.where(found.touch, part * at_y, 0.0)
-    loads.asked[..., :n] |= found.touch & asked[..., None]
+    loads.judged[..., :n] |= found.touch & judged[..., None]
     return _is_held(support, centre)
 
 
@@ -145,10 +144,10 @@ def _pass_down(
 
 
 def _is_held(support: _Support, centre: tuple[Tensor, Tensor]) -> Bool[Tensor, "B P"]:
-    """Whether the centre of mass lies strictly inside the shrunken hull of the contacts.
+    """Return True where the centre of mass lies strictly inside the shrunken hull of the contacts.
 
     Blown up about the mean of its corners, the shrunken hull is the hull itself; the chord test is
-    the one of `boxes_eager`, with the point moved by the tolerance both ways.
+    the one of `boxes.eager`, with the point moved by the tolerance both ways.
     """
     found = support.found
     x, y = (
@@ -162,12 +161,12 @@ def _is_held(support: _Support, centre: tuple[Tensor, Tensor]) -> Bool[Tensor, "
     held = (touch & (dx < -TOLERANCE)).any(-1) & (touch & (dx > TOLERANCE)).any(-1)
     for reach in (found.y1 - (y + TOLERANCE), (y - TOLERANCE) - found.y0):
         slope = torch.cat((reach, reach), -1) / distance
-        held = held & (boxes_eager.chord(slope, left, right) > 0)
+        held = held & (chord(slope, left, right) > 0)
     return held
 
 
 def _hull_mean(found: Contacts) -> Float[Tensor, "B Q 2"]:
-    """Mean of the corners of the contacts' hull, without points in the middle of an edge.
+    """Return the mean of the corners of the contacts' hull, without points inside an edge.
 
     Its upper corners are upper corners of contacts, its lower ones lower corners.
     """
@@ -182,7 +181,7 @@ def _hull_mean(found: Contacts) -> Float[Tensor, "B Q 2"]:
 
 
 def _upper_corners(touch: Tensor, x: Tensor, y: Tensor) -> Bool[Tensor, "B Q W"]:
-    """Which of the points are corners of the upper side of their hull, each corner once.
+    """Return which points are corners of the upper side of their hull, each corner once.
 
     A point is one iff it rises to the right of every point on its left more steeply than any point
     on its right rises from it, and it is the first of the highest at its x.
@@ -213,7 +212,7 @@ def _upper_corners(touch: Tensor, x: Tensor, y: Tensor) -> Bool[Tensor, "B Q W"]
 def _shares(
     support: _Support, centre: tuple[Tensor, Tensor]
 ) -> tuple[Float[Tensor, "B P N"], Float[Tensor, "B P N"], Float[Tensor, "B P N"]]:
-    """Share of the load that each support takes, and where it then acts."""
+    """Return the share of the load that each support takes, and where it then acts."""
     found = support.found
     x, y = centre[0][..., None], centre[1][..., None]
     over = found.touch & (x - found.x0 > TOLERANCE) & (y - found.y0 > TOLERANCE)
@@ -230,7 +229,7 @@ def _shares(
 def _share_between(
     support: _Support, centre: tuple[Tensor, Tensor], middle_x: Tensor, middle_y: Tensor
 ) -> Float[Tensor, "B P N"]:
-    """Lever rule for two supports, least squares for more."""
+    """Return shares by the lever rule for two supports, by least squares for more."""
     num, slots = middle_x.shape[-1], support.slot.shape[-1]
     at = support.slot.clamp(max=max(0, num - 1))
     x = torch.where(support.slot < num, middle_x.gather(-1, at), 0.0)
@@ -249,7 +248,7 @@ def _share_between(
 def _lever(
     x: Tensor, y: Tensor, centre: tuple[Tensor, Tensor], slots: int
 ) -> Float[Tensor, "B P S"]:
-    """Shares of the first two slots by the lever rule."""
+    """Return the shares of the first two slots by the lever rule."""
     along_x, along_y = x[..., 0] - x[..., 1], y[..., 0] - y[..., 1]
     length = along_x * along_x + along_y * along_y
     arms = [
@@ -263,7 +262,7 @@ def _lever(
 def _least_squares(
     there: Bool[Tensor, "B C S"], x: Tensor, y: Tensor, centre: tuple[Tensor, Tensor]
 ) -> Float[Tensor, "B P S"]:
-    """Shares by the normal equations, one row and column for each slot; 0 in empty slots."""
+    """Return shares by the normal equations, a row and column for each slot; 0 in empty slots."""
     slots = there.shape[-1]
     along_x, along_y = x[..., :, None] - x[..., None, :], y[..., :, None] - y[..., None, :]
     off_x, off_y = centre[0][..., None] - x, centre[1][..., None] - y

@@ -1,4 +1,4 @@
-"""All placements of cuboids on whole cells: the public operation, and its choice of a backend."""
+"""All placements of cuboids on whole cells: the operation `cuboid_maps`."""
 
 from __future__ import annotations
 
@@ -8,40 +8,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.kernels.backends import _resolve
-from packing_env.kernels.cuboids import eager as cuboid_eager
-from packing_env.kernels.cuboids.eager import RULES, lattice
+from packing_env.kernels.backends import implement, select
+from packing_env.kernels.checks import check_dtype, check_stride
+from packing_env.kernels.cuboids import eager
+from packing_env.kernels.layout import MAX_CUBOID_HEIGHT, lattice
+from packing_env.kernels.rules import NAMES
 
-CUBOID_RULES = RULES
+CUBOID_RULES = NAMES
 """Stability rules that :func:`cuboid_maps` knows."""
 
-MAX_CUBOID_HEIGHT = 254
-"""Highest container in cells: heights are uint8, and 0 of them stands for nothing there."""
 
-torch.library.define(
-    "packing_env::numba_cuboid_maps",
-    "(Tensor heightmap, Tensor size, float cell, int height, int[] window, str rule, int stride)"
-    " -> (Tensor, Tensor)",
-)
-
-
-@torch.library.impl("packing_env::numba_cuboid_maps", "cpu")
-def _numba_cuboid_maps(
-    heightmap: Tensor,
-    size: Tensor,
-    cell: float,
-    height: int,
-    window: Sequence[int],
-    rule: str,
-    stride: int,
-) -> tuple[Tensor, Tensor]:
-    from packing_env.kernels.cuboids import numba as cuboid_numba
-
-    return cuboid_numba.cuboid_maps(heightmap, size, cell, height, window, rule, stride)
-
-
-@torch.library.register_fake("packing_env::numba_cuboid_maps")
-def _fake_cuboid_maps(
+def _empty(
     heightmap: Tensor,
     size: Tensor,
     cell: float,
@@ -52,6 +29,15 @@ def _fake_cuboid_maps(
 ) -> tuple[Tensor, Tensor]:
     shape = (*size.shape[:2], *lattice(heightmap, stride))
     return heightmap.new_empty(shape), heightmap.new_empty(shape, dtype=torch.bool)
+
+
+_CUBOID_MAPS = implement(
+    "cuboid_maps(Tensor heightmap, Tensor size, float cell, int height, int[] window, str rule,"
+    " int stride) -> (Tensor, Tensor)",
+    __name__,
+    fake=_empty,
+    eager=eager.cuboid_maps,
+)
 
 
 def cuboid_maps(
@@ -65,16 +51,17 @@ def cuboid_maps(
     *,
     backend: str | None = None,
 ) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B P Xs Ys"]]:
-    """Rest height and legality of every placement on the lattice {0, stride, 2 stride, ...}.
+    """Return the rest height and the legality of every placement on the lattice.
 
-    What `drop_height`, the lid and a stability rule with exact contact say of cuboids, whose sides
-    and places are whole cells and whose centre of mass is their centre. Rest heights are metres,
-    +inf where the cuboid leaves the container or is none; legal is inside, under the lid and
-    stable. The rules are those of :mod:`packing_env.reference.maps`.
+    The lattice is {0, stride, 2 stride, ...}. The results are those of `drop_height`, the lid and
+    a stability rule with exact contact, for cuboids whose sides and positions are whole cells and
+    whose centre of mass is their centre. Rest heights are metres, +inf where the cuboid leaves the
+    container and for padding; legal is inside, under the lid and stable. The rules are those of
+    :mod:`packing_env.reference.maps`.
 
     Args:
         heightmap: whole multiples of the cell, `height` of them at most.
-        size: int32 sides (w, h, d) in cells; (0, 0, 0) for none.
+        size: int32 sides (w, h, d) in cells; (0, 0, 0) for padding.
         cell: metres; its multiples up to the height must be float32 numbers.
         height: of the container, in cells, at most `MAX_CUBOID_HEIGHT`.
         window: cells (U, V) that no w and h exceed.
@@ -83,26 +70,21 @@ def cuboid_maps(
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
     _check(heightmap, size, height, rule, stride)
-    arguments = (heightmap, size, cell, height, window, rule, stride)
-    if _resolve(backend, heightmap.device.type) == "numba":
-        return torch.ops.packing_env.numba_cuboid_maps(*arguments)
-    return cuboid_eager.cuboid_maps(*arguments)
+    found: tuple[Tensor, Tensor] = select(_CUBOID_MAPS, backend, heightmap.device.type)(
+        heightmap, size, cell, height, window, rule, stride
+    )
+    return found
 
 
 def _check(heightmap: Tensor, size: Tensor, height: int, rule: str, stride: int) -> None:
-    """The compiled kernel trusts shapes and dtypes, so every backend checks them alike."""
-    if stride < 1:
-        raise ValueError(f"stride is a number of cells, at least 1, not {stride}")
+    """Raise for arguments that no backend takes."""
+    check_stride(stride)
     if not 1 <= height <= MAX_CUBOID_HEIGHT:
         raise ValueError(f"height is 1 to {MAX_CUBOID_HEIGHT} cells, not {height}")
     if rule not in CUBOID_RULES:
         raise ValueError(f"unknown rule {rule!r}: choose from {', '.join(CUBOID_RULES)}")
-    for name, tensor, dtype in (
-        ("heightmap", heightmap, torch.float32),
-        ("size", size, torch.int32),
-    ):
-        if tensor.dtype != dtype:
-            raise TypeError(f"{name} should be {dtype}, not {tensor.dtype}")
+    check_dtype("heightmap", heightmap, torch.float32)
+    check_dtype("size", size, torch.int32)
     if heightmap.dim() != 3 or size.dim() != 3 or size.shape[::2] != (heightmap.shape[0], 3):
         raise ValueError(
             "heightmap should be [B, X, Y] and size [B, P, 3] with the same B, not "

@@ -1,11 +1,11 @@
-"""All placements of cuboids on whole cells, in plain torch: any device, traceable, no host reads.
+"""All placements of cuboids on whole cells, in torch: any device, traceable, no host read.
 
 Heights are counted in cells and kept in uint8 with the rows B innermost, so that one shift of the
-ground serves all of them. They are raised by one, which leaves 0 for what is not there: ground
-beyond the container's edge, and beyond an item's own window in the catalogue's. One pass over the
-window along y and one along x suffice: a window row's highest cell, how many cells are that high,
-and the first and last of them do not depend on the other rows. Where a mask could be a `where`, it
-is a product: those are vectorised on a CPU.
+ground serves all of them. They are raised by one, which leaves 0 for cells that do not exist:
+beyond the container's edge, and beyond an item's own window in that of the catalogue. One pass over
+the window along y and one along x suffice: a window row's highest cell, the count of cells that are
+that high, and the first and last of them do not depend on the other rows. Masks multiply where a
+`where` would do: products are vectorised on a CPU.
 """
 
 from __future__ import annotations
@@ -19,23 +19,21 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 from torch.nn import functional
 
-RULES = ("none", "area_corners", "area_corners_code", "center_hull", "com_hull")
-"""Stability rules that these maps know."""
-
-_HULLS = ("center_hull", "com_hull")
+from packing_env.kernels.layout import lattice
+from packing_env.kernels.rules import RULES, Rule, Support, limit
 
 _CHUNK = 100_000
-"""Placements handled at once on a CPU, so that what is kept of each stays in its cache."""
+"""Placements handled at once on a CPU, so that intermediate results stay in its cache."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is the same in every row; see :func:`packing_env.kernels.cuboid_maps`."""
+    """The constants of a call; see :func:`packing_env.kernels.cuboid_maps`."""
 
     cell: float
     height: int
     window: tuple[int, int]
-    rule: str
+    rule: Rule
     stride: int
     lattice: tuple[int, int]
 
@@ -55,7 +53,7 @@ class WindowRows:
 
     Attributes:
         top: Height of the highest cell.
-        count: How many cells are that high.
+        count: Cells that are that high.
         up: Upper edge of the last of them, from the row's lower end.
         down: Lower edge of the first of them, from the row's upper end.
         end: Height of the row's last cell; that of its first cell is the ground's.
@@ -77,12 +75,9 @@ def cuboid_maps(
     rule: str,
     stride: int = 1,
 ) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B P Xs Ys"]]:
-    """Rest height and legality of every placement of cuboids on whole cells.
-
-    See :func:`packing_env.kernels.cuboid_maps`.
-    """
+    """Carry out :func:`packing_env.kernels.cuboid_maps`."""
     xs, ys = lattice(heightmap, stride)
-    task = Task(cell, height, (window[0], window[1]), rule, stride, (xs, ys))
+    task = Task(cell, height, (window[0], window[1]), RULES[rule], stride, (xs, ys))
     if heightmap.device.type != "cpu" or torch.compiler.is_compiling():
         return _maps(heightmap, size, task)
     count = max(1, -(-size.shape[0] * size.shape[1] * xs * ys // _CHUNK))
@@ -95,13 +90,8 @@ def cuboid_maps(
     return torch.cat([z for z, _ in parts]), torch.cat([legal for _, legal in parts])
 
 
-def lattice(heightmap: Float[Tensor, "B X Y"], stride: int) -> tuple[int, int]:
-    """``(ceil(X / stride), ceil(Y / stride))``."""
-    return -(-heightmap.shape[1] // stride), -(-heightmap.shape[2] // stride)
-
-
 def slope_scale(window: tuple[int, int]) -> tuple[int, int]:
-    """``(S, S0)``, with which slopes are kept as integers.
+    """Return ``(S, S0)``, with which slopes are kept as integers.
 
     A slope ``rise / run`` is kept as ``rise * round(S / run)``, which is off by V / 2 at most:
     half cells from the window's centre have ``|rise| <= V`` and ``run <= U``. Two slopes that do
@@ -114,7 +104,7 @@ def slope_scale(window: tuple[int, int]) -> tuple[int, int]:
 
 
 def integers(window: tuple[int, int]) -> tuple[torch.dtype, torch.dtype]:
-    """The narrowest integers that count a window's cells, and that hold its slopes and sums."""
+    """Return the narrowest integers for counts of a window's cells, and for slopes and sums."""
     across, along = window
     largest = 2 * (along + 2) * slope_scale(window)[1]
     for counts, slopes in ((torch.uint8, torch.int16), (torch.int16, torch.int32)):
@@ -125,31 +115,34 @@ def integers(window: tuple[int, int]) -> tuple[torch.dtype, torch.dtype]:
 
 
 def _maps(heightmap: Tensor, size: Tensor, task: Task) -> tuple[Tensor, Tensor]:
-    """The maps of some rows of the batch."""
+    """Compute the maps of some rows of the batch."""
     sides = Sides(*(side[:, None, None] for side in size.permute(2, 1, 0).contiguous()))
     ground = _ground(heightmap, task)
     rows = _window_rows(ground, sides.h, task)
     tops = [top & mask for top, mask in _pairs(rows.top, sides.w, task)]
     raised = _maximum(tops)
     inside = _inside(heightmap, sides, task)
-    limit = (task.height + 1 - sides.d).clamp(min=0).to(torch.uint8)
-    legal = inside & (raised <= limit)
-    if task.rule != "none":
-        on = [(top == raised).view(torch.uint8) for top in tops]
-        judge = _hull_holds if task.rule in _HULLS else _corners_hold
-        legal = legal & judge(ground, rows, on, raised, sides, task)
+    highest = (task.height + 1 - sides.d).clamp(min=0).to(torch.uint8)
+    legal = inside & (raised <= highest)
+    on = [(top == raised).view(torch.uint8) for top in tops] if _measures(task.rule) else []
+    legal = legal & _judge(ground, rows, on, raised, sides, task)
     inside_first = _batch_first(inside)
     penalty = 1 / inside_first.float() - 1  # 0 or +inf
     return (_batch_first(raised) - 1).float() * task.cell + penalty, _batch_first(legal)
 
 
+def _measures(rule: Rule) -> bool:
+    """Return True for a rule that looks at the placement at all."""
+    return bool(rule.percents or rule.corners or rule.hull)
+
+
 def _batch_first(planes: Tensor) -> Tensor:
-    """``[P, Xs, Ys, B]`` as ``[B, P, Xs, Ys]``."""
+    """Return ``[P, Xs, Ys, B]`` as ``[B, P, Xs, Ys]``."""
     return planes.flatten(0, 2).mT.contiguous().view(planes.shape[3], *planes.shape[:3])
 
 
 def _ground(heightmap: Tensor, task: Task) -> UInt8[Tensor, "1 Xw Yw B"]:
-    """Raised heights in cells, 0 where a window at a lattice point leaves the container."""
+    """Return raised heights in cells, 0 where a window at a lattice point leaves the container."""
     raised = (heightmap / task.cell).to(torch.uint8).permute(1, 2, 0).contiguous() + 1
     cells_x, cells_y = (
         (steps - 1) * task.stride + window
@@ -160,23 +153,23 @@ def _ground(heightmap: Tensor, task: Task) -> UInt8[Tensor, "1 Xw Yw B"]:
 
 
 def _row_cells(ground: Tensor, v: int, task: Task) -> Tensor:
-    """The v-th cell of the window rows that begin at lattice points in y."""
+    """Return the v-th cell of the window rows that begin at lattice points in y."""
     return ground[:, :, v : v + (task.lattice[1] - 1) * task.stride + 1 : task.stride]
 
 
 def _row_of(planes: Tensor, u: int, task: Task) -> Tensor:
-    """The u-th row of the windows that begin at lattice points in x."""
+    """Return the u-th row of the windows that begin at lattice points in x."""
     return planes[:, u : u + (task.lattice[0] - 1) * task.stride + 1 : task.stride]
 
 
 def _masks(side: Tensor, window: int) -> UInt8[Tensor, "window P 1 1 B"]:
-    """0xFF for the cells of the window that an item with this side covers, else 0."""
+    """Return 0xFF for the cells of the window that an item with this side covers, else 0."""
     cells = torch.arange(window, device=side.device).view(-1, 1, 1, 1, 1)
     return (cells < side).to(torch.uint8) * 255
 
 
 def _pairs(planes: Tensor, w: Tensor, task: Task) -> list[tuple[Tensor, Tensor]]:
-    """Each row of the windows, and its mask."""
+    """Return each row of the windows, and its mask."""
     masks = _masks(w, task.window[0])
     return [(_row_of(planes, u, task), mask) for u, mask in enumerate(masks)]
 
@@ -189,40 +182,41 @@ def _maximum(planes: Sequence[Tensor]) -> Tensor:
 
 
 def _inside(heightmap: Tensor, sides: Sides, task: Task) -> Bool[Tensor, "P Xs Ys B"]:
-    """Placements of real items that stay in the container."""
+    """Return which placements of real items stay in the container."""
     x, y = (torch.arange(n, device=heightmap.device) * task.stride for n in task.lattice)
     fits_x = (x[:, None, None] + sides.w <= heightmap.shape[1]) & (sides.w > 0)
     return fits_x & (y[:, None] + sides.h <= heightmap.shape[2])
 
 
 def _window_rows(ground: Tensor, h: Tensor, task: Task) -> WindowRows:
-    """One pass over the window along y; what the rule does not need stays as it begins."""
-    count_type, _ = integers(task.window)
+    """Scan the window along y once; fields that the rule does not need mean nothing."""
+    rule, (count_type, _) = task.rule, integers(task.window)
     masks = _masks(h, task.window[1])
     top = end = _row_cells(ground, 0, task) & masks[0]
     count = torch.ones_like(top, dtype=count_type)
     last = first = torch.zeros_like(count)
     for v in range(1, len(masks)):
         cell = _row_cells(ground, v, task) & masks[v]
-        if task.rule != "none":
+        if rule.percents or rule.hull:
             higher, level = (flags.to(count_type) for flags in (cell > top, cell >= top))
-            count = count - count * higher + level
-            if task.rule in _HULLS:
+            if rule.percents:
+                count = count - count * higher + level
+            if rule.hull:
                 last = torch.maximum(last, level * v)
                 first = torch.maximum(first, higher * v)
-            else:
-                end = _blend(end, cell, h == v + 1)
+        if rule.corners:
+            end = _blend(end, cell, h == v + 1)
         top = torch.maximum(top, cell)
     return WindowRows(top, count, last + 1, h.to(count_type) - first, end)
 
 
 def _blend(one: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
-    """``other`` where ``chosen``; uint8 wraps around and back."""
+    """Return ``other`` where ``chosen``; uint8 wraps around and back."""
     return one + (other - one) * chosen.to(torch.uint8)
 
 
 def _count(rows: WindowRows, on: Sequence[Tensor], task: Task) -> Tensor:
-    """Supporting cells of each placement."""
+    """Count the supporting cells of each placement."""
     counts = [_row_of(rows.count, u, task) * touches for u, touches in enumerate(on)]
     total = counts[0]
     for count in counts[1:]:
@@ -230,38 +224,54 @@ def _count(rows: WindowRows, on: Sequence[Tensor], task: Task) -> Tensor:
     return total
 
 
-def _exceeds(count: Tensor, percent: int, sides: Sides) -> Tensor:
-    """Whether more than so much of the footprint supports."""
-    return count > (percent * sides.w * sides.h // 100).to(count.dtype)
+def _judge(
+    ground: Tensor, rows: WindowRows, on: Sequence[Tensor], raised: Tensor, sides: Sides, task: Task
+) -> Bool[Tensor, "P Xs Ys B"] | bool:
+    """Return which placements the rule calls stable; ``on``: window rows that support, 0 or 1."""
+    rule, support = task.rule, Support()
+    if rule.percents:
+        count, area = _count(rows, on, task), sides.w * sides.h
+        limits = tuple(limit(area, percent).to(count.dtype) for percent in rule.percents)
+        support = support._replace(count=count, limits=limits)
+    if rule.corners:
+        corners = _corners(ground, rows, len(on), raised, sides, task)
+        highest = _maximum(corners)
+        level = highest if rule.corners == "highest" else raised
+        same = torch.zeros_like(raised)
+        for corner in corners:
+            same = same + (corner == level).view(torch.uint8)
+        support = support._replace(corners=same, touching=highest == raised)
+    if rule.hull:
+        upper, lower = (
+            _chord_passes([_row_of(e, u, task) * to for u, to in enumerate(on)], sides, task)
+            for e in (rows.up, rows.down)
+        )
+        support = support._replace(in_hull=upper & lower)
+    held: Tensor | bool = rule.formula(support)
+    return held
 
 
-def _hull_holds(
-    ground: Tensor,
-    rows: WindowRows,
-    on: Sequence[Tensor],
-    raised: Tensor,
-    sides: Sides,
-    task: Task,
-) -> Bool[Tensor, "P Xs Ys B"]:
-    """Rules ``com_hull`` and ``center_hull``."""
-    upper, lower = (
-        _chord_passes([_row_of(e, u, task) * touches for u, touches in enumerate(on)], sides, task)
-        for e in (rows.up, rows.down)
-    )
-    if task.rule == "com_hull":
-        return upper & lower
-    count = _count(rows, on, task)
-    return _exceeds(count, 50, sides) | (upper & lower)
+def _corners(
+    ground: Tensor, rows: WindowRows, num: int, raised: Tensor, sides: Sides, task: Task
+) -> list[UInt8[Tensor, "P Xs Ys B"]]:
+    """Return the raised heights of the windows' four corner cells; ``num`` is the rows' count."""
+    corners = []
+    for edge in (_row_cells(ground, 0, task), rows.end):
+        near = far = _row_of(edge, 0, task).expand_as(raised)
+        for u in range(1, num):
+            far = _blend(far, _row_of(edge, u, task), sides.w == u + 1)
+        corners += [near, far]
+    return corners
 
 
 def _chord_passes(reach: Sequence[Tensor], sides: Sides, task: Task) -> Bool[Tensor, "P Xs Ys B"]:
-    """Whether the hull reaches the window's centre from one side in y.
+    """Return True where the hull reaches the window's centre from one side in y.
 
     ``reach`` holds how far the supporting cells of each window row reach to the other side, 0 for
     none. A line between rows is reached by the squares of both; centres lie half a cell before.
     Slopes are integers (:func:`slope_scale`), raised by S0 so that 0 is below them all: none.
     """
-    centres = int(task.rule == "center_hull")
+    centres = int(task.rule.hull == "centres")
     if not centres:
         none = torch.zeros_like(reach[0])
         reach = [torch.maximum(one, other) for one, other in pairwise((none, *reach, none))]
@@ -279,32 +289,3 @@ def _chord_passes(reach: Sequence[Tensor], sides: Sides, task: Task) -> Bool[Ten
         left = torch.maximum(left, slope * (run <= 0).to(dtype))
         right = torch.maximum(right, slope * (run >= 0).to(dtype))
     return left + right >= 2 * steepest - task.window[1]
-
-
-def _corners_hold(
-    ground: Tensor,
-    rows: WindowRows,
-    on: Sequence[Tensor],
-    raised: Tensor,
-    sides: Sides,
-    task: Task,
-) -> Bool[Tensor, "P Xs Ys B"]:
-    """Rules ``area_corners`` and ``area_corners_code``."""
-    corners = []
-    for edge in (_row_cells(ground, 0, task), rows.end):
-        near = far = _row_of(edge, 0, task).expand_as(raised)
-        for u in range(1, len(on)):
-            far = _blend(far, _row_of(edge, u, task), sides.w == u + 1)
-        corners += [near, far]
-    level = raised if task.rule == "area_corners" else _maximum(corners)
-    same = torch.zeros_like(raised)
-    for corner in corners:
-        same = same + (corner == level).view(torch.uint8)
-    count = _count(rows, on, task)
-    if task.rule == "area_corners":
-        four, three = _exceeds(count, 60, sides), _exceeds(count, 80, sides)
-        held = (four & (same == 4)) | (three & (same >= 3))
-        return held | _exceeds(count, 95, sides)
-    four, three = _exceeds(count, 50, sides), _exceeds(count, 85, sides)
-    held = (level == raised) & ((four & (same == 4)) | three)
-    return (same >= 3) & (held | _exceeds(count, 95, sides))

@@ -1,7 +1,7 @@
 """The loops of `kernels.cuboids.numba`, over lines of places along y times lanes.
 
 An innermost loop writes one array and reads all its inputs before it chooses: then it vectorises.
-Masks are 0xFF or 0x00, heights are raised by one, and 0 is nothing there; see
+Masks are 0xFF or 0x00, heights are raised by one, and 0 means no cell; see
 `kernels.cuboids.eager`, whose steps these are.
 """
 
@@ -10,13 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit
+from packing_env.kernels.compiled.rules import limit, select
+from packing_env.kernels.rules import RULES, Support
 
 _U8 = np.uint8
 
 
 @jit
-def fill_ground(heightmap, first, cell, step, ground):  # type: ignore[no-untyped-def]
-    """ground[x, place of y + lane]: raised heights in cells, columns split by phase."""
+def fill_ground(heightmap, first, cell, step, ground):
+    """Set ground[x, place of y + lane] to raised heights in cells, columns split by phase."""
     stride, columns, lanes = step
     heights = heightmap[first : first + lanes]
     for x in range(heights.shape[1]):
@@ -28,7 +30,7 @@ def fill_ground(heightmap, first, cell, step, ground):  # type: ignore[no-untype
 
 
 @jit
-def tile(line, lanes):  # type: ignore[no-untyped-def]
+def tile(line, lanes):
     """Repeat the first lanes along the line."""
     filled = lanes
     while filled < line.size:
@@ -39,8 +41,8 @@ def tile(line, lanes):  # type: ignore[no-untyped-def]
 
 
 @jit
-def fill_sides(size, first, p, lanes, sides):  # type: ignore[no-untyped-def]
-    """sides[0] = w, sides[1] = h of each lane, along the lines; 0 beyond the batch."""
+def fill_sides(size, first, p, lanes, sides):
+    """Set sides[0] = w, sides[1] = h of each lane, along the lines; 0 beyond the batch."""
     kind = sides.dtype.type
     for side in range(2):
         line = sides[side]
@@ -51,8 +53,8 @@ def fill_sides(size, first, p, lanes, sides):  # type: ignore[no-untyped-def]
 
 
 @jit
-def fill_masks(side, masks):  # type: ignore[no-untyped-def]
-    """masks[i] = 0xFF where the side reaches beyond cell i."""
+def fill_masks(side, masks):
+    """Set masks[i] = 0xFF where the side reaches beyond cell i."""
     for i in range(masks.shape[0]):
         mask, at_least = masks[i], side.dtype.type(i + 1)
         for k in range(side.size):
@@ -60,8 +62,8 @@ def fill_masks(side, masks):  # type: ignore[no-untyped-def]
 
 
 @jit
-def scan_tops(ground, masks, step, tops):  # type: ignore[no-untyped-def]
-    """The highest cell of every window row."""
+def scan_tops(ground, masks, step, tops):
+    """Find the highest cell of every window row."""
     stride, columns, lanes = step
     n = tops.shape[1]
     for x in range(tops.shape[0]):
@@ -77,8 +79,8 @@ def scan_tops(ground, masks, step, tops):  # type: ignore[no-untyped-def]
 
 
 @jit
-def scan_counts(ground, masks, step, tops, counts):  # type: ignore[no-untyped-def]
-    """How many cells of every window row are as high as its highest."""
+def scan_counts(ground, masks, step, tops, counts):
+    """Count the cells of every window row that are as high as its highest."""
     stride, columns, lanes = step
     n = tops.shape[1]
     kind = counts.dtype.type
@@ -95,8 +97,8 @@ def scan_counts(ground, masks, step, tops, counts):  # type: ignore[no-untyped-d
 
 
 @jit
-def scan_edges(ground, masks, depth, step, tops, ups, downs):  # type: ignore[no-untyped-def]
-    """How far the cells as high as the highest reach, from either end of the window row."""
+def scan_edges(ground, masks, depth, step, tops, ups, downs):
+    """Find how far the cells as high as the highest reach, from either end of the window row."""
     stride, columns, lanes = step
     n = tops.shape[1]
     kind = ups.dtype.type
@@ -117,8 +119,8 @@ def scan_edges(ground, masks, depth, step, tops, ups, downs):  # type: ignore[no
 
 
 @jit
-def scan_ends(ground, depth, step, ends, along):  # type: ignore[no-untyped-def]
-    """The last cell of every window row."""
+def scan_ends(ground, depth, step, ends, along):
+    """Find the last cell of every window row."""
     stride, columns, lanes = step
     n = ends.shape[1]
     for x in range(ends.shape[0]):
@@ -132,8 +134,8 @@ def scan_ends(ground, depth, step, ends, along):  # type: ignore[no-untyped-def]
 
 
 @jit
-def find_rest(tops, masks, stride, raised):  # type: ignore[no-untyped-def]
-    """The highest of the rows of the windows that begin in each lattice row."""
+def find_rest(tops, masks, stride, raised):
+    """Find the highest of the rows of the windows that begin in each lattice row."""
     for i in range(raised.shape[0]):
         found = raised[i]
         for k in range(found.size):
@@ -146,8 +148,8 @@ def find_rest(tops, masks, stride, raised):  # type: ignore[no-untyped-def]
 
 
 @jit
-def count_support(tops, counts, masks, num, raised, total):  # type: ignore[no-untyped-def]
-    """How many cells support."""
+def count_support(tops, counts, masks, num, raised, total):
+    """Count the supporting cells."""
     kind = total.dtype.type
     for k in range(total.size):
         total[k] = 0
@@ -160,8 +162,8 @@ def count_support(tops, counts, masks, num, raised, total):  # type: ignore[no-u
 
 
 @jit
-def note_reach(tops, edges, masks, num, raised, reach):  # type: ignore[no-untyped-def]
-    """reach[u + 1] = the edge of window row u where it supports; 0 elsewhere and beyond num."""
+def note_reach(tops, edges, masks, num, raised, reach):
+    """Set reach[u + 1] to the edge of window row u where it supports, 0 elsewhere."""
     none = reach.dtype.type(0)
     for u in range(num):
         top, mask, edge, here = tops[u], masks[u], edges[u], reach[u + 1]
@@ -175,8 +177,8 @@ def note_reach(tops, edges, masks, num, raised, reach):  # type: ignore[no-untyp
 
 
 @jit
-def find_slopes(reach, span, factors, bases, slopes):  # type: ignore[no-untyped-def]
-    """Slopes to the further of the edges of the rows beside each line; 0 without any.
+def find_slopes(reach, span, factors, bases, slopes):
+    """Compute slopes to the further of the edges of the rows beside each line; 0 without any.
 
     The rows are line - span and line.
     """
@@ -192,8 +194,8 @@ def find_slopes(reach, span, factors, bases, slopes):  # type: ignore[no-untyped
 
 
 @jit
-def find_steepest(slopes, masks, side):  # type: ignore[no-untyped-def]
-    """The steepest slope on one side."""
+def find_steepest(slopes, masks, side):
+    """Find the steepest slope on one side."""
     kind = side.dtype.type
     for k in range(side.size):
         side[k] = 0
@@ -205,24 +207,16 @@ def find_steepest(slopes, masks, side):  # type: ignore[no-untyped-def]
 
 
 @jit
-def keep_chords(left, right, bar, stable):  # type: ignore[no-untyped-def]
-    """Stable only where the steepest slopes sum to the bar."""
+def keep_chords(left, right, bar, stable):
+    """Keep as stable only where the steepest slopes sum to the bar."""
     for k in range(stable.size):
         before, total = stable[k], np.int64(left[k]) + np.int64(right[k])
         stable[k] = before if total >= bar else _U8(0)
 
 
 @jit
-def keep_over_half(total, half, stable):  # type: ignore[no-untyped-def]
-    """Stable where more than half supports, as well as where it was."""
-    for k in range(stable.size):
-        held = stable[k]
-        stable[k] = _U8(1) if total[k] > half[k] else held
-
-
-@jit
-def find_corners(rows, num, width, near, far):  # type: ignore[no-untyped-def]
-    """The cells of the first and of the last window row."""
+def find_corners(rows, num, width, near, far):
+    """Find the cells of the first and of the last window row."""
     first = rows[0]
     for k in range(near.size):
         near[k] = first[k]
@@ -234,8 +228,8 @@ def find_corners(rows, num, width, near, far):  # type: ignore[no-untyped-def]
 
 
 @jit
-def count_at_level(corner, level, corners):  # type: ignore[no-untyped-def]
-    """How many corners have this level."""
+def count_at_level(corner, level, corners):
+    """Count the corners at this level."""
     for k in range(corners.size):
         corners[k] = 0
     for c in range(4):
@@ -246,8 +240,8 @@ def count_at_level(corner, level, corners):  # type: ignore[no-untyped-def]
 
 
 @jit
-def find_highest(corner, level):  # type: ignore[no-untyped-def]
-    """The highest of four corners."""
+def find_highest(corner, level):
+    """Find the highest of four corners."""
     for k in range(level.size):
         level[k] = 0
     for c in range(4):
@@ -257,27 +251,33 @@ def find_highest(corner, level):  # type: ignore[no-untyped-def]
             level[k] = one if one > other else other
 
 
-@jit
-def keep_three(level, raised, corners):  # type: ignore[no-untyped-def]
-    """Fewer than three corners become 0, and more become 2 where they hang in the air."""
-    for k in range(corners.size):
-        found = corners[k]
-        touching = found if level[k] == raised[k] else _U8(2)
-        corners[k] = touching if found >= 3 else _U8(0)
+def _over_lanes(formula):
+    """Compile the loop that judges a line of places by a formula."""
+    holds = jit(formula)
+
+    @jit
+    def judge(total, limits, corners, highest, raised, stable):
+        low, middle, high = limits[0], limits[1], limits[2]
+        for k in range(stable.size):
+            shares = (low[k], middle[k], high[k])
+            touching, in_hull = highest[k] == raised[k], stable[k] != 0
+            found = Support(total[k], shares, corners[k], touching, in_hull)
+            stable[k] = _U8(1) if holds(found) else _U8(0)
+
+    return judge
+
+
+judge_lanes = select(tuple(_over_lanes(rule.formula) for rule in RULES.values()))
+"""``judge_lanes(rule, total, limits, corners, highest, raised, stable)``: judge a line of places.
+
+``stable`` holds the verdict of the hull and becomes that of the rule; of the other arrays, those
+that the rule does not look at may hold anything.
+"""
 
 
 @jit
-def accept_over(total, limit, corners, least, stable):  # type: ignore[no-untyped-def]
-    """Stable, too, where more cells support than the limit, and so many corners."""
-    for k in range(stable.size):
-        before = stable[k]
-        enough = _U8(1) if total[k] > limit[k] else before
-        stable[k] = enough if corners[k] >= least else before
-
-
-@jit
-def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights):  # type: ignore[no-untyped-def]
-    """Factors, bases and sides of the slopes on every line; see `cuboid_eager.slope_scale`."""
+def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights):
+    """Fill factors, bases and sides of the slopes on every line; see `eager.slope_scale`."""
     kind, steepest = factors.dtype.type, weights[0]
     for line in range(factors.shape[0]):
         factor, base, left, right = factors[line], bases[line], lefts[line], rights[line]
@@ -295,19 +295,19 @@ def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights): 
 
 
 @jit
-def fill_limits(sides, percents, lanes, limits):  # type: ignore[no-untyped-def]
-    """So much of each item's footprint, in whole cells."""
+def fill_limits(sides, percents, lanes, limits):
+    """Fill the shares of each item's footprint, in whole cells."""
     for i in range(limits.shape[0]):
         line = limits[i]
         for lane in range(lanes):
             area = np.int64(sides[0, lane]) * np.int64(sides[1, lane])
-            line[lane] = limits.dtype.type(percents[i] * area // 100)
+            line[lane] = limits.dtype.type(limit(area, percents[i]))
         tile(line, lanes)
 
 
 @jit
-def fill_places(size, first, p, container, lanes, highest, places):  # type: ignore[no-untyped-def]
-    """The highest rest height under the lid, raised; 0xFF where the item stays inside along y."""
+def fill_places(size, first, p, container, lanes, highest, places):
+    """Fill the highest raised rest height under the lid, and 0xFF where the item fits along y."""
     width, height, stride = container
     for lane in range(lanes):
         h = d = 0
@@ -321,8 +321,8 @@ def fill_places(size, first, p, container, lanes, highest, places):  # type: ign
 
 
 @jit
-def finish(raised, highest, places, across, container, stable):  # type: ignore[no-untyped-def]
-    """What leaves the container becomes 0 in raised and, like what is too high, not stable."""
+def finish(raised, highest, places, across, container, stable):
+    """Clear placements that leave the container, and refuse those that are too high."""
     length, stride = container
     widest = np.iinfo(across.dtype).max
     for i in range(raised.shape[0]):
@@ -339,8 +339,8 @@ def finish(raised, highest, places, across, container, stable):  # type: ignore[
 
 
 @jit
-def write_rows(raised, stable, first, p, metres, z, legal):  # type: ignore[no-untyped-def]
-    """Rest heights in metres and legality, lane by lane."""
+def write_rows(raised, stable, first, p, metres, z, legal):
+    """Write rest heights in metres and legality, lane by lane."""
     levels, holds = raised.reshape(-1), stable.reshape(-1)
     places = z.shape[2] * z.shape[3]
     lanes = levels.size // places
@@ -353,8 +353,8 @@ def write_rows(raised, stable, first, p, metres, z, legal):  # type: ignore[no-u
 
 
 @jit
-def fill_ground_from_levels(levels, width, step, ground):  # type: ignore[no-untyped-def]
-    """The same as :func:`fill_ground` from heights in cells, each row of the batch in one line."""
+def fill_ground_from_levels(levels, width, step, ground):
+    """Fill the ground from heights in cells, ``levels[row of the batch, x * width + y]``."""
     stride, columns, lanes = step
     for x in range(ground.shape[0]):
         line = ground[x]
@@ -365,8 +365,8 @@ def fill_ground_from_levels(levels, width, step, ground):  # type: ignore[no-unt
 
 
 @jit
-def gather_rows(raised, stable, rows):  # type: ignore[no-untyped-def]
-    """rows[lane, place] = the raised rest height where that is stable, else 0."""
+def gather_rows(raised, stable, rows):
+    """Set rows[lane, place] to the raised rest height where that is stable, else to 0."""
     levels, holds = raised.reshape(-1), stable.reshape(-1)
     lanes = rows.shape[0]
     for k in range(levels.size):

@@ -1,1 +1,65 @@
-"""Drop heights of all placements."""
+"""Rest heights of all placements: the operation `drop_height`."""
+
+from __future__ import annotations
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from packing_env.kernels.backends import implement, select
+from packing_env.kernels.checks import check_maps, check_stride, check_surfaces
+from packing_env.kernels.drop import eager
+from packing_env.kernels.layout import lattice_shape
+
+
+def _empty(
+    heightmap: Tensor,
+    bottom: Tensor,
+    stride: int,
+    which: Tensor | None = None,
+    size: Tensor | None = None,
+) -> Tensor:
+    like = which if which is not None else bottom
+    return heightmap.new_empty(lattice_shape(heightmap, like, stride))
+
+
+_DROP_HEIGHT = implement(
+    "drop_height(Tensor heightmap, Tensor bottom, int stride, Tensor? which=None,"
+    " Tensor? size=None) -> Tensor",
+    __name__,
+    fake=_empty,
+    eager=eager.drop_height,
+)
+
+
+def drop_height(
+    heightmap: Float[Tensor, "B X Y"],
+    bottom: Float[Tensor, "B R U V"] | Float[Tensor, "K U V"],
+    stride: int = 1,
+    *,
+    which: Int[Tensor, "B R"] | None = None,
+    size: Int[Tensor, "K 2"] | None = None,
+    backend: str | None = None,
+) -> Float[Tensor, "B R Xs Ys"]:
+    """Return the rest height of every placement on the lattice {0, stride, 2 stride, ...}.
+
+    The maximum over the finite cells (u, v) of heightmap[x+u, y+v] - bottom[u, v]; +inf where one
+    of them leaves the container and for orientations without any. Metres.
+    Huang et al., RA-L 2023, Eq. 1.
+
+    Args:
+        heightmap: finite heights of the container.
+        bottom: lower surface of each orientation, +inf outside its footprint.
+        stride: lattice step in cells.
+        which: orientation r of row b has the lower surface bottom[which[b, r]]; none if negative.
+        size: with `which`, cells (w, h) of each surface up to its last finite ones, 0 for none.
+            They are trusted, and spare a search that large windows feel.
+        backend: a name in `available_backends`; None for the one chosen for this device.
+    """
+    if which is not None:
+        check_stride(stride)
+        check_surfaces(heightmap, bottom, which, size)
+    else:
+        check_maps(heightmap, bottom, stride)
+    operation = select(_DROP_HEIGHT, backend, heightmap.device.type)
+    found: Tensor = operation(heightmap, bottom, stride, which, size)
+    return found

@@ -7,42 +7,100 @@ torch through one cell of the window after the other, over all orientations at o
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.kernels.support import eager
-
-torch.library.define(
-    "packing_env::numpy_drop_height", "(Tensor heightmap, Tensor bottom, int stride) -> Tensor"
+from packing_env.kernels.layout import (
+    extents,
+    gather_surfaces,
+    in_chunks,
+    lattice_shape,
+    phases_of,
+    window_cell,
+    window_cells,
 )
+from packing_env.kernels.operators import declare
 
 _CELL = 30_000
-"""What one window cell takes torch besides its arithmetic, in placements that it handles."""
+"""Overhead of torch per window cell, in placements that it handles in that time."""
 
 _PLANE = 30_000
-"""Likewise one orientation NumPy, in placements times cells of torch."""
+"""Overhead of NumPy per orientation, in placements times cells of torch."""
 
 _PHASE = 15_000
-"""Likewise each phase of an orientation."""
+"""Overhead of NumPy per phase of an orientation, in the same unit."""
 
 _GAIN = 3
 """How much faster NumPy's arithmetic is."""
 
 
+def _empty(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
+    return heightmap.new_empty(lattice_shape(heightmap, bottom, stride))
+
+
+_drop_height_by_numpy = declare(
+    "numpy_drop_height(Tensor heightmap, Tensor bottom, int stride) -> Tensor",
+    cpu="packing_env.kernels.drop.numpy:drop_height",
+    fake=_empty,
+)
+
+
 def drop_height(
-    heightmap: Float[Tensor, "B X Y"], bottom: Float[Tensor, "B R U V"], stride: int
+    heightmap: Float[Tensor, "B X Y"],
+    bottom: Float[Tensor, "B R U V"] | Float[Tensor, "K U V"],
+    stride: int,
+    which: Int[Tensor, "B R"] | None = None,
+    size: Int[Tensor, "K 2"] | None = None,
 ) -> Float[Tensor, "B R Xs Ys"]:
-    """See `packing_env.kernels.drop_height`."""
+    """Carry out `packing_env.kernels.drop_height`."""
+    if which is not None:
+        bottom = gather_surfaces(bottom, which)
     if _numpy_may(heightmap, bottom) and numpy_pays(heightmap, bottom, stride):
-        return torch.ops.packing_env.numpy_drop_height(heightmap, bottom, stride)
-    return eager.drop_height(heightmap, bottom, stride)
+        found: Tensor = _drop_height_by_numpy(heightmap, bottom, stride)
+        return found
+    return drop_height_by_torch(heightmap, bottom, stride)
+
+
+def drop_height_by_torch(
+    heightmap: Float[Tensor, "B X Y"], bottom: Float[Tensor, "B R U V"], stride: int = 1
+) -> Float[Tensor, "B R Xs Ys"]:
+    """Carry out `packing_env.kernels.drop_height` in torch: any device, traceable, no host read.
+
+    Loops run over the cells of the window, whose size is static, never over data; padding
+    orientations cost as much as real ones.
+    """
+    return in_chunks(_drop_height, stride, (heightmap, bottom))
+
+
+def _drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
+    shape = lattice_shape(heightmap, bottom, stride)
+    phases = phases_of(heightmap, bottom, stride)
+    window_x, window_y = window_cells(heightmap, bottom)
+    z = torch.full(shape, -torch.inf, dtype=heightmap.dtype, device=heightmap.device)
+    for u in range(window_x):
+        for v in range(window_y):
+            gap = window_cell(phases, u, v, *shape[2:]) - bottom[:, :, u, v, None, None]
+            z = torch.maximum(z, gap)
+    return torch.where(_inside(heightmap, bottom, stride), z, torch.inf)
+
+
+def _inside(heightmap: Tensor, bottom: Tensor, stride: int) -> Bool[Tensor, "B R Xs Ys"]:
+    """Return which placements keep every finite cell, of which there is any, in the container."""
+    _, length, width = heightmap.shape
+    device = bottom.device
+    extent_x, extent_y = extents(bottom).unbind(-1)
+    x = torch.arange(0, length, stride, device=device)
+    y = torch.arange(0, width, stride, device=device)
+    fits_x = (x + extent_x.unsqueeze(-1) <= length) & (extent_x > 0).unsqueeze(-1)
+    fits_y = y + extent_y.unsqueeze(-1) <= width
+    return fits_x.unsqueeze(-1) & fits_y.unsqueeze(-2)
 
 
 def numpy_pays(
     heightmap: Float[Tensor, "B X Y"], bottom: Float[Tensor, "B R U V"], stride: int
 ) -> bool:
-    """Whether NumPy is faster on one thread, by the shapes alone."""
-    batch, orientations, xs, ys = eager.lattice_shape(heightmap, bottom, stride)
+    """Return True if NumPy is faster on one thread, from the shapes alone."""
+    batch, orientations, xs, ys = lattice_shape(heightmap, bottom, stride)
     window_x, window_y = bottom.shape[2:]
     planes, cells = batch * orientations, window_x * window_y
     placements = planes * xs * ys
@@ -52,19 +110,7 @@ def numpy_pays(
 
 
 def _numpy_may(heightmap: Tensor, bottom: Tensor) -> bool:
-    """Not on other devices, nor where torch traces its operations or follows gradients."""
+    """Return False on other devices and where torch traces its operations or follows gradients."""
     if torch.compiler.is_compiling() or heightmap.device.type != "cpu":
         return False
     return not (torch.is_grad_enabled() and (heightmap.requires_grad or bottom.requires_grad))
-
-
-@torch.library.impl("packing_env::numpy_drop_height", "cpu")
-def _numpy_drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
-    from packing_env.kernels.drop import numpy as drop_numpy
-
-    return drop_numpy.drop_height(heightmap, bottom, stride)
-
-
-@torch.library.register_fake("packing_env::numpy_drop_height")
-def _fake_drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
-    return heightmap.new_empty(eager.lattice_shape(heightmap, bottom, stride))

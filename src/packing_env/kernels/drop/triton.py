@@ -8,14 +8,14 @@ import triton.language as tl
 from torch import Tensor
 
 from packing_env.kernels.compiled.triton import SIZES, UNROLLED, launch, placements, plane_of
-from packing_env.kernels.support.eager import lattice_shape
+from packing_env.kernels.layout import gather_surfaces, lattice_shape
 
 _GROUP = 4
 """Orientations per program: what is loaded of the ground serves all of them."""
 
 
 @triton.jit(do_not_specialize=SIZES)
-def drop_height_kernel(  # type: ignore[no-untyped-def]
+def drop_height_kernel(
     phases,
     bottom,
     z,
@@ -52,8 +52,16 @@ def drop_height_kernel(  # type: ignore[no-untyped-def]
     tl.store(maps + index, highest, mask=inside)
 
 
-def drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
-    """See `packing_env.kernels.drop_height`."""
+def drop_height(
+    heightmap: Tensor,
+    bottom: Tensor,
+    stride: int,
+    which: Tensor | None = None,
+    size: Tensor | None = None,
+) -> Tensor:
+    """Carry out `packing_env.kernels.drop_height`; without `which`, ``size`` has no meaning."""
+    if which is not None:
+        bottom = gather_surfaces(bottom, which)
     z = heightmap.new_full(lattice_shape(heightmap, bottom, stride), torch.inf)
     group = min(_GROUP, triton.next_power_of_2(bottom.shape[1]))
     launch(drop_height_kernel, heightmap, bottom, stride, group, z)

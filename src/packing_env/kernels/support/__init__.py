@@ -1,1 +1,103 @@
-"""Supporting cells and hulls of all placements."""
+"""Supporting cells of all placements: their count, and the hull that they span."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.kernels.backends import implement, select
+from packing_env.kernels.checks import check_maps, check_tensor
+from packing_env.kernels.layout import lattice_shape
+from packing_env.kernels.support import eager
+
+
+def _empty_hull(heightmap: Tensor, bottom: Tensor, z: Tensor, *options: object) -> Tensor:
+    return z.new_empty(z.shape, dtype=torch.bool)
+
+
+def _empty_count(heightmap: Tensor, bottom: Tensor, z: Tensor, *options: object) -> Tensor:
+    return z.new_empty(z.shape, dtype=torch.int32)
+
+
+_COM_HULL = implement(
+    "com_hull(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, float contact_tol,"
+    " int stride, bool centres) -> Tensor",
+    __name__,
+    fake=_empty_hull,
+    eager=eager.com_hull,
+)
+_SUPPORT_COUNT = implement(
+    "support_count(Tensor heightmap, Tensor bottom, Tensor z, float contact_tol, int stride)"
+    " -> Tensor",
+    __name__,
+    fake=_empty_count,
+    eager=eager.support_count,
+)
+
+
+def com_hull(
+    heightmap: Float[Tensor, "B X Y"],
+    bottom: Float[Tensor, "B R U V"],
+    z: Float[Tensor, "B R Xs Ys"],
+    com: Int[Tensor, "B R 2"],
+    contact_tol: float,
+    stride: int = 1,
+    *,
+    centres: bool = False,
+    backend: str | None = None,
+) -> Bool[Tensor, "B R Xs Ys"]:
+    """Return True where the centre of mass lies over the hull of the supporting cells' squares.
+
+    A cell supports iff heightmap - bottom >= z - contact_tol in float32. Of all corners of
+    supporting squares, slope = dy/|dx| is taken from the centre of mass (1/64-cell integers,
+    float64; 2^20 dy where dx = 0), separately for the corners left (dx <= 0) and right (dx >= 0)
+    of it. Stable iff there are corners on both sides, max_left + max_right >= 0 and
+    min_left + min_right <= 0: the boundary counts as stable. False where z is +inf.
+
+    With `centres`, the hull of the supporting cells' centres, which may be a segment or a point.
+
+    Args:
+        heightmap: finite heights of the container.
+        bottom: lower surface of each orientation, +inf outside its footprint.
+        z: what `drop_height` returned, or +inf for placements that do not matter.
+        com: centre of mass (x, y) from the window's lower corner, in 1/64 cell.
+        contact_tol: metres by which a supporting cell may miss contact.
+        stride: lattice step in cells.
+        centres: take the hull of the cells' centres, not of their squares.
+        backend: a name in `available_backends`; None for the one chosen for this device.
+    """
+    check_maps(heightmap, bottom, stride)
+    check_tensor("z", z, torch.float32, lattice_shape(heightmap, bottom, stride))
+    check_tensor("com", com, torch.int64, (*bottom.shape[:2], 2))
+    operation = select(_COM_HULL, backend, heightmap.device.type)
+    found: Tensor = operation(heightmap, bottom, z, com, contact_tol, stride, centres)
+    return found
+
+
+def support_count(
+    heightmap: Float[Tensor, "B X Y"],
+    bottom: Float[Tensor, "B R U V"],
+    z: Float[Tensor, "B R Xs Ys"],
+    contact_tol: float,
+    stride: int = 1,
+    *,
+    backend: str | None = None,
+) -> Int[Tensor, "B R Xs Ys"]:
+    """Return how many footprint cells support each placement, int32; 0 where z is +inf.
+
+    A cell supports iff heightmap - bottom >= z - contact_tol in float32.
+
+    Args:
+        heightmap: finite heights of the container.
+        bottom: lower surface of each orientation, +inf outside its footprint.
+        z: what `drop_height` returned, or +inf for placements that do not matter.
+        contact_tol: metres by which a supporting cell may miss contact.
+        stride: lattice step in cells.
+        backend: a name in `available_backends`; None for the one chosen for this device.
+    """
+    check_maps(heightmap, bottom, stride)
+    check_tensor("z", z, torch.float32, lattice_shape(heightmap, bottom, stride))
+    operation = select(_SUPPORT_COUNT, backend, heightmap.device.type)
+    found: Tensor = operation(heightmap, bottom, z, contact_tol, stride)
+    return found

@@ -8,13 +8,16 @@ import triton.language as tl
 from torch import Tensor
 
 from packing_env.kernels.compiled.triton import SIZES, UNROLLED, launch, placements, plane_of
+from packing_env.kernels.support.hull_triton import com_hull
+
+__all__ = ["com_hull", "support_count"]
 
 _GROUP = 4
 """Orientations per program, as for the rest heights."""
 
 
 @triton.jit(do_not_specialize=SIZES)
-def support_count_kernel(  # type: ignore[no-untyped-def]
+def support_count_kernel(
     phases,
     bottom,
     z,
@@ -57,7 +60,7 @@ def support_count_kernel(  # type: ignore[no-untyped-def]
 def support_count(
     heightmap: Tensor, bottom: Tensor, z: Tensor, contact_tol: float, stride: int
 ) -> Tensor:
-    """See `packing_env.kernels.support_count`."""
+    """Carry out `packing_env.kernels.support_count`."""
     count = z.new_zeros(z.shape, dtype=torch.int32)
     group = min(_GROUP, triton.next_power_of_2(bottom.shape[1]))
     others = (z.contiguous(), count, contact_tol)

@@ -1,0 +1,354 @@
+"""Paired speed comparison of two source trees: steps, the mesh search and the drop-height kernel.
+
+    python benchmarks/house.py --before TREE --after TREE [--rounds 9] [--samples 5] [--out ...]
+        [--cases NAME ...] [--data DIR]
+
+Every case runs in two worker processes of one thread, one per tree, whose ``src/`` comes first on
+``PYTHONPATH``. Both warm up, which compiles the kernels, and then measure in turns; the tree that
+measures first changes with every round, so that a slow phase of the machine affects both. A round
+yields one ratio after / before, of the medians of its samples. A sample is CPU time of the process
+per unit of work (a step of all rows, a decision, a call). Both trees must compute the same results,
+bit for bit; a case that does not is marked and the exit status is 1.
+
+The search packs the meshes of ``DIR/meshes`` (``--data``, default ``$PACKING_DATA``); without them
+the embedded household items.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import torch
+from provenance import provenance, revision, write_json
+
+OUT = "benchmarks/results/house.json"
+SHORTEST = 0.1
+"""Seconds of a sample, at least."""
+TREES = ("before", "after")
+
+
+@dataclass
+class Work:
+    """A piece of work to time.
+
+    Attributes:
+        run: The measured part.
+        units: Units of work in a run.
+        digest: Hash of the results of the latest run.
+        reset: Preparation of a run, not measured.
+    """
+
+    run: Callable[[], None]
+    units: int
+    digest: Callable[[], str]
+    reset: Callable[[], None] = lambda: None
+
+
+def digest_of(tensors: Iterable[torch.Tensor]) -> str:
+    """Return a hash of the bits of some tensors."""
+    found = hashlib.sha256()
+    for tensor in tensors:
+        found.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()
+
+
+def steps(task: str, rows: int, count: int, **overrides: Any) -> Work:
+    """Prepare ``count`` steps of ``rows`` rows, with legal actions that are drawn beforehand."""
+    import packing_env as pe
+
+    torch.manual_seed(0)
+    env = pe.make_env(task, num_envs=rows, seed=0, **overrides)
+    root = env.reset()
+    start = env.get_state()
+    actions: list[torch.Tensor] = []
+    for _ in range(count):
+        root = env.rand_action(root)
+        actions.append(root["action"].clone())
+        _, root = env.step_and_maybe_reset(root)
+    total = torch.zeros(rows, 1, dtype=torch.float64)
+
+    def reset() -> None:
+        nonlocal root
+        root = env.reset(start.clone(), set_state=True)
+        total.zero_()
+
+    def run() -> None:
+        nonlocal root
+        for action in actions:
+            root.set("action", action)
+            taken, root = env.step_and_maybe_reset(root)
+            total.add_(taken["next", "reward"])
+
+    def results() -> str:
+        state = env.get_state()
+        names = ("heightmap", "items_packed", "terminated", "episode")
+        return digest_of([total, *(state[name] for name in names)])
+
+    return Work(run, count, results, reset)
+
+
+def search(data: Path | None, rule: str) -> Work:
+    """Prepare two episodes of items placed as low as possible, on 200 x 200 cells."""
+    import packing_env as pe
+    from packing_env.core.lowest import LowestPlacement
+    from packing_env.plan import LowestPacker
+
+    items: dict[str, Any] = {"source": "shapes", "families": ("household",)}
+    if data is not None:
+        items = {"source": "meshes", "paths": str(data / "meshes"), "unit": "m"}
+    env = pe.make_env(
+        "irregular_paper",
+        num_envs=1,
+        seed=0,
+        num_visible=1,
+        pool_size=64,
+        draw="sequential",
+        stability=rule,
+        items=items,
+    )
+    starts = []
+    for _ in range(2):
+        env.reset()
+        starts.append({key: value.clone() for key, value in env.state.items()})
+    packer = LowestPacker(LowestPlacement(env.catalogue.tensors(), env.params, "score"))
+    ends = [packer(start) for start in starts]
+
+    def run() -> None:
+        ends[:] = [packer(start) for start in starts]
+
+    def results() -> str:
+        names = ("items_packed", "placement", "placement_z", "heightmap")
+        return digest_of(end[name] for end in ends for name in names)
+
+    return Work(run, sum(int(end["step"].sum()) for end in ends), results)
+
+
+def drop_height(rows: int, cells: int, stride: int, sides: tuple[int, int, int]) -> Work:
+    """Prepare drop-height maps of 24 orientations on random heightmaps.
+
+    Args:
+        rows: Containers.
+        cells: Cells of a container along either side.
+        stride: Cells between two lattice points.
+        sides: Cells of the item along its sides; each pair is the footprint of four orientations.
+    """
+    import packing_env as pe
+
+    generator = torch.Generator().manual_seed(0)
+    footprints = [pair for pair in permutations(sides, 2) for _ in range(4)]
+    heightmap = 0.3 * torch.rand(rows, cells, cells, generator=generator)
+    bottom = torch.full((rows, len(footprints), max(sides), max(sides)), torch.inf)
+    for orientation, (w, h) in enumerate(footprints):
+        values = 0.05 * torch.rand(rows, w, h, generator=generator)
+        values[torch.rand(rows, w, h, generator=generator) > 0.8] = torch.inf
+        values[:, -1, -1], values[:, 0, 0] = 0.05, 0.0
+        bottom[:, orientation, :w, :h] = values
+    found = torch.empty(0)
+
+    def run() -> None:
+        nonlocal found
+        found = pe.kernels.drop_height(heightmap, bottom, stride=stride)
+
+    return Work(run, 1, lambda: digest_of([found]))
+
+
+def cases(data: Path | None) -> dict[str, Callable[[], Work]]:
+    """Return the cases by name."""
+    found: dict[str, Callable[[], Work]] = {}
+    for rows in (1024, 4096):
+        for rule in ("none", "center_hull"):
+            name = f"cuboid_online {rule} B={rows}"
+            found[name] = partial(steps, "cuboid_online", rows, 32, stability=rule)
+    for rows, count in ((1, 64), (64, 24)):
+        found[f"irregular B={rows}"] = partial(steps, "irregular", rows, count)
+    for rule in ("none", "com_hull"):
+        found[f"mesh search {rule}"] = partial(search, data, rule)
+    found["kernel A"] = partial(drop_height, 1, 200, 4, (36, 40, 44))
+    found["kernel B"] = partial(drop_height, 64, 64, 1, (10, 12, 14))
+    return found
+
+
+# ------------------------------------------------------------------------------------ the workers
+
+
+def sample(work: Work, calls: int) -> float:
+    """Return the CPU seconds of the process per unit of work, over ``calls`` runs."""
+    spent = 0.0
+    for _ in range(calls):
+        work.reset()
+        start = time.process_time()
+        work.run()
+        spent += time.process_time() - start
+    return spent / (calls * work.units)
+
+
+def serve(name: str, data: Path | None) -> None:
+    """Run one case in this process: read requests from stdin, answer as JSON on stdout."""
+    torch.set_num_threads(1)
+    import packing_env
+
+    answers = sys.stdout
+    sys.stdout = sys.stderr  # a library that prints must not break the protocol
+    work = cases(data)[name]()
+    for _ in range(3):  # the first run compiles
+        seconds = sample(work, 1)
+    calls = max(1, round(SHORTEST / max(seconds * work.units, 1e-9)))
+    source = str(Path(packing_env.__file__).resolve())
+    first = {"source": source, "calls": calls, "digest": work.digest()}
+    print(json.dumps(first), file=answers, flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        gc.collect()
+        seconds_each = [sample(work, request["calls"]) for _ in range(request["samples"])]
+        print(json.dumps(seconds_each), file=answers, flush=True)
+
+
+class Worker:
+    """A process that runs one case with the sources of one tree.
+
+    Args:
+        tree: Checkout whose ``src/`` is imported.
+        name: Name of the case.
+        data: Folder of the meshes, or ``None``.
+
+    Raises:
+        RuntimeError: The process failed, or imported other sources.
+    """
+
+    def __init__(self, tree: Path, name: str, data: Path | None) -> None:
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+        paths = {"PYTHONPATH": str(tree / "src"), "OMP_WAIT_POLICY": "PASSIVE"}
+        options = [] if data is None else ["--data", str(data)]
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--worker", name, *options],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=os.environ | threads | paths,
+        )  # fmt: skip
+        self.name = name
+        first = self._answer()
+        if not Path(first["source"]).is_relative_to(tree):
+            raise RuntimeError(f"{name}: imported {first['source']}, which is not in {tree}")
+        self.calls: int = first["calls"]
+        self.digest: str = first["digest"]
+
+    def _answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name}: the worker failed; its error is above")
+        return json.loads(line)
+
+    def measure(self, calls: int, samples: int) -> list[float]:
+        """Return samples of CPU seconds per unit of work."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"calls": calls, "samples": samples}) + "\n")
+        self.process.stdin.flush()
+        found: list[float] = self._answer()
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+# ------------------------------------------------------------------------------------- the report
+
+
+def compare(trees: dict[str, Path], name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Measure one case with both trees in turns; the first round is not counted."""
+    workers = {tree: Worker(folder, name, args.data) for tree, folder in trees.items()}
+    calls = max(worker.calls for worker in workers.values())
+    medians: dict[str, list[float]] = {tree: [] for tree in TREES}
+    for number in range(args.rounds + 1):
+        for tree in TREES if number % 2 else TREES[::-1]:
+            seconds = workers[tree].measure(calls, args.samples)
+            if number:
+                medians[tree].append(1e3 * statistics.median(seconds))
+    for worker in workers.values():
+        worker.close()
+    ratios = [a / b for b, a in zip(medians["before"], medians["after"], strict=True)]
+    return {
+        **{f"{tree}_ms": statistics.median(values) for tree, values in medians.items()},
+        "ratio": statistics.median(ratios),
+        "ratio_range": [min(ratios), max(ratios)],
+        "ratio_quartiles": quartiles(ratios),
+        "ratio_of_fastest_rounds": min(medians["after"]) / min(medians["before"]),
+        "same_results": workers["before"].digest == workers["after"].digest,
+        "rounds_ms": medians,
+        "runs_per_sample": calls,
+    }
+
+
+def quartiles(values: list[float]) -> list[float]:
+    """Return the first and the third quartile, linear between samples."""
+    found = torch.tensor(values, dtype=torch.float64)
+    return [float(found.quantile(share)) for share in (0.25, 0.75)]
+
+
+def data_folder(given: Path | None) -> Path | None:
+    """Return the folder whose ``meshes/`` is packed; ``None``: the embedded items."""
+    folder = given or Path(os.environ.get("PACKING_DATA", ""))
+    return folder.resolve() if folder != Path() and (folder / "meshes").is_dir() else None
+
+
+def main() -> int:
+    """Compare every requested case; write the JSON after each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--before", type=Path, help="checkout to compare with")
+    parser.add_argument("--after", type=Path, default=Path(), help="checkout to measure")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--samples", type=int, default=5, help="per tree and round")
+    parser.add_argument("--cases", nargs="+", default=list(cases(None)), choices=cases(None))
+    parser.add_argument("--data", type=Path, help="folder with meshes/; default: $PACKING_DATA")
+    parser.add_argument("--out", default=OUT)
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    args.data = data_folder(args.data)
+    if args.worker:
+        serve(args.worker, args.data)
+        return 0
+    if args.before is None:
+        parser.error("--before is required: a checkout of the revision to compare with")
+    trees = {tree: getattr(args, tree).resolve() for tree in TREES}
+    head = provenance() | {
+        "command": "python benchmarks/house.py --before TREE --after TREE "
+        f"--rounds {args.rounds} --samples {args.samples}",
+        "threads": 1,
+        "revisions": {tree: revision(folder) for tree, folder in trees.items()},
+        "clock": "CPU time of the process, milliseconds per unit; medians over rounds",
+        "search_items": "meshes" if args.data else "household shapes",
+    }
+    report: dict[str, Any] = {}
+    load = os.getloadavg()
+    for name in args.cases:
+        found = report[name] = compare(trees, name, args)
+        low, high = found["ratio_range"]
+        print(
+            f"{name:32} {found['before_ms']:9.4f} -> {found['after_ms']:9.4f} ms  "
+            f"x {found['ratio']:.3f} ({low:.3f} .. {high:.3f})"
+            f"{'' if found['same_results'] else '  DIFFERENT RESULTS'}",
+            flush=True,
+        )
+        loads = {"load_before_and_after": [load, os.getloadavg()]}
+        write_json(args.out, head | loads | {"cases": report})
+    return 0 if all(found["same_results"] for found in report.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

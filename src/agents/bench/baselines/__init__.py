@@ -1,0 +1,1 @@
+"""Other implementations to compare with, and the random problems that all of them solve."""

@@ -1,0 +1,45 @@
+"""Peak memory of a call, on top of what was allocated before."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+_STATUS = Path("/proc/self/status")
+_RESET = Path("/proc/self/clear_refs")
+
+
+def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
+    """Return the peak of the allocator (GPU) or of the resident set (Linux), else None."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    try:
+        _return_free_memory()
+        _RESET.write_text("5")  # resets the high-water mark, see proc(5)
+        before = _resident("VmRSS")
+        work()
+        return max(0, _resident("VmHWM") - before)
+    except OSError:
+        return None
+
+
+def _return_free_memory() -> None:
+    """Return free memory to the system; the next call would otherwise reuse it unseen."""
+    if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _resident(field: str) -> int:
+    lines = _STATUS.read_text(encoding="utf-8").splitlines()
+    line = next(line for line in lines if line.startswith(f"{field}:"))
+    return int(line.split()[1]) * 1024

@@ -1,0 +1,1 @@
+"""Loops that benchmarks measure: environment steps, training, maps of several visible items."""

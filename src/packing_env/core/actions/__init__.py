@@ -1,0 +1,59 @@
+"""Action modes: what an action of the agent means, over one and the same state.
+
+A mode decodes what the agent writes, under whatever keys, into a
+:class:`packing_env.core.orientation.Placement`, says what is legal, and may add observations. To
+add a mode, subclass :class:`ActionMode` and put it into :data:`MODES`.
+"""
+
+from __future__ import annotations
+
+from packing_env.core.actions.base import ActionMode, LatticeMode, Outlook
+from packing_env.core.actions.candidate import CandidateMode
+from packing_env.core.actions.continuous import ContinuousMode
+from packing_env.core.actions.hierarchical import (
+    MANAGER,
+    MANAGER_MASK,
+    WORKER,
+    HierarchicalMode,
+)
+from packing_env.core.actions.multi_head import MultiHeadMode
+from packing_env.core.actions.placement import PlacementMode
+from packing_env.core.actions.spaces import Box, Flags, Index, Indices, Key, Space
+from packing_env.types import ParameterError
+
+__all__ = [
+    "MANAGER",
+    "MANAGER_MASK",
+    "MODES",
+    "WORKER",
+    "ActionMode",
+    "Box",
+    "CandidateMode",
+    "ContinuousMode",
+    "Flags",
+    "HierarchicalMode",
+    "Index",
+    "Indices",
+    "Key",
+    "LatticeMode",
+    "MultiHeadMode",
+    "Outlook",
+    "PlacementMode",
+    "Space",
+    "get_mode",
+]
+
+MODES: dict[str, type[ActionMode]] = {
+    "placement": PlacementMode,
+    "candidate": CandidateMode,
+    "multi_head": MultiHeadMode,
+    "hierarchical": HierarchicalMode,
+    "continuous": ContinuousMode,
+}
+
+
+def get_mode(name: str) -> type[ActionMode]:
+    """Return the action mode of that name."""
+    if name not in MODES:
+        raise ParameterError(f"action_mode={name!r} is unknown; choose one of {sorted(MODES)}")
+    return MODES[name]

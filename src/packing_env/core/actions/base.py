@@ -1,0 +1,223 @@
+"""The interface of action modes, and what those over the lattice of placements share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from packing_env.core import orientation
+from packing_env.core.actions.spaces import Flags, Index, Key, Space
+from packing_env.core.feasibility import Maps
+from packing_env.core.orientation import Placement
+from packing_env.core.random import choose_uniform
+from packing_env.types import Catalogue, PackingParams, State
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What can be done in a state.
+
+    Attributes:
+        playable: ``[B]`` whether the action mode offers a legal action.
+        entries: What the action mode keeps in the state.
+    """
+
+    playable: Bool[Tensor, " B"]
+    entries: State
+
+
+class ActionMode(ABC):
+    """One way to say where an item goes.
+
+    Args:
+        params: The task.
+        catalogue: Tensors of the item catalogue, on the environment's device.
+    """
+
+    masks_suffice: bool = True
+    """Whether :meth:`random` draws from the masks; if not, it is given ``joint_mask``."""
+    mask_is_joint: bool = False
+    """Whether ``action_mask`` is the legality of every placement of the lattice, in order."""
+    decodes_with_maps: bool = False
+    """Whether :meth:`decode` asks for the maps of all placements."""
+
+    def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
+        self.params = params
+        self.catalogue = catalogue
+        self.num_orientations = orientation.num_orientations(catalogue)
+
+    @property
+    @abstractmethod
+    def num_actions(self) -> int:
+        """``A``, the number of different actions; the length of a mask of all of them."""
+
+    @property
+    def action_spaces(self) -> dict[Key, Space]:
+        """Spaces of the entries that the agent writes."""
+        return {"action": Index(self.num_actions)}
+
+    @property
+    def mask_spaces(self) -> dict[Key, Flags]:
+        """Spaces of :meth:`masks`."""
+        return {"action_mask": Flags(self.num_actions)}
+
+    @property
+    def observation_spaces(self) -> dict[str, Space]:
+        """Spaces of the entries that :meth:`observe` adds."""
+        return {}
+
+    @property
+    def report_spaces(self) -> dict[Key, Space]:
+        """Spaces of :meth:`report`."""
+        return {}
+
+    @property
+    def mask_keys(self) -> tuple[Key, ...]:
+        """Keys of :meth:`masks`."""
+        return tuple(self.mask_spaces)
+
+    @property
+    def report_keys(self) -> tuple[Key, ...]:
+        """Keys of :meth:`report`."""
+        return tuple(self.report_spaces)
+
+    def outlook(self, state: State, maps: Maps | None) -> Outlook:
+        """Return what can be done in ``state``, and what to keep of it there."""
+        nothing = torch.zeros(len(state["step"]), 0, device=state["step"].device)
+        entries = {"candidate": nothing.long(), "candidate_z": nothing}
+        return Outlook(_all_placements(maps).legal.flatten(1).any(1), entries)
+
+    @abstractmethod
+    def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
+        """Return by key what is legal in unfinished rows; finished rows are up to the caller."""
+
+    def random(
+        self, masks: Mapping[Key, Bool[Tensor, "*batch A"]], batch_size: Sequence[int]
+    ) -> dict[Key, Tensor]:
+        """Draw actions uniformly from those that the masks allow."""
+        return {"action": draw(masks["action_mask"])}
+
+    def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
+        """Return further observations, by name."""
+        return {}
+
+    def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
+        """Return by mask key what the rules allow according to the observations.
+
+        It holds in finished rows too. A key that is left out: only the mask itself tells.
+        """
+        return {}
+
+    def report(self, carried: Bool[Tensor, " B"], placement: Placement | None) -> dict[Key, Tensor]:
+        """Return the outcome of the last decision, zeros in rows that carried out none.
+
+        Args:
+            carried: Whether a placement was carried out.
+            placement: It; None at the start of an episode.
+        """
+        return {}
+
+    @abstractmethod
+    def decode(
+        self, actions: Mapping[Key, Tensor], state: State, maps: Callable[[], Maps | None]
+    ) -> Placement:
+        """Return the placement that the agent's entries stand for.
+
+        Args:
+            actions: ``[B, ...]`` by key.
+            state: The state.
+            maps: Computes all placements, on demand.
+        """
+
+    @abstractmethod
+    def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
+        """Return the agent's entries for a placement, the inverse of :meth:`decode`.
+
+        A placement that is not ``valid``, or that the mode cannot express, gives an action that is
+        out of range.
+
+        Args:
+            placement: One per row, ``[B]``; without ``state`` any leading axes.
+            state: The state it is meant for; only a mode whose actions depend on it needs it.
+        """
+
+    @abstractmethod
+    def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
+        """Return the nearest legal placement, any one where the action is out of range."""
+
+
+class LatticeMode(ActionMode):
+    """A mode that chooses among all placements of the lattice."""
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """``(L, R, Xs, Ys)``."""
+        return (self.params.num_visible, self.num_orientations, *self.params.lattice)
+
+    @property
+    def num_actions(self) -> int:
+        """L * R * Xs * Ys."""
+        return torch.Size(self.shape).numel()
+
+    def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
+        """Return every placement's legality."""
+        return {"action_mask": _all_placements(maps).legal.flatten(1)}
+
+    def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
+        """Return the legality that ``drop_height`` shows: it is 1 where illegal."""
+        if not self.mask_is_joint or "drop_height" not in observations:
+            return {}
+        return {"action_mask": (observations["drop_height"] < 1).flatten(-4)}
+
+    def random(
+        self, masks: Mapping[Key, Bool[Tensor, "*batch A"]], batch_size: Sequence[int]
+    ) -> dict[Key, Tensor]:
+        """Draw actions; each legal placement is equally likely."""
+        index = draw(masks["action_mask" if self.masks_suffice else "joint_mask"])
+        return self.encode(orientation.decode_placement(index, self.num_orientations, self.params))
+
+    def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
+        """Return the nearest on the lattice: the same item first, then the same orientation."""
+        legal = _all_placements(maps).legal
+        nearest = orientation.nearest_legal(placement, legal, self.params)
+        return orientation.decode_placement(nearest, self.num_orientations, self.params)
+
+    def at(self, *indices: Int[Tensor, "*rows"]) -> Placement:
+        """Return the placement at lattice indices item, orientation, x, y.
+
+        One out of range is not valid, and stands at the nearest index in range.
+        """
+        limits = zip(indices, self.shape, strict=True)
+        inside = [(index >= 0) & (index < size) for index, size in limits]
+        limits = zip(indices, self.shape, strict=True)
+        slot, orientation_id, x, y = (index.clamp(0, size - 1) for index, size in limits)
+        step = self.params.grid_step
+        return Placement(slot, orientation_id, x * step, y * step, torch.stack(inside).all(0))
+
+    def indices(self, placement: Placement) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return lattice indices item, orientation, x, y of a placement, the inverse of `at`."""
+        step = self.params.grid_step
+        return placement.slot, placement.orientation, placement.x // step, placement.y // step
+
+
+def expressible(placement: Placement, params: PackingParams) -> Bool[Tensor, "*rows"]:
+    """Return whether a placement is valid and on the lattice."""
+    step = params.grid_step
+    return placement.valid & (placement.x % step == 0) & (placement.y % step == 0)
+
+
+def draw(mask: Bool[Tensor, "*batch A"]) -> Int[Tensor, "*batch"]:
+    """Draw the index of a True entry of each row, each equally likely, by torch's generator."""
+    uniform = torch.rand(mask.shape[:-1], device=mask.device, dtype=torch.float64)
+    return choose_uniform(mask, uniform)
+
+
+def _all_placements(maps: Maps | None) -> Maps:
+    """Return the maps, which only geometry ``"boxes"`` lacks."""
+    assert maps is not None, "geometry='boxes' takes action_mode='candidate' only"
+    return maps

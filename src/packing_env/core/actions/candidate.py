@@ -1,0 +1,93 @@
+"""Action mode ``candidate``: one index over a short list of proposed placements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from packing_env.core import candidates, orientation
+from packing_env.core.actions.base import ActionMode, Outlook, expressible
+from packing_env.core.actions.spaces import Box, Key, Space
+from packing_env.core.feasibility import Maps
+from packing_env.core.orientation import Placement
+from packing_env.core.transition import is_done
+from packing_env.types import Catalogue, PackingParams, ParameterError, State
+
+
+class CandidateMode(ActionMode):
+    """One index over K proposed placements (``candidate_generator``)."""
+
+    def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
+        super().__init__(params, catalogue)
+        candidates.get_generator(params.candidate_generator)  # unknown: before the first reset
+
+    @property
+    def num_actions(self) -> int:
+        """K."""
+        return self.params.num_candidates
+
+    @property
+    def observation_spaces(self) -> dict[str, Space]:
+        """``candidates [B, K, F]``."""
+        return {"candidates": Box((self.num_actions, len(candidates.FEATURES)), 0.0, 1.0)}
+
+    def outlook(self, state: State, maps: Maps | None) -> Outlook:
+        """Return the generator's list; what did not fit into it is counted."""
+        item_id, there = orientation.visible_items(state, self.params.num_visible)
+        scene = candidates.Scene(state, item_id, there, maps, self.catalogue, self.params)
+        found = candidates.propose(scene)
+        entries = {
+            "candidate": found.index,
+            "candidate_z": found.z,
+            "overflow": state["overflow"] + torch.where(is_done(state), 0, found.overflow),
+        }
+        return Outlook(candidates.mask(found.index).any(1), entries)
+
+    def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
+        """Return which places of the list are filled."""
+        return {"action_mask": candidates.mask(state["candidate"])}
+
+    def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
+        """Return the candidates' features."""
+        item_id, _ = orientation.visible_items(state, self.params.num_visible)
+        found = candidates.features(
+            state["candidate"], state["candidate_z"], item_id, self.catalogue, self.params
+        )
+        return {"candidates": found}
+
+    def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
+        """Return the last feature, which says whether a candidate is there."""
+        return {"action_mask": observations["candidates"][..., -1] > 0}
+
+    def decode(
+        self, actions: Mapping[Key, Tensor], state: State, maps: Callable[[], Maps | None]
+    ) -> Placement:
+        """Return the placement listed under ``action [B]``."""
+        return self.decode_index(actions["action"], state)
+
+    def decode_index(self, action: Int[Tensor, " B"], state: State) -> Placement:
+        """Return the placement at an index of the list."""
+        known = (action >= 0) & (action < self.num_actions)
+        index = state["candidate"].gather(1, torch.where(known, action, 0)[:, None]).squeeze(1)
+        index = torch.where(known, index, -1)
+        return orientation.decode_placement(index, self.num_orientations, self.params)
+
+    def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
+        """Return ``action [B]``, -1 where the placement is not on the list of ``state``."""
+        if state is None:
+            raise ParameterError(
+                "what a candidate's index means is in the state; pass dict(env.state.items())"
+            )
+        where = (placement.slot, placement.orientation, placement.x, placement.y)
+        index = orientation.encode_placement(*where, self.num_orientations, self.params)
+        wanted = torch.where(expressible(placement, self.params), index, -2)  # -1 is an empty place
+        listed = state["candidate"] == wanted[:, None]
+        return {"action": torch.where(listed.any(1), listed.byte().argmax(1), -1)}
+
+    def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
+        """Return candidate 0, the generator's best, for an empty place of the list."""
+        first = self.decode_index(torch.zeros_like(placement.slot), state)
+        return orientation.choose(placement.valid, placement, first)

@@ -1,0 +1,136 @@
+"""Action mode ``continuous``: a point of a box, snapped to the nearest legal placement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.core.actions.base import LatticeMode, expressible
+from packing_env.core.actions.spaces import Box, Flags, Key, Space
+from packing_env.core.feasibility import Maps
+from packing_env.core.orientation import Placement
+from packing_env.types import State
+
+_TICKS = 256
+"""A coordinate is rounded to this share of a lattice step, so that distances are whole numbers
+and equal on every device."""
+
+
+class ContinuousMode(LatticeMode):
+    """``action [B, D]`` in [-1, 1]: x, y, orientation, and with several visible items the item.
+
+    Each axis is cut into as many equal intervals as it has values; a value's action is the centre
+    of its interval. A point of the box stands for the nearest legal placement: the nearest item
+    that has one, of that the nearest orientation that has one, of that the nearest lattice point
+    in the plane; ties go to the lower index. So every point of the box is legal. The placement
+    that was carried out is reported as its action under ``executed_action [B, D]``, zeros where
+    there was none (an illegal action, a finished row, the start of an episode).
+    """
+
+    decodes_with_maps = True
+
+    @property
+    def num_components(self) -> int:
+        """``D``: 3, or 4 with several visible items."""
+        return 3 if self.params.num_visible == 1 else 4
+
+    @property
+    def action_spaces(self) -> dict[Key, Space]:
+        """``action [B, D]``."""
+        return {"action": Box((self.num_components,), -1.0, 1.0)}
+
+    @property
+    def mask_spaces(self) -> dict[Key, Flags]:
+        """No masks: every point of the box is legal."""
+        return {}
+
+    @property
+    def report_spaces(self) -> dict[Key, Space]:
+        """``executed_action [B, D]``."""
+        return {"executed_action": Box((self.num_components,), -1.0, 1.0)}
+
+    def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
+        """Return no masks: every point of the box is legal."""
+        return {}
+
+    def random(
+        self, masks: Mapping[Key, Bool[Tensor, "*batch A"]], batch_size: Sequence[int]
+    ) -> dict[Key, Tensor]:
+        """Draw actions uniformly in the box."""
+        shape = (*batch_size, self.num_components)
+        return {"action": 2 * torch.rand(shape, device=self.catalogue["peak"].device) - 1}
+
+    def decode(
+        self, actions: Mapping[Key, Tensor], state: State, maps: Callable[[], Maps | None]
+    ) -> Placement:
+        """Return the nearest legal placement; NaN (read as 0) and points outside are not valid."""
+        action = actions["action"]
+        found = maps()
+        assert found is not None
+        inside = (action.abs() <= 1).all(-1)  # False for NaN
+        snapped = self._snap(action.nan_to_num(nan=0.0).clamp(-1, 1), found.legal)
+        return replace(snapped, valid=inside)
+
+    def _snap(self, action: Float[Tensor, "B D"], legal: Bool[Tensor, "B L R Xs Ys"]) -> Placement:
+        """Return the nearest legal placement; any where nothing is legal."""
+        xs, ys = legal.shape[-2:]
+        x, y, orientation_axis, *item = action.unbind(-1)
+        rows = torch.arange(len(action), device=action.device)
+        wanted = item[0] if item else torch.zeros_like(x)
+        slot = _nearest(wanted, legal.flatten(2).any(2))
+        of_item = legal[rows, slot]
+        orientation_id = _nearest(orientation_axis, of_item.flatten(2).any(2))
+        plane = of_item[rows, orientation_id]
+        across, along = _gaps(x, xs)[:, :, None], _gaps(y, ys)[:, None, :]
+        distance = across * across + along * along
+        point = _lowest(distance.flatten(1), plane.flatten(1))
+        return self.at(
+            slot, orientation_id, torch.div(point, ys, rounding_mode="floor"), point % ys
+        )
+
+    def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
+        """Return ``action [B, D]``, the centre of the placement's intervals; NaN if it has none."""
+        good = expressible(placement, self.params)
+        return {"action": torch.where(good[..., None], self._centre(placement), torch.nan)}
+
+    def _centre(self, placement: Placement) -> Float[Tensor, "*rows D"]:
+        """Return the centre of a placement's intervals."""
+        slot, orientation_id, x, y = self.indices(placement)
+        items, orientations, xs, ys = self.shape
+        axes = [(x, xs), (y, ys), (orientation_id, orientations), (slot, items)][
+            : self.num_components
+        ]
+        return torch.stack([((2 * i + 1).double() / n - 1).float() for i, n in axes], -1)
+
+    def report(self, carried: Bool[Tensor, " B"], placement: Placement | None) -> dict[Key, Tensor]:
+        """Return ``executed_action [B, D]``."""
+        if placement is None:
+            shape = (len(carried), self.num_components)
+            nowhere = torch.zeros(shape, dtype=torch.float32, device=carried.device)
+            return {"executed_action": nowhere}
+        centre = self._centre(placement)
+        return {"executed_action": torch.where(carried[:, None], centre, 0.0)}
+
+    def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
+        """Return the placement itself: it is the nearest to the action inside the box already."""
+        return replace(placement, valid=torch.ones_like(placement.valid))
+
+
+def _gaps(at: Float[Tensor, " B"], size: int) -> Int[Tensor, "B A"]:
+    """Return the way from a point of [-1, 1] to the centres of ``size`` intervals, in ticks."""
+    tick = ((at.double() + 1) * (size * _TICKS / 2)).round().long() - _TICKS // 2
+    return torch.arange(size, device=at.device) * _TICKS - tick[:, None]
+
+
+def _nearest(at: Float[Tensor, " B"], legal: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
+    """Return the legal interval whose centre is nearest to a point of [-1, 1]."""
+    return _lowest(_gaps(at, legal.shape[1]).abs(), legal)
+
+
+def _lowest(cost: Int[Tensor, "B A"], legal: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
+    """Return the index of the legal entry of lowest cost, ties to the lower index."""
+    return torch.where(legal, cost, torch.iinfo(cost.dtype).max).argmin(1)

@@ -1,0 +1,90 @@
+"""Action mode ``hierarchical``: a manager picks the item, a worker its placement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from packing_env.core.actions.base import LatticeMode, expressible
+from packing_env.core.actions.spaces import Box, Flags, Index, Key, Space
+from packing_env.core.feasibility import Maps
+from packing_env.core.orientation import Placement
+from packing_env.types import State
+
+MANAGER, WORKER = ("manager", "action"), ("worker", "action")
+MANAGER_MASK = ("manager", "action_mask")
+
+
+class HierarchicalMode(LatticeMode):
+    """One step takes two entries; only the manager's has a mask here.
+
+    ``("manager", "action") [B]`` is a visible item; its mask says which have a legal placement.
+    ``("worker", "action") [B]`` is ``(orientation * Xs + x) * Ys + y`` for that item; what is legal
+    there, :class:`packing_env.WorkerMaps` computes once the item is known, and nothing here keeps
+    the maps of all items. After Huang et al., RA-L 2023.
+
+    Two observations serve that: ``heights [B, X, Y]``, the heightmap in metres, not rounded, from
+    which legality comes out bit for bit as the environment judges it; and ``placeable [B, L]``,
+    the manager's mask as the rules have it in finished rows too.
+    """
+
+    masks_suffice = False
+
+    @property
+    def action_spaces(self) -> dict[Key, Space]:
+        """The manager's and the worker's entry."""
+        items, *places = self.shape
+        return {MANAGER: Index(items), WORKER: Index(torch.Size(places).numel())}
+
+    @property
+    def mask_spaces(self) -> dict[Key, Flags]:
+        """The manager's mask."""
+        return {MANAGER_MASK: Flags(self.params.num_visible)}
+
+    @property
+    def observation_spaces(self) -> dict[str, Space]:
+        """``heights [B, X, Y]`` in metres and ``placeable [B, L]``."""
+        heights = Box(self.params.grid, 0.0, self.params.lid)
+        return {"heights": heights, "placeable": Flags(self.params.num_visible)}
+
+    def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
+        """Return which visible items have a legal placement."""
+        return {MANAGER_MASK: _placeable(maps)}
+
+    def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
+        """Return ``heights`` and ``placeable``."""
+        return {"heights": state["heightmap"].clone(), "placeable": _placeable(maps)}
+
+    def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
+        """Return ``placeable``."""
+        return {MANAGER_MASK: observations["placeable"]}
+
+    def decode(
+        self, actions: Mapping[Key, Tensor], state: State, maps: Callable[[], Maps | None]
+    ) -> Placement:
+        """Return a placement of the manager's item; an index out of range makes both illegal."""
+        xs, ys = self.params.lattice
+        action = actions[WORKER]
+        place = action.clamp(0, self.num_orientations * xs * ys - 1)
+        plane = torch.div(place, ys, rounding_mode="floor")
+        orientation_id = torch.div(plane, xs, rounding_mode="floor")
+        found = self.at(actions[MANAGER], orientation_id, plane % xs, place % ys)
+        return replace(found, valid=found.valid & (place == action))
+
+    def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
+        """Return both entries, -1 where the placement has none."""
+        item, orientation_id, x, y = self.indices(placement)
+        xs, ys = self.params.lattice
+        good = expressible(placement, self.params)
+        place = (orientation_id * xs + x) * ys + y
+        return {MANAGER: torch.where(good, item, -1), WORKER: torch.where(good, place, -1)}
+
+
+def _placeable(maps: Maps | None) -> Bool[Tensor, "B L"]:
+    """Return which visible items have a legal placement."""
+    assert maps is not None
+    return maps.legal.flatten(2).any(2)

@@ -1,0 +1,41 @@
+"""Action mode ``multi_head``: item, orientation, x and y, each from its own head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from packing_env.core.actions.base import LatticeMode, expressible
+from packing_env.core.actions.spaces import Indices, Key, Space
+from packing_env.core.feasibility import Maps
+from packing_env.core.orientation import Placement
+from packing_env.types import State
+
+
+class MultiHeadMode(LatticeMode):
+    """``action [B, 4]``: indices of item, orientation, x and y on the ``grid_step`` lattice.
+
+    ``action_mask`` is the joint one, of every placement as in ``placement`` mode; the masks of the
+    single heads are reductions of it (:mod:`packing_env.core.actions.heads`).
+    """
+
+    mask_is_joint = True
+
+    @property
+    def action_spaces(self) -> dict[Key, Space]:
+        """``action [B, 4]``."""
+        return {"action": Indices(self.shape)}
+
+    def decode(
+        self, actions: Mapping[Key, Tensor], state: State, maps: Callable[[], Maps | None]
+    ) -> Placement:
+        """Return the placement of the four indices; one out of range makes the action illegal."""
+        return self.at(*actions["action"].unbind(-1))
+
+    def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
+        """Return ``action [B, 4]``, -1 where the placement has no indices."""
+        heads = torch.stack(self.indices(placement), -1)
+        good = expressible(placement, self.params)
+        return {"action": torch.where(good[..., None], heads, -1)}

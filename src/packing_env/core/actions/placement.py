@@ -1,0 +1,44 @@
+"""Action mode ``placement``: one index over all placements of the lattice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from packing_env.core import orientation
+from packing_env.core.actions.base import LatticeMode, draw, expressible
+from packing_env.core.actions.spaces import Key
+from packing_env.core.feasibility import Maps
+from packing_env.core.orientation import Placement
+from packing_env.types import State
+
+
+class PlacementMode(LatticeMode):
+    """``((item * R + orientation) * Xs + x) * Ys + y`` on the ``grid_step`` lattice."""
+
+    mask_is_joint = True
+
+    def decode(
+        self, actions: Mapping[Key, Tensor], state: State, maps: Callable[[], Maps | None]
+    ) -> Placement:
+        """Return the placement of ``action [B]``."""
+        return self.decode_index(actions["action"])
+
+    def random(
+        self, masks: Mapping[Key, Bool[Tensor, "*batch A"]], batch_size: Sequence[int]
+    ) -> dict[Key, Tensor]:
+        """Draw actions; each legal placement is equally likely, and its index is the action."""
+        return {"action": draw(masks["action_mask"])}
+
+    def decode_index(self, action: Int[Tensor, "*rows"]) -> Placement:
+        """Return the placement of an index."""
+        return orientation.decode_placement(action, self.num_orientations, self.params)
+
+    def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
+        """Return ``action [B]``, -1 where the placement has no index."""
+        where = (placement.slot, placement.orientation, placement.x, placement.y)
+        index = orientation.encode_placement(*where, self.num_orientations, self.params)
+        return {"action": torch.where(expressible(placement, self.params), index, -1)}

@@ -1,0 +1,159 @@
+"""The contract between an environment and the engine that carries out its steps."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.core.actions import ActionMode, Key
+from packing_env.types import Catalogue, Instances, PackingParams, State
+
+FLAGS = ("done", "terminated", "truncated")
+"""Flags of a row, in the order in which the environment emits them."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything that an engine is built from.
+
+    Attributes:
+        params: The rules.
+        catalogue: Tensors of the items, on the device on which everything runs.
+        instances: The pool that episodes are drawn from, on the same device.
+        draw: ``"random"`` draws instances from the pool by the row's random stream,
+            ``"sequential"`` gives row i of B the instances i, i + B, i + 2 B, ...
+    """
+
+    params: PackingParams
+    catalogue: Catalogue
+    instances: Instances
+    draw: str = "random"
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the catalogue."""
+        return self.catalogue["volume"].device
+
+    def fingerprint(self) -> int:
+        """Return a number that tasks share only with the same items and container."""
+        params, items = self.params, self.catalogue
+        world = (
+            params.container,
+            params.cell,
+            params.pitch,
+            params.num_items,
+            sorted(params.reward),
+        )
+        digest = hashlib.sha256(repr(world).encode())
+        real = items["orientation_mask"]
+        peak = torch.where(real, items["peak"], 0.0)  # padding garbage must not count
+        for value in (items["volume"], items["extent"], real, peak):
+            digest.update(value.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        return int.from_bytes(digest.digest()[:7], "big")
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Observations of a state, one row per environment.
+
+    Attributes:
+        entries: ``[B, ...]`` by name: those of ``params.observation``, then the action mode's.
+        masks: ``[B, A]`` by key, True = legal; all True in finished rows.
+        flags: ``[B]`` each of :data:`FLAGS`.
+        metrics: ``[B, 1]`` float32 by name: ``core.metrics.NAMES``, then ``reward/<term>``, the
+            episode's sum of each weighted reward term.
+        report: ``[B, ...]`` by key: the action mode's report on the decision before.
+    """
+
+    entries: dict[Key, Tensor]
+    masks: dict[Key, Tensor]
+    flags: dict[Key, Tensor]
+    metrics: dict[Key, Tensor]
+    report: dict[Key, Tensor] = field(default_factory=dict)
+
+    def parts(self) -> tuple[dict[Key, Tensor], ...]:
+        """Return the mappings, in the order of the attributes."""
+        return (self.entries, self.masks, self.flags, self.metrics, self.report)
+
+    def clone(self) -> Observations:
+        """Return a copy."""
+        return Observations(*({k: v.clone() for k, v in part.items()} for part in self.parts()))
+
+
+@dataclass(frozen=True)
+class Step:
+    """Result of one decision per row.
+
+    Attributes:
+        state: The next state; finished rows are at the start of their next episode if they were
+            reset. An engine that works in place returns the mapping that it was given.
+        reward: ``[B]`` float32, 0 in rows that were finished before.
+        observations: Observations after the decision; of a finished row, its terminal ones.
+        start: The observations after finished rows were reset; None if they were not.
+    """
+
+    state: State
+    reward: Float[Tensor, " B"]
+    observations: Observations
+    start: Observations | None
+
+
+class Engine(Protocol):
+    """Carries out the steps of one task, the same bits whichever engine it is.
+
+    An engine sees rows ``B`` and plain mappings; batch shapes and TensorDicts are the shell's.
+
+    Attributes:
+        name: Name in :data:`packing_env.engine.ENGINES`.
+        mode: The task's action mode.
+        in_place: Whether ``advance`` and ``reset`` change the tensors of the given state.
+    """
+
+    name: ClassVar[str]
+    in_place: ClassVar[bool]
+    mode: ActionMode
+
+    @classmethod
+    def refusal(cls, task: Task) -> str:
+        """Return why this engine cannot carry out the task here; "" if it can."""
+        ...
+
+    def __init__(self, task: Task) -> None: ...
+
+    def begin(
+        self, seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"]
+    ) -> tuple[State, Observations]:
+        """Return the start of the given episode of each row's stream, and its observations."""
+        ...
+
+    def observe(self, state: State) -> tuple[State, Observations]:
+        """Return a state of any origin with this task's candidate list, and its observations."""
+        ...
+
+    def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
+        """Carry out one decision per row.
+
+        Args:
+            state: The state.
+            actions: ``[B, ...]``, what the agent wrote, by key.
+            reset: Whether rows that are finished then start their next episode.
+        """
+        ...
+
+    def reset(
+        self, rows: Bool[Tensor, " B"], state: State, observations: Observations
+    ) -> tuple[State, Observations]:
+        """Start the next episode in some rows.
+
+        Args:
+            rows: Which.
+            state: The state.
+            observations: Observations of it, which the other rows keep.
+        """
+        ...

@@ -1,0 +1,243 @@
+"""The engine ``rules``: the functions of the core one by one, for any task on any device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from packing_env.core import feasibility, metrics, observation, orientation, transition
+from packing_env.core.actions import Key, get_mode
+from packing_env.core.feasibility import Maps
+from packing_env.core.orientation import Placement, visible_items
+from packing_env.engine.base import Observations, Step, Task
+from packing_env.types import State
+
+
+@dataclass(frozen=True)
+class View:
+    """Derived quantities of a state, computed once and carried to the next decision.
+
+    Attributes:
+        state: The state.
+        versions: How often each of its tensors had been changed in place.
+        maps: All placements, if the next decision needs them.
+        metrics: ``core.metrics.measure`` of it.
+    """
+
+    state: State
+    versions: tuple[int, ...]
+    maps: Maps | None
+    metrics: dict[str, Tensor]
+
+    def is_of(self, state: State) -> bool:
+        """Return whether the given state is the viewed one, tensor by tensor, unchanged since."""
+        return len(state) == len(self.state) and all(
+            state.get(key) is value and value._version == version
+            for (key, value), version in zip(self.state.items(), self.versions, strict=True)
+        )
+
+
+class RulesEngine:
+    """Calls the core rule by rule; every state is new, nothing is changed in place."""
+
+    name: ClassVar[str] = "rules"
+    in_place: ClassVar[bool] = False
+
+    @classmethod
+    def refusal(cls, task: Task) -> str:
+        """Return why this engine cannot carry out the task here: it can carry out every one."""
+        return ""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.params, self.catalogue = task, task.params, task.catalogue
+        self.mode = get_mode(task.params.action_mode)(task.params, task.catalogue)
+        self.legal_on_floor = feasibility.legal_on_floor(task.catalogue, task.params)
+        self._fingerprint = task.fingerprint()
+        self._carries_maps = (
+            self.mode.decodes_with_maps or task.params.illegal_action == "project"
+        ) and task.params.geometry == "maps"
+        self._view: View | None = None
+
+    # ------------------------------------------------------------------ the contract of an engine
+
+    def begin(
+        self, seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"]
+    ) -> tuple[State, Observations]:
+        """Return the start of the given episode of each row's stream, and its observations."""
+        state, maps, measured = self._start(seed, row, episode)
+        return state, self._observations(state, maps, measured)
+
+    def observe(self, state: State) -> tuple[State, Observations]:
+        """Return a state of any origin with this task's candidate list, and its observations."""
+        maps = feasibility.maps_in(state, self.catalogue, self.params)
+        found = self.mode.outlook(state, maps).entries
+        state = state | {key: found[key] for key in ("candidate", "candidate_z")}
+        return state, self._observations(state, maps, metrics.measure(state, self.params))
+
+    def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
+        """Carry out one decision per row.
+
+        Args:
+            state: The state.
+            actions: ``[B, ...]``, what the agent wrote, by key.
+            reset: Whether rows that are finished then start their next episode.
+        """
+        view = self._viewed(state)
+        placement = self._placement(actions, view)
+        after, outcome = transition.decide(
+            state, placement, self.catalogue, self.params, view.metrics
+        )
+        maps = feasibility.maps_in(after, self.catalogue, self.params)
+        outlook = self.mode.outlook(after, maps)
+        after |= outlook.entries
+        after = transition.finish(state, after, outcome.legal, outlook.playable, self.params)
+        # the candidate list may have overflowed since the decision was measured
+        measured = outcome.metrics | {"overflow": after["overflow"].double()}
+        report = self.mode.report(outcome.legal & ~transition.is_done(state), placement)
+        observations = self._observations(after, maps, measured, report)
+        start = None
+        if reset:
+            rows = transition.is_done(after)
+            begun = self._start(after["seed"], after["row"], after["episode"] + rows)
+            start = _mix(rows, self._observations(*begun), observations)
+            after = transition.select(rows, begun[0], after)
+            measured = transition.select(rows, begun[2], measured)
+            maps = _mixed_maps(rows, begun[1], maps) if self._carries_maps else None
+        self._carry(after, maps, measured)
+        return Step(after, outcome.reward, observations, start)
+
+    def reset(
+        self, rows: Bool[Tensor, " B"], state: State, observations: Observations
+    ) -> tuple[State, Observations]:
+        """Start the next episode in some rows.
+
+        Args:
+            rows: Which.
+            state: The state.
+            observations: Observations of it, which the other rows keep.
+        """
+        fresh, begun = self.begin(state["seed"], state["row"], state["episode"] + rows)
+        return transition.select(rows, fresh, state), _mix(rows, begun, observations)
+
+    # ------------------------------------------------------------------ the view of a state
+
+    def _viewed(self, state: State) -> View:
+        """Return the view carried from the step before if it is of this state, else a new one."""
+        view, self._view = self._view, None
+        if view is not None and not _is_recorded(state) and view.is_of(state):
+            return view
+        return View(state, (), None, metrics.measure(state, self.params))
+
+    def _carry(self, state: State, maps: Maps | None, measured: dict[str, Tensor]) -> None:
+        """Keep what is known of the state that the next decision will most likely start from."""
+        if _is_recorded(state):
+            return
+        versions = tuple(value._version for value in state.values())
+        self._view = View(state, versions, maps if self._carries_maps else None, measured)
+
+    def _maps(self, view: View) -> Maps | None:
+        """Return all placements of the viewed state."""
+        if view.maps is not None:
+            return view.maps
+        return feasibility.maps_in(view.state, self.catalogue, self.params)
+
+    # ------------------------------------------------------------------ the rules, called
+
+    def _placement(self, actions: Mapping[Key, Tensor], view: View) -> Placement:
+        """Decode the action; with ``illegal_action="project"`` move it to a legal placement."""
+        state = view.state
+        placement = self.mode.decode(actions, state, lambda: self._maps(view))
+        if self.params.illegal_action != "project":
+            return placement
+        maps = self._maps(view)
+        nearest = self.mode.project(placement, state, maps)
+        legal = None if maps is None else maps.legal
+        return orientation.project(placement, nearest, legal, self.params)
+
+    def _start(
+        self, seed: Tensor, row: Tensor, episode: Tensor
+    ) -> tuple[State, Maps | None, dict[str, Tensor]]:
+        """Return the given episode of each row's stream at its start, its maps and metrics."""
+        pool = self.task.instances
+        if self.task.draw == "sequential":
+            index = (row + episode * len(row)) % len(pool)
+        else:
+            index = transition.draw_instance(seed, row, episode, len(pool))
+        state = transition.begin(
+            pool.item_id[index], pool.num_items[index], seed, row, episode, self.params
+        )
+        item_id, there = visible_items(state, self.params.num_visible)
+        maps = feasibility.empty_container_maps(
+            item_id, there, self.legal_on_floor, self.catalogue, self.params
+        )
+        state |= self.mode.outlook(state, maps).entries
+        state["task"] = torch.full_like(seed, self._fingerprint)
+        return state, maps, metrics.measure_empty(state)
+
+    def _observations(
+        self,
+        state: State,
+        maps: Maps | None,
+        measured: dict[str, Tensor],
+        report: dict[Key, Tensor] | None = None,
+    ) -> Observations:
+        """Return the observations of a state; ``report`` is on the decision before."""
+        entries = observation.observe(state, maps, self.catalogue, self.params)
+        entries |= self.mode.observe(state, maps)
+        finished = transition.is_done(state)
+        sums = state["reward_sum"].unbind(1)
+        terms = {
+            f"reward/{term}": total for term, total in zip(self.params.reward, sums, strict=True)
+        }
+        return Observations(
+            entries,
+            {k: mask | _like(finished, mask) for k, mask in self.mode.masks(state, maps).items()},
+            {
+                "done": finished,
+                "terminated": state["terminated"].clone(),
+                "truncated": state["truncated"].clone(),
+            },
+            {name: value.float()[:, None] for name, value in (measured | terms).items()},
+            self.mode.report(torch.zeros_like(finished), None) if report is None else report,
+        )
+
+
+def _is_recorded(state: State) -> bool:
+    """Return whether operations are traced or captured, or their tensors count no changes.
+
+    A recording that is played again must read the state alone: what Python carries from step to
+    step would stay what it was.
+    """
+    if torch.compiler.is_compiling() or state["step"].is_inference():
+        return True
+    if torch._C._len_torch_dispatch_stack():
+        return True
+    return state["step"].is_cuda and torch.cuda.is_current_stream_capturing()
+
+
+def _mix(rows: Bool[Tensor, " B"], chosen: Observations, other: Observations) -> Observations:
+    """Return ``chosen`` in the given rows, ``other`` elsewhere."""
+    return Observations(
+        *(
+            {key: torch.where(_like(rows, value), value, old[key]) for key, value in new.items()}
+            for new, old in zip(chosen.parts(), other.parts(), strict=True)
+        )
+    )
+
+
+def _mixed_maps(rows: Bool[Tensor, " B"], chosen: Maps | None, other: Maps | None) -> Maps | None:
+    """Return ``chosen`` in the given rows, ``other`` elsewhere."""
+    if chosen is None or other is None:
+        return None
+    here = _like(rows, other.legal)
+    return Maps(torch.where(here, chosen.z, other.z), torch.where(here, chosen.legal, other.legal))
+
+
+def _like(rows: Bool[Tensor, " B"], value: Tensor) -> Tensor:
+    """Return ``rows`` with trailing axes of size 1, to broadcast against ``value``."""
+    return rows.view(*rows.shape, *(1,) * (value.dim() - rows.dim()))

@@ -1,0 +1,183 @@
+"""Checks of what an environment is built from, and of the TensorDicts that it is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from packing_env import memory
+from packing_env.core import rewards, stability
+from packing_env.core.actions import Key
+from packing_env.engine import Engine, Observations
+from packing_env.types import AUTORESETS, Catalogue, PackingParams, ParameterError, State
+
+
+def check_arguments(
+    params: PackingParams,
+    batch_size: torch.Size,
+    device: torch.device | str,
+    autoreset: str,
+    draw: str,
+) -> None:
+    """Raise ParameterError on an impossible argument, with the remedy."""
+    if not batch_size or batch_size.numel() < 1:
+        raise ParameterError(f"num_envs={tuple(batch_size)} must be positive: B, or (E, A)")
+    if autoreset not in AUTORESETS:
+        raise ParameterError(f"autoreset={autoreset!r} is unknown; choose one of {AUTORESETS}")
+    if draw not in ("random", "sequential"):
+        raise ParameterError(f"draw={draw!r} is unknown; choose 'random' or 'sequential'")
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise ParameterError(f"device={device} but no CUDA GPU is available; use device=cpu")
+    rewards.check_weights(params.reward)
+    stability.check_rule(params.stability, params)
+    stability.check_rule(params.stability_metric, params)
+
+
+def check_items(params: PackingParams, items: Catalogue) -> None:
+    """Raise ParameterError on a catalogue that the task cannot use."""
+    if params.keeps_boxes and items["cuboid"].shape[-1] == 0:
+        raise ParameterError(
+            "geometry='boxes', num_spaces and the observation 'boxes' need items that are cuboids "
+            "of whole cells (of whole units); this catalogue holds others. Use items.source=cuboids"
+        )
+    if params.geometry == "maps" and items["top"].shape[-1] == 0:
+        raise ParameterError("this catalogue has no height maps; build it with maps=True")
+
+
+def check_memory(engine: Engine, state: State, observations: Observations, num_rows: int) -> None:
+    """Raise if ``num_rows`` rows would not fit into memory; state and observations are of one row.
+
+    The estimate may be wrong by a factor of two. An engine that works in place emits a decision's
+    observations and those that follow beside those emitted before; one that does not also makes a
+    new state, and maps of all placements on the way.
+    """
+    params, items = engine.mode.params, engine.mode.catalogue
+    of_state = memory.num_bytes(state.values())
+    emitted = (*observations.entries.values(), *observations.masks.values())
+    placements = params.num_visible * engine.mode.num_orientations
+    placements *= math.prod(params.lattice) if params.geometry == "maps" else 0
+    states, maps = (1, 4) if engine.in_place else (4, 10)
+    each = states * of_state + 4 * memory.num_bytes(emitted) + 4 * maps * placements
+    memory.check_memory(
+        f"num_envs={num_rows}",
+        num_rows * each,
+        items["volume"].device,
+        lambda room: f"use {room // each} rows or fewer, or a coarser grid_step or cell",
+    )
+
+
+def read_actions(
+    tensordict: TensorDictBase,
+    wanted: Mapping[Key, tuple[torch.dtype, torch.Size]],
+    action_mode: str,
+    device: torch.device,
+) -> dict[Key, Tensor]:
+    """Return what the agent wrote; raise on the wrong kind, before anything has changed.
+
+    Args:
+        tensordict: Holds the action.
+        wanted: dtype and shape of each entry.
+        action_mode: Name of the action mode.
+        device: Device of the environment.
+    """
+    found = {}
+    for key, (dtype, shape) in wanted.items():
+        action = tensordict.get(key, None)
+        expected = f"action_mode={action_mode!r} takes {dtype} {tuple(shape)}"
+        if action is None:
+            raise KeyError(f"the TensorDict has no {key!r} entry; {expected}")
+        if action.dtype != dtype:
+            raise TypeError(f"{key!r} is {action.dtype}; {expected}")
+        if action.shape != shape:
+            raise ValueError(f"{key!r} has shape {tuple(action.shape)}; {expected}")
+        if action.device != device:
+            raise ValueError(f"{key!r} is on {action.device}, the environment on {device}")
+        found[key] = action
+    return found
+
+
+def check_state(
+    given: TensorDictBase | None,
+    like: State,
+    batch_size: torch.Size,
+    params: PackingParams,
+    num_items: int,
+) -> State:
+    """Return the entries of a state; raise if it is incomplete or of another environment.
+
+    Reads the device.
+
+    Args:
+        given: What ``get_state`` returned, ``[*batch_size, ...]``.
+        like: A state of this environment, ``[B, ...]``.
+        batch_size: Batch size of this environment.
+        params: Its task.
+        num_items: Rows of its catalogue.
+    """
+    if given is None:
+        raise ValueError("reset(set_state=True) needs the TensorDict that get_state() returned")
+    missing = sorted(set(like) - set(given.keys()))
+    if len(missing) == len(like):
+        raise ValueError(
+            "the TensorDict holds no state of this environment; pass what get_state() returned, to "
+            "the environment itself (a TransformedEnv drops it: use env.base_env.reset)"
+        )
+    if missing:
+        raise ValueError(f"the state lacks {missing}; pass what get_state() returned, whole")
+    state = {key: given.get(key) for key in like}
+    for key, value in like.items():
+        shape = (*batch_size, *value.shape[1:])
+        if state[key].shape != shape or state[key].dtype != value.dtype:
+            raise ValueError(
+                f"state[{key!r}] is {state[key].dtype} {tuple(state[key].shape)}, this environment "
+                f"has {value.dtype} {tuple(shape)}: it comes from another task or batch size"
+            )
+    if not bool((state["task"].flatten() == like["task"]).all()):
+        raise ValueError(
+            "the state comes from another task: its container, items or reward terms differ"
+        )
+    _check_values(state, params, num_items)
+    _check_records(state)
+    return state
+
+
+def _check_values(state: State, params: PackingParams, num_items: int) -> None:
+    """Raise on values that no episode of this task can have."""
+    capacity = params.num_items
+    limits = {
+        "item_id": (0, num_items - 1),
+        "num_items": (1, capacity),
+        "queue": (0, capacity - 1),
+        "items_packed": (0, capacity),
+        "overflow": (0, 2**62),
+        "row": (0, 2**32 - 1),
+    }
+    for key, (low, high) in limits.items():
+        if bool(((state[key] < low) | (state[key] > high)).any()):
+            raise ValueError(f"state[{key!r}] has values outside {low}..{high}")
+    if bool((state["items_packed"] > state["num_items"]).any()):
+        raise ValueError("state['items_packed'] exceeds state['num_items']")
+    for key in ("heightmap", "volume", "support_sum"):
+        if not bool((torch.isfinite(state[key]) & (state[key] >= 0)).all()):
+            raise ValueError(f"state[{key!r}] has values that are negative or not finite")
+    sides = (*(n * params.units_per_cell for n in params.grid), params.height_units)
+    for key in ("boxes", "spaces"):
+        lower, upper = state[key][..., :3], state[key][..., 3:]
+        end = upper.new_tensor(sides)
+        if bool(((lower < 0) | (upper < lower) | (upper > end)).any()):
+            raise ValueError(f"state[{key!r}] has corners outside the container, or out of order")
+
+
+def _check_records(state: State) -> None:
+    """Raise on records of items that are not packed."""
+    packed = state["items_packed"][..., None]
+    for key in ("boxes", "placement", "placement_z", "placement_support"):
+        records = state[key]
+        later = torch.arange(records.shape[packed.dim() - 1], device=records.device) >= packed
+        later = later.view(*later.shape, *(1,) * (records.dim() - later.dim()))
+        if bool((records * later).any()):
+            raise ValueError(f"state[{key!r}] lists more items than state['items_packed'] says")

@@ -1,0 +1,1 @@
+"""Generators that bring their own cuboids: drawn, cut from the container, or read from files."""

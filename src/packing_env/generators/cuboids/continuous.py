@@ -1,0 +1,108 @@
+"""Cuboids with sides drawn from an interval: the continuous setting of Zhao et al., ICLR 2022."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from packing_env.core.random import below
+from packing_env.generators.base import Cuboids, GeneratorError, full_length
+from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource
+from packing_env.types import (
+    Instances,
+    PackingParams,
+    ParameterError,
+    check_integer,
+    check_number,
+)
+
+SIDES = 2
+"""Purpose of the draws (:meth:`Draw.words`)."""
+MAX_MAPPED = 5_000
+"""Largest number of cuboids for which height maps are made, at milliseconds each."""
+
+
+@dataclass(frozen=True)
+class ContinuousCuboids(CuboidSource):
+    """Cuboids with sides U(low, high), shares of the container's shortest side, rounded.
+
+    The program of Zhao et al. (PCT, ``pct_envs/PctContinuous0/bin3D.py``) draws all three sides
+    from U(0.1, 0.5) and rounds them to 3 decimals in its setting 2; in settings 1 and 3, where
+    every item keeps its z axis upright, it draws x and y in this way and z from
+    {0.1, 0.2, 0.3, 0.4, 0.5} (``heights``). Rounding gives the two ends of the interval half the
+    probability of the other values, in that program and here.
+
+    Every position of every instance has a cuboid of its own, so the catalogue has
+    ``pool_size * num_items`` rows; geometry ``"boxes"`` is made for that.
+
+    Attributes:
+        low: Shortest side, a share of the container's shortest.
+        high: Longest side.
+        decimals: Shares are whole multiples of ``10 ** -decimals``.
+        heights: Values of the z side, equally likely shares; ``None``: drawn like x and y.
+    """
+
+    low: float = 0.1
+    high: float = 0.5
+    decimals: int = 3
+    heights: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("generator.decimals", self.decimals, 0, 6)
+        low = self._steps("low", self.low)
+        if self._steps("high", self.high) < low:
+            raise ParameterError(f"generator.high={self.high} is less than low={self.low}")
+        self._height_steps()
+
+    def _steps(self, name: str, share: Any) -> int:
+        """Return a share as a multiple of ``10 ** -decimals``."""
+        scaled = check_number(f"generator.{name}", share, above=0.0) * float(10**self.decimals)
+        if round(scaled) < 1 or abs(scaled - round(scaled)) > 1e-6:
+            raise ParameterError(
+                f"generator.{name}={share} has more than decimals={self.decimals} decimal places; "
+                f"use more decimals"
+            )
+        return round(scaled)
+
+    def _height_steps(self) -> Int[Tensor, " H"] | None:
+        """Return the values of the z side as multiples of ``10 ** -decimals``."""
+        if self.heights is None:
+            return None
+        if isinstance(self.heights, str) or not isinstance(self.heights, Iterable):
+            raise ParameterError(f"generator.heights={self.heights!r} must be a list of shares")
+        steps = [self._steps("heights", share) for share in self.heights]
+        if not steps:
+            raise ParameterError("generator.heights is empty; use null to draw z like x and y")
+        return torch.tensor(steps)
+
+    def cuboids(
+        self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
+    ) -> Cuboids:
+        """Return one cuboid per position of each instance."""
+        if params.geometry == "maps" and size * params.num_items > MAX_MAPPED:
+            raise GeneratorError(
+                f"continuous_cuboids draws a new cuboid at every position: pool_size={size} "
+                f"instances of num_items={params.num_items} need {size * params.num_items} sets of "
+                f"height maps (at most {MAX_MAPPED}); use geometry='boxes', or a smaller pool_size"
+            )
+        return super().cuboids(params, seed, split, size)
+
+    def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
+        """Draw the cuboids; row ``p * N + n`` is item n of instance p."""
+        words = request.words(SIDES, request.num_items)
+        low, span = self._steps("low", self.low), self._steps("high", self.high)
+        span -= low
+        # the step nearest to low + span * u, where u = word / 2**32
+        sides = [((low << 32) + span * word + (1 << 31)) >> 32 for word in words[:3]]
+        heights = self._height_steps()
+        if heights is not None:
+            sides[2] = heights[below(words[3], len(heights))]
+        steps = torch.stack(sides, -1).flatten(0, 1)
+        extents = steps.double() / 10**self.decimals * min(request.container)
+        rows = torch.arange(len(extents)).view(request.num_instances, request.num_items)
+        return Cuboids(extents), full_length(rows)

@@ -1,0 +1,206 @@
+"""Readers of cuboid files: published instances, plain JSON and CSV.
+
+The format of a file is recognised by its fields, never by its name. Errors name the file, the place
+in it and the value that is needed there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from packing_env.generators.cuboids.loads import ANY_SIDE, Z_ONLY, Kind, Load, Value
+from packing_env.generators.cuboids.text import read_csv, read_thpack
+from packing_env.generators.sequence_file import SequenceError
+from packing_env.items.meshes.mesh import UNITS
+
+
+def read_loads(path: str | Path) -> list[Load]:
+    """Read all loads of a file.
+
+    Supported are (recognised by their fields): JSON lists of sequences of ``[dx, dy, dz]`` or
+    ``[dx, dy, dz, count]`` or ``[dx, dy, dz, count, vx, vy, vz]`` or of objects ``dims``,
+    ``count``, ``vertical_ok``, ``name``, alone or as ``sequences`` beside ``unit`` and
+    ``container``; CSV with these numbers in a line and a blank line between sequences, or with a
+    header of names among ``sequence name dx dy dz count vertical_x vertical_y vertical_z``;
+    container loading instances with ``types`` (Bischoff and Ratcliff, Omega 1995; Davies and
+    Bischoff, EJOR 1999; Loh and Nee 1992; Ivancic et al. 1989) and their original text (OR-Library
+    ``thpack1`` to ``thpack8``); ``boxes`` with ``profit`` (Egeblad and Pisinger, COR 2009); orders
+    with ``items_mm`` (BED-BPP, Kagerer et al., IJRR 2023); truck ``items`` with ``dims_mm``; and
+    ``products`` with ``demand`` (Alonso et al., CIE 2019).
+
+    Raises:
+        SequenceError: The file cannot be read, or has none of these formats; names the place.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SequenceError(f"{path}: cannot be read: {error}") from error
+    if not text.strip():
+        raise SequenceError(f"{path}: the file is empty; needed: sequences of cuboids")
+    if text.lstrip()[0] in "[{":
+        try:
+            return _from_json(Value(path, "", json.loads(text)))
+        except SequenceError:
+            raise
+        except (ValueError, RecursionError) as error:
+            raise SequenceError(f"{path}: cannot be read as JSON: {error}") from error
+    return read_csv(path, text) if "," in text else read_thpack(path, text)
+
+
+def _from_json(file: Value) -> list[Load]:
+    """Read the loads of any supported JSON format."""
+    if isinstance(file.value, list):
+        return _plain_sequences(file)
+    if "sequences" in file:
+        loads = _plain_sequences(file["sequences"])
+        container = file["container"].sides() if "container" in file else None
+        unit = _unit(file, "") if "unit" in file else None
+        return [replace(load, container=container, unit=unit) for load in loads]
+    if "orders" in file:
+        return [_order(entry) for entry in file["orders"].entries()]
+    loads = []
+    for group, value in file.value.items() if isinstance(file.value, dict) else ():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            name = "" if group == "instances" else group
+            loads += [_instance(file, entry, name) for entry in file[group].entries()]
+    if not loads:
+        raise file.error("a list of sequences, or an object with sequences, instances or orders")
+    return loads
+
+
+def _plain_sequences(rows: Value) -> list[Load]:
+    """Read a list of sequences of cuboids."""
+    loads = []
+    for number, sequence in enumerate(rows.entries()):
+        if not isinstance(sequence.value, list) or not isinstance(
+            (sequence.value or [None])[0], (list, dict)
+        ):
+            raise sequence.error("a sequence: a list of [dx, dy, dz]")
+        loads.append(Load(str(number), tuple(_plain_item(item) for item in sequence.entries())))
+    return loads
+
+
+def _plain_item(item: Value) -> Kind:
+    """Read ``[dx, dy, dz]``, perhaps followed by a count and flags, or an object."""
+    if isinstance(item.value, dict):
+        return _typed(item)
+    row = item.value
+    if not isinstance(row, list) or len(row) not in (3, 4, 7):
+        raise item.error("[dx, dy, dz], [dx, dy, dz, count] or [dx, dy, dz, count, vx, vy, vz]")
+    sides = replace(item, value=row[:3]).sides()
+    count = replace(item, value=row[3]).count() if len(row) > 3 else 1
+    return Kind(sides, replace(item, value=row[4:]).flags() if len(row) == 7 else ANY_SIDE, count)
+
+
+def _typed(entry: Value) -> Kind:
+    """Read an object with ``dims``, perhaps ``vertical_ok``, ``count`` and ``name``."""
+    return Kind(
+        entry["dims"].sides(),
+        entry["vertical_ok"].flags() if "vertical_ok" in entry else ANY_SIDE,
+        entry["count"].count() if "count" in entry else 1,
+        entry["name"].text() if "name" in entry else None,
+    )
+
+
+def _instance(file: Value, entry: Value, group: str) -> Load:
+    """Read one entry of ``instances``, or of a list with another name."""
+    readers: dict[str, Callable[[Value, Value], Load]] = {
+        "types": _types,
+        "boxes": _boxes,
+        "items": _truck_items,
+        "products": _products,
+    }
+    for field, reader in readers.items():
+        if field in entry:
+            load = reader(file, entry)
+            unit = "mm" if field in ("items", "products") else _unit(file, group)
+            return replace(load, group=group or load.name.rpartition("_")[0], unit=unit)
+    raise entry.error(f"an instance with one of the fields {', '.join(readers)}")
+
+
+def _types(file: Value, entry: Value) -> Load:
+    """Read a container loading instance: box types with the sides that may stand vertically."""
+    kinds = tuple(_typed(row) for row in entry["types"].entries())
+    arrival = None
+    if "online_order" in entry:
+        arrival = tuple(row.count(0) for row in entry["online_order"].entries())
+        if [arrival.count(i) for i in range(len(kinds))] != [kind.count for kind in kinds]:
+            raise entry["online_order"].error("each type as often as its count says")
+    container = entry["container"].sides()
+    return Load(entry["name"].text(), kinds, container=container, arrival=arrival)
+
+
+def _boxes(file: Value, entry: Value) -> Load:
+    """Read a knapsack instance; where its problem forbids rotation, boxes stay upright."""
+    rotated = "problem" not in file or "no rotation" not in file["problem"].text()
+    upright = ANY_SIDE if rotated else Z_ONLY
+    counts = [row.count() for row in entry["count"].entries()] if "count" in entry else []
+    boxes = entry["boxes"].entries()
+    if counts and len(counts) != len(boxes):
+        raise entry["count"].error(f"{len(boxes)} counts, one for each of the boxes")
+    kinds = tuple(
+        Kind(box.sides(), upright, count)
+        for box, count in zip(boxes, counts or [1] * len(boxes), strict=True)
+    )
+    remark = "" if rotated else "its problem allows no rotation: use orientations=none"
+    return Load(entry["name"].text(), kinds, container=entry["container"].sides(), remark=remark)
+
+
+def _order(entry: Value) -> Load:
+    """Read a customer's order: items in arrival order, upright, on a target of nominal height."""
+    names: list[str | None] = [None] * len(entry["items_mm"].entries())
+    if "article_id" in entry:
+        names = [article.text() for article in entry["article_id"].entries()]
+    items = entry["items_mm"].entries()
+    if len(names) != len(items):
+        raise entry["article_id"].error(f"{len(items)} names, one for each of the items")
+    kinds = tuple(
+        Kind(item.sides(), Z_ONLY, 1, name) for item, name in zip(items, names, strict=True)
+    )
+    footprint = entry["target_footprint_mm"]
+    height = entry["nominal_max_height_mm"].number()
+    ground = [side.number() for side in footprint.entries()]
+    container = replace(footprint, value=[*ground, height]).sides()
+    group = entry["target"].text() if "target" in entry else ""
+    return Load(entry["order"].text(), kinds, group, container, "mm", tuple(range(len(kinds))))
+
+
+def _truck_items(file: Value, entry: Value) -> Load:
+    """Read the items of a truck fleet; they keep their z side upright."""
+    kinds, forced = [], 0
+    for item in entry["items"].entries():
+        kinds.append(Kind(item["dims_mm"].sides(), Z_ONLY, 1, item["id"].text()))
+        forced += "forced_orientation" in item and item["forced_orientation"].text() != "n"
+    remark = "its trucks, weights and stacking codes are ignored"
+    if forced:
+        remark += f"; {forced} items have a forced_orientation, which is ignored"
+    return Load(entry["name"].text(), tuple(kinds), remark=remark)
+
+
+def _products(file: Value, entry: Value) -> Load:
+    """Read products; the demand of each is the count of its cases."""
+    kinds = []
+    for product in entry["products"].entries():
+        if "rot_xyz" in product and product["rot_xyz"].value != [1, 1, 1]:
+            raise product["rot_xyz"].error("[1, 1, 1], any rotation; others are not supported")
+        count = product["demand"].count(0)
+        kinds.append(Kind(product["dims_mm"].sides(), ANY_SIDE, count, product["id"].text()))
+    remark = "its pallets, trucks and days are ignored"
+    return Load(entry["name"].text(), tuple(kinds), remark=remark)
+
+
+def _unit(file: Value, group: str) -> str | None:
+    """Parse the unit of a group: ``cm``, or ``mm for LN, abstract integer units for IMM``."""
+    parts = file["unit"].text().split(",")
+    own = [part for part in parts if group and f"for {group}" in part]
+    part = (own or parts)[0].strip()
+    word = part.split(" ")[0]
+    if word in UNITS:
+        return word
+    if word == "abstract":
+        return None
+    raise file["unit"].error(f"one of {', '.join(UNITS)}, or abstract units")

@@ -1,0 +1,199 @@
+"""Cuboids cut from the container: instances whose best utilization is known to be 1."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from packing_env.core.random import below, choose_uniform
+from packing_env.generators.base import Cuboids, GeneratorError
+from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource, all_extents
+from packing_env.types import Instances, PackingParams, ParameterError, check_integer
+
+VARIANTS = ("cut1", "cut2")
+ORDER, CUT = 4, 16
+"""Purposes of the draws (:meth:`Draw.words`); round k of the cuts draws with CUT + k."""
+_CHUNK = 256
+"""Number of instances that are sorted at once."""
+
+
+@dataclass(frozen=True)
+class Guillotine(CuboidSource):
+    """Pieces of the container, cut in two repeatedly until every side is in ``low .. high``.
+
+    The cuts follow the program of Zhao et al., AAAI 2021: one of a piece's sides that are too long
+    is chosen uniformly, and cut at a whole pitch, chosen uniformly among those that leave both
+    parts at least ``low``. Then the pieces are sorted so that they can be packed in that order,
+    each where it was cut:
+
+    - ``"cut1"``, the paper's CUT-1: by the height of the piece's lower face, ties at random.
+    - ``"cut2"``, the paper's CUT-2: at each step uniformly among the pieces whose supports are all
+      packed.
+
+    Note the names in that program: its ``cut1`` (``CuttingBoxCreator``) makes the paper's CUT-2
+    and its ``cut2`` (``MDlayerBoxCreator``) the paper's CUT-1. The names here are the paper's.
+
+    The catalogue holds every extent ``low .. high`` once, x slowest, for every seed.
+
+    Attributes:
+        variant: One of :data:`VARIANTS`.
+        low: Shortest side of a piece, in pitches.
+        high: Longest side; ``2 * low - 1`` or more, since other lengths could not be cut.
+    """
+
+    variant: str = "cut1"
+    low: int = 2
+    high: int = 5
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise ParameterError(
+                f"generator.variant={self.variant!r} is unknown; choose one of {VARIANTS}"
+            )
+        low = check_integer("generator.low", self.low, 1)
+        if check_integer("generator.high", self.high, 1) < 2 * low - 1:
+            raise ParameterError(
+                f"generator.high={self.high} must be 2 * low - 1 = {2 * low - 1} or more: a side "
+                f"of {self.high + 1} could not be cut into two of at least {low}"
+            )
+
+    def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
+        """Return all extents; the length of an instance is its number of pieces."""
+        boxes, count = self._sorted(request, torch.arange(request.num_instances))
+        sides = (boxes[..., 3:] - boxes[..., :3] - self.low).clamp(min=0)
+        span = self.high - self.low + 1
+        rows = (sides[..., 0] * span + sides[..., 1]) * span + sides[..., 2]
+        return all_extents(self.low, self.high, request.pitch), Instances(rows, count)
+
+    def solutions(
+        self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
+    ) -> Int[Tensor, "P N 6"]:
+        """Return the place of each piece before the cuts, in arrival order.
+
+        Packed there in order, without rotation, the pieces fill the container.
+
+        Returns:
+            ``(x0, y0, z0, x1, y1, z1)`` in pitches; zeros past the end of an instance.
+        """
+        return self._sorted(CuboidRequest.of(params, seed, split, size), torch.arange(size))[0]
+
+    def solution(
+        self, index: int, params: PackingParams, seed: int = 0, split: str = "train"
+    ) -> Int[Tensor, "n 6"]:
+        """Return the solution of one instance of a pool; see :meth:`solutions`."""
+        boxes, count = self._sorted(CuboidRequest.of(params, seed, split, 1), torch.tensor([index]))
+        return boxes[0, : int(count[0])]
+
+    def _sorted(
+        self, request: CuboidRequest, instance: Int[Tensor, " P"]
+    ) -> tuple[Int[Tensor, "P N 6"], Int[Tensor, " P"]]:
+        """Return the pieces of some instances in arrival order, and their number."""
+        boxes, count = self._cut(request, instance)
+        in_order = _by_height if self.variant == "cut1" else _by_support
+        draw = request.words(ORDER, boxes.shape[1], instance)[0]
+        rank = torch.cat(
+            [
+                in_order(boxes[i : i + _CHUNK], count[i : i + _CHUNK], draw[i : i + _CHUNK])
+                for i in range(0, len(boxes), _CHUNK)
+            ]
+        )
+        boxes = boxes.gather(1, rank[..., None].expand_as(boxes))
+        padding = request.num_items - boxes.shape[1]
+        return torch.nn.functional.pad(boxes, (0, 0, 0, padding)), count
+
+    def _cut(
+        self, request: CuboidRequest, instance: Int[Tensor, " P"]
+    ) -> tuple[Int[Tensor, "P C 6"], Int[Tensor, " P"]]:
+        """Cut the container; return the pieces in order of creation, zero padded, and their number.
+
+        Raises:
+            GeneratorError: The container is too small, or the pieces exceed ``num_items``.
+        """
+        whole = request.steps
+        if min(whole) < self.low:
+            raise GeneratorError(
+                f"guillotine: the container measures {whole} pitches, less than low={self.low}"
+            )
+        boxes = torch.tensor([0, 0, 0, *whole]).repeat(len(instance), 1, 1)
+        count = torch.ones_like(instance)
+        for step in range(sum(whole)):
+            long = (boxes[..., 3:] - boxes[..., :3]) > self.high
+            cut = long.any(2)
+            if not bool(cut.any()):
+                break
+            words = request.words(CUT + step, boxes.shape[1], instance)
+            left, right = self._halves(boxes, long, words[0], words[1])
+            place = count[:, None] + cut.long().cumsum(1) - 1
+            count = count + cut.sum(1)
+            self._check_capacity(int(count.max()), request)
+            grown = torch.nn.functional.pad(left, (0, 0, 0, int(count.max()) - left.shape[1]))
+            row = torch.arange(len(instance))[:, None].expand_as(place)
+            grown[row[cut], place[cut]] = right[cut]
+            boxes = grown
+        return boxes, count
+
+    def _halves(
+        self,
+        boxes: Int[Tensor, "P C 6"],
+        long: Bool[Tensor, "P C 3"],
+        which: Int[Tensor, "P C"],
+        where: Int[Tensor, "P C"],
+    ) -> tuple[Int[Tensor, "P C 6"], Int[Tensor, "P C 6"]]:
+        """Cut each piece with a side that is too long in two; others stay whole on the left."""
+        rank = below(which, long.sum(2))
+        axis = (long.long().cumsum(2) <= rank[..., None]).sum(2).clamp(max=2)[..., None]
+        low, high = boxes[..., :3], boxes[..., 3:]
+        side = (high - low).gather(2, axis)
+        at = self.low + below(where[..., None], side - 2 * self.low + 1)
+        here = (torch.arange(3) == axis) & long.any(2, keepdim=True)
+        middle = low + at
+        left = torch.cat((low, torch.where(here, middle, high)), 2)
+        right = torch.cat((torch.where(here, middle, low), high), 2)
+        return left, right
+
+    def _check_capacity(self, most: int, request: CuboidRequest) -> None:
+        """Raise if an instance has more pieces than an episode has items."""
+        if most > request.num_items:
+            bound = math.prod(side // self.low for side in request.steps)
+            raise GeneratorError(
+                f"guillotine: an instance is cut into {most} or more pieces, but episodes have "
+                f"num_items={request.num_items}; num_items={bound} is always enough here"
+            )
+
+
+def _by_height(
+    boxes: Int[Tensor, "P C 6"], count: Int[Tensor, " P"], word: Int[Tensor, "P C"]
+) -> Int[Tensor, "P C"]:
+    """Sort pieces by height, lowest first, ties by their random words; padding last."""
+    real = torch.arange(boxes.shape[1]) < count[:, None]
+    key = (boxes[..., 2] << 32) + word
+    return torch.where(real, key, torch.iinfo(torch.int64).max).argsort(dim=1, stable=True)
+
+
+def _by_support(
+    boxes: Int[Tensor, "P C 6"], count: Int[Tensor, " P"], word: Int[Tensor, "P C"]
+) -> Int[Tensor, "P C"]:
+    """Sort pieces by picking each from those whose supports are all there; padding last."""
+    places = torch.arange(boxes.shape[1])
+    real = places < count[:, None]
+    low, high = boxes[..., :3], boxes[..., 3:]
+    crossing = (low[:, :, None, :2] < high[:, None, :, :2]) & (
+        low[:, None, :, :2] < high[:, :, None, :2]
+    )
+    carried = (low[:, :, None, 2] == high[:, None, :, 2]) & crossing.all(3)
+    carried &= real[:, :, None] & real[:, None, :]  # [P, C, C]: the piece rests on the other
+    lacking = carried.sum(2)
+    waiting, order = real.clone(), torch.zeros_like(word)
+    rows = torch.arange(len(boxes))
+    for step in range(boxes.shape[1]):
+        free = torch.where(waiting.any(1, keepdim=True), waiting & (lacking == 0), ~real)
+        chosen = choose_uniform(free, word[:, step].double() / 2**32)
+        order[:, step] = chosen
+        lacking = lacking - carried[rows, :, chosen].long()
+        waiting = waiting & (places != chosen[:, None])
+        real = real | (places == chosen[:, None])
+    return order

@@ -1,0 +1,214 @@
+"""Cuboids and instances of a file, replayed exactly."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from packing_env.generators.base import Cuboids, padded
+from packing_env.generators.cuboids.files import read_loads
+from packing_env.generators.cuboids.loads import MAX_ITEMS, Kind, Load
+from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource
+from packing_env.generators.sequence_file import SequenceError
+from packing_env.items.meshes.mesh import UNITS
+from packing_env.types import Instances, PackingParams, ParameterError, check_integer
+
+_LOGGER = logging.getLogger("packing_env.generators")
+ORDERS = ("arrival", "types", "shuffled")
+SHUFFLE = 3
+"""Purpose of the draws (:meth:`Draw.words`)."""
+_LISTED = 8
+"""Names that an error message lists."""
+
+
+@dataclass(frozen=True)
+class CuboidSequences(CuboidSource):
+    """The instances of a file (:func:`packing_env.generators.cuboids.files.read_loads`).
+
+    The catalogue holds each of their cuboids once, in order of appearance, with the sides that may
+    stand vertically. All instances of a pool share one container.
+
+    Attributes:
+        path: The file.
+        instance: The name of one instance, or of a class of them (``BR1``), or the index of one;
+            ``None``: all.
+        order: ``"arrival"``: the order of the file, or kind by kind if it has none; ``"types"``:
+            kind by kind; ``"shuffled"``: at random, by the pool's seed and split.
+        limit: Number of items kept of each instance, the first in this order; ``None``: all.
+        unit: Unit of the file, a name in ``items.meshes.mesh.UNITS``; ``None``: the unit that the
+            file states, or steps of the lattice (cells) if it states none.
+        own_container: Refuse a container other than the one that the file gives.
+    """
+
+    path: str | Path
+    instance: str | int | None = None
+    order: str = "arrival"
+    limit: int | None = None
+    unit: str | None = None
+    own_container: bool = True
+    finite = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, (str, Path)) or not str(self.path):
+            raise ParameterError(f"generator.path={self.path!r} must name a file of cuboids")
+        if self.order not in ORDERS:
+            raise ParameterError(
+                f"generator.order={self.order!r} is unknown; choose one of {ORDERS}"
+            )
+        if self.unit is not None and (not isinstance(self.unit, str) or self.unit not in UNITS):
+            raise ParameterError(
+                f"generator.unit={self.unit!r} is unknown; choose null or one of {', '.join(UNITS)}"
+            )
+        if self.limit is not None:
+            check_integer("generator.limit", self.limit, 1)
+        if isinstance(self.instance, bool) or not isinstance(self.instance, (str, int, type(None))):
+            raise ParameterError(
+                f"generator.instance={self.instance!r} must be the name or index of an instance"
+            )
+        if not isinstance(self.own_container, bool):
+            raise ParameterError(
+                f"generator.own_container={self.own_container!r} must be true or false"
+            )
+
+    def loads(self) -> list[Load]:
+        """Read the chosen instances."""
+        loads = read_loads(self.path)
+        if self.instance is None:
+            return loads
+        if isinstance(self.instance, int):
+            if not 0 <= self.instance < len(loads):
+                raise SequenceError(
+                    f"{self.path}: instance={self.instance} is not in 0..{len(loads) - 1}; a name "
+                    f"of digits needs quotes"
+                )
+            return [loads[self.instance]]
+        chosen = [load for load in loads if load.name == self.instance]
+        chosen = chosen or [load for load in loads if load.group == self.instance]
+        if not chosen:
+            known = list(dict.fromkeys(load.name for load in loads))
+            known += sorted({load.group for load in loads} - {""})
+            raise SequenceError(
+                f"{self.path}: no instance is named {self.instance!r}; there are "
+                f"{', '.join(known[:_LISTED])}{', ...' if len(known) > _LISTED else ''}, or give "
+                f"an index 0..{len(loads) - 1}"
+            )
+        return chosen
+
+    def container(self, pitch: float) -> tuple[float, float, float] | None:
+        """Return the container of the chosen instances, metres.
+
+        ``None`` if the file gives none. ``pitch`` is the length of an abstract unit.
+
+        Raises:
+            SequenceError: The instances have different containers.
+        """
+        return self._container(self.loads(), pitch)
+
+    def cuboids(
+        self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
+    ) -> Cuboids:
+        """Return each cuboid of the chosen instances once; log remarks on the file."""
+        for remark in dict.fromkeys(load.remark for load in self.loads() if load.remark):
+            _LOGGER.warning("%s: %s", self.path, remark)
+        return super().cuboids(params, seed, split, size)
+
+    def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
+        """Return the cuboids and all chosen instances."""
+        loads = self.loads()
+        if self.own_container:
+            self._check_container(loads, request)
+        self._check_lengths(loads, request)
+        rows: dict[tuple[object, ...], int] = {}
+        kinds: list[tuple[Kind, float]] = []
+        sequences = []
+        for number, load in enumerate(loads):
+            metres = self._metres(load, request.pitch)
+            ids = []
+            for kind in load.kinds:
+                key = (kind.name, kind.sides, kind.upright, metres)
+                if key not in rows:
+                    rows[key] = len(kinds)
+                    kinds.append((kind, metres))
+                ids.append(rows[key])
+            sequences.append([ids[i] for i in self._arrival(load, number, request)])
+        return _cuboids(kinds), self._instances(loads, sequences, request)
+
+    def _metres(self, load: Load, pitch: float) -> float:
+        """Return the length of the load's unit."""
+        unit = self.unit or load.unit
+        return pitch if unit is None else UNITS[unit]
+
+    def _arrival(self, load: Load, number: int, request: CuboidRequest) -> list[int]:
+        """Return the kind of each item, in arrival order."""
+        each = [i for i, kind in enumerate(load.kinds) for _ in range(kind.count)]
+        if self.order == "arrival" and load.arrival is not None:
+            each = list(load.arrival)
+        elif self.order == "shuffled":
+            words = request.words(SHUFFLE, len(each), torch.tensor([number]))[0][0]
+            each = [each[i] for i in words.argsort(stable=True).tolist()]
+        return each if self.limit is None else each[: self.limit]
+
+    def _check_lengths(self, loads: list[Load], request: CuboidRequest) -> None:
+        """Raise on instances that are too long, before their items are listed one by one."""
+        longest = max(loads, key=lambda load: load.num_items)
+        if longest.num_items > MAX_ITEMS:
+            raise SequenceError(
+                f"{self.path}: the counts of instance {longest.name} add up to "
+                f"{longest.num_items} items; at most {MAX_ITEMS} are supported"
+            )
+        most = longest.num_items if self.limit is None else min(longest.num_items, self.limit)
+        if most > request.num_items:
+            raise SequenceError(
+                f"{self.path}: instance {longest.name} has {most} items, episodes have "
+                f"num_items={request.num_items}; set num_items={most} or more, or generator.limit"
+            )
+
+    def _instances(
+        self, loads: list[Load], sequences: list[list[int]], request: CuboidRequest
+    ) -> Instances:
+        """Pad the sequences with row 0; raise if one is empty."""
+        empty = [load.name for load, ids in zip(loads, sequences, strict=True) if not ids]
+        if empty:
+            raise SequenceError(f"{self.path}: instance {empty[0]} has no items; give it some")
+        return padded(sequences, request.num_items)
+
+    def _container(self, loads: list[Load], pitch: float) -> tuple[float, float, float] | None:
+        """Return the one container of the loads, if any; raise if they have several."""
+        found: dict[tuple[float, float, float], str] = {}
+        for load in loads:
+            if load.container is not None:
+                x, y, z = (side * self._metres(load, pitch) for side in load.container)
+                found.setdefault((x, y, z), load.name)
+        if len(found) > 1:
+            raise SequenceError(
+                f"{self.path}: the {len(loads)} instances have {len(found)} different containers, "
+                f"an environment has one; choose one with instance=NAME "
+                f"({', '.join(list(found.values())[:_LISTED])}, ...), or set own_container=false"
+            )
+        return next(iter(found), None)
+
+    def _check_container(self, loads: list[Load], request: CuboidRequest) -> None:
+        """Raise if the task's container is not that of the file."""
+        own = self._container(loads, request.pitch)
+        if own is not None and not all(
+            math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-6 * request.pitch)
+            for a, b in zip(own, request.container, strict=True)
+        ):
+            wanted = ",".join(f"{side:g}" for side in own)
+            raise SequenceError(
+                f"{self.path}: instance {loads[0].name} has a container of [{wanted}] m, the task "
+                f"one of {list(request.container)}; set container=[{wanted}], or "
+                f"generator.own_container=false to pack its cuboids into this one"
+            )
+
+
+def _cuboids(kinds: list[tuple[Kind, float]]) -> Cuboids:
+    """Return the sides in metres, with the names of the file or the sides in its unit."""
+    extents = [[side * metres for side in kind.sides] for kind, metres in kinds]
+    names = [kind.name or "x".join(f"{side:g}" for side in kind.sides) for kind, _ in kinds]
+    upright = torch.tensor([kind.upright for kind, _ in kinds])
+    return Cuboids(torch.tensor(extents, dtype=torch.float64), upright, names)

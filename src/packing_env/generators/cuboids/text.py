@@ -1,0 +1,128 @@
+"""Readers of cuboids in lines of text: CSV, and OR-Library's container loading files."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from packing_env.generators.cuboids.loads import ANY_SIDE, Kind, Load, Value
+from packing_env.generators.sequence_file import SequenceError
+
+_COLUMNS = ("dx", "dy", "dz", "count", "vertical_x", "vertical_y", "vertical_z")
+
+
+def read_csv(path: Path, text: str) -> list[Load]:
+    """Read CSV, a line per kind; a column or blank lines separate the sequences."""
+    rows = _csv_rows(path, text)
+    start = next((i for i, (_, row) in enumerate(rows) if any(row)), len(rows))
+    columns: tuple[str, ...] = _COLUMNS
+    if start < len(rows) and not _is_number(rows[start][1][0]):
+        columns = _header(Value(path, "the header", rows[start][1]))
+        start += 1
+    sequences: dict[str, list[Kind]] = {}
+    current = 0
+    for line, row in rows[start:]:
+        if not any(row):
+            current += bool(sequences) and str(current) in sequences
+            continue
+        at = Value(path, f"line {line}", row)
+        cells = dict(zip(columns, row, strict=False))
+        if len(row) > len(columns):
+            raise at.error(f"at most {len(columns)} entries: {', '.join(columns)}")
+        sequences.setdefault(cells.get("sequence", str(current)), []).append(_csv_kind(at, cells))
+    if not sequences:
+        raise SequenceError(f"{path}: no cuboid in it; needed: lines of dx,dy,dz")
+    return [Load(name, tuple(kinds)) for name, kinds in sequences.items()]
+
+
+def _csv_rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
+    """Return the cells of each row, and the line on which it ends."""
+    reader = csv.reader(io.StringIO(text, newline=""))  # newlines in quotes belong to a cell
+    try:
+        return [(reader.line_num, [cell.strip(" \t") for cell in row]) for row in reader]
+    except csv.Error as error:
+        raise SequenceError(f"{path}: line {reader.line_num}: cannot be read: {error}") from error
+
+
+def _header(names: Value) -> tuple[str, ...]:
+    """Return the names of the columns; raise on unknown, missing or repeated ones."""
+    columns = tuple(names.value)
+    known = {*_COLUMNS, "sequence", "name"}
+    if not set(columns) <= known or not set(_COLUMNS[:3]) <= set(columns):
+        raise names.error(f"dx, dy, dz, and others among {', '.join(sorted(known))}")
+    if len(set(columns)) < len(columns):
+        raise names.error("each column once")
+    return columns
+
+
+def _csv_kind(at: Value, cells: dict[str, str]) -> Kind:
+    """Read the cuboids of one row."""
+    numbers = {key: _number(at, cells[key]) for key in _COLUMNS if cells.get(key)}
+    item: list[Any] = [numbers.get(key) for key in _COLUMNS[:3]]
+    sides = replace(at, value=item).sides()
+    flags = [numbers[key] for key in _COLUMNS[4:] if key in numbers]
+    count = replace(at, value=numbers.get("count", 1)).count()
+    upright = replace(at, value=flags).flags() if flags else ANY_SIDE
+    return Kind(sides, upright, count, cells.get("name") or None)
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number, without white space around it."""
+    if text != text.strip():
+        return False  # a newline within quotes
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(at: Value, text: str) -> int | float:
+    """Parse a number; whole ones as int."""
+    if not _is_number(text):
+        raise at.error(f"numbers; {text!r} is not a number")
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+def read_thpack(path: Path, text: str) -> list[Load]:
+    """Read an OR-Library container loading file.
+
+    It holds the number of problems; for each its index (and a seed), the container, the number of
+    types, and for each type: its index, three sides, each followed by a flag that is 1 if it may
+    stand vertically, and a count.
+    """
+    lines = iter([
+        Value(path, f"line {number}", [_number(Value(path, f"line {number}", line), word)
+                                    for word in line.split()])
+        for number, line in enumerate(text.splitlines(), 1) if line.strip()
+    ])  # fmt: skip
+    problems = _line(lines, path, 1)
+    loads = []
+    for _ in range(replace(problems, value=problems.value[0]).count()):
+        head = _line(lines, path, 1, 2)
+        container = _line(lines, path, 3).sides()
+        number = _line(lines, path, 1)
+        kinds = []
+        for _ in range(replace(number, value=number.value[0]).count()):
+            row = _line(lines, path, 8)
+            sides = replace(row, value=row.value[1:7:2]).sides()
+            upright = replace(row, value=row.value[2:7:2]).flags()
+            kinds.append(Kind(sides, upright, replace(row, value=row.value[7]).count()))
+        loads.append(Load(str(head.value[0]), tuple(kinds), container=container))
+    return loads
+
+
+def _line(lines: Iterator[Value], path: Path, *lengths: int) -> Value:
+    """Return the next line; raise unless it has one of the given lengths."""
+    line = next(lines, None)
+    needed = f"a line of {' or '.join(map(str, lengths))} numbers (OR-Library thpack)"
+    if line is None:
+        raise SequenceError(f"{path}: ends too early; needed: {needed}")
+    if len(line.value) not in lengths:
+        raise line.error(needed)
+    return line

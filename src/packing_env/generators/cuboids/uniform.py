@@ -1,0 +1,36 @@
+"""Cuboids with sides drawn from whole numbers: the RS data sets of the online packing papers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from packing_env.core.random import below
+from packing_env.generators.base import Cuboids, full_length
+from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource, all_extents
+from packing_env.generators.uniform import draw_words
+from packing_env.types import Instances, check_integer
+
+
+@dataclass(frozen=True)
+class UniformCuboids(CuboidSource):
+    """Cuboids with independent sides drawn uniformly from ``low .. high``, whole numbers.
+
+    In a 10 x 10 x 10 container, sides 1 to 5 are RS with 125 types (Zhao et al., ICLR 2022, and
+    Xiong et al., RA-L 2024), sides 2 to 5 are RS with 64 types (Zhao et al., AAAI 2021). The
+    catalogue holds every extent once, x slowest, for every seed.
+
+    Attributes:
+        low: Shortest side, in pitches (cells; units in geometry ``"boxes"``).
+        high: Longest side.
+    """
+
+    low: int = 1
+    high: int = 5
+
+    def __post_init__(self) -> None:
+        check_integer("generator.high", self.high, check_integer("generator.low", self.low, 1))
+
+    def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
+        """Return all extents; instances are N items long."""
+        cuboids = all_extents(self.low, self.high, request.pitch)
+        return cuboids, full_length(below(draw_words(request)[0], len(cuboids.extents)))

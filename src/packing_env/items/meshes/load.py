@@ -1,0 +1,75 @@
+"""Solids from mesh files of any supported format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from packing_env.items.meshes import readers, urdf
+from packing_env.items.meshes.mesh import UNITS, Mesh, MeshSource, mesh_from_arrays
+from packing_env.items.meshes.surface import MeshError, Surface
+
+READERS: dict[str, Callable[[Path, bytes], Surface]] = {
+    **readers.READERS,
+    ".urdf": urdf.read_tree,
+}
+"""Reader of each supported suffix."""
+SUPPORTED = tuple(READERS)
+
+
+def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
+    """Load a solid from STL, OBJ, PLY, OFF, GLB, 3MF or a URDF tree.
+
+    Args:
+        path: the file. STL (binary and ASCII), OBJ and OFF need no extra; PLY, GLB and 3MF need
+            `pip install packing-env[mesh]`. A URDF tree becomes one rigid solid at its zero
+            configuration, from visual geometry, or collision geometry where a link has no visual.
+        unit: unit of the coordinates in the file, a key of `UNITS`. 3MF and URDF files state
+            their own unit, which is used (and recorded in `source`) instead.
+        strict: raise `MeshError` on anything that would be a warning.
+
+    Returns:
+        The solid in metres, in the frame of the file, with `warnings` that say what was repaired.
+
+    Raises:
+        MeshError: the file is missing, unreadable, damaged or not a solid; names file and remedy.
+    """
+    file = Path(path)
+    if unit not in UNITS:
+        raise MeshError(f"{file}: unknown unit {unit!r}; use one of {', '.join(UNITS)}")
+    surface = read(file)
+    unit = surface.unit or unit
+    return mesh_from_arrays(
+        torch.from_numpy(surface.vertices) * UNITS[unit],
+        torch.from_numpy(surface.faces),
+        name=file.stem,
+        source=MeshSource(path=str(file), unit=unit),
+        strict=strict,
+        part=torch.from_numpy(surface.part),
+    )
+
+
+def read(path: Path) -> Surface:
+    """Read a mesh file of any supported format.
+
+    Raises:
+        MeshError: the file is missing, a directory, empty, of an unknown format, or damaged.
+    """
+    suffix = path.suffix.lower()
+    if not path.exists():
+        raise MeshError(f"{path}: no such file; check the path")
+    if path.is_dir():
+        raise MeshError(f"{path}: is a directory, not a mesh file; name a file in it")
+    if suffix not in READERS:
+        raise MeshError(
+            f"{path}: unsupported format {suffix!r}; supported are {', '.join(SUPPORTED)}"
+        )
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise MeshError(f"{path}: cannot be read ({error.strerror}); check permissions") from error
+    if not data:
+        raise MeshError(f"{path}: empty file (0 bytes); export it again")
+    return READERS[suffix](path, data)

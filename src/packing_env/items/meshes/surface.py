@@ -1,0 +1,49 @@
+"""Triangles as a file holds them, before any repair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+
+class MeshError(ValueError):
+    """A mesh cannot be used; the message names the file and the remedy."""
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """Triangles in the units of their file.
+
+    Attributes:
+        vertices: [V, 3] float64 in file units.
+        faces: [F, 3] int64.
+        part: [V] int64; equal for vertices of one body (see `mesh_from_arrays`).
+        unit: the unit that the file states, or None.
+    """
+
+    vertices: Float[np.ndarray, "V 3"]
+    faces: Int[np.ndarray, "F 3"]
+    part: Int[np.ndarray, " V"]
+    unit: str | None = None
+
+
+def surface(vertices: Any, faces: Any, unit: str | None = None) -> Surface:
+    """Make a surface of one part from anything array-like; empty lists become empty arrays."""
+    points = widened(np.asarray(vertices)).reshape(-1, 3)
+    triangles = np.array(faces, dtype=np.int64).reshape(-1, 3)
+    return Surface(points, triangles, np.zeros(len(points), dtype=np.int64), unit)
+
+
+def widened(values: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """Convert coordinates to double precision, single ones by way of their shortest decimals.
+
+    0.3 stored in single precision is 0.300000012, more than a millionth of a 1 cm cell too long:
+    taken literally, a box of 30 cells from a binary STL would cover 31.
+    """
+    if values.dtype != np.float32:
+        return values.astype(np.float64)
+    distinct, where = np.unique(values, return_inverse=True)
+    return distinct.astype(np.str_).astype(np.float64)[where].reshape(values.shape)

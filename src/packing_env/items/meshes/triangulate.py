@@ -1,0 +1,219 @@
+"""Polygons to triangles: faces of mesh files, and plane outlines with holes.
+
+Triangulation is ear clipping with bridge edges for the holes, so nothing beyond NumPy is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from packing_env.items.meshes.surface import MeshError
+
+Triangle = tuple[int, int, int]
+
+
+_EPS = 1e-14  # m^2: twice the area below which three corners count as collinear
+
+
+def triangulate_faces(
+    path: Path, vertices: Any, polygons: Sequence[tuple[int, Sequence[int]]], place: str = "line"
+) -> list[Sequence[int]]:
+    """Split the polygons of a mesh file into triangles: convex ones as fans, others by their ears.
+
+    Args:
+        path: the file, named in errors.
+        vertices: [V, 3].
+        polygons: the number and the vertex ids of each.
+        place: what the numbers count.
+
+    Raises:
+        MeshError: a polygon crosses itself.
+    """
+    points = np.array(vertices, dtype=np.float64).reshape(-1, 3)
+    triangles: list[Sequence[int]] = []
+    for number, ids in polygons:
+        if len(ids) == 3:
+            triangles.append(ids)
+        else:
+            triangles += _split_polygon(f"{path}: {place} {number}", points[ids], ids)
+    return triangles
+
+
+def _split_polygon(
+    where: str, corners: Float[np.ndarray, "P 3"], ids: Sequence[int]
+) -> list[Sequence[int]]:
+    """Split one polygon: a fan where it is convex, ears where it is not.
+
+    The normal is Newell's (Sutherland, Sproull, Schumacker, ACM Comput. Surv. 1974).
+    """
+    fan: list[Sequence[int]] = [(ids[0], ids[i], ids[i + 1]) for i in range(1, len(ids) - 1)]
+    if not np.isfinite(corners).all():
+        return fan  # the finite check that follows names the vertex
+    ahead = np.roll(corners, -1, axis=0)
+    normal = np.cross(corners, ahead).sum(0)
+    bends = np.cross(ahead - corners, np.roll(ahead, -1, axis=0) - ahead) @ normal
+    if (bends >= -1e-9 * float(normal @ normal)).all():
+        return fan
+    drop = int(np.abs(normal).argmax())
+    axes = [(drop + 1) % 3, (drop + 2) % 3]
+    flat = corners[:, axes if normal[drop] > 0 else axes[::-1]]
+    flat = (flat - flat.min(0)) / max(float(np.ptp(flat, axis=0).max()), 1e-300)
+    try:
+        ears = triangulate(flat, range(len(ids)))
+    except ValueError as error:
+        raise MeshError(
+            f"{where}: the polygon crosses itself ({error}); triangulate it before exporting"
+        ) from error
+    return [(ids[a], ids[b], ids[c]) for a, b, c in ears]
+
+
+def triangulate(
+    points: Float[np.ndarray, "P 2"], outer: Sequence[int], holes: Sequence[Sequence[int]] = ()
+) -> list[Triangle]:
+    """Split a polygon with holes into counter-clockwise triangles of positive area.
+
+    Args:
+        points: Coordinates that the index lists refer to, metres.
+        outer: The outline, counter-clockwise.
+        holes: Outlines of the holes, clockwise, disjoint and strictly inside.
+
+    Returns:
+        Triples of indices into `points`. Only the given corners are used, so the triangles join
+        the walls built on the same outlines without a gap.
+
+    Raises:
+        ValueError: The outline crosses or touches itself or one of its holes.
+    """
+    ring = list(outer)
+    waiting = sorted((list(hole) for hole in holes), key=lambda h: -points[h, 0].max())
+    while waiting:
+        hole = waiting.pop(0)
+        first = int(np.argmax(points[hole, 0]))
+        hole = hole[first:] + hole[:first]
+        at = _bridge(points, ring, hole, waiting)
+        ring = [*ring[: at + 1], *hole, hole[0], *ring[at:]]
+    return _flip_edges(points, _clip_ears(points, ring))
+
+
+def _doubled_area(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Return twice the signed area of the triangles a b c, positive where they turn left."""
+    left, right = b - a, c - a
+    return np.asarray(left[..., 0] * right[..., 1] - left[..., 1] * right[..., 0])
+
+
+def _bridge(points: np.ndarray, ring: list[int], hole: list[int], waiting: list[list[int]]) -> int:
+    """Find the position in `ring` of the nearest corner visible from the first of `hole`."""
+    loops = [ring, hole, *waiting]
+    start = points[np.concatenate(loops)]
+    end = points[np.concatenate([loop[1:] + loop[:1] for loop in loops])]
+    eye = points[hole[0]]
+    distance = np.linalg.norm(points[ring] - eye, axis=1)
+    for at in np.argsort(distance, kind="stable"):
+        corner = points[ring[at]]
+        before, after = points[ring[at - 1]], points[ring[(at + 1) % len(ring)]]
+        if _inside_corner(before, corner, after, eye) and _clear(eye, corner, start, end):
+            return int(at)
+    raise ValueError("a hole of the outline is not strictly inside it, or overlaps another one")
+
+
+def _inside_corner(
+    before: np.ndarray, corner: np.ndarray, after: np.ndarray, point: np.ndarray
+) -> bool:
+    """Return whether the direction from `corner` to `point` enters the polygon at that corner."""
+    left_of_in = _doubled_area(before, corner, point) > _EPS
+    left_of_out = _doubled_area(corner, after, point) > _EPS
+    if _doubled_area(before, corner, after) > _EPS:
+        return bool(left_of_in and left_of_out)
+    return bool(left_of_in or left_of_out)
+
+
+def _clear(a: np.ndarray, b: np.ndarray, start: np.ndarray, end: np.ndarray) -> bool:
+    """Return whether the segment a b meets no edge, apart from those that end in a or b."""
+    own = np.zeros(len(start), dtype=bool)
+    for tip in (a, b):
+        own |= np.all(start == tip, axis=1) | np.all(end == tip, axis=1)
+    start, end = start[~own], end[~own]
+    side_start, side_end = _doubled_area(a, b, start), _doubled_area(a, b, end)
+    side_a, side_b = _doubled_area(start, end, a), _doubled_area(start, end, b)
+    apart = (np.minimum(side_start, side_end) > _EPS) | (np.maximum(side_start, side_end) < -_EPS)
+    apart |= (np.minimum(side_a, side_b) > _EPS) | (np.maximum(side_a, side_b) < -_EPS)
+    return bool(np.all(apart))
+
+
+def _clip_ears(points: np.ndarray, ring: list[int]) -> list[Triangle]:
+    """Cut off the best-shaped ear until a triangle remains, which avoids slivers."""
+    ring = list(ring)
+    quality = [_ear_quality(points, ring, i) for i in range(len(ring))]
+    triangles: list[Triangle] = []
+    while len(ring) > 3:
+        best = int(np.argmax(quality))
+        if quality[best] <= 0:
+            quality = [_ear_quality(points, ring, i) for i in range(len(ring))]
+            best = int(np.argmax(quality))
+            if quality[best] <= 0:
+                raise ValueError("the outline crosses itself or touches itself")
+        triangles.append((ring[best - 1], ring[best], ring[(best + 1) % len(ring)]))
+        del ring[best], quality[best]
+        for i in ((best - 1) % len(ring), best % len(ring)):
+            quality[i] = _ear_quality(points, ring, i)
+    if _doubled_area(*points[ring]) <= _EPS:
+        raise ValueError("the outline crosses itself, or its corners are collinear")
+    return [*triangles, (ring[0], ring[1], ring[2])]
+
+
+def _ear_quality(points: np.ndarray, ring: list[int], at: int) -> float:
+    """Return area over squared longest side of the triangle at corner `at`; 0 if not an ear."""
+    a, b, c = points[[ring[at - 1], ring[at], ring[(at + 1) % len(ring)]]]
+    area = float(_doubled_area(a, b, c))
+    if area <= _EPS:
+        return 0.0
+    rest = points[ring]
+    tips = [np.all(rest == tip, axis=1) for tip in (a, b, c)]
+    rest = rest[~(tips[0] | tips[1] | tips[2])]
+    inside = (_doubled_area(a, b, rest) >= -_EPS) & (_doubled_area(b, c, rest) >= -_EPS)
+    inside &= _doubled_area(c, a, rest) >= -_EPS
+    if np.any(inside):
+        return 0.0
+    longest = max(float(np.sum((p - q) ** 2)) for p, q in ((a, b), (b, c), (c, a)))
+    return area / longest
+
+
+def _flip_edges(points: np.ndarray, triangles: list[Triangle]) -> list[Triangle]:
+    """Swap diagonals until the triangulation is Delaunay, which avoids needles where possible."""
+    apex: dict[tuple[int, int], int] = {}
+    for triangle in triangles:
+        _enter(apex, triangle)
+    queue = list(apex)
+    while queue:
+        a, b = queue.pop()
+        if (a, b) not in apex or (b, a) not in apex:
+            continue
+        c, d = apex[a, b], apex[b, a]
+        if _swap_helps(*points[[a, b, c, d]]):
+            for edge in ((a, b), (b, a), (b, c), (c, a), (a, d), (d, b)):
+                del apex[edge]
+            _enter(apex, (a, d, c))
+            _enter(apex, (d, b, c))
+            queue += [(a, d), (d, b), (b, c), (c, a)]
+    return [(a, b, c) for (a, b), c in apex.items() if a < b and a < c]
+
+
+def _enter(apex: dict[tuple[int, int], int], triangle: Triangle) -> None:
+    """Record the third corner of a triangle under each of its directed edges."""
+    a, b, c = triangle
+    apex[a, b], apex[b, c], apex[c, a] = c, a, b
+
+
+def _swap_helps(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> bool:
+    """Return whether the angles at c and d, opposite the edge a b, sum to more than 180 degrees."""
+    if _doubled_area(a, d, c) <= _EPS or _doubled_area(d, b, c) <= _EPS:
+        return False
+    cos_c, cos_d = float((a - c) @ (b - c)), float((a - d) @ (b - d))
+    sin_c, sin_d = float(_doubled_area(a, b, c)), float(_doubled_area(b, a, d))
+    size = np.hypot(sin_c, cos_c) * np.hypot(sin_d, cos_d)
+    return bool(sin_c * cos_d + cos_c * sin_d < -1e-9 * size)

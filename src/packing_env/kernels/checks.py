@@ -1,0 +1,45 @@
+"""Checks of arguments. Compiled kernels trust shapes and dtypes, so every backend checks them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check_stride(stride: int) -> None:
+    """Raise unless a stride is at least one cell."""
+    if stride < 1:
+        raise ValueError(f"stride is a number of cells, at least 1, not {stride}")
+
+
+def check_dtype(name: str, tensor: Tensor, dtype: torch.dtype) -> None:
+    """Raise unless a tensor has this dtype."""
+    if tensor.dtype != dtype:
+        raise TypeError(f"{name} should be {dtype}, not {tensor.dtype}")
+
+
+def check_tensor(name: str, tensor: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """Raise unless a tensor has this dtype and shape."""
+    check_dtype(name, tensor, dtype)
+    if tensor.shape != shape:
+        raise ValueError(f"{name} should have shape {list(shape)}, not {list(tensor.shape)}")
+
+
+def check_maps(heightmap: Tensor, bottom: Tensor, stride: int) -> None:
+    """Raise unless these are a heightmap, the lower surfaces of each row, and a stride."""
+    check_stride(stride)
+    check_dtype("heightmap", heightmap, torch.float32)
+    check_dtype("bottom", bottom, torch.float32)
+    if heightmap.dim() != 3 or bottom.dim() != 4 or heightmap.shape[0] != bottom.shape[0]:
+        raise ValueError(
+            "heightmap should be [B, X, Y] and bottom [B, R, U, V] with the same B, not "
+            f"{list(heightmap.shape)} and {list(bottom.shape)}"
+        )
+
+
+def check_surfaces(heightmap: Tensor, bottom: Tensor, which: Tensor, size: Tensor | None) -> None:
+    """Raise unless ``which`` picks lower surfaces ``[K, U, V]`` for each row, with their sizes."""
+    check_maps(heightmap, bottom[None].expand(len(heightmap), *bottom.shape), 1)
+    check_tensor("which", which, torch.int64, (len(heightmap), which.shape[-1]))
+    if size is not None:
+        check_tensor("size", size, torch.int64, (len(bottom), 2))

@@ -1,0 +1,105 @@
+"""Drop-height maps after a placement: the operation `update_drop_height`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from packing_env.kernels.backends import implement, resolve
+from packing_env.kernels.checks import check_maps, check_tensor
+from packing_env.kernels.drop import drop_height
+
+
+class DropHeights(NamedTuple):
+    """Maps of the visible items, and what they were computed from.
+
+    Attributes:
+        heightmap: ``[B, X, Y]`` metres.
+        item_id: ``[B, L]`` catalogue rows; negative where there is no item.
+        z: ``[B, L, R, Xs, Ys]`` as from `drop_height`.
+    """
+
+    heightmap: Float[Tensor, "B X Y"]
+    item_id: Int[Tensor, "B L"]
+    z: Float[Tensor, "B L R Xs Ys"]
+
+
+def _empty(
+    before: list[Tensor],
+    heightmap: Tensor,
+    item_id: Tensor,
+    bottom: Tensor,
+    stride: int,
+    size: Tensor | None = None,
+) -> Tensor:
+    return heightmap.new_empty((*item_id.shape, bottom.shape[-3], *before[2].shape[3:]))
+
+
+_UPDATE = implement(
+    "update_drop_height(Tensor[] before, Tensor heightmap, Tensor item_id, Tensor bottom,"
+    " int stride, Tensor? size=None) -> Tensor",
+    __name__,
+    fake=_empty,
+)
+
+
+def updates_drop_height(device_type: str) -> bool:
+    """Return True if the device's backend updates maps; the others compute them again in full."""
+    return resolve(None, device_type) in _UPDATE
+
+
+def update_drop_height(
+    before: DropHeights | None,
+    heightmap: Float[Tensor, "B X Y"],
+    item_id: Int[Tensor, "B L"],
+    bottom: Float[Tensor, "B L R U V"] | Float[Tensor, "M R U V"],
+    stride: int = 1,
+    size: Int[Tensor, "M R 2"] | None = None,
+) -> DropHeights:
+    """Return `drop_height` of the visible items, made from their maps over earlier heights.
+
+    An item that was visible before keeps its map, but for placements whose window meets the cells
+    that rose since. Rows in which a cell is lower than before, such as those that began another
+    episode, and items that are new are computed in full.
+
+    Args:
+        before: the last return value of this function, of any earlier state; None at first.
+        heightmap: finite heights of the container; kept, so not to be changed in place.
+        item_id: which item is which; equal numbers must mean equal lower surfaces. Negative: none.
+        bottom: lower surface of each orientation, +inf outside its footprint; of every catalogue
+            row, or of each visible item.
+        stride: lattice step in cells.
+        size: with lower surfaces by catalogue row, as for `drop_height`.
+    """
+    known = before is not None and before.heightmap.shape == heightmap.shape
+    if before is None or not known or not updates_drop_height(heightmap.device.type):
+        return DropHeights(heightmap, item_id, _in_full(heightmap, item_id, bottom, stride, size))
+    if bottom.dim() == 5:
+        check_maps(heightmap, bottom.flatten(1, 2), stride)
+    else:
+        check_maps(heightmap, bottom[0].expand(len(heightmap), *bottom.shape[1:]), stride)
+    check_tensor("item_id", item_id, torch.int64, (len(heightmap), item_id.shape[-1]))
+    if size is not None:
+        check_tensor("size", size, torch.int64, (*bottom.shape[:-2], 2))
+    update = _UPDATE[resolve(None, heightmap.device.type)]
+    z = update(list(before), heightmap, item_id, bottom, stride, size)
+    return DropHeights(heightmap, item_id, z)
+
+
+def _in_full(
+    heightmap: Tensor, item_id: Tensor, bottom: Tensor, stride: int, size: Tensor | None
+) -> Float[Tensor, "B L R Xs Ys"]:
+    """Return the maps of the visible items, computed from nothing earlier."""
+    orientations = bottom.shape[-3]
+    if bottom.dim() == 5:
+        z = drop_height(heightmap, bottom.flatten(1, 2), stride)
+    else:
+        which = item_id[..., None] * orientations
+        which = which + torch.arange(orientations, device=item_id.device)
+        which = torch.where(item_id[..., None] < 0, -1, which).flatten(1)
+        sizes = None if size is None else size.flatten(0, 1)
+        z = drop_height(heightmap, bottom.flatten(0, 1), stride, which=which, size=sizes)
+    return z.view(*item_id.shape, orientations, *z.shape[2:])

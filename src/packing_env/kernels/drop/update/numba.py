@@ -1,0 +1,208 @@
+"""Drop-height maps brought up to date after a placement, compiled for the CPU with numba.
+
+Heights have only risen, and only in a rectangle: a map stays as it was, but for the placements
+whose window meets the rectangle, and those are raised by the taps that fall on it. Both are few, so
+rows of the map are worked on one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
+from packing_env.kernels.compiled.jit import (
+    INF,
+    array,
+    extent_of,
+    jit,
+    kernel,
+    lowest_of,
+    row_maxima,
+    run,
+    split_phases,
+    tap_offsets,
+)
+from packing_env.kernels.compiled.lanes import LANES, raise_lanes
+from packing_env.kernels.drop.numba import (
+    drop_plane,
+    drop_work,
+    ground_buffers,
+    sizes_of,
+    surfaces,
+)
+
+
+@jit
+def _list_taps(bottom, columns, bounds, places, taps, first):
+    """List the cells of some window columns that lift z from the highest ground, row by row.
+
+    first[u] is the first of row u.
+    """
+    top, low = bounds
+    at_row, at_column = places
+    offset, level = taps
+    n = 0
+    for u in range(bottom.shape[0]):
+        first[u] = n
+        for v in range(columns[0], columns[1]):
+            offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
+            n += 1 if top - bottom[u, v] > low else 0
+    first[bottom.shape[0]] = n
+
+
+@jit
+def _reached(start, stop, side, count, stride):
+    """Return the first and last of `count` lattice points whose window meets [start, stop)."""
+    first = max(0, (start - side + stride) // stride)
+    return first, min(count - 1, (stop - 1) // stride)
+
+
+@jit
+def _raise_map(z, bottom, size, rectangle, heights, work, top, stride):
+    """Raise the map where windows meet the rectangle, whose highest cell is top.
+
+    size is (w, h, X, Y). Returns the count of pairs of a placement and a cell.
+    """
+    w, h, length, width = size
+    x0, x1, y0, y1 = rectangle
+    places, taps, first, best = work
+    nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
+    i0, i1 = _reached(x0, x1, w, nx, stride)
+    j0, j1 = _reached(y0, y1, h, ny, stride)
+    if i0 > i1 or j0 > j1:
+        return 0
+    pairs, low, ys = 0, INF, z.shape[1]
+    for i in range(i0, i1 + 1):
+        low = min(low, lowest_of(z[i, j0 : j1 + 1]))
+    columns = (max(0, y0 - stride * j1), min(h, y1 - stride * j0))
+    _list_taps(bottom[:w], columns, (top, low), places, taps, first)
+    for i in range(i0, i1 + 1):
+        start = first[max(0, x0 - stride * i)]
+        count = first[min(w, x1 - stride * i)] - start
+        pairs += count * (j1 - j0 + 1)
+        for j in range(j0, j1 + 1, best.size):
+            beyond, at = min(best.size, j1 + 1 - j), i * ys + j
+            for k in range(beyond):
+                best[k] = z[i, j + k]
+            raise_lanes(best, heights, (at, at + LANES), taps, start, count)
+            for k in range(beyond):
+                z[i, j + k] = best[k]
+    return pairs
+
+
+@jit
+def _changed(before, heightmap):
+    """Return the rectangle [x0, x1) x [y0, y1) of cells that rose, its maximum, and if any fell."""
+    x0, x1, y0, y1 = heightmap.shape[0], 0, heightmap.shape[1], 0
+    top, fell = -INF, False
+    for x in range(heightmap.shape[0]):
+        for y in range(heightmap.shape[1]):
+            height = heightmap[x, y]
+            if height > before[x, y]:
+                x0, x1 = min(x0, x), x + 1
+                y0, y1 = min(y0, y), max(y1, y + 1)
+                top = max(top, height)
+            fell |= height < before[x, y]
+    return (x0, x1, y0, y1), top, fell
+
+
+@jit
+def _source(before, item):
+    """Return the slot that the item was in; -1 for a new item and for none."""
+    for slot in range(before.size):
+        if before[slot] == item and item >= 0:
+            return slot
+    return -1
+
+
+@jit
+def _update_item(old, surfaces, z, rose, ground, drop, work, stride):
+    """Fill the maps z [R, X', Y'] of one item from its old ones; return the pairs computed."""
+    rectangle, top = rose
+    cells, sizes, first = surfaces
+    length, width = ground[0].shape
+    pairs = 0
+    for r in range(z.shape[0]):
+        size = extent_of(cells[r], sizes, first + r)
+        w, h, _ = size
+        fits = 0 < w <= length and h <= width
+        if old.size == 0:
+            pairs += drop_plane(z[r], cells[r], size, ground, drop, stride)
+            continue
+        for x in range(z.shape[1]):
+            for y in range(z.shape[2]):
+                z[r, x, y] = old[r, x, y]
+        if top > -INF and fits:
+            sides = (w, h, length, width)
+            pairs += _raise_map(z[r], cells[r], sides, rectangle, ground[1], work, top, stride)
+    return pairs
+
+
+@kernel
+def _update(before, item_id, heightmap, bottom, which, size, z, stride, pairs, start, stop):
+    """Fill z for the rows start <= b < stop; item l of row b has the surfaces bottom[which[b, l]].
+
+    A negative one has none; without which they are in line.
+    """
+    old_heightmap, old_item_id, old_z = before
+    _, length, width = heightmap.shape
+    window_x, window_y = bottom.shape[2:]
+    xs, ys = z.shape[3:]
+    heights, phases = ground_buffers(stride, xs, ys)
+    ridge = np.empty(length, np.float32)
+    drop = drop_work(length, width, window_x, window_y, stride)
+    places = (np.empty(window_x, np.int64), np.empty(window_y, np.int64))
+    tap_offsets(stride, xs, ys, places[0], places[1])
+    first, best = np.empty(window_x + 1, np.int64), np.empty(2 * LANES, np.float32)
+    work, nothing = (places, (drop[0], drop[1]), first, best), old_z[0, 0, :0]
+    for b in range(start, stop):
+        split_phases(heightmap[b], stride, phases)
+        lowest, highest = row_maxima(heightmap[b], ridge)
+        ground = (heightmap[b], heights, ridge, lowest, highest)
+        rectangle, top, fell = _changed(old_heightmap[b], heightmap[b])
+        for slot in range(item_id.shape[1]):
+            item = which[b, slot] if which.size else b * item_id.shape[1] + slot
+            if item >= bottom.shape[0]:
+                raise IndexError("item_id names an item beyond those in bottom")
+            if item < 0:
+                z[b, slot] = INF
+                continue
+            source = -1 if fell else _source(old_item_id[b], item_id[b, slot])
+            old = nothing if source < 0 else old_z[b, source]
+            rose = (rectangle, top)
+            cells = (bottom[item], size, item * bottom.shape[1])
+            pairs[b] += _update_item(old, cells, z[b, slot], rose, ground, drop, work, stride)
+
+
+def update_drop_height(
+    before: Sequence[Tensor],
+    heightmap: Tensor,
+    item_id: Tensor,
+    bottom: Tensor,
+    stride: int,
+    size: Tensor | None = None,
+    pairs: Tensor | None = None,
+) -> Tensor:
+    """Carry out `packing_env.kernels.update_drop_height`.
+
+    ``pairs`` ``[B]`` counts the pairs of a placement and a cell that were computed.
+    """
+    planes, chosen = surfaces(bottom, None if bottom.dim() == 5 else item_id)
+    z = heightmap.new_empty((*item_id.shape, planes.shape[1], *before[2].shape[3:]))
+    counted = item_id.new_zeros(len(item_id)) if pairs is None else pairs
+    arrays = (
+        tuple(array(tensor) for tensor in before),
+        array(item_id),
+        array(heightmap),
+        planes,
+        chosen,
+        sizes_of(size),
+        z.numpy(),
+        stride,
+        counted.numpy(),
+    )
+    run(_update, arrays, len(item_id), z.numel() * math.prod(planes.shape[2:]) // 8)
+    return z

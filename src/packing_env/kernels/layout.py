@@ -1,0 +1,121 @@
+"""Constants and shapes that the kernels of all backends share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+from torch.nn import functional
+
+SUBCELL = 64
+"""Centres of mass are given in 1/64 of a cell."""
+
+HALF_CELL = SUBCELL // 2
+
+VERTICAL = 2.0**-20
+"""Stands for |dx| = 0 in a slope: exact, and steeper than any slope of another corner."""
+
+MAX_CUBOID_HEIGHT = 254
+"""Highest container of cuboids in cells: heights are uint8, raised by one, and 0 is no ground."""
+
+MAX_CUBOID_SIDE = 255
+"""Largest extent of a cuboid along y in cells: distances are bytes."""
+
+NUM_METRICS = 10
+"""Entries of ``core.metrics.NAMES``."""
+
+_CHUNK_FLOATS = 160_000
+"""Placements handled at once on a CPU, so that the running maxima stay in its L2 cache."""
+
+_MEASURED = 256
+"""Lower surfaces measured at once, which bounds the memory that it takes."""
+
+
+def lattice(heightmap: Float[Tensor, "B X Y"], stride: int) -> tuple[int, int]:
+    """Return ``(ceil(X / stride), ceil(Y / stride))``, the placements along x and y."""
+    return -(-heightmap.shape[1] // stride), -(-heightmap.shape[2] // stride)
+
+
+def lattice_shape(
+    heightmap: Float[Tensor, "B X Y"], bottom: Shaped[Tensor, "B R ..."], stride: int
+) -> tuple[int, int, int, int]:
+    """Return the shape ``[B, R, ceil(X / stride), ceil(Y / stride)]`` of a map over placements."""
+    return (heightmap.shape[0], bottom.shape[1], *lattice(heightmap, stride))
+
+
+def gather_surfaces(
+    bottom: Float[Tensor, "K U V"], which: Int[Tensor, "B R"]
+) -> Float[Tensor, "B R U V"]:
+    """Return ``bottom[which]``, +inf everywhere for a negative index."""
+    found = bottom[which.clamp(min=0)]
+    return found.masked_fill_((which < 0)[..., None, None], torch.inf)
+
+
+def surface_sizes(bottom: Float[Tensor, "*K U V"]) -> Int[Tensor, "*K 2"]:
+    """Return the cells (w, h) of each lower surface up to its last finite ones; 0 without any."""
+    parts = bottom.flatten(0, -3).split(_MEASURED)
+    return torch.cat([extents(part) for part in parts]).view(*bottom.shape[:-2], 2)
+
+
+def extents(bottom: Float[Tensor, "*K U V"]) -> Int[Tensor, "*K 2"]:
+    """Return :func:`surface_sizes`, all surfaces at once."""
+    footprint = torch.isfinite(bottom)
+    count_u, count_v = (
+        torch.arange(1, side + 1, device=bottom.device) for side in bottom.shape[-2:]
+    )
+    lines = (footprint.any(-1) * count_u, footprint.any(-2) * count_v)
+    return torch.stack([line.amax(-1) for line in lines], -1)
+
+
+def chunks(
+    stride: int, heightmap: Tensor, bottom: Tensor, *others: Tensor
+) -> list[tuple[Tensor, ...]]:
+    """Return the tensors split along B into pieces that fit a CPU cache; elsewhere one piece."""
+    tensors = (heightmap, bottom, *others)
+    batch, orientations, xs, ys = lattice_shape(heightmap, bottom, stride)
+    rows = max(1, _CHUNK_FLOATS // max(1, orientations * xs * ys))
+    if batch <= rows or heightmap.device.type != "cpu" or torch.compiler.is_compiling():
+        return [tensors]
+    return list(zip(*(tensor.split(rows) for tensor in tensors), strict=True))
+
+
+def in_chunks(
+    function: Callable[..., Tensor], stride: int, tensors: Sequence[Tensor], *options: Any
+) -> Tensor:
+    """Return ``function(*tensors, stride, *options)``, computed chunk by chunk."""
+    parts = [function(*chunk, stride, *options) for chunk in chunks(stride, *tensors)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def phases_of(
+    heightmap: Float[Tensor, "B X Y"], bottom: Float[Tensor, "B R U V"], stride: int
+) -> Float[Tensor, "B stride stride Xq Yq"]:
+    """Return the heightmap, zero beyond its edges, split so that a lattice step is one element.
+
+    Cell (stride * i + p, stride * j + q) is element [p, q, i, j].
+    """
+    xq, yq = (
+        steps + (window - 1) // stride
+        for steps, window in zip(
+            lattice(heightmap, stride), window_cells(heightmap, bottom), strict=True
+        )
+    )
+    pad = (0, yq * stride - heightmap.shape[2], 0, xq * stride - heightmap.shape[1])
+    padded = functional.pad(heightmap, pad)
+    split = padded.view(len(heightmap), xq, stride, yq, stride)
+    return split.permute(0, 2, 4, 1, 3).contiguous()
+
+
+def window_cells(heightmap: Tensor, bottom: Tensor) -> tuple[int, int]:
+    """Return how many window cells along x and y can lie inside the container at all."""
+    return min(bottom.shape[2], heightmap.shape[1]), min(bottom.shape[3], heightmap.shape[2])
+
+
+def window_cell(phases: Tensor, u: int, v: int, xs: int, ys: int) -> Float[Tensor, "B 1 Xs Ys"]:
+    """Return heightmap[stride * x + u, stride * y + v] for every lattice point (x, y)."""
+    stride = phases.shape[1]
+    (i, p), (j, q) = divmod(u, stride), divmod(v, stride)
+    return phases[:, p, q, i : i + xs, j : j + ys].unsqueeze(1)

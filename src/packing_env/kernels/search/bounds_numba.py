@@ -1,0 +1,71 @@
+"""Lower bounds of rest heights from pooled heights, compiled; see `packing_env.kernels.search`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from packing_env.kernels.compiled.jit import INF, jit, jit_arrays
+from packing_env.kernels.compiled.lanes import LANES, raise_lanes
+
+
+@jit
+def _widen(pooled, steps, task):
+    """Fill the squares of all levels but the last, each from four of the next."""
+    xs, ys = task.xs, task.ys
+    for level in range(pooled.shape[0] - 2, -1, -1):
+        fine, wide = pooled[level + 1], pooled[level]
+        for x in range(xs):
+            here, beyond = x * ys, min(x + steps, xs - 1) * ys
+            for y in range(ys):
+                j = min(y + steps, ys - 1)
+                least, most = fine[here + y], fine[xs * ys + here + y]
+                for at in (here + j, beyond + y, beyond + j):
+                    least, most = min(least, fine[at]), max(most, fine[xs * ys + at])
+                wide[here + y], wide[xs * ys + here + y] = least, most
+        steps *= 2
+
+
+@jit_arrays
+def pool(heightmap, task, pooled):
+    """Fill least and greatest height of the square from each lattice point on; return the extremes.
+
+    pooled[-1] has the minima and then the maxima of all lattice points, and pooled[d] those of
+    squares twice as wide as pooled[d + 1].
+    """
+    stride, side, xs, ys = task.stride, task.side, task.xs, task.ys
+    length, width = heightmap.shape
+    low, high = np.empty(width, np.float32), np.empty(width, np.float32)
+    levels, lowest, highest = pooled.shape[0], INF, -INF
+    for x in range(xs):
+        for j in range(width):
+            low[j] = high[j] = heightmap[stride * x, j]
+        for i in range(stride * x + 1, min(stride * x + side, length)):
+            for j in range(width):
+                height = heightmap[i, j]
+                low[j] = height if height < low[j] else low[j]
+                high[j] = height if height > high[j] else high[j]
+        for y in range(ys):
+            least, most = low[stride * y], high[stride * y]
+            for j in range(stride * y + 1, min(stride * y + side, width)):
+                least, most = min(least, low[j]), max(most, high[j])
+            pooled[levels - 1, x * ys + y], pooled[levels - 1, (xs + x) * ys + y] = least, most
+            lowest, highest = min(lowest, least), max(highest, most)
+    _widen(pooled, side // stride, task)
+    return lowest, highest
+
+
+@jit
+def raise_bounds(bound, pooled, at, taps, listed, best):
+    """Raise the bounds of the placements from lattice point ``at`` on by the listed squares."""
+    first, count = listed
+    for lane in range(0, bound.size, 4 * LANES):
+        part, here = bound[lane : lane + 4 * LANES], at + lane
+        for k in range(part.size):
+            best[k] = part[k]
+        if part.size > 2 * LANES:
+            starts = (here, here + LANES, here + 2 * LANES, here + 3 * LANES)
+            raise_lanes(best, pooled, starts, taps, first, count)
+        else:
+            raise_lanes(best, pooled, (here, here + LANES), taps, first, count)
+        for k in range(part.size):
+            part[k] = best[k]

@@ -1,0 +1,179 @@
+"""The arguments of the search for the lowest placements: its rule and lattice, and pooled items.
+
+See :mod:`packing_env.kernels.search`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from packing_env.kernels.layout import HALF_CELL
+from packing_env.kernels.rules import RULES
+
+SEARCHED_RULES = tuple(name for name, rule in RULES.items() if rule.corners is None)
+"""Stability rules that the search can evaluate for a single placement: those without corners."""
+
+_POOL = 4
+"""Cells along the side of the smallest pooled squares, about."""
+
+_LEVELS = 3
+"""Levels of squares; those of each level are half as wide as those of the level before."""
+
+_TAPS = 8
+"""Lists of squares are padded to a multiple."""
+
+WHOLE = (
+    "width",
+    "depth",
+    "last_x",
+    "last_y",
+    "point_x",
+    "point_y",
+    "area",
+    "first",
+    "taps",
+)
+"""Integers of an item in an orientation: window cells up to the last footprint cell (0 without
+any), the largest lower corner that ``candidate_range`` allows, the point that the rule tests with
+the hull (the centre of mass or the window's centre, 1/64 cell), footprint cells. Then for each
+level, from the widest squares on, where its list begins and how long it is."""
+
+REAL = ("peak", "base")
+"""Metres: the highest point, the least ``bottom``."""
+
+
+@dataclass(frozen=True)
+class SearchItems:
+    """Arrays of a catalogue that the search reads, made once (:func:`search_items`).
+
+    Attributes:
+        bottom: ``[M, R, U, V]`` lower surfaces, metres, +inf outside the footprint.
+        whole: ``[M, R, W]`` the numbers of :data:`WHOLE`, the last two once for each level.
+        real: ``[M, R, 2]`` those of :data:`REAL`.
+        offset: ``[T]`` from a placement to a square in the pooled heights, lattice points; those of
+            the maxima stand behind those of the minima.
+        level: ``[T]`` level to subtract there, ascending in each list; a list is padded to a
+            multiple of eight with its last entry.
+    """
+
+    bottom: Float[Tensor, "M R U V"]
+    whole: Int[Tensor, "M R W"]
+    real: Float[Tensor, "M R 2"]
+    offset: Int[Tensor, " T"]
+    level: Float[Tensor, " T"]
+
+
+@dataclass(frozen=True)
+class Search:
+    """Lattice, rule and order of a search.
+
+    Attributes:
+        grid: Cells of the container.
+        stride: Cells between placements.
+        rule: One of :data:`SEARCHED_RULES`.
+        lid: Highest legal float32(z + peak), metres.
+        contact_tol: Metres by which a supporting cell may miss contact.
+        scale: Empty: by rest height, ties by the index of the placement. Else by the key
+            ``round(z / scale[0] * scale[1] * scale[2] * ...)``, the quotient in float32, the
+            products in float64 from the left, half to even; ties by x, y, item, orientation.
+    """
+
+    grid: tuple[int, int]
+    stride: int
+    rule: str
+    lid: float
+    contact_tol: float
+    scale: tuple[float, ...] = ()
+
+    @property
+    def pooled(self) -> int:
+        """Cells along the side of a pooled square: lattice steps of about four cells."""
+        return self.stride * max(1, round(_POOL / self.stride))
+
+    @property
+    def lattice(self) -> tuple[int, int]:
+        """Lattice points along x and y."""
+        return -(-self.grid[0] // self.stride), -(-self.grid[1] // self.stride)
+
+
+def search_items(
+    catalogue: Mapping[str, Tensor], search: Search, *, unrotated: bool = False
+) -> SearchItems:
+    """Pool the lower surfaces of a catalogue.
+
+    The lists hold at most ``12 bytes * 2 * ceil(U / k) * ceil(V / k)`` per orientation.
+
+    Args:
+        catalogue: ``core``'s tensors of the items.
+        search: Lattice and rule.
+        unrotated: Allow lower corners only where orientation 0's window stays inside.
+    """
+    bottom, size = catalogue["bottom"], catalogue["size"]
+    inside = torch.where(catalogue["orientation_mask"][..., None], size, 0)
+    parts = [_pooled(*each, search) for each in zip(bottom, inside, strict=True)]
+    extent, area, base, squares = zip(*parts, strict=True)
+    lists = [each[depth] for each in squares for depth in range(_LEVELS)]
+    taps = torch.stack([count for count, _, _ in lists])
+    first = taps.flatten().cumsum(0).view_as(taps) - taps
+    where = torch.stack((first, taps), -1).unflatten(0, (-1, _LEVELS)).transpose(1, 2).flatten(2)
+    last = torch.tensor(search.grid, device=bottom.device) - size[:, :1] * unrotated
+    point = HALF_CELL * size if RULES[search.rule].hull == "centres" else catalogue["com"]
+    columns = (
+        torch.stack(extent),
+        last.expand_as(size),
+        point,
+        torch.stack(area)[..., None],
+        where,
+    )
+    return SearchItems(
+        bottom=bottom.contiguous(),
+        whole=torch.cat(columns, -1),
+        real=torch.stack((catalogue["peak"], torch.stack(base)), -1),
+        offset=torch.cat([offset for _, offset, _ in lists]),
+        level=torch.cat([level for _, _, level in lists]),
+    )
+
+
+def _pooled(
+    bottom: Float[Tensor, "R U V"], size: Int[Tensor, "R 2"], search: Search
+) -> tuple[Tensor, Tensor, Tensor, list[tuple[Tensor, Tensor, Tensor]]]:
+    """Return extent, area and base of one item ``[R]``, and its squares of each level."""
+    widest = search.pooled << (_LEVELS - 1)
+    w, h = (-(-int(side) // widest) * widest for side in size.amax(0))
+    at = torch.arange(max(w, h), device=bottom.device)
+    within = (at[:w, None] < size[:, None, :1]) & (at[:h] < size[:, None, 1:])
+    known = torch.full(within.shape, torch.inf, device=bottom.device)
+    part = bottom[:, :w, :h]
+    known[:, : part.shape[1], : part.shape[2]] = part
+    known = torch.where(within, known, torch.inf)
+    footprint = torch.isfinite(known)
+    extent = torch.stack(
+        [(footprint.any(axis) * (at[:n] + 1)).amax(1) for axis, n in ((2, w), (1, h))], -1
+    )
+    squares = [_squares(known, widest >> depth, search) for depth in range(_LEVELS)]
+    return extent, footprint.sum((1, 2)), known.amin((1, 2)), squares
+
+
+def _squares(
+    known: Float[Tensor, "R U V"], side: int, search: Search
+) -> tuple[Int[Tensor, " R"], Int[Tensor, " T"], Float[Tensor, " T"]]:
+    """Return the squares of one side: count per orientation, offsets and levels."""
+    steps, (xs, ys) = side // search.stride, search.lattice
+    squares = known.unflatten(2, (-1, side)).unflatten(1, (-1, side))
+    level = torch.cat((squares.amin((2, 4)).flatten(1), squares.amax((2, 4)).flatten(1)), 1)
+    i, j = (torch.arange(n, device=known.device) for n in (squares.shape[1], squares.shape[3]))
+    offset = (i[:, None] * ys + j).flatten() * steps
+    offset = torch.cat((offset, offset + xs * ys))
+    level, order = level.sort(1)
+    count = torch.isfinite(level).sum(1)
+    taps = -(-count // _TAPS) * _TAPS
+    place = torch.arange(-(-level.shape[1] // _TAPS) * _TAPS, device=known.device)
+    listed = place < taps[:, None]
+    place = torch.minimum(place, (count - 1).clamp(min=0)[:, None])
+    offset, level = (each.gather(1, place)[listed] for each in (offset[order], level))
+    return taps, offset, level

@@ -1,0 +1,112 @@
+"""The specification of an episode of cuboids that are kept as integer boxes.
+
+The rules for one box are in :mod:`packing_env.reference.boxes`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from packing_env.reference import boxes
+from packing_env.reference.boxes import Box
+from packing_env.reference.episode import ListedEpisode, Placement, Rules
+from packing_env.reference.maps import FLOAT, Item
+
+
+@dataclass
+class BoxItem:
+    """One cuboid with its sides per orientation.
+
+    Attributes:
+        sizes: Per orientation the rotated sides ``(w, h, d)`` in units; ``None`` for padding.
+        volume: m^3.
+    """
+
+    sizes: list[tuple[int, int, int] | None]
+    volume: float
+
+
+class BoxEpisode(ListedEpisode):
+    """One episode of cuboids as integer boxes.
+
+    Boxes and container are measured in whole units. The heightmap is a raster with cells of
+    ``units_per_cell`` units: a box raises every cell that it overlaps with positive area, so the
+    raster is never lower than the boxes. It is only observed; no rule reads it.
+
+    Args:
+        grid: ``(X, Y)`` cells.
+        items: The instance, in the order in which items are offered.
+        rules: Constants of the task.
+        unit: Metres.
+    """
+
+    def __init__(
+        self, grid: tuple[int, int], items: list[BoxItem], rules: Rules, *, unit: float
+    ) -> None:
+        without_maps = [Item([], [], [], item.volume) for item in items]
+        super().__init__(grid, without_maps, rules, fallback=False)
+        self.cuboids = items
+        self.unit = unit
+        self.units_per_cell = round(rules.cell / unit)
+        self.container = (
+            grid[0] * self.units_per_cell,
+            grid[1] * self.units_per_cell,
+            math.floor(rules.height / unit + 1e-6),
+        )
+        self.packed_boxes: list[Box] = []
+
+    def boxes(self) -> list[Box]:
+        """Return the packed boxes in packing order, in units."""
+        return self.packed_boxes
+
+    def metres(self, units: int) -> np.float32:
+        """Convert a height to metres, as the nearest float32."""
+        return FLOAT(units * self.unit)
+
+    def check(self, slot: int, orientation: int, x: int, y: int) -> Placement:
+        """Examine the placement of the ``slot``-th visible item, lower corner at ``(x, y)``."""
+        if not 0 <= slot < len(self.visible()):
+            return Placement(False, FLOAT(np.inf))
+        sizes = self.cuboids[self.visible()[slot]].sizes
+        size = sizes[orientation] if 0 <= orientation < len(sizes) else None
+        if size is None:
+            return Placement(False, FLOAT(np.inf))
+        box = boxes.drop(self.packed_boxes, (x, y), size)
+        z = self.metres(box[2])
+        rule = self.rules.stability
+        if not boxes.is_legal(rule, self.packed_boxes, (x, y), size, self.container):
+            return Placement(False, z)
+        return Placement(
+            legal=self.fits_unrotated(sizes[0], x, y),
+            z=z,
+            stable=boxes.is_stable(self.rules.stability_metric, self.packed_boxes, box),
+            support_ratio=boxes.support_ratio(self.packed_boxes, box),
+        )
+
+    def fits_unrotated(self, size: tuple[int, int, int] | None, x: int, y: int) -> bool:
+        """Test if the lower corner is allowed; with range "pct" the unrotated item must fit too."""
+        if self.rules.candidate_range == "container" or size is None:
+            return True
+        return x <= self.container[0] - size[0] and y <= self.container[1] - size[1]
+
+    def place(self, slot: int, orientation: int, x: int, y: int, found: Placement) -> None:
+        """Put the box down, raise the raster to it, and remove the item from the queue."""
+        position = self.queue.pop(slot)
+        size = self.cuboids[position].sizes[orientation]
+        assert size is not None
+        box = boxes.drop(self.packed_boxes, (x, y), size)
+        steps = self.units_per_cell
+        for i, j in np.ndindex(*self.heightmap.shape):
+            cell = (i * steps, j * steps, 0, (i + 1) * steps, (j + 1) * steps, 1)
+            if boxes.base_overlap(box, cell):
+                raised = self.metres(box[5])
+                self.heightmap[i, j] = max(FLOAT(self.heightmap[i, j]), raised)
+        self.packed_boxes.append(box)
+        self.places.append((position, orientation, x, y))
+        self.packed.append(position)
+        self.rest.append(found.z)
+        self.stable.append(found.stable)
+        self.support.append(found.support_ratio)

@@ -1,0 +1,283 @@
+"""The specification of an episode: items placed one at a time on the heightmap of one container.
+
+:class:`Episode` allows every placement on the lattice; :class:`ListedEpisode` can confine an agent
+to a list of placements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from packing_env.reference.boxes import Box
+from packing_env.reference.maps import FLOAT, Item, drop_height, nearest_level
+from packing_env.reference.rewards import reward
+from packing_env.reference.stability import is_stable, touch_at
+
+Place = tuple[int, int, int, int]
+"""Slot of the visible item, orientation, and the lower corner x, y."""
+
+
+@dataclass
+class Rules:
+    """The constants of a task (lengths in metres).
+
+    ``candidate_range="pct"`` restricts lower corners to those where the unrotated item would fit, a
+    bug of the program of Zhao et al., ICLR 2022, that its published numbers include. With
+    ``whole_cells`` all items are cuboids of whole cells: heights are rounded to the nearest float32
+    of a whole number of cells, so that they do not depend on the items of a stack.
+    """
+
+    height: float
+    cell: float
+    grid_step: int = 1
+    num_visible: int = 1
+    stability: str = "com_hull"
+    stability_metric: str = "com_hull"
+    contact_tol: float = 0.0
+    illegal_action: str = "terminate"
+    max_steps: int = 10**9
+    reward: dict[str, float] = field(default_factory=lambda: {"utilization": 1.0})
+    candidate_range: str = "container"
+    whole_cells: bool = False
+
+
+@dataclass
+class Placement:
+    """The properties of one placement."""
+
+    legal: bool
+    z: np.float32
+    stable: bool = False
+    support_ratio: float = 0.0
+
+
+class Episode:
+    """One episode in one container, one item per decision.
+
+    Args:
+        grid: ``(X, Y)`` cells.
+        items: The instance, in the order in which items are offered.
+        rules: Constants of the task.
+    """
+
+    def __init__(self, grid: tuple[int, int], items: list[Item], rules: Rules) -> None:
+        self.rules = rules
+        self.items = items
+        self.heightmap = np.zeros(grid, FLOAT)
+        self.queue = list(range(len(items)))
+        self.packed: list[int] = []
+        self.rest: list[np.float32] = []
+        self.stable: list[bool] = []
+        self.support: list[float] = []
+        self.steps = 0
+        self.illegal_actions = 0
+        self.terminated = False
+        self.truncated = False
+
+    def visible(self) -> list[int]:
+        """Return the positions of the items that may be picked now."""
+        return self.queue[: self.rules.num_visible]
+
+    def examine(self, item: Item, orientation: int, x: int, y: int, rule: str) -> Placement:
+        """Return rest height, legality and support of one placement; x and y in cells.
+
+        Legal: inside the container, ``float32(z + peak) <= float32(height + 1e-6)``, stable by
+        ``rule``, and in range.
+        """
+        bottom, top = item.bottom[orientation], item.top[orientation]
+        if bottom is None or top is None:
+            return Placement(False, FLOAT(np.inf))
+        z = drop_height(self.heightmap, bottom, x, y)
+        if not np.isfinite(z):
+            return Placement(False, z)
+        peak = FLOAT(top.max())
+        if FLOAT(z + peak) > FLOAT(self.rules.height + 1e-6):
+            return Placement(False, z)
+        com, tol = item.com[orientation], self.rules.contact_tol
+        ground = touch_at(self.heightmap, bottom, x, y, z, com, tol)
+        return Placement(
+            legal=is_stable(rule, ground) and self.in_range(item, x, y),
+            z=z,
+            stable=is_stable(self.rules.stability_metric, ground),
+            support_ratio=len(ground.cells) / ground.area(),
+        )
+
+    def in_range(self, item: Item, x: int, y: int) -> bool:
+        """Test if the lower corner is allowed; with range "pct" the unrotated item must fit too."""
+        if self.rules.candidate_range == "container":
+            return True
+        unrotated = item.bottom[0]
+        assert unrotated is not None
+        w, h = np.argwhere(np.isfinite(unrotated)).max(0) + 1
+        return bool(x <= self.heightmap.shape[0] - w and y <= self.heightmap.shape[1] - h)
+
+    def check(self, slot: int, orientation: int, x: int, y: int) -> Placement:
+        """Examine a placement of the ``slot``-th visible item, on the lattice or off it."""
+        if not 0 <= slot < len(self.visible()) or x < 0 or y < 0:
+            return Placement(False, FLOAT(np.inf))
+        item = self.items[self.visible()[slot]]
+        if not 0 <= orientation < len(item.bottom):
+            return Placement(False, FLOAT(np.inf))
+        return self.examine(item, orientation, x, y, self.rules.stability)
+
+    def mask(self, num_orientations: int) -> np.ndarray:
+        """Return ``[L, R, Xs, Ys]`` bool: legal lattice placements; all True when finished."""
+        step = self.rules.grid_step
+        xs = range(0, self.heightmap.shape[0], step)
+        ys = range(0, self.heightmap.shape[1], step)
+        shape = (self.rules.num_visible, num_orientations, len(xs), len(ys))
+        if self.done:
+            return np.ones(shape, bool)
+        mask = np.zeros(shape, bool)
+        for slot in range(len(self.visible())):
+            for orientation in range(num_orientations):
+                for i, x in enumerate(xs):
+                    for j, y in enumerate(ys):
+                        mask[slot, orientation, i, j] = self.check(slot, orientation, x, y).legal
+        return mask
+
+    def any_legal(self, num_orientations: int) -> bool:
+        """Test if a visible item can still be placed on the lattice."""
+        step = self.rules.grid_step
+        return any(
+            self.check(slot, orientation, x, y).legal
+            for slot in range(len(self.visible()))
+            for orientation in range(num_orientations)
+            for x in range(0, self.heightmap.shape[0], step)
+            for y in range(0, self.heightmap.shape[1], step)
+        )
+
+    def nearest(
+        self, slot: int, orientation: int, x: int, y: int, num_orientations: int
+    ) -> tuple[int, int, int, int]:
+        """Find the legal placement nearest to an illegal one; ties go to the lower index.
+
+        The cost is the squared distance on the lattice; another orientation costs more than any
+        distance, another item more than another orientation and any distance.
+        """
+        step = self.rules.grid_step
+        xs, ys = (-(-size // step) for size in self.heightmap.shape)
+        far = xs * xs + ys * ys
+        mask = self.mask(num_orientations)
+        best, best_cost = (slot, orientation, x, y), 4 * far
+        for s, r, i, j in np.argwhere(mask).tolist():
+            cost = (i - x // step) ** 2 + (j - y // step) ** 2
+            cost += far * (r != orientation) + 2 * far * (s != slot)
+            if cost < best_cost:
+                best, best_cost = (s, r, i * step, j * step), cost
+        return best
+
+    def place(self, slot: int, orientation: int, x: int, y: int, found: Placement) -> None:
+        """Raise the heightmap to the placed item's upper surface and remove it from the queue."""
+        position = self.queue.pop(slot)
+        top = self.items[position].top[orientation]
+        assert top is not None
+        for u, v in np.argwhere(np.isfinite(top)):
+            raised = FLOAT(found.z + top[u, v])
+            if self.rules.whole_cells:
+                raised = nearest_level(raised, self.rules.cell)
+            self.heightmap[x + u, y + v] = max(self.heightmap[x + u, y + v], raised)
+        self.packed.append(position)
+        self.rest.append(found.z)
+        self.stable.append(found.stable)
+        self.support.append(found.support_ratio)
+
+    def step(self, slot: int, orientation: int, x: int, y: int, num_orientations: int) -> float:
+        """Execute one decision (x and y in cells) and return its reward; 0 when finished.
+
+        An illegal decision ends the episode, changes nothing or is projected to the nearest legal
+        placement, as ``Rules.illegal_action`` says ("terminate", "noop", "project").
+        """
+        if self.done:
+            return 0.0
+        before = self.metrics()
+        found = self.check(slot, orientation, x, y)
+        legal = found.legal
+        if not legal and self.rules.illegal_action == "project":
+            slot, orientation, x, y = self.nearest(slot, orientation, x, y, num_orientations)
+            found = self.check(slot, orientation, x, y)
+        self.steps += 1
+        self.illegal_actions += not legal
+        if found.legal:
+            self.place(slot, orientation, x, y, found)
+        after = self.metrics()
+        stopped = not legal and self.rules.illegal_action == "terminate"
+        self.terminated = stopped or not self.queue or not self.any_legal(num_orientations)
+        self.truncated = self.steps >= self.rules.max_steps
+        return reward(self.rules.reward, before, after, legal)
+
+    @property
+    def done(self) -> bool:
+        """True once the episode has ended."""
+        return self.terminated or self.truncated
+
+    def metrics(self) -> dict[str, float]:
+        """Return utilization, compactness, pyramidality and the rest; unclipped, 0 when empty."""
+        volume = sum(self.items[n].volume for n in self.packed)
+        base = self.heightmap.size * self.rules.cell**2
+        peak = float(self.heightmap.max())
+        under = float(self.heightmap.sum(dtype=np.float64)) * self.rules.cell**2
+        count = len(self.packed)
+        return {
+            "utilization": volume / (base * self.rules.height),
+            "compactness": volume / (base * peak) if peak > 0 else 0.0,
+            "pyramidality": volume / under if under > 0 else 0.0,
+            "stability": sum(self.stable) / count if count else 0.0,
+            "support_ratio": sum(self.support) / count if count else 0.0,
+            "items_packed": float(count),
+            "height_ratio": peak / self.rules.height,
+        }
+
+
+class ListedEpisode(Episode):
+    """An episode that records its placements, and can be confined to a list of candidates.
+
+    Attributes:
+        places: Per packed item: position in the instance, orientation, x, y.
+        listed: The candidates to choose from, best first; an illegal action is projected to the
+            first. ``None``: every placement on the lattice.
+        following: The candidates after the decision.
+        fallback: If True, the episode continues as long as any placement on the lattice is legal,
+            listed or not.
+    """
+
+    def __init__(
+        self, grid: tuple[int, int], items: list[Item], rules: Rules, *, fallback: bool = True
+    ) -> None:
+        super().__init__(grid, items, rules)
+        self.places: list[Place] = []
+        self.listed: list[Place] | None = None
+        self.following: list[Place] | None = None
+        self.fallback = fallback
+
+    def any_legal(self, num_orientations: int) -> bool:
+        """Test if a listed placement is legal; with ``fallback``, if any on the lattice is."""
+        if self.following is None or self.fallback:
+            return super().any_legal(num_orientations)
+        return any(self.check(*place).legal for place in self.following)
+
+    def nearest(self, slot: int, orientation: int, x: int, y: int, num_orientations: int) -> Place:
+        """Return the placement that an illegal action is projected to: the first candidate."""
+        if self.listed is None:
+            return super().nearest(slot, orientation, x, y, num_orientations)
+        return self.listed[0] if self.listed else (slot, orientation, x, y)
+
+    def place(self, slot: int, orientation: int, x: int, y: int, found: Placement) -> None:
+        """Put the item down and record where."""
+        self.places.append((self.queue[slot], orientation, x, y))
+        super().place(slot, orientation, x, y, found)
+
+    def boxes(self) -> list[Box]:
+        """Return the packed items as boxes in cells; all items must be cuboids of whole cells."""
+        found = []
+        for (position, orientation, x, y), rest in zip(self.places, self.rest, strict=True):
+            item = self.items[position]
+            top, bottom = item.top[orientation], item.bottom[orientation]
+            assert top is not None
+            assert bottom is not None
+            w, h = (np.argwhere(np.isfinite(bottom)).max(0) + 1).tolist()
+            z, d = (round(float(height) / self.rules.cell) for height in (rest, top.max()))
+            found.append((x, y, z, x + w, y + h, z + d))
+        return found

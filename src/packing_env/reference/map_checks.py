@@ -1,0 +1,246 @@
+"""Checks of a plan's items against the heightmap of the items packed before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from packing_env.reference import maps, stability
+from packing_env.reference.claims import (
+    LID_TOLERANCE,
+    RELATIVE,
+    ItemClaim,
+    PlanClaim,
+    Violation,
+    metres,
+    number,
+)
+from packing_env.reference.raster import MARGIN, Columns, cuboid, rasterize
+from packing_env.reference.solids import is_one_closed_shell, measure
+
+
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """An item in its place.
+
+    Attributes:
+        columns: Its extremes over each cell, metres above the container's floor.
+        bottom: ``[U, V]`` float32 bottom map, metres above its lowest point.
+        top: ``[U, V]`` float32 top map, metres above its lowest point.
+        low: ``[3]`` lower corner of its bounding box, metres.
+        high: ``[3]`` upper corner.
+    """
+
+    columns: Columns
+    bottom: np.ndarray
+    top: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+class MapChecks:
+    """The heightmap of the packed items, and the checks of the next item on it.
+
+    Args:
+        plan: The plan to check.
+        notes: List that receives the claims that could not be checked.
+        whole_cells: Round tops to whole cells, as in a task of cuboids of whole cells.
+    """
+
+    def __init__(self, plan: PlanClaim, notes: list[str], whole_cells: bool = False) -> None:
+        self.plan = plan
+        self.whole_cells = whole_cells
+        self.notes = notes
+        grid = tuple(round(length / plan.cell) for length in plan.container[:2])
+        self.heightmap = np.zeros(grid, maps.FLOAT)
+        self.owner = np.full(grid, -1)
+        self.packed: list[tuple[ItemClaim, _Placed]] = []
+        self._latest: tuple[ItemClaim, _Placed] | None = None
+
+    @property
+    def height(self) -> float:
+        """Highest point, metres."""
+        return float(self.heightmap.max())
+
+    def violations(self, item: ItemClaim) -> Iterator[Violation]:
+        """Yield the claims of an item that do not hold."""
+        low, high = item.points.min(0), item.points.max(0)
+        yield from self._inside(item, low, high)
+        placed = self._stand(item, low, high)
+        yield from self._under_the_lid(item, placed)
+        yield from self._clear_of_cuboids(item, placed)
+        yield from self._at_rest(item, placed)
+        yield from self._where_claimed(item, placed)
+        yield from self._supported(item, placed)
+        yield from self._volume(item, placed)
+
+    def put(self, item: ItemClaim) -> None:
+        """Add the item whose :meth:`violations` were computed last."""
+        if self._latest is None or self._latest[0] is not item:
+            raise ValueError(
+                "put() takes the item of the latest violations() call; call that first"
+            )
+        self.packed.append(self._latest)
+        placed = self._latest[1]
+        x, y = placed.columns.corner
+        w, h = placed.top.shape
+        raised = maps.FLOAT(item.z) + placed.top
+        if self.whole_cells:
+            raised = np.full_like(raised, maps.nearest_level(raised.max(), self.plan.cell))
+        window = np.s_[x : x + w, y : y + h]
+        higher = raised > self.heightmap[window]
+        self.heightmap[window] = np.where(higher, raised, self.heightmap[window])
+        self.owner[window] = np.where(higher, len(self.packed) - 1, self.owner[window])
+
+    def _stand(self, item: ItemClaim, low: np.ndarray, high: np.ndarray) -> _Placed:
+        """Rasterize the item in its place."""
+        if item.is_upright_cuboid:
+            columns = cuboid(low, high, self.plan.cell)
+        else:
+            columns = rasterize(item.points[item.solid.faces], self.plan.cell)
+        bottom = (columns.bottom - columns.floor).astype(maps.FLOAT)
+        top = (columns.top - columns.floor).astype(maps.FLOAT)
+        placed = _Placed(columns, bottom, top, low, high)
+        self._latest = item, placed
+        return placed
+
+    def _inside(self, item: ItemClaim, low: np.ndarray, high: np.ndarray) -> Iterator[Violation]:
+        """Check that the item is between the four walls and above the floor."""
+        margin = MARGIN * self.plan.cell
+        for axis in (0, 1):
+            length = self.plan.container[axis]
+            if not (low[axis] >= -margin and high[axis] <= length + margin):
+                yield item.wrong(
+                    "outside",
+                    f"{'xy'[axis]} within 0 .. {metres(length)}",
+                    f"{number(low[axis])} .. {metres(high[axis])}",
+                )
+        if low[2] < -self.plan.slack:
+            yield item.wrong("outside", "above the floor", f"z = {metres(low[2])}")
+
+    def _under_the_lid(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
+        lid = self.plan.container[2]
+        top = float(placed.columns.top.max())
+        if top > lid + LID_TOLERANCE + self.plan.slack:
+            yield item.wrong("lid", f"below {metres(lid)}", f"its top at {metres(top)}")
+
+    def _where_claimed(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
+        """Check that ``x``, ``y`` and ``z`` agree with the translation."""
+        x, y = placed.columns.corner
+        if item.corner != (x, y):
+            yield item.wrong(
+                "x, y",
+                f"cell {item.corner} = ({metres(item.corner[0] * self.plan.cell)}, "
+                f"{metres(item.corner[1] * self.plan.cell)})",
+                f"its solid begins in cell ({x}, {y}), at "
+                f"({metres(placed.low[0])}, {metres(placed.low[1])})",
+            )
+        floor = placed.columns.floor
+        if abs(item.z - floor) > self.plan.slack:
+            yield item.wrong("z", metres(item.z), f"its lowest point at {metres(floor)}")
+
+    def _clear_of_cuboids(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
+        """Check that upright cuboids do not overlap; they are compared without the grid."""
+        if not item.is_upright_cuboid:
+            return
+        margin = MARGIN * self.plan.cell
+        for other, there in self.packed:
+            if other.is_upright_cuboid:
+                high = np.minimum(placed.high, there.high)
+                shared = high - np.maximum(placed.low, there.low)
+                if (shared > (margin, margin, self.plan.slack)).all():
+                    yield item.wrong(
+                        "overlap",
+                        "no overlap",
+                        f"{metres(*shared)} shared with item {other.order} ({other.name})",
+                    )
+
+    def _at_rest(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
+        """Check that the item is at its drop height: neither inside the ground nor above it."""
+        x, y = placed.columns.corner
+        floor = placed.columns.floor
+        rest = float(maps.drop_height(self.heightmap, placed.bottom, x, y))
+        w, h = placed.bottom.shape
+        level = self.heightmap[x : x + w, y : y + h] - placed.bottom
+        u, v = (int(i) for i in np.unravel_index(np.argmax(level), level.shape))
+        under = self._name_under(x + u, y + v)
+        where = (
+            f"at x = {metres((x + u + 0.5) * self.plan.cell)}, "
+            f"y = {metres((y + v + 0.5) * self.plan.cell)}"
+        )
+        if rest > floor + self.plan.slack:
+            yield item.wrong(
+                "path" if self._exact(item) else "overlap",
+                f"put down from above at z = {metres(floor)}",
+                f"its underside {metres(rest - floor)} below the top of {under} {where}",
+            )
+        elif rest < floor - self.plan.slack:
+            yield item.wrong(
+                "floating",
+                f"at rest at z = {metres(floor)}",
+                f"z = {metres(rest)} when dropped there, on {under} {where}",
+            )
+
+    def _supported(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
+        """Check stability and support ratio; for meshes within the rounding of heights."""
+        tol, slack = self.plan.contact_tol, 0.0 if self._exact(item) else self.plan.slack
+        touches = [
+            stability.touch_at(
+                self.heightmap, placed.bottom, *item.corner, maps.FLOAT(item.z), com, tolerance
+            )
+            for tolerance in dict.fromkeys((tol, tol + slack, tol - slack))
+            for com in self._centre(item, placed)
+        ]
+        rule = self.plan.stability
+        ratios = [max(1, len(touch.cells)) / touch.area() for touch in touches]
+        if not any(stability.is_stable(rule, touch) for touch in touches):
+            yield item.wrong(
+                "stability", f"stable by {rule}", f"not: {ratios[0]:.1%} of it is supported"
+            )
+        claimed = item.support_ratio
+        if not min(ratios) - RELATIVE <= claimed <= max(ratios) + RELATIVE:
+            yield item.wrong("support_ratio", f"{claimed:.6f}", f"{ratios[0]:.6f}")
+
+    def _centre(self, item: ItemClaim, placed: _Placed) -> list[tuple[int, int]]:
+        """Return the centre of mass, in 1/64 cell from the window's corner; two if a tie."""
+        volume, com = measure(item.solid)
+        if abs(volume - item.volume) > RELATIVE * volume and item.solid.com is not None:
+            com = item.solid.com
+        world = item.rotation @ com + item.translation
+        place = 64.0 * (world[:2] / self.plan.cell - np.array(placed.columns.corner))
+        ways = [sorted({round(p - RELATIVE), round(p + RELATIVE)}) for p in place.tolist()]
+        return [(across, along) for across in ways[0] for along in ways[1]]
+
+    def _volume(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
+        """Check the volume; only an upper bound unless the surface is one closed shell."""
+        volume, _ = measure(item.solid)
+        if abs(volume - item.volume) <= RELATIVE * abs(volume):
+            return
+        if is_one_closed_shell(item.solid.faces):
+            yield item.wrong("volume", f"{item.volume:.6g} m^3", f"{volume:.6g} m^3 in its surface")
+            return
+        here = np.isfinite(placed.columns.bottom)
+        columns = (placed.columns.top[here] - placed.columns.bottom[here]).sum()
+        most = float(columns) * self.plan.cell**2
+        if not 0 < item.volume <= most * (1 + RELATIVE):
+            yield item.wrong(
+                "volume", f"{item.volume:.6g} m^3", f"at most {most:.6g} m^3 in its columns"
+            )
+        self.notes.append(
+            f"volume of {item.name}, {item.volume:.6g} m^3 (its surface is not one closed shell: "
+            f"checked only to be no more than the volume of its columns)"
+        )
+
+    def _exact(self, item: ItemClaim) -> bool:
+        """Test if all items are upright cuboids, whose maps have no rounding."""
+        return all(one.is_upright_cuboid for one in (item, *(other for other, _ in self.packed)))
+
+    def _name_under(self, x: int, y: int) -> str:
+        """Name the highest item at a cell, or the floor."""
+        index = int(self.owner[x, y])
+        if index < 0:
+            return "the floor"
+        other = self.packed[index][0]
+        return f"item {other.order} ({other.name})"

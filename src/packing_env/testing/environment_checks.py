@@ -1,0 +1,161 @@
+"""Check of a whole environment."""
+
+from __future__ import annotations
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+from torchrl.envs import check_env_specs
+
+from packing_env.core import feasibility
+from packing_env.core.orientation import decode_placement, visible_items
+from packing_env.core.random import choose_uniform
+from packing_env.core.transition import is_done
+from packing_env.envs import PackingEnv
+from packing_env.testing.episodes import current_state
+from packing_env.testing.errors import require
+from packing_env.testing.referee import Referee
+
+KNOWN_MODES = ("placement", "candidate", "multi_head", "hierarchical", "continuous")
+"""Action modes whose actions can be translated for the reference program."""
+
+
+def check_env(env: PackingEnv, num_steps: int = 30, seed: int = 0) -> None:
+    """Check an environment: specs, masks, the reference program, illegal actions, saved states.
+
+    Takes ``num_steps`` random legal steps and compares them with the reference program. For a
+    stability rule, reward term or action mode that the reference does not implement, the
+    comparisons that need it are skipped. The environment is reset, and left in the middle of an
+    episode.
+
+    Raises:
+        CheckError: Names the row, the step and the difference.
+    """
+    require(
+        isinstance(env, PackingEnv),
+        f"check_env takes a PackingEnv, not {type(env).__name__}; of a TransformedEnv pass "
+        "env.base_env",
+    )
+    _check_episodes(env, num_steps, seed)
+    _check_specs(env)
+    _check_state(env)
+    _check_illegal(env)
+
+
+def _check_episodes(env: PackingEnv, num_steps: int, seed: int) -> None:
+    """Compare random legal steps with the reference program."""
+    generator = torch.Generator().manual_seed(seed)
+    known = env.params.action_mode in KNOWN_MODES
+    root = env.reset()
+    referee = Referee(env, mask_bits=64, seed=seed) if known else None
+    for step in range(num_steps):
+        for key in env.mode.mask_keys:
+            good = bool(root[key].any(-1).all())
+            require(good, f"step {step}: a row has no legal action in its mask {key!r}")
+        root, choice = act(env, root, generator)
+        decisions = [] if choice is None or referee is None else referee.decide(choice)
+        following = env.step(root)["next"]
+        if referee is not None:
+            referee.step(decisions, following)
+        _check_metrics(following["metrics"], step)
+        root = env.maybe_reset(env.step_mdp(root))
+        if referee is not None:
+            referee.begin(following["done"], root)
+
+
+def _check_specs(env: PackingEnv) -> None:
+    """Check that each entry is within its spec, then run TorchRL's ``check_env_specs``."""
+    following = env.step(env.rand_action(env.reset()))["next"]
+    for key, spec in env.full_observation_spec.items(True, True):
+        value = following.get(key)
+        require(value is not None, f"the observation spec has {key!r}, the step does not emit it")
+        require(
+            spec.is_in(value),
+            f"{key!r} is outside its spec: {value.dtype} {tuple(value.shape)}, "
+            f"{value.min().item():.6g}..{value.max().item():.6g}; the spec is {spec}",
+        )
+    check_env_specs(env, break_when_any_done="both")
+
+
+def act(
+    env: PackingEnv, root: TensorDictBase, generator: torch.Generator
+) -> tuple[TensorDictBase, Tensor | None]:
+    """Write a random legal action, drawn from ``generator``, into ``root``.
+
+    Returns:
+        ``root``, and the choice as :meth:`Referee.decide` takes it. In a mode that the reference
+        program does not know, the environment draws the action and the choice is ``None``.
+    """
+    if env.params.action_mode not in KNOWN_MODES:
+        return env.rand_action(root), None
+    uniform = torch.rand(env.batch_size, generator=generator, dtype=torch.float64).to(env.device)
+    if env.params.action_mode == "candidate":
+        choice = choose_uniform(root["action_mask"], uniform)
+        return root.set("action", choice), choice
+    choice = choose_uniform(_legal(env), uniform.flatten())
+    placement = decode_placement(choice, env.mode.num_orientations, env.params)
+    for key, value in env.mode.encode(placement).items():
+        root.set(key, value.view(*env.batch_size, *value.shape[1:]))
+    return root, choice
+
+
+def _legal(env: PackingEnv) -> Tensor:
+    """Return ``[B, A]`` legal placements of the lattice; all True in finished rows."""
+    state = current_state(env)
+    visible = visible_items(state, env.params.num_visible)
+    items = env.catalogue.tensors()
+    maps = feasibility.placement_maps(state["heightmap"], *visible, items, env.params)
+    return maps.legal.flatten(1) | is_done(state)[:, None]
+
+
+def _check_metrics(found: TensorDictBase, step: int) -> None:
+    """Check ``0 <= U <= C <= P <= 1`` to 1e-6, and 1e-5 at the lid."""
+    chain = [found[name].double() for name in ("utilization", "compactness", "pyramidality")]
+    u, c, p = chain
+    good = (u >= 0) & (u <= c * (1 + 1e-5)) & (c <= p * (1 + 1e-6)) & (p <= 1 + 1e-6)
+    require(
+        bool(good.all()),
+        f"step {step}: utilization <= compactness <= pyramidality <= 1 is violated: "
+        f"{torch.cat(chain, -1)[~good.squeeze(-1)][:1].tolist()}; "
+        "does an item's volume exceed what its maps enclose?",
+    )
+
+
+def _check_state(env: PackingEnv) -> None:
+    """Check that a restored state continues bit for bit."""
+    root = env.rand_action(env.reset())
+    env.step(root)
+    saved = env.get_state()
+    results = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        root = env.reset(saved.clone(), set_state=True)
+        results.append(env.step(env.rand_action(root))["next"].clone())
+    for key, value in results[0].items(True, True):
+        same = torch.equal(value, results[1].get(key))
+        require(same, f"two resets to the same get_state() give different values of {key!r}")
+
+
+def _check_illegal(env: PackingEnv) -> None:
+    """Check that an illegal action does not raise, is counted, and leaves the container as is."""
+    root = env.reset()
+    if env.params.action_mode not in KNOWN_MODES:
+        return
+    if env.takes.get("action") == (torch.int64, env.batch_size):  # one index, with its mask
+        legal = root["action_mask"]
+        root.set("action", torch.where(legal.all(-1), -1, (~legal).int().argmax(-1)))
+    else:
+        for key, (dtype, shape) in env.takes.items():
+            root.set(key, torch.full(shape, -2, dtype=dtype, device=env.device))
+    before = env.get_state()["heightmap"]
+    following = env.step(root)["next"]
+    if env.params.illegal_action == "project":
+        return
+    require(
+        torch.equal(env.get_state()["heightmap"], before),
+        f"illegal_action={env.params.illegal_action!r}: an illegal action changed the heightmap",
+    )
+    require(
+        bool((following["metrics", "illegal_actions"] == 1).all()),
+        "an illegal action is not counted in ('metrics', 'illegal_actions')",
+    )

@@ -1,0 +1,84 @@
+"""Check of reward terms."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from packing_env.core import metrics, rewards, transition
+from packing_env.testing.environment_checks import act
+from packing_env.testing.episodes import current_state
+from packing_env.testing.errors import CheckError, require
+from packing_env.testing.small_tasks import small_env
+
+
+def check_reward(term: rewards.Term | str) -> None:
+    """Check a reward term: a function ``(before, after, legal) -> [B]`` of metrics.
+
+    It must return one finite float per row, computed from that row alone and equal in every call,
+    without changing its arguments and without reading a value back to Python (an ``if`` on a
+    tensor, ``.item()``, ``float(tensor)``).
+
+    Raises:
+        CheckError: Names the requirement that fails.
+    """
+    function = rewards.TERMS[term] if isinstance(term, str) else term
+    before, after, legal = _transitions()
+    copies = [{k: v.clone() for k, v in m.items()} for m in (before, after)]
+    value = function(before, after, legal)
+    require(isinstance(value, Tensor), f"a reward term returns a tensor, not {type(value)}")
+    require(
+        value.shape == legal.shape,
+        f"a reward term returns one value per row, {tuple(legal.shape)}; got {tuple(value.shape)}",
+    )
+    require(value.is_floating_point(), f"a reward term returns floats; got {value.dtype}")
+    require(bool(value.isfinite().all()), f"the term is not finite: {value[~value.isfinite()]}")
+    require(torch.equal(value, function(before, after, legal)), "called twice, the term differs")
+    for metric, copy in zip((before, after), copies, strict=True):
+        changed = [k for k in copy if not torch.equal(metric[k], copy[k])]
+        require(not changed, f"the term changed its argument {changed}; work on new tensors")
+    one = torch.stack([
+        function({k: v[i : i + 1] for k, v in before.items()},
+                 {k: v[i : i + 1] for k, v in after.items()}, legal[i : i + 1])[0]
+        for i in range(len(legal))
+    ])  # fmt: skip
+    require(
+        bool(torch.allclose(one, value, rtol=1e-9, atol=1e-12)),
+        "a row's value depends on the other rows (a mean or a maximum over the batch?)",
+    )
+    try:
+        function(
+            {k: v.to("meta") for k, v in before.items()},
+            {k: v.to("meta") for k, v in after.items()},
+            legal.to("meta"),
+        )
+    except (RuntimeError, NotImplementedError) as error:
+        raise CheckError(
+            f"the term reads a value back to Python, or needs another device: {error}; use "
+            "torch.where instead of `if`, and tensors on the metrics' device"
+        ) from error
+
+
+def _transitions() -> tuple[rewards.Metrics, rewards.Metrics, Tensor]:
+    """Return metrics before and after some legal and illegal decisions, and which were legal.
+
+    The rows of all steps are concatenated.
+    """
+    env = small_env(num_envs=8, illegal_action="noop")
+    root, found = env.reset(), []
+    generator = torch.Generator().manual_seed(0)
+    for step in range(6):
+        state = current_state(env)
+        before = metrics.measure(state, env.params)
+        root, _ = act(env, root, generator)
+        if step % 3 == 2:
+            root["action"] = torch.where(torch.arange(8) % 2 == 0, -1, root["action"])
+        count = state["illegal_actions"].clone()  # a step may change it in place
+        live = ~transition.is_done(state)
+        root = env.step_mdp(env.step(root))
+        state = current_state(env)
+        after = metrics.measure(state, env.params)
+        found.append((before, after, live & (state["illegal_actions"] == count)))
+    before = {name: torch.cat([b[name] for b, _, _ in found]) for name in metrics.NAMES}
+    after = {name: torch.cat([a[name] for _, a, _ in found]) for name in metrics.NAMES}
+    return before, after, torch.cat([legal for _, _, legal in found])
