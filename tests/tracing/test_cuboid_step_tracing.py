@@ -31,7 +31,7 @@ def quiet() -> Iterator[None]:
 def whole_env(num_envs: int = 3, **params: Any) -> PackingEnv:
     options = {"observation": ON_CELLS, **params}
     env = cuboid_env(num_envs, items={"grid": (5, 6), "height": 5}, **options)
-    assert env.steps_at_once
+    assert env.engine.name == "compiled"
     return env
 
 
@@ -103,11 +103,11 @@ def given(num_envs: int = 4) -> tuple[list[Any], list[Any]]:
     """Arguments of the two operations."""
     env = whole_env(num_envs)
     action = env.rand_action(env.reset())["action"][:, None]
-    steps, task = env._fused, env._fused.task
+    engine, task = env.engine, env.engine.operations.constants
     state = [env.state[key] for key in State._fields]
     observations, start = (
         [
-            {**steps._empty, **steps._buffers(num_envs, env.device)}[key]
+            {**engine._empty, **engine._buffers(num_envs, env.device)}[key]
             for key in Observations._fields
         ]
         for _ in range(2)

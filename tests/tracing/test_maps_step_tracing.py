@@ -30,7 +30,7 @@ def quiet() -> Iterator[None]:
 
 def whole_env(num_envs: int = 3, **params: Any) -> PackingEnv:
     env = tiny_env(num_envs, items={"grid": (5, 6), "height": 0.05}, **params)
-    assert env.steps_at_once
+    assert env.engine.name == "compiled"
     return env
 
 
@@ -100,14 +100,16 @@ def given(num_envs: int = 4) -> dict[str, list[Any]]:
     """Arguments of the operations."""
     env = whole_env(num_envs)
     action = env.rand_action(env.reset())["action"][:, None]
-    steps, task = env._fused, env._fused.task
+    engine, task = env.engine, env.engine.operations.constants
     state = [env.state[key] for key in State._fields]
-    ahead = steps.ahead(num_envs, env.device)
-    buffers = [{**steps._empty, **steps._buffers(num_envs, env.device)} for _ in range(2)]
+    ahead = engine.operations.ahead(num_envs, env.device)
+    buffers = [{**engine._empty, **engine._buffers(num_envs, env.device)} for _ in range(2)]
     found = new_outcome(num_envs, env.device)
     under = torch.zeros(num_envs, dtype=torch.float64)
     kernels.decide_heights(task, env.state, action, ahead, under, found)
-    judged = steps._judge(steps._drop_height(env.state, ahead["plane"]), env.state, ahead)
+    judged = engine.operations._judge(
+        engine.operations._drop_height(env.state, ahead["plane"]), env.state, ahead
+    )
     observations, start = ([entries[key] for key in Observations._fields] for entries in buffers)
     outcome = [found[key] for key in Outcome._fields]
     for value in (*observations, *start, found["after"]):

@@ -1,26 +1,29 @@
-"""The compiled engine: whole steps in place, on cuboids of whole cells and on any other items.
+"""The engine ``compiled``: whole steps in place, by compiled operations of a CPU.
 
-It does to a state what :func:`transition.advance` and :func:`transition.begin` say, and returns the
-observations of :mod:`observation` and the metrics of :mod:`metrics`, bit for bit. Cuboids take a
-step in one pass. For other items the kernels and rules that find all placements stand between two
-passes, as in :mod:`feasibility`. Rewards are those of :mod:`rewards` in every step, so that a new
-term needs nothing here.
+It has one step on cuboids of whole cells and one on heightmaps, with the bits of the rules.
+Cuboids take a step in one pass. For other items the kernels and rules that find all placements
+stand between two passes, as in :mod:`feasibility`. Rewards are those of :mod:`rewards` in every
+step, so that a new term needs nothing here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import cuboid, metrics, observation, rewards, stability
+from packing_env.core import metrics, observation, rewards, stability
+from packing_env.core.actions import Key
+from packing_env.core.cuboids import cells
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import num_orientations
-from packing_env.types import SHOWN_BY_DEFAULT, Catalogue, Instances, PackingParams, State
+from packing_env.engine.base import FLAGS, Observations, Step, Task
+from packing_env.engine.rules import RulesEngine
+from packing_env.types import SHOWN_BY_DEFAULT, Catalogue, PackingParams, State
 
 MODES = ("placement", "multi_head")
 """Action modes that look at the legality of all placements, and at nothing else."""
@@ -28,11 +31,8 @@ MODES = ("placement", "multi_head")
 ON_CELLS = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
 """Observations that the step on whole cells knows."""
 
-_FLAGS = ("terminated", "truncated", "done")
-_INDEX = {name: index for index, name in enumerate(metrics.NAMES)}
 
-
-def ground_of(catalogue: Catalogue, params: PackingParams) -> str | None:
+def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
     """Return which compiled step knows the task: ``"cells"``, ``"heights"`` or None.
 
     Where it runs, the backend decides as well.
@@ -49,7 +49,7 @@ def ground_of(catalogue: Catalogue, params: PackingParams) -> str | None:
     if not catalogue["cuboid"].shape[-1]:
         return "heights" if observed <= set(SHOWN_BY_DEFAULT) else None
     on_cells = (
-        cuboid.applies(catalogue, params)
+        cells.applies(catalogue, params)
         and not params.keeps_boxes
         and catalogue["bottom"].shape[-1] <= kernels.MAX_CUBOID_SIDE
         and observed <= set(ON_CELLS)
@@ -57,120 +57,73 @@ def ground_of(catalogue: Catalogue, params: PackingParams) -> str | None:
     return "cells" if on_cells else None
 
 
-@dataclass(frozen=True)
-class Seen:
-    """Observations of a state.
-
-    Attributes:
-        observations: Those of the task, ``mask [B, L, R, Xs, Ys]`` of the legal placements (all
-            True in a finished row), and ``terminated``, ``truncated``, ``done [B]``.
-        metrics: ``[B, 1]`` float32 each.
-    """
-
-    observations: dict[str, Tensor]
-    metrics: dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Taken(Seen):
-    """A decision per row, and the observations after it.
-
-    Attributes:
-        reward: ``[B]`` float32, 0 on rows that were finished before.
-        start: The observations after finished rows were reset; None if they were not.
-    """
-
-    reward: Float[Tensor, " B"]
-    start: Seen | None
-
-
-class CompiledStep:
-    """The operations of one task.
+class Operations:
+    """The compiled operations on the states of one task.
 
     Args:
-        params: The task, whose :func:`ground_of` is not None.
-        catalogue: Its items.
-        instances: The pool that episodes are drawn from.
-        on_floor: ``feasibility.legal_on_floor`` of the items.
-        sequential: Whether a row takes the pool's instances in sequence, not at random.
+        task: The task, with a :func:`supported_ground`.
+        on_floor: ``feasibility.legal_on_floor`` of its items.
     """
 
-    def __init__(
-        self,
-        params: PackingParams,
-        catalogue: Catalogue,
-        instances: Instances,
-        on_floor: Bool[Tensor, "M R"],
-        *,
-        sequential: bool,
-    ) -> None:
-        self.params = params
-        self.on_cells = ground_of(catalogue, params) == "cells"
-        shapes = _shapes(catalogue, params)
-        requested = [name for name in SHOWN_BY_DEFAULT if name in params.observation]
-        self._shapes = {name: shapes[name] for name in (*observation.entries(requested), "mask")}
-        empty = {n: torch.empty([0] * (len(s) + 1), dtype=d) for n, (d, s) in shapes.items()}
-        empty |= {name: torch.empty(0, dtype=torch.bool) for name in _FLAGS}
-        self._empty = empty | {"metrics": torch.empty(0, 0)}
-        self._metrics = (*metrics.NAMES, *(f"reward/{term}" for term in params.reward))
-        tables = observation.item_tables(catalogue, params)
+    def __init__(self, task: Task, on_floor: Bool[Tensor, "M R"]) -> None:
+        self.params, catalogue = task.params, task.catalogue
+        self.on_cells = supported_ground(catalogue, self.params) == "cells"
+        tables = observation.item_tables(catalogue, self.params)
         tables["orientation_features"] = tables["orientation_features"].flatten(1)
-        levels = _observed_levels(catalogue, params) if self.on_cells else torch.empty(0)
+        levels = _observed_levels(catalogue, self.params) if self.on_cells else torch.empty(0)
         self._items = {**catalogue, **tables, "drop_height": levels, "on_floor": on_floor}
-        self.task = kernels.StepTask(
+        self.constants = kernels.StepTask(
             self._items,
-            (instances.item_id, instances.num_items),
-            _counts(catalogue, params, sequential=sequential),
-            _lengths(params),
+            (task.instances.item_id, task.instances.num_items),
+            _counts(task),
+            _lengths(self.params),
             on_cells=self.on_cells,
         )
         self._known: kernels.DropHeights | None = None
         self._sizes = kernels.surface_sizes(catalogue["bottom"])  # at most those of the windows
 
-    def advance(self, state: State, action: Int[Tensor, "B heads"], *, reset: bool) -> Taken:
-        """Run :func:`transition.advance` in place, and observe.
+    def advance(
+        self,
+        state: State,
+        action: Int[Tensor, "B heads"],
+        observations: Mapping[str, Tensor],
+        start: Mapping[str, Tensor],
+        outcome: Mapping[str, Tensor],
+    ) -> None:
+        """Advance the state, but for ``reward_sum``, and fill the rest.
 
         Args:
             state: The state.
             action: An index of all placements of the lattice, or one of item, orientation, x, y.
-            reset: Whether finished rows start their next episode.
+            observations: See `step.entries.Observations`.
+            start: The same after resets; empty if finished rows are not reset.
+            outcome: See :func:`new_outcome`.
         """
-        batch, device = len(action), action.device
-        after, outcome = self._buffers(batch, device), new_outcome(batch, device)
-        start = self._buffers(batch, device) if reset else {}
-        self._carry_out(
-            state, action.contiguous(), {**self._empty, **after}, {**self._empty, **start}, outcome
-        )
-        legal, live = outcome["legal"], outcome["live"]
-        measured = [_Named(outcome[when]) for when in ("before", "after")]
-        terms = rewards.weighted_terms(self.params.reward, *measured, legal)
-        terms.masked_fill_(live.logical_not()[:, None], 0.0)
-        sums, count = state["reward_sum"].add_(terms), len(metrics.NAMES)
-        after["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
-        if reset:
-            sums.masked_fill_(after["done"][:, None], 0.0)
-            start["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
-        following = Seen(start, self._by_name(start)) if reset else None
-        return Taken(after, self._by_name(after), terms.sum(-1).float(), following)
+        filled = (observations, start, outcome)
+        if self.on_cells:
+            kernels.advance_cells(self.constants, state, action, *filled)
+            return
+        # of the rules, only one that looks at contact needs surfaces
+        needed = self.params.stability != "none"
+        ahead = self.ahead(len(action), action.device, surfaces=needed)
+        self.decide(state, action, ahead, outcome)
+        judged = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
+        under = metrics.sum_of_heights(state["heightmap"])
+        kernels.observe_heights(self.constants, state, judged, under, *filled)
 
-    def reset(
+    def decide(
         self,
-        rows: Bool[Tensor, " B"],
         state: State,
-        observations: Mapping[str, Tensor],
-        measured: Sequence[Tensor],
+        action: Int[Tensor, "B heads"],
+        ahead: Mapping[str, Tensor],
+        outcome: Mapping[str, Tensor],
     ) -> None:
-        """Start the next episode in some rows, in place, and observe its start there.
+        """Carry out a decision on heightmaps, but for ``reward_sum`` and the end of episodes.
 
-        Args:
-            rows: Which.
-            state: The state.
-            observations: As in :class:`Seen`, of the state before.
-            measured: ``[B, 1]`` metrics, which become 0.
+        ``ahead`` and, but for ``after``, ``outcome`` are filled.
         """
-        state["reward_sum"].masked_fill_(rows[:, None], 0.0)
-        filled = {**self._empty, **observations}
-        kernels.reset_rows(self.task, state, rows, filled, measured)
+        under = metrics.sum_of_heights(state["heightmap"])
+        kernels.decide_heights(self.constants, state, action, ahead, under, outcome)
 
     def ahead(
         self, batch: int, device: torch.device, *, surfaces: bool = True
@@ -189,28 +142,6 @@ class CompiledStep:
             buffers[name] = torch.empty(shape, dtype=table.dtype, device=device)
         buffers["plane"] = torch.empty([batch, planes], dtype=torch.int64, device=device)
         return buffers
-
-    def _carry_out(
-        self,
-        state: State,
-        action: Int[Tensor, "B heads"],
-        observations: Mapping[str, Tensor],
-        start: Mapping[str, Tensor],
-        outcome: Mapping[str, Tensor],
-    ) -> None:
-        """Advance the state, but for ``reward_sum``, and fill the rest; ``start`` may be empty."""
-        filled = (observations, start, outcome)
-        if self.on_cells:
-            kernels.advance_cells(self.task, state, action, *filled)
-            return
-        # of the rules, only one that looks at contact needs surfaces
-        needed = self.params.stability != "none"
-        ahead = self.ahead(len(action), action.device, surfaces=needed)
-        under = metrics.sum_of_heights(state["heightmap"])
-        kernels.decide_heights(self.task, state, action, ahead, under, outcome)
-        judged = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
-        under = metrics.sum_of_heights(state["heightmap"])
-        kernels.observe_heights(self.task, state, judged, under, *filled)
 
     def _drop_height(self, state: State, plane: Int[Tensor, "B P"]) -> Float[Tensor, "B P Xs Ys"]:
         """Return rest heights; with several visible items from those before the decision."""
@@ -242,37 +173,96 @@ class CompiledStep:
         )
         return z, stability.judge_maps(params.stability, contact)
 
+
+class CompiledEngine(RulesEngine):
+    """Carries out whole steps in place; begins and observes episodes as the rules do."""
+
+    name: ClassVar[str] = "compiled"
+    in_place: ClassVar[bool] = True
+
+    @classmethod
+    def refusal(cls, task: Task) -> str:
+        """Return why this engine cannot carry out the task here; "" if it can."""
+        if not kernels.is_compiled_for(task.device.type):
+            return f"it needs a CPU and the numba backend, not {task.device.type}"
+        if supported_ground(task.catalogue, task.params) is None:
+            return "it does not know this combination of parameters and items"
+        return ""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.operations = Operations(task, self.legal_on_floor)
+        shapes = _shapes(task.catalogue, task.params)
+        requested = [name for name in SHOWN_BY_DEFAULT if name in task.params.observation]
+        self._shapes = {name: shapes[name] for name in (*observation.entries(requested), "mask")}
+        empty = {n: torch.empty([0] * (len(s) + 1), dtype=d) for n, (d, s) in shapes.items()}
+        empty |= {name: torch.empty(0, dtype=torch.bool) for name in FLAGS}
+        self._empty = empty | {"metrics": torch.empty(0, 0)}
+        self._metrics = (*metrics.NAMES, *(f"reward/{term}" for term in task.params.reward))
+
+    def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
+        """Carry out one decision per row, in the given tensors where they allow it."""
+        state, action = _writable(state), actions["action"]
+        batch, device = len(action), action.device
+        after, outcome = self._buffers(batch, device), new_outcome(batch, device)
+        start = self._buffers(batch, device) if reset else {}
+        filled = ({**self._empty, **after}, {**self._empty, **start}, outcome)
+        self.operations.advance(state, action.view(batch, -1).contiguous(), *filled)
+        legal, live = outcome["legal"], outcome["live"]
+        before, since = (
+            dict(zip(metrics.NAMES, outcome[when].unbind(), strict=True))
+            for when in ("before", "after")
+        )
+        terms = rewards.weighted_terms(self.params.reward, before, since, legal)
+        terms.masked_fill_(live.logical_not()[:, None], 0.0)
+        sums, count = state["reward_sum"].add_(terms), len(metrics.NAMES)
+        after["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
+        if reset:
+            sums.masked_fill_(after["done"][:, None], 0.0)
+            start["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
+        following = self._named(start) if reset else None
+        return Step(state, terms.sum(-1).float(), self._named(after), following)
+
+    def reset(
+        self, rows: Bool[Tensor, " B"], state: State, observations: Observations
+    ) -> tuple[State, Observations]:
+        """Start the next episode in some rows, in the given state's tensors."""
+        state, observations = _writable(state), observations.clone()
+        shape = (len(rows), self.params.num_visible, -1, *self.params.lattice)
+        filled = {**self._empty, **observations.entries, **observations.flags}
+        filled["mask"] = observations.masks["action_mask"].view(shape)
+        state["reward_sum"].masked_fill_(rows[:, None], 0.0)
+        measured = list(observations.metrics.values())
+        kernels.reset_rows(self.operations.constants, state, rows, filled, measured)
+        return state, observations
+
     def _buffers(self, batch: int, device: torch.device) -> dict[str, Tensor]:
         """Return uninitialised observations and metrics."""
         buffers = {
             name: torch.empty([batch, *shape], dtype=dtype, device=device)
             for name, (dtype, shape) in self._shapes.items()
         }
-        flags = torch.empty(len(_FLAGS), batch, dtype=torch.bool, device=device)
-        buffers |= zip(_FLAGS, flags.unbind(), strict=True)
+        flags = torch.empty(len(FLAGS), batch, dtype=torch.bool, device=device)
+        buffers |= zip(FLAGS, flags.unbind(), strict=True)
         buffers["metrics"] = torch.empty(len(self._metrics), batch, device=device)
         return buffers
 
-    def _by_name(self, buffers: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the metrics by name, taken out of the buffers."""
+    def _named(self, buffers: dict[str, Tensor]) -> Observations:
+        """Return filled buffers as the observations that they hold."""
+        masks: dict[Key, Tensor] = {"action_mask": buffers.pop("mask").flatten(1)}
+        flags = {name: buffers.pop(name) for name in FLAGS}
         values = buffers.pop("metrics")[..., None].unbind()
-        return dict(zip(self._metrics, values, strict=True))
+        measured = dict(zip(self._metrics, values, strict=True))
+        return Observations(buffers, masks, flags, measured)
 
 
-class _Named(Mapping[str, Tensor]):
-    """Metrics by name, which become tensors only where they are read."""
-
-    def __init__(self, values: Float[Tensor, "metrics B"]) -> None:
-        self.values_of = values
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.values_of[_INDEX[name]]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_INDEX)
-
-    def __len__(self) -> int:
-        return len(_INDEX)
+def _writable(state: State) -> State:
+    """Return the state, copied if it was made in inference mode and that mode has been left."""
+    if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
+        return state
+    if state["step"].is_inference():
+        return {key: value.clone() for key, value in state.items()}
+    return state
 
 
 def new_outcome(batch: int, device: torch.device) -> dict[str, Tensor]:
@@ -283,8 +273,9 @@ def new_outcome(batch: int, device: torch.device) -> dict[str, Tensor]:
     return {"legal": legal, "live": live, "before": before, "after": after}
 
 
-def _counts(catalogue: Catalogue, params: PackingParams, *, sequential: bool) -> dict[str, int]:
+def _counts(task: Task) -> dict[str, int]:
     """Return the whole numbers of a task: see `step.entries.Counts`."""
+    params, catalogue = task.params, task.catalogue
     across, along = catalogue["bottom"].shape[2:]
     return {
         "height": params.height_units,
@@ -296,7 +287,7 @@ def _counts(catalogue: Catalogue, params: PackingParams, *, sequential: bool) ->
         "step_limit": params.step_limit,
         "illegal_ends": int(params.illegal_action == "terminate"),
         "remaining": observation.ITEM_FEATURES.index("remaining"),
-        "sequential": int(sequential),
+        "sequential": int(task.draw == "sequential"),
     }
 
 

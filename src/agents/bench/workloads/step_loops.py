@@ -12,9 +12,9 @@ from torch import Tensor
 from agents.config.checks import ConfigError
 from agents.training.capture import CapturedCollector
 from packing_env import PackingEnv, PackingVectorEnv, kernels
-from packing_env.core import feasibility
 from packing_env.core.orientation import decode_placement
-from packing_env.engine.compiled import CompiledStep, ground_of
+from packing_env.engine.base import Task
+from packing_env.engine.compiled import CompiledEngine, supported_ground
 
 Choose = Callable[[TensorDictBase], TensorDictBase]
 
@@ -84,15 +84,14 @@ class CoreLoop:
         items, params = env.catalogue.tensors(), env.params.evolve(observation=())
         compiled = kernels.is_compiled_for(env.device.type)
         if (
-            not (compiled and ground_of(items, params) == "cells")
+            not (compiled and supported_ground(items, params) == "cells")
             or params.action_mode != "placement"
         ):
             raise ConfigError(
                 "bench.through=[core] needs cuboids of whole cells, env.action_mode=placement and "
                 "the compiled kernels: env=cuboid_online bench.kernels=[numba]"
             )
-        floor = feasibility.legal_on_floor(items, params)
-        self._steps = CompiledStep(params, items, env.instances, floor, sequential=False)
+        self._engine = CompiledEngine(Task(params, items, env.instances))
         self._mask = env.reset()["action_mask"]
         self._state = dict(env.get_state().items())
         self._actions = actions
@@ -105,9 +104,9 @@ class CoreLoop:
             action = first_true(self._mask)
         else:
             action = kernels.choose_uniform(self._mask, torch.rand(self._mask.shape[0]))
-        start = self._steps.advance(self._state, action[:, None], reset=True).start
+        start = self._engine.advance(self._state, {"action": action}, reset=True).start
         assert start is not None
-        self._mask = start.observations["mask"].flatten(1)
+        self._mask = start.masks["action_mask"]
 
 
 class CapturedLoop(Loop):

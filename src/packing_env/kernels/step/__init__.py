@@ -8,7 +8,7 @@ them. Elsewhere the rules of :mod:`packing_env.core` run one by one, to the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from operator import is_
@@ -18,8 +18,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.kernels.backends import _resolve
-from packing_env.kernels.cuboids import MAX_CUBOID_HEIGHT
+from packing_env.kernels.backends import resolve
+from packing_env.kernels.layout import MAX_CUBOID_HEIGHT, MAX_CUBOID_SIDE
 from packing_env.kernels.operators import declare
 from packing_env.kernels.step.entries import (
     Ahead,
@@ -29,10 +29,8 @@ from packing_env.kernels.step.entries import (
     Observations,
     Outcome,
     State,
+    Tensors,
 )
-
-MAX_CUBOID_SIDE = 255
-"""Cells along y that an item on whole cells may have: distances are bytes."""
 
 _TASK = "Tensor[] items, Tensor[] pool, int[] counts, float[] lengths"
 _FILLED = "Tensor(b!)[] observations, Tensor(c!)[] start, Tensor(d!)[] outcome"
@@ -57,12 +55,7 @@ def _declared(name: str, arguments: str) -> Any:
     """Declare an operator of torch, which only fills what it is given."""
 
     def carry_out(
-        state: Sequence[Tensor],
-        items: Sequence[Tensor],
-        pool: Sequence[Tensor],
-        counts: Sequence[int],
-        lengths: Sequence[float],
-        *others: Any,
+        state: Tensors, items: Tensors, pool: Tensors, counts: Any, lengths: Any, *others: Any
     ) -> None:
         from packing_env.kernels.step.shared import constants
 
@@ -84,7 +77,7 @@ _close_lid = declare(
 
 def is_compiled_for(device_type: str) -> bool:
     """Return True if the backend chosen for this device has the operations of this module."""
-    return device_type == "cpu" and _resolve(None, device_type) == "numba"
+    return device_type == "cpu" and resolve(None, device_type) == "numba"
 
 
 class StepTask:
@@ -118,7 +111,11 @@ class StepTask:
         self.pool = list(pool)
         self.counts = [counts[name] for name in Counts._fields]
         self.lengths = [lengths[name] for name in Lengths._fields]
-        self._last = _Last()
+        self._last: tuple[list[Tensor], list[int], Any] = ([], [], None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes; a copy has no arrays yet that share a state's memory."""
+        return self.__dict__ | {"_last": ([], [], None)}
 
     def constants(self, state: list[Tensor]) -> Any:
         """Return all of it and the state as compiled code reads them.
@@ -127,25 +124,13 @@ class StepTask:
         (``share_memory_``) moves the rest.
         """
         addresses = [tensor.data_ptr() for tensor in (*state, *self.items, *self.pool)]
-        last = self._last
-        if addresses != last.addresses or not all(map(is_, state, last.state)):
+        last, known, made = self._last
+        if addresses != known or not all(map(is_, state, last)):
             from packing_env.kernels.step.shared import constants
 
-            last.made = constants(state, self.items, self.pool, self.counts, self.lengths)
-            last.state, last.addresses = state, addresses
-        return last.made
-
-
-class _Last:
-    """A state and the arrays that share its memory; empty in a copy of an environment."""
-
-    def __init__(self) -> None:
-        self.state: list[Tensor] = []
-        self.addresses: list[int] = []
-        self.made: Any = ()
-
-    def __reduce__(self) -> tuple[type[_Last], tuple[()]]:
-        return (_Last, ())
+            made = constants(state, self.items, self.pool, self.counts, self.lengths)
+            self._last = (state, addresses, made)
+        return made
 
 
 def advance_cells(
@@ -239,7 +224,7 @@ def reset_rows(
     state: Mapping[str, Tensor],
     rows: Bool[Tensor, " B"],
     observations: Mapping[str, Tensor],
-    metrics: Sequence[Tensor],
+    metrics: Tensors,
 ) -> None:
     """Start the next episode in some rows, in place but for ``reward_sum``, and observe its start.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -20,20 +19,20 @@ from packing_env.kernels.compiled import bytes as vectors
 from packing_env.kernels.compiled import rules
 from packing_env.kernels.compiled.jit import addresses_of, jit, jit_arrays, kernel, run
 from packing_env.kernels.cuboids import loops
-from packing_env.kernels.cuboids.eager import RULES
 from packing_env.kernels.cuboids.numba import (
     LANES,
     find_maps,
-    make_room,
+    make_buffers,
     num_blocks,
     tables_of,
     task_of,
 )
+from packing_env.kernels.layout import HALF_CELL
+from packing_env.kernels.rules import NAMES
 from packing_env.kernels.step import lines, shared
-from packing_env.kernels.step.entries import MASK, METRICS, Counts, Observations
+from packing_env.kernels.step.entries import MASK, METRICS, Counts, Observations, Tensors
 from packing_env.kernels.step.observe import observe, reset_finished
 from packing_env.kernels.step.stable import NONE, stands
-from packing_env.kernels.support.eager import HALF_CELL
 
 _ENTRIES = len(Observations._fields)
 
@@ -269,7 +268,7 @@ def _advance(state, action, items, pool, places, shape, counts, lengths, tables,
     outcome = shared.outcome_at(places[2 * _ENTRIES :], batch)
     window, lanes, (search, task) = (counts.across, counts.along), min(LANES, batch), tables
     buffers = (
-        make_room((length, width), shape[2:4], task, lanes, search[2]),
+        make_buffers((length, width), shape[2:4], task, lanes, search[2]),
         lines.make_buffers((length, width), window),
     )
     block = _make_block((length, width), window, lanes)
@@ -293,19 +292,14 @@ def _advance(state, action, items, pool, places, shape, counts, lengths, tables,
 def _tables(counts: Counts, cell: float) -> tuple[Any, ...]:
     """Return what the search for placements looks up, and its task."""
     window = (counts.across, counts.along)
-    task = task_of(counts.height, window, RULES[counts.rule], counts.stride)
+    task = task_of(counts.height, window, NAMES[counts.rule], counts.stride)
     return tables_of(*window, cell), task
 
 
-def advance(
-    constant: tuple[Any, ...],
-    action: Tensor,
-    observations: Sequence[Tensor],
-    start: Sequence[Tensor],
-    outcome: Sequence[Tensor],
-) -> None:
+def advance(constant: Any, action: Tensor, *filled: Tensors) -> None:
     """See `packing_env.kernels.step.advance_cells`; ``constant`` is from `shared.constants`."""
     state, items, pool, counts, lengths = constant
+    observations, start, outcome = filled
     rows, *shape = observations[MASK].shape
     kept = (*observations, *start, *outcome)
     places, lattice = addresses_of(kept), (*shape, observations[METRICS].shape[0])

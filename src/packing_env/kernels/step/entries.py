@@ -8,6 +8,12 @@ placements of one orientation.
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Sequence
+
+from torch import Tensor
+
+Tensors = Sequence[Tensor]
+"""Entries of one of the tuples below, in its order."""
 
 State = namedtuple(
     "State",
@@ -61,6 +67,3 @@ legal top, and the gap that a supporting cell may have."""
 
 MASK, METRICS = Observations._fields.index("mask"), Observations._fields.index("metrics")
 """Indices of two observations whose shapes say more than themselves."""
-
-NUM_METRICS = 10
-"""Length of ``core.metrics.NAMES``."""

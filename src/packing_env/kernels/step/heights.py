@@ -6,7 +6,6 @@ placements, by the kernels and rules that everyone uses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from packing_env.kernels.compiled.jit import (
     run,
 )
 from packing_env.kernels.step import shared
-from packing_env.kernels.step.entries import MASK, METRICS, Ahead, Observations
+from packing_env.kernels.step.entries import MASK, METRICS, Ahead, Observations, Tensors
 from packing_env.kernels.step.observe import observe, reset_finished
 from packing_env.kernels.step.stable import stands
 
@@ -96,21 +95,15 @@ def _find_support(heightmap, bottom, x, y, bar, edges):
 
 
 @jit
-def _corner_level(heightmap, bottom, x, y, u, v):
-    """Return the level of cell (u, v) of the window; -inf outside the footprint."""
-    low = bottom[u, v]
-    return heightmap[x + u, y + v] - low if low < INF else -INF
-
-
-@jit
 def _corner_levels(heightmap, bottom, x, y, size):
-    """Return the levels of the window's corner cells."""
+    """Return the levels of the window's corner cells; -inf outside the footprint."""
     u, v = max(size[0] - 1, 0), max(size[1] - 1, 0)
+    far_x, far_y = min(x + u, heightmap.shape[0] - 1), min(y + v, heightmap.shape[1] - 1)
     return (
-        _corner_level(heightmap, bottom, x, y, 0, 0),
-        _corner_level(heightmap, bottom, x, y, u, 0),
-        _corner_level(heightmap, bottom, x, y, 0, v),
-        _corner_level(heightmap, bottom, x, y, u, v),
+        heightmap[x, y] - bottom[0, 0],
+        heightmap[far_x, y] - bottom[u, 0],
+        heightmap[x, far_y] - bottom[0, v],
+        heightmap[far_x, far_y] - bottom[u, v],
     )
 
 
@@ -239,44 +232,28 @@ def _close_lid(z, peak, lid, start, stop):
             heights[k] = heights[k] if heights[k] + top <= lid else INF
 
 
-def decide(
-    constant: tuple[Any, ...],
-    action: Tensor,
-    under: Tensor,
-    ahead: Sequence[Tensor],
-    outcome: Sequence[Tensor],
-) -> None:
+def decide(constant: Any, action: Tensor, under: Tensor, ahead: Tensors, outcome: Tensors) -> None:
     """See `packing_env.kernels.step.decide_heights`; ``constant`` is from `shared.constants`."""
     state, items, _, counts, lengths = constant
     orientations, (_, length, width) = items.peak.shape[1], state.heightmap.shape
-    shape = (
-        ahead[0].shape[1] // orientations,
-        orientations,
-        -(-length // counts.stride),
-        -(-width // counts.stride),
-    )
+    lattice = -(-length // counts.stride), -(-width // counts.stride)
+    shape = (ahead[0].shape[1] // orientations, orientations, *lattice)
     kept = (*ahead, *outcome)
     places = addresses_of(kept)
     given = (state, action.numpy(), items, places, shape, under.numpy(), counts, lengths)
     run(_decide, given, len(under), ahead[1].numel(), keep=kept)
 
 
-def observe_places(
-    constant: tuple[Any, ...],
-    under: Tensor,
-    judged: Sequence[Tensor],
-    observations: Sequence[Tensor],
-    start: Sequence[Tensor],
-    outcome: Sequence[Tensor],
-) -> None:
+def observe_places(constant: Any, under: Tensor, judged: Tensors, *filled: Tensors) -> None:
     """See `packing_env.kernels.step.observe_heights`."""
     state, items, pool, counts, lengths = constant
+    observations, start, outcome = filled
     z, stable = (tensor.numpy().reshape(*tensor.shape[:2], -1) for tensor in judged)
     shape = (*observations[MASK].shape[1:], observations[METRICS].shape[0])
     kept = (*observations, *start, *outcome)
     places = addresses_of(kept)
     given = (state, (z, stable), items, pool, under.numpy(), places, shape, counts, lengths)
-    run(_observe, given, len(under), sum(tensor.numel() for tensor in observations), keep=kept)
+    run(_observe, given, len(under), sum(map(Tensor.numel, observations)), keep=kept)
 
 
 def close_lid(z: Tensor, peak: Tensor, lid: float) -> None:

@@ -17,9 +17,7 @@ import numpy as np
 from packing_env.kernels.compiled import bytes as vectors
 from packing_env.kernels.compiled.bytes import WIDTH
 from packing_env.kernels.compiled.jit import jit, jit_arrays
-
-MAX_DISTANCE = 255
-"""Larger distances count as this: they are bytes."""
+from packing_env.kernels.layout import MAX_CUBOID_SIDE
 
 
 @jit
@@ -40,9 +38,9 @@ def make_buffers(shape, window):
     behind = (window[0] - 1) * width + WIDTH
     before, after = np.zeros(n + behind, np.uint8), np.zeros(n, np.uint8)
     for k in range(before.size):
-        before[k] = min(k % width, MAX_DISTANCE)
+        before[k] = min(k % width, MAX_CUBOID_SIDE)
     for k in range(length * width):
-        after[k] = min(width - k % width, MAX_DISTANCE)
+        after[k] = min(width - k % width, MAX_CUBOID_SIDE)
     return Buffers(np.zeros(n + behind, np.uint8), before, after)
 
 
@@ -83,7 +81,7 @@ def find_rest(line, size, container, buffers, raised):
     lid, corners, column = height - d + 1, (length - w + 1) * width, buffers.after.ctypes.data
     for k in range(0, n, WIDTH):
         fits = vectors.above(vectors.load(column + k), h - 1)
-        fits = vectors.keep_first(fits, min(max(corners - k, 0), MAX_DISTANCE))
+        fits = vectors.keep_first(fits, min(max(corners - k, 0), MAX_CUBOID_SIDE))
         level = vectors.add(vectors.load(raised + k), vectors.splat(1))
         vectors.store(raised + k, vectors.keep_up_to(vectors.both(level, fits), lid))
 
@@ -109,7 +107,7 @@ def _inside(k, window, buffers):
     """Return 255 for the cells inside a window, of those from the k-th after its corner on."""
     w, h, width = window
     among = vectors.below(vectors.load(buffers.before.ctypes.data + k), h)
-    return vectors.keep_first(among, min(w * width - k, MAX_DISTANCE))
+    return vectors.keep_first(among, min(w * width - k, MAX_CUBOID_SIDE))
 
 
 @jit

@@ -5,14 +5,13 @@ They are those of the rows ``first <= row < stop``. Unrequested observations are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from packing_env.kernels.compiled.jit import addresses_of, jit, kernel
-from packing_env.kernels.step.entries import MASK
+from packing_env.kernels.step.entries import MASK, Tensors
 from packing_env.kernels.step.shared import begin, clear_line, copy_line, observations_at
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -140,12 +139,7 @@ def _reset(state, rows, pool, items, places, shape, counts, lengths):
             _reset_row(state, pool, items, row, counts, lengths, observations)
 
 
-def reset(
-    constant: tuple[Any, ...],
-    rows: Tensor,
-    observations: Sequence[Tensor],
-    metrics: Sequence[Tensor],
-) -> None:
+def reset(constant: Any, rows: Tensor, observations: Tensors, metrics: Tensors) -> None:
     """See `packing_env.kernels.step.reset_rows`."""
     if not all(tensor.is_contiguous() for tensor in observations):
         raise ValueError("the observations of a reset must be contiguous")

@@ -9,28 +9,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from packing_env.kernels.compiled.jit import array_at, jit, jit_arrays
+from packing_env.kernels.layout import NUM_METRICS
 from packing_env.kernels.step.entries import (
-    NUM_METRICS,
+    MASK,
     Counts,
     Items,
     Lengths,
     Observations,
     Outcome,
     State,
+    Tensors,
 )
 
 _WORD = 0xFFFFFFFF
 
 
 def constants(
-    state: Sequence[Tensor],
-    items: Sequence[Tensor],
-    pool: Sequence[Tensor],
-    counts: Sequence[int],
-    lengths: Sequence[float],
+    state: Tensors, items: Tensors, pool: Tensors, counts: Sequence[int], lengths: Sequence[float]
 ) -> tuple[Any, ...]:
     """Return what stays the same from step to step, as compiled code reads it.
 
@@ -51,26 +48,18 @@ def observations_at(places, state, items, shape):
     slots, orientations, xs, ys, num_metrics = shape
     batch, length, width = state.heightmap.shape
     visible, features = state.queue.shape[1], items.item_features.shape[1]
-    turned = items.orientation_features.shape[1]
-    surface = orientations * items.bottom.shape[2] * items.bottom.shape[3]
-    plane, flags = (slots * orientations, xs * ys), batch if places[7] else 0
-    rows = (
-        batch if places[0] else 0,
-        batch if places[1] else 0,
-        batch if places[2] else 0,
-        batch if places[3] else 0,
-        batch if places[4] else 0,
-        batch if places[6] else 0,
-    )
+    turned, plane = items.orientation_features.shape[1], (slots * orientations, xs * ys)
+    surface = items.bottom[0].size
+    rows, flags = batch * (places != 0), batch if places[MASK] else 0
     return Observations(
         array_at(places[0], (rows[0], length * width), np.float32),
         array_at(places[1], (rows[1], visible), np.int64),
         array_at(places[2], (rows[2], visible, features), np.float32),
         array_at(places[3], (rows[3], visible, turned), np.float32),
         array_at(places[4], (rows[4], visible, surface), np.float32),
-        array_at(places[5], (rows[4], visible, surface), np.float32),
-        array_at(places[6], (rows[5], *plane), np.float32),
-        array_at(places[7], (flags, *plane), np.bool_),
+        array_at(places[5], (rows[5], visible, surface), np.float32),
+        array_at(places[6], (rows[6], *plane), np.float32),
+        array_at(places[7], (rows[7], *plane), np.bool_),
         array_at(places[8], (flags,), np.bool_),
         array_at(places[9], (flags,), np.bool_),
         array_at(places[10], (flags,), np.bool_),

@@ -11,8 +11,8 @@ import numpy as np
 
 from packing_env.kernels.compiled import rules
 from packing_env.kernels.compiled.jit import jit
+from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
 from packing_env.kernels.rules import NAMES, Support
-from packing_env.kernels.support.eager import HALF_CELL, SUBCELL, VERTICAL
 
 NONE = NAMES.index("none")
 """Index of the rule that all placements satisfy."""
