@@ -197,7 +197,7 @@ class PackingEnv(EnvBase):
         return self._packed(observations)  # EnvBase takes the chosen rows of it
 
     def _restore(self, tensordict: TensorDictBase | None) -> TensorDict:
-        """Continue from a state that :meth:`get_state` returned."""
+        """Resume from a state that :meth:`get_state` returned."""
         num_items = len(self.mode.catalogue["volume"])
         state = checks.check_state(
             tensordict, self._first()[0], self.batch_size, self.params, num_items
