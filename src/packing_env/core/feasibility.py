@@ -98,7 +98,7 @@ def _within_range(maps: Maps, size: Int[Tensor, "B L R 2"], params: PackingParam
 
 
 def unrotated_fits(x: Tensor, y: Tensor, size: Tensor, params: PackingParams) -> Tensor:
-    """Return whether a window of orientation 0's ``size`` ``[..., 2]`` at ``(x, y)`` stays inside."""
+    """Return whether the window of orientation 0, ``size [..., 2]``, at ``(x, y)`` stays inside."""
     across, along = (cells * params.units_per_cell for cells in params.grid)
     return (x + size[..., 0] <= across) & (y + size[..., 1] <= along)
 

@@ -30,9 +30,9 @@ def event_points(scene: Scene) -> Proposals:
     where an item may begin, or an end, where it may end. A level has as starts the lower edges of
     the boxes whose top it is, and the upper edges of the boxes that stand on it; as ends the upper
     edges of the former and the lower edges of the latter; the floor also has the walls, 0 as a
-    start and X as an end. The same holds in y. An item in an orientation is proposed at every pair of an
-    x-event and a y-event of a level, inside the container, if it comes to rest no higher than that
-    level.
+    start and X as an end. The same holds in y. An item in an orientation is proposed at every pair
+    of an x-event and a y-event of a level, inside the container, if it comes to rest no higher than
+    that level.
 
     Order: level, x-event (by coordinate, a start before an end), y-event, item, orientation. More
     than :data:`MAX_PAIRS` pairs are left out and counted. After the event points of Zhao et al.,
