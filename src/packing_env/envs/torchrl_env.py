@@ -44,6 +44,7 @@ class PackingEnv(EnvBase):
     """
 
     _supports_set_state = True
+    _seed: Tensor
 
     def __init__(
         self,
@@ -167,7 +168,7 @@ class PackingEnv(EnvBase):
     def _set_seed(self, seed: int | Tensor | None) -> None:
         """Set one seed, or one per row; the next reset starts episode 0 of its streams."""
         given = 0 if seed is None else torch.as_tensor(seed, device=self.device)
-        self._seed: Tensor = torch.zeros_like(self._rows) + given
+        self._seed = torch.zeros_like(self._rows) + given
         self.state = None
 
     def _first(self) -> tuple[State, Observations]:
