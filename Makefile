@@ -21,8 +21,8 @@ STAMP := $(VENV)/installed.stamp
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 NOT_IN_CI := not slow and not gpu
 # Modules whose shapes and dtypes are checked. Not the compiled kernels, which cannot be wrapped, nor
-# what checks its arguments itself: the dispatcher, the parameters, the generators with arguments.
-CHECKED := packing_env.kernels.support.eager,packing_env.kernels.drop.numpy,packing_env.kernels.spaces.eager,packing_env.kernels.cuboids.eager,packing_env.core,packing_env.items,packing_env.generators.base,packing_env.generators.catalogue_mix,packing_env.generators.uniform
+# modules that check their arguments: public operations, parameters, generators with arguments.
+CHECKED := packing_env.kernels.layout,packing_env.kernels.drop.eager,packing_env.kernels.drop.numpy,packing_env.kernels.support.eager,packing_env.kernels.spaces.eager,packing_env.kernels.cuboids.eager,packing_env.core,packing_env.items,packing_env.generators.base,packing_env.generators.catalogue_mix,packing_env.generators.uniform
 
 .PHONY: demo docs test lint test-tracing test-main test-slow install clean
 .DELETE_ON_ERROR:

@@ -25,7 +25,7 @@ def twice(x):
 
 
 def loaded(file: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module anew, as another process would see it."""
+    """Import the module again, as another process would."""
     spec = importlib.util.spec_from_file_location("some_kernels", file)
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "some_kernels", module)
@@ -54,6 +54,22 @@ def test_every_file_of_the_folder_counts(tmp_path, monkeypatch):
     assert compiled_cpu.source_stamp.__wrapped__() == before
     (tmp_path / "other.py").write_text("changed = True")
     assert compiled_cpu.source_stamp.__wrapped__() != before
+
+
+def test_files_of_sub_folders_count(tmp_path, monkeypatch):
+    """A change in any operation, at any depth, and a move of a file make cached code stale."""
+    folders = [tmp_path / "compiled", tmp_path / "drop", tmp_path / "drop" / "update"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "numba.py").write_text("")
+    monkeypatch.setattr(compiled_cpu, "__file__", str(folders[0] / "jit.py"))
+    stamps = [compiled_cpu.source_stamp.__wrapped__()]
+    for folder in folders:
+        (folder / "numba.py").write_text("changed = True")
+        stamps.append(compiled_cpu.source_stamp.__wrapped__())
+    (folders[2] / "numba.py").rename(tmp_path / "numba.py")
+    stamps.append(compiled_cpu.source_stamp.__wrapped__())
+    assert len(set(stamps)) == len(stamps)
 
 
 ENVIRONMENTS = {

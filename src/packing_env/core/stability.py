@@ -2,14 +2,17 @@
 
 A rule judges placements from the cells that support them: a footprint cell supports if
 ``float32(heightmap - bottom) >= float32(z - contact_tol)``, and its level is
-``heightmap - bottom``. To add a rule, write the two functions of :class:`Rule` and
-:func:`register` it. What each rule says, in plain loops: :mod:`packing_env.reference.maps`.
+``heightmap - bottom``. The formulas, and how to add one: :mod:`packing_env.kernels.rules`; here
+tensors are measured for them. A rule that needs other measurements writes the two functions of
+:class:`Rule` and calls :func:`register`. The rules in plain loops:
+:mod:`packing_env.reference.maps`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +21,7 @@ from torch import Tensor
 
 from packing_env import kernels
 from packing_env.core.cuboids import boxes
+from packing_env.kernels import rules
 from packing_env.types import SLOPE_UNITS, PackingParams, ParameterError
 
 _HALF = SLOPE_UNITS // 2
@@ -54,7 +58,7 @@ class Touch:
     Attributes:
         support: ``[B, U, V]`` supporting cells.
         footprint: ``[B, U, V]`` cells of the item.
-        level: ``[B, U, V]`` heightmap - bottom, metres; outside the footprint anything.
+        level: ``[B, U, V]`` heightmap - bottom, metres; any value outside the footprint.
         z: ``[B]`` rest height.
         com: ``[B, 2]`` centre of mass, 1/64 cell from the window's corner.
         contact_tol: metres.
@@ -87,14 +91,14 @@ RULES: dict[str, Rule] = {}
 
 
 def register(name: str, rule: Rule) -> None:
-    """Make a rule known as ``stability=name``; a taken name is an error."""
+    """Add a rule as ``stability=name``; raise if the name is taken."""
     if name in RULES:
         raise ParameterError(f"stability rule {name!r} exists; choose another name")
     RULES[name] = rule
 
 
 def get_rule(name: Any) -> Rule:
-    """The rule of that name."""
+    """Return the rule of this name."""
     if not isinstance(name, str) or name not in RULES:
         raise ParameterError(f"stability={name!r} is unknown; choose one of {sorted(RULES)}")
     return RULES[name]
@@ -118,7 +122,7 @@ def _needs_boxes(name: str) -> ParameterError:
 
 
 def judge_maps(name: str, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
-    """Which of many placements a rule calls stable."""
+    """Return which of many placements a rule calls stable."""
     rule = get_rule(name)
     if rule.maps is None:
         raise _needs_boxes(name)
@@ -126,7 +130,7 @@ def judge_maps(name: str, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
 
 
 def judge(name: str, touch: Touch) -> Bool[Tensor, " B"]:
-    """Which rows' placements a rule calls stable."""
+    """Return which rows' placements a rule calls stable."""
     rule = get_rule(name)
     if rule.single is None:
         raise _needs_boxes(name)
@@ -139,9 +143,9 @@ def supporting_cells(
     z: Float[Tensor, " B"],
     contact_tol: float,
 ) -> Bool[Tensor, "B U V"]:
-    """Cells of the footprint whose gap to the ground is at most ``contact_tol``.
+    """Return the cells of the footprint whose gap to the ground is at most ``contact_tol``.
 
-    Rows with ``z = +inf`` have none.
+    Rows with ``z = +inf`` have no supporting cells.
     """
     return (window - bottom) >= (z - contact_tol)[:, None, None]
 
@@ -152,13 +156,13 @@ def supporting_cells(
 def hull_holds(
     support: Bool[Tensor, "B U V"], point: Int[Tensor, "B 2"], *, centres: bool = False
 ) -> Bool[Tensor, " B"]:
-    """Whether a point (1/64 cell) lies in the hull of the supporting squares, boundary included.
+    """Return True for a point (1/64 cell) in the hull of the supporting squares, boundary included.
 
     Seen from the point, corners to its left and right span a chord that passes above it iff their
     largest slopes ``dy / |dx|`` sum to at least 0, and below it iff their smallest sum to at most
     0. Corners straight above or below count on both sides with a slope of ``2**20 dy``. On each
-    line of corners only the first and the last can be extreme. With ``centres``, the same of the
-    supporting cells' centres.
+    line of corners only the first and the last can be extreme. With ``centres``, the hull is that
+    of the supporting cells' centres.
     """
     edges = torch.arange(1, support.shape[2] + 1, device=point.device, dtype=torch.float64)
     last = torch.where(support, edges, -torch.inf).amax(2)
@@ -172,78 +176,92 @@ def hull_holds(
     upper = (SLOPE_UNITS * last - inset - point[:, 1:]) / distance
     lower = (SLOPE_UNITS * first - inset + point[:, 1:]) / distance
     left, right = dx <= 0, dx >= 0
-    return (_chord(upper, left, right) >= 0) & (_chord(lower, left, right) >= 0)
+    held: Tensor = rules.chords_hold(_chord(upper, left, right), _chord(lower, left, right))
+    return held
 
 
 def _line_maximum(rows: Float[Tensor, "B U"]) -> Float[Tensor, "B lines"]:
-    """Per line between window rows, the maximum over the two rows that touch it."""
+    """Return the maximum over the two rows that touch each line between window rows."""
     padded = torch.nn.functional.pad(rows, (1, 1), value=-torch.inf)
     return torch.maximum(padded[:, 1:], padded[:, :-1])
 
 
 def _chord(slope: Tensor, left: Tensor, right: Tensor) -> Float[Tensor, " B"]:
-    """Steepest slope on the left plus steepest on the right; -inf if a side is empty."""
+    """Return the steepest slope on the left plus that on the right; -inf if a side is empty."""
     steepest = [torch.where(side, slope, -torch.inf).amax(1) for side in (left, right)]
     return steepest[0] + steepest[1]
 
 
-def _com_hull_maps(contact: Contact) -> Tensor:
-    return _hull_maps(contact, contact.com, centres=False)
+# ---------------------------------------------------------------------- measurements
 
 
-def _com_hull_single(touch: Touch) -> Tensor:
-    return hull_holds(touch.support, touch.com)
+def _judge_maps(rule: rules.Rule, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
+    """Return which of many placements a formula calls stable."""
+    support = rules.Support()
+    if rule.percents:
+        area = torch.isfinite(contact.bottom).sum((2, 3))[:, :, None, None]
+        count = kernels.support_count(
+            contact.heightmap, contact.bottom, contact.z, contact.contact_tol, contact.stride
+        )
+        support = _counted(support, rule, count, area)
+    if rule.corners:
+        levels = _corner_levels_maps(contact)
+        support = _with_corners(support, rule, levels, contact.z, contact.contact_tol)
+    if rule.hull:
+        centres = rule.hull == "centres"
+        in_hull = kernels.com_hull(
+            contact.heightmap,
+            contact.bottom,
+            contact.z,
+            _HALF * contact.size if centres else contact.com,
+            contact.contact_tol,
+            contact.stride,
+            centres=centres,
+        )
+        support = support._replace(in_hull=in_hull)
+    return (contact.z < torch.inf) & rule.formula(support)
 
 
-def _hull_maps(contact: Contact, point: Tensor, *, centres: bool) -> Tensor:
-    return kernels.com_hull(
-        contact.heightmap,
-        contact.bottom,
-        contact.z,
-        point,
-        contact.contact_tol,
-        contact.stride,
-        centres=centres,
-    )
+def _judge_one(rule: rules.Rule, touch: Touch) -> Bool[Tensor, " B"]:
+    """Return which rows' placements a formula calls stable."""
+    support = rules.Support()
+    if rule.percents:
+        count, area = (cells.sum((1, 2)) for cells in (touch.support, touch.footprint))
+        support = _counted(support, rule, count, area)
+    if rule.corners:
+        levels = _corner_levels(touch)
+        support = _with_corners(support, rule, levels, touch.z, touch.contact_tol)
+    if rule.hull:
+        centres = rule.hull == "centres"
+        point = _HALF * touch.size if centres else touch.com
+        support = support._replace(in_hull=hull_holds(touch.support, point, centres=centres))
+    return torch.ones_like(touch.z, dtype=torch.bool) & rule.formula(support)
 
 
-def _center_hull_maps(contact: Contact) -> Tensor:
-    held = _hull_maps(contact, _HALF * contact.size, centres=True)
-    return _center_hull(_count_maps(contact), _area_maps(contact), held)
+def _counted(
+    support: rules.Support, rule: rules.Rule, count: Tensor, area: Tensor
+) -> rules.Support:
+    """Add the count of supporting cells and the rule's shares of the footprint."""
+    limits = tuple(rules.limit(area, percent) for percent in rule.percents)
+    return support._replace(count=count, limits=limits)
 
 
-def _center_hull_single(touch: Touch) -> Tensor:
-    held = hull_holds(touch.support, _HALF * touch.size, centres=True)
-    return _center_hull(_count(touch.support), _count(touch.footprint), held)
-
-
-def _center_hull(count: Tensor, area: Tensor, held: Tensor) -> Tensor:
-    """Over half of the footprint, or the window's centre in the hull of the cells' centres.
-
-    Xiong et al., RA-L 2024 (GOPT).
-    """
-    return (2 * count > area) | held
-
-
-# ---------------------------------------------------------------------- corners and areas
-
-
-def _count_maps(contact: Contact) -> Int[Tensor, "B R Xs Ys"]:
-    return kernels.support_count(
-        contact.heightmap, contact.bottom, contact.z, contact.contact_tol, contact.stride
-    )
-
-
-def _area_maps(contact: Contact) -> Int[Tensor, "B R 1 1"]:
-    return torch.isfinite(contact.bottom).sum((2, 3))[:, :, None, None]
-
-
-def _count(cells: Bool[Tensor, "B U V"]) -> Int[Tensor, " B"]:
-    return cells.sum((1, 2))
+def _with_corners(
+    support: rules.Support,
+    rule: rules.Rule,
+    levels: Sequence[Tensor],
+    z: Tensor,
+    contact_tol: float,
+) -> rules.Support:
+    """Add the count of corner cells at the rule's level, and whether the highest supports."""
+    stacked, rest = torch.stack(list(levels)), z - contact_tol
+    highest = stacked.amax(0)
+    bar = highest - contact_tol if rule.corners == "highest" else rest
+    return support._replace(corners=(stacked >= bar).sum(0), touching=highest >= rest)
 
 
 def _corner_levels_maps(contact: Contact) -> list[Float[Tensor, "B R Xs Ys"]]:
-    """Levels of the four corner cells of the window; -inf outside the footprint.
+    """Return the levels of the four corner cells of each window; -inf outside the footprint.
 
     A window one cell wide has some of them twice. Where the placement leaves the container
     (``z = +inf``) they mean nothing.
@@ -266,7 +284,7 @@ def _corner_levels_maps(contact: Contact) -> list[Float[Tensor, "B R Xs Ys"]]:
 
 
 def _corner_levels(touch: Touch) -> list[Float[Tensor, " B"]]:
-    """The same of one placement per row."""
+    """Return the levels of the four corner cells of one placement per row; -inf outside."""
     level = torch.where(touch.footprint, touch.level, -torch.inf).flatten(1)
     last = (touch.size - 1).clamp(min=0)
     columns = touch.footprint.shape[2]
@@ -274,72 +292,13 @@ def _corner_levels(touch: Touch) -> list[Float[Tensor, " B"]]:
 
 
 def _corner_cells(last: Int[Tensor, "*rows 2"]) -> list[tuple[Tensor, Tensor]]:
-    """``(u, v)`` of the four corner cells of windows that end with the cell ``last``."""
+    """Return ``(u, v)`` of the four corner cells of windows that end with the cell ``last``."""
     u, v = last.unbind(-1)
     zero = torch.zeros_like(u)
     return [(zero, zero), (u, zero), (zero, v), (u, v)]
 
 
-def _at_least(levels: Sequence[Tensor], bar: Tensor) -> Tensor:
-    """How many of the levels reach the bar."""
-    return torch.stack([level >= bar for level in levels]).sum(0)
-
-
-def _area_corners_maps(contact: Contact) -> Tensor:
-    corners = _at_least(_corner_levels_maps(contact), contact.z - contact.contact_tol)
-    return _area_corners(_count_maps(contact), _area_maps(contact), corners)
-
-
-def _area_corners_single(touch: Touch) -> Tensor:
-    corners = _at_least(_corner_levels(touch), touch.z - touch.contact_tol)
-    return _area_corners(_count(touch.support), _count(touch.footprint), corners)
-
-
-def _area_corners(count: Tensor, area: Tensor, corners: Tensor) -> Tensor:
-    """Over 60 % and four corners, or 80 % and three, or 95 %: Zhao et al., AAAI 2021, printed."""
-    return (
-        ((100 * count > 60 * area) & (corners == 4))
-        | ((100 * count > 80 * area) & (corners >= 3))
-        | (100 * count > 95 * area)
-    )
-
-
-def _area_corners_code_maps(contact: Contact) -> Tensor:
-    levels = _corner_levels_maps(contact)
-    count, area = _count_maps(contact), _area_maps(contact)
-    return _area_corners_code(count, area, levels, contact.z, contact.contact_tol)
-
-
-def _area_corners_code_single(touch: Touch) -> Tensor:
-    levels = _corner_levels(touch)
-    count, area = _count(touch.support), _count(touch.footprint)
-    return _area_corners_code(count, area, levels, touch.z, touch.contact_tol)
-
-
-def _area_corners_code(
-    count: Tensor, area: Tensor, levels: Sequence[Tensor], z: Tensor, contact_tol: float
-) -> Tensor:
-    """Three corners at the highest corner's level, then over 95 %, or 85 % / 50 % if they support.
-
-    Zhao et al., AAAI 2021, as their program has it (Online-3D-BPP-DRL, ``check_box``).
-    """
-    highest = torch.stack(list(levels)).amax(0)
-    corners = _at_least(levels, highest - contact_tol)
-    enough = 100 * count > torch.where(corners == 4, 50, 85) * area
-    supported = highest >= z - contact_tol
-    return (corners >= 3) & ((100 * count > 95 * area) | (supported & enough))
-
-
-register(
-    "none",
-    Rule(
-        maps=lambda contact: contact.z < torch.inf,
-        single=lambda touch: torch.ones_like(touch.z, dtype=torch.bool),
-    ),
-)
-register("com_hull", Rule(maps=_com_hull_maps, single=_com_hull_single))
-register("center_hull", Rule(maps=_center_hull_maps, single=_center_hull_single))
-register("area_corners", Rule(maps=_area_corners_maps, single=_area_corners_single))
-register("area_corners_code", Rule(maps=_area_corners_code_maps, single=_area_corners_code_single))
+for _name, _rule in rules.RULES.items():
+    register(_name, Rule(maps=partial(_judge_maps, _rule), single=partial(_judge_one, _rule)))
 # Zhao et al., ICLR 2022 (PCT): the load goes from box to box. `core.cuboids.boxes` evaluates it.
 register("stacking_tree", Rule(maps=None, single=None))

@@ -22,7 +22,7 @@ from packing_env.kernels.rules import NAMES, Support
 
 
 @jit
-def _columns(boxes, columns):  # type: ignore[no-untyped-def]
+def _columns(boxes, columns):
     """Copy the six coordinates of the packed boxes of one row apart; return the count of boxes."""
     num = 0
     while num < boxes.shape[0] and boxes[num, 3] > boxes[num, 0]:
@@ -33,13 +33,13 @@ def _columns(boxes, columns):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _is_box(lower, size):  # type: ignore[no-untyped-def]
+def _is_box(lower, size):
     sides = size[0] > 0 and size[1] > 0 and size[2] > 0
     return sides and lower[0] >= 0 and lower[1] >= 0
 
 
 @jit
-def _drop_row(columns, num, x0, y0, x1, y1):  # type: ignore[no-untyped-def]
+def _drop_row(columns, num, x0, y0, x1, y1):
     """Return the highest top that a base overlaps; without branches, so that it vectorises."""
     z = np.int32(0)
     for i in range(num):
@@ -50,7 +50,7 @@ def _drop_row(columns, num, x0, y0, x1, y1):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _drop(boxes, lower, size, z, start, stop):  # type: ignore[no-untyped-def]
+def _drop(boxes, lower, size, z, start, stop):
     """Fill z for the rows start <= b < stop."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
     for b in range(start, stop):
@@ -64,7 +64,7 @@ def _drop(boxes, lower, size, z, start, stop):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _contacts(columns, num, base, found):  # type: ignore[no-untyped-def]
+def _contacts(columns, num, base, found):
     """List (box, x0, y0, x1, y1) where the base rests on a top; return their count and area."""
     x0, y0, z, x1, y1 = base
     count, area = 0, 0
@@ -81,7 +81,7 @@ def _contacts(columns, num, base, found):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _corners(columns, num, base):  # type: ignore[no-untyped-def]
+def _corners(columns, num, base):
     """Return the highest top over the corner cells of the base, and their count at it."""
     highest, count = 0, 0
     for corner in range(4):
@@ -99,7 +99,7 @@ def _corners(columns, num, base):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _hull_holds(found, count, base, inset):  # type: ignore[no-untyped-def]
+def _hull_holds(found, count, base, inset):
     """Return True for a centre in the hull of the contacts, moved in by half units; see eager."""
     cx, cy = base[0] + base[3], base[1] + base[4]
     up_left = up_right = down_left = down_right = -np.inf
@@ -137,14 +137,14 @@ def _one_box(columns, num, base, found, rule):
 
 
 @jit
-def _at_rest(lower, size, z):  # type: ignore[no-untyped-def]
+def _at_rest(lower, size, z):
     """Return (x0, y0, z0, x1, y1) in 64 bits."""
     x0, y0 = int(lower[0]), int(lower[1])
     return x0, y0, int(z), x0 + int(size[0]), y0 + int(size[1])
 
 
 @kernel
-def _stable(boxes, lower, size, z, rule, result, start, stop):  # type: ignore[no-untyped-def]
+def _stable(boxes, lower, size, z, rule, result, start, stop):
     """Fill result for the rows start <= b < stop by a rule that looks at one box alone."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
     found = np.empty((boxes.shape[1], 5), np.int64)
@@ -158,7 +158,7 @@ def _stable(boxes, lower, size, z, rule, result, start, stop):  # type: ignore[n
 
 
 @kernel
-def _stable_tree(boxes, lower, size, z, result, start, stop):  # type: ignore[no-untyped-def]
+def _stable_tree(boxes, lower, size, z, result, start, stop):
     """Fill result for the rows start <= b < stop by the stacking tree."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
     found = np.empty((boxes.shape[1], 5), np.int64)

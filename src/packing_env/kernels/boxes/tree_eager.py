@@ -58,7 +58,7 @@ class _Loads:
     """Mass and moment of each packed box with its load, and which boxes are judged.
 
     Attributes:
-        mass: ``[B, P, N]`` float64; ``moment_x moment_y`` likewise.
+        mass: ``[B, P, N]`` float64; ``moment_x moment_y``, too.
         judged: ``[B, P, N]``: the box is below the candidate.
     """
 

@@ -1,6 +1,6 @@
 """The stacking tree compiled for the CPU; defined in :mod:`packing_env.reference.boxes`.
 
-What the packed boxes rest on, and the loads they pass down, are worked out once for all candidates
+The contacts of the packed boxes and the loads they pass down are computed once for all candidates
 of a row. A candidate then only touches the boxes below it. Sums are taken in the order of
 `kernels.boxes.tree_eager`, which has the same bits.
 """
@@ -16,7 +16,7 @@ from packing_env.kernels.compiled.jit import jit, jit_arrays
 
 
 class Pile(NamedTuple):
-    """The packed boxes N of one row, what they rest on, and scratch; arrays.
+    """The packed boxes N of one row, their contacts, and scratch memory; arrays.
 
     A *contact* is where a box rests on another one; those of the candidate come last. A load is
     mass and moments ``(m, m x, m y)``.
@@ -28,12 +28,12 @@ class Pile(NamedTuple):
         following: Per contact, the one of the next older box on the same supporting box, or -1.
         rectangle: Per contact, ``(x0, y0, x1, y1)``.
         middle: Per contact, its centre.
-        load: Per contact, what goes down there.
-        changed: The same with the candidate at hand, where it differs.
+        load: Per contact, the load that goes down there.
+        changed: Per contact, the load with the current candidate, where it differs.
         newest: Per box, the contact of the last packed box on it, or -1.
         mean: Per box, the mean of the corners of its contacts' hull.
-        own: Per box, its load without what is on it.
-        stamp: Per box, the last candidate that it is below of.
+        own: Per box, its own load, without the boxes on it.
+        stamp: Per box, the last candidate above it.
         mark: Per box, the last candidate that rests on it.
         direct: Per box, the contact of that candidate.
         share: Scratch: shares of a load.
@@ -63,8 +63,8 @@ class Pile(NamedTuple):
 
 
 @jit_arrays
-def new_pile(num):  # type: ignore[no-untyped-def]
-    """Room for a pile of so many boxes."""
+def new_pile(num):
+    """Allocate a pile of ``num`` boxes."""
     contacts = num * (num + 1) // 2
     return Pile(
         first=np.empty(num + 1, np.int64),
@@ -89,7 +89,7 @@ def new_pile(num):  # type: ignore[no-untyped-def]
 
 
 @jit
-def read_pile(pile, columns, num):  # type: ignore[no-untyped-def]
+def read_pile(pile, columns, num):
     """Fill in the contacts and loads of the packed boxes of one row."""
     at = 0
     for i in range(num):
@@ -112,8 +112,8 @@ def read_pile(pile, columns, num):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _add_contacts(pile, columns, i, at):  # type: ignore[no-untyped-def]
-    """Append what packed box i rests on; returns where the next contact goes."""
+def _add_contacts(pile, columns, i, at):
+    """Append the contacts of packed box i; return where the next contact goes."""
     for j in range(i):
         if columns[5, j] == columns[2, i]:
             x0, y0 = max(columns[0, i], columns[0, j]), max(columns[1, i], columns[1, j])
@@ -128,8 +128,8 @@ def _add_contacts(pile, columns, i, at):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _set_contact(pile, at, below, x0, y0, x1, y1):  # type: ignore[no-untyped-def]
-    """Write down where and on what a box rests."""
+def _set_contact(pile, at, below, x0, y0, x1, y1):
+    """Set a contact: the supporting box and the shared rectangle."""
     pile.below[at] = below
     pile.rectangle[at, 0], pile.rectangle[at, 1] = x0, y0
     pile.rectangle[at, 2], pile.rectangle[at, 3] = x1, y1
@@ -137,8 +137,8 @@ def _set_contact(pile, at, below, x0, y0, x1, y1):  # type: ignore[no-untyped-de
 
 
 @jit
-def _total(pile, i, candidate):  # type: ignore[no-untyped-def]
-    """Mass and centre of mass of box i and what is on it; candidate 0 is none."""
+def _total(pile, i, candidate):
+    """Return mass and centre of mass of box i and its load; candidate 0 is no candidate."""
     mass, x, y = pile.own[i, 0], pile.own[i, 1], pile.own[i, 2]
     if candidate > 0 and pile.mark[i] == candidate:
         at = pile.direct[i]
@@ -158,8 +158,8 @@ def _total(pile, i, candidate):  # type: ignore[no-untyped-def]
 
 
 @jit
-def holds(pile, columns, num, base, height, found, count, candidate):  # type: ignore[no-untyped-def]
-    """Whether a candidate on these contacts and all that is below it holds; number it from 1."""
+def holds(pile, columns, num, base, height, found, count, candidate):
+    """Return True if a candidate on these contacts and all boxes below hold; count from 1."""
     start = pile.first[num]
     stop = start + count
     for k in range(count):
@@ -189,8 +189,8 @@ def holds(pile, columns, num, base, height, found, count, candidate):  # type: i
 
 
 @jit
-def _is_held(pile, start, stop, mean_x, mean_y, x, y):  # type: ignore[no-untyped-def]
-    """Whether (x, y) lies strictly inside the shrunken hull of the contacts; see eager."""
+def _is_held(pile, start, stop, mean_x, mean_y, x, y):
+    """Return True if (x, y) lies strictly inside the shrunken hull of the contacts; see eager."""
     x = (x - SHRINK * mean_x) * BLOW_UP
     y = (y - SHRINK * mean_y) * BLOW_UP
     above, below = y + TOLERANCE, y - TOLERANCE
@@ -212,8 +212,8 @@ def _is_held(pile, start, stop, mean_x, mean_y, x, y):  # type: ignore[no-untype
 
 
 @jit
-def _hull_mean(pile, start, stop):  # type: ignore[no-untyped-def]
-    """Mean of the corners of the contacts' hull, without points in the middle of an edge."""
+def _hull_mean(pile, start, stop):
+    """Return the mean of the corners of the contacts' hull, without points inside an edge."""
     corners, total_x, total_y = 0, 0, 0
     for way in range(2):
         num = 0
@@ -231,8 +231,8 @@ def _hull_mean(pile, start, stop):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _insert(points, num, x, y):  # type: ignore[no-untyped-def]
-    """Put a point among those sorted by x; of one x only the highest is kept."""
+def _insert(points, num, x, y):
+    """Insert a point into those sorted by x; of one x only the highest is kept."""
     at = num
     while at > 0 and points[at - 1, 0] > x:
         at -= 1
@@ -246,8 +246,8 @@ def _insert(points, num, x, y):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _upper_chain(points, chain):  # type: ignore[no-untyped-def]
-    """Copy the corners of the upper side of the hull of sorted points; returns how many."""
+def _upper_chain(points, chain):
+    """Copy the corners of the upper side of the hull of sorted points; return their count."""
     num = 0
     for k in range(points.shape[0]):
         x, y = points[k, 0], points[k, 1]
@@ -265,7 +265,7 @@ def _upper_chain(points, chain):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _pass_down(pile, start, stop, mass, x, y, load):  # type: ignore[no-untyped-def]
+def _pass_down(pile, start, stop, mass, x, y, load):
     """Put a load with centre of mass (x, y) on the contacts start <= c < stop."""
     directly = _shares(pile, start, stop, x, y)
     for at in range(start, stop):
@@ -276,8 +276,8 @@ def _pass_down(pile, start, stop, mass, x, y, load):  # type: ignore[no-untyped-
 
 
 @jit
-def _shares(pile, start, stop, x, y):  # type: ignore[no-untyped-def]
-    """Fill in the share that each contact takes; whether one takes all, at (x, y)."""
+def _shares(pile, start, stop, x, y):
+    """Fill in the share that each contact takes; return True if one takes all, at (x, y)."""
     count = stop - start
     pile.share[:count] = 0.0
     for at in range(start, stop):
@@ -303,7 +303,7 @@ def _shares(pile, start, stop, x, y):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _normal_equations(middle, matrix, x, y):  # type: ignore[no-untyped-def]
+def _normal_equations(middle, matrix, x, y):
     """Fill in the upper triangle."""
     num = middle.shape[0]
     for i in range(num):
@@ -326,7 +326,7 @@ def _normal_equations(middle, matrix, x, y):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _solve(matrix, solved, num):  # type: ignore[no-untyped-def]
+def _solve(matrix, solved, num):
     """Solve for a right side of ones, in place."""
     solved[:num] = 1.0
     for k in range(num - 1):

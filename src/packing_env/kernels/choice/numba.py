@@ -13,10 +13,10 @@ _WIDTH = 32
 
 
 @kernel
-def _choose(mask, uniform, chosen, start, stop):  # type: ignore[no-untyped-def]
+def _choose(mask, uniform, chosen, start, stop):
     """Fill chosen for the rows start <= row < stop.
 
-    Entries are addressed by unsigned places in one line: views of rows would cost more than this.
+    Entries are addressed by unsigned indices into one line: views of rows would cost more.
     """
     entries, size = mask.reshape(-1), mask.shape[1]
     for row in range(start, stop):
@@ -43,7 +43,7 @@ def _choose(mask, uniform, chosen, start, stop):  # type: ignore[no-untyped-def]
 
 
 def choose_uniform(mask: Tensor, uniform: Tensor) -> Tensor:
-    """See `packing_env.kernels.choose_uniform`."""
+    """Carry out `packing_env.kernels.choose_uniform`."""
     chosen = mask.new_empty(mask.shape[:-1], dtype=torch.int64)
     rows = array(mask).reshape(-1, mask.shape[-1])
     arguments = (rows, array(uniform).reshape(-1), chosen.numpy().reshape(-1))

@@ -1,1 +1,1 @@
-"""What compiled kernels share: the compiler, vectors of bytes and of floats."""
+"""Foundations of compiled kernels: the compiler, byte and float vectors, stability rules."""

@@ -1,10 +1,10 @@
 """Vectors of 64 bytes that compiled code computes with.
 
-Of a loop over pieces of an array LLVM makes vector code, too, but it first checks that the arrays
-do not overlap, and does what is left of a line byte by byte. Lines of a small container are so
-short that this is most of the work. A vector is one register where the processor has such, and two
-or four elsewhere; addresses need no alignment. Numbers that are compared with bytes or put into
-them are 0 to 255: of others, the lowest eight bits count.
+LLVM vectorises loops over arrays, too, but first checks that the arrays do not overlap, and
+handles the rest of a line byte by byte. Lines of a small container are so short that this is most
+of the work. A vector is one register where the processor has registers of 64 bytes, and two or four
+elsewhere; addresses need no alignment. Numbers that are compared with bytes or stored in them are 0
+to 255: of others, the lowest eight bits count.
 """
 
 from __future__ import annotations
@@ -34,31 +34,29 @@ class Bytes(types.Type):
 @register_model(Bytes)
 class _BytesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _BYTES)  # type: ignore[no-untyped-call]
+        super().__init__(manager, kind, _BYTES)
 
 
 BYTES = Bytes()
 
 
 def _operation(emit: Callable[..., Any], result: Any, *given: Any) -> Any:
-    """What compiled code may call: ``emit(builder, ...)`` makes the result of what is given."""
+    """Return a function for compiled code, whose result ``emit(builder, ...)`` generates."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return emit(builder, *arguments)
 
-    def of_one(context, one):  # type: ignore[no-untyped-def]
+    def of_one(context, one):
         return result(*given), generate
 
-    def of_two(context, one, other):  # type: ignore[no-untyped-def]
+    def of_two(context, one, other):
         return result(*given), generate
 
     return intrinsic((of_one, of_two)[len(given) - 1])
 
 
 def _declared(builder: Any, signature: Any, name: str) -> Any:
-    return cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
-        builder.module, signature, name
-    )
+    return cgutils.get_or_insert_function(builder.module, signature, name)
 
 
 def _splat(builder: Any, byte: Any) -> Any:
@@ -148,44 +146,44 @@ def _store(builder: Any, address: Any, vector: Any) -> Any:
 
 
 load = _operation(_load, BYTES, types.int64)
-"""load(address): the bytes from there on."""
+"""load(address): the 64 bytes from an address on."""
 store = _operation(_store, types.boolean, types.int64, BYTES)
-"""store(address, vector): write them."""
+"""store(address, vector): write 64 bytes."""
 splat = _operation(_splat, BYTES, types.int64)
-"""splat(byte): that, everywhere."""
+"""splat(byte): the byte in every place."""
 add = _operation(lambda builder, one, other: builder.add(one, other), BYTES, BYTES, BYTES)
-"""add(one, other): their sums, modulo 256."""
+"""add(one, other): sums modulo 256."""
 both = _operation(lambda builder, one, other: builder.and_(one, other), BYTES, BYTES, BYTES)
-"""both(one, other): bit by bit."""
+"""both(one, other): bitwise and."""
 either = _operation(lambda builder, one, other: builder.or_(one, other), BYTES, BYTES, BYTES)
-"""either(one, other): bit by bit."""
+"""either(one, other): bitwise or."""
 higher = _operation(_higher, BYTES, BYTES, BYTES)
-"""higher(one, other): of two bytes each."""
+"""higher(one, other): maxima."""
 keep_up_to = _operation(_keep_up_to, BYTES, BYTES, types.int64)
 """keep_up_to(vector, limit): bytes above the limit become 0."""
 keep_first = _operation(_keep_first, BYTES, BYTES, types.int64)
-"""keep_first(vector, count): bytes behind so many become 0; ``count`` is at most 255."""
+"""keep_first(vector, count): bytes after the first ``count`` become 0; at most 255."""
 flags = _operation(_flags, BYTES, BYTES)
-"""flags(vector): 1 for every byte but 0."""
+"""flags(vector): 1 for every byte that is not 0."""
 any_of = _operation(_any, types.boolean, BYTES)
-"""any_of(vector): whether a byte is not 0."""
+"""any_of(vector): True if a byte is not 0."""
 highest_of = _operation(
     lambda builder, vector: _reduce(builder, "umax", vector), types.int64, BYTES
 )
-"""highest_of(vector): its highest byte."""
+"""highest_of(vector): the maximum."""
 sum_of = _operation(_sum, types.int64, BYTES)
-"""sum_of(vector): of all bytes."""
+"""sum_of(vector): the sum of all bytes."""
 above = _operation(_compare(">"), BYTES, BYTES, types.int64)
 """above(vector, number): 255 where a byte is greater, else 0."""
 below = _operation(_compare("<"), BYTES, BYTES, types.int64)
 """below(vector, number): 255 where a byte is less, else 0."""
 equal = _operation(_compare("=="), BYTES, BYTES, types.int64)
-"""equal(vector, number): 255 where a byte is the same, else 0."""
+"""equal(vector, number): 255 where a byte is equal, else 0."""
 count_of = _operation(_count, types.int64, BYTES)
-"""count_of(vector): how many bytes are not 0."""
+"""count_of(vector): the count of bytes that are not 0."""
 first_of = _operation(_first, types.int64, BYTES)
-"""first_of(vector): the place of the first byte that is not 0, WIDTH if all are."""
+"""first_of(vector): the index of the first byte that is not 0, WIDTH without any."""
 end_of = _operation(_end, types.int64, BYTES)
-"""end_of(vector): the place behind the last byte that is not 0, 0 if all are."""
+"""end_of(vector): the index after the last byte that is not 0, 0 without any."""
 fetch = _operation(_fetch, types.boolean, types.int64)
-"""fetch(address): have the memory there brought near, as it will soon be written."""
+"""fetch(address): prefetch a cache line that will soon be written."""

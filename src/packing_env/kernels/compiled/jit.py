@@ -1,4 +1,4 @@
-"""What the kernels compiled with numba share; imported only when one of them is first used."""
+"""The compiler of the numba kernels, and functions that they share; imported with the first one."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _LOGGER = logging.getLogger("packing_env.kernels.compiler")
 
 
 class _Announcement(event.Listener):
-    """Says, once, that there is something to wait for."""
+    """Logs once that kernels are being compiled."""
 
-    said = False
+    logged = False
 
     def on_start(self, event: Any) -> None:
-        """Something is compiled that no cache holds."""
+        """Log when a function is compiled that no cache holds."""
         module = str(event.data["dispatcher"].py_func.__module__)
-        if module.startswith("packing_env.") and not self.said:
-            self.said = True
+        if module.startswith("packing_env.") and not self.logged:
+            self.logged = True
             _LOGGER.info("compiling kernels for this machine: about a minute, once")
 
     def on_end(self, event: Any) -> None:
-        """It is done."""
+        """Ignore the end of a compilation."""
 
 
-event.register("numba:compile", _Announcement())  # type: ignore[no-untyped-call]
+event.register("numba:compile", _Announcement())
 
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -54,7 +54,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
         compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # no writable cache directory
         return numba.njit(**_OPTIONS)(function)
-    # numba looks at the function's own file alone, and would go on with old versions of the rest.
+    # numba watches the function's own file alone, and would keep stale code of the others.
     file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if file is not None:  # NUMBA_DISABLE_JIT leaves none
         file._source_stamp = (file._source_stamp, source_stamp())
@@ -63,28 +63,32 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def source_stamp() -> str:
-    """Another one after any change to the files of this folder: what is cached is old then."""
+    """Return a hash of all files under ``kernels/``: a change makes cached machine code stale."""
     found = hashlib.sha256()
-    for file in sorted(Path(__file__).parents[1].rglob("*.py")):
-        found.update(file.name.encode() + file.read_bytes())
+    folder = Path(__file__).parents[1]
+    for file in sorted(folder.rglob("*.py")):
+        found.update(str(file.relative_to(folder)).encode() + file.read_bytes())
     return found.hexdigest()
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile for kernels to call, with IEEE arithmetic as written.
 
-    What it is given belongs to its callers. It makes no array and counts no references to one:
-    each count is atomic, and a state of twenty arrays has many. An array that it returns was given
-    to it, and only another such function may take it.
+    Its arguments belong to its callers. It makes no array and counts no references to one: each
+    count is atomic, and a state of twenty arrays has many. It may return an array only if that was
+    an argument, and only to another such function.
 
-    Python cannot call it, and no cache holds it but its kernel's: reading what Python gives, and
+    Python cannot call it, and only the cache of its kernel holds it: a wrapper for Python, and
     machine code of its own, would take long to compile.
     """
     return _compile(function, _nrt=False, **options)
 
 
 def jit_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Likewise for what makes arrays; those it returns go to what counts references."""
+    """Compile for kernels to call, as :func:`jit`, a function that makes arrays.
+
+    The arrays that it returns go to functions that count references.
+    """
     return _compile(function, _nrt=True)
 
 
@@ -94,7 +98,7 @@ def _compile(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 
 
 def jit_ordered(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Likewise for numbers without NaN and without the sign of zero, as minima need to use SIMD.
+    """Compile as :func:`jit`, without NaN and without the sign of zero, so that minima use SIMD.
 
     Infinities keep their meaning, so only comparisons may be done here.
     """
@@ -102,8 +106,8 @@ def jit_ordered(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @jit
-def split_phases(heightmap, stride, phases):  # type: ignore[no-untyped-def]
-    """phases[p, q, i, j] = heightmap[stride * i + p, stride * j + q]."""
+def split_phases(heightmap, stride, phases):
+    """Set phases[p, q, i, j] = heightmap[stride * i + p, stride * j + q]."""
     length, width = heightmap.shape
     for p in range(stride):
         for q in range(stride):
@@ -113,8 +117,8 @@ def split_phases(heightmap, stride, phases):  # type: ignore[no-untyped-def]
 
 
 @jit_ordered
-def extent(bottom):  # type: ignore[no-untyped-def]
-    """Window cells (w, h) up to the last finite one, and the minimum; (0, 0, inf) if none."""
+def extent(bottom):
+    """Return the window cells (w, h) up to the last finite one, and the minimum, or (0, 0, inf)."""
     w, h, lowest = 0, 0, INF
     for u in range(bottom.shape[0]):
         row = INF
@@ -131,8 +135,8 @@ def extent(bottom):  # type: ignore[no-untyped-def]
 
 
 @jit_ordered
-def extent_of(bottom, size, which):  # type: ignore[no-untyped-def]
-    """The same, as size [K, 2] says of the surface of this number, or found where it has no row."""
+def extent_of(bottom, size, which):
+    """Return :func:`extent`, from row ``which`` of size [K, 2], or found where size has no rows."""
     if not size.size:
         return extent(bottom)
     w, h = min(size[which, 0], bottom.shape[0]), min(size[which, 1], bottom.shape[1])
@@ -146,8 +150,8 @@ def extent_of(bottom, size, which):  # type: ignore[no-untyped-def]
 
 
 @jit_ordered
-def lowest_of(values):  # type: ignore[no-untyped-def]
-    """Minimum."""
+def lowest_of(values):
+    """Return the minimum."""
     lowest = values[0]
     for i in range(values.size):
         lowest = min(lowest, values[i])
@@ -155,8 +159,8 @@ def lowest_of(values):  # type: ignore[no-untyped-def]
 
 
 @jit_ordered
-def row_maxima(heightmap, ridge):  # type: ignore[no-untyped-def]
-    """Fill ridge with the maximum of each row; returns the minimum and the maximum of all."""
+def row_maxima(heightmap, ridge):
+    """Fill ridge with the maximum of each row; return the minimum and the maximum of all."""
     lowest, highest = INF, -INF
     for x in range(heightmap.shape[0]):
         low, high = INF, -INF
@@ -169,8 +173,8 @@ def row_maxima(heightmap, ridge):  # type: ignore[no-untyped-def]
 
 
 @jit
-def tap_offsets(stride, xs, ys, at_row, at_column):  # type: ignore[no-untyped-def]
-    """Cell (u, v) of a window reads its phase of the heightmap from at_row[u] + at_column[v] on."""
+def tap_offsets(stride, xs, ys, at_row, at_column):
+    """Fill offsets: window cell (u, v) reads the phases from at_row[u] + at_column[v] on."""
     for u in range(at_row.size):
         at_row[u] = (u % stride * stride * xs + u // stride) * ys
     for v in range(at_column.size):
@@ -179,7 +183,7 @@ def tap_offsets(stride, xs, ys, at_row, at_column):  # type: ignore[no-untyped-d
 
 @cache
 def _threads(count: int) -> ThreadPoolExecutor:
-    """Plain threads: the kernels release the GIL, and no numba threading layer is involved."""
+    """Return plain threads: the kernels release the GIL, and no numba threading layer is used."""
     return ThreadPoolExecutor(count, thread_name_prefix="packing-kernels")
 
 
@@ -195,8 +199,8 @@ def run(
 ) -> None:
     """Call the kernel for all orientations, on torch's number of threads where it pays.
 
-    ``keep`` is what the kernel knows by its address alone: threads hold on to it until they are
-    done, even where an interrupt no longer waits for them.
+    ``keep`` holds memory that the kernel knows by its address alone: threads keep references to it
+    until they are done, even where an interrupt no longer waits for them.
     """
     count = min(torch.get_num_threads(), planes) if work >= _MIN_PARALLEL_WORK else 1
     if count <= 1:
@@ -216,27 +220,27 @@ def _call(keep: tuple[Any, ...], kernel: Callable[..., None], *arguments: Any) -
 
 
 @intrinsic
-def _pointer(context, address):  # type: ignore[no-untyped-def]
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+def _pointer(context, address):
+    def generate(context, builder, signature, arguments):
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
 
     return types.voidptr(address), generate
 
 
 @jit_arrays
-def array_at(address, shape, dtype):  # type: ignore[no-untyped-def]
-    """The array that lies there, contiguous; whoever gave the address keeps it alive."""
-    return numba.carray(_pointer(address), shape, dtype)  # type: ignore[attr-defined,call-arg]
+def array_at(address, shape, dtype):
+    """Return the contiguous array at an address; the caller keeps its memory alive."""
+    return numba.carray(_pointer(address), shape, dtype)  # type: ignore[attr-defined,call-arg]  # numba rewrites both
 
 
 def addresses_of(tensors: Iterable[Tensor]) -> np.ndarray:
-    """Where contiguous tensors lie, 0 for those without entries.
+    """Return the addresses of contiguous tensors, 0 for those without entries.
 
-    That costs a tenth of arrays that share the memory, and in steps of few rows it shows.
+    This costs a tenth of arrays that share the memory, which matters in steps of few rows.
     """
     return np.array([tensor.data_ptr() for tensor in tensors])
 
 
 def array(tensor: Tensor) -> Any:
-    """The tensor's memory as NumPy sees it, contiguous."""
+    """Return the tensor as a contiguous NumPy array, sharing its memory if it can."""
     return tensor.detach().contiguous().numpy()

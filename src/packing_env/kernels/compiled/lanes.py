@@ -1,8 +1,8 @@
 """The inner loop of all drop heights, in vector registers.
 
-What LLVM makes of the same loop over arrays checks, before each run of it, that none of nine pieces
-of memory overlap: that costs more than the few placements it is for. Here it is written down in
-LLVM's own terms, in vectors of sixteen, which every target has or makes of shorter ones.
+The same loop over arrays, vectorised by LLVM, checks before each run that none of nine pieces of
+memory overlap, which costs more than the few placements that it computes. Here the loop is written
+in LLVM's own terms, in vectors of sixteen, which every target has or makes of shorter ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VECTOR = ir.VectorType(_FLOAT, LANES)
 
 
 def _load(builder: Any, address: Any, kind: Any, place: Any = None) -> Any:
-    """What lies there, or so many of its kind later; aligned to its elements."""
+    """Load a value, or the element at an index from there; aligned to its elements."""
     pointer = builder.inttoptr(address, kind.as_pointer())
     if place is not None:
         pointer = builder.gep(pointer, [place])
@@ -31,14 +31,14 @@ def _load(builder: Any, address: Any, kind: Any, place: Any = None) -> Any:
 
 
 def _splat(builder: Any, value: Any) -> Any:
-    """A vector of it."""
+    """Return a vector of one value."""
     one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), value, _LONG(0))
     where = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     return builder.shuffle_vector(one, ir.Constant(_VECTOR, ir.Undefined), where)
 
 
 def _lowest(builder: Any, vectors: list[Any]) -> Any:
-    """The lowest element of all vectors, halving what is left."""
+    """Return the lowest element of all vectors, halving the rest at a time."""
 
     def lower(one: Any, other: Any) -> Any:
         return builder.select(builder.fcmp_ordered("<", one, other), one, other)
@@ -59,7 +59,7 @@ def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
     best, heights, starts, offset, level, count = arguments
     ground = [
         builder.add(heights, builder.shl(start, _LONG(2)))
-        for start in cgutils.unpack_tuple(builder, starts)  # type: ignore[no-untyped-call]
+        for start in cgutils.unpack_tuple(builder, starts)
     ]
     places = [builder.add(best, _LONG(4 * LANES * k)) for k in range(len(ground))]
     begun = [_load(builder, place, _VECTOR) for place in places]
@@ -89,24 +89,24 @@ def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
 
 
 @intrinsic
-def _raise(context, best, heights, starts, offset, level, count):  # type: ignore[no-untyped-def]
-    """The loop; all are addresses but for the starts and the last."""
+def _raise(context, best, heights, starts, offset, level, count):
+    """Generate the loop; all arguments but the starts and the last are addresses."""
     return types.float32(*[types.int64] * 2, starts, *[types.int64] * 3), _generate
 
 
 @jit
-def raise_lanes(best, heights, starts, taps, first, count):  # type: ignore[no-untyped-def]
+def raise_lanes(best, heights, starts, taps, first, count):
     """Raise best [N * LANES] to the ground under N times LANES placements, less its level.
 
     Args:
-        best: float32; the k-th LANES of it are of placements whose windows begin at
-            ``heights[starts[k]]`` and behind it.
-        heights: float32, flat; it is read up to LANES behind the last place of a tap.
-        starts: N places, as a tuple; N is 2 or 4.
+        best: float32; its k-th LANES belong to placements whose windows begin at
+            ``heights[starts[k]]`` and after it.
+        heights: float32, flat; it is read up to LANES beyond the last entry of a tap.
+        starts: N indices, as a tuple; N is 2 or 4.
         taps: offsets int64 and levels float32: each placement is raised to
-            ``heights[its place + offset] - level``.
-        first: The first of these that counts.
-        count: How many do.
+            ``heights[its index + offset] - level``.
+        first: index of the first tap.
+        count: number of taps.
 
     Returns:
         The lowest of best.

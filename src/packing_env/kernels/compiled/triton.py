@@ -1,4 +1,4 @@
-"""What the Triton kernels share: which placements a program holds, and how programs are started.
+"""Foundations of the Triton kernels: the placements of a program, and the launch of programs.
 
 A program holds `GROUP` orientations of one row and `POINTS` placements. It walks over the window
 that its orientations need, and reads the ground under a placement once for all of them. How far
@@ -41,10 +41,10 @@ _CELLS: tl.constexpr = tl.constexpr(256)
 
 
 @triton.jit
-def plane_of(  # type: ignore[no-untyped-def]
+def plane_of(
     orientations, length, width, STRIDE: tl.constexpr, GROUP: tl.constexpr, POINTS: tl.constexpr
 ):
-    """(row, group, first orientation, tile) of this program, counted over the batch.
+    """Return (row, group, first orientation, tile) of this program, counted over the batch.
 
     All but the tile are int64, because batches of maps exceed int32 offsets.
     """
@@ -57,8 +57,8 @@ def plane_of(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def extents(levels, window_x, steps, STRIDE: tl.constexpr, GROUP: tl.constexpr):  # type: ignore[no-untyped-def]
-    """(w, h) of each orientation: its finite cells lie in w x h; (0, 0) where it has none."""
+def extents(levels, window_x, steps, STRIDE: tl.constexpr, GROUP: tl.constexpr):
+    """Return (w, h) of each orientation, which its finite cells lie in; (0, 0) without any."""
     w = tl.zeros([GROUP, _CELLS], tl.int32)
     h = tl.zeros([GROUP, _CELLS], tl.int32)
     cells = window_x * STRIDE * steps
@@ -74,7 +74,7 @@ def extents(levels, window_x, steps, STRIDE: tl.constexpr, GROUP: tl.constexpr):
 
 
 @triton.jit
-def placements(  # type: ignore[no-untyped-def]
+def placements(
     levels,
     tile,
     length,
@@ -86,7 +86,7 @@ def placements(  # type: ignore[no-untyped-def]
     GROUP: tl.constexpr,
     POINTS: tl.constexpr,
 ):
-    """The placements of a tile, of those that keep an orientation in the container.
+    """Find the placements of a tile, among those that keep an orientation in the container.
 
     Returns (w, h, ground, inside, index): the window to walk, (0, 0) where no placement is left;
     where the ground under each placement begins in a phase ``[1, POINTS]``; whether an orientation
@@ -141,7 +141,7 @@ def launch(
 
 
 def _phases(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
-    """[B, stride, stride, Xq, Yq]; zeros where a padded window can reach out of the container."""
+    """Return [B, stride, stride, Xq, Yq]; zeros where padded windows can leave the container."""
     batch, _, xs, ys = lattice_shape(heightmap, bottom, stride)
     _, length, width = heightmap.shape
     xq = xs + triton.cdiv(min(bottom.shape[2], length), stride)
@@ -151,7 +151,7 @@ def _phases(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
 
 
 def _grouped(bottom: Tensor, stride: int, group: int) -> Tensor:
-    """[B, groups, U, stride, steps, group], +inf where padded: a group's levels lie together."""
+    """Return [B, groups, U, stride, steps, group], +inf where padded: a group is contiguous."""
     missing = -bottom.shape[1] % group
     rest = -bottom.shape[3] % (stride * UNROLLED.value)
     padded = functional.pad(bottom, (0, rest, 0, 0, 0, missing), value=torch.inf)

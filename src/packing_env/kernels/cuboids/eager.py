@@ -1,11 +1,11 @@
 """All placements of cuboids on whole cells, in torch: any device, traceable, no host read.
 
 Heights are counted in cells and kept in uint8 with the rows B innermost, so that one shift of the
-ground serves all of them. They are raised by one, which leaves 0 for what is not there: ground
-beyond the container's edge, and beyond an item's own window in the catalogue's. One pass over the
-window along y and one along x suffice: a window row's highest cell, how many cells are that high,
-and the first and last of them do not depend on the other rows. Where a mask could be a `where`, it
-is a product: those are vectorised on a CPU.
+ground serves all of them. They are raised by one, which leaves 0 for cells that do not exist:
+beyond the container's edge, and beyond an item's own window in that of the catalogue. One pass over
+the window along y and one along x suffice: a window row's highest cell, the count of cells that are
+that high, and the first and last of them do not depend on the other rows. Masks multiply where a
+`where` would do: products are vectorised on a CPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from packing_env.kernels.layout import lattice
 from packing_env.kernels.rules import RULES, Rule, Support, limit
 
 _CHUNK = 100_000
-"""Placements handled at once on a CPU, so that what is kept of each stays in its cache."""
+"""Placements handled at once on a CPU, so that intermediate results stay in its cache."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def _inside(heightmap: Tensor, sides: Sides, task: Task) -> Bool[Tensor, "P Xs Y
 
 
 def _window_rows(ground: Tensor, h: Tensor, task: Task) -> WindowRows:
-    """Pass over the window along y once; fields that the rule does not need mean nothing."""
+    """Scan the window along y once; fields that the rule does not need mean nothing."""
     rule, (count_type, _) = task.rule, integers(task.window)
     masks = _masks(h, task.window[1])
     top = end = _row_cells(ground, 0, task) & masks[0]

@@ -1,7 +1,7 @@
 """The loops of `kernels.cuboids.numba`, over lines of places along y times lanes.
 
 An innermost loop writes one array and reads all its inputs before it chooses: then it vectorises.
-Masks are 0xFF or 0x00, heights are raised by one, and 0 is nothing there; see
+Masks are 0xFF or 0x00, heights are raised by one, and 0 means no cell; see
 `kernels.cuboids.eager`, whose steps these are.
 """
 
@@ -17,7 +17,7 @@ _U8 = np.uint8
 
 
 @jit
-def fill_ground(heightmap, first, cell, step, ground):  # type: ignore[no-untyped-def]
+def fill_ground(heightmap, first, cell, step, ground):
     """Set ground[x, place of y + lane] to raised heights in cells, columns split by phase."""
     stride, columns, lanes = step
     heights = heightmap[first : first + lanes]
@@ -30,7 +30,7 @@ def fill_ground(heightmap, first, cell, step, ground):  # type: ignore[no-untype
 
 
 @jit
-def tile(line, lanes):  # type: ignore[no-untyped-def]
+def tile(line, lanes):
     """Repeat the first lanes along the line."""
     filled = lanes
     while filled < line.size:
@@ -41,7 +41,7 @@ def tile(line, lanes):  # type: ignore[no-untyped-def]
 
 
 @jit
-def fill_sides(size, first, p, lanes, sides):  # type: ignore[no-untyped-def]
+def fill_sides(size, first, p, lanes, sides):
     """Set sides[0] = w, sides[1] = h of each lane, along the lines; 0 beyond the batch."""
     kind = sides.dtype.type
     for side in range(2):
@@ -53,7 +53,7 @@ def fill_sides(size, first, p, lanes, sides):  # type: ignore[no-untyped-def]
 
 
 @jit
-def fill_masks(side, masks):  # type: ignore[no-untyped-def]
+def fill_masks(side, masks):
     """Set masks[i] = 0xFF where the side reaches beyond cell i."""
     for i in range(masks.shape[0]):
         mask, at_least = masks[i], side.dtype.type(i + 1)
@@ -62,7 +62,7 @@ def fill_masks(side, masks):  # type: ignore[no-untyped-def]
 
 
 @jit
-def scan_tops(ground, masks, step, tops):  # type: ignore[no-untyped-def]
+def scan_tops(ground, masks, step, tops):
     """Find the highest cell of every window row."""
     stride, columns, lanes = step
     n = tops.shape[1]
@@ -79,7 +79,7 @@ def scan_tops(ground, masks, step, tops):  # type: ignore[no-untyped-def]
 
 
 @jit
-def scan_counts(ground, masks, step, tops, counts):  # type: ignore[no-untyped-def]
+def scan_counts(ground, masks, step, tops, counts):
     """Count the cells of every window row that are as high as its highest."""
     stride, columns, lanes = step
     n = tops.shape[1]
@@ -97,7 +97,7 @@ def scan_counts(ground, masks, step, tops, counts):  # type: ignore[no-untyped-d
 
 
 @jit
-def scan_edges(ground, masks, depth, step, tops, ups, downs):  # type: ignore[no-untyped-def]
+def scan_edges(ground, masks, depth, step, tops, ups, downs):
     """Find how far the cells as high as the highest reach, from either end of the window row."""
     stride, columns, lanes = step
     n = tops.shape[1]
@@ -119,7 +119,7 @@ def scan_edges(ground, masks, depth, step, tops, ups, downs):  # type: ignore[no
 
 
 @jit
-def scan_ends(ground, depth, step, ends, along):  # type: ignore[no-untyped-def]
+def scan_ends(ground, depth, step, ends, along):
     """Find the last cell of every window row."""
     stride, columns, lanes = step
     n = ends.shape[1]
@@ -134,7 +134,7 @@ def scan_ends(ground, depth, step, ends, along):  # type: ignore[no-untyped-def]
 
 
 @jit
-def find_rest(tops, masks, stride, raised):  # type: ignore[no-untyped-def]
+def find_rest(tops, masks, stride, raised):
     """Find the highest of the rows of the windows that begin in each lattice row."""
     for i in range(raised.shape[0]):
         found = raised[i]
@@ -148,7 +148,7 @@ def find_rest(tops, masks, stride, raised):  # type: ignore[no-untyped-def]
 
 
 @jit
-def count_support(tops, counts, masks, num, raised, total):  # type: ignore[no-untyped-def]
+def count_support(tops, counts, masks, num, raised, total):
     """Count the supporting cells."""
     kind = total.dtype.type
     for k in range(total.size):
@@ -162,7 +162,7 @@ def count_support(tops, counts, masks, num, raised, total):  # type: ignore[no-u
 
 
 @jit
-def note_reach(tops, edges, masks, num, raised, reach):  # type: ignore[no-untyped-def]
+def note_reach(tops, edges, masks, num, raised, reach):
     """Set reach[u + 1] to the edge of window row u where it supports, 0 elsewhere."""
     none = reach.dtype.type(0)
     for u in range(num):
@@ -177,7 +177,7 @@ def note_reach(tops, edges, masks, num, raised, reach):  # type: ignore[no-untyp
 
 
 @jit
-def find_slopes(reach, span, factors, bases, slopes):  # type: ignore[no-untyped-def]
+def find_slopes(reach, span, factors, bases, slopes):
     """Compute slopes to the further of the edges of the rows beside each line; 0 without any.
 
     The rows are line - span and line.
@@ -194,7 +194,7 @@ def find_slopes(reach, span, factors, bases, slopes):  # type: ignore[no-untyped
 
 
 @jit
-def find_steepest(slopes, masks, side):  # type: ignore[no-untyped-def]
+def find_steepest(slopes, masks, side):
     """Find the steepest slope on one side."""
     kind = side.dtype.type
     for k in range(side.size):
@@ -207,7 +207,7 @@ def find_steepest(slopes, masks, side):  # type: ignore[no-untyped-def]
 
 
 @jit
-def keep_chords(left, right, bar, stable):  # type: ignore[no-untyped-def]
+def keep_chords(left, right, bar, stable):
     """Keep as stable only where the steepest slopes sum to the bar."""
     for k in range(stable.size):
         before, total = stable[k], np.int64(left[k]) + np.int64(right[k])
@@ -215,8 +215,8 @@ def keep_chords(left, right, bar, stable):  # type: ignore[no-untyped-def]
 
 
 @jit
-def find_corners(rows, num, width, near, far):  # type: ignore[no-untyped-def]
-    """The cells of the first and of the last window row."""
+def find_corners(rows, num, width, near, far):
+    """Find the cells of the first and of the last window row."""
     first = rows[0]
     for k in range(near.size):
         near[k] = first[k]
@@ -228,7 +228,7 @@ def find_corners(rows, num, width, near, far):  # type: ignore[no-untyped-def]
 
 
 @jit
-def count_at_level(corner, level, corners):  # type: ignore[no-untyped-def]
+def count_at_level(corner, level, corners):
     """Count the corners at this level."""
     for k in range(corners.size):
         corners[k] = 0
@@ -240,7 +240,7 @@ def count_at_level(corner, level, corners):  # type: ignore[no-untyped-def]
 
 
 @jit
-def find_highest(corner, level):  # type: ignore[no-untyped-def]
+def find_highest(corner, level):
     """Find the highest of four corners."""
     for k in range(level.size):
         level[k] = 0
@@ -276,7 +276,7 @@ that the rule does not look at may hold anything.
 
 
 @jit
-def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights):  # type: ignore[no-untyped-def]
+def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights):
     """Fill factors, bases and sides of the slopes on every line; see `eager.slope_scale`."""
     kind, steepest = factors.dtype.type, weights[0]
     for line in range(factors.shape[0]):
@@ -295,7 +295,7 @@ def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights): 
 
 
 @jit
-def fill_limits(sides, percents, lanes, limits):  # type: ignore[no-untyped-def]
+def fill_limits(sides, percents, lanes, limits):
     """Fill the shares of each item's footprint, in whole cells."""
     for i in range(limits.shape[0]):
         line = limits[i]
@@ -306,7 +306,7 @@ def fill_limits(sides, percents, lanes, limits):  # type: ignore[no-untyped-def]
 
 
 @jit
-def fill_places(size, first, p, container, lanes, highest, places):  # type: ignore[no-untyped-def]
+def fill_places(size, first, p, container, lanes, highest, places):
     """Fill the highest raised rest height under the lid, and 0xFF where the item fits along y."""
     width, height, stride = container
     for lane in range(lanes):
@@ -321,7 +321,7 @@ def fill_places(size, first, p, container, lanes, highest, places):  # type: ign
 
 
 @jit
-def finish(raised, highest, places, across, container, stable):  # type: ignore[no-untyped-def]
+def finish(raised, highest, places, across, container, stable):
     """Clear placements that leave the container, and refuse those that are too high."""
     length, stride = container
     widest = np.iinfo(across.dtype).max
@@ -339,7 +339,7 @@ def finish(raised, highest, places, across, container, stable):  # type: ignore[
 
 
 @jit
-def write_rows(raised, stable, first, p, metres, z, legal):  # type: ignore[no-untyped-def]
+def write_rows(raised, stable, first, p, metres, z, legal):
     """Write rest heights in metres and legality, lane by lane."""
     levels, holds = raised.reshape(-1), stable.reshape(-1)
     places = z.shape[2] * z.shape[3]
@@ -353,8 +353,8 @@ def write_rows(raised, stable, first, p, metres, z, legal):  # type: ignore[no-u
 
 
 @jit
-def fill_ground_from_levels(levels, width, step, ground):  # type: ignore[no-untyped-def]
-    """Do :func:`fill_ground` from heights in cells, each row of the batch in one line."""
+def fill_ground_from_levels(levels, width, step, ground):
+    """Fill the ground from heights in cells, ``levels[row of the batch, x * width + y]``."""
     stride, columns, lanes = step
     for x in range(ground.shape[0]):
         line = ground[x]
@@ -365,7 +365,7 @@ def fill_ground_from_levels(levels, width, step, ground):  # type: ignore[no-unt
 
 
 @jit
-def gather_rows(raised, stable, rows):  # type: ignore[no-untyped-def]
+def gather_rows(raised, stable, rows):
     """Set rows[lane, place] to the raised rest height where that is stable, else to 0."""
     levels, holds = raised.reshape(-1), stable.reshape(-1)
     lanes = rows.shape[0]

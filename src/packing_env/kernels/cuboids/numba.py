@@ -104,7 +104,7 @@ def _judge(buffers, item, rule):
 
 
 @jit_arrays
-def make_buffers(shape, lattice, task, lanes, count_like):  # type: ignore[no-untyped-def]
+def make_buffers(shape, lattice, task, lanes, count_like):
     """Allocate the buffers for the maps of one item in a block of rows."""
     _, across, along, _, stride = task
     columns, n = lattice[1] + (along - 1) // stride, lattice[1] * lanes
@@ -149,7 +149,7 @@ def find_maps(buffers, size, first, p, task, tables):
 
 
 @kernel
-def _cuboid_maps(heightmap, size, z, legal, task, tables, start, stop):  # type: ignore[no-untyped-def]
+def _cuboid_maps(heightmap, size, z, legal, task, tables, start, stop):
     """Fill z and legal for the blocks start <= block < stop of rows of the batch."""
     metres, _, count_like, _ = tables
     lanes = min(LANES, heightmap.shape[0])

@@ -18,7 +18,8 @@ def _empty(
     which: Tensor | None = None,
     size: Tensor | None = None,
 ) -> Tensor:
-    return heightmap.new_empty(lattice_shape(heightmap, bottom if which is None else which, stride))
+    like = which if which is not None else bottom
+    return heightmap.new_empty(lattice_shape(heightmap, like, stride))
 
 
 _DROP_HEIGHT = implement(
@@ -54,11 +55,11 @@ def drop_height(
             They are trusted, and spare a search that large windows feel.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
-    if which is None:
-        check_maps(heightmap, bottom, stride)
-    else:
+    if which is not None:
         check_stride(stride)
         check_surfaces(heightmap, bottom, which, size)
+    else:
+        check_maps(heightmap, bottom, stride)
     operation = select(_DROP_HEIGHT, backend, heightmap.device.type)
     found: Tensor = operation(heightmap, bottom, stride, which, size)
     return found

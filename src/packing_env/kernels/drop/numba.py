@@ -3,7 +3,7 @@
 The lattice phases of the heightmap are split apart, with the map's own row pitch Y', so that one
 footprint cell, a *tap*, is the same shift for all placements of an orientation, and one vector
 operation for neighbours. Placements are raised in strips of four rows. Only finite cells become
-taps. Lanes beyond the last y of a row compute what nobody reads; there is room behind the heights.
+taps. Lanes beyond the last y of a row compute values that are not read; heights are padded for it.
 
 Three things are not computed, all exact because a float32 subtraction is monotone:
 
@@ -54,8 +54,8 @@ _FLAT = 256
 
 
 @jit
-def _bucket(level, base, bounds):  # type: ignore[no-untyped-def]
-    """Class of a tap by its level; the last is of those that lift no z from the highest ground.
+def _bucket(level, base, bounds):
+    """Return the class of a tap by its level; taps of the last one lift no z.
 
     Any order of the others gives the same maxima; the lowest first is fastest.
     """
@@ -65,8 +65,8 @@ def _bucket(level, base, bounds):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _list_few(bottom, bounds, places, taps):  # type: ignore[no-untyped-def]
-    """Fill taps (offset, level) as they come; returns how many count."""
+def _list_few(bottom, bounds, places, taps):
+    """Fill taps (offset, level) in the order of cells; return how many can lift z."""
     highest, floor, _ = bounds
     at_row, at_column = places
     offset, level = taps
@@ -79,8 +79,8 @@ def _list_few(bottom, bounds, places, taps):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _list_taps(bottom, base, bounds, count, places, taps):  # type: ignore[no-untyped-def]
-    """Fill taps (offset, level) class by class; returns how many count."""
+def _list_taps(bottom, base, bounds, count, places, taps):
+    """Fill taps (offset, level) class by class; return how many can lift z."""
     at_row, at_column = places
     offset, level = taps
     count[:] = 0
@@ -101,8 +101,8 @@ def _list_taps(bottom, base, bounds, count, places, taps):  # type: ignore[no-un
 
 
 @jit
-def _least_left(level, n, least):  # type: ignore[no-untyped-def]
-    """least[g] is the lowest level of the taps from the g-th group on."""
+def _least_left(level, n, least):
+    """Set least[g] to the lowest level of the taps from the g-th group on."""
     lowest = INF
     for group in range((n - 1) // _GROUP, -1, -1):
         for t in range(group * _GROUP, min(n, group * _GROUP + _GROUP)):
@@ -111,10 +111,10 @@ def _least_left(level, n, least):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _raise_strips(z, floor, heights, ground, taps, n, window, best):  # type: ignore[no-untyped-def]
+def _raise_strips(z, floor, heights, ground, taps, n, window, best):
     """Fill z strip by strip with the maxima of its taps; ground is each row's highest cell.
 
-    Returns how many pairs of a placement and a tap there were.
+    Returns the count of pairs of a placement and a tap.
     """
     w, nx, ny, stride = window
     offset, level, least = taps
@@ -140,17 +140,17 @@ def _raise_strips(z, floor, heights, ground, taps, n, window, best):  # type: ig
 
 
 @jit
-def _highest(lines, n, size, step):  # type: ignore[no-untyped-def]
-    """The highest of line[k], line[k + step], ..., ``size`` of them, for every k that has them.
+def _highest(lines, n, size, step):
+    """Compute max(line[k], line[k + step], ...), of ``size`` entries, for every k that has them.
 
-    Four pieces of what is known make the next piece, each time four times as long, the last ones
-    overlapping. ``lines`` are the line and two for results; returns which of them is the last.
-    Places are unsigned: one that could be negative would be looked at in every round.
+    Four known pieces make the next piece, each time four times as long, the last ones overlapping.
+    ``lines`` are the line and two for results; returns the index of the one with the result.
+    Indices are unsigned: signed ones would be checked for being negative in every round.
     """
     known, at = 1, 0
     while known < size:
         following = 2 if at == 1 else 1
-        line, room = lines[at], lines[following]
+        line, result = lines[at], lines[following]
         beyond = size - known
         first, second, third = min(known, beyond), min(2 * known, beyond), min(3 * known, beyond)
         a, b, c = np.uint64(first * step), np.uint64(second * step), np.uint64(third * step)
@@ -159,21 +159,21 @@ def _highest(lines, n, size, step):  # type: ignore[no-untyped-def]
             k = np.uint64(place)
             p, q, r, s = line[k], line[k + a], line[k + b], line[k + c]
             one, other = p if p > q else q, r if r > s else s
-            room[k] = one if one > other else other
+            result[k] = one if one > other else other
         known, at = known + third, following
     return at
 
 
 @jit
-def _flat_map(heightmap, w, h, base, stride, z, rooms):  # type: ignore[no-untyped-def]
-    """Z = highest ground under each window - base: maxima along y, then along x.
+def _flat_map(heightmap, w, h, base, stride, z, lines):
+    """Set z = highest ground under each window - base: maxima along y, then along x.
 
-    The heightmap, contiguous, is one line. What a window takes from the next row of it stands where
-    none fits, and is dropped with the columns between those of the lattice.
+    The heightmap, contiguous, is one line. Windows that reach into its next row stand where none
+    fits, and are dropped with the columns between those of the lattice.
     """
     length, width = heightmap.shape
     nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
-    one, other, third = rooms
+    one, other, third = lines
     lines = (heightmap.reshape(-1), one, other)
     line = lines[_highest(lines, length * width, h, 1)]
     rows = (nx - 1) * stride + w
@@ -190,8 +190,8 @@ def _flat_map(heightmap, w, h, base, stride, z, rooms):  # type: ignore[no-untyp
 
 
 @jit_ordered
-def _is_flat(bottom, base):  # type: ignore[no-untyped-def]
-    """Whether every cell is base."""
+def _is_flat(bottom, base):
+    """Return True if every cell is base."""
     highest = base
     for u in range(bottom.shape[0]):
         for v in range(bottom.shape[1]):
@@ -202,17 +202,17 @@ def _is_flat(bottom, base):  # type: ignore[no-untyped-def]
 
 
 @jit
-def drop_plane(z, bottom, size, ground, work, stride):  # type: ignore[no-untyped-def]
+def drop_plane(z, bottom, size, ground, work, stride):
     """Fill z [X', Y'] with the rest heights of one orientation of a size as from `extent`.
 
-    Returns how many pairs of a placement and a cell were looked at; of a flat item, at most so many
-    maxima were taken.
+    Returns the count of pairs of a placement and a cell that were computed; for a flat item an
+    upper bound of the maxima taken.
 
-    ground is (heightmap [X, Y], its phases as from `ground_room`, each row's highest cell, lowest,
-    highest cell); work is what `drop_work` made.
+    ground is (heightmap [X, Y], its phases as from `ground_buffers`, each row's highest cell,
+    lowest, highest cell); work is from `drop_work`.
     """
     heightmap, heights, ridge, lowest, highest = ground
-    offset, level, least, count, at_row, at_column, rooms, best = work
+    offset, level, least, count, at_row, at_column, lines, best = work
     length, width = heightmap.shape
     w, h, base = size
     if w == 0 or w > length or h > width:
@@ -221,7 +221,7 @@ def drop_plane(z, bottom, size, ground, work, stride):  # type: ignore[no-untype
     nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
     cells = bottom[:w, :h]
     if w * h >= _FLAT and _is_flat(cells, base):
-        _flat_map(heightmap, w, h, base, stride, z, rooms)
+        _flat_map(heightmap, w, h, base, stride, z, lines)
         pairs = nx * ny * (w + h)
     else:
         n, floor = 0, lowest - base
@@ -242,8 +242,8 @@ def drop_plane(z, bottom, size, ground, work, stride):  # type: ignore[no-untype
 
 
 @jit_arrays
-def drop_work(length, width, window_x, window_y, stride):  # type: ignore[no-untyped-def]
-    """What `drop_plane` writes into."""
+def drop_work(length, width, window_x, window_y, stride):
+    """Allocate the memory that `drop_plane` writes into."""
     xs, ys = (length + stride - 1) // stride, (width + stride - 1) // stride
     cells = window_x * window_y
     at_row, at_column = np.empty(window_x, np.int64), np.empty(window_y, np.int64)
@@ -262,23 +262,23 @@ def drop_work(length, width, window_x, window_y, stride):  # type: ignore[no-unt
 
 
 @jit_arrays
-def ground_room(stride, xs, ys):  # type: ignore[no-untyped-def]
-    """Heights of a container by phase, flat with room behind them; the same in four axes."""
+def ground_buffers(stride, xs, ys):
+    """Allocate the heights of a container by phase; return them flat, padded, and in four axes."""
     cells = stride * stride * xs * ys
     flat = np.zeros(cells + 2 * LANES, np.float32)
     return flat, flat[:cells].reshape(stride, stride, xs, ys)
 
 
 @kernel
-def _drop_height(heightmap, bottom, which, size, z, stride, start, stop):  # type: ignore[no-untyped-def]
+def _drop_height(heightmap, bottom, which, size, z, stride, start, stop):
     """Fill z for the orientations start <= b * R + r < stop, whose surface is bottom[which[b, r]].
 
-    A negative one has none; without which they are in line. `size` is as for `extent_of`.
+    A negative one has none; without which they are in order. `size` is as for `extent_of`.
     """
     _, length, width = heightmap.shape
     _, window_x, window_y = bottom.shape
     orientations = z.shape[1]
-    heights, phases = ground_room(stride, z.shape[2], z.shape[3])
+    heights, phases = ground_buffers(stride, z.shape[2], z.shape[3])
     ridge = np.empty(length, np.float32)
     work = drop_work(length, width, window_x, window_y, stride)
     current, lowest, highest = -1, INF, -INF
@@ -300,14 +300,14 @@ def _drop_height(heightmap, bottom, which, size, z, stride, start, stop):  # typ
 
 
 def surfaces(bottom: Tensor, which: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
-    """Lower surfaces ``[K, ...]``, and which of them each place has; nothing if all, in line."""
+    """Return lower surfaces ``[K, ...]``, and which each orientation has; empty if in order."""
     if which is not None:
         return array(bottom), array(which)
     return array(bottom.flatten(0, 1)), np.empty((0, 0), np.int64)
 
 
 def sizes_of(size: Tensor | None) -> np.ndarray:
-    """Sizes ``[K, 2]`` of lower surfaces, no row where they are not known."""
+    """Return the sizes ``[K, 2]`` of lower surfaces, no rows where they are not known."""
     return np.empty((0, 2), np.int64) if size is None else array(size.view(-1, 2))
 
 
@@ -318,9 +318,10 @@ def drop_height(
     which: Tensor | None = None,
     size: Tensor | None = None,
 ) -> Tensor:
-    """See `packing_env.kernels.drop_height`."""
+    """Carry out `packing_env.kernels.drop_height`."""
     planes, chosen = surfaces(bottom, which)
-    z = heightmap.new_empty(lattice_shape(heightmap, bottom if which is None else which, stride))
+    like = which if which is not None else bottom
+    z = heightmap.new_empty(lattice_shape(heightmap, like, stride))
     arrays = (array(heightmap), planes, chosen, sizes_of(size), z.numpy(), stride)
     run(_drop_height, arrays, z.shape[0] * z.shape[1], z.numel() * math.prod(planes.shape[1:]))
     return z

@@ -2,9 +2,9 @@
 
 The lattice phases of the heightmap are split apart, with the map's own row pitch Y', so that one
 cell of the lower surface, a *tap*, is the same shift for all placements of an orientation. The taps
-of one phase lie on a grid: a strided view shows what each of them reads, without a copy. A block of
-taps is subtracted into scratch, whose maximum over the taps raises the map. Lanes beyond the last y
-of a row compute what nobody reads.
+of one phase lie on a grid: a strided view holds the cells that each of them reads, without a copy.
+A block of taps is subtracted into scratch, whose maximum over the taps raises the map. Lanes beyond
+the last y of a row compute values that are not read.
 
 Only the rectangle up to an orientation's last finite cell is computed.
 """
@@ -27,13 +27,13 @@ _BUFFER = 8192
 """Elements of the buffer that NumPy has unless told otherwise."""
 
 Scratch = tuple[np.ndarray, np.ndarray]
-"""Room for the gaps of a block, and for each placement's maximum over them."""
+"""Buffers for the gaps of a block, and for each placement's maximum over them."""
 
 
 def drop_height(
     heightmap: Float[Tensor, "B X Y"], bottom: Float[Tensor, "B R U V"], stride: int
 ) -> Float[Tensor, "B R Xs Ys"]:
-    """See `packing_env.kernels.drop_height`."""
+    """Carry out `packing_env.kernels.drop_height`."""
     z = heightmap.new_empty(lattice_shape(heightmap, bottom, stride))
     _, length, width = heightmap.shape
     xs, ys = z.shape[2:]
@@ -57,7 +57,7 @@ def drop_height(
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Overflow passes silently, as in torch; NumPy's settings are afterwards what they were."""
+    """Let overflow pass silently, as in torch, and restore NumPy's settings afterwards."""
     buffer = np.getbufsize()
     try:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -69,7 +69,7 @@ def _settings() -> Iterator[None]:
 def _split_phases(
     heightmap: Float[np.ndarray, "X Y"], phases: Float[np.ndarray, "stride stride Xs Ys"]
 ) -> None:
-    """phases[p, q, i, j] = heightmap[stride * i + p, stride * j + q], where that is a cell."""
+    """Set phases[p, q, i, j] = heightmap[stride * i + p, stride * j + q], where that is a cell."""
     stride = len(phases)
     for p in range(stride):
         for q in range(stride):
@@ -78,9 +78,9 @@ def _split_phases(
 
 
 def _extents(bottom: Float[np.ndarray, "R U V"]) -> list[tuple[int, int]]:
-    """Window cells (w, h) of each orientation up to the last finite one; (0, 0) if none.
+    """Return the window cells (w, h) of each orientation up to the last finite one; (0, 0) if none.
 
-    The one place where sizes become Python's: NumPy's arrays are on the host, no device waits.
+    Sizes become Python numbers here alone: NumPy's arrays are on the host, no device waits.
     """
     footprint = np.isfinite(bottom)
     count_u, count_v = (np.arange(1, side + 1) for side in bottom.shape[1:])
@@ -98,7 +98,7 @@ def _fill_plane(
 ) -> None:
     """Fill z[:nx, :ny], steps (nx, ny), with the maxima over a rectangle; the rest is undefined.
 
-    In strips of rows of placements, so that a block has room for a row of taps.
+    In strips of rows of placements, so that a block can hold a row of taps.
     """
     (nx, ny), (w, h), stride, ys = steps, bottom.shape, len(phases), z.shape[1]
     rows = max(1, _BLOCK // (-(-h // stride) * ys))
@@ -129,7 +129,7 @@ def _raise_lanes(
         block = taps[u : u + step]
         count, shape = len(block) * columns, (len(block), columns, size)
         shifted = np.ndarray(shape, np.float32, ground, u * pitch, (pitch, cell, cell))
-        room = gaps[: count * size]
-        np.subtract(shifted, block, out=room.reshape(shape))
-        np.maximum.reduce(room.reshape(count, size), axis=0, out=highest)
+        buffer = gaps[: count * size]
+        np.subtract(shifted, block, out=buffer.reshape(shape))
+        np.maximum.reduce(buffer.reshape(count, size), axis=0, out=highest)
         np.maximum(lanes, highest, out=lanes)

@@ -15,7 +15,7 @@ _GROUP = 4
 
 
 @triton.jit(do_not_specialize=SIZES)
-def drop_height_kernel(  # type: ignore[no-untyped-def]
+def drop_height_kernel(
     phases,
     bottom,
     z,

@@ -187,7 +187,7 @@ def _open(p, planes, task):
 
 @jit
 def _look(p, m, heightmap, ground, planes, items, task, scratch):
-    """Refine, measure or judge the placement that an opened plane claims; return what came of it.
+    """Examine, that is refine, measure or judge, the placement that an opened plane claims.
 
     Returns:
         The outcome, and the lattice point and rest height of the placement.

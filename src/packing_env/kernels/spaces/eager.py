@@ -1,4 +1,4 @@
-"""The splitting of empty maximal spaces in plain torch: any device, no value is read back."""
+"""The splitting of empty maximal spaces in torch: any device, traceable, no host read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PIECES = ((0, 3), (3, 0), (1, 4), (4, 1), (5, 2))
 which bound of the box: its end in x to the box's start, its start to the box's end, and so on."""
 
 _CHUNK_PAIRS = 160_000
-"""Pairs of spaces handled at once on a CPU, so that what is known of them stays in its cache."""
+"""Pairs of spaces handled at once on a CPU, so that intermediate results stay in its cache."""
 
 
 def split_spaces(
@@ -20,7 +20,7 @@ def split_spaces(
     placed: Bool[Tensor, " B"],
     smallest: Int[Tensor, ""],
 ) -> tuple[Int[Tensor, "B E 6"], Int[Tensor, " B"]]:
-    """See :func:`packing_env.kernels.split_spaces`."""
+    """Carry out :func:`packing_env.kernels.split_spaces`."""
     batch, capacity, _ = spaces.shape
     rows = max(1, _CHUNK_PAIRS // max(1, capacity**2))
     if batch <= rows or spaces.device.type != "cpu" or torch.compiler.is_compiling():
@@ -41,7 +41,7 @@ def _split_chunk(
     listed = torch.cat((spaces, pieces.flatten(1, 2)), 1)
     flags = torch.cat((kept, usable.flatten(1)), 1)
     place = flags.cumsum(1) - 1
-    # one place more takes what is left out
+    # one more entry takes those that are left out
     target = torch.where(flags & (place < capacity), place, capacity)
     found = spaces.new_zeros(spaces.shape[0], capacity + 1, 6)
     found = found.scatter(1, target[..., None].expand(listed.shape), listed)[:, :capacity]
@@ -57,7 +57,7 @@ def _overlaps(spaces: Tensor, box: Tensor) -> Bool[Tensor, "B E"]:
 def _pieces(
     spaces: Tensor, box: Tensor, smallest: Tensor
 ) -> tuple[Int[Tensor, "B E 5 6"], Bool[Tensor, "B E 5"]]:
-    """The remainders of every space, and which are large enough."""
+    """Return the remainders of every space, and which are large enough."""
     pieces = []
     for border, moved in PIECES:
         edge = box[:, None, border]
@@ -72,7 +72,7 @@ def _pieces(
 
 
 def _inscribed(spaces: Tensor, pieces: Tensor) -> Bool[Tensor, "B E 5"]:
-    """Which pieces lie within a space of the old list other than the one they come from.
+    """Return which pieces lie within a space of the old list other than the one they come from.
 
     That is enough: a piece within a remainder of another space lies within that space, no two
     pieces of one space lie within each other, and no old space lies within a piece, since it would

@@ -10,8 +10,8 @@ from packing_env.kernels.compiled.jit import array, jit, kernel, run
 
 
 @jit
-def _num_containing(bounds, count, piece):  # type: ignore[no-untyped-def]
-    """How many of the first spaces hold the piece; without branches, so that it vectorises."""
+def _num_containing(bounds, count, piece):
+    """Count the first spaces that hold the piece; without branches, so that it vectorises."""
     x0, y0, z0 = piece[0], piece[1], piece[2]
     x1, y1, z1 = piece[3], piece[4], piece[5]
     found = np.int32(0)
@@ -23,15 +23,15 @@ def _num_containing(bounds, count, piece):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _copy(space, target):  # type: ignore[no-untyped-def]
+def _copy(space, target):
     """Fill in the six bounds of a space."""
     for bound in range(6):
         target[bound] = space[bound]
 
 
 @jit
-def _piece_of(space, box, index, piece):  # type: ignore[no-untyped-def]
-    """Fill in remainder `index` (order of `spaces_eager.PIECES`) of a space that the box cuts."""
+def _piece_of(space, box, index, piece):
+    """Fill in remainder `index` (order of `eager.PIECES`) of a space that the box cuts."""
     _copy(space, piece)
     if index == 0:
         piece[3] = max(box[0], space[0])
@@ -46,8 +46,8 @@ def _piece_of(space, box, index, piece):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _split_row(spaces, box, smallest, bounds, cut, piece, found):  # type: ignore[no-untyped-def]
-    """Write the new list of one container into found (zeros); returns how many did not fit."""
+def _split_row(spaces, box, smallest, bounds, cut, piece, found):
+    """Write the new list of one container into found (zeros); return how many did not fit."""
     capacity = spaces.shape[0]
     count, num_cut, num = 0, 0, 0
     while count < capacity and spaces[count, 3] > spaces[count, 0]:
@@ -76,7 +76,7 @@ def _split_row(spaces, box, smallest, bounds, cut, piece, found):  # type: ignor
 
 
 @kernel
-def _split(spaces, box, placed, smallest, found, dropped, start, stop):  # type: ignore[no-untyped-def]
+def _split(spaces, box, placed, smallest, found, dropped, start, stop):
     """Fill found and dropped for the rows start <= b < stop."""
     capacity = spaces.shape[1]
     bounds = np.empty((6, capacity), np.int32)
@@ -94,7 +94,7 @@ def _split(spaces, box, placed, smallest, found, dropped, start, stop):  # type:
 def split_spaces(
     spaces: Tensor, box: Tensor, placed: Tensor, smallest: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """See `packing_env.kernels.split_spaces`."""
+    """Carry out `packing_env.kernels.split_spaces`."""
     found = spaces.new_empty(spaces.shape)
     dropped = spaces.new_empty(spaces.shape[0], dtype=torch.int64)
     arrays = (array(spaces), array(box), array(placed), array(smallest.reshape(1)))

@@ -3,8 +3,8 @@
 A vectorised pass over all placements collects the directions, in 32 sectors, in which corners of
 supporting cells lie from the centre of mass. Sectors come in opposite pairs and hold one of their
 two ends. So 16 empty ones in a row leave an open half-plane without support: not stable. With at
-most 14 in a row two neighbouring corners are less than half a turn apart: stable. Only placements
-whose longest empty run is 15 are looked at one by one.
+most 14 in a row two neighbouring corners are less than 180 degrees apart: stable. Only placements
+whose longest empty run is 15 are examined one by one.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from packing_env.kernels.compiled.jit import (
     split_phases,
     tap_offsets,
 )
+from packing_env.kernels.compiled.rules import chords_hold
 from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
 
 _BLOCK = 512
@@ -38,8 +39,11 @@ _ALL = np.uint32(0xFFFFFFFF)
 
 
 @jit
-def finite_range(z, contact_tol, threshold, result):  # type: ignore[no-untyped-def]
-    """Range of placements with finite z; threshold = z - contact_tol, its minimum; result is 0."""
+def finite_range(z, contact_tol, threshold, result):
+    """Return the range of placements with finite z and the lowest threshold, z - contact_tol.
+
+    Fills the thresholds, and the result with 0.
+    """
     first, last, lowest = z.size, 0, INF
     for i in range(z.size):
         bar = z[i] - contact_tol
@@ -52,8 +56,8 @@ def finite_range(z, contact_tol, threshold, result):  # type: ignore[no-untyped-
 
 
 @jit
-def _sector(dx, dy):  # type: ignore[no-untyped-def]
-    """The bit of the sector of a direction; all of them for none.
+def _sector(dx, dy):
+    """Return the bit of the sector of a direction.
 
     A quarter turn is cut by the share of one axis in both, which grows with the angle; the same
     division for opposite directions puts them in opposite sectors.
@@ -68,8 +72,8 @@ def _sector(dx, dy):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _corner_sectors(com, inset, sectors):  # type: ignore[no-untyped-def]
-    """sectors[a, c] is the bit of corner (a, c) of the grid, `inset` 1/64 cells beyond it."""
+def _corner_sectors(com, inset, sectors):
+    """Set sectors[a, c] to the bit of corner (a, c) of the grid, `inset` 1/64 cells beyond it."""
     for a in range(sectors.shape[0]):
         dx = SUBCELL * a + inset - com[0]
         for c in range(sectors.shape[1]):
@@ -78,11 +82,11 @@ def _corner_sectors(com, inset, sectors):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _list_taps(bottom, sectors, span, bounds, places, taps):  # type: ignore[no-untyped-def]
-    """List the cells that can support with their sectors; returns how many, padded to eights.
+def _list_taps(bottom, sectors, span, bounds, places, taps):
+    """List the cells that can support with their sectors; return their count, padded to eights.
 
     A cell that misses the lowest threshold on the highest ground never supports; those of the
-    padding have a level that nothing reaches.
+    padding have a level that no ground reaches.
     """
     top, lowest = bounds
     at_row, at_column = places
@@ -100,7 +104,7 @@ def _list_taps(bottom, sectors, span, bounds, places, taps):  # type: ignore[no-
 
 
 @jit
-def _collect(found, threshold, heights, offset, level, bits):  # type: ignore[no-untyped-def]
+def _collect(found, threshold, heights, offset, level, bits):
     """Add the sectors of those of eight taps that support."""
     n = threshold.size
     h0, h1 = heights[offset[0] :][:n], heights[offset[1] :][:n]
@@ -126,43 +130,44 @@ def _collect(found, threshold, heights, offset, level, bits):  # type: ignore[no
 
 
 @jit
-def _turned(bits, by):  # type: ignore[no-untyped-def]
-    """The sectors, turned."""
-    return np.uint32((bits << by) | (bits >> (4 * _QUARTER - by)))
+def _rotated(bits, steps):
+    """Return the sectors, rotated."""
+    return np.uint32((bits << steps) | (bits >> (4 * _QUARTER - steps)))
 
 
 @jit
-def _classify(found, verdict):  # type: ignore[no-untyped-def]
-    """Verdict: 0 where 16 sectors in a row are empty, 2 where no 15 are, else 1."""
+def _classify(found, verdict):
+    """Set verdict to 0 where 16 sectors in a row are empty, 2 where no 15 are, else 1."""
     for i in range(found.size):
-        two = np.uint32(found[i] | _turned(found[i], 1))
-        four = np.uint32(two | _turned(two, 2))
-        eight = np.uint32(four | _turned(four, 4))
-        fifteen = np.uint32(eight | _turned(eight, 7))
-        sixteen = np.uint32(eight | _turned(eight, 8))
+        two = np.uint32(found[i] | _rotated(found[i], 1))
+        four = np.uint32(two | _rotated(two, 2))
+        eight = np.uint32(four | _rotated(four, 4))
+        fifteen = np.uint32(eight | _rotated(eight, 7))
+        sixteen = np.uint32(eight | _rotated(eight, 8))
         sure = np.uint8(1) if fifteen == _ALL else np.uint8(0)
         maybe = np.uint8(1) if sixteen == _ALL else np.uint8(0)
         verdict[i] = sure + maybe
 
 
 @jit
-def _slope(rise, dx):  # type: ignore[no-untyped-def]
-    """Rise per distance from the centre of mass; 2^20 rise straight above or below it."""
+def _slope(rise, dx):
+    """Return the rise per distance from the centre of mass; straight above or below, 2^20 rise."""
     return rise / (float(abs(dx)) if dx else VERTICAL)
 
 
 @jit
-def _is_held(ground, bottom, bar, com, inset, span):  # type: ignore[no-untyped-def]
-    """Whether the supporting cells of one placement hold its centre of mass.
+def _is_held(ground, bottom, bar, com, inset, span):
+    """Return True if the supporting cells of one placement hold its centre of mass.
 
     ground is the heightmap under the window, bar the placement's threshold. The largest slopes up
     and down from the centre on either side must span it (see `packing_env.kernels.com_hull`). Of a
-    row only the first and the last supporting cell count, and more support never lets go.
+    row only the first and the last supporting cell count. More support never makes it unstable, so
+    rows are visited from the ends inwards until the answer is True.
     """
     up_left, up_right, down_left, down_right = -np.inf, -np.inf, -np.inf, -np.inf
     w, h = bottom.shape
-    for turn in range(w):
-        u = w - 1 - turn // 2 if turn % 2 else turn // 2
+    for visit in range(w):
+        u = w - 1 - visit // 2 if visit % 2 else visit // 2
         first, last = 0, h - 1
         while first < h and not ground[u, first] - bottom[u, first] >= bar:
             first += 1
@@ -179,13 +184,13 @@ def _is_held(ground, bottom, bar, com, inset, span):  # type: ignore[no-untyped-
                 up_left, down_left = max(up_left, up), max(down_left, down)
             if dx >= 0:
                 up_right, down_right = max(up_right, up), max(down_right, down)
-        if up_left + up_right >= 0 and down_left + down_right >= 0:
+        if chords_hold(up_left + up_right, down_left + down_right):
             return True
     return False
 
 
 @jit
-def hull_plane(stable, z, bottom, com, ground, work, contact_tol, stride, centres):  # type: ignore[no-untyped-def]
+def hull_plane(stable, z, bottom, com, ground, work, contact_tol, stride, centres):
     """Fill stable [X', Y'] for one orientation; ground as in `drop_plane`, work of `hull_work`."""
     inset, span = (HALF_CELL, 0) if centres else (0, 1)
     heightmap, heights, ridge, _, _ = ground
@@ -218,8 +223,8 @@ def hull_plane(stable, z, bottom, com, ground, work, contact_tol, stride, centre
 
 
 @jit_arrays
-def hull_work(length, width, window_x, window_y, stride):  # type: ignore[no-untyped-def]
-    """What `hull_plane` writes into."""
+def hull_work(length, width, window_x, window_y, stride):
+    """Allocate the memory that `hull_plane` writes into."""
     xs, ys = (length + stride - 1) // stride, (width + stride - 1) // stride
     at_row, at_column = np.empty(window_x, np.int64), np.empty(window_y, np.int64)
     tap_offsets(stride, xs, ys, at_row, at_column)
@@ -237,7 +242,7 @@ def hull_work(length, width, window_x, window_y, stride):  # type: ignore[no-unt
 
 
 @kernel
-def _com_hull(heightmap, bottom, z, com, contact_tol, stable, stride, centres, start, stop):  # type: ignore[no-untyped-def]
+def _com_hull(heightmap, bottom, z, com, contact_tol, stable, stride, centres, start, stop):
     """Fill stable for the orientations start <= b * R + r < stop."""
     _, length, width = heightmap.shape
     _, orientations, window_x, window_y = bottom.shape
@@ -267,7 +272,7 @@ def com_hull(
     stride: int,
     centres: bool,
 ) -> Tensor:
-    """See `packing_env.kernels.com_hull`."""
+    """Carry out `packing_env.kernels.com_hull`."""
     stable = z.new_empty(z.shape, dtype=torch.bool)
     arrays = (
         array(heightmap),

@@ -1,4 +1,4 @@
-"""Whether the centre of mass lies over the hull of the support, on CUDA devices, in Triton."""
+"""The rule of the centre of mass over the hull of the supporting cells, on CUDA, in Triton."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _BEYOND = tl.constexpr(2**30)
 
 
 @triton.jit
-def row_support(heights, edges, threshold, h, phase, steps, STRIDE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Lower edge of the first and upper edge of the last supporting cell of a window row.
+def row_support(heights, edges, threshold, h, phase, steps, STRIDE: tl.constexpr):
+    """Return the lower edge of the first and the upper edge of the last supporting cell of a row.
 
     float64, in cells; (+inf, -inf) where none supports.
     """
@@ -40,7 +40,7 @@ def row_support(heights, edges, threshold, h, phase, steps, STRIDE: tl.constexpr
 
 
 @triton.jit(do_not_specialize=SIZES)
-def com_hull_kernel(  # type: ignore[no-untyped-def]
+def com_hull_kernel(
     phases,
     bottom,
     z,
@@ -59,7 +59,7 @@ def com_hull_kernel(  # type: ignore[no-untyped-def]
     GROUP: tl.constexpr,
     POINTS: tl.constexpr,
 ):
-    """Write whether placements are stable, of one orientation, where it stays in the container.
+    """Write 1 for stable placements of one orientation, 0 for others that stay in the container.
 
     The walk over the lines of corners, and every operation in float64, are those of the eager
     kernel. The one product is by a power of two, so that fusing it with a sum rounds nothing else.
@@ -109,7 +109,7 @@ def com_hull(
     stride: int,
     centres: bool,
 ) -> Tensor:
-    """See `packing_env.kernels.com_hull`."""
+    """Carry out `packing_env.kernels.com_hull`."""
     stable = z.new_zeros(z.shape, dtype=torch.uint8)
     others = (z.contiguous(), com.contiguous(), stable, contact_tol)
     launch(com_hull_kernel, heightmap, bottom, stride, 1, *others, CENTRES=centres)

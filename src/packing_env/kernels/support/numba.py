@@ -26,8 +26,8 @@ _BLOCK = 1024
 
 
 @jit
-def _support_taps(bottom, bounds, places, offset, level):  # type: ignore[no-untyped-def]
-    """List the cells that can support; returns how many, padded to eights with cells that cannot.
+def _support_taps(bottom, bounds, places, offset, level):
+    """List the cells that can support; return their count, padded to eights with cells that cannot.
 
     A cell that misses the lowest threshold on the highest ground never supports.
     """
@@ -47,8 +47,8 @@ def _support_taps(bottom, bounds, places, offset, level):  # type: ignore[no-unt
 
 
 @jit
-def _count_by_taps(count, threshold, heights, offset, level):  # type: ignore[no-untyped-def]
-    """Add to count how many of the eight taps support."""
+def _count_by_taps(count, threshold, heights, offset, level):
+    """Add the number of those of eight taps that support to the count."""
     n = threshold.size
     h0, h1 = heights[offset[0] :][:n], heights[offset[1] :][:n]
     h2, h3 = heights[offset[2] :][:n], heights[offset[3] :][:n]
@@ -71,7 +71,7 @@ def _count_by_taps(count, threshold, heights, offset, level):  # type: ignore[no
 
 
 @kernel
-def _support_count(heightmap, bottom, z, contact_tol, count, stride, start, stop):  # type: ignore[no-untyped-def]
+def _support_count(heightmap, bottom, z, contact_tol, count, stride, start, stop):
     """Fill count for the orientations start <= b * R + r < stop."""
     length = heightmap.shape[1]
     _, orientations, window_x, window_y = bottom.shape
@@ -112,7 +112,7 @@ def _support_count(heightmap, bottom, z, contact_tol, count, stride, start, stop
 def support_count(
     heightmap: Tensor, bottom: Tensor, z: Tensor, contact_tol: float, stride: int
 ) -> Tensor:
-    """See `packing_env.kernels.support_count`."""
+    """Carry out `packing_env.kernels.support_count`."""
     count = z.new_empty(z.shape, dtype=torch.int32)
     arrays = (
         array(heightmap),

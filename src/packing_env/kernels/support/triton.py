@@ -17,7 +17,7 @@ _GROUP = 4
 
 
 @triton.jit(do_not_specialize=SIZES)
-def support_count_kernel(  # type: ignore[no-untyped-def]
+def support_count_kernel(
     phases,
     bottom,
     z,
@@ -60,7 +60,7 @@ def support_count_kernel(  # type: ignore[no-untyped-def]
 def support_count(
     heightmap: Tensor, bottom: Tensor, z: Tensor, contact_tol: float, stride: int
 ) -> Tensor:
-    """See `packing_env.kernels.support_count`."""
+    """Carry out `packing_env.kernels.support_count`."""
     count = z.new_zeros(z.shape, dtype=torch.int32)
     group = min(_GROUP, triton.next_power_of_2(bottom.shape[1]))
     others = (z.contiguous(), count, contact_tol)

@@ -29,14 +29,14 @@ from packing_env.kernels.compiled.lanes import LANES, raise_lanes
 from packing_env.kernels.drop.numba import (
     drop_plane,
     drop_work,
-    ground_room,
+    ground_buffers,
     sizes_of,
     surfaces,
 )
 
 
 @jit
-def _list_taps(bottom, columns, bounds, places, taps, first):  # type: ignore[no-untyped-def]
+def _list_taps(bottom, columns, bounds, places, taps, first):
     """List the cells of some window columns that lift z from the highest ground, row by row.
 
     first[u] is the first of row u.
@@ -54,17 +54,17 @@ def _list_taps(bottom, columns, bounds, places, taps, first):  # type: ignore[no
 
 
 @jit
-def _reached(start, stop, side, count, stride):  # type: ignore[no-untyped-def]
-    """The first and last of `count` lattice points whose window of `side` meets [start, stop)."""
+def _reached(start, stop, side, count, stride):
+    """Return the first and last of `count` lattice points whose window meets [start, stop)."""
     first = max(0, (start - side + stride) // stride)
     return first, min(count - 1, (stop - 1) // stride)
 
 
 @jit
-def _raise_map(z, bottom, size, rectangle, heights, work, top, stride):  # type: ignore[no-untyped-def]
+def _raise_map(z, bottom, size, rectangle, heights, work, top, stride):
     """Raise the map where windows meet the rectangle, whose highest cell is top.
 
-    size is (w, h, X, Y). Returns how many pairs of a placement and a cell there were.
+    size is (w, h, X, Y). Returns the count of pairs of a placement and a cell.
     """
     w, h, length, width = size
     x0, x1, y0, y1 = rectangle
@@ -94,8 +94,8 @@ def _raise_map(z, bottom, size, rectangle, heights, work, top, stride):  # type:
 
 
 @jit
-def _changed(before, heightmap):  # type: ignore[no-untyped-def]
-    """The rectangle [x0, x1) x [y0, y1) of cells that rose, its highest, whether any fell."""
+def _changed(before, heightmap):
+    """Return the rectangle [x0, x1) x [y0, y1) of cells that rose, its maximum, and if any fell."""
     x0, x1, y0, y1 = heightmap.shape[0], 0, heightmap.shape[1], 0
     top, fell = -INF, False
     for x in range(heightmap.shape[0]):
@@ -110,8 +110,8 @@ def _changed(before, heightmap):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _source(before, item):  # type: ignore[no-untyped-def]
-    """Where the item was; -1 if nowhere, or if there is no item."""
+def _source(before, item):
+    """Return the slot that the item was in; -1 for a new item and for none."""
     for slot in range(before.size):
         if before[slot] == item and item >= 0:
             return slot
@@ -119,8 +119,8 @@ def _source(before, item):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _update_item(old, surfaces, z, rose, ground, drop, work, stride):  # type: ignore[no-untyped-def]
-    """Fill the maps z [R, X', Y'] of one item from its old ones; returns the pairs looked at."""
+def _update_item(old, surfaces, z, rose, ground, drop, work, stride):
+    """Fill the maps z [R, X', Y'] of one item from its old ones; return the pairs computed."""
     rectangle, top = rose
     cells, sizes, first = surfaces
     length, width = ground[0].shape
@@ -142,7 +142,7 @@ def _update_item(old, surfaces, z, rose, ground, drop, work, stride):  # type: i
 
 
 @kernel
-def _update(before, item_id, heightmap, bottom, which, size, z, stride, pairs, start, stop):  # type: ignore[no-untyped-def]
+def _update(before, item_id, heightmap, bottom, which, size, z, stride, pairs, start, stop):
     """Fill z for the rows start <= b < stop; item l of row b has the surfaces bottom[which[b, l]].
 
     A negative one has none; without which they are in line.
@@ -151,7 +151,7 @@ def _update(before, item_id, heightmap, bottom, which, size, z, stride, pairs, s
     _, length, width = heightmap.shape
     window_x, window_y = bottom.shape[2:]
     xs, ys = z.shape[3:]
-    heights, phases = ground_room(stride, xs, ys)
+    heights, phases = ground_buffers(stride, xs, ys)
     ridge = np.empty(length, np.float32)
     drop = drop_work(length, width, window_x, window_y, stride)
     places = (np.empty(window_x, np.int64), np.empty(window_y, np.int64))
@@ -186,7 +186,10 @@ def update_drop_height(
     size: Tensor | None = None,
     pairs: Tensor | None = None,
 ) -> Tensor:
-    """See `packing_env.kernels.update_drop_height`; pairs [B] counts what was looked at."""
+    """Carry out `packing_env.kernels.update_drop_height`.
+
+    ``pairs`` ``[B]`` counts the pairs of a placement and a cell that were computed.
+    """
     planes, chosen = surfaces(bottom, None if bottom.dim() == 5 else item_id)
     z = heightmap.new_empty((*item_id.shape, planes.shape[1], *before[2].shape[3:]))
     counted = item_id.new_zeros(len(item_id)) if pairs is None else pairs
