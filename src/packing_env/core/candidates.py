@@ -27,7 +27,7 @@ NEVER = torch.iinfo(torch.int64).max
 
 @dataclass(frozen=True)
 class Scene:
-    """What a generator sees: a state, and what may be placed in it.
+    """Input of a generator: a state, and what may be placed in it.
 
     Attributes:
         state: The simulator's state.
@@ -48,11 +48,12 @@ class Scene:
 
 @dataclass(frozen=True)
 class Proposals:
-    """What a generator proposes.
+    """Output of a generator.
 
     Attributes:
-        index: ``[B, P]`` placements (``core.orientation.encode_placement``), best first, -1 none.
-        dropped: ``[B]`` how many it had to leave out for lack of capacity.
+        index: ``[B, P]`` placements (``core.orientation.encode_placement``), best first; -1 is
+            padding.
+        dropped: ``[B]`` count of those left out for lack of capacity.
     """
 
     index: Int[Tensor, "B P"]
@@ -79,14 +80,14 @@ GENERATORS: dict[str, Generator] = {}
 
 
 def register(name: str, generator: Generator) -> None:
-    """Make a generator known as ``candidate_generator=name``; a taken name is an error."""
+    """Register a generator as ``candidate_generator=name``; a taken name is an error."""
     if name in GENERATORS:
         raise ParameterError(f"candidate generator {name!r} exists; choose another name")
     GENERATORS[name] = generator
 
 
 def get_generator(name: Any) -> Generator:
-    """The candidate generator of that name."""
+    """Return the candidate generator of that name."""
     if not isinstance(name, str) or name not in GENERATORS:
         raise ParameterError(
             f"candidate_generator={name!r} is unknown; choose one of {sorted(GENERATORS)}"
@@ -95,10 +96,10 @@ def get_generator(name: Any) -> Generator:
 
 
 def lowest(maps: Maps, count: int) -> Int[Tensor, "B K"]:
-    """The ``count`` legal placements of lowest rest height, ties by index; then -1.
+    """Return the ``count`` legal placements of lowest rest height, ties by index; then -1.
 
-    Non-negative float32 order like their bits, so height and index share one int64 key and the
-    order is total: the same on every device.
+    Non-negative float32 are ordered as their bits are, so height and index share one int64 key and
+    the order is total: the same on every device.
     """
     z = maps.z.flatten(1) + 0.0
     legal = maps.legal.flatten(1)
@@ -111,7 +112,7 @@ def lowest(maps: Maps, count: int) -> Int[Tensor, "B K"]:
 
 
 def lowest_z(scene: Scene) -> Proposals:
-    """The K legal placements of lowest rest height, ties by index."""
+    """Propose the K legal placements of lowest rest height, ties by index."""
     index = lowest(need_maps(scene, "lowest_z"), scene.params.num_candidates)
     return Proposals(index, torch.zeros_like(index[:, 0]))
 
@@ -120,7 +121,7 @@ register("lowest_z", lowest_z)
 
 
 def need_maps(scene: Scene, name: str) -> Maps:
-    """The maps of all placements, or an error where the geometry has none."""
+    """Return the maps of all placements; raise where the geometry has none."""
     if scene.maps is None:
         raise ParameterError(
             f"candidate_generator={name!r} needs the map of all placements, which geometry='boxes' "
@@ -132,7 +133,7 @@ def need_maps(scene: Scene, name: str) -> Maps:
 def judge(
     scene: Scene, index: Int[Tensor, "B P"]
 ) -> tuple[Float[Tensor, "B P"], Bool[Tensor, "B P"]]:
-    """Rest height (metres) and legality of proposed placements; -1 is illegal."""
+    """Return rest height (metres) and legality of proposed placements; -1 is illegal."""
     known = index >= 0
     at = index.clamp(min=0)
     if scene.maps is not None:
@@ -151,7 +152,7 @@ def judge(
 
 
 def propose(scene: Scene) -> Candidates:
-    """The first K legal and distinct proposals of the task's generator."""
+    """Return the first K legal and distinct proposals of the task's generator."""
     params = scene.params
     proposed = get_generator(params.candidate_generator)(scene)
     z, legal = judge(scene, proposed.index)
@@ -159,7 +160,7 @@ def propose(scene: Scene) -> Candidates:
     place = kept.cumsum(1) - 1
     capacity = params.num_candidates
     fits = kept & (place < capacity)
-    # one place more takes what is left out
+    # a slot past the end takes what is left out
     target = torch.where(fits, place, capacity)
     shape = (len(target), capacity + 1)
     index = proposed.index.new_full(shape, -1).scatter(1, target, proposed.index)[:, :capacity]
@@ -169,7 +170,7 @@ def propose(scene: Scene) -> Candidates:
 
 
 def _first_of_its_kind(index: Int[Tensor, "B P"], legal: Bool[Tensor, "B P"]) -> Tensor:
-    """False for a legal proposal that repeats an earlier legal one."""
+    """Return False for a legal proposal that repeats an earlier legal one."""
     ordered, order = torch.where(legal, index, -1).sort(dim=1, stable=True)
     fresh = torch.ones_like(legal)
     fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
@@ -177,7 +178,7 @@ def _first_of_its_kind(index: Int[Tensor, "B P"], legal: Bool[Tensor, "B P"]) ->
 
 
 def _with_fallback(found: Candidates, scene: Scene) -> Candidates:
-    """Rows without candidates get the lowest legal placement of the lattice, if it has one."""
+    """Give rows without candidates the lowest legal placement of the lattice, if any."""
     if scene.maps is None:
         return found
     instead = lowest(scene.maps, 1)
@@ -199,7 +200,7 @@ def features(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Float[Tensor, "B K F"]:
-    """:data:`FEATURES` of each candidate, in [0, 1]; zeros where there is none."""
+    """Return :data:`FEATURES` of each candidate, in [0, 1]; zeros in empty slots of the list."""
     there = candidate >= 0
     place = decode_placement(candidate.clamp(min=0), num_orientations(catalogue), params)
     item = item_id.gather(1, place.slot)
@@ -220,5 +221,5 @@ def features(
 
 
 def mask(candidate: Int[Tensor, "B K"]) -> Bool[Tensor, "B K"]:
-    """Which places of the list hold a (legal) candidate."""
+    """Return which slots of the list hold a (legal) candidate."""
     return candidate >= 0

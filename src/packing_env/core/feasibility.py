@@ -70,7 +70,7 @@ def general_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> tuple[Float[Tensor, "B L R Xs Ys"], Bool[Tensor, "B L R Xs Ys"]]:
-    """Rest height and legality of items of any shape; ``candidate_range`` is not looked at."""
+    """Compute rest height and legality of items of any shape, whatever ``candidate_range``."""
     bottom = catalogue["bottom"][item_id].flatten(1, 2)
     peak = catalogue["peak"][item_id].flatten(1, 2)
     com = catalogue["com"][item_id].flatten(1, 2)
@@ -89,7 +89,7 @@ def general_maps(
 
 
 def _within_range(maps: Maps, size: Int[Tensor, "B L R 2"], params: PackingParams) -> Maps:
-    """The maps with only those placements legal that ``candidate_range`` allows."""
+    """Restrict legality to the placements that ``candidate_range`` allows."""
     if params.candidate_range == "container":
         return maps
     x, y = (torch.arange(n, device=size.device) * params.grid_step for n in params.lattice)
@@ -98,7 +98,7 @@ def _within_range(maps: Maps, size: Int[Tensor, "B L R 2"], params: PackingParam
 
 
 def unrotated_fits(x: Tensor, y: Tensor, size: Tensor, params: PackingParams) -> Tensor:
-    """Whether a window of ``size`` ``[..., 2]``, orientation 0's, at ``(x, y)`` stays inside."""
+    """Return whether the window of orientation 0, ``size [..., 2]``, at ``(x, y)`` stays inside."""
     across, along = (cells * params.units_per_cell for cells in params.grid)
     return (x + size[..., 0] <= across) & (y + size[..., 1] <= along)
 
@@ -110,7 +110,7 @@ def empty_container_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Maps | None:
-    """What :func:`placement_maps` finds in an empty container, without running a kernel.
+    """Return :func:`placement_maps` of an empty container, without running a kernel.
 
     Every rest height is 0, and whether an orientation may stand on the floor
     (:func:`legal_on_floor`) does not depend on where. ``None`` in geometry ``"boxes"``.
@@ -131,7 +131,7 @@ def empty_container_maps(
 
 
 def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
-    """Which orientations of which items may stand in a corner of the empty container."""
+    """Return which orientations of which items may stand in a corner of the empty container."""
     if params.geometry == "boxes":  # a cuboid on the floor is stable by every rule
         return catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
     window = catalogue["bottom"].shape[2:]
@@ -181,7 +181,7 @@ def examine(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Examined:
-    """Rest height, legality and support of the placement with lower corner ``(x, y)``, cells."""
+    """Return rest height, legality and support of a placement; lower corner ``(x, y)``, cells."""
     items = {key: catalogue[key][item_id, orientation] for key in _TOUCHING}
     across, along = catalogue["bottom"].shape[2:]
     window, inside = hm.read_window(heightmap, x, y, (across, along))
@@ -201,7 +201,7 @@ def _touch(
     items: Mapping[str, Tensor],
     params: PackingParams,
 ) -> tuple[Bool[Tensor, " B"], Float[Tensor, " B"], stability.Touch]:
-    """Legality and rest height over a window of the ground, and what the item touches there.
+    """Return legality, rest height and contact of an item over a window of the heightmap.
 
     ``items`` are the entries :data:`_TOUCHING` of the catalogue, one orientation of one item per
     row; the window holds the ground under it.
@@ -231,7 +231,7 @@ def examine_in(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Examined:
-    """One placement per row in whatever geometry the task has."""
+    """Return :func:`examine` of a placement per row, in either geometry."""
     orientation, x, y = placement.orientation, placement.x, placement.y
     if params.geometry == "maps":
         heightmap = state["heightmap"]

@@ -10,7 +10,7 @@ from torch import Tensor
 def _window_index(
     shape: tuple[int, int], x: Tensor, y: Tensor, window: tuple[int, int]
 ) -> tuple[Tensor, Tensor]:
-    """Flat cell index ``[B, U*V]`` of each window cell, clamped, and whether it is inside."""
+    """Return the flat, clamped index ``[B, U*V]`` of each window cell, and whether it is inside."""
     u = x[:, None] + torch.arange(window[0], device=x.device)
     v = y[:, None] + torch.arange(window[1], device=x.device)
     inside = ((u >= 0) & (u < shape[0]))[:, :, None] & ((v >= 0) & (v < shape[1]))[:, None, :]
@@ -24,7 +24,7 @@ def read_window(
     y: Int[Tensor, " B"],
     window: tuple[int, int],
 ) -> tuple[Float[Tensor, "B U V"], Bool[Tensor, "B U V"]]:
-    """The ``U x V`` cells from lower corner ``(x, y)``, and which of them are in the container."""
+    """Return the ``U x V`` cells from lower corner ``(x, y)``, and which are in the container."""
     flat, inside = _window_index((heightmap.shape[1], heightmap.shape[2]), x, y, window)
     values = heightmap.flatten(1).gather(1, flat)
     shape = (-1, *window)
@@ -37,7 +37,7 @@ def raise_window(
     y: Int[Tensor, " B"],
     surface: Float[Tensor, "B U V"],
 ) -> Float[Tensor, "B X Y"]:
-    """``max(heightmap, surface)`` on each row's window; -inf leaves a cell as it is.
+    """Return ``max(heightmap, surface)`` on each row's window; -inf leaves a cell as it is.
 
     The maximum is order-independent, so clamped cells outside the container (which hold -inf)
     cannot disturb their neighbours.

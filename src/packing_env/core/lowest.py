@@ -2,7 +2,7 @@
 
 For planners and for policies that need no map. The order is that of the heuristic ``lowest_z``
 (``order="score"``: :func:`packing_env.core.scores.lowest_z` and its ties) or that of the candidate
-generator ``lowest_z`` (``order="height"``: rest height, ties by index), and what is found is what
+generator ``lowest_z`` (``order="height"``: rest height, ties by index). The result equals what
 either finds in :func:`packing_env.core.feasibility.placement_maps`, bit for bit, but for the sign
 of a zero.
 """
@@ -40,7 +40,7 @@ class Found:
         index: ``[B, K]`` (``core.orientation.encode_placement``), the best first, then -1.
         z: ``[B, K]`` their rest heights, metres; +inf where there is none.
         measured: ``[B]`` placements whose rest height was computed.
-        judged: ``[B]`` placements that the stability rule was put to.
+        judged: ``[B]`` placements whose stability was decided.
     """
 
     index: Int[Tensor, "B K"]
@@ -50,20 +50,20 @@ class Found:
 
 
 class LowestPlacement:
-    """From a state to the placements that the rule "as low as possible" takes, or its few best.
+    """Search for the lowest legal placements of a state.
 
-    Where the compiled search (:mod:`packing_env.kernels.search`) is there and knows the rule, it
-    looks at few placements exactly; elsewhere, and in rows that it gives up, all are mapped. One
+    Where the compiled search (:mod:`packing_env.kernels.search`) is available and knows the rule,
+    it examines few placements exactly; elsewhere, and in rows that it gives up, all are mapped. One
     log line names the path. Whether a row was given up is read on the CPU, where the search runs.
 
     Args:
-        catalogue: The items; what the search needs of them is made here, once.
+        catalogue: The items; the tables that the search needs are built here, once.
         params: The task, in geometry ``"maps"``; its action mode does not matter.
         order: In :data:`ORDERS`.
         full_maps: Map all placements even where the search could do without, to compare with it.
 
     Attributes:
-        searches: Whether the search is what finds them.
+        searches: Whether the compiled search is used.
 
     Raises:
         ParameterError: The order is unknown, or the geometry has no height maps.
@@ -95,12 +95,12 @@ class LowestPlacement:
         _LOGGER.info("lowest placements: from %s", path)
 
     def __call__(self, state: State) -> Placement:
-        """The best of each row; not ``valid`` where nothing is legal."""
+        """Return the best of each row; not ``valid`` where nothing is legal."""
         index = self.find(state).index[:, 0]
         return decode_placement(index, num_orientations(self.catalogue), self.params)
 
     def find(self, state: State, count: int = 1) -> Found:
-        """The ``count`` best of each row, finished or not."""
+        """Find the ``count`` best of each row, finished or not."""
         item_id, there = visible_items(state, self.params.num_visible)
         if not self.searches:
             return self._from_maps(state["heightmap"], item_id, there, count)
@@ -131,12 +131,12 @@ class LowestPlacement:
 
 
 def _is_searchable(catalogue: Catalogue, params: PackingParams) -> bool:
-    """Whether the compiled search knows the rule, and the items have height maps."""
+    """Return whether the compiled search knows the rule, and the items have height maps."""
     return params.stability in kernels.SEARCHED_RULES and catalogue["bottom"].numel() > 0
 
 
 def _search(params: PackingParams, order: str) -> kernels.Search:
-    """What is asked of the compiled search."""
+    """Return the parameters of the compiled search."""
     scale = (
         params.height,
         params.height / params.pitch,

@@ -1,4 +1,4 @@
-"""What a policy sees: finite, normalised, the same for every action mode."""
+"""Observations: finite, normalised, the same for every action mode."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ORIENTATION_FEATURES = ("size_x", "size_y", "peak", "there")
 
 
 def entries(names: Sequence[str]) -> list[str]:
-    """The entries that observations of these names consist of."""
+    """Return the entries that observations of these names consist of."""
     return [
         entry for name in names for entry in (("top", "bottom") if name == "item_maps" else (name,))
     ]
 
 
 def over_height(heightmap: Float[Tensor, "B X Y"], params: PackingParams) -> Float[Tensor, "B X Y"]:
-    """A heightmap in metres as the observation ``heightmap`` shows it: over H, in [0, 1]."""
+    """Scale a heightmap in metres to the observation ``heightmap``: over H, in [0, 1]."""
     return (heightmap / params.height).clamp(0, 1)
 
 
@@ -35,7 +35,7 @@ def item_features(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Float[Tensor, "B S F"]:
-    """:data:`ITEM_FEATURES` of the visible items, in [0, 1]; zeros where there is none.
+    """Return :data:`ITEM_FEATURES` of the visible items, in [0, 1]; zeros in empty slots.
 
     Extents are relative to the container's largest side, ``volume`` to the container's, ``fill``
     is the volume's share of the bounding box, ``remaining`` the share of items still to pack.
@@ -62,24 +62,24 @@ def orientation_features(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Float[Tensor, "B S R F"]:
-    """:data:`ORIENTATION_FEATURES` of the visible items, in [0, 1]; zeros where there is none.
+    """Return :data:`ORIENTATION_FEATURES` of the visible items, in [0, 1]; zeros in empty slots.
 
     Window size relative to the container's, highest point relative to H.
     """
-    shown = there[:, :, None] & catalogue["orientation_mask"][item_id]
+    present = there[:, :, None] & catalogue["orientation_mask"][item_id]
     size = catalogue["size"][item_id].float() / params.units_per_cell
-    peak = torch.where(shown, catalogue["peak"][item_id], 0.0)
+    peak = torch.where(present, catalogue["peak"][item_id], 0.0)
     columns = (
         size[..., 0] / params.grid[0],
         size[..., 1] / params.grid[1],
         peak / params.height,
         torch.ones_like(peak),
     )
-    return torch.where(shown[..., None], torch.stack(columns, -1).clamp(0, 1), 0.0)
+    return torch.where(present[..., None], torch.stack(columns, -1).clamp(0, 1), 0.0)
 
 
 def item_tables(catalogue: Catalogue, params: PackingParams) -> dict[str, Tensor]:
-    """What is observed of every item there is, to look up.
+    """Return lookup tables of the observations of every item of the catalogue.
 
     ``item_features [M, F]`` and ``orientation_features [M, R, F]`` by catalogue row;
     ``remaining [N + 1]`` the feature of that name by the number of items left.
@@ -89,11 +89,11 @@ def item_tables(catalogue: Catalogue, params: PackingParams) -> dict[str, Tensor
     left = torch.arange(params.num_items + 1, device=device)
     of_item = _features_with_left(every, 0 * every.flatten(), catalogue, params)
     of_left = _features_with_left(0 * left[:, None], left, catalogue, params)
-    turned = orientation_features(every, every >= 0, catalogue, params)
+    of_orientation = orientation_features(every, every >= 0, catalogue, params)
     return {
         "item_features": of_item,
         "remaining": of_left[:, ITEM_FEATURES.index("remaining")].contiguous(),
-        "orientation_features": turned.squeeze(1),
+        "orientation_features": of_orientation.squeeze(1),
     }
 
 
@@ -103,7 +103,7 @@ def _features_with_left(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Float[Tensor, "M F"]:
-    """What is observed of items when so many are left."""
+    """Return the features of items, given the count of items left."""
     items = torch.empty(len(left), params.num_items)
     state = {"num_items": left, "items_packed": torch.zeros_like(left), "item_id": items}
     return item_features(state, item_id, item_id >= 0, catalogue, params).squeeze(1)
@@ -115,20 +115,20 @@ def item_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> tuple[Float[Tensor, "B S R U V"], Float[Tensor, "B S R U V"]]:
-    """``(top, bottom)`` over H in [0, 1]; outside a footprint top is 0 and bottom 1."""
-    shown = there[:, :, None, None, None]
-    top = torch.where(shown, catalogue["top"][item_id] / params.height, 0.0)
-    bottom = torch.where(shown, catalogue["bottom"][item_id] / params.height, 1.0)
+    """Return ``(top, bottom)`` over H in [0, 1]; outside a footprint top is 0 and bottom 1."""
+    present = there[:, :, None, None, None]
+    top = torch.where(present, catalogue["top"][item_id] / params.height, 0.0)
+    bottom = torch.where(present, catalogue["bottom"][item_id] / params.height, 1.0)
     return top.clamp(0, 1), bottom.clamp(0, 1)
 
 
 def drop_heights(maps: Maps, params: PackingParams) -> Float[Tensor, "B L R Xs Ys"]:
-    """Rest heights over H in [0, 1]; 1 where the placement is illegal."""
+    """Return rest heights over H in [0, 1]; 1 where the placement is illegal."""
     return torch.where(maps.legal, maps.z / params.height, 1.0)
 
 
 def packed_boxes(state: State, params: PackingParams) -> Float[Tensor, "B N 6"]:
-    """Packed cuboids ``(x0 y0 z0 x1 y1 z1)`` over the container's sides, in order; then zeros."""
+    """Return packed cuboids ``(x0 y0 z0 x1 y1 z1)`` over the container's sides; then zeros."""
     sides = (*params.lattice, params.height_units) * 2
     columns = zip(state["boxes"].unbind(-1), sides, strict=True)
     return torch.stack([column / side for column, side in columns], -1).clamp(0, 1)
@@ -137,7 +137,7 @@ def packed_boxes(state: State, params: PackingParams) -> Float[Tensor, "B N 6"]:
 def observe(
     state: State, maps: Maps | None, catalogue: Catalogue, params: PackingParams
 ) -> dict[str, Tensor]:
-    """The entries that ``params.observation`` asks for, by name."""
+    """Return the entries that ``params.observation`` names."""
     item_id, there = visible_items(state, params.num_slots)
     out: dict[str, Tensor] = {}
     if "heightmap" in params.observation:

@@ -1,4 +1,4 @@
-"""Which items a row sees, in which orientations, and what an action index means."""
+"""Placements: visible items, orientations, and the meaning of a placement index."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Placement:
     Attributes:
         slot: Index into the visible items.
         orientation: Index into the item's orientations.
-        x: Lower corner of the item's window, cells.
-        y: Likewise.
+        x: Lower corner of the item's window along X, cells.
+        y: Lower corner along Y, cells.
         valid: False where the action itself was out of range.
         projected: True where an illegal action was replaced by this placement; None: nowhere.
     """
@@ -33,9 +33,9 @@ class Placement:
 
 
 def visible_items(state: State, num_slots: int) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
-    """Catalogue rows in the first ``num_slots`` places of the queue, and which places are filled.
+    """Return catalogue rows in the first ``num_slots`` places of the queue, and which are filled.
 
-    An empty place shows catalogue row 0; the mask says that it is not there.
+    An empty place holds catalogue row 0; the mask tells it from an item.
     """
     queue = state["queue"][:, :num_slots]
     remaining = state["num_items"] - state["items_packed"]
@@ -68,7 +68,7 @@ def encode_placement(
     num_orientations: int,
     params: PackingParams,
 ) -> Tensor:
-    """``((slot * R + orientation) * Xs + x / step) * Ys + y / step``; x and y in cells."""
+    """Return ``((slot * R + orientation) * Xs + x / step) * Ys + y / step``; x and y in cells."""
     xs, ys = params.lattice
     step = params.grid_step
     return ((slot * num_orientations + orientation) * xs + x // step) * ys + y // step
@@ -77,7 +77,7 @@ def encode_placement(
 def decode_placement(
     action: Int[Tensor, "*rows"], num_orientations: int, params: PackingParams
 ) -> Placement:
-    """The placement that an index of the ``placement`` mode stands for."""
+    """Return the placement that an index of the ``placement`` mode stands for."""
     xs, ys = params.lattice
     count = params.num_visible * num_orientations * xs * ys
     valid = (action >= 0) & (action < count)
@@ -95,12 +95,12 @@ def decode_placement(
 
 
 def num_orientations(catalogue: Catalogue) -> int:
-    """``R``, the catalogue's capacity of orientations."""
+    """Return ``R``, the catalogue's capacity of orientations."""
     return int(catalogue["peak"].shape[1])
 
 
 def choose(rows: Bool[Tensor, " B"], chosen: Placement, other: Placement) -> Placement:
-    """``chosen`` in the given rows, ``other`` elsewhere."""
+    """Return ``chosen`` in the given rows, ``other`` elsewhere."""
     return Placement(
         *(
             torch.where(rows, getattr(chosen, name), getattr(other, name))
@@ -112,7 +112,7 @@ def choose(rows: Bool[Tensor, " B"], chosen: Placement, other: Placement) -> Pla
 def nearest_legal(
     placement: Placement, legal: Bool[Tensor, "B L R Xs Ys"], params: PackingParams
 ) -> Int[Tensor, " B"]:
-    """Index of the legal placement nearest to the one asked for.
+    """Return the index of the legal placement nearest to a given one.
 
     Another item costs more than another orientation, and that more than any distance on the
     lattice (squared); ties go to the lower index.
@@ -127,9 +127,9 @@ def nearest_legal(
     across = axis(xs, placement.x // step)[:, :, None] ** 2
     along = axis(ys, placement.y // step)[:, None, :] ** 2
     far = xs * xs + ys * ys
-    turned = (axis(orientations, placement.orientation) != 0) * far
+    rotated = (axis(orientations, placement.orientation) != 0) * far
     swapped = (axis(items, placement.slot) != 0) * (2 * far)
-    plane = (swapped[:, :, None] + turned[:, None, :])[..., None, None]
+    plane = (swapped[:, :, None] + rotated[:, None, :])[..., None, None]
     cost = plane + (across + along)[:, None, None]
     return torch.where(legal, cost, 4 * far).flatten(1).argmin(1)
 
@@ -140,7 +140,7 @@ def project(
     legal: Bool[Tensor, "B L R Xs Ys"] | None,
     params: PackingParams,
 ) -> Placement:
-    """``nearest`` wherever the placement asked for is not a legal one of the lattice.
+    """Replace a placement that is not a legal one of the lattice by ``nearest``.
 
     Without a map (``legal`` is None) every valid action stands for a legal placement.
     """

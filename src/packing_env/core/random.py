@@ -20,7 +20,7 @@ _ROUNDS = 10
 
 
 def _mul_hi_lo(a: int, b: Tensor) -> tuple[Tensor, Tensor]:
-    """High and low words of ``a * b``; the product wraps in int64, its bits are those wanted."""
+    """Return the high and low words of ``a * b``; the product wraps in int64 to the right bits."""
     product = b * a
     return (product >> 32) & _WORD, product & _WORD
 
@@ -28,7 +28,7 @@ def _mul_hi_lo(a: int, b: Tensor) -> tuple[Tensor, Tensor]:
 def philox(
     seed: Int[Tensor, "*batch"], *counter: Int[Tensor, "*batch"]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Four uniform 32-bit words per element, as int64 in ``[0, 2**32)``.
+    """Draw four uniform 32-bit words per element, as int64 in ``[0, 2**32)``.
 
     Args:
         seed: Key; its low 64 bits are used.
@@ -53,9 +53,9 @@ def below(word: Int[Tensor, "*batch"], bound: int | Tensor) -> Int[Tensor, "*bat
 def choose_uniform(
     mask: Bool[Tensor, "*batch A"], uniform: Float[Tensor, "*batch"]
 ) -> Int[Tensor, "*batch"]:
-    """Index of a True entry, each equally likely, from one uniform number in [0, 1) per row.
+    """Return the index of a True entry, each equally likely, by one uniform number per row.
 
-    See :func:`packing_env.kernels.choose_uniform`. A row without a True entry gives some index in
-    range.
+    The numbers are in [0, 1); see :func:`packing_env.kernels.choose_uniform`. A row without a True
+    entry gives some index in range.
     """
     return kernels.choose_uniform(mask, uniform)

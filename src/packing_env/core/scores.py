@@ -30,16 +30,16 @@ from packing_env.core.orientation import Placement
 from packing_env.types import Catalogue, PackingParams
 
 HEIGHT_WEIGHT = 100.0
-"""What a pitch of height weighs against a pitch of x or y."""
+"""Weight of a pitch of height relative to a pitch of x or y."""
 
 NEVER = torch.iinfo(torch.int64).max
-"""The rank of what is not legal."""
+"""Rank of illegal placements."""
 
 TIES_PER_UNIT = 8
 _SPECTRUM_BYTES = 256 * 2**20
-"""So much memory at once for the spectra of the footprints."""
+"""Memory used at once for the spectra of footprints."""
 _RASTER_CELLS = 2**24
-"""So many cells at once where boxes are held against the raster."""
+"""Cells compared at once when boxes are compared with the raster."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Placements:
     """The placements to score, in pitches; the axes ``P`` are ``[L, R, Xs, Ys]`` or ``[K]``.
 
     Attributes:
-        x: Lower corner of the window, broadcasts against ``[B, *P]``.
-        y: Likewise.
+        x: Lower corner of the window along X, broadcasts against ``[B, *P]``.
+        y: Lower corner along Y, broadcasts in the same way.
         z: ``[B, *P]`` float64 rest height; any number where the placement is illegal.
         summed_rise: Computes by how much each placement raises the sum of the heightmap
             (:func:`summed_rise` and its siblings), on demand.
@@ -64,31 +64,32 @@ Score = Callable[[Placements], Tensor]
 
 
 def first_fit(placements: Placements) -> Tensor:
-    """The first legal placement in the order of ties."""
+    """Return 0: the first legal placement in the order of ties is the best."""
     return torch.zeros_like(placements.z)
 
 
 def lowest_z(placements: Placements) -> Tensor:
-    """The lowest rest height."""
+    """Return ``100 z``: the lowest rest height is the best."""
     return HEIGHT_WEIGHT * placements.z
 
 
 def deepest_bottom_left(placements: Placements) -> Tensor:
-    """Low, then near the corner: ``x + y + 100 z``."""
+    """Return ``x + y + 100 z``: low, then near the corner."""
     return placements.x + placements.y + HEIGHT_WEIGHT * placements.z
 
 
 def heightmap_minimization(placements: Placements) -> Tensor:
-    """``x + y + 100`` times the sum of the updated heightmap, less its sum before (a constant).
+    """Return ``x + y + 100`` times the rise of the sum of the heightmap.
 
-    The sum is over the whole heightmap. Summed over the item's window alone, as IR-BPP's program
-    does, it would compare windows of different sizes and favour the small ones.
+    That is the sum of the updated heightmap less its sum before, a constant. The sum is over the
+    whole heightmap. Summed over the item's window alone, as IR-BPP's program does, it would compare
+    windows of different sizes and favour the small ones.
     """
     return placements.x + placements.y + HEIGHT_WEIGHT * placements.summed_rise()
 
 
 def ticks(score: Tensor, legal: Bool[Tensor, "*rows"]) -> Int[Tensor, "*rows"]:
-    """Scores on a grid of ties; :data:`NEVER` where illegal."""
+    """Round scores to the grid of ties; :data:`NEVER` where illegal."""
     known = torch.where(legal, score, 0.0)
     return torch.where(legal, (known * TIES_PER_UNIT).round().long(), NEVER)
 
@@ -100,7 +101,7 @@ def lattice_placements(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Placements:
-    """All placements of geometry ``"maps"``.
+    """Return all placements of geometry ``"maps"``.
 
     Args:
         heights: The heightmap in cells, float64.
@@ -119,7 +120,7 @@ def lattice_placements(
 def best_of_lattice(
     score: Float[Tensor, "B L R Xs Ys"], legal: Bool[Tensor, "B L R Xs Ys"], count: int
 ) -> Int[Tensor, "B K"]:
-    """The ``count`` legal placements of lowest score in the order of ties, then -1.
+    """Return the ``count`` legal placements of lowest score in the order of ties, then -1.
 
     Score and place in that order share one int64 key, so the order is total: the same on every
     device.
@@ -145,11 +146,11 @@ def summed_rise(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Float[Tensor, "B L R Xs Ys"]:
-    """By how much each placement raises the sum of the heightmap, in cells.
+    """Compute by how much each placement raises the sum of the heightmap, in cells.
 
     Over the footprint the new height is ``z + top``, so the rise is ``n z + sum(top)`` less the sum
-    of the old heights under it: for all places at once a correlation with the footprint, done by
-    Fourier transform. Where a footprint leaves the container the number means nothing.
+    of the old heights under it: for all places at once a correlation with the footprint, computed
+    by Fourier transform. Where a footprint leaves the container the value has no meaning.
     """
     spectrum = torch.fft.rfft2(heights)
     batch = torch.arange(item_id.shape[0], device=item_id.device)
@@ -175,7 +176,7 @@ def summed_rise_at(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Float[Tensor, "B K"]:
-    """:func:`summed_rise` of single placements ``[B, K]``."""
+    """Compute :func:`summed_rise` of single placements ``[B, K]``."""
     top = catalogue["top"][item_id, place.orientation]
     maps = heights[:, None].expand(*item_id.shape, *heights.shape[1:]).flatten(0, 1)
     window, _ = hm.read_window(
@@ -193,7 +194,7 @@ def summed_rise_of_boxes(
     z: Float[Tensor, "B K"],
     params: PackingParams,
 ) -> Float[Tensor, "B K"]:
-    """The like in geometry ``"boxes"``: a box raises every raster cell that its base touches.
+    """Compute the rise in geometry ``"boxes"``: a box raises all cells that its base touches.
 
     Args:
         heights: The raster, in pitches, float64.
@@ -221,7 +222,7 @@ def summed_rise_of_boxes(
 
 
 def _footprint(top: Float[Tensor, "*batch U V"], cell: float) -> tuple[Tensor, Tensor]:
-    """Cells of each footprint, and the sum of ``top`` over it in cells."""
+    """Return the count of cells of each footprint, and the sum of ``top`` over it in cells."""
     inside = torch.isfinite(top)
     total = torch.where(inside, top.double() / cell, 0.0).sum((-2, -1))
     return inside.sum((-2, -1), dtype=torch.float64), total

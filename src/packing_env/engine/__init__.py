@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 
 from packing_env.core import feasibility
-from packing_env.engine.base import FLAGS, Engine, Key, Observations, Step, Task
+from packing_env.engine.base import FLAGS, Engine, Observations, Step, Task
 from packing_env.engine.compiled import CompiledEngine
 from packing_env.engine.rules import RulesEngine
 from packing_env.types import ParameterError
@@ -20,7 +20,6 @@ __all__ = [
     "ENGINES",
     "FLAGS",
     "Engine",
-    "Key",
     "Observations",
     "Step",
     "Task",
@@ -45,7 +44,7 @@ def make_engine(task: Task, name: str = "auto") -> Engine:
     """
     if name != "auto" and name not in ENGINES:
         raise ParameterError(f"engine={name!r} is unknown; choose one of {['auto', *ENGINES]}")
-    refusals = []
+    refusals: list[str] = []
     for candidate, engine in ENGINES.items():
         if name not in ("auto", candidate):
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -71,13 +71,13 @@ class Observations:
         report: ``[B, ...]`` by key: the action mode's report on the decision before.
     """
 
-    entries: dict[Key, Tensor]
-    masks: dict[Key, Tensor]
-    flags: dict[Key, Tensor]
-    metrics: dict[Key, Tensor]
-    report: dict[Key, Tensor] = field(default_factory=dict)
+    entries: Mapping[str, Tensor]
+    masks: Mapping[Key, Tensor]
+    flags: Mapping[str, Tensor]
+    metrics: Mapping[str, Tensor]
+    report: Mapping[Key, Tensor] = field(default_factory=dict)
 
-    def parts(self) -> tuple[dict[Key, Tensor], ...]:
+    def parts(self) -> tuple[Mapping[Any, Tensor], ...]:
         """Return the mappings, in the order of the attributes."""
         return (self.entries, self.masks, self.flags, self.metrics, self.report)
 

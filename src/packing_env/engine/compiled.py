@@ -10,8 +10,9 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from packing_env import kernels
+from packing_env.core.actions import Key
 from packing_env.engine import cells, heights
-from packing_env.engine.base import FLAGS, Key, Observations, Step, Task
+from packing_env.engine.base import FLAGS, Observations, Step, Task
 from packing_env.engine.rules import RulesEngine
 from packing_env.engine.whole import Seen
 from packing_env.types import State
@@ -35,7 +36,7 @@ class CompiledEngine(RulesEngine):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        make = cells.CuboidStep
+        make: type[cells.CuboidStep | heights.MapsStep] = cells.CuboidStep
         if not cells.applies(task.catalogue, task.params):
             make = heights.MapsStep
         self.steps = make(

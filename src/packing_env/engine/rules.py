@@ -128,9 +128,10 @@ class RulesEngine:
 
     def _viewed(self, state: State) -> View:
         """Return the view carried from the step before if it is of this state, else a new one."""
-        view, self._view = self._view, None
-        if view is not None and not _is_recorded(state) and view.is_of(state):
-            return view
+        if not _is_recorded(state):
+            view, self._view = self._view, None
+            if view is not None and view.is_of(state):
+                return view
         return View(state, (), None, metrics.measure(state, self.params))
 
     def _carry(self, state: State, maps: Maps | None, measured: dict[str, Tensor]) -> None:

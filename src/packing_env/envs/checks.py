@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
+from torchrl.envs import EnvBase
 
 from packing_env import memory
 from packing_env.core import rewards, stability
-from packing_env.core.actions import Key
+from packing_env.core.actions import ActionMode, Key
 from packing_env.engine import Engine, Observations
 from packing_env.types import AUTORESETS, Catalogue, PackingParams, ParameterError, State
+
+_LOGGER = logging.getLogger("packing_env.envs")
 
 
 def check_arguments(
@@ -35,6 +39,14 @@ def check_arguments(
     rewards.check_weights(params.reward)
     stability.check_rule(params.stability, params)
     stability.check_rule(params.stability_metric, params)
+
+
+def supported_autoreset(autoreset: str) -> str:
+    """Return ``"masked"``, with a warning, where this TorchRL has no hook for the native path."""
+    if autoreset == "native" and "_step_and_maybe_reset" not in vars(EnvBase):
+        _LOGGER.warning("this TorchRL has no hook for autoreset='native'; using 'masked'")
+        return "masked"
+    return autoreset
 
 
 def check_items(params: PackingParams, items: Catalogue) -> None:
@@ -104,8 +116,7 @@ def check_state(
     given: TensorDictBase | None,
     like: State,
     batch_size: torch.Size,
-    params: PackingParams,
-    num_items: int,
+    mode: ActionMode,
 ) -> State:
     """Return the entries of a state; raise if it is incomplete or of another environment.
 
@@ -115,8 +126,7 @@ def check_state(
         given: What ``get_state`` returned, ``[*batch_size, ...]``.
         like: A state of this environment, ``[B, ...]``.
         batch_size: Batch size of this environment.
-        params: Its task.
-        num_items: Rows of its catalogue.
+        mode: Its action mode, which knows the task and the items.
     """
     if given is None:
         raise ValueError("reset(set_state=True) needs the TensorDict that get_state() returned")
@@ -140,7 +150,7 @@ def check_state(
         raise ValueError(
             "the state comes from another task: its container, items or reward terms differ"
         )
-    _check_values(state, params, num_items)
+    _check_values(state, mode.params, len(mode.catalogue["volume"]))
     _check_records(state)
     return state
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,8 +16,6 @@ from packing_env.envs import checks
 from packing_env.envs.specs import Specs
 from packing_env.items import Catalogue
 from packing_env.types import Instances, PackingParams, State
-
-_LOGGER = logging.getLogger("packing_env.envs")
 
 
 class PackingEnv(EnvBase):
@@ -47,6 +44,7 @@ class PackingEnv(EnvBase):
     """
 
     _supports_set_state = True
+    _seed: Tensor
 
     def __init__(
         self,
@@ -76,18 +74,15 @@ class PackingEnv(EnvBase):
         self.action_spec = specs.action()
         self.reward_spec = specs.reward()
         self.done_spec = specs.done()
-        self.autoreset = _supported(autoreset)
+        self.autoreset = checks.supported_autoreset(autoreset)
         self.set_seed(seed, static_seed=True)
 
     def _build(self, catalogue: Catalogue, instances: Instances) -> None:
         """Move items and instances to the device, choose the engine and validate one row."""
-        self.catalogue = catalogue.to(self.device)
-        self.instances = Instances(
-            instances.item_id.to(self.device), instances.num_items.to(self.device)
-        )
-        items = self.catalogue.tensors()
-        checks.check_items(self.params, items)
-        task = Task(self.params, items, self.instances, self.draw)
+        pool = (instances.item_id.to(self.device), instances.num_items.to(self.device))
+        self.catalogue, self.instances = catalogue.to(self.device), Instances(*pool)
+        task = Task(self.params, self.catalogue.tensors(), self.instances, self.draw)
+        checks.check_items(self.params, task.catalogue)
         self.engine = make_engine(task, self._engine_name)
         self.mode = self.engine.mode
         zero = torch.zeros(1, dtype=torch.int64, device=self.device)
@@ -121,20 +116,24 @@ class PackingEnv(EnvBase):
         """Return ``[*batch_size, ...]`` as ``[B, ...]``."""
         return value if len(self.batch_size) == 1 else value.flatten(0, len(self.batch_size) - 1)
 
-    # ------------------------------------------------------------------ observations
-
     def _packed(self, observations: Observations, reward: Tensor | None = None) -> TensorDict:
         """Return observations, metrics, flags, masks, report and reward as the shell emits them."""
-        out: dict[str, Any] = {
-            "observation": self._bare(self._all_shaped(observations.entries)),
-            "metrics": self._bare(self._all_shaped(observations.metrics)),
-        }
-        out |= {name: self._shaped(observations.flags[name][:, None]) for name in FLAGS}
-        packed = self._bare(out)
-        for key, value in (*observations.masks.items(), *observations.report.items()):
-            packed.set(key, self._shaped(value))
+
+        def nested(entries: Mapping[str, Tensor]) -> TensorDict:
+            return self._bare({key: self._shaped(value) for key, value in entries.items()})
+
+        rows: dict[Any, Tensor] = {name: observations.flags[name][:, None] for name in FLAGS}
+        rows |= {**observations.masks, **observations.report}
         if reward is not None:
-            packed.set("reward", self._shaped(reward[:, None]))
+            rows["reward"] = reward[:, None]
+        out: dict[str, Any] = {
+            "observation": nested(observations.entries),
+            "metrics": nested(observations.metrics),
+        }
+        out |= {key: self._shaped(value) for key, value in rows.items() if isinstance(key, str)}
+        packed = self._bare(out)
+        for key in (key for key in rows if not isinstance(key, str)):
+            packed.set(key, self._shaped(rows[key]))
         return packed
 
     def _unpacked(self, emitted: TensorDictBase) -> Observations:
@@ -147,10 +146,6 @@ class PackingEnv(EnvBase):
             {key: self._flat(value) for key, value in measured.items()},
             {key: self._flat(emitted[key]) for key in self.mode.report_keys},
         )
-
-    def _all_shaped(self, entries: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return entries ``[B, ...]`` as ``[*batch_size, ...]``."""
-        return {key: self._shaped(value) for key, value in entries.items()}
 
     def _bare(self, entries: Mapping[str, Any]) -> TensorDict:
         """Return a TensorDict of entries whose batch shape and device are known to be right."""
@@ -197,17 +192,13 @@ class PackingEnv(EnvBase):
         return self._packed(observations)  # EnvBase takes the chosen rows of it
 
     def _restore(self, tensordict: TensorDictBase | None) -> TensorDict:
-        """Continue from a state that :meth:`get_state` returned."""
-        num_items = len(self.mode.catalogue["volume"])
-        state = checks.check_state(
-            tensordict, self._first()[0], self.batch_size, self.params, num_items
-        )
+        """Resume from a state that :meth:`get_state` returned."""
+        state = checks.check_state(tensordict, self._first()[0], self.batch_size, self.mode)
         whole = torch.contiguous_format
         state = {key: self._flat(v).clone(memory_format=whole) for key, v in state.items()}
         state, observations = self.engine.observe(state)
-        packed = self._packed(observations)
         self._keep(state)
-        return packed
+        return self._packed(observations)
 
     def reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDictBase:
         """Start episodes, or with ``set_state=True`` continue from a copy of the given state.
@@ -217,8 +208,11 @@ class PackingEnv(EnvBase):
         if kwargs.get("set_state"):
             given = None if tensordict is None else tensordict.copy()
             return super().reset(given, **kwargs).select(*self._observed, *FLAGS)
-        bare = tensordict is not None and tensordict.get("metrics", None) is None
-        partly = bare and tensordict.get("_reset", None) is not None
+        partly = (
+            tensordict is not None
+            and tensordict.get("metrics", None) is None
+            and tensordict.get("_reset", None) is not None
+        )
         out = super().reset(tensordict, **kwargs)
         if partly and not kwargs.get("select_reset_only"):
             out.update(self._packed(self.engine.observe(self._current())[1]))
@@ -304,11 +298,3 @@ class PackingEnv(EnvBase):
     def _observed(self) -> tuple[NestedKey, ...]:
         """Keys of everything observed but the flags."""
         return ("observation", "metrics", *self.mode.mask_keys, *self.mode.report_keys)
-
-
-def _supported(autoreset: str) -> str:
-    """Return ``"masked"``, with a warning, where this TorchRL has no hook for the native path."""
-    if autoreset == "native" and "_step_and_maybe_reset" not in vars(EnvBase):
-        _LOGGER.warning("this TorchRL has no hook for autoreset='native'; using 'masked'")
-        return "masked"
-    return autoreset

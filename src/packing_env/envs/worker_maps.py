@@ -16,14 +16,14 @@ _MANAGER = ("manager", "action")
 
 
 class WorkerMaps(TensorDictModuleBase):
-    """From the container and the chosen item to what the worker of ``hierarchical`` mode sees.
+    """Module that maps the container and the chosen item to the worker's observations.
 
-    Stands between manager and worker in a policy, and in an update, on stored states as on new
-    ones: any leading axes, nothing read back to the host. Legality, the stability rule included,
-    is that of the environment bit for bit, because ``heights`` has the container in metres.
+    In ``hierarchical`` mode it stands between manager and worker, in a policy and in an update, on
+    stored states as on new ones: any leading axes, no host read. Legality, the stability rule
+    included, is that of the environment bit for bit, because ``heights`` is in metres.
 
     Reads ``("observation", "heights")``, ``("observation", "item_id")``, ``("manager", "action")``
-    (an index out of range counts as the nearest). Writes under ``"worker"``:
+    (an index out of range counts as the nearest in range). Writes under ``"worker"``:
 
     | entry | shape | meaning |
     |---|---|---|
@@ -65,7 +65,7 @@ class WorkerMaps(TensorDictModuleBase):
     def _maps(
         self, heights: Float[Tensor, "B X Y"], item_id: Tensor
     ) -> tuple[Float[Tensor, "B R Xs Ys"], Bool[Tensor, "B A"], Float[Tensor, "B R G"]]:
-        """The entries of the items ``[B, 1]``, in the order of ``out_keys``."""
+        """Return the entries of the items ``[B, 1]``, in the order of ``out_keys``."""
         there = item_id >= 0
         item = (item_id.clamp(min=0), there, self.catalogue, self.params)
         maps = feasibility.placement_maps(heights, *item)

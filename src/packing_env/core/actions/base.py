@@ -20,7 +20,7 @@ from packing_env.types import Catalogue, PackingParams, State
 
 @dataclass(frozen=True)
 class Outlook:
-    """What can be done in a state.
+    """The legal actions of a state, in short.
 
     Attributes:
         playable: ``[B]`` whether the action mode offers a legal action.

@@ -1,4 +1,4 @@
-"""Masks of the heads item, orientation, x, y: each given the heads before it.
+"""Masks of the heads item, orientation, x, y, each given the heads before it.
 
 A placement is chosen in four parts, in this order. Which values of a part are legal depends on the
 parts before it, so that every sequence of legal values is a legal placement, and every legal
@@ -18,7 +18,7 @@ HEADS = ("item", "orientation", "x", "y")
 def next_head_mask(
     legal: Bool[Tensor, "*batch L R Xs Ys"], chosen: Int[Tensor, "*batch heads"]
 ) -> Bool[Tensor, "*batch A"]:
-    """Legal values of the head that follows those in ``chosen`` (none to three of them).
+    """Return the legal values of the head that follows those in ``chosen`` (none to three).
 
     A chosen value out of range counts as the nearest in range. If no legal placement begins with
     the chosen values, nothing is legal.
@@ -37,13 +37,13 @@ def head_masks(
     Bool[Tensor, "*batch Xs"],
     Bool[Tensor, "*batch Ys"],
 ]:
-    """Legal values of every head, each given the heads before it in ``action``.
+    """Return the legal values of every head, each given the heads before it in ``action``.
 
-    The maps are cut down head by head, and so each head's mask is a reduction over what the heads
-    before it left.
+    The maps are narrowed head by head: each head's mask is a reduction over what the heads before
+    it have left.
     """
     left, masks = legal, []
-    first = action.dim()  # the axis of the head after the one whose turn it is
+    first = action.dim()  # the axis of the head that is chosen next
     for value in action.unbind(-1):
         masks.append(left.flatten(first).any(-1) if left.dim() > first else left)
         left = _given(left, value)
@@ -52,7 +52,7 @@ def head_masks(
 
 
 def _given(left: Tensor, value: Int[Tensor, "*batch"]) -> Tensor:
-    """What is legal once the first axis after the batch has this value."""
+    """Select this value on the first axis after the batch."""
     axis = value.dim()
     at = value.clamp(0, left.shape[axis] - 1).view(*value.shape, *(1,) * (left.dim() - axis))
     return left.gather(axis, at.expand(*value.shape, 1, *left.shape[axis + 1 :])).squeeze(axis)

@@ -1,7 +1,7 @@
 """Cuboids as integer boxes: rest heights, legality, and the raster that is their heightmap.
 
 A box is ``(x0, y0, z0, x1, y1, z1)`` in pitches (``params.pitch`` metres); packed boxes come in
-packing order, then zeros. What the rules say in this geometry:
+packing order, then zeros. The rules of this geometry are specified in
 :mod:`packing_env.reference.boxes`.
 """
 
@@ -48,7 +48,7 @@ class Resting:
 
 
 def check_rule(name: str) -> None:
-    """Refuse a stability rule that packed boxes do not decide."""
+    """Raise on a stability rule that is not defined on packed boxes."""
     if name not in kernels.BOX_RULES:
         raise ParameterError(
             f"stability rule {name!r} is not defined for geometry='boxes'; "
@@ -59,7 +59,7 @@ def check_rule(name: str) -> None:
 def drop(
     boxes: Int[Tensor, "B N 6"], lower: Int[Tensor, "B P 2"], size: Int[Tensor, "B P 3"]
 ) -> Int[Tensor, "B P"]:
-    """Rest heights: the highest top of a packed box that the base overlaps, or 0."""
+    """Return rest heights: the highest top of a packed box that the base overlaps, or 0."""
     return kernels.box_drop(boxes, lower, size)
 
 
@@ -70,7 +70,7 @@ def judge(
     params: PackingParams,
     rule: str | None = None,
 ) -> Judged:
-    """Rest height and legality of placements with these lower corners and sides, int32 pitches.
+    """Return rest height and legality of placements, given lower corners and sides in pitches.
 
     A corner below 0 or a side of 0 marks padding. The rule is ``params.stability`` unless given.
     """
@@ -78,7 +78,7 @@ def judge(
     check_rule(rule)
     z = kernels.box_drop(boxes, lower, size)
     inside = _is_inside(lower, size, z, params)
-    judged = torch.where(inside[..., None], size, 0)  # the others need not be judged
+    judged = torch.where(inside[..., None], size, 0)  # padding for the rule
     return Judged(z, kernels.box_stable(boxes, lower, judged, z, rule))
 
 
@@ -88,7 +88,7 @@ def examine(
     size: Int[Tensor, "B 3"],
     params: PackingParams,
 ) -> Resting:
-    """Rest height, legality and support of one placement per row."""
+    """Return rest height, legality and support of one placement per row."""
     check_rule(params.stability_metric)
     corner, sides = lower[:, None], size[:, None]
     judged = judge(boxes, corner, sides, params)
@@ -107,7 +107,7 @@ def raise_heightmap(
     placed: Bool[Tensor, " B"],
     params: PackingParams,
 ) -> Float[Tensor, "B X Y"]:
-    """The raster with a box in it where ``placed``.
+    """Return the raster with a box in it where ``placed``.
 
     Every cell that the box touches with positive area gets at least its top.
     """
@@ -124,14 +124,14 @@ def raise_heightmap(
 
 
 def metres(length: Int[Tensor, "*rows"], params: PackingParams) -> Float[Tensor, "*rows"]:
-    """Whole pitches as the nearest float32 number of metres."""
+    """Convert whole pitches to the nearest float32 number of metres."""
     return (length.double() * params.pitch).float()
 
 
 def _is_inside(
     lower: Tensor, size: Tensor, z: Tensor, params: PackingParams
 ) -> Bool[Tensor, "B P"]:
-    """Which placements are none of padding and stay in the container."""
+    """Return which placements are no padding and stay in the container."""
     there = (lower >= 0).all(-1) & (size > 0).all(-1)
     upper = lower + size[..., :2]
     within = (upper[..., 0] <= params.lattice[0]) & (upper[..., 1] <= params.lattice[1])
@@ -139,7 +139,7 @@ def _is_inside(
 
 
 def _support_ratio(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor) -> Float[Tensor, "B P"]:
-    """Share of the base that rests on tops or on the floor."""
+    """Return the share of the base that rests on tops or on the floor."""
     upper = lower + size[..., :2]
     low = torch.maximum(boxes[:, None, :, :2], lower[:, :, None])
     high = torch.minimum(boxes[:, None, :, 3:5], upper[:, :, None])

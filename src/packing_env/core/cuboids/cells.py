@@ -3,7 +3,7 @@
 Where it applies it finds the same bits as the general path of :mod:`packing_env.core.feasibility`.
 There, heights are sums of float32 sides. Here they are whole cells times the cell, which is the
 same number as long as every multiple of the cell up to the lid is a float32: then no sum rounds.
-That holds for a cell of 1, 3 or 0.25; for 0.1 or 0.01 it does not, and the general path decides.
+That holds for a cell of 1, 3 or 0.25; for 0.1 or 0.01 it does not, and the general path is used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SIGNIFICAND = 2**24
 
 
 def applies(catalogue: Catalogue, params: PackingParams) -> bool:
-    """Whether the params and the catalogue's shapes say that all is whole cells."""
+    """Return whether params and catalogue guarantee that all lengths are whole cells."""
     return (
         params.geometry == "maps"
         and catalogue["cuboid"].shape[-1] == 3
@@ -30,7 +30,7 @@ def applies(catalogue: Catalogue, params: PackingParams) -> bool:
 
 
 def _has_exact_heights(params: PackingParams) -> bool:
-    """Whether heights in cells are float32 numbers, up to the first one above the lid."""
+    """Return whether heights in cells are exact in float32, up to the first one above the lid."""
     cell, cells = params.cell, params.height_units
     if cell != to_float32(cell) or not 1 <= cells <= kernels.MAX_CUBOID_HEIGHT:
         return False
@@ -46,7 +46,7 @@ def placement_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> tuple[Float[Tensor, "B L R Xs Ys"], Bool[Tensor, "B L R Xs Ys"]]:
-    """Rest height and legality of every placement on the lattice, as in ``feasibility.Maps``.
+    """Compute rest height and legality of every placement, as in ``feasibility.Maps``.
 
     The heightmap holds whole cells, as in every episode with such a catalogue.
     """

@@ -23,14 +23,14 @@ _LARGE = 2**30
 
 
 def sides(params: PackingParams) -> tuple[int, int, int]:
-    """The container's extent in pitches; a height that is no whole number is rounded down."""
+    """Return the container's extent in pitches; a fractional height is rounded down."""
     if params.geometry == "boxes":
         return (*params.lattice, params.height_units)
     return (*params.grid, params.height_units)
 
 
 def initial(batch: int, params: PackingParams, device: torch.device) -> Int[Tensor, "B E 6"]:
-    """The whole container, then empty places."""
+    """Return the whole container as the only space, then empty slots."""
     found = torch.zeros(batch, params.num_spaces, 6, dtype=torch.int32, device=device)
     if params.num_spaces:
         for axis, side in enumerate(sides(params)):
@@ -39,7 +39,7 @@ def initial(batch: int, params: PackingParams, device: torch.device) -> Int[Tens
 
 
 def smallest_side(catalogue: Catalogue) -> Int[Tensor, ""]:
-    """The shortest side of any item, pitches; an item's first orientation shows all three."""
+    """Return the shortest side of any item, pitches; one orientation has all three sides."""
     extents = catalogue["cuboid"][:, 0]
     return torch.where(extents > 0, extents, _LARGE).amin()
 
@@ -50,9 +50,9 @@ def split(
     placed: Bool[Tensor, " B"],
     smallest: Int[Tensor, ""],
 ) -> tuple[Int[Tensor, "B E 6"], Int[Tensor, " B"]]:
-    """The lists after ``box`` was put down where ``placed``, and how many spaces did not fit.
+    """Return the lists after ``box`` was put down where ``placed``, and the count left out.
 
-    A space with a side below ``smallest`` is not listed. This is
-    :func:`packing_env.kernels.split_spaces`.
+    A space with a side below ``smallest`` is not listed; spaces that exceed the list's capacity are
+    left out and counted. See :func:`packing_env.kernels.split_spaces`.
     """
     return kernels.split_spaces(spaces, box, placed, smallest)

@@ -1,4 +1,4 @@
-"""Candidate generators: which placements are worth a look.
+"""Candidate generators: functions that propose placements.
 
 Each is a function of a :class:`packing_env.core.candidates.Scene`; its plain counterpart is in
 :mod:`packing_env.reference.proposals`. ``z`` is the rest height of a placement, and "lowest first"

@@ -20,19 +20,19 @@ from packing_env.core.proposals.places import (
 from packing_env.types import ParameterError
 
 MAX_PAIRS = 2048
-"""Pairs of an x-event and a y-event that are looked at; those at the highest levels go first."""
+"""Capacity of pairs of an x-event and a y-event; those at the highest levels are left out first."""
 
 
 def event_points(scene: Scene) -> Proposals:
-    """Places flush with an x-event and a y-event of one level, and free above that level.
+    """Propose places flush with an x-event and a y-event of one level, and free above it.
 
     The levels are the floor and the tops of packed boxes below the lid. An x-event is a start,
     where an item may begin, or an end, where it may end. A level has as starts the lower edges of
     the boxes whose top it is, and the upper edges of the boxes that stand on it; as ends the upper
     edges of the former and the lower edges of the latter; the floor also has the walls, 0 as a
-    start and X as an end. Likewise in y. An item in an orientation is proposed at every pair of an
-    x-event and a y-event of a level, inside the container, if it comes to rest no higher than that
-    level.
+    start and X as an end. The same holds in y. An item in an orientation is proposed at every pair
+    of an x-event and a y-event of a level, inside the container, if it comes to rest no higher than
+    that level.
 
     Order: level, x-event (by coordinate, a start before an end), y-event, item, orientation. More
     than :data:`MAX_PAIRS` pairs are left out and counted. After the event points of Zhao et al.,
@@ -65,8 +65,8 @@ class Pairs:
         level: Height, pitches.
         x: Where an item begins, or ends if ``ends_x``.
         ends_x: 1 for an end, 0 for a start.
-        y: Likewise.
-        ends_y: Likewise.
+        y: The same along Y.
+        ends_y: 1 for an end, 0 for a start.
         real: False where there are fewer pairs.
     """
 
@@ -81,7 +81,7 @@ class Pairs:
 def _pairs(
     boxes: Int[Tensor, "B N 6"], lengths: tuple[int, int], height: int
 ) -> tuple[Pairs, Int[Tensor, " B"]]:
-    """The first :data:`MAX_PAIRS` pairs by level, x-event, y-event, and how many more there are.
+    """Return the first :data:`MAX_PAIRS` pairs by level, x-event, y-event, and the count beyond.
 
     Events are sorted keys ``(level * (length + 1) + coordinate) * 2 + end``, so those of a level
     are a range; an x-event has as many pairs as there are y-events in the range of its level.
@@ -110,7 +110,7 @@ def _pairs(
 
 
 def _events(boxes: Int[Tensor, "B N 6"], axis: int, length: int, height: int) -> Int[Tensor, "B M"]:
-    """Keys of the distinct events along an axis in ascending order, then ``NEVER``."""
+    """Return keys of the distinct events along an axis in ascending order, then ``NEVER``."""
     low, high = boxes[..., axis], boxes[..., axis + 3]
     bottom, top = boxes[..., 2], boxes[..., 5]
     real, below_lid = top > bottom, (top > bottom) & (top < height)

@@ -11,7 +11,7 @@ from packing_env.core.proposals.places import by_height, indexed, item_sizes, pa
 
 
 def extreme_points(scene: Scene) -> Proposals:
-    """Every item in every orientation at the extreme points of the packed boxes.
+    """Propose every item in every orientation at the extreme points of the packed boxes.
 
     Order: point (by z, y, x), item, orientation.
     """
@@ -25,13 +25,13 @@ def extreme_points(scene: Scene) -> Proposals:
 def points_of_boxes(
     boxes: Int[Tensor, "B N 6"],
 ) -> tuple[Int[Tensor, "B P 3"], Bool[Tensor, "B P"]]:
-    """The origin and the extreme points of each box by z, y, x, and which of them are real.
+    """Return the origin and the extreme points of each box by z, y, x, and which are real.
 
     A box spanning ``(x0 y0 z0 x1 y1 z1)`` has six: ``(x1, y0, z0)`` moved to smaller y, and to
     smaller z; ``(x0, y1, z0)`` moved to smaller x, and to smaller z; ``(x0, y0, z1)`` moved to
     smaller x, and to smaller y. Each is moved until it meets the far side of a packed box whose
     other two spans hold it (the lower end included, the upper not), or the wall. Crainic, Perboli
-    and Tadei, INFORMS J. Computing, 2008; there a box sees those before it, here all.
+    and Tadei, INFORMS J. Computing, 2008; there a point is stopped by earlier boxes, here by all.
     """
     x0, y0, z0, x1, y1, z1 = boxes.unbind(-1)
     origin = torch.zeros_like(boxes[:, :1, :3])
@@ -46,7 +46,7 @@ def points_of_boxes(
 
 
 def _moved(point: Int[Tensor, "B N 3"], axis: int, boxes: Int[Tensor, "B N 6"]) -> Tensor:
-    """Points moved to smaller coordinates along an axis until something stops them."""
+    """Move points to smaller coordinates along an axis until something stops them."""
     holds = torch.ones_like(point[:, :, :1]).bool()
     for other in range(3):
         if other != axis:

@@ -11,15 +11,15 @@ from packing_env.core.proposals.places import indexed
 from packing_env.types import ParameterError
 
 MAX_SPACES = 80
-"""Spaces that are looked at; those with the highest floors go first."""
+"""Capacity of the list of spaces; those with the highest floors are left out first."""
 MAX_CELLS = 64
-"""Longest side of a heightmap whose corners are worth growing."""
+"""Longest side, in cells, of a heightmap from whose corners spaces are grown."""
 _CLOSE = 1e-6
 """Metres by which a cell must stay below the lid to be the floor of a space."""
 
 
 def empty_maximal_spaces(scene: Scene) -> Proposals:
-    """Every item that fits, at the lower corner of every space of :func:`spaces_of_heightmap`.
+    """Propose items that fit, at the lower corner of every space of :func:`spaces_of_heightmap`.
 
     An item fits if its window does and its peak stays under the lid when it stands on the space's
     floor. Order: space, item, orientation. Spaces beyond :data:`MAX_SPACES` are left out and
@@ -52,7 +52,7 @@ def empty_maximal_spaces(scene: Scene) -> Proposals:
 def spaces_of_heightmap(
     heightmap: Float[Tensor, "B X Y"], height: float
 ) -> tuple[Int[Tensor, "B C 4"], Float[Tensor, "B C"], Int[Tensor, " B"]]:
-    """Rectangles ``(x0, y0, x1, y1)`` of cells and their floors, and how many more there are.
+    """Return rectangles ``(x0, y0, x1, y1)`` of cells, their floors, and the count left out.
 
     A space stands on a rectangle of cells, none higher than its floor, and reaches up to the lid.
     It grows from a corner cell, whose height is its floor:
@@ -84,7 +84,7 @@ def spaces_of_heightmap(
 def _corners(
     heightmap: Float[Tensor, "B X Y"], height: float
 ) -> tuple[Bool[Tensor, "B X Y"], Bool[Tensor, "B X Y"]]:
-    """The lower corners and all corners, below the lid."""
+    """Return the lower corners and all corners, below the lid."""
     lower = heightmap < height - _CLOSE
     corner = lower
     for axis in (1, 2):
@@ -99,7 +99,7 @@ def _corners(
 def _grown(
     heights: Float[Tensor, "B X Y"], both_ways: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Bounds ``x0, y0, x1, y1`` (each ``[B, X, Y]``) of what grows from each cell, x first."""
+    """Return bounds ``x0, y0, x1, y1``, each ``[B, X, Y]``, of spaces grown from cells, x first."""
     floor = heights[..., None]
     row = heights.transpose(1, 2)[:, None]  # [B, 1, Y, X]
     x0, x1 = _run(row > floor, _positions(heights, 1), both_ways)
@@ -108,7 +108,7 @@ def _grown(
 
 
 def _positions(heights: Tensor, axis: int) -> Int[Tensor, "B X Y"]:
-    """Every cell's own coordinate along an axis."""
+    """Return every cell's coordinate along an axis."""
     at = torch.arange(heights.shape[axis], device=heights.device)
     return (at[:, None] if axis == 1 else at).expand(heights.shape)
 
@@ -116,7 +116,7 @@ def _positions(heights: Tensor, axis: int) -> Int[Tensor, "B X Y"]:
 def _run(
     blocked: Bool[Tensor, "B X Y P"], start: Int[Tensor, "B X Y"], both_ways: bool
 ) -> tuple[Int[Tensor, "B X Y"], Int[Tensor, "B X Y"]]:
-    """The range of places around ``start`` up to the first blocked one on either side."""
+    """Return the range of places around ``start`` up to the first blocked one on either side."""
     count = blocked.shape[-1]
     at = torch.arange(count, device=blocked.device)
     behind = torch.where(blocked & (at > start[..., None]), at, count).amin(-1)
@@ -129,7 +129,7 @@ def _run(
 def _row_maxima(
     heights: Float[Tensor, "B X Y"], x0: Int[Tensor, "B X Y"], x1: Int[Tensor, "B X Y"]
 ) -> Float[Tensor, "B X Y P"]:
-    """For each cell and each y, the highest cell of that y with x in ``x0 .. x1 - 1``.
+    """Return for each cell and each y the highest cell of that y with x in ``x0 .. x1 - 1``.
 
     Two windows of the same power-of-two length cover any range.
     """
@@ -155,7 +155,7 @@ def _row_maxima(
 def _distinct(
     keys: Int[Tensor, "B P"],
 ) -> tuple[Int[Tensor, "B C 4"], Float[Tensor, "B C"], Int[Tensor, " B"]]:
-    """The first distinct keys as rectangles and floors, and how many there are beyond."""
+    """Return the first distinct keys as rectangles and floors, and the count beyond."""
     ordered = keys.sort(1).values
     fresh = ordered < NEVER
     fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]

@@ -1,4 +1,4 @@
-"""Generators that look at every place of the lattice."""
+"""Generators that examine every place of the lattice."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from packing_env.core.proposals.extreme import extreme_points
 from packing_env.types import ParameterError
 
 MAX_PLACEMENTS = 2**16
-"""What ``all_placements`` proposes at most."""
+"""Largest count of placements that ``all_placements`` proposes."""
 _WHOLE = 1e-6
 """A height this share of a cell below a whole number of cells counts as that number."""
 
 
 def all_placements(scene: Scene) -> Proposals:
-    """Every place of the lattice, in the order item, orientation, x, y."""
+    """Propose every place of the lattice, in the order item, orientation, x, y."""
     count = math.prod(scene.params.lattice) * num_orientations(scene.catalogue)
     count *= scene.item_id.shape[1]
     if count > MAX_PLACEMENTS:
@@ -34,20 +34,20 @@ def all_placements(scene: Scene) -> Proposals:
 
 
 def lowest_of(maps: Maps, marked: Bool[Tensor, "B L R Xs Ys"], capacity: int) -> Proposals:
-    """The marked legal placements, lowest first; those beyond ``capacity`` are counted."""
+    """Propose the marked legal placements, lowest first; those beyond ``capacity`` are counted."""
     kept = maps.legal & marked
     index = lowest(Maps(maps.z, kept), capacity)
     return Proposals(index, (kept.flatten(1).sum(1) - capacity).clamp(min=0))
 
 
 def corner_points(scene: Scene) -> Proposals:
-    """Placements that can slide neither to smaller x nor to smaller y, lowest first.
+    """Propose placements that can slide neither to smaller x nor to smaller y, lowest first.
 
     A legal placement is a corner point iff one lattice step to smaller x it would leave the
-    container or rest higher, and likewise one step to smaller y: its lower corner is a concave
+    container or rest higher, and one step to smaller y as well: its lower corner is a concave
     corner of the map of rest heights. For an item of one cell that is a concave corner of the
-    heightmap. Places like these are the corner points of Martello, Pisinger and Vigo, Operations
-    Research 2000, seen by each item in each orientation.
+    heightmap. They are the corner points of Martello, Pisinger and Vigo, Operations Research 2000,
+    for each item in each orientation.
 
     In geometry ``"boxes"``, which has no such map: :func:`extreme_points`, by increasing z, y, x.
     """
@@ -63,7 +63,7 @@ def corner_points(scene: Scene) -> Proposals:
 
 
 def level_set_vertices(scene: Scene) -> Proposals:
-    """Corners of the regions of equal rest height, lowest first.
+    """Propose corners of the regions of equal rest height, lowest first.
 
     The level of a legal placement is ``floor(z / cell)`` (with 1e-6 cells of grace, for heights
     that are whole numbers of cells up to rounding); all that is illegal or outside the lattice has
@@ -83,6 +83,6 @@ def level_set_vertices(scene: Scene) -> Proposals:
 
 
 def levels(maps: Maps, cell: float) -> Int[Tensor, "B L R Xs Ys"]:
-    """Rest heights in whole cells, -1 where illegal."""
+    """Return rest heights in whole cells, -1 where illegal."""
     z: Float[Tensor, "B L R Xs Ys"] = torch.where(maps.legal, maps.z, 0.0).double()
     return torch.where(maps.legal, torch.floor(z / cell + _WHOLE).long(), -1)

@@ -1,4 +1,4 @@
-"""From points of the container to placements: what all generators share."""
+"""Conversion of points of the container to placements, for all generators."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from packing_env.core.orientation import decode_placement, encode_placement, num
 from packing_env.types import ParameterError
 
 MAX_PROPOSALS = 2048
-"""Per visible item: what a generator over boxes or spaces proposes at most."""
+"""Largest count of proposals per visible item, of a generator over boxes or spaces."""
 
 
 def item_sizes(scene: Scene) -> tuple[Int[Tensor, "B L R 3"], Bool[Tensor, "B L R"]]:
-    """Rotated extents ``(w, h, d)`` of the visible cuboids, pitches, and which there are."""
+    """Return rotated extents ``(w, h, d)`` of the visible cuboids, pitches, and which exist."""
     size = scene.catalogue["cuboid"][scene.item_id].long()
     return size, scene.there[..., None] & (size > 0).all(-1)
 
 
 def need_cuboids(scene: Scene, name: str) -> None:
-    """An error where some item is no cuboid of whole cells."""
+    """Raise where some item is no cuboid of whole cells."""
     if scene.catalogue["cuboid"].shape[-1] != 3:
         raise ParameterError(
             f"candidate_generator={name!r} needs cuboids whose sides are whole multiples of "
@@ -38,9 +38,9 @@ def indexed(
     y: Int[Tensor, "B P L R"],
     proposed: Bool[Tensor, "B P L R"],
 ) -> Int[Tensor, "B Q"]:
-    """Placements with these lower corners (pitches), in the order point, item, orientation.
+    """Return placements with these lower corners, pitches, by point, item, orientation.
 
-    -1 where none is proposed, and where the corner is not on the lattice of the container.
+    -1 where nothing is proposed, and where the corner is not on the lattice of the container.
     """
     count = num_orientations(scene.catalogue)
     device = scene.item_id.device
@@ -57,7 +57,7 @@ def indexed(
 
 
 def rest_heights(scene: Scene, index: Int[Tensor, "B P"]) -> Int[Tensor, "B P"]:
-    """Where cuboids come to rest, pitches; any number where the index is -1 or leaves the walls."""
+    """Return rest heights of cuboids, pitches; undefined where index is -1 or leaves the walls."""
     at = index.clamp(min=0)
     if scene.maps is not None:
         z = scene.maps.z.flatten(1).gather(1, at) / scene.params.pitch
@@ -71,9 +71,9 @@ def rest_heights(scene: Scene, index: Int[Tensor, "B P"]) -> Int[Tensor, "B P"]:
 def packed(
     scene: Scene, index: Int[Tensor, "B P"], dropped: Int[Tensor, " B"] | None = None
 ) -> Proposals:
-    """The proposals, at most :data:`MAX_PROPOSALS` per visible item; those beyond are counted.
+    """Return the first :data:`MAX_PROPOSALS` proposals per visible item; count those beyond.
 
-    Where there are more places than that, those that hold a proposal move to the front.
+    Where the list is longer than that, slots that hold a proposal move to the front.
     """
     dropped = torch.zeros_like(scene.item_id[:, 0]) if dropped is None else dropped
     capacity = MAX_PROPOSALS * scene.item_id.shape[1]
@@ -81,16 +81,16 @@ def packed(
         return Proposals(index, dropped)
     held = index >= 0
     place = held.cumsum(1) - 1
-    # one place more takes what is left out
+    # a slot past the end takes what is left out
     target = torch.where(held & (place < capacity), place, capacity)
     front = index.new_full((len(index), capacity + 1), -1).scatter(1, target, index)
     return Proposals(front[:, :capacity], dropped + (held.sum(1) - capacity).clamp(min=0))
 
 
 def by_height(point: Int[Tensor, "B P 3"], real: Bool[Tensor, "B P"]) -> Int[Tensor, "B P"]:
-    """The order of points by z, then y, then x, equals as they stand; what is not real comes last.
+    """Return the stable order of points by z, then y, then x; points that are not real come last.
 
-    Coordinates are whole, not negative, and below 2^20.
+    Coordinates are integers in [0, 2^20).
     """
     x, y, z = point.long().unbind(-1)
     key = (z << 40) | (y << 20) | x

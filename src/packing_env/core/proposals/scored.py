@@ -10,7 +10,7 @@ from packing_env.core.scores import Score
 
 
 def best_by(score: Score, name: str, scene: Scene) -> Proposals:
-    """The K legal placements of lowest score, ties as in :mod:`packing_env.core.scores`."""
+    """Propose the K legal placements of lowest score, ties as in :mod:`packing_env.core.scores`."""
     params = scene.params
     maps = need_maps(scene, name)
     heights = scene.state["heightmap"].double() / params.pitch
@@ -23,10 +23,10 @@ def best_by(score: Score, name: str, scene: Scene) -> Proposals:
 
 
 def deepest_bottom_left(scene: Scene) -> Proposals:
-    """See :func:`packing_env.core.scores.deepest_bottom_left`."""
+    """Propose the best by :func:`packing_env.core.scores.deepest_bottom_left`."""
     return best_by(scores.deepest_bottom_left, "deepest_bottom_left", scene)
 
 
 def heightmap_minimization(scene: Scene) -> Proposals:
-    """See :func:`packing_env.core.scores.heightmap_minimization`."""
+    """Propose the best by :func:`packing_env.core.scores.heightmap_minimization`."""
     return best_by(scores.heightmap_minimization, "heightmap_minimization", scene)

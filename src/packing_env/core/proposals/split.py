@@ -1,7 +1,7 @@
 """Generators over the empty maximal spaces kept in the state (``core.cuboids.spaces``).
 
-A space says where a cuboid fits, not where it comes to rest: that is decided by dropping it there.
-It lands on the space's floor or lower if it fits; if it does not, it may land on anything.
+A space says where a cuboid fits, not where it comes to rest: for that it is dropped there. It
+lands on the space's floor or lower if it fits; if it does not, it may land on anything.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from packing_env.types import ParameterError
 
 
 def split_spaces(scene: Scene) -> Proposals:
-    """The lower corner of every space that the item fits into.
+    """Propose the lower corner of every space that the item fits into.
 
-    Order: space (as listed), item, orientation. LSAH and BR look at these (Zhao et al., ICLR 2022).
+    Order: space (as listed), item, orientation. LSAH and BR choose among these (Zhao et al., ICLR
+    2022).
     """
     space, size, real = _spaces(scene, "split_spaces")
     fits = real & (space[..., 3:] - space[..., :3] >= size).all(-1)
@@ -32,10 +33,10 @@ def split_spaces(scene: Scene) -> Proposals:
 
 
 def split_space_corners(scene: Scene) -> Proposals:
-    """The item flush with each of the four lower corners of every space that it fits into.
+    """Propose the item flush with each of the four lower corners of spaces that it fits into.
 
     Order: space (as listed), item, orientation, corner: low x and y; high x, low y; low x, high y;
-    high x and y. MACS and PCT's tree look at these (Zhao et al., ICLR 2022).
+    high x and y. MACS and PCT's tree choose among these (Zhao et al., ICLR 2022).
     """
     space, size, real = _spaces(scene, "split_space_corners")
     fits = real & (space[..., 3:] - space[..., :3] >= size).all(-1)
@@ -47,10 +48,10 @@ def split_space_corners(scene: Scene) -> Proposals:
 
 
 def split_space_drops(scene: Scene) -> Proposals:
-    """The lower corner of every space, whether or not the item fits into it.
+    """Propose the lower corner of every space, whether or not the item fits into it.
 
     Order: space (by z, y, x of the corner, equals as listed), item, orientation. The first legal
-    one is what OnlineBPH takes (Ha et al. 2017, as in the program of Zhao et al., ICLR 2022).
+    one is the choice of OnlineBPH (Ha et al. 2017, as in the program of Zhao et al., ICLR 2022).
     """
     space, _, real = _spaces(scene, "split_space_drops", lowest_first=True)
     return packed(scene, _indexed(scene, space[..., 0], space[..., 1], real))
@@ -59,7 +60,7 @@ def split_space_drops(scene: Scene) -> Proposals:
 def _spaces(
     scene: Scene, name: str, lowest_first: bool = False
 ) -> tuple[Int[Tensor, "B E 1 1 6"], Int[Tensor, "B 1 L R 3"], Bool[Tensor, "B E L R"]]:
-    """The spaces, the items' sizes, and which pairs of them there are."""
+    """Return the spaces, the items' sizes, and which pairs of them exist."""
     if scene.params.num_spaces < 1:
         raise ParameterError(
             f"candidate_generator={name!r} reads the empty maximal spaces, which this task does "
