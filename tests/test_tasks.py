@@ -103,7 +103,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"generator": {"name": "fixed_pool", "instances": [["mug"]]}},
-        "holds 'mug'.* go into a sequence_file",
+        "holds 'mug'.* use a sequence_file",
     ),
     ({"items": 5}, r"items\.paths holds 5"),
     ({"items": {"source": "clouds"}}, r"items\.source='clouds' is unknown; .*meshes"),

@@ -282,7 +282,7 @@ def build_generator(generator: str | Mapping[str, Any] | Generator) -> Generator
         return generator
     if not isinstance(generator, (str, Mapping)):
         raise ParameterError(
-            f"generator={generator!r} must be one of the names {sorted(GENERATORS)}, or a mapping "
+            f"generator={generator!r} must be a name in {sorted(GENERATORS)}, or a mapping "
             "with its name and arguments"
         )
     options = {"name": generator} if isinstance(generator, str) else dict(generator)
