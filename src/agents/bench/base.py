@@ -127,9 +127,13 @@ class Session:
         return any(override.key_or_group == key for override in parse(self.request.overrides))
 
 
-def runnable_kernels(device_type: str) -> list[str]:
-    """Return the backends that are installed and run on a device type."""
-    return kernels.available_backends(device_type)
+def check_choices(
+    key: str, given: Sequence[str], known: Iterable[str], *, required: bool = False
+) -> None:
+    """Raise ValueError if a setting names something unknown, or nothing where one is required."""
+    known = tuple(known)
+    if any(name not in known for name in given) or (required and not given):
+        raise ValueError(f"{key}={list(given)}: choose from {', '.join(known)}")
 
 
 @contextmanager
