@@ -17,7 +17,7 @@ from tests.agents.conftest import TINY, TINY_OVERRIDES
 
 import agents
 from agents.cli import main as cli
-from agents.config.checks import ConfigError
+from agents.config.folders import ConfigError
 from agents.networks import CandidateScores
 from agents.training import checkpoint
 from packing_env import PackingEnv
@@ -319,9 +319,9 @@ def test_a_run_with_a_broken_loss_keeps_the_sound_checkpoint(
     assert cli.main(arguments) == 1
     said = capsys.readouterr().out
     assert "the loss is nan" in said
-    assert "the broken state is kept in run/checkpoints/failed-0000000000" in said
-    newest = "newest sound checkpoint is run/checkpoints/000000000032"
-    assert (newest if sound else "there is no sound checkpoint") in said
+    assert "the failed state is saved in run/checkpoints/failed-0000000000" in said
+    newest = "newest intact checkpoint is run/checkpoints/000000000032"
+    assert (newest if sound else "there is no intact checkpoint") in said
     chosen = ["eval", "--config-dir", "mine", "checkpoint=run", "evaluation.heuristics=[]"]
     if sound:
         assert cli.main([*chosen, "evaluation.instances=2"]) == 0

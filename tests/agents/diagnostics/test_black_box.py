@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from agents.diagnostics.retrace import Findings, replay_states, run_update
 from hydra.utils import instantiate
 from tensordict import TensorDictBase
 from tests.agents.algorithms.test_every_agent import LEARNERS, small_config
@@ -19,7 +20,6 @@ from tests.agents.training.test_trainer import trainer_of as fake_trainer
 from agents.cli import main as cli
 from agents.config.build import build_agent, build_env, build_replay
 from agents.diagnostics import black_box
-from agents.diagnostics.retrace import Findings, replay_states, run_update
 from agents.loggers.logging import NullLogger
 from agents.training import checkpoint
 from agents.training.rollout import DeviceCollector
