@@ -25,7 +25,7 @@ def check(options: argparse.Namespace) -> int:
         except PlanError as error:
             codes.append(UNREADABLE)
             reports.append({"plan": str(path), "error": str(error)})
-            print(f"packing: {error}", file=sys.stderr)  # noqa: T201
+            print(f"packing: {error}", file=sys.stderr)
             continue
         codes.append(HOLDS if report.holds else VIOLATED)
         reports.append({"plan": str(path), **report.to_json()})

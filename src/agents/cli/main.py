@@ -10,22 +10,14 @@ import textwrap
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents import __version__
 from agents.cli.commands import COMMANDS, Command
+from agents.cli.errors import guarded
 from agents.config.folders import config_folder, groups
 from agents.training import process
 
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
-    from agents.config.compose import Request
-
-BAD_INPUT = 2
-"""Exit code for an impossible request."""
-INTERRUPTED = 130
-"""Exit code of SIGINT where there is nothing to save yet."""
 _WIDTH = 100
 """Characters in a line of help."""
 
@@ -37,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     logging.getLogger("packing_env.kernels.compiler").setLevel(logging.INFO)
     options = _read(sys.argv[1:] if arguments is None else list(arguments))
-    return _guarded(lambda: _dispatch(options))
+    return guarded(lambda: _dispatch(options))
 
 
 def _read(arguments: list[str]) -> argparse.Namespace:
@@ -54,55 +46,6 @@ def _read(arguments: list[str]) -> argparse.Namespace:
     if words is not None:
         options.overrides = _load(words)([options.what, *options.overrides])
     return options
-
-
-def _guarded(run: Callable[[], int]) -> int:
-    """Return the exit code of ``run``; print an error that is meant for the user as one line."""
-    try:
-        return run()
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as error:
-        if isinstance(error, _stops()):
-            print(error)
-            return 0
-        if (reason := _user_error(error)) is None or os.environ.get("HYDRA_FULL_ERROR") == "1":
-            raise
-        print(f"packing: {reason}", file=sys.stderr)
-        return BAD_INPUT
-
-
-def _stops() -> tuple[type[BaseException], ...]:
-    """Return the exceptions of a command that was stopped on request and has saved its state."""
-    from agents.training.evaluate import StoppedError
-
-    return (StoppedError,)
-
-
-def _user_error(error: Exception) -> BaseException | None:
-    """Return the error whose message is written for the user; None for a fault of the program."""
-    from hydra.errors import InstantiationException
-
-    from agents.config.folders import ConfigError
-    from agents.training.capture import CaptureError
-    from agents.training.checkpoint import CheckpointError
-    from agents.training.runs import RunFolderError
-    from packing_env.generators import GeneratorError
-    from packing_env.items import CatalogueError, MeshError
-    from packing_env.plan import PlanError
-    from packing_env.types import ParameterError
-
-    if isinstance(error, InstantiationException):
-        cause = error if error.__cause__ is None else error.__cause__
-        return cause if isinstance(cause, (ValueError, OSError, ImportError)) else None
-    ours = (
-        CaptureError, CatalogueError, CheckpointError, ConfigError, GeneratorError, MeshError,
-        ParameterError, PlanError, RunFolderError,
-    )  # fmt: skip
-    return error if isinstance(error, ours) else None
 
 
 # ---------------------------------------------------------------------- the command line
@@ -194,7 +137,9 @@ def _dispatch(options: argparse.Namespace) -> int:
 
     request = Request(options.command, options.overrides, options.config_dir)
     if getattr(options, "multirun", False):
-        return _sweep(request, run)
+        from agents.cli.sweep import sweep
+
+        return sweep(request, run)
     config = compose(request.command, request.overrides, request.folders)
     if options.cfg:
         from omegaconf import OmegaConf
@@ -209,58 +154,6 @@ def _load(place: str) -> Callable[..., Any]:
     module, _, name = place.partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)
     return function
-
-
-def _sweep(request: Request, run: Callable[[DictConfig, Request], int]) -> int:
-    """Let Hydra run every combination, after each of them was checked.
-
-    The first that fails, or is stopped, ends the sweep.
-    """
-    import hydra
-    from hydra.core.hydra_config import HydraConfig
-
-    from agents.config import compose as composition
-
-    jobs = list(composition.expand(request.overrides))
-    for job in jobs:
-        composition.compose(request.command, job, request.folders)
-    codes: list[int] = []
-    stops: list[BaseException] = []
-
-    def watched(config: DictConfig, job: Request) -> int:
-        try:
-            return run(config, job)
-        except BaseException as stop:
-            if isinstance(stop, (*_stops(), KeyboardInterrupt)):
-                stops.append(stop)
-            raise
-
-    def task(config: DictConfig) -> None:
-        overrides = list(HydraConfig.get().overrides.task)
-        composition.finish(config, overrides)
-        config.run_dir = HydraConfig.get().runtime.output_dir
-        job = composition.Request(request.command, overrides, request.folders)
-        codes.append(_guarded(lambda: watched(config, job)))
-        if codes[-1] or stops:
-            raise SystemExit(codes[-1])
-
-    before = sys.argv
-    folder = str(config_folder())
-    sys.argv = ["packing", "--multirun", *composition.search_path(request.folders)]
-    sys.argv += request.overrides
-    try:
-        hydra.main(folder, request.command, version_base=composition.HYDRA_VERSION)(task)()
-    except KeyboardInterrupt as stop:  # between two jobs
-        stops.append(stop)
-    except SystemExit:
-        if not (stops or any(codes)):
-            raise
-    finally:
-        sys.argv = before
-    if stops:
-        print(f"the sweep was stopped in job {len(codes)} of {len(jobs)}")
-        return 0
-    return max(codes, default=0)
 
 
 if __name__ == "__main__":
