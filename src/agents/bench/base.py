@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from omegaconf import DictConfig, OmegaConf
 
 from agents.bench.measure.timing import Clock
-from agents.config.compose import compose, parse
+from agents.config.compose import Request, compose, parse
 from packing_env import kernels
 
 
@@ -59,25 +58,6 @@ class Benchmark(Protocol):
 
     def jobs(self, session: Session) -> Sequence[Job]:
         """Return the jobs in the order in which they run."""
-        ...
-
-
-class Request(Protocol):
-    """Command line of ``packing bench``, as the ``packing`` command reads it."""
-
-    @property
-    def command(self) -> str:
-        """Name of the subcommand."""
-        ...
-
-    @property
-    def overrides(self) -> list[str]:
-        """``key=value`` arguments."""
-        ...
-
-    @property
-    def folders(self) -> list[Path]:
-        """Folders of further YAML files."""
         ...
 
 
