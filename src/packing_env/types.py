@@ -47,7 +47,7 @@ State = dict[str, Tensor]
 | ``candidate`` | ``[B, K]`` int64 | proposed placements, or -1 (``[B, 0]`` in other modes) |
 | ``overflow`` | ``[B]`` int64 | proposals and spaces dropped for lack of capacity so far |
 | ``boxes`` | ``[B, N, 6]`` int32 | i-th packed cuboid ``(x0 y0 z0 x1 y1 z1)``, pitches; or zeros |
-| ``spaces`` | ``[B, E, 6]`` int32 | empty maximal spaces, in the same form (``core.cuboids.spaces``) |
+| ``spaces`` | ``[B, E, 6]`` int32 | empty maximal spaces, the same form (``core.cuboids.spaces``) |
 | ``task`` | ``[B]`` int64 | fingerprint of the container and items that the row belongs to |
 | ``seed row episode`` | ``[B]`` int64 | key and counters of the row's random stream |
 """
