@@ -63,7 +63,7 @@ lint: $(STAMP)
 
 # Strict: a broken link, or a name that the API reference cannot find, fails. No network is used.
 docs: $(STAMP)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Processes of their own: the shape checker of the main suite breaks fullgraph compilation.
 test-tracing: $(STAMP)

@@ -29,7 +29,8 @@ from learning import (
 from provenance import provenance, write_json
 
 from agents.config.build import build_held_out
-from agents.config.compose import compose, groups
+from agents.config.compose import compose
+from agents.config.folders import groups
 
 OUT = "benchmarks/results/agents.json"
 SMALL = ["checkpoint.replay=false"]

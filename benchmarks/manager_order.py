@@ -22,10 +22,11 @@ from learning import half_width, revision_of, trained
 from provenance import provenance, write_json
 
 from agents import heuristics
-from agents.config.build import build_held_out, load_policy
+from agents.config.build import build_held_out
 from agents.config.compose import compose
 from agents.training import checkpoint
 from agents.training.evaluate import Evaluation, evaluate, paired_difference
+from agents.training.resume import load_policy
 from packing_env import PackingEnv
 
 EXPERIMENT = "learn_hierarchical"

@@ -36,7 +36,8 @@ from torch import Tensor
 
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
-from agents.loggers.logging import CSVLogger, ProgressBar
+from agents.loggers.logging import CSVLogger
+from agents.loggers.progress import ProgressBar
 from agents.training import process
 from agents.training.states import named_tensors
 from agents.training.trainer import Trainer

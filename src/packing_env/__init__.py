@@ -1,6 +1,6 @@
 """A GPU-native environment for packing irregular 3D items into a container.
 
-Names are imported on first use: the rules and kernels do not wait for TorchRL.
+Names are imported on first use, so that rules and kernels load without TorchRL.
 """
 
 from __future__ import annotations

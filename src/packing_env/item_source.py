@@ -1,4 +1,4 @@
-"""From the ``items`` of a task to its catalogue; what cannot be used is refused beforehand."""
+"""The catalogue of a task, built from its ``items`` option, which is checked beforehand."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from packing_env.items.inputs import EmbeddedShape
 from packing_env.types import PackingParams, ParameterError, check_number, whole_cells
 
 MESH_INPUTS = (str, Path, Mesh, EmbeddedShape)
-"""What ``items.paths`` may hold."""
+"""Types of the entries of ``items.paths``."""
 _LOGGER = logging.getLogger("packing_env.tasks")
-_SHOWN = 5
-"""Parts whose warnings are logged one by one."""
+_LISTED = 5
+"""Number of parts whose warnings are logged one by one."""
 
 
 def build_catalogue(
@@ -28,13 +28,20 @@ def build_catalogue(
     split: str = "train",
     supplied: Cuboids | None = None,
 ) -> Catalogue:
-    """The catalogue of a task's items, from the disk cache where it was built before.
-
-    ``items={"source": "cuboids"}`` without extents takes those that the generator ``supplied``.
-    ``poses`` holds ``orientations`` and ``scales``.
+    """Build the catalogue of a task's items, or load it from the disk cache.
 
     With ``items={"source": "meshes", "holdout": 0.25}`` the last quarter of the files (sorted by
     name) makes the test split's catalogue, the rest the training split's.
+
+    Args:
+        items: The option of the task: a catalogue, a mapping with ``source``, or mesh files.
+        params: The rules of the task.
+        poses: ``orientations`` and ``scales``.
+        split: ``"train"`` or ``"test"``.
+        supplied: Cuboids of the generator, for ``items={"source": "cuboids"}`` without extents.
+
+    Raises:
+        ParameterError: The option is invalid, or does not go with the generator or the geometry.
     """
     if isinstance(items, Catalogue):
         return items
@@ -43,22 +50,18 @@ def build_catalogue(
     holdout = options.pop("holdout", 0.0)
     for axis, length in zip("XY", params.container[:2], strict=True):
         whole_cells(length, params.cell, axis)
-    options |= {
-        "cell": params.pitch,
-        "container": params.container,
-        **poses,
-    }
+    options |= {"cell": params.pitch, "container": params.container, **poses}
     if supplied is not None and (source != "cuboids" or options.get("extents") is not None):
         raise ParameterError(
-            f"the generator brings its own cuboids, so items (source {source}) must be just "
-            f"source=cuboids, without extents"
+            f"the generator supplies its own cuboids, so items (source {source}) must be just "
+            "source=cuboids, without extents"
         )
     if source == "cuboids":
         catalogue = _cuboids(options, supplied, params.geometry == "maps")
     elif params.geometry == "boxes":
         raise ParameterError(
             f"geometry='boxes' packs cuboids, not items.source={source!r}; use source=cuboids, or "
-            f"geometry='maps'"
+            "geometry='maps'"
         )
     elif source == "meshes":
         catalogue = Catalogue.from_meshes(options.pop("paths"), **options)
@@ -69,20 +72,20 @@ def build_catalogue(
 
 
 def _cuboids(options: dict[str, Any], supplied: Cuboids | None, maps: bool) -> Catalogue:
-    """Cuboids of the given extents, or those of the generator (metres)."""
+    """Make the catalogue of the given cuboids, or of those of the generator (metres)."""
     if options.get("extents") is not None:
         return Catalogue.from_cuboids(**options, maps=maps)
     if supplied is None:
         raise ParameterError(
             "items.source=cuboids needs items.extents, a list of (dx, dy, dz), or a generator that "
-            "brings its own cuboids, such as uniform_cuboids"
+            "supplies its own cuboids, such as uniform_cuboids"
         )
     options |= {"extents": supplied.extents, "names": supplied.names, "unit": "m"}
     return Catalogue.from_cuboids(**options, upright=supplied.upright, maps=maps)
 
 
 def _check_meshes(catalogue: Catalogue) -> None:
-    """Log what the files were warned about; refuse parts that are all smaller than a cell."""
+    """Log the warnings of the files; raise if all parts are smaller than a cell."""
     largest = float(catalogue.tensors()["extent"].max())
     if largest < catalogue.cell:
         raise ParameterError(
@@ -94,10 +97,10 @@ def _check_meshes(catalogue: Catalogue) -> None:
         for name, source in zip(catalogue.names, catalogue.sources, strict=True)
         if source.get("warnings")
     }
-    for name, warnings in list(warned.items())[:_SHOWN]:
+    for name, warnings in list(warned.items())[:_LISTED]:
         _LOGGER.warning("%s: %s", name, "; ".join(warnings))
-    if len(warned) > _SHOWN:
-        _LOGGER.warning("%d more parts have warnings; see `packing items`", len(warned) - _SHOWN)
+    if len(warned) > _LISTED:
+        _LOGGER.warning("%d more parts have warnings; see `packing items`", len(warned) - _LISTED)
 
 
 _SOURCES: dict[str, Callable[..., Catalogue]] = {
@@ -111,11 +114,11 @@ ITEM_ARGUMENTS: dict[str, set[str]] = {
     "meshes": {"paths", *_BUILDING},
     "cuboids": {"extents", "names", "unit"},
 }
-"""What ``items`` may hold beside ``source`` and ``holdout``, for each source."""
+"""Keys of ``items`` beside ``source`` and ``holdout``, for each source."""
 
 
 def _items_options(items: Any) -> dict[str, Any]:
-    """``items`` as a mapping with a known source and arguments that exist."""
+    """Return ``items`` as a mapping; raise unless its source, arguments and values are valid."""
     options = dict(items if isinstance(items, Mapping) else _named_source(items))
     source = options.get("source")
     if not isinstance(source, str) or source not in _SOURCES:
@@ -136,16 +139,19 @@ def _items_options(items: Any) -> dict[str, Any]:
 
 
 def _check_families(families: Any) -> None:
+    """Raise unless ``families`` is null or a list of known families."""
     try:
         if isinstance(families, str) or not isinstance(families, (Iterable, type(None))):
-            raise ValueError(f"{families!r} is no list; choose from {', '.join(shapes.FAMILIES)}")
-        shapes.select(families)
+            raise ValueError(
+                f"{families!r} is not a list; choose from {', '.join(shapes.FAMILIES)}"
+            )
+        shapes.select(None if families is None else list(families))
     except (TypeError, ValueError) as error:
         raise ParameterError(f"items.families: {error}") from error
 
 
 def _paths(paths: Any) -> list[Any]:
-    """The inputs of ``Catalogue.from_meshes`` as a list."""
+    """Return the inputs of ``Catalogue.from_meshes`` as a list."""
     one = isinstance(paths, MESH_INPUTS) or not isinstance(paths, Iterable)
     given = [paths] if one else list(paths)
     if paths is None or not given or "" in given:
@@ -157,6 +163,7 @@ def _paths(paths: Any) -> list[Any]:
 
 
 def _check_extents(extents: Any) -> None:
+    """Raise unless ``extents`` is null or [M, 3] numbers."""
     if extents is None:
         return
     try:
@@ -170,12 +177,12 @@ def _check_extents(extents: Any) -> None:
 
 
 def _named_source(items: Any) -> Mapping[str, Any]:
-    """``"shapes"``, or a path or list of paths of meshes, as a source."""
+    """Convert ``"shapes"``, or a path or list of paths of meshes, to a mapping with a source."""
     return {"source": "shapes"} if items == "shapes" else {"source": "meshes", "paths": items}
 
 
 def _hold_out(catalogue: Catalogue, share: float, split: str) -> Catalogue:
-    """The rows of the items kept for training, or of those held out."""
+    """Select the rows of the items kept for training, or of those held out."""
     names = list(dict.fromkeys(catalogue.names))
     kept = len(names) - max(1, round(share * len(names)))
     if kept < 1:
@@ -185,7 +192,7 @@ def _hold_out(catalogue: Catalogue, share: float, split: str) -> Catalogue:
 
 
 def check_names(what: str, given: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse arguments that do not exist, listing those that do."""
+    """Raise on arguments that do not exist, listing those that do."""
     unknown = [str(name) for name in given if name not in known]
     if unknown:
         listed = f"known: {', '.join(sorted(known))}" if known else "it takes none"

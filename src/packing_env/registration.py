@@ -1,7 +1,7 @@
 """The Gymnasium ids, registered when ``packing_env`` is imported.
 
-To add one, add a line to :data:`IDS`. Only strings are registered, so nothing of TorchRL is
-imported before an environment is made.
+To add an id, add a line to :data:`IDS`. Only strings are registered, so TorchRL is not imported
+before an environment is made.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import gymnasium
 
 ENVIRONMENT = "Packing-v0"
-"""Its number rises when the same seed and actions no longer give the same episodes."""
-ENVIRONMENT = "Packing-v0"
-"""Its number rises when the same seed and actions no longer give the same episodes."""
+"""Version of the behaviour; its number increases if the same seed and actions give new episodes."""
 
 IDS: dict[str, str] = {
     "Packing-v0": "irregular",

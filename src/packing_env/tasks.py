@@ -44,8 +44,8 @@ class Task:
 
     Attributes:
         params: The rules.
-        items: Where items come from: ``source`` (shapes, meshes or cuboids) and its arguments.
-        orientations: Which rotations an item may take (``items.rotations.rotation_set``).
+        items: Source of the items: ``source`` (shapes, meshes or cuboids) and its arguments.
+        orientations: Rotations of an item (``items.rotations.rotation_set``).
         scales: Size variants of each item.
         generator: Source of instances (``generators.GENERATORS``), by name or with arguments.
         pool_size: Instances per seed and split.
@@ -60,10 +60,10 @@ class Task:
 
 
 LEAN = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
-"""Observations without the items' maps, which at 24 orientations outweigh everything else."""
+"""Observations without the items' maps, which at 24 orientations are larger than all others."""
 
 CUBOIDS = {"source": "cuboids"}
-"""The cuboids that the generator brings."""
+"""The cuboids that the generator supplies."""
 RS_125 = {"name": "uniform_cuboids", "low": 1, "high": 5}
 CUBOID = PackingParams(
     container=(10.0, 10.0, 10.0),
@@ -76,7 +76,7 @@ CUBOID = PackingParams(
 """The discrete setting of the cuboid literature: 10 x 10 x 10 cells of 1, long streams."""
 
 PRESETS: dict[str, Task] = {
-    # The demo and the default of training.
+    # The default of the demo and of training.
     "irregular": Task(
         PackingParams(container=(0.32, 0.32, 0.30), cell=0.01, num_items=24),
     ),
@@ -97,8 +97,8 @@ PRESETS: dict[str, Task] = {
         items={"source": "shapes", "families": ("household",)},
         scales=(0.8, 0.9, 1.0, 1.1, 1.2),
     ),
-    # Parts nested in the powder bed of a laser-sintering printer: powder carries them, so no
-    # stability rule; every part counts the same.
+    # Parts nested in the powder bed of a laser-sintering printer: powder supports them, so there is
+    # no stability rule; the reward is one per part.
     "sls_nesting": Task(
         PackingParams(
             container=(0.20, 0.25, 0.33),
@@ -116,7 +116,7 @@ PRESETS: dict[str, Task] = {
     # RS-125 of Zhao et al., AAAI 2021, and later papers: sides of 1 to 5 cells, one item at a time.
     "cuboid_online": Task(CUBOID, CUBOIDS, "yaw", generator=RS_125),
     "cuboid_buffer": Task(CUBOID.evolve(num_visible=5), CUBOIDS, "yaw", generator=RS_125),
-    # Pieces of a container cut to bits, all of them known beforehand: it can be filled.
+    # The pieces of a container that was cut up, all known in advance: it can be filled completely.
     "cuboid_offline": Task(
         CUBOID.evolve(num_items=64, num_visible=20, item_order="volume"),
         CUBOIDS,
@@ -158,9 +158,9 @@ def make_env(
 
     Args:
         task: Name in :data:`PRESETS`.
-        num_envs: Rows ``B``, or ``(E, A)``.
-        device: Where the environment lives.
-        seed: Seed of the instance pool and of the rows' streams.
+        num_envs: Number of rows ``B``, or ``(E, A)``.
+        device: Device of the environment.
+        seed: Seed of the instance pool and of the rows' random streams.
         **overrides: Any field of :class:`PackingParams` or :class:`Task`, and ``resolution``
             (cells along X), ``split`` ("train" or "test"), ``pool_size``, ``skip_infeasible``,
             ``autoreset``, ``draw``, ``row_offset``, ``engine``. ``None`` keeps the preset's value.
@@ -171,15 +171,13 @@ def make_env(
         The environment, not yet reset.
 
     Raises:
-        ParameterError: The preset or an override is unknown or impossible.
+        ParameterError: The preset or an override is unknown or invalid.
     """
     if task not in PRESETS:
         raise ParameterError(f"task={task!r} is unknown; choose one of {sorted(PRESETS)}")
     options = {name: value for name, value in overrides.items() if value is not None}
-    shell = {
-        k: options.pop(k) for k in ("autoreset", "draw", "row_offset", "engine") if k in options
-    }
-    pool = {k: options.pop(k) for k in ("split", "skip_infeasible") if k in options}
+    shell = _pop(options, "autoreset", "draw", "row_offset", "engine")
+    pool = _pop(options, "split", "skip_infeasible")
     preset = _override(PRESETS[task], options)
     size, seed = check_pool(preset.pool_size, seed)
     batch = _batch(num_envs)
@@ -199,8 +197,13 @@ def make_env(
     )
 
 
+def _pop(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Remove the named options, as far as they are given, and return them."""
+    return {name: options.pop(name) for name in names if name in options}
+
+
 def _batch(num_envs: Any) -> tuple[int, ...]:
-    """``num_envs`` as the batch's shape."""
+    """Return the batch shape of ``num_envs``."""
     wanted = "must be a positive integer B, or a list (E, A) of them"
     axes = list(num_envs) if isinstance(num_envs, Sequence) else [num_envs]
     if isinstance(num_envs, str) or not axes:
@@ -218,11 +221,13 @@ def _check_choices(
     shell: dict[str, Any],
     pool: dict[str, Any],
 ) -> None:
-    """Refuse what the environment and the pool would refuse, before the items are built."""
+    """Raise on invalid options of the environment and the pool before the items are built."""
     try:
         torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise ParameterError(f"device={device!r} is no device; use cpu, cuda or cuda:0") from error
+        raise ParameterError(
+            f"device={device!r} is not a device; use cpu, cuda or cuda:0"
+        ) from error
     autoreset, draw = shell.get("autoreset", "native"), shell.get("draw", "random")
     checks.check_arguments(params, torch.Size(batch), device, autoreset, draw)
     get_mode(params.action_mode)
@@ -236,7 +241,7 @@ def _check_choices(
 
 
 def _override(preset: Task, options: dict[str, Any]) -> Task:
-    """The preset with some values changed; unknown names are an error that lists the known."""
+    """Return the preset with some values changed; raise on unknown names, listing the known."""
     own = {f.name for f in fields(Task)} - {"params"}
     rules = {f.name for f in fields(PackingParams)}
     unknown = set(options) - own - rules - {"resolution"}
@@ -251,7 +256,7 @@ def _override(preset: Task, options: dict[str, Any]) -> Task:
         if not math.isclose(check_number("cell", changes.get("cell", cell)), cell):
             raise ParameterError(
                 f"resolution={options['resolution']} means cell={cell:.6g} m, but "
-                f"cell={changes['cell']} is given too; leave one of them out"
+                f"cell={changes['cell']} is given too; remove one of them"
             )
         changes["cell"] = cell
     kept = {f.name: getattr(preset, f.name) for f in fields(Task)}
@@ -262,23 +267,23 @@ def _override(preset: Task, options: dict[str, Any]) -> Task:
 
 
 def _scales(scales: Any) -> tuple[float, ...]:
-    """The size variants: a list of positive numbers."""
+    """Return the size variants; raise unless they are a list of positive numbers."""
     if isinstance(scales, str) or not isinstance(scales, Iterable):
         raise ParameterError(f"scales={scales!r} must be a list of positive numbers, as in [1.0]")
     values = tuple(check_number("scales", scale, above=0.0) for scale in scales)
     if not values:
-        raise ParameterError("scales is empty; use [1.0] for items as they are")
+        raise ParameterError("scales is empty; use [1.0] for items of their own size")
     return values
 
 
 def build_generator(generator: str | Mapping[str, Any] | Generator) -> Generator:
-    """A generator from its name, from ``{"name": ..., **arguments}``, or as it is."""
+    """Make a generator from its name or ``{"name": ..., **arguments}``; return an existing one."""
     if isinstance(generator, Generator):
         return generator
     if not isinstance(generator, (str, Mapping)):
         raise ParameterError(
-            f"generator={generator!r} must be a name out of {sorted(GENERATORS)}, or a mapping "
-            f"with its name and arguments"
+            f"generator={generator!r} must be a name in {sorted(GENERATORS)}, or a mapping "
+            "with its name and arguments"
         )
     options = {"name": generator} if isinstance(generator, str) else dict(generator)
     name = options.pop("name", None)

@@ -31,7 +31,7 @@ State = dict[str, Tensor]
 | ``heightmap`` | ``[B, X, Y]`` float32 | metres above the container's floor |
 | ``item_id`` | ``[B, N]`` int64 | catalogue rows of the episode's items, in order |
 | ``num_items`` | ``[B]`` int64 | length of the instance, at most N |
-| ``queue`` | ``[B, S]`` int64 | positions (0..N-1) of the items in view, in order |
+| ``queue`` | ``[B, S]`` int64 | positions (0..N-1) of the visible items, in order |
 | ``packed`` | ``[B, N]`` bool | by position |
 | ``items_packed`` | ``[B]`` int64 | number of packed items |
 | ``placement`` | ``[B, N, 4]`` int64 | i-th packed item: position, orientation, x, y (cells) |
@@ -47,17 +47,17 @@ State = dict[str, Tensor]
 | ``candidate`` | ``[B, K]`` int64 | proposed placements, or -1 (``[B, 0]`` in other modes) |
 | ``overflow`` | ``[B]`` int64 | proposals and spaces dropped for lack of capacity so far |
 | ``boxes`` | ``[B, N, 6]`` int32 | i-th packed cuboid ``(x0 y0 z0 x1 y1 z1)``, pitches; or zeros |
-| ``spaces`` | ``[B, E, 6]`` int32 | empty maximal spaces, likewise (``core.cuboids.spaces``) |
-| ``task`` | ``[B]`` int64 | fingerprint of the container and items it belongs to |
+| ``spaces`` | ``[B, E, 6]`` int32 | empty maximal spaces, the same form (``core.cuboids.spaces``) |
+| ``task`` | ``[B]`` int64 | fingerprint of the container and items that the row belongs to |
 | ``seed row episode`` | ``[B]`` int64 | key and counters of the row's random stream |
 """
 
 Catalogue = Mapping[str, Tensor]
-"""What the core needs of :class:`packing_env.items.Catalogue`: ``catalogue.tensors()``.
+"""The part of :class:`packing_env.items.Catalogue` that the core reads: ``catalogue.tensors()``.
 
 ``top bottom [M,R,U,V]``, ``size [M,R,2]``, ``peak [M,R]``, ``com [M,R,2]``, ``volume [M]``,
-``extent [M,3]``, ``orientation_mask [M,R]``, ``cuboid [M,R,3]`` (``[M,R,0]`` where some item is no
-cuboid of whole pitches).
+``extent [M,3]``, ``orientation_mask [M,R]``, ``cuboid [M,R,3]`` (``[M,R,0]`` where some item is not
+a cuboid of whole pitches).
 """
 
 ILLEGAL_ACTIONS = ("terminate", "noop", "project")
@@ -75,27 +75,27 @@ OBSERVATIONS = (
 )
 SHOWN_BY_DEFAULT = OBSERVATIONS[:-1]
 NEED_MAPS = ("item_maps", "drop_height")
-"""Observations that geometry ``"boxes"`` does not have."""
+"""Observations that are not available in geometry ``"boxes"``."""
 MAX_SEED = 2**63 - 1
 """Largest seed of a pool and of the rows' streams; the smallest is 0."""
 NOOP_PENALTY = 0.1
-"""Weight of the ``illegal`` reward term where illegal actions are no-ops and it is not given."""
+"""Default weight of the ``illegal`` reward term where illegal actions are no-ops."""
 SLOPE_UNITS = 64
 """The centre of mass is quantised to 1/64 of a cell (see ``core.stability.com_hull``)."""
 
 
 class ParameterError(ValueError):
-    """A parameter is impossible; the message names it and what would be right."""
+    """A parameter is invalid; the message names it and a valid value."""
 
 
 def to_float32(value: float) -> float:
-    """``value`` rounded to the nearest float32, as a Python float (no tensor, no NumPy)."""
+    """Round ``value`` to the nearest float32, as a Python float (no tensor, no NumPy)."""
     rounded: float = struct.unpack("f", struct.pack("f", value))[0]
     return rounded
 
 
 def whole_cells(length: float, cell: float, name: str) -> int:
-    """``length / cell`` as an integer; raises if it is not whole to 1e-6 of a cell."""
+    """Return ``length / cell`` as an integer; raise if it is not whole to 1e-6 of a cell."""
     cells = length / cell
     if round(cells) < 1 or abs(cells - round(cells)) > 1e-6:
         raise ParameterError(
@@ -106,7 +106,7 @@ def whole_cells(length: float, cell: float, name: str) -> int:
 
 
 def check_integer(name: str, value: Any, at_least: int, at_most: int | None = None) -> int:
-    """``value`` as an int, if it is a whole number in these bounds; floats and bools are not."""
+    """Return ``value`` as an int; raise unless it is an integer (not a bool) in these bounds."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise ParameterError(f"{name}={value!r} must be an integer, {at_least} or more")
     whole = int(value)
@@ -118,7 +118,7 @@ def check_integer(name: str, value: Any, at_least: int, at_most: int | None = No
 
 
 def check_number(name: str, value: Any, above: float | None = None) -> float:
-    """``value`` as a float, if it is a finite number, and more than ``above``; a bool is not."""
+    """Return ``value`` as a float; raise unless it is finite and above ``above``, or if a bool."""
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise ParameterError(f"{name}={value!r} must be a finite number")
     number = float(value)
@@ -128,7 +128,7 @@ def check_number(name: str, value: Any, above: float | None = None) -> float:
 
 
 def check_container(container: Any) -> tuple[float, float, float]:
-    """``(X, Y, H)`` in metres: three positive numbers."""
+    """Return ``(X, Y, H)`` in metres; raise unless they are three positive numbers."""
     given = container.tolist() if hasattr(container, "tolist") else container
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 3:
         raise ParameterError(f"container={given!r} must be three lengths (X, Y, H) in metres")
@@ -141,7 +141,7 @@ def check_container(container: Any) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class PackingParams:
-    """What defines a task, apart from its items: the rules, the modes, the sizes.
+    """The definition of a task without its items: the rules, the modes, the sizes.
 
     Lengths are metres. Presets are in :mod:`packing_env.tasks`.
 
@@ -151,32 +151,33 @@ class PackingParams:
         grid_step: Placements lie on every ``grid_step``-th cell.
         num_items: ``N``, capacity of an episode.
         num_visible: ``L``, items that may be picked now (1: online, k: buffer or offline top-k).
-        preview: Items shown after those, which may not be picked yet.
+        preview: Number of further items that are observed but may not be picked yet.
         item_order: ``"arrival"``, or ``"volume"`` (largest bounding box first, offline).
         stability: Rule that a legal placement must satisfy.
-        stability_metric: Rule that the metric S is measured with.
-        contact_tol: A cell supports if its gap is at most this; ``None`` means one cell.
+        stability_metric: Rule that the metric S measures.
+        contact_tol: A cell supports an item if its gap is at most this; ``None`` means one cell.
         action_mode: Name of an action mode (:mod:`packing_env.core.actions`).
         geometry: ``"maps"``: items are height maps on the container's cells. ``"boxes"``: items
             are cuboids, placed on a lattice of ``unit`` and kept as integer boxes; the heightmap is
             their raster. Needs ``action_mode="candidate"``.
         unit: Geometry ``"boxes"``: length of one integer step; ``cell`` is a whole multiple of
             it. ``None`` means ``cell``.
-        num_spaces: ``E``, capacity of the list of empty maximal spaces kept in the state, which
-            some heuristics and candidate generators read (0: none is kept). Cuboids only.
+        num_spaces: ``E``, capacity of the list of empty maximal spaces in the state, which some
+            heuristics and candidate generators read (0: no list). Cuboids only.
         num_candidates: ``K``, capacity of the candidate list.
         candidate_generator: Name in ``core.candidates.GENERATORS``.
-        candidate_fallback: Whether the lowest legal placement of the lattice is offered where no
-            proposed one is legal; else such a row is finished. Geometry ``"maps"`` only.
-        candidate_range: ``"container"``, or ``"pct"``: lower corners stay where the item as it
-            arrived, unrotated, would fit. That limit is a slip in the published program of Zhao et
-            al., ICLR 2022, and is here to reproduce its numbers.
+        candidate_fallback: Offer the lowest legal placement of the lattice where no proposed one
+            is legal; otherwise such a row is finished. Geometry ``"maps"`` only.
+        candidate_range: ``"container"``, or ``"pct"``: lower corners are limited to those where
+            the item as it arrived, unrotated, would fit. That limit is a mistake in the published
+            program of Zhao et al., ICLR 2022, kept to reproduce its numbers.
         reward: Weight of each reward term (``core.rewards.TERMS``). With
             ``illegal_action="noop"`` the term ``illegal`` has weight :data:`NOOP_PENALTY` unless
-            it is given; ``{"illegal": 0.0, ...}`` takes no penalty.
-        illegal_action: What an illegal action does: one of :data:`ILLEGAL_ACTIONS`.
-        max_steps: Truncation; ``None`` means N, or 2 N if illegal actions are no-ops.
-        observation: Which of :data:`OBSERVATIONS` the environment emits.
+            it is given; ``{"illegal": 0.0, ...}`` gives no penalty.
+        illegal_action: Effect of an illegal action: one of :data:`ILLEGAL_ACTIONS`.
+        max_steps: Decisions before truncation; ``None`` means N, or 2 N if illegal actions are
+            no-ops.
+        observation: Names in :data:`OBSERVATIONS` that the environment emits.
     """
 
     container: tuple[float, float, float]
@@ -217,6 +218,7 @@ class PackingParams:
         object.__setattr__(self, "reward", reward)
 
     def _check_counts(self) -> None:
+        """Raise on counts and lengths that are invalid or exceed each other."""
         for name in ("grid_step", "num_items", "num_visible", "num_candidates"):
             object.__setattr__(self, name, check_integer(name, getattr(self, name), 1))
         for name in ("preview", "num_spaces"):
@@ -224,17 +226,20 @@ class PackingParams:
         if self.num_visible + self.preview > self.num_items:
             raise ParameterError(
                 f"num_visible + preview = {self.num_visible + self.preview} exceeds "
-                f"num_items = {self.num_items}; show fewer or use longer episodes"
+                f"num_items = {self.num_items}; reduce them or use longer episodes"
             )
         if self.max_steps is not None:
             object.__setattr__(self, "max_steps", check_integer("max_steps", self.max_steps, 1))
         if self.grid_step > min(self.grid):
-            raise ParameterError(f"grid_step={self.grid_step} exceeds the grid {self.grid}")
+            raise ParameterError(
+                f"grid_step={self.grid_step} exceeds the grid {self.grid}; use at most "
+                f"{min(self.grid)}"
+            )
         if self.contact_tol is not None and check_number("contact_tol", self.contact_tol) < 0:
             raise ParameterError(f"contact_tol={self.contact_tol} must be 0 or more, in metres")
 
     def _checked_reward(self) -> dict[str, float]:
-        """The weights as floats; :mod:`packing_env.core.rewards` knows the names."""
+        """Return the weights as floats; :mod:`packing_env.core.rewards` checks the names."""
         if not isinstance(self.reward, Mapping):
             raise ParameterError(
                 f"reward={self.reward!r} must give each term a weight, as in utilization: 1.0"
@@ -242,6 +247,7 @@ class PackingParams:
         return {name: check_number(f"reward.{name}", w) for name, w in self.reward.items()}
 
     def _check_choices(self) -> None:
+        """Raise on values that are not among their choices."""
         for name, allowed in (
             ("illegal_action", ILLEGAL_ACTIONS),
             ("item_order", ("arrival", "volume")),
@@ -256,7 +262,7 @@ class PackingParams:
             raise ParameterError(f"candidate_fallback={self.candidate_fallback!r} must be a bool")
         if isinstance(self.observation, str) or not isinstance(self.observation, Sequence):
             raise ParameterError(
-                f"observation={self.observation!r} must be a list of names out of {OBSERVATIONS}"
+                f"observation={self.observation!r} must be a list of names from {OBSERVATIONS}"
             )
         unknown = [name for name in self.observation if name not in OBSERVATIONS]
         if unknown:
@@ -265,7 +271,7 @@ class PackingParams:
             )
 
     def _check_geometry(self) -> None:
-        """Refuse what geometry ``"boxes"`` cannot do, and a ``unit`` that nothing reads."""
+        """Raise on options that geometry ``"boxes"`` does not support, or an unused ``unit``."""
         if self.geometry == "maps":
             if self.unit is not None:
                 raise ParameterError(
@@ -274,21 +280,22 @@ class PackingParams:
             return
         if self.action_mode != "candidate":
             raise ParameterError(
-                f"geometry='boxes' has no map of all placements: action_mode="
-                f"{self.action_mode!r} cannot be offered; use action_mode='candidate'"
+                f"geometry='boxes' has no map of all placements, which action_mode="
+                f"{self.action_mode!r} needs; use action_mode='candidate'"
             )
         if self.grid_step != 1:
             raise ParameterError(f"grid_step={self.grid_step} needs geometry='maps'; use 1")
-        shown = [name for name in self.observation if name in NEED_MAPS]
-        if shown:
-            raise ParameterError(f"geometry='boxes' cannot observe {shown}; leave them out")
+        unavailable = [name for name in self.observation if name in NEED_MAPS]
+        if unavailable:
+            raise ParameterError(f"geometry='boxes' cannot observe {unavailable}; remove them")
         if self.unit is not None:
             object.__setattr__(self, "unit", check_number("unit", self.unit, above=0.0))
         for name, length in (("cell", self.cell), ("container H", self.height)):
             steps = length / self.pitch
             if round(steps) < 1 or abs(steps - round(steps)) > 1e-6:
                 raise ParameterError(
-                    f"{name} = {length} m is not a whole multiple of unit = {self.pitch} m"
+                    f"{name} = {length} m is not a whole multiple of unit = {self.pitch} m; change "
+                    "one of them"
                 )
 
     @property
@@ -330,7 +337,7 @@ class PackingParams:
 
     @property
     def keeps_boxes(self) -> bool:
-        """Whether the state lists the packed cuboids."""
+        """True if the state lists the packed cuboids."""
         return self.geometry == "boxes" or self.num_spaces > 0 or "boxes" in self.observation
 
     @property
@@ -345,7 +352,7 @@ class PackingParams:
 
     @property
     def num_slots(self) -> int:
-        """``S``: visible items, those on preview included."""
+        """``S``: visible items, those of the preview included."""
         return self.num_visible + self.preview
 
     @property
@@ -361,9 +368,9 @@ class PackingParams:
         return self.container[0] * self.container[1] * self.container[2]
 
     def evolve(self, **changes: Any) -> PackingParams:
-        """A copy with some fields changed; an unknown name is an error that lists the known.
+        """Return a copy with some fields changed; raise on unknown names, listing the known.
 
-        A penalty for no-ops that nobody asked for goes when illegal actions are no-ops no more.
+        The default penalty for no-ops is removed if illegal actions are no longer no-ops.
         """
         known = {f.name for f in fields(self)}
         unknown = set(changes) - known

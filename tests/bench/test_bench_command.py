@@ -22,8 +22,8 @@ from agents.bench.compare import Compare
 from agents.bench.reports.record import FORMAT, read
 from agents.bench.workloads.learner import build_trainer
 from agents.cli import main as cli
-from agents.config.checks import ConfigError, config_folder
-from agents.config.compose import compose, groups
+from agents.config.compose import compose
+from agents.config.folders import ConfigError, config_folder, groups
 from packing_env import kernels, make_env
 
 QUICK = ["clock.repeats=2", "clock.warmup=1", "clock.shortest=0", "clock.singles=2"]

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from agents.bench.base import runnable_kernels
 from agents.bench.baselines.agreement import compare_with_unfold
 from agents.bench.baselines.formulations import lowest, numpy_map, unfold_legal, unfold_map
 from agents.bench.baselines.problems import SIZES, Size, random_problem
 from packing_env import kernels
 
 
-@pytest.mark.parametrize("backend", runnable_kernels("cpu"))
+@pytest.mark.parametrize("backend", kernels.available_backends("cpu"))
 def test_heights_legality_and_the_lowest_place_agree(
     backend: str, record_property: pytest.RecordProperty
 ) -> None:

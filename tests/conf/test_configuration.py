@@ -16,8 +16,8 @@ from tests.agents.conftest import TINY_OVERRIDES
 from agents.algorithms.base import Agent
 from agents.config import compose as composition
 from agents.config.build import build_agent, build_env, build_replay
-from agents.config.checks import ConfigError
-from agents.config.compose import compose, config_folder, groups
+from agents.config.compose import compose
+from agents.config.folders import ConfigError, config_folder, groups
 from packing_env.generators import GENERATORS, CuboidSource
 from packing_env.tasks import CUBOIDS, PRESETS
 from packing_env.types import PackingParams

@@ -42,7 +42,7 @@ def shown() -> list[tuple[str, str]]:
 def composed(text: str) -> int:
     """How many configurations a command line makes, each of them possible."""
     options = _read(shlex.split(text, comments=True))
-    if COMMANDS[options.command].arguments is not None:
+    if COMMANDS[options.command].arguments:
         return 1  # takes no settings
     jobs = [options.overrides]
     if getattr(options, "multirun", False):

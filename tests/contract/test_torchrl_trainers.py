@@ -26,7 +26,7 @@ from torchrl.trainers import Trainer
 
 from agents.algorithms.ppo import ActorCriticPolicy
 from agents.config.build import build_policy
-from agents.config.checks import config_folder
+from agents.config.folders import config_folder
 from agents.networks import ContinuousActorCritic, MultiHeadActorCritic, ScoreMaps
 from agents.networks.quantile import QuantileReadout
 from agents.networks.readout import CategoricalReadout

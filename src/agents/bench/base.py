@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from omegaconf import DictConfig, OmegaConf
 
 from agents.bench.measure.timing import Clock
-from agents.config.compose import compose, parse
+from agents.config.compose import Request, compose, parse
 from packing_env import kernels
 
 
@@ -62,25 +61,6 @@ class Benchmark(Protocol):
         ...
 
 
-class Request(Protocol):
-    """Command line of ``packing bench``, as the ``packing`` command reads it."""
-
-    @property
-    def command(self) -> str:
-        """Name of the subcommand."""
-        ...
-
-    @property
-    def overrides(self) -> list[str]:
-        """``key=value`` arguments."""
-        ...
-
-    @property
-    def folders(self) -> list[Path]:
-        """Folders of further YAML files."""
-        ...
-
-
 @dataclass
 class Session:
     """Configuration, command line and clock that the jobs of one run share.
@@ -127,9 +107,13 @@ class Session:
         return any(override.key_or_group == key for override in parse(self.request.overrides))
 
 
-def runnable_kernels(device_type: str) -> list[str]:
-    """Return the backends that are installed and run on a device type."""
-    return kernels.available_backends(device_type)
+def check_choices(
+    key: str, given: Sequence[str], known: Iterable[str], *, required: bool = False
+) -> None:
+    """Raise ValueError if a setting names something unknown, or nothing where one is required."""
+    known = tuple(known)
+    if any(name not in known for name in given) or (required and not given):
+        raise ValueError(f"{key}={list(given)}: choose from {', '.join(known)}")
 
 
 @contextmanager

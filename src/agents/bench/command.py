@@ -13,12 +13,13 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import Progress
 
-from agents.bench.base import Benchmark, LeftOut, Request, Session
+from agents.bench.base import Benchmark, LeftOut, Session
 from agents.bench.measure.timing import Clock
 from agents.bench.reports.record import Record, origin_of
 from agents.bench.reports.table import print_left_out, print_origin, table
 from agents.config import build
-from agents.config.checks import ConfigError
+from agents.config.compose import Request
+from agents.config.folders import ConfigError
 
 _WIDTH = 120
 _LEAST = {"repeats": 1, "warmup": 0, "shortest": 0, "longest": 0, "singles": 1}
@@ -40,7 +41,7 @@ def run(config: DictConfig, request: Request) -> int:
     Raises:
         ConfigError: A setting is invalid, or nothing could be measured.
     """
-    with build.said_plainly():
+    with build.as_config_errors():
         bench = instantiate(config.bench)
         clock = _clock(config)
         if config.out is not None:
@@ -121,7 +122,7 @@ def _measure(bench: Benchmark, record: Record, console: Console) -> None:
             if not console.is_terminal:
                 console.print(job.name, highlight=False, soft_wrap=True)
             try:
-                with build.said_plainly():
+                with build.as_config_errors():
                     for row in job.work():
                         record.add(row)
             except ConfigError as error:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from agents.bench.base import Job, LeftOut, Row, Session
 from agents.bench.reports.record import read
-from agents.config.checks import ConfigError
+from agents.config.folders import ConfigError
 
 _ORIGIN = ("machine", "versions", "revision", "kernels", "configuration")
 _NOT_SETTINGS = ("configuration.out",)

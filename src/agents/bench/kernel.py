@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from agents.bench.base import Job, LeftOut, Row, Session, runnable_kernels
+from agents.bench.base import Job, LeftOut, Row, Session, check_choices
 from agents.bench.baselines.agreement import compare_with_unfold
 from agents.bench.baselines.formulations import numpy_map, unfold_map
 from agents.bench.baselines.problems import SIZES, Problem, Size, random_problem
@@ -67,13 +67,8 @@ class Kernel:
         cases: int,
         visible: Sequence[int],
     ) -> None:
-        for key, given, known in (
-            ("problems", problems, tuple(SIZES)),
-            ("baselines", baselines, BASELINES),
-        ):
-            unknown = [name for name in given if name not in known]
-            if unknown:
-                raise ValueError(f"bench.{key}={list(given)}: choose from {', '.join(known)}")
+        check_choices("bench.problems", problems, SIZES)
+        check_choices("bench.baselines", baselines, BASELINES)
         self.problems, self.kernels, self.baselines = problems, kernels, baselines
         self.cases, self.visible = int(cases), visible
 
@@ -93,7 +88,7 @@ class Kernel:
         return made
 
     def _backends(self, session: Session) -> list[str]:
-        return list(self.kernels or runnable_kernels(session.clock.device.type))
+        return list(self.kernels or kernels.available_backends(session.clock.device.type))
 
     def _rows(self, session: Session, name: str) -> Iterator[Row | LeftOut]:
         """Measure every method on a problem; ratios are to the baselines before it."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from agents.bench.base import Job, LeftOut, Row, Session
+from agents.bench.base import Job, LeftOut, Row, Session, check_choices
 from agents.bench.measure.timing import TooLongError, percentiles
 from agents.config import build
 from packing_env import PackingEnv
@@ -48,9 +48,7 @@ class Search:
     }
 
     def __init__(self, *, rules: Sequence[str], orders: Sequence[str], episodes: int) -> None:
-        unknown = [name for name in orders if name not in ORDERS]
-        if unknown:
-            raise ValueError(f"bench.orders={list(orders)}: choose from {', '.join(ORDERS)}")
+        check_choices("bench.orders", orders, ORDERS)
         if not isinstance(episodes, int) or episodes < 1:
             raise ValueError(f"bench.episodes={episodes} must be at least 1")
         self.rules, self.orders, self.episodes = rules, orders, episodes

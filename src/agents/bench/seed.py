@@ -16,7 +16,7 @@ from agents.bench.base import Job, Row, Session
 from agents.bench.measure.gpu import GPUWatch
 from agents.bench.measure.timing import percentiles
 from agents.config import build
-from agents.config.checks import ConfigError
+from agents.config.folders import ConfigError
 
 METRICS = ("utilization", "compactness", "pyramidality", "items_packed", "illegal_actions")
 

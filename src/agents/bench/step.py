@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from agents.bench.base import Job, LeftOut, Row, Session, runnable_kernels, using
+from agents.bench.base import Job, LeftOut, Row, Session, check_choices, using
 from agents.bench.baselines import jumanji_bin_pack
 from agents.bench.measure.counting import dispatches
 from agents.bench.measure.timing import TooLongError
@@ -18,6 +18,7 @@ from agents.bench.reports import plots
 from agents.bench.workloads.step_loops import LOOPS
 from agents.config import build
 from packing_env import PackingEnv
+from packing_env.kernels import available_backends
 from packing_env.memory import free_memory
 
 ACTIONS = ("first_legal", "random_legal")
@@ -74,10 +75,9 @@ class Step:
         beside: Sequence[str] = (),
         plot: str | None = None,
     ) -> None:
-        _check("bench.actions", actions, ACTIONS)
-        _check("bench.through", through, tuple(LOOPS))
-        if beside:
-            _check("bench.beside", beside, BESIDE)
+        check_choices("bench.actions", actions, ACTIONS, required=True)
+        check_choices("bench.through", through, LOOPS, required=True)
+        check_choices("bench.beside", beside, BESIDE)
         if not rows or any(not isinstance(count, int) or count < 1 for count in rows):
             raise ValueError(f"bench.rows={list(rows)} must be positive whole numbers")
         self.presets, self.modes, self.kernels = presets, modes, kernels
@@ -91,26 +91,23 @@ class Step:
         presets: Sequence[str | None] = [None] if session.chosen("env") else self.presets
         modes: Sequence[str | None] = self.modes or [None]
         device = torch.device(session.config.device).type
+        points = [{key: value} for key, values in self.swept.items() for value in values]
         made = []
         for preset in presets:
             for mode in modes:
-                for kernel in self.kernels or runnable_kernels(device):
+                for kernel in self.kernels or available_backends(device):
                     for action in self.actions:
                         case = {"preset": preset or session.config.env.task, "mode": mode}
                         case |= {"kernel": kernel, "actions": action}
                         made += [
                             _job(case | own, partial(self._sweep, session, preset, case, own))
-                            for own in ({}, *self._points())
+                            for own in ({}, *points)
                         ]
         if self.beside:
             made.append(_job(jumanji_bin_pack.CASE, partial(self._compare_jumanji, session)))
         if self.plot is not None:
             made.append(Job(f"plot {self.plot}", {}, self._draw))
         return made
-
-    def _points(self) -> list[dict[str, Any]]:
-        """Return the points of the sweep, one key and value each."""
-        return [{key: value} for key, values in self.swept.items() for value in values]
 
     def _sweep(
         self, session: Session, preset: str | None, case: dict[str, Any], own: dict[str, Any]
@@ -214,12 +211,6 @@ class _Rates:
             if all(row.case.get(key) == value for key, value in case.items())
         ]
         return max(rates, default=0.0)
-
-
-def _check(key: str, given: Sequence[str], known: Sequence[str]) -> None:
-    unknown = [name for name in given if name not in known]
-    if unknown or not given:
-        raise ValueError(f"{key}={list(given)}: choose from {', '.join(known)}")
 
 
 def _job(case: dict[str, Any], work: Callable[[], Iterator[Row | LeftOut]]) -> Job:

@@ -1,8 +1,34 @@
-"""The subcommands of ``packing``: what each is for, and where it is carried out."""
+"""The subcommands of ``packing``: their help, their arguments, and what carries them out.
+
+Nothing heavy is imported here, so that help is shown at once.
+"""
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a command: what ``argparse`` takes."""
+
+    names: tuple[str, ...]
+    options: dict[str, Any]
+
+
+def argument(*names: str, **options: Any) -> Argument:
+    """Declare an argument as for ``ArgumentParser.add_argument``."""
+    return Argument(names, options)
+
+
+def positive(text: str) -> int:
+    """Parse a positive whole number."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, 1 or more")
+    return int(text)
 
 
 @dataclass(frozen=True)
@@ -12,13 +38,13 @@ class Command:
     Attributes:
         summary: One line.
         run: ``module:function`` that carries it out and returns the exit code.
-        groups: The groups its help lists.
+        groups: The groups that its help lists.
         examples: Command lines to copy.
-        sweeps: Whether it takes ``--multirun``.
-        arguments: ``module:function`` that adds the arguments of a command that takes no settings
-            to its parser; ``run`` then receives what argparse read.
-        words: ``module:function`` that turns WHAT, and what follows it, into settings, where the
-            command begins with one.
+        sweeps: Whether it accepts ``--multirun``.
+        arguments: Of a command without settings; ``run`` then receives what argparse read.
+        description: Replaces the summary at the top of the help.
+        words: ``module:function`` that turns WHAT and the words after it into settings, for a
+            command that starts with one.
     """
 
     summary: str
@@ -26,14 +52,15 @@ class Command:
     groups: tuple[str, ...]
     examples: tuple[str, ...]
     sweeps: bool = False
-    arguments: str | None = None
+    arguments: tuple[Argument, ...] = ()
+    description: str = ""
     words: str | None = None
 
 
 TASK = ("env", "items", "generator", "reward")
 COMMANDS = {
     "train": Command(
-        "train an agent (and compare it: evaluation.instances=64)",
+        "train an agent (and evaluate it: evaluation.instances=64)",
         "agents.cli.train:train",
         (*TASK, "agent", "network", "collector", "replay", "trainer", "logger", "experiment"),
         (
@@ -68,13 +95,13 @@ COMMANDS = {
         ("packing render checkpoint=RUN out=episode.html", "packing render out=episode.gif"),
     ),
     "items": Command(
-        "list a catalogue, with what its files were warned about",
+        "list a catalogue, with the warnings about its files",
         "agents.cli.show:items",
         ("env", "items"),
         ("packing items", "packing items items=meshes items.paths=my_parts items.unit=mm"),
     ),
     "bench": Command(
-        "measure speed and what it costs, and say on what",
+        "measure speed and memory, and print the hardware beside",
         "agents.bench.command:run",
         ("env", "agent"),
         (
@@ -85,25 +112,52 @@ COMMANDS = {
         words="agents.bench.command:settings",
     ),
     "inspect": Command(
-        "find what broke a run whose updates are no numbers any more",
+        "diagnose a run that produced NaN or Inf",
         "agents.cli.inspect:inspect",
         (),
         ("packing inspect RUN", "packing inspect RUN/black_box --device cpu"),
-        arguments="agents.cli.inspect:add_arguments",
+        arguments=(
+            argument("run", type=Path, metavar="RUN", help="a run, or its folder black_box"),
+            argument("--device", help="where the update is repeated; default: as in the run"),
+            argument(
+                "--config-dir",
+                action="append",
+                default=[],
+                type=Path,
+                metavar="DIR",
+                help="a folder of your own YAML files that the run was made with",
+            ),
+        ),
+        description=(
+            "Diagnose a run that produced NaN or Inf: repeat its broken update, from what training "
+            "wrote to RUN/black_box, and name the first non-finite tensor: batch entry, parameter, "
+            "layer, loss or gradient. Tensors and JSON are read, never a pickle. Exits 1 if all "
+            "are finite."
+        ),
     ),
     "validate": Command(
-        "play published protocols and compare with what was printed (exit 1 on a miss)",
-        "agents.cli.validate:command",
+        "play published protocols and compare with the published numbers (exit 1 on a miss)",
+        "agents.cli.validate:validate",
         (),
         (
             "packing validate",
             "packing validate --seeds 5 --json validation.json",
             "packing validate --full",
         ),
-        arguments="agents.cli.validate:add_arguments",
+        arguments=(
+            argument("--full", action="store_true", help="more heuristics, and V4"),
+            argument(
+                "--seeds",
+                type=positive,
+                default=1,
+                metavar="N",
+                help="seeds 0 to N-1, each reported",
+            ),
+            argument("--json", type=Path, metavar="PATH", help="write everything to a file"),
+        ),
     ),
     "check": Command(
-        "derive every claim of packing plans again",
+        "verify packing plans: every claim is derived again (exit 1 on a violation)",
         "agents.cli.check:check",
         (),
         (
@@ -111,6 +165,14 @@ COMMANDS = {
             "packing check plan.json",
             "packing check --json plans/*.json",
         ),
-        arguments="agents.cli.check:add_arguments",
+        arguments=(
+            argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans, as JSON"),
+            argument("--json", action="store_true", help="print the reports as a JSON list"),
+        ),
+        description=(
+            "Verify packing plans with the reference program: every item is inside, under the lid, "
+            "disjoint, at its drop height, stable and supported as claimed. Exits 1 and names the "
+            "first violation in packing order; exits 2 for a plan that cannot be read."
+        ),
     ),
 }

@@ -1,18 +1,18 @@
-"""The subcommand ``eval``, and what other commands share with it."""
+"""The subcommand ``eval``, and the functions that other commands share with it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from tensordict.nn import TensorDictModuleBase
 
 from agents.config import build
-from agents.config import compose as composition
-from agents.config.checks import ConfigError
+from agents.config.compose import Request, adopt
+from agents.config.folders import ConfigError
 from agents.training import checkpoint, runs
 from agents.training.evaluate import (
     Evaluation,
@@ -21,17 +21,15 @@ from agents.training.evaluate import (
     paired_difference,
     table,
 )
-from agents.training.evaluate import evaluate as play_instances
-from agents.training.resume import Resumed
+from agents.training.evaluate import evaluate as evaluate_policy
+from agents.training.process import StopSignals
+from agents.training.resume import Resumed, load_policy
 from packing_env.envs import PackingEnv
 from packing_env.plan import Packing, save_plan
 
-if TYPE_CHECKING:
-    from agents.cli.main import Request
-
 FROM_RUN = ("items", "generator", "reward", "network", "env", "agent")
 """Sections of the configuration that a checkpoint brings."""
-DRAWN = 9
+PICTURED = 9
 """Containers in the picture of an evaluation."""
 RESULTS = "results.json"
 INTERRUPTED = "stopped on request; everything so far is saved"
@@ -46,14 +44,14 @@ def evaluate(config: DictConfig, request: Request) -> int:
     found, config = from_run(config, request)
     if config.plan is not None:
         config.evaluation.plan = str(Path(config.plan).absolute())
-    with build.said_plainly():
+    with build.as_config_errors():
         env = build.build_held_out(config)
         policies = own_policy(config, found, env)
         policies |= build.build_heuristics(config.evaluation.heuristics, env)
         check_instances(env, int(config.evaluation.instances))
     folder = runs.new_folder(config.run_dir, str(config.name))
     describe(folder, config, request)
-    with runs.StopSignals() as stop:
+    with StopSignals() as stop:
         return compare(
             config,
             env,
@@ -68,22 +66,20 @@ def evaluate(config: DictConfig, request: Request) -> int:
 def from_run(
     config: DictConfig, request: Request
 ) -> tuple[checkpoint.Checkpoint | None, DictConfig]:
-    """The checkpoint that was asked for, and the configuration with its run's sections."""
+    """Load ``config.checkpoint``, if given; return it, and the configuration with its sections."""
     if config.checkpoint is None:
         return None, config
     found = checkpoint.load(config.checkpoint, device=config.device)
-    merged = composition.adopt(
-        config, found.meta.get("config", {}), FROM_RUN, request.overrides, request.folders
-    )
-    return found, merged
+    saved = found.meta.get("config", {})
+    return found, adopt(config, saved, FROM_RUN, request.overrides, request.folders)
 
 
 def own_policy(
     config: DictConfig, found: checkpoint.Checkpoint | None, env: PackingEnv
 ) -> dict[str, TensorDictModuleBase]:
-    """The policy of the checkpoint, or of ``agent=...``."""
+    """Build the policy of the checkpoint, or of ``agent=...``, by its name."""
     if found is not None:
-        return {agent_name(config): build.load_policy(config, found, env)}
+        return {agent_name(config): load_policy(config, found, env)}
     if config.get("agent") is not None:
         return {agent_name(config): build.policy_of(build.build_agent(config, env))}
     return {}
@@ -99,51 +95,51 @@ def compare(
     should_stop: Callable[[], bool],
     console: Console,
 ) -> int:
-    """Play the held-out instances with every policy; print the table and write the files.
+    """Evaluate every policy on the held-out instances; print the table and write the files.
 
     Args:
-        config: Of the command; ``evaluation`` says what is played, compared and written.
+        config: Of the command; its section ``evaluation`` applies.
         env: The held-out environment.
         policies: By name; pictures and plans are of the first.
-        folder: Where files go.
-        results: What else ``results.json`` says.
-        should_stop: Asked after every step.
-        console: Where the table goes.
+        folder: The run folder.
+        results: Further entries of ``results.json``.
+        should_stop: Called after every step; True stops the evaluation.
+        console: Where the table is printed.
 
     Raises:
-        StoppedError: It was asked to stop; what was played to the end is in ``results.json``.
+        StoppedError: ``should_stop`` returned True; completed policies are in ``results.json``.
     """
     options = config.evaluation
     found: dict[str, Evaluation] = {}
     try:
         for name, policy in policies.items():
             with console.status(f"evaluating {name} on {options.instances} held-out instances"):
-                found[name] = play_instances(
-                    env, policy, options.instances, keep=DRAWN, should_stop=should_stop
+                found[name] = evaluate_policy(
+                    env, policy, options.instances, keep=PICTURED, should_stop=should_stop
                 )
     except StoppedError:
-        said = {**results, **_results(config, found), "interrupted": True}
-        runs.write_json(folder / RESULTS, said)
+        partial = {**results, **_results(config, found), "interrupted": True}
+        runs.write_json(folder / RESULTS, partial)
         raise StoppedError(INTERRUPTED) from None
     console.print(table(found, title=f"{config.env.task}: {options.instances} held-out instances"))
     runs.write_json(folder / RESULTS, {**results, **_results(config, found)})
     written = [folder / RESULTS]
-    shown = next(iter(found.values()))
-    first = shown.packings(env) if options.picture or options.plan else []
+    own = next(iter(found.values()))
+    packings = own.packings(env) if options.picture or options.plan else []
     if options.picture:
         written.append(folder / options.picture)
-        _draw(written[-1], first)
+        _draw(written[-1], packings)
     if options.plan:
         written.append(folder / options.plan)
-        with build.said_plainly():
-            save_plan(written[-1], first[0])
+        with build.as_config_errors():
+            save_plan(written[-1], packings[0])
     for path in written:
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)
     return 0
 
 
 def _results(config: DictConfig, found: Mapping[str, Evaluation]) -> dict[str, Any]:
-    """The comparison as JSON: every policy, and how the first differs from each other."""
+    """Return the comparison as JSON: every policy, and the first minus each of the others."""
     names = list(found)
     return {
         "task": config.env.task,
@@ -162,28 +158,28 @@ def _results(config: DictConfig, found: Mapping[str, Evaluation]) -> dict[str, A
 def _draw(path: Path, packings: list[Packing]) -> None:
     from packing_env.render import save_grid
 
-    with build.said_plainly():
+    with build.as_config_errors():
         path.parent.mkdir(parents=True, exist_ok=True)
         save_grid(path, packings)
 
 
-# ---------------------------------------------------------------------- what a run says of itself
+# ---------------------------------------------------------------------- description of a run
 
 
 def describe(
     folder: Path, config: DictConfig, request: Request, resumed: Resumed | None = None
 ) -> None:
-    """``config.yaml`` and ``run.json``."""
+    """Write ``config.yaml`` and ``run.json``."""
     resolved = OmegaConf.to_yaml(config, resolve=True)
     (folder / "config.yaml").write_text(resolved, encoding="utf-8")
-    said = {"command": ["packing", request.command, *request.overrides], **origin(config)}
+    content = {"command": ["packing", request.command, *request.overrides], **origin(config)}
     if resumed is not None:
-        said["resumed"] = {"from": str(resumed.found.path), **resumed.found.meta["versions"]}
-    runs.write_json(folder / "run.json", said)
+        content["resumed"] = {"from": str(resumed.found.path), **resumed.found.meta["versions"]}
+    runs.write_json(folder / "run.json", content)
 
 
 def origin(config: DictConfig) -> dict[str, Any]:
-    """What numbers were made with."""
+    """Return the seed, device, versions and machine that results depend on."""
     return {
         "seed": config.seed,
         "device": config.device,
@@ -193,6 +189,6 @@ def origin(config: DictConfig) -> dict[str, Any]:
 
 
 def agent_name(config: DictConfig) -> str:
-    """A short name for tables."""
+    """Return a short name of the agent for tables."""
     name = config.agent.get("name")
     return str(name) if name else str(config.agent["_target_"]).rpartition(".")[2].lower()

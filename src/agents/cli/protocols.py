@@ -1,14 +1,14 @@
 """The protocols of ``packing validate``: cells of published tables, as settings of this program.
 
-Each :class:`Protocol` is one cell of a published table: the setting, the heuristic, what the paper
-prints, and the window within which our mean must lie. Windows are three standard errors at the
-protocol's number of instances plus 0.6 points for details that the papers leave open; none was
-moved after looking. A protocol without a window is reported beside the others and judges nothing.
+Each :class:`Protocol` is one cell of a published table: the setting, the heuristic, the printed
+value, and the window for our mean. Windows are three standard errors at the protocol's number of
+instances plus 0.6 points for details that the papers leave open; none was changed after the first
+measurement. A protocol without a window is only reported.
 
 The published program of Zhao et al. (ICLR 2022) lets the lower corner range over where the
 *unrotated* item fits, in its heightmap minimization, its deepest-bottom-left and its random policy,
-and other papers ran that program: ``candidate_range="pct"`` reproduces it, and the value without it
-is printed beside.
+and other papers ran that program: ``candidate_range="pct"`` reproduces it; the value without it is
+reported too.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ PCT = "Zhao et al., ICLR 2022, Table 3"
 PCT_RUN = "that program, run by us (N = 80, 150)"
 AAAI = "Zhao et al., AAAI 2021, Table 2"
 RULES = ("area_corners_code", "center_hull", "com_hull", "none")
-"""From the strictest; V5 expects the utilization to rise in this order."""
+"""From the strictest on; V5 expects the utilization to rise in this order."""
 STRICTER = (("area_corners_code", "center_hull"), ("com_hull", "none"))
 """The pairs of which V5 expects the first rule to pack less; the other pairs are only reported.
 
-OnlineBPH takes the first place that is legal, so that a rule that refuses a place need not cost it
-anything: between com_hull and none it shows no difference, against the expectation, which came from
-an unpaired run. Heightmap minimization looks at all places and stands beside it.
+OnlineBPH takes the first legal placement, so that a stricter rule need not cost it anything:
+between com_hull and none it shows no difference, against the expectation, which came from an
+unpaired run. Heightmap minimization compares all placements and is measured as well.
 """
 DISCRIMINATING = ("online_bph", "heightmap_minimization")
 """The heuristics of V5."""
@@ -42,7 +42,7 @@ class Window:
     half_width: float
 
     def holds(self, value: float) -> bool:
-        """Whether a value lies inside."""
+        """Return whether a value lies inside."""
         return abs(value - self.centre) <= self.half_width
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Protocol:
         options: Overrides of the preset.
         heuristic: In ``agents.heuristics``.
         instances: N.
-        published: What the source prints, by measure (shares of 1, items).
+        published: The printed values, by measure (shares of 1, items).
         source: Paper and table.
         windows: By measure: ``utilization``, ``items``, ``spread`` (standard deviation of the
             utilization over instances).
@@ -79,7 +79,7 @@ class Protocol:
 
 SPACES = {"num_spaces": 64}
 S2: dict[str, Any] = {"candidate_fallback": False, "num_spaces": 96, "num_candidates": 256}
-"""Six orientations, no stability rule: as the preset has it."""
+"""Six orientations, no stability rule: as in the preset."""
 S1: dict[str, Any] = {
     **S2,
     "orientations": "yaw",
@@ -94,7 +94,7 @@ S1: dict[str, Any] = {
 }
 """Two orientations, stacking tree, heights out of five."""
 LOOSE = {"candidate_generator": "split_space_drops"}
-"""The first published program does not ask whether the item fits into the space it is put into."""
+"""The first published program does not check whether the item fits into its space."""
 
 
 def _window(utilization: float, half: float, items: float, item_half: float) -> dict[str, Window]:
@@ -104,7 +104,7 @@ def _window(utilization: float, half: float, items: float, item_half: float) -> 
 def _continuous(
     name: str, setting: Mapping[str, Any], heuristic: str, cell: tuple[float, float], half: float
 ) -> Protocol:
-    """A cell of PCT's Table 3; ``cell`` is the printed utilization and number of items."""
+    """Make a cell of PCT's Table 3; ``cell`` is the printed utilization and number of items."""
     utilization, items = cell
     windows = {"utilization": Window(utilization, half)}
     if name == "V3a":
@@ -163,7 +163,7 @@ PROTOCOLS: tuple[Protocol, ...] = (
 
 
 def ordering_protocols(heuristic: str, full: bool = False) -> dict[str, Protocol]:
-    """V5 by rule: a heuristic on RS-125, on the same instances under every rule."""
+    """Return V5 by rule: a heuristic on RS-125, on the same instances under every rule."""
     rules = RULES if full or heuristic == "online_bph" else RULES[2:]
     return {
         rule: Protocol(
@@ -179,7 +179,7 @@ def ordering_protocols(heuristic: str, full: bool = False) -> dict[str, Protocol
 
 
 def random_protocols() -> tuple[Protocol, ...]:
-    """V6: uniformly random feasible placements, discrete S1 and S2."""
+    """Return V6: uniformly random feasible placements, discrete S1 and S2."""
     discrete = {
         "geometry": "boxes",
         "action_mode": "candidate",
@@ -199,7 +199,7 @@ def random_protocols() -> tuple[Protocol, ...]:
             "cuboid_online",
             discrete
             | {
-                "orientations": poses,
+                "orientations": orientations,
                 "stability": rule,
                 "stability_metric": "none",
                 "num_candidates": count,
@@ -209,12 +209,12 @@ def random_protocols() -> tuple[Protocol, ...]:
             {"utilization": utilization, "items": items},
             PCT_RUN,
         )
-        for words, poses, rule, count, utilization, items in settings
+        for words, orientations, rule, count, utilization, items in settings
     )
 
 
 def more_protocols() -> tuple[Protocol, ...]:
-    """``--full``: the other heuristics on RS-125, and the sequences of AAAI 2021 (V4)."""
+    """Return those of ``--full``: other heuristics on RS-125, sequences of AAAI 2021 (V4)."""
     others = (
         "deepest_bottom_left",
         "lsah",
@@ -253,5 +253,5 @@ def more_protocols() -> tuple[Protocol, ...]:
 
 
 def protocols(full: bool = False) -> tuple[Protocol, ...]:
-    """Everything but V5."""
+    """Return all protocols except V5."""
     return (*PROTOCOLS, *random_protocols(), *(more_protocols() if full else ()))

@@ -1,11 +1,10 @@
-"""The subcommands that show something: ``play``, ``render``, ``items``."""
+"""The subcommands that display: ``play`` and ``render`` an episode, ``items`` of a catalogue."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from omegaconf import DictConfig
@@ -17,25 +16,23 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.cli.eval import from_run, own_policy
 from agents.config import build
-from agents.config.checks import ConfigError
+from agents.config.compose import Request
+from agents.config.folders import ConfigError
 from agents.training.evaluate import LINE
 from packing_env.core import feasibility
 from packing_env.envs import PackingEnv
 from packing_env.items import shapes
 from packing_env.plan import Packing, packing_of
 
-if TYPE_CHECKING:
-    from agents.cli.main import Request
-
 
 def play(config: DictConfig, request: Request) -> int:
-    """One episode, decision by decision."""
+    """Play one episode and print every decision."""
     env, policy = _solo(config, request)
     console = Console()
-    made = Table(box=LINE, pad_edge=False, padding=(0, 1, 0, 0))
-    headings = ("step", "item", "turn", "x", "y", "z [m]", "support", "reward", "filled")
+    table = Table(box=LINE, pad_edge=False, padding=(0, 1, 0, 0))
+    headings = ("step", "item", "orientation", "x", "y", "z [m]", "support", "reward", "filled")
     for heading in headings:
-        made.add_column(
+        table.add_column(
             heading,
             justify="left" if heading == "item" else "right",
             no_wrap=True,
@@ -45,7 +42,7 @@ def play(config: DictConfig, request: Request) -> int:
     packing = packing_of(env)
     for item, reward, share in zip(packing.items, rewards, filled, strict=False):
         x, y = item.cell
-        made.add_row(
+        table.add_row(
             f"{item.order + 1}",
             item.name,
             f"{item.orientation}",
@@ -56,7 +53,7 @@ def play(config: DictConfig, request: Request) -> int:
             f"{reward:.4f}",
             f"{share:.3f}",
         )
-    console.print(made)
+    console.print(table)
     console.print(
         f"packed {len(packing.items)} of {packing.num_items} items, "
         f"utilization {packing.utilization:.3f}, return {math.fsum(rewards):.4f}",
@@ -69,7 +66,7 @@ def play(config: DictConfig, request: Request) -> int:
 
 
 def render(config: DictConfig, request: Request) -> int:
-    """An episode as PNG, GIF or HTML."""
+    """Write an episode as PNG, GIF or HTML."""
     from packing_env import render as pictures
 
     out = Path(config.out)
@@ -97,12 +94,12 @@ def render(config: DictConfig, request: Request) -> int:
 
 
 def _solo(config: DictConfig, request: Request) -> tuple[PackingEnv, TensorDictModuleBase]:
-    """One row on one held-out instance, and who plays it."""
+    """Build an environment of one row on one held-out instance, and the policy."""
     found, config = from_run(config, request)
     torch.manual_seed(int(config.seed))
     row = int(config.instance)
     changes = {"split": "test", "draw": "sequential", "num_envs": 1, "row_offset": row}
-    with build.said_plainly():
+    with build.as_config_errors():
         env = build.build_env(config, **changes)
         policy = next(iter(own_policy(config, found, env).values()))
     if not 0 <= row < len(env.instances):
@@ -114,20 +111,20 @@ def _solo(config: DictConfig, request: Request) -> tuple[PackingEnv, TensorDictM
 
 @torch.no_grad()
 def _episode(env: PackingEnv, policy: TensorDictModuleBase) -> tuple[list[float], list[float]]:
-    """Play to the end: the reward and the utilization after each decision."""
+    """Play to the end; return the reward and the utilization after each decision."""
     rewards, filled = [], []
     with set_exploration_type(ExplorationType.DETERMINISTIC):
-        seen: TensorDictBase = env.reset()
-        while not bool(seen.get("done").all()):
-            taken = env.step(policy(seen))
-            seen = env.step_mdp(taken)
+        root: TensorDictBase = env.reset()
+        while not bool(root.get("done").all()):
+            taken = env.step(policy(root))
+            root = env.step_mdp(taken)
             rewards.append(float(taken.get(("next", "reward"))))
-            filled.append(float(seen.get(("metrics", "utilization"))))
+            filled.append(float(root.get(("metrics", "utilization"))))
     return rewards, filled
 
 
 def _save_frames(folder: Path, packing: Packing) -> None:
-    """A PNG of the empty container and of each step."""
+    """Write a PNG of the empty container and of each step."""
     from packing_env import render as pictures
 
     try:
@@ -143,28 +140,36 @@ def _save_frames(folder: Path, packing: Packing) -> None:
 
 
 def items(config: DictConfig, request: Request) -> int:
-    """List the catalogue that a configuration makes."""
-    with build.said_plainly():
+    """Print the catalogue of a configuration, with its warnings."""
+    with build.as_config_errors():
         env = build.build_env(config, num_envs=1, pool_size=64)
     catalogue = env.catalogue
     playable = feasibility.legal_on_floor(catalogue.tensors(), env.params).any(1)
     family = {shape.name: shape.family for shape in shapes.SHAPES}
     x, y, height = env.params.container
-    made = Table(
+    table = Table(
         title=f"{len(catalogue)} items for {x:g} x {y:g} x {height:g} m in cells of "
         f"{env.params.cell * 1e3:g} mm",
         title_justify="left",
         box=LINE,
         pad_edge=False,
     )
-    for heading in ("item", "family", "scale", "extent [mm]", "volume [cm3]", "turns", "fits"):
+    for heading in (
+        "item",
+        "family",
+        "scale",
+        "extent [mm]",
+        "volume [cm3]",
+        "orientations",
+        "fits",
+    ):
         left = heading in ("item", "family")
-        made.add_column(heading, justify="left" if left else "right", no_wrap=True)
+        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
     for row, name in enumerate(catalogue.names):
         source = catalogue.sources[row]
         sides = "x".join(f"{side * 1e3:.0f}" for side in catalogue.extent[row].tolist())
         embedded = str(source["source"]).startswith("shapes:")
-        made.add_row(
+        table.add_row(
             name,
             family.get(name, "") if embedded else "",
             f"{source['scale']:g}",
@@ -174,7 +179,7 @@ def items(config: DictConfig, request: Request) -> int:
             _fits(bool(catalogue.never_feasible[row]), bool(playable[row])),
         )
     console = Console()
-    console.print(made)
+    console.print(table)
     for row, name in enumerate(catalogue.names):
         for warning in catalogue.sources[row].get("warnings", ()):
             console.print(f"{name}: {warning}", style="yellow", highlight=False, soft_wrap=True)

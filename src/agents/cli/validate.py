@@ -1,6 +1,6 @@
-"""``packing validate``: play published protocols and compare with what was printed.
+"""The subcommand ``validate``: play published protocols and compare with the published numbers.
 
-What is played, and within which windows our means must lie, stands in :mod:`agents.cli.protocols`.
+:mod:`agents.cli.protocols` defines the protocols, and the windows for our means.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -36,13 +35,13 @@ VERDICT = {True: "ok", False: "MISSED", None: ""}
 
 @dataclass(frozen=True)
 class Result:
-    """What we measured on one protocol and seed.
+    """Our measurement of one protocol and seed.
 
     Attributes:
-        protocol: What was played.
+        protocol: The protocol.
         seed: Of the instances.
         utilization: Mean and half-width of the 95 % interval, shares of 1.
-        items: Likewise.
+        items: Mean number of items and half-width of its 95 % interval.
         spread: Standard deviation of the utilization over instances.
         overflow: Proposals dropped for lack of capacity, summed over all episodes.
         seconds: Wall time.
@@ -57,19 +56,19 @@ class Result:
     seconds: float
 
     def value(self, measure: str) -> float:
-        """The measured value that a window judges."""
+        """Return the measured value that a window judges."""
         return self.spread if measure == "spread" else getattr(self, measure).mean
 
     @property
     def passed(self) -> bool | None:
-        """Whether every window holds; None where there is none."""
+        """True if every window holds; None without windows."""
         if not self.protocol.windows:
             return None
         held = [window.holds(self.value(name)) for name, window in self.protocol.windows.items()]
         return all(held) and self.overflow == 0
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for a file."""
+        """Return everything, for a JSON file."""
         found = asdict(self)
         found["passed"] = self.passed
         return found
@@ -80,13 +79,13 @@ class Ordering:
     """V5: paired differences between stability rules on the same instances.
 
     Attributes:
-        heuristic: Which played.
+        heuristic: The policy.
         seed: Of the instances.
         instances: N.
         lower: Rule that should pack less.
         higher: Rule that should pack more.
         difference: ``higher - lower`` in utilization, 95 % interval.
-        judged: Whether it decides.
+        judged: Whether the difference is expected.
     """
 
     heuristic: str
@@ -99,17 +98,17 @@ class Ordering:
 
     @property
     def passed(self) -> bool | None:
-        """Whether the interval lies above 0."""
+        """True if the interval lies above 0; None if that is not expected."""
         if not self.judged:
             return None
         return self.difference.mean - self.difference.half_width > 0
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for a file."""
+        """Return everything, for a JSON file."""
         return {**asdict(self), "passed": self.passed}
 
 
-# ---------------------------------------------------------------------- running them
+# ---------------------------------------------------------------------- measurements
 
 
 def play(protocol: Protocol, seed: int) -> Evaluation:
@@ -124,12 +123,14 @@ def play(protocol: Protocol, seed: int) -> Evaluation:
         split="test",
         **protocol.options,
     )
-    options = {} if protocol.heuristic in heuristics.HEURISTICS else {"fallback": False}
+    options: dict[str, Any] = {}
+    if protocol.heuristic not in heuristics.HEURISTICS:
+        options["fallback"] = False
     return evaluate(env, heuristics.build(protocol.heuristic, env, **options), seed=seed)
 
 
 def measure(protocol: Protocol, seed: int) -> tuple[Result, Evaluation]:
-    """Play a protocol and take what its windows judge."""
+    """Play a protocol and measure what its windows judge."""
     start = time.perf_counter()
     played = play(protocol, seed)
     result = Result(
@@ -149,7 +150,7 @@ def run(
     full: bool = False,
     report: Callable[[str], None] = lambda line: None,
 ) -> tuple[list[Result], list[Ordering]]:
-    """All protocols for all seeds; ``report`` is told what is being played."""
+    """Run all protocols for all seeds; ``report`` receives a line before each."""
     results: list[Result] = []
     orderings: list[Ordering] = []
     for seed in seeds:
@@ -171,7 +172,7 @@ def _orderings(
     seed: int,
     played: Mapping[str, Evaluation],
 ) -> list[Ordering]:
-    """Paired differences between all rules that were played, from the stricter to the laxer."""
+    """Pair all rules that were played, from the stricter to the laxer, and compare."""
     return [
         Ordering(
             heuristic,
@@ -187,15 +188,15 @@ def _orderings(
 
 
 def missed(found: Iterable[Result] | Iterable[Ordering]) -> int:
-    """How many missed what was expected of them."""
+    """Count the results that missed their windows, or the orderings that did not show."""
     return sum(one.passed is False for one in found)
 
 
-# ---------------------------------------------------------------------- showing them
+# ---------------------------------------------------------------------- tables
 
 
 def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Table]:
-    """Ours beside the paper's, and the paired differences of V5; 100 characters wide."""
+    """Tabulate our values beside the paper's, and the paired differences of V5; 100 wide."""
     cells = Table(box=LINE, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("", "setting", "policy"):
         cells.add_column(heading)
@@ -240,28 +241,13 @@ def _printed(protocol: Protocol, measure: str, factor: float) -> str:
 # ---------------------------------------------------------------------- the command
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of ``packing validate``."""
-    parser.add_argument("--full", action="store_true", help="more heuristics, and V4")
-    parser.add_argument(
-        "--seeds", type=_count, default=1, metavar="N", help="seeds 0 to N-1, each reported"
-    )
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write everything to a file")
+def validate(options: argparse.Namespace) -> int:
+    """Run the protocols, print the tables; the exit code is 1 if a published window was missed.
 
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, 1 or more")
-    return int(text)
-
-
-def command(options: argparse.Namespace) -> int:
-    """Run the protocols, print the tables; 0 if no published window was missed, else 1.
-
-    V5 has no published cell: an ordering that does not show is printed, and is no miss.
+    V5 has no published cell: an ordering that does not show is printed, but is not a miss.
     """
     if options.json is not None:
-        try:  # a path that cannot be written says so before the work
+        try:  # a path that cannot be written is an error before the work
             options.json.parent.mkdir(parents=True, exist_ok=True)
             options.json.touch()
         except OSError as error:

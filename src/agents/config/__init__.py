@@ -1,1 +1,1 @@
-"""Composes, checks and builds configurations."""
+"""Configuration: composed from YAML by Hydra, checked before anything is built, then built."""

@@ -1,4 +1,4 @@
-"""Environments, agents and policies from their configuration."""
+"""Construction of environments, agents and policies from their configuration."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from tensordict.nn import TensorDictModuleBase
 
 from agents.algorithms.base import Agent
-from agents.config.checks import ConfigError
-from agents.config.compose import compose, groups
+from agents.config.compose import compose
+from agents.config.folders import ConfigError, groups
 from agents.replay.compact import further_keys, maps_read
-from agents.training.checkpoint import Checkpoint, CheckpointError
 from packing_env.envs import PackingEnv
 
 
 @contextmanager
-def said_plainly() -> Iterator[None]:
-    """Values that what is built refuses become errors of the configuration."""
+def as_config_errors() -> Iterator[None]:
+    """Raise errors of constructors, such as values that they refuse, as ConfigError."""
     try:
         yield
     except (ValueError, ImportError, OSError) as error:
@@ -29,16 +28,17 @@ def said_plainly() -> Iterator[None]:
 
 
 def build_env(config: DictConfig, **changes: Any) -> PackingEnv:
-    """The environment of ``config.env``, with some arguments changed."""
-    return instantiate(config.env, _partial_=True)(**changes)
+    """Build the environment of ``config.env``, with some arguments changed."""
+    env: PackingEnv = instantiate(config.env, _partial_=True)(**changes)
+    return env
 
 
 def build_held_out(config: DictConfig, like: PackingEnv | None = None) -> PackingEnv:
-    """The environment that ``config.evaluation`` plays, on held-out instances.
+    """Build the environment that ``config.evaluation`` plays, on held-out instances.
 
     Args:
         config: Of a command.
-        like: An environment of the same task, whose catalogue serves if no items are held out.
+        like: An environment of the same task; its catalogue is used if no items are held out.
     """
     options = config.evaluation
     changes = {
@@ -53,12 +53,12 @@ def build_held_out(config: DictConfig, like: PackingEnv | None = None) -> Packin
 
 
 def build_agent(config: DictConfig, env: PackingEnv) -> Any:
-    """What ``config.agent`` makes: an :class:`Agent`, or a policy that needs no training."""
+    """Build ``config.agent``: an :class:`Agent`, or a policy that needs no training."""
     return instantiate(config.agent)(env=env)
 
 
 def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:
-    """What ``config.replay`` makes, for all that the agent's policy reads of a state."""
+    """Build ``config.replay``; it provides every entry of a state that the policy reads."""
     options: dict[str, Any] = {}
     if needed := further_keys(agent.policy, env):
         options["keep"] = needed
@@ -68,30 +68,13 @@ def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:
 
 
 def policy_of(made: Any) -> TensorDictModuleBase:
-    """The policy of an agent, or the policy that it is."""
-    return made.policy if isinstance(made, Agent) else made
-
-
-def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> Any:
-    """The trained policy of a checkpoint, for an environment of its task.
-
-    Raises:
-        CheckpointError: Its tensors do not fit the agent and the environment.
-    """
-    agent = build_agent(config, env)
-    try:
-        agent.load_state_dict(checkpoint.state["agent"])
-    except (AttributeError, KeyError, RuntimeError, ValueError) as error:
-        reason = " ".join(line.strip() for line in str(error).splitlines()[:2])
-        raise CheckpointError(
-            f"{checkpoint.path}: does not fit agent {config.agent['_target_']} on this task "
-            f"({reason})"
-        ) from error
-    return agent.policy
+    """Return the policy of an agent; a policy is returned as it is."""
+    policy: TensorDictModuleBase = made.policy if isinstance(made, Agent) else made
+    return policy
 
 
 def build_heuristics(names: Sequence[str], env: PackingEnv) -> dict[str, TensorDictModuleBase]:
-    """Rules by name: ``NAME``, or ``NAME/ITEM_ORDER``."""
+    """Build heuristics by name: ``NAME``, or ``NAME/ITEM_ORDER``."""
     from agents import heuristics
 
     made = {}
@@ -110,14 +93,14 @@ def build_policy(
     config_dir: str | Path | None = None,
     **options: Any,
 ) -> TensorDictModuleBase:
-    """A fresh policy by its agent's name.
+    """Build an untrained policy by its agent's name.
 
     Args:
         agent: An option of the group ``agent``: ``"dqn"``, ``"heuristic"``, ...
-        env: Sets the shapes.
+        env: Determines the shapes.
         network: An option of the group ``network``; None: the agent's own. Candidates need
             ``"candidate_scores"`` or ``"candidate_actor_critic"``.
-        config_dir: A further folder of YAML files, where the agent may be named.
+        config_dir: A further folder of YAML files that may define the agent.
         **options: Values of the agent's or of its network's configuration, such as
             ``epsilon_end=0.1`` or ``channels=32``.
 
@@ -138,7 +121,11 @@ def build_policy(
 
 
 def _set_options(config: DictConfig, options: Mapping[str, Any]) -> None:
-    """Each option where its name is known: in the agent's section or its network's."""
+    """Set each option in the section that has it: the agent's or its network's.
+
+    Raises:
+        ConfigError: Neither has it.
+    """
     sections = ["agent"]
     if "network" in config.agent:
         sections.append("network")

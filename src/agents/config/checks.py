@@ -1,51 +1,38 @@
-"""What is checked of a composed configuration before anything is built."""
+"""Checks of a composed configuration, before anything is built."""
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
-import packing_env
+from agents.config.folders import ConfigError, close_names, config_folder
+from agents.config.names import present_name, rename_targets, targets, walk
 from packing_env.core.actions import MODES
 from packing_env.tasks import PRESETS
 
 _INTERNAL = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
 _REFERENCE = re.compile(r"\$\{\.*[A-Za-z_]\w*(\.\w+)*\}")
-"""A string that is one interpolation, of a key: no resolver, nothing beside it."""
-
-
-class ConfigError(ValueError):
-    """The configuration is wrong; the message names the key and what would be right."""
-
-
-def config_folder() -> Path:
-    """Where the configuration is: inside the installed package, or at the top of the checkout."""
-    package = Path(packing_env.__file__).resolve().parent
-    for folder in (package / "conf", package.parents[1] / "conf"):
-        if (folder / "train.yaml").is_file():
-            return folder
-    raise ConfigError(f"no configuration beside {package}; reinstall packing-env")
-
-
-def close_names(name: str, known: Sequence[str]) -> str:
-    """``", did you mean ...?"``, or nothing."""
-    distinct = list(dict.fromkeys(known))
-    near = difflib.get_close_matches(name, distinct, n=3, cutoff=0.6)
-    if not near:
-        last = name.rpartition(".")[2]
-        near = [key for key in distinct if key.rpartition(".")[2] == last][:3]
-    return f", did you mean {' or '.join(near)}?" if near else ""
+"""A string that is one interpolation of a key: no resolver, nothing beside it."""
 
 
 def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
-    """A number in the file stays a number."""
+    """Require a number, a list or a mapping where the file has one.
+
+    Args:
+        base: The configuration without the override.
+        config: With it.
+        key: Dotted, as on the command line.
+
+    Raises:
+        ConfigError: The value is of another kind.
+    """
     parent, _, last = key.rpartition(".")
     nodes = [OmegaConf.select(c, parent) if parent else c for c in (base, config)]
     if not all(isinstance(node, DictConfig) and last in node for node in nodes) or any(
@@ -59,30 +46,6 @@ def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
     if isinstance(usual, (ListConfig, DictConfig)) and isinstance(given, (int, float)):
         kind = "list" if isinstance(usual, ListConfig) else "mapping"
         raise ConfigError(f"{key}={given!r} must be a {kind}, as in {key}={usual}")
-
-
-def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every mapping that is built from a ``_target_``, with its dotted path.
-
-    Mappings and lists are walked, as Hydra walks them; interpolations stay unresolved.
-    """
-    for inner_path, inner in walk(node, path):
-        if isinstance(inner, Mapping) and "_target_" in inner:
-            yield inner_path, inner
-
-
-def walk(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Everything in mappings and lists, containers included, as plain values with dotted paths."""
-    if OmegaConf.is_config(node):
-        node = OmegaConf.to_container(node, resolve=False)
-    yield path, node
-    entries: Iterable[tuple[Any, Any]] = ()
-    if isinstance(node, Mapping):
-        entries = node.items()
-    elif isinstance(node, (list, tuple)):
-        entries = enumerate(node)
-    for key, inner in entries:
-        yield from walk(inner, f"{path}.{key}" if path else str(key))
 
 
 def check_saved(node: Any, section: str, known: Set[tuple[str, str]]) -> None:
@@ -119,8 +82,12 @@ def check_saved(node: Any, section: str, known: Set[tuple[str, str]]) -> None:
 
 
 def locate(node: Mapping[str, Any], path: str) -> Any:
-    """What a node's ``_target_`` names."""
-    module, _, name = str(node["_target_"]).rpartition(".")
+    """Import what a node's ``_target_`` names.
+
+    Raises:
+        ConfigError: It cannot be imported.
+    """
+    module, _, name = str(present_name(node["_target_"])).rpartition(".")
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
@@ -130,22 +97,38 @@ def locate(node: Mapping[str, Any], path: str) -> Any:
 
 
 def check_targets(config: DictConfig) -> None:
-    """Every argument is one that the target takes."""
+    """Raise a ConfigError for a key that its target does not take."""
     for path, node in targets(config):
-        taken = inspect.signature(locate(node, path)).parameters
-        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
-            continue
-        known = [name for name, p in taken.items() if p.kind is not p.POSITIONAL_ONLY]
+        known = _argument_names(locate(node, path))
         for key in node:
-            if key not in known and key not in _INTERNAL:
+            if known is not None and key not in known and key not in _INTERNAL:
                 raise ConfigError(
                     f"unknown key '{path}.{key}'{close_names(str(key), known)}; "
                     f"{node['_target_']} takes {', '.join(known)}"
                 )
 
 
+def _argument_names(target: Any) -> list[str] | None:
+    """Return the arguments that a target takes by name; None where it takes any.
+
+    A class that groups some of its keyword arguments in a dataclass names it as
+    ``keyword_options``: the fields are arguments like the others.
+    """
+    taken = inspect.signature(target).parameters.values()
+    known = [p.name for p in taken if p.kind not in (p.POSITIONAL_ONLY, p.VAR_KEYWORD)]
+    if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in taken):
+        return known
+    options = getattr(target, "keyword_options", None)
+    return None if options is None else [*known, *(field.name for field in fields(options))]
+
+
+def load(path: Path) -> DictConfig:
+    """Read a YAML file of one option, with the present name of every ``_target_``."""
+    return rename_targets(DictConfig(OmegaConf.load(path)))
+
+
 def choose_mode(config: DictConfig, given: Set[str]) -> None:
-    """Where nobody chose an action mode, and the preset's own does not fit, the agent's first one.
+    """Set the agent's first action mode if none was chosen and the preset's own does not fit.
 
     Args:
         config: Of a command; its ``env.action_mode`` may change.
@@ -161,7 +144,7 @@ def choose_mode(config: DictConfig, given: Set[str]) -> None:
 
 
 def choose_network(config: DictConfig, given: Set[str], folders: Sequence[Path]) -> None:
-    """Where nobody chose a network, and the agent's own does not fit, the first one that does.
+    """Set the first network that fits if none was chosen and the agent's own does not fit.
 
     Args:
         config: Of a command; its ``network`` may change.
@@ -173,20 +156,20 @@ def choose_network(config: DictConfig, given: Set[str], folders: Sequence[Path])
     fitting = _networks_that_fit(config, folders)
     if fitting and not _network_fits(config.network, config):
         with open_dict(config):
-            config.network = OmegaConf.load(fitting[0])
+            config.network = load(fitting[0])
 
 
 def _has_network(config: DictConfig) -> bool:
-    """Whether the agent takes one, and there is one."""
+    """Return whether the agent takes a network, and there is one."""
     agent = OmegaConf.select(config, "agent")
     return agent is not None and "network" in agent and config.get("network") is not None
 
 
 def _network_fits(node: Mapping[str, Any], config: DictConfig) -> bool:
-    """Whether a network acts in the task's mode, and is what the agent needs.
+    """Return whether a network acts in the task's mode, and has the role that the agent needs.
 
-    A network without ``action_modes``, or without ``role``, says nothing against it; nor does an
-    agent without ``network_role``.
+    A network without ``action_modes`` or ``role`` fits, and so does any network for an agent
+    without ``network_role``.
     """
     modes, mode = _modes(node, "network"), OmegaConf.select(config, "env.action_mode")
     needs = getattr(locate(config.agent, "agent"), "network_role", None)
@@ -195,13 +178,17 @@ def _network_fits(node: Mapping[str, Any], config: DictConfig) -> bool:
 
 
 def _networks_that_fit(config: DictConfig, folders: Sequence[Path]) -> list[Path]:
-    """Files of the group ``network``."""
+    """Return the files of the group ``network`` whose network fits."""
     files = (path for f in (config_folder(), *folders) for path in sorted(f.glob("network/*.yaml")))
-    return [path for path in files if _network_fits(DictConfig(OmegaConf.load(path)), config)]
+    return [path for path in files if _network_fits(load(path), config)]
 
 
 def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
-    """The agent, and its network if it has one, act in the environment's action mode."""
+    """Check that the agent, and its network if it has one, act in the task's action mode.
+
+    Raises:
+        ConfigError: One does not; the message lists the options that do.
+    """
     mode = OmegaConf.select(config, "env.action_mode")
     if mode is not None and mode not in MODES:
         raise ConfigError(
@@ -228,7 +215,11 @@ def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
 
 
 def check_learns(config: DictConfig) -> None:
-    """What is to be trained can learn, the way that the trainer and the replay are made for."""
+    """Check that the agent learns, and from what the trainer and the replay provide.
+
+    Raises:
+        ConfigError: It does not; the message names the options that fit.
+    """
     agent = locate(config.agent, "agent")
     if not callable(getattr(agent, "update", None)):
         raise ConfigError(
@@ -253,18 +244,19 @@ def check_learns(config: DictConfig) -> None:
 
 
 def _modes(node: Mapping[str, Any] | None, path: str) -> tuple[str, ...] | None:
-    """``action_modes`` of a target; None where it says nothing."""
+    """Return ``action_modes`` of a target; None where it has none."""
     if node is None or "_target_" not in node:
         return None
-    return getattr(locate(node, path), "action_modes", None)
+    modes: tuple[str, ...] | None = getattr(locate(node, path), "action_modes", None)
+    return modes
 
 
 def _modes_of_group(group: str, folders: Sequence[Path]) -> dict[str, tuple[str, ...]]:
-    """What each option of a group says of its action modes."""
+    """Return the action modes of each option of a group that states them."""
     found = {}
     for folder in (config_folder(), *folders):
         for path in sorted((folder / group).glob("*.yaml")):
-            modes = _modes(DictConfig(OmegaConf.load(path)), group)
+            modes = _modes(load(path), group)
             if modes is not None:
                 found[path.stem] = modes
     return found

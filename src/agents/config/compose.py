@@ -1,7 +1,7 @@
-"""The configuration of a command: composed by Hydra, checked before anything is built.
+"""Composition of a command's configuration by Hydra, checked before anything is built.
 
-The YAML files are in ``packing_env/conf`` where the wheel was installed, else in ``conf`` at the
-top of the checkout. A user's own folders join by ``--config-dir``.
+The YAML files are where :func:`agents.config.folders.config_folder` finds them; a user's own
+folders join by ``--config-dir``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.config.checks import (
-    ConfigError,
     check_learns,
     check_modes,
     check_number,
@@ -33,10 +33,10 @@ from agents.config.checks import (
     check_targets,
     choose_mode,
     choose_network,
-    close_names,
-    config_folder,
-    targets,
+    load,
 )
+from agents.config.folders import ConfigError, close_names, config_folder, groups
+from agents.config.names import rename_saved, rename_targets, targets
 
 HYDRA_VERSION = "1.3"
 _PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
@@ -44,25 +44,29 @@ SET_BY_ENV = ("items", "generator", "reward")
 """Groups that an option of ``env`` chooses."""
 
 
-def groups(folders: Sequence[Path] = ()) -> dict[str, list[str]]:
-    """The options of every group: the folders of the configuration are the registry."""
-    found: dict[str, set[str]] = {}
-    for folder in (config_folder(), *folders):
-        for path in folder.rglob("*.yaml"):
-            group = path.parent.relative_to(folder).as_posix()
-            if group != "." and not path.name.startswith("."):
-                found.setdefault(group, set()).add(path.stem)
-    return {group: sorted(found[group]) for group in sorted(found)}
+@dataclass(frozen=True)
+class Request:
+    """A parsed command line.
+
+    Attributes:
+        command: Name of the subcommand.
+        overrides: Its ``key=value`` arguments.
+        folders: Folders of further YAML files.
+    """
+
+    command: str
+    overrides: list[str]
+    folders: list[Path]
 
 
 def compose(
     command: str, overrides: Sequence[str] = (), folders: Sequence[Path] = ()
 ) -> DictConfig:
-    """The checked configuration of a command.
+    """Return the checked configuration of a command.
 
     Args:
         command: Name of a YAML file at the top of the configuration.
-        overrides: ``key=value`` as Hydra takes them, without sweeps.
+        overrides: ``key=value`` as Hydra accepts them, without sweeps.
         folders: Further folders of YAML files.
 
     Raises:
@@ -78,13 +82,14 @@ def compose(
             config = hydra_compose(command, [*overrides, *search_path(folders)])
         except (HydraException, OmegaConfBaseException) as error:
             raise _explained(error, command, parsed, folders) from None
+        rename_targets(config)
         _check_values(config, command, parsed, folders)
     _replace_cell(config, {o.key_or_group for o in parsed})
     return config
 
 
 def expand(overrides: Sequence[str]) -> Iterator[list[str]]:
-    """The jobs of a sweep, as lists of overrides."""
+    """Yield the jobs of a sweep, as lists of overrides."""
     choices = [
         [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
         if override.is_sweep_override()
@@ -95,7 +100,11 @@ def expand(overrides: Sequence[str]) -> Iterator[list[str]]:
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
-    """Hydra's reading of ``key=value`` arguments."""
+    """Parse ``key=value`` arguments with Hydra's grammar.
+
+    Raises:
+        ConfigError: An argument is not of that form.
+    """
     parser = OverridesParser.create()
     found = []
     for text in overrides:
@@ -109,7 +118,7 @@ def parse(overrides: Sequence[str]) -> list[Override]:
 
 @contextmanager
 def _hydra() -> Iterator[None]:
-    """Hydra at our configuration; whatever program of Hydra we run in keeps its own."""
+    """Initialize Hydra at our configuration, and restore the caller's Hydra state at the end."""
     before = Singleton.get_state()
     GlobalHydra.instance().clear()
     try:
@@ -121,7 +130,7 @@ def _hydra() -> Iterator[None]:
 
 
 def search_path(folders: Sequence[Path]) -> list[str]:
-    """The override that adds further folders to Hydra's."""
+    """Return the override that adds further folders to Hydra's search path."""
     if not folders:
         return []
     return [f"hydra.searchpath=[{','.join(f'file://{folder.resolve()}' for folder in folders)}]"]
@@ -133,13 +142,13 @@ def _check_folders(folders: Sequence[Path]) -> None:
             raise ConfigError(f"--config-dir {folder}: there is no such folder")
 
 
-# ---------------------------------------------------------------------- errors, explained
+# ---------------------------------------------------------------------- error messages
 
 
 def _explained(
     error: Exception, command: str, overrides: Sequence[Override], folders: Sequence[Path]
 ) -> ConfigError:
-    """Why Hydra refused, in one paragraph."""
+    """Return the reason for Hydra's refusal in one paragraph."""
     options = groups(folders)
     chosen = []
     for override in overrides:
@@ -168,7 +177,7 @@ def _explained(
 
 
 def _siblings(key: str, known: Sequence[str]) -> str:
-    """What the key's section has."""
+    """Return a hint with the keys of the section that a key belongs to."""
     parent = key.rpartition(".")[0]
     names = [name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == parent]
     if not parent or not names:
@@ -182,9 +191,10 @@ def _first_lines(error: Exception) -> str:
 
 
 def _keys(config: DictConfig, prefix: str = "") -> list[str]:
-    """Every key, dotted; interpolations and missing values are not resolved."""
+    """Return every key, dotted; interpolations and missing values are not resolved."""
     found = []
-    for key in config:
+    keys: list[Any] = list(config)
+    for key in keys:
         name = f"{prefix}{key}"
         found.append(name)
         if OmegaConf.is_missing(config, key) or OmegaConf.is_interpolation(config, key):
@@ -194,13 +204,13 @@ def _keys(config: DictConfig, prefix: str = "") -> list[str]:
     return found
 
 
-# ---------------------------------------------------------------------- what is checked
+# ---------------------------------------------------------------------- checks
 
 
 def _check_values(
     config: DictConfig, command: str, overrides: Sequence[Override], folders: Sequence[Path]
 ) -> None:
-    """Everything is given, fits together, resolves, and is an argument that its target takes."""
+    """Check that values are given, fit together, resolve, and are arguments of their targets."""
     missing = _missing_keys(config)
     if missing:
         raise ConfigError(f"{missing[0]} is not given; set {missing[0]}=...")
@@ -227,7 +237,7 @@ def _check_values(
 
 
 def _missing_keys(config: DictConfig) -> list[str]:
-    """Keys that are due and not given (``???``)."""
+    """Return the mandatory keys without a value (``???``)."""
     missing = []
     for name in _keys(config):
         parent, _, key = name.rpartition(".")
@@ -238,35 +248,36 @@ def _missing_keys(config: DictConfig) -> list[str]:
 
 
 def finish(config: DictConfig, overrides: Sequence[str]) -> None:
-    """What :func:`compose` does to a configuration that Hydra itself composed for a job."""
+    """Complete a configuration that Hydra itself composed for a job, as :func:`compose` does."""
     given = {override.key_or_group for override in parse(overrides)}
+    rename_targets(config)
     _replace_cell(config, given)
     choose_mode(config, given)
     choose_network(config, given, ())
 
 
 def _replace_cell(config: DictConfig, given: Set[str]) -> None:
-    """``env.resolution`` takes the place of the preset's cell, unless both were given."""
+    """Let ``env.resolution`` replace the preset's cell, unless both were given."""
     if OmegaConf.select(config, "env.resolution") is not None and "env.cell" not in given:
         config.env.cell = None
 
 
-# ---------------------------------------------------------------------- configurations of runs
+# ---------------------------------------------------------------------- saved configurations
 
 
 @cache
 def known_targets(folders: tuple[Path, ...] = ()) -> frozenset[tuple[str, str]]:
-    """Every ``_target_`` that a file of the configuration names, with the dotted path it has."""
+    """Return every ``_target_`` in the configuration's files, with its dotted path."""
     return frozenset(
         (place, node["_target_"])
         for folder in (config_folder(), *folders)
         for path in folder.rglob("*.yaml")
-        for place, node in targets(OmegaConf.load(path), _package(path, folder))
+        for place, node in targets(load(path), _package(path, folder))
     )
 
 
 def _package(path: Path, folder: Path) -> str:
-    """Where Hydra puts what a file holds: its folder's name, or what ``# @package`` says."""
+    """Return the section that Hydra gives to a file: its folder's, or that of ``# @package``."""
     group = path.parent.relative_to(folder)
     said = _PACKAGE.search(path.read_text(encoding="utf-8"))
     package = said[1] if said else "_group_"
@@ -280,17 +291,17 @@ def adopt(
     overrides: Sequence[str],
     folders: Sequence[Path] = (),
 ) -> DictConfig:
-    """A command's configuration with sections of a run's, but for what the command line set.
+    """Return a command's configuration with sections of a run's, except what the command line set.
 
-    What a checkpoint brings is data: it may name a target only where a file of the configuration
-    names the same, and no resolvers.
+    A checkpoint's configuration is data: it may name a target only where a file of the
+    configuration names the same, and no resolvers. Former names of targets become present ones.
 
     Args:
-        config: Of the command.
-        saved: Of the run, interpolations unresolved.
-        sections: What to take over.
+        config: The command's configuration.
+        saved: The run's configuration, interpolations unresolved.
+        sections: Names of the sections to take over.
         overrides: The command line.
-        folders: Those of ``--config-dir``.
+        folders: Further folders, as of ``--config-dir``.
 
     Raises:
         ConfigError: The run names a target of its own.
@@ -305,8 +316,9 @@ def adopt(
     with open_dict(merged):
         for section in sections:
             if section not in chosen and section in saved:
-                check_saved(saved[section], section, known)
-                merged[section] = saved[section]
+                part = rename_saved(saved[section])
+                check_saved(part, section, known)
+                merged[section] = part
         for override in parsed:
             key = override.key_or_group
             if key.partition(".")[0] in sections and "." in key:

@@ -1,1 +1,1 @@
-"""Diagnosis of runs that broke."""
+"""Diagnosis of a run that produced NaN or Inf: ``packing inspect RUN``."""

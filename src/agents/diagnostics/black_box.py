@@ -1,313 +1,269 @@
-"""What went on when training broke: the environment's last states, and the update's batch.
+"""A broken update of a run that produced NaN or Inf: recorded while training, then retraced.
 
-Kept at almost no cost while all is well. The environment is deterministic, so a copy of its state
-every few decisions and the decisions since then are all its states; a copy of each would be as many
-times the work and the memory. An agent's state is copied before each update, one operation per type
-of number; a batch is only held until its update is known to be sound, or copied, once, where the
-next decisions overwrite it (on-policy: the memory of a rollout). That is known from a flag which
-each update sends to the host without being waited for.
+Recording costs next to nothing. A non-finite step is left out on the device
+(:class:`agents.algorithms.optimization.GatedAdam`), so the weights after a broken update are those
+before it: no copy is made in advance. References to the batches of the last updates and the states
+of the random generators suffice; flags stay on the device until training stops.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Mapping
+import sys
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
-from tensordict import TensorDictBase
-from torch import Tensor
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from agents.algorithms.base import Agent, Collector
-from agents.training import checkpoint
-from agents.training.checkpoint import CheckpointError
-from agents.training.states import named_tensors, same_objects, tensors, with_tensors
+from agents.algorithms.base import Agent
+from agents.training.states import named_tensors
 
 FOLDER = "black_box"
-"""Where in a run's folder it is written."""
+"""Its folder inside that of the run."""
 KIND = "packing black box"
-"""What the manifest of that folder calls it."""
-_SOUND, _UNKNOWN = 0, 2
-"""Flags on the host, besides 1 for a broken update; the second until the device has written."""
-_NO_LOSS = torch.zeros(())
-"""Of an agent that reports none."""
-_AHEAD = 8
-"""Updates that may wait for their flags. A host that runs further ahead leaves some out."""
-
-
-class BlackBox:
-    """Keeps what shows why updates were no numbers; changes nothing and waits for nothing.
-
-    The first broken update of a row is held until a sound one follows, or for good once the row is
-    so long that training will end.
-
-    Args:
-        agent: What learns.
-        collector: What steps the environment.
-        states: How many of the environment's last states are kept at least.
-        strikes: Broken updates in a row that end training, of an agent that leaves them out.
-        copies: Whether batches lie in memory that the next decisions overwrite.
-    """
-
-    def __init__(
-        self,
-        agent: Agent,
-        collector: Collector,
-        *,
-        states: int,
-        strikes: int,
-        copies: bool,
-    ) -> None:
-        if isinstance(states, bool) or not isinstance(states, int) or states < 1:
-            raise ValueError(f"trainer.black_box={states!r} must be a number of states, or 0")
-        self.agent, self.strikes, self.copies = agent, strikes, copies
-        self.device = collector.env.device
-        self._tape = _Tape(collector, states)
-        flags = torch.full((_AHEAD,), _UNKNOWN, dtype=torch.uint8)
-        self._flags = flags.pin_memory() if self.device.type == "cuda" else flags
-        self._seen = self._flags.numpy()  # the same memory: looking at it is no operation
-        self._places = self._flags.unbind()
-        self._free = [_Update(slot) for slot in range(1 if copies else _AHEAD)]
-        self._open: deque[_Update] = deque()
-        self._latest: _Update | None = None
-        self._caught: dict[str, Any] = {}
-        self._streak, self._sealed = 0, False
-
-    def see(self, transition: TensorDictBase) -> None:
-        """After a step of the environment."""
-        if not self._caught:
-            self._tape.see(transition)
-        self._judge()
-
-    def before(self, batch: TensorDictBase, number: int, frames: int) -> None:
-        """Before the update with this number, with schedules at ``frames``."""
-        self._judge()
-        if self.copies and self._latest is not None:  # there is memory for one copy of a batch
-            self._free, self._latest = [self._latest], None
-        if self._sealed or not self._free:
-            return
-        update = self._free.pop()
-        update.batch = {}  # its memory is free for the next
-        update.number, update.frames = number, frames
-        update.batch = dict(named_tensors(batch.clone() if self.copies else batch))
-        update.batch_size = list(batch.batch_size)
-        update.agent.take(self.agent.state_dict())
-        update.random = _random(self.device)
-        self._seen[update.slot], update.sent = _UNKNOWN, False
-        self._open.append(update)
-
-    def after(self, found: Mapping[str, Tensor]) -> None:
-        """After that update; ``found`` is what it returned."""
-        if not self._open or self._open[-1].sent:
-            return
-        update = self._open[-1]
-        gated = "skipped" in found
-        loss = found.get("loss", _NO_LOSS)
-        broken = found["skipped"] if gated else ~loss.isfinite().all()
-        self._places[update.slot].copy_(broken, non_blocking=True)
-        update.sent, update.limit = True, self.strikes if gated else 1
-        self._judge()
-
-    def clear(self) -> None:
-        """Forget everything: training goes on from elsewhere."""
-        self._tape.clear()
-        self._free += [update for update in (*self._open, self._latest) if update is not None]
-        self._open.clear()
-        self._latest, self._caught = None, {}
-        self._streak, self._sealed = 0, False
-
-    def contents(self) -> dict[str, Any]:
-        """Tensors and numbers: the states, and the broken update, or the last one if none was."""
-        if self._caught:
-            return self._caught
-        waiting = self._open[-1] if self._open else self._latest
-        return self._evidence(waiting)
-
-    def _evidence(self, update: _Update | None) -> dict[str, Any]:
-        found = {"environment": self._tape.contents()}
-        return found | ({"update": update.contents()} if update is not None else {})
-
-    def _judge(self) -> None:
-        """Look at the flags that have come, in the order of their updates."""
-        while self._open and self._open[0].sent:
-            flag = int(self._seen[self._open[0].slot])
-            if flag == _UNKNOWN:
-                return
-            self._conclude(self._open.popleft(), sound=flag == _SOUND)
-
-    def _conclude(self, update: _Update, *, sound: bool) -> None:
-        if not sound:
-            self._streak += 1
-            self._caught = self._caught or self._evidence(update)
-            self._sealed = self._sealed or self._streak >= update.limit
-        elif self._caught and not self._sealed:
-            self._streak, self._caught = 0, {}
-            self._tape.clear()  # it stood still
-        released, self._latest = self._latest, update
-        if released is not None:
-            released.batch = {}
-            self._free.append(released)
-
-
-def save(run: str | Path, contents: Mapping[str, Any], meta: Mapping[str, Any]) -> Path:
-    """Write it into the run's folder, as safe to read as a checkpoint.
-
-    Raises:
-        CheckpointError: It cannot be written.
-    """
-    place = Path(run) / FOLDER
-    checkpoint.write(place, contents, meta, kind=KIND)
-    return place
-
-
-def load(path: str | Path, device: torch.device | str = "cpu") -> checkpoint.Checkpoint:
-    """What :func:`save` wrote, by its folder or that of the run.
-
-    Raises:
-        CheckpointError: There is none, or it is more than tensors and plain values.
-    """
-    path = Path(path)
-    place = path / FOLDER if (path / FOLDER).is_dir() else path
-    if not (place / checkpoint.MANIFEST).is_file():
-        raise CheckpointError(
-            f"{path}: no black box there; training writes one to RUN/{FOLDER} when its updates are "
-            f"no numbers any more (trainer.black_box)"
-        )
-    return checkpoint.load(place, device, kind=KIND)
-
-
-# ---------------------------------------------------------------------- the environment
-
-
-@dataclass
-class _Segment:
-    """A state of the environment, and the decisions from there."""
-
-    state: dict[str, Any]
-    steps: list[tuple[dict[str, Tensor], Tensor]] = field(default_factory=list)
-
-
-class _Tape:
-    """Two segments: the present one, and that before it, which is whole."""
-
-    def __init__(self, collector: Collector, states: int) -> None:
-        self.collector, self.states = collector, states
-        keys = collector.env.action_keys
-        self.keys = {key if isinstance(key, str) else "/".join(key): key for key in keys}
-        self.clear()
-
-    def clear(self) -> None:
-        self._segments: deque[_Segment] = deque(maxlen=2)
-
-    def see(self, transition: TensorDictBase) -> None:
-        """What was decided and what it was worth; every so often, where that led to."""
-        if self._segments:
-            decision = {name: transition.get(key) for name, key in self.keys.items()}
-            reward = transition.get("next").get("reward")
-            self._segments[-1].steps.append((decision, reward))
-        if not self._segments or len(self._segments[-1].steps) == self.states:
-            self._segments.append(_Segment(self.collector.state_dict()))
-
-    def contents(self) -> dict[str, Any]:
-        """The oldest state, and all decisions from there; nothing before the first decision."""
-        if not self._segments:
-            return {}
-        steps = [step for segment in self._segments for step in segment.steps]
-        return {
-            "state": self._segments[0].state,
-            "decisions": [decision for decision, _ in steps],
-            "rewards": [reward for _, reward in steps],
-        }
-
-
-# ---------------------------------------------------------------------- an update
-
-
-class _Copy:
-    """A copy of an agent's state, in memory that the next copy takes again."""
-
-    def __init__(self) -> None:
-        self._state: dict[str, Any] = {}
-        self._live: list[Tensor] = []
-        self._places: list[tuple[int, torch.Size]] = []
-        self._layout: list[tuple[Any, ...]] = []
-        self._copies: list[Tensor] = []
-        self._joined: list[tuple[list[Tensor], Tensor]] = []
-        self._apart: list[tuple[Tensor, Tensor]] = []
-
-    @torch.no_grad()
-    def take(self, state: dict[str, Any]) -> None:
-        """Copy the tensors; numbers are kept with the state itself."""
-        live = tensors(state)
-        places = [(tensor.data_ptr(), tensor.shape) for tensor in live]
-        if places != self._places or not same_objects(live, self._live):
-            self._prepare(live)
-            self._places = places
-        for sources, memory in self._joined:
-            torch.cat(sources, out=memory)
-        for source, copy in self._apart:
-            copy.copy_(source)
-        self._state = state
-
-    def _prepare(self, live: list[Tensor]) -> None:
-        """Memory for copies, a piece for all tensors of a type; nothing if all are where they were.
-
-        Tensors with gaps in their memory have pieces of their own.
-        """
-        layout = [(t.data_ptr(), t.shape, t.stride(), t.dtype, t.device) for t in live]
-        if layout == self._layout:
-            return
-        self._live, self._layout = live, layout
-        self._copies, self._joined, self._apart = [torch.empty_like(t) for t in live], [], []
-        alike: dict[Any, list[int]] = defaultdict(list)
-        for place, (tensor, copy) in enumerate(zip(live, self._copies, strict=True)):
-            if copy.stride() == tensor.stride():
-                alike[tensor.dtype, tensor.device].append(place)
-            else:
-                self._apart.append((tensor, copy))
-        for (dtype, device), places in alike.items():
-            sources = [live[i].as_strided((live[i].numel(),), (1,)) for i in places]
-            memory = torch.empty(sum(map(len, sources)), dtype=dtype, device=device)
-            for i, piece in zip(places, memory.split([*map(len, sources)]), strict=True):
-                self._copies[i] = piece.as_strided(live[i].shape, live[i].stride())
-            self._joined.append((sources, memory))
-
-    def contents(self) -> dict[str, Any]:
-        """The state as it was, in memory of its own."""
-        return with_tensors(self._state, (tensor.clone() for tensor in self._copies))
+"""Its kind in the manifest of that folder."""
+STAGES = ("batch", "parameters", "network", "loss", "gradient")
+"""The order in which a NaN or Inf spreads through an update."""
+_KEPT = 8
+"""Number of updates that are recorded."""
+_FRAMEWORKS = ("torch", "torchrl", "tensordict")
 
 
 @dataclass
 class _Update:
-    """An update as it began."""
+    """The inputs of an update, and a flag on the device."""
 
-    slot: int
-    number: int = 0
-    frames: int = 0
-    batch: dict[str, Tensor] = field(default_factory=dict)
-    batch_size: list[int] = field(default_factory=list)
-    agent: _Copy = field(default_factory=_Copy)
-    random: dict[str, Any] = field(default_factory=dict)
-    sent: bool = False
-    limit: int = 1
+    number: int
+    frames: int
+    batch: TensorDictBase
+    random: dict[str, Tensor]
+    broken: Tensor | None = None
+
+
+class BlackBox:
+    """Recorder of the last updates; it changes nothing and reads nothing from the device.
+
+    Args:
+        agent: The learner.
+        device: Where it learns.
+        overwritten: Whether the next decisions overwrite the memory of a batch (rollouts): one copy
+            is kept then, of the last batch.
+    """
+
+    def __init__(self, agent: Agent, device: torch.device, *, overwritten: bool) -> None:
+        self.agent, self.device, self.overwritten = agent, device, overwritten
+        self._updates: deque[_Update] = deque(maxlen=1 if overwritten else _KEPT)
+
+    def before(self, batch: TensorDictBase, number: int, frames: int) -> None:
+        """Record the inputs of update ``number``, with schedules at ``frames``."""
+        if self.overwritten:
+            self._updates.clear()  # its memory is released first
+        held = batch.clone(recurse=self.overwritten)  # entries that an update adds stay out
+        self._updates.append(_Update(number, frames, held, _random(self.device)))
+
+    def after(self, found: Mapping[str, Tensor]) -> None:
+        """Record whether that update was broken; ``found`` is what it returned."""
+        update = self._updates[-1]
+        update.broken = found["skipped"] if "skipped" in found else ~found["loss"].isfinite().all()
+
+    def clear(self) -> None:
+        """Forget everything: training continues from another state."""
+        self._updates.clear()
 
     def contents(self) -> dict[str, Any]:
-        """Everything it can be made again from."""
+        """Return tensors and numbers of the first broken update, or of the last if none was.
+
+        Reads from the device; the agent's state is that of now.
+        """
+        if not self._updates:
+            return {}
+        broken = [u for u in self._updates if u.broken is not None and bool(u.broken.any())]
+        update = broken[0] if broken else self._updates[-1]
         return {
-            "number": self.number,
-            "frames": self.frames,
-            "batch": {name: value.clone() for name, value in self.batch.items()},
-            "batch_size": self.batch_size,
-            "agent": self.agent.contents(),
-            "random": self.random,
+            "update": {
+                "number": update.number,
+                "frames": update.frames,
+                "batch": dict(named_tensors(update.batch)),
+                "batch_size": list(update.batch.batch_size),
+                "agent": self.agent.state_dict(),
+                "random": update.random,
+            }
         }
 
 
 def _random(device: torch.device) -> dict[str, Tensor]:
-    """The generators that an update draws from; on every device they live in the host's memory."""
+    """Return the states of an update's random generators; all of them are in host memory."""
     found = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         found["cuda"] = torch.cuda.get_rng_state(device)
     return found
+
+
+# ---------------------------------------------------------------------- retracing
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A tensor with NaN or infinite values.
+
+    Attributes:
+        stage: One of :data:`STAGES`.
+        name: Of the tensor.
+        nan: Number of NaN values.
+        infinite: Number of infinite values.
+        size: Number of values.
+        first: Index of the first such value.
+    """
+
+    stage: str
+    name: str
+    nan: int
+    infinite: int
+    size: int
+    first: tuple[int, ...]
+
+
+@dataclass
+class Findings:
+    """The non-finite tensors of an update.
+
+    Attributes:
+        checked: Number of tensors by stage.
+        found: Those with NaN or infinite values, in the order of the update.
+        origin: The first operation that made NaN from finite values, and the line that called it.
+    """
+
+    checked: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
+    found: list[Finding] = field(default_factory=list)
+    origin: str | None = None
+
+    def check(self, stage: str, name: str, value: Any, *, allowed: float | None = None) -> None:
+        """Check a tensor; ``allowed`` is an infinity that has a meaning there."""
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            return
+        self.checked[stage] += 1
+        value = value.detach()
+        broken = ~value.isfinite()
+        if allowed is not None:
+            broken &= value != allowed
+        if bool(broken.any()):
+            nan, count = int(value.isnan().sum()), int(broken.sum())
+            first = tuple(broken.nonzero()[0].tolist())
+            self.found.append(Finding(stage, name, nan, count - nan, value.numel(), first))
+
+    @property
+    def first(self) -> Finding | None:
+        """The first by stage, and within a stage the first in the order of the update."""
+        return min(self.found, key=lambda each: STAGES.index(each.stage), default=None)
+
+
+def retrace(agent: Agent, update: Mapping[str, Any]) -> Findings:
+    """Repeat a recorded update with its random draws, and check every tensor on the way.
+
+    Args:
+        agent: Made as that of the run; it takes over the recorded state.
+        update: Recorded by :class:`BlackBox`.
+    """
+    findings = Findings()
+    for name, value in update["batch"].items():
+        findings.check("batch", name, value)
+    for name, value in named_tensors(update["agent"]):
+        findings.check("parameters", name, value)
+    agent.load_state_dict(update["agent"])
+    agent.set_frames(update["frames"])
+    device = next(agent.policy.parameters()).device
+    batch = TensorDict(dict(update["batch"]), update["batch_size"], device=device)
+    torch.set_rng_state(update["random"]["cpu"].cpu())
+    if device.type == "cuda" and "cuda" in update["random"]:
+        torch.cuda.set_rng_state(update["random"]["cuda"].cpu(), device)
+    with _Watch(agent, findings), _Origin(findings):
+        found = agent.update(batch.unflatten_keys("/"))
+    for name, value in found.items():
+        findings.check("loss", name, value)
+    return findings
+
+
+class _Watch(AbstractContextManager["_Watch"]):
+    """Hooks that check the outputs of every module, and every gradient once it is complete."""
+
+    def __init__(self, agent: Agent, findings: Findings) -> None:
+        self.findings, self.agent = findings, agent
+        self.names: dict[int, str] = {}
+        self._undo = ExitStack()
+
+    def __enter__(self) -> _Watch:
+        self._undo.callback(register_module_forward_hook(self._after_forward).remove)
+        for name, module in _modules(self.agent):
+            if self.names.setdefault(id(module), name) != name:
+                continue  # shared by two attributes
+            for own, parameter in module.named_parameters(recurse=False):
+                if parameter.requires_grad and parameter.is_leaf:
+                    self._watch_gradient(f"{name}.{own}", parameter)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._undo.close()
+
+    def _watch_gradient(self, name: str, parameter: nn.Parameter) -> None:
+        handle = parameter.register_post_accumulate_grad_hook(
+            lambda weight: self.findings.check("gradient", name, weight.grad)
+        )
+        self._undo.callback(handle.remove)
+
+    def _after_forward(self, module: nn.Module, given: Any, returned: Any) -> None:
+        name = self.names.get(id(module), type(module).__name__)
+        for place, value in named_tensors(returned):
+            label = f"{name}: {place}" if place else name
+            self.findings.check("network", label, value, allowed=-torch.inf)  # masked scores
+
+
+def _modules(agent: Agent) -> Iterator[tuple[str, nn.Module]]:
+    """Yield all modules of an agent, named after its attributes."""
+    for name, value in vars(agent).items():
+        if isinstance(value, nn.Module):
+            for inner, module in value.named_modules():
+                yield f"{name}.{inner}" if inner else name, module
+
+
+class _Origin(TorchDispatchMode):
+    """Notes the first operation that makes NaN from inputs without NaN."""
+
+    def __init__(self, findings: Findings) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self.findings = findings
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        sound = self.findings.origin is None and "empty" not in func.__name__
+        sound = sound and not _has_nan((*args, *kwargs.values()))
+        returned = func(*args, **kwargs)
+        if sound and _has_nan((returned,)):
+            self.findings.origin = f"{func} at {_calling_line()}"
+        return returned
+
+
+def _calling_line() -> str:
+    """Return the innermost line outside of the frameworks: ``module:line function``."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module != __name__ and module.partition(".")[0] not in _FRAMEWORKS:
+            return f"{module}:{frame.f_lineno} {frame.f_code.co_name}"
+        frame = frame.f_back
+    return "an unknown line"
+
+
+def _has_nan(values: Any) -> bool:
+    """Return whether a tensor among arguments or results, lists included, has a NaN."""
+    return any(
+        tensor.is_floating_point() and bool(tensor.isnan().any())
+        for _, tensor in named_tensors(values)
+    )

@@ -1,1 +1,1 @@
-"""Metrics and where they go."""
+"""Metrics on the device (meter), and where they go: files, other programs, a progress line."""

@@ -1,4 +1,4 @@
-"""Loggers of other programs, behind a queue, so that a slow one never delays training."""
+"""TensorBoard, Weights & Biases and MLflow behind a queue: a slow one never delays training."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LOGGER = logging.getLogger("agents.loggers.telemetry")
 
 
 class QueuedLogger:
-    """Hands rows to a logger in a thread of its own: a slow one never delays training.
+    """A logger in a thread of its own, which never delays training.
 
     Rows wait in a queue of fixed length. When it is full the newest are dropped, and so are rows
     that the logger fails on; both are counted. The logger is made, used and closed in its thread,
-    as some keep what they are about per thread.
+    as some keep state per thread.
 
     Args:
-        make: Makes the logger; what it raises is raised here.
-        size: Rows that may wait.
-        patience: Seconds that :meth:`close` waits for rows that still wait.
+        make: Builds the logger; its errors are raised here.
+        size: Maximum number of rows in the queue.
+        patience: Seconds that :meth:`close` waits for the queue to empty.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class QueuedLogger:
 
     @property
     def dropped(self) -> int:
-        """Rows that the logger did not get."""
+        """Number of rows that the logger did not receive."""
         return self._refused + self._failed
 
     def log(self, frames: int, values: Mapping[str, float]) -> None:
-        """Queue a row, or drop it; returns at once."""
+        """Queue a row, or drop it; return at once."""
         self._given += 1
         try:
             self._rows.put_nowait((frames, dict(values)))
@@ -62,7 +62,7 @@ class QueuedLogger:
             self._refused += 1
 
     def close(self) -> None:
-        """Wait until every row is written, at most ``patience`` seconds; say what was dropped."""
+        """Wait until every row is written, at most ``patience`` seconds; warn of dropped rows."""
         if self._closed:
             return
         self._closed = True
@@ -70,7 +70,7 @@ class QueuedLogger:
         with contextlib.suppress(queue.Full):
             self._rows.put(None, timeout=self.patience)
         self._thread.join(max(0.0, until - time.monotonic()))
-        if self._thread.is_alive():  # it is left behind, with what waits
+        if self._thread.is_alive():  # abandoned, with the rows that wait
             self._refused += self._rows.qsize()
         if self.dropped:
             reason = f" ({type(self._error).__name__}: {self._error})" if self._error else ""
@@ -88,7 +88,7 @@ class QueuedLogger:
         while (row := self._rows.get()) is not None:
             try:
                 logger.log(*row)
-            except Exception as error:  # whatever a backend may raise: training goes on
+            except Exception as error:  # of any backend: training continues
                 self._failed += 1
                 self._error = self._error or error
         logger.close()
@@ -97,16 +97,16 @@ class QueuedLogger:
 class TorchRLLogger:
     """``metrics.csv``, and one of TorchRL's loggers (tensorboard, wandb, ...).
 
-    The file is written at once: that takes microseconds, and it is what is left of a run that ends
-    by force. The other logger may wait for a network, so its rows go through a
-    :class:`QueuedLogger`. Rows that were dropped are counted in the column ``telemetry_dropped``,
-    from the first one on, and in a last line when training ends.
+    The file is written at once: that takes microseconds, and the file survives a killed run. The
+    other logger may wait for a network, so its rows go through a :class:`QueuedLogger`. The column
+    ``telemetry_dropped``, present from the first dropped row on, and a warning at the end of
+    training count dropped rows.
 
     Args:
         folder: The run folder; its name is the run's.
-        backend: Name that ``torchrl.record.loggers.get_logger`` knows.
-        queue_size: Rows that may wait for it.
-        **options: For the backend.
+        backend: A name for ``torchrl.record.loggers.get_logger``.
+        queue_size: Maximum number of rows that wait for it.
+        **options: Passed to the backend.
     """
 
     def __init__(
@@ -121,14 +121,14 @@ class TorchRLLogger:
                 f"logger={backend} needs a package that is missing ({error}); "
                 f"pip install {backend}, or choose logger=csv"
             ) from error
-        except Exception as error:  # of the backend: no account, no network, a wrong address
+        except Exception as error:  # no account, no network, a wrong address
             raise ValueError(
                 f"logger={backend} cannot start: {type(error).__name__}: {error}; "
                 f"logger=csv needs nothing"
             ) from error
 
     def make(self) -> Any:
-        """TorchRL's logger."""
+        """Build TorchRL's logger."""
         from torchrl.record.loggers import get_logger
 
         name = self.backend if self.backend == "tensorboard" else self.folder.name
@@ -136,21 +136,21 @@ class TorchRLLogger:
         return get_logger(self.backend, logger_name=str(self.folder), experiment_name=name, **own)
 
     def finish(self, logger: Any) -> None:
-        """Flush and close it."""
+        """Flush and close TorchRL's logger."""
         logger.close()
 
     def log(self, frames: int, values: Mapping[str, float]) -> None:
-        """To both."""
+        """Write a row to the file, and queue it for the other logger."""
         self._queue.log(frames, values)
         dropped = self._queue.dropped
         self._table.log(frames, {**values, "telemetry_dropped": dropped} if dropped else values)
 
     def resume(self, frames: int) -> None:
-        """The file goes on; the other logger begins anew, at these frames."""
+        """Continue the file; the other logger starts a new run at these frames."""
         self._table.resume(frames)
 
     def close(self) -> None:
-        """Wait for what is queued."""
+        """Wait for the queue, and close both."""
         self._queue.close()
         self._table.close()
 
@@ -160,9 +160,9 @@ class MLflowLogger(TorchRLLogger):
 
     Args:
         folder: The run folder.
-        tracking_uri: Of a server or a database; None: ``mlflow.db`` in the run folder.
-        experiment: MLflow's name for runs that belong together.
-        queue_size: Rows that may wait for it.
+        tracking_uri: Address of a server or a database; None: ``mlflow.db`` in the run folder.
+        experiment: MLflow's name for a group of runs.
+        queue_size: Maximum number of rows that wait for it.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class MLflowLogger(TorchRLLogger):
         super().__init__(folder, "mlflow", queue_size=queue_size)
 
     def make(self) -> Any:
-        """TorchRL's logger; ``get_logger`` would give it a folder, which MLflow 3 refuses."""
+        """Build TorchRL's logger; ``get_logger`` would pass a folder, which MLflow 3 refuses."""
         from torchrl.record.loggers import MLFlowLogger
 
         uri = self.tracking_uri or f"sqlite:///{self.folder.absolute() / 'mlflow.db'}"
@@ -185,23 +185,23 @@ class MLflowLogger(TorchRLLogger):
         return MLFlowLogger(self.experiment, uri, artifact_location=kept)
 
     def finish(self, logger: Any) -> None:
-        """End MLflow's run, so that the process may begin another."""
+        """End MLflow's run, so that the process can start another."""
         logger.experiment.__exit__(None, None, None)
 
 
 class _Scalars:
-    """One of TorchRL's loggers as a :class:`Logger`."""
+    """Adapter of TorchRL's loggers to :class:`Logger`."""
 
     def __init__(self, logger: Any, finish: Callable[[Any], None]) -> None:
         self.logger, self.finish = logger, finish
 
     def log(self, frames: int, values: Mapping[str, float]) -> None:
-        """Every number that is one."""
+        """Log every value that is not NaN."""
         numbers = {name: value for name, value in values.items() if not math.isnan(value)}
         self.logger.log_metrics(numbers, step=frames)
 
     def resume(self, frames: int) -> None:
-        """Nothing: rows name their frames."""
+        """Do nothing: rows carry their frames."""
 
     def close(self) -> None:
         """Flush and close."""

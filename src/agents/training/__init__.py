@@ -1,1 +1,1 @@
-"""Training loops and what they keep."""
+"""Training loops, collectors, checkpoints and evaluation of agents."""

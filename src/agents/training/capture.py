@@ -1,7 +1,7 @@
 """Policy and environment, or an update, as one CUDA graph: one launch from the host.
 
-What is recorded are operations on memory, not Python: a replay reads what the recording read, where
-that was, and leaves its results where the recording left them.
+A recording holds operations on memory, not Python: a replay reads the addresses that the recording
+read, and writes its results where the recording wrote them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from agents.algorithms.base import Agent
 from agents.algorithms.optimization import GatedAdam
-from agents.training import randomness
+from agents.training import process
 from agents.training.distributed import processes
 from agents.training.rollout import DeviceCollector
 from agents.training.states import tensors
@@ -27,19 +27,19 @@ from packing_env.types import ParameterError
 
 _LOGGER = logging.getLogger("agents.training.capture")
 WARM_UPS = 2
-"""Runs before a recording, in which libraries allocate what they keep."""
+"""Runs before a recording, in which libraries allocate their workspaces."""
 CHECKED = 3
-"""Steps that a recording must play as the environment and the policy do."""
+"""Steps of a recording that are compared with those of the environment and the policy."""
 
 Record = Callable[[Callable[[], Any]], tuple[Callable[[], None], Any]]
 
 
 class CaptureError(RuntimeError):
-    """A recording does not play what was recorded."""
+    """A recording differs from what was recorded, or cannot be made."""
 
 
 def cuda_graph(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-    """Record ``work``, which has run before; what replays it, and where its result will be."""
+    """Record ``work``, which has run before; return its replay, and where the result will be."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         made = work()
@@ -47,19 +47,19 @@ def cuda_graph(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
 
 
 class CapturedCollector(DeviceCollector):
-    """As :class:`agents.training.rollout.DeviceCollector`, with policy and step as one CUDA graph.
+    """A :class:`~agents.training.rollout.DeviceCollector` with policy and step as one CUDA graph.
 
-    The graph is recorded at the first step, again where the environment has another state than it
-    left (a reset, :meth:`load_state_dict`) and where a policy enters another ``stage``. Each time
-    its first steps are held against those of the environment and the policy, bit for bit, random
-    draws included. The environment's state and what the policy sees stay where they are from then
-    on. What else changes between steps, such as a rate, must be a tensor that changes in place, as
-    those of the policies here do.
+    The graph is recorded at the first step, and again when the environment's state is not the one
+    it left (a reset, :meth:`load_state_dict`) or the policy enters another ``stage``. Each time its
+    first steps are compared with those of the environment and the policy, bit for bit, random draws
+    included. The environment's state and the policy's observations keep their addresses from then
+    on. Anything else that changes between steps, such as a rate, must be a tensor that changes in
+    place, as those of the policies here do.
 
     Args:
         env: The environment, on a CUDA device.
         policy: Writes ``action``; it explores (``ExplorationType.RANDOM``).
-        record: Records a step; tests give another.
+        record: Records a step; replaced in tests.
 
     Raises:
         ParameterError: The environment is not on a CUDA device.
@@ -82,7 +82,7 @@ class CapturedCollector(DeviceCollector):
 
     @torch.no_grad()
     def step(self) -> TensorDictBase:
-        """One decision of every row: root and ``next`` entries, ``[*batch_size]``.
+        """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``.
 
         Raises:
             CaptureError: A step cannot be recorded; everything is as it was before the call.
@@ -97,12 +97,12 @@ class CapturedCollector(DeviceCollector):
         return self._made.clone()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of ``state_dict``."""
+        """Restore what ``state_dict`` returned; the next step records again."""
         super().load_state_dict(state)
         self._replay = self._made = None
 
     def _capture(self) -> None:
-        """Record a step, and see that it plays the same; both leave no trace."""
+        """Record a step and compare it; the state, draws included, is as before."""
         if self._root is None:
             self._root = self.env.reset()
         start = _Start(self.env, self.policy, self._root)
@@ -120,7 +120,11 @@ class CapturedCollector(DeviceCollector):
         _LOGGER.info("policy and step are one CUDA graph; its first %d steps agree", CHECKED)
 
     def _recorded(self, start: _Start) -> tuple[Callable[[], None], TensorDictBase]:
-        """What replays a step, seen to do so, and where its result will be."""
+        """Record a step and compare it; return its replay, and where the result will be.
+
+        Raises:
+            CaptureError: The steps differ.
+        """
         expected = [super(CapturedCollector, self).step().clone() for _ in range(CHECKED)]
         self._root = start.again()
         state = self.env.state
@@ -144,14 +148,14 @@ class CapturedCollector(DeviceCollector):
         return replay, made
 
     def _in_place(self, memory: Mapping[str, Tensor]) -> TensorDictBase:
-        """A step that begins and ends in the same memory."""
-        seen = self._root
-        assert seen is not None
-        self._root = seen.clone()
+        """Take a step that begins and ends in the same memory."""
+        root = self._root
+        assert root is not None
+        self._root = root.clone()
         transition = super().step()
         following, state = self._root, self.env.state
         assert state is not None
-        self._root = _written(seen, following)
+        self._root = _written(root, following)
         for key, value in memory.items():
             value.copy_(state[key])
             state.set(key, value)
@@ -161,13 +165,13 @@ class CapturedCollector(DeviceCollector):
 class CapturedUpdate:
     """``agent.update`` as one CUDA graph, from its third call on.
 
-    The first calls are ordinary updates, in which the optimizers make their moments. The third is
-    recorded, and must change weights, moments and everything else as an ordinary one does, bit for
-    bit. Learning rates become tensors. Batches have the same entries and shapes every time.
+    The first two calls are ordinary updates, in which the optimizers allocate their moments. The
+    third is recorded, and must change weights, moments and all other state exactly as an ordinary
+    update does. Learning rates become tensors. Every batch has the same entries and shapes.
 
     Args:
-        agent: Learns; it decides nothing in Python between one update and the next.
-        record: Records an update; tests give another.
+        agent: The learner; its updates must not branch in Python on values that change.
+        record: Records an update; replaced in tests.
 
     Raises:
         ParameterError: The agent is not on a CUDA device, or its updates are not all alike.
@@ -194,7 +198,7 @@ class CapturedUpdate:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, after the agent's memory has moved (``load_state_dict``)."""
+        """Restart with ordinary updates, after the agent's memory moved (``load_state_dict``)."""
         self._calls = 0
         self._batch: TensorDictBase | None = None
         self._found: dict[str, Tensor] = {}
@@ -204,7 +208,7 @@ class CapturedUpdate:
                 value.keep_lr_in_memory()
 
     def __call__(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """As ``agent.update``; what it writes into the batch is written there, too."""
+        """Run ``agent.update``, which may add entries to the batch."""
         self._calls += 1
         if self._calls <= WARM_UPS:
             with on_side_stream(self.device):
@@ -221,9 +225,9 @@ class CapturedUpdate:
         return {name: value.clone() for name, value in self._found.items()}
 
     def _capture(self, batch: TensorDictBase) -> None:
-        """Record an update, and carry it out."""
+        """Record an update, run it, and compare the result with an ordinary update."""
         memory = tensors(self.agent.state_dict())
-        before, drawn = [value.clone() for value in memory], randomness.state_dict()
+        before, drawn = [value.clone() for value in memory], process.random_state()
         wanted = self.agent.update(batch.clone())
         after = [value.clone() for value in memory]
         _restore(memory, before, drawn)
@@ -243,16 +247,16 @@ class CapturedUpdate:
 
 
 def _restore(memory: list[Tensor], values: list[Tensor], drawn: Mapping[str, Any]) -> None:
-    """Put values back in place, and the random generators."""
+    """Write values back in place, and restore the random generators."""
     with torch.no_grad():
         for place, value in zip(memory, values, strict=True):
             place.copy_(value)
-    randomness.load_state_dict(drawn)
+    process.load_random_state(drawn)
 
 
 @contextlib.contextmanager
 def on_side_stream(device: torch.device) -> Iterator[None]:
-    """Where torch asks for warm-ups of what is recorded; on a CPU, nothing."""
+    """Run the block on a side stream, as torch requires of warm-ups; on a CPU do nothing."""
     if device.type != "cuda":
         yield
         return
@@ -264,41 +268,38 @@ def on_side_stream(device: torch.device) -> Iterator[None]:
 
 
 class _Start:
-    """Where a collector stands, the policy's buffers and random generators included.
-
-    To go back there.
-    """
+    """Snapshot of a collector, to return to: environment, policy buffers, random generators."""
 
     def __init__(self, env: PackingEnv, policy: TensorDictModuleBase, root: TensorDictBase) -> None:
         self._env = env
         self._root, self._state = root.clone(), env.get_state()
         self._buffers = list(policy.buffers()) if isinstance(policy, torch.nn.Module) else []
-        self._held = [buffer.clone() for buffer in self._buffers]
-        self._random = randomness.state_dict()
+        self._saved = [buffer.clone() for buffer in self._buffers]
+        self._random = process.random_state()
 
     def again(self) -> TensorDictBase:
-        """Go back; what the policy sees."""
+        """Restore the snapshot; return the observations."""
         self._env.reset(self._state, set_state=True)
-        _restore(self._buffers, self._held, self._random)
+        _restore(self._buffers, self._saved, self._random)
         return self._root.clone()
 
     def write(self, root: TensorDictBase, memory: Mapping[str, Tensor]) -> None:
-        """Go back in the memory that a recording reads."""
+        """Restore the snapshot in the memory that a recording reads."""
         _written(root, self._root)
         for key, value in memory.items():
             value.copy_(self._state[key].view(value.shape))
-        _restore(self._buffers, self._held, self._random)
+        _restore(self._buffers, self._saved, self._random)
 
 
 def _written(place: TensorDictBase, values: TensorDictBase) -> TensorDictBase:
-    """``place`` with these values in its memory."""
+    """Copy values into the memory of ``place``, and return it."""
     for key in place.keys(True, True):
         place.get(key).copy_(values.get(key))
     return place
 
 
 def differing(one: TensorDictBase, other: TensorDictBase) -> list[str]:
-    """The entries that are not equal (NaN is equal to NaN), or not in both."""
+    """Return the names of entries that are unequal (NaN equals NaN), or not in both."""
     keys, others = set(one.keys(True, True)), set(other.keys(True, True))
     unequal = keys ^ others
     for key in keys & others:
@@ -309,7 +310,7 @@ def differing(one: TensorDictBase, other: TensorDictBase) -> list[str]:
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether shape, type and all numbers are equal, NaN being equal to NaN; reads the device."""
+    """Return whether shape, type and values are equal (NaN equals NaN); reads from the device."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     return bool(((one == other) | ((one != one) & (other != other))).all())

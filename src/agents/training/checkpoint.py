@@ -1,8 +1,8 @@
 """Checkpoints: a folder of tensors and JSON, written whole or not at all, read without pickle.
 
-``tensors.pt`` is what ``torch.load(weights_only=True)`` reads: tensors, numbers, strings, lists
-and mappings. ``meta.json`` says what it is of. ``manifest.json`` holds the size and SHA-256 of
-both and is written last.
+``tensors.pt`` is readable by ``torch.load(weights_only=True)``: tensors, numbers, strings, lists
+and mappings. ``meta.json`` describes it. ``manifest.json`` holds the size and SHA-256 of both and
+is written last.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ FORMAT = "packing checkpoint"
 VERSION = 1
 TENSORS, META, MANIFEST = "tensors.pt", "meta.json", "manifest.json"
 FOLDER = "checkpoints"
-"""Where a run keeps its checkpoints, one folder per number of frames."""
+"""The folder of a run's checkpoints, one folder per number of frames."""
 FAILED = "failed-"
-"""How the name of a checkpoint begins whose weights are broken."""
+"""Prefix of the name of a checkpoint with NaN or infinite weights."""
 DRAFT, OLD = ".draft-", ".old-"
-"""How names begin of what is being written, and of what is being replaced."""
+"""Prefixes of the name of a folder that is being written, and of one that is being replaced."""
 
 
 class CheckpointError(ValueError):
@@ -37,12 +37,12 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was read.
+    """A checkpoint in memory.
 
     Attributes:
-        path: The checkpoint's folder.
-        state: As it was saved.
-        meta: What it is of: agent, task, frames, versions, config.
+        path: Its folder.
+        state: The saved state.
+        meta: Its description: agent, task, frames, versions, config.
     """
 
     path: Path
@@ -60,10 +60,9 @@ def save(
 ) -> Path:
     """Write a checkpoint into ``RUN/checkpoints/<frames>`` and return that folder.
 
-    What a ``failed`` run left goes to ``failed-<frames>``, which :func:`find` takes only by its
-    own name. A checkpoint is written beside its place, synced, and moved there; a crash leaves an
-    unfinished draft that :func:`find` does not see and the next save removes, and what was there
-    before.
+    The state of a ``failed`` run goes to ``failed-<frames>``, which :func:`find` accepts only by
+    its own name. A checkpoint is written to a draft, synced, and moved to its place; a crash leaves
+    the former checkpoint, and a draft that :func:`find` ignores and the next save removes.
 
     Raises:
         CheckpointError: It cannot be written.
@@ -81,10 +80,10 @@ def write(
     """Write tensors and JSON into the folder ``target``: all of it, or nothing.
 
     Args:
-        target: What is there is replaced.
+        target: An existing folder is replaced.
         state: Tensors, numbers, strings, lists and mappings.
-        meta: What it is of.
-        kind: What the manifest calls it; :func:`load` must ask for the same.
+        meta: Its description.
+        kind: Its kind in the manifest, which :func:`load` must name.
 
     Raises:
         CheckpointError: It cannot be written.
@@ -108,16 +107,16 @@ def write(
 
 
 def rotate(run: str | Path, keep: int | None, best: str | None = None) -> list[Path]:
-    """Remove all checkpoints of a run but the newest, the best, and what failed.
+    """Remove all checkpoints of a run except the newest, the best, and the failed ones.
 
     Args:
         run: Its folder.
-        keep: How many of the newest stay; None: all.
-        best: A number in ``meta["metrics"]``: the checkpoint with the highest stays too, ``-NAME``:
-            with the lowest.
+        keep: Number of the newest that stay; None: all.
+        best: A name in ``meta["metrics"]``: the checkpoint with the highest value stays too;
+            ``-NAME``: the lowest.
 
     Returns:
-        What was removed.
+        The folders that were removed.
     """
     found = _numbered(Path(run) / FOLDER)
     if keep is None:
@@ -129,13 +128,13 @@ def rotate(run: str | Path, keep: int | None, best: str | None = None) -> list[P
     removed = [path for path in found if path not in staying]
     for path in removed:
         gone = path.with_name(f"{DRAFT}{path.name}")
-        path.rename(gone)  # at once, so that no half of it is ever taken for a checkpoint
+        path.rename(gone)  # atomic: no half of it is ever mistaken for a checkpoint
         shutil.rmtree(gone, ignore_errors=True)
     return removed
 
 
 def _score(path: Path, name: str | None) -> float | None:
-    """What :func:`rotate` compares; None where the checkpoint does not say, or is damaged."""
+    """Return the metric that :func:`rotate` compares; None if it is missing or damaged."""
     if name is None:
         return None
     try:
@@ -148,12 +147,12 @@ def _score(path: Path, name: str | None) -> float | None:
 
 
 def _numbered(folder: Path, prefix: str = "") -> list[Path]:
-    """Checkpoints, in the order of their frames."""
+    """Return the checkpoints in the order of their frames."""
     return sorted(path for path in folder.glob(f"{prefix}[0-9]*") if (path / MANIFEST).is_file())
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what saves left that were cut off, as far as it is in its place."""
+    """Remove drafts, and replaced checkpoints whose replacement is there."""
     for draft in folder.glob(f"{DRAFT}*"):
         shutil.rmtree(draft, ignore_errors=True)
     for old in folder.glob(f"{OLD}*"):
@@ -162,7 +161,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _own_memory(state: Any) -> Any:
-    """The same, but for views of larger tensors: ``torch.save`` would write all that is behind."""
+    """Clone views of larger tensors, for which ``torch.save`` would write the whole storage."""
     if isinstance(state, torch.Tensor):
         own = state.untyped_storage().nbytes() <= state.numel() * state.element_size()
         return state if own else state.clone()
@@ -174,7 +173,7 @@ def _own_memory(state: Any) -> Any:
 
 
 def find(path: str | Path) -> Path:
-    """The newest whole checkpoint of a run folder, or the checkpoint folder itself.
+    """Return the newest intact checkpoint of a run folder, or the checkpoint folder itself.
 
     Raises:
         CheckpointError: There is none.
@@ -191,7 +190,7 @@ def find(path: str | Path) -> Path:
         raise CheckpointError(f"{path}: there is no such folder; name a run or a checkpoint")
     inner = path if path.name == FOLDER else path / FOLDER
     found = _numbered(inner)
-    cut_off = _numbered(inner, OLD)  # by a crash between the two moves of a save
+    cut_off = _numbered(inner, OLD)  # left by a crash between the two moves of a save
     for candidate in (*reversed(found), *reversed(cut_off)):
         try:
             _verify(candidate)
@@ -204,7 +203,7 @@ def find(path: str | Path) -> Path:
 
 
 def read_meta(path: str | Path) -> dict[str, Any]:
-    """What the newest checkpoint under ``path`` is of, without its tensors."""
+    """Read the description of the newest checkpoint under ``path``, without its tensors."""
     folder = find(path)
     _verify(folder)
     return _read_json(folder / META)
@@ -215,15 +214,16 @@ def load(path: str | Path, device: torch.device | str = "cpu", *, kind: str = FO
 
     Args:
         path: A run, a checkpoint, or another folder that :func:`write` made.
-        device: Where the tensors go.
-        kind: What its manifest must call it.
+        device: Device of the tensors.
+        kind: The kind that its manifest must name.
 
     Raises:
-        CheckpointError: Foreign, incomplete, altered, or more than tensors and plain values.
+        CheckpointError: It is foreign, incomplete, altered, or holds more than tensors and plain
+            values.
     """
     folder = find(path)
     _verify(folder, kind)
-    if not zipfile.is_zipfile(folder / TENSORS):  # torch reads older files another way
+    if not zipfile.is_zipfile(folder / TENSORS):  # torch reads older formats in another way
         raise CheckpointError(
             f"{folder / TENSORS}: holds something else than tensors and plain values and was not "
             f"read (not an archive of torch.save)"
@@ -242,7 +242,11 @@ def load(path: str | Path, device: torch.device | str = "cpu", *, kind: str = FO
 
 
 def _verify(folder: Path, kind: str = FORMAT) -> None:
-    """Every file of the manifest is there, and as it was written."""
+    """Check that every file of the manifest exists and is as it was written.
+
+    Raises:
+        CheckpointError: One is not.
+    """
     manifest = _read_json(folder / MANIFEST)
     if manifest.get("format") != kind:
         raise CheckpointError(f"{folder}: not a {kind}")
@@ -287,7 +291,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _sync(path: Path) -> None:
-    """Have the system write a file, or a folder's entries, to the disk."""
+    """Flush a file, or a folder's entries, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -296,7 +300,7 @@ def _sync(path: Path) -> None:
 
 
 def _move(draft: Path, target: Path) -> None:
-    """Put the draft in its place; what is there is moved away first and then removed."""
+    """Move the draft to its place; a former folder is moved away first, then removed."""
     if target.exists():
         old = target.with_name(f"{OLD}{target.name}")
         shutil.rmtree(old, ignore_errors=True)

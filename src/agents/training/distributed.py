@@ -1,10 +1,10 @@
-"""Several processes that learn as one: environments are shards, gradients are averaged.
+"""Data-parallel training: each process has its own rows, gradients are averaged.
 
     torchrun --nproc-per-node 2 -m agents.cli train env.num_envs=64 trainer.frames=1e6
 
-Every process plays rows of its own (the streams of rank r begin at row r * num_envs) and learns
+Every process steps rows of its own (the streams of rank r start at row r * num_envs) and learns
 from its own replay; each gradient is the mean over the processes, so that parameters stay
-identical. Frames count the rows of all processes. Rank 0 alone logs, saves and evaluates.
+identical. Frames count the rows of all processes. Only rank 0 logs, saves and evaluates.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class World:
     """The processes that learn together.
 
     Attributes:
-        rank: Number of this process.
-        size: How many there are.
+        rank: Index of this process.
+        size: Number of processes.
     """
 
     rank: int = 0
@@ -32,11 +32,11 @@ class World:
 
     @property
     def leads(self) -> bool:
-        """Whether this process logs, saves and evaluates."""
+        """True in the process that logs, saves and evaluates."""
         return self.rank == 0
 
     def agree(self, wish: bool) -> bool:
-        """Whether any process wishes it; all get the same answer. Reads host values only."""
+        """Return whether any process wishes it, the same in all. Reads host values only."""
         if self.size == 1:
             return wish
         wishes: list[bool | None] = [None] * self.size
@@ -45,13 +45,13 @@ class World:
 
 
 def processes() -> int:
-    """How many learn together in this process' group."""
+    """Return the number of processes that learn together."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
 @contextmanager
 def joined(device: str | torch.device) -> Iterator[World]:
-    """The world that ``torchrun`` started this process in; alone where it did not."""
+    """Join the processes that ``torchrun`` started; a process on its own is a world of one."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield World()

@@ -1,4 +1,4 @@
-"""Playing held-out instances: the same ones for every policy, each once."""
+"""Evaluation on held-out instances: the same ones for every policy, each once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COLUMNS = (
 
 
 LINE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
-"""A line under the headings, nothing else: the table has no room for more in 80 characters."""
+"""A rule under the headings only: the table has to fit 80 characters."""
 
 
 class StoppedError(RuntimeError):
@@ -49,7 +49,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Tensor) -> Estimate:
-        """From independent samples ``[n]``; with one sample the half-width is infinite."""
+        """Compute it from independent samples ``[n]``; of one sample the half-width is infinite."""
         count = values.numel()
         spread = values.double().std().item() if count > 1 else math.inf
         return cls(values.double().mean().item(), NORMAL_95 * spread / math.sqrt(count))
@@ -58,7 +58,7 @@ class Estimate:
         return self.text(3)
 
     def text(self, decimals: int) -> str:
-        """``mean±half-width``; of a single sample the mean alone."""
+        """Format as ``mean±half-width``; of a single sample the mean alone."""
         if math.isinf(self.half_width):
             return f"{self.mean:.{decimals}f}"
         return f"{self.mean:.{decimals}f}±{self.half_width:.{decimals}f}"
@@ -66,14 +66,14 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a policy reached.
+    """The results of a policy.
 
     Attributes:
         metrics: By name, ``[n]`` float64 on the host, entry i of instance i; ``return`` among them.
         decision_ms: Milliseconds of the policy per decision, at this number of rows.
         step_ms: The same with the environment's step.
-        rows: Instances played at a time.
-        states: The last states of the first instances, on the host, ``[keep]``.
+        rows: Number of instances played at a time.
+        states: Terminal states of the first instances, on the host, ``[keep]``.
     """
 
     metrics: Mapping[str, Tensor]
@@ -86,11 +86,11 @@ class Evaluation:
         return next(iter(self.metrics.values())).numel()
 
     def estimate(self, metric: str) -> Estimate:
-        """Mean and interval of a metric."""
+        """Return mean and interval of a metric."""
         return Estimate.of(self.metrics[metric])
 
     def packings(self, env: PackingEnv) -> list[Packing]:
-        """What the kept instances look like when they are finished."""
+        """Return the finished packings of the instances whose states are kept."""
         if self.states is None:
             return []
         return [
@@ -99,7 +99,7 @@ class Evaluation:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Means, half-widths and every instance's values."""
+        """Return means, half-widths and every instance's values."""
         summary = {name: vars(self.estimate(name)) for name in self.metrics}
         summary |= {"decision_ms": vars(self.decision_ms), "step_ms": vars(self.step_ms)}
         return {
@@ -112,7 +112,7 @@ class Evaluation:
 def paired_difference(
     first: Evaluation, second: Evaluation, metric: str = "utilization"
 ) -> Estimate:
-    """``first - second``, instance by instance: both must have played the same instances."""
+    """Estimate ``first - second``, paired by instance: both must have played the same ones."""
     a, b = first.metrics[metric], second.metrics[metric]
     if a.shape != b.shape:
         raise ValueError(f"{len(a)} and {len(b)} instances cannot be paired")
@@ -120,7 +120,7 @@ def paired_difference(
 
 
 def check_instances(env: PackingEnv, wanted: int) -> None:
-    """Raise a ValueError if the environment does not have so many instances."""
+    """Raise a ValueError if the environment has fewer instances than ``wanted``."""
     if not 1 <= wanted <= len(env.instances):
         raise ValueError(
             f"{wanted} instances cannot be evaluated; there are {len(env.instances)} held out "
@@ -138,7 +138,7 @@ def evaluate(
     seed: int = 0,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
-    """Play the first ``num_instances`` of the environment's pool, each once, without exploring.
+    """Evaluate on the first ``num_instances`` of the pool, each once, without exploration.
 
     Row i plays instances i, i + B, i + 2 B, ...; rows that finish early wait for the others. Reads
     from the device after every step.
@@ -146,14 +146,14 @@ def evaluate(
     Args:
         env: Made with ``draw="sequential"`` and, for held-out instances, ``split="test"``.
         policy: Writes ``action``.
-        num_instances: ``None``: one per row.
-        keep: How many final states to keep.
-        seed: For policies that draw; the global generator is left as it was.
-        should_stop: Asked after every step.
+        num_instances: None: one per row.
+        keep: Number of terminal states to keep.
+        seed: For stochastic policies; the global generator is left as it was.
+        should_stop: Called after every step; True stops the evaluation.
 
     Raises:
         ValueError: The environment draws at random, or has fewer instances.
-        StoppedError: ``should_stop`` said so.
+        StoppedError: ``should_stop`` returned True.
     """
     rows = env.batch_size.numel()
     wanted = rows if num_instances is None else int(num_instances)
@@ -174,14 +174,14 @@ def evaluate(
             rounds = [game.play(min(rows, wanted - start)) for start in range(0, wanted, rows)]
     finally:
         policy.train(training)
-    metrics = torch.cat([metrics for metrics, _ in rounds])
+    metrics: TensorDictBase = torch.cat([metrics for metrics, _ in rounds])
     states = torch.cat([states[:keep] for _, states in rounds])[:keep] if keep else None
     values = {name: metrics[name].double() for name in metrics.keys()}  # noqa: SIM118
     return Evaluation(values, game.clock("policy"), game.clock("all"), rows, states)
 
 
 class _Game:
-    """Plays rounds of one instance per row, and takes the time."""
+    """A player of rounds of one instance per row, with a clock."""
 
     def __init__(
         self, env: PackingEnv, policy: TensorDictModuleBase, should_stop: Callable[[], bool]
@@ -191,17 +191,17 @@ class _Game:
         self._seconds: dict[str, list[float]] = {"policy": [], "all": []}
 
     def play(self, count: int) -> tuple[TensorDict, TensorDict]:
-        """Until every row is finished: metrics and states of the first ``count`` rows."""
-        seen = self.env.reset()
+        """Play until all rows are finished; return metrics and states of the first ``count``."""
+        root = self.env.reset()
         if not self._decisions:
-            self.policy(seen.clone())  # compilation is not a decision
-        live = seen.numel()
+            self.policy(root.clone())  # compilation is not timed
+        live = root.numel()
         while live:
             start = self._now()
-            acted = self.policy(seen)
+            acted = self.policy(root)
             decided = self._now()
-            seen = self.env.step_mdp(self.env.step(acted))
-            remaining = int((~seen.get("done")).sum())
+            root = self.env.step_mdp(self.env.step(acted))
+            remaining = int((~root.get("done")).sum())
             stepped = self._now()
             self._decisions.append(live)
             self._seconds["policy"].append(decided - start)
@@ -210,11 +210,11 @@ class _Game:
             if self.should_stop():
                 raise StoppedError("the evaluation was stopped")
         state = self.env.get_state().reshape(-1)[:count].cpu()
-        return self._metrics(seen)[:count], state
+        return self._metrics(root)[:count], state
 
-    def _metrics(self, seen: TensorDictBase) -> TensorDict:
-        """``[B]`` of the finished rows."""
-        metrics = seen.get("metrics").reshape(-1).cpu()
+    def _metrics(self, root: TensorDictBase) -> TensorDict:
+        """Return the metrics ``[B]`` of the finished rows."""
+        metrics = root.get("metrics").reshape(-1).cpu()
         found = {name: metrics.get(name).squeeze(-1) for name in NAMES}
         terms = [v.squeeze(-1) for k, v in metrics.items() if k.startswith("reward/")]
         found["return"] = torch.stack(terms).sum(0)
@@ -226,7 +226,7 @@ class _Game:
         return time.perf_counter()
 
     def clock(self, what: str) -> Estimate:
-        """Milliseconds per decision: a ratio of sums over the steps, with the ratio's error."""
+        """Estimate milliseconds per decision: a ratio of sums over steps, with its error."""
         seconds = torch.tensor(self._seconds[what], dtype=torch.float64) * 1e3
         decisions = torch.tensor(self._decisions, dtype=torch.float64)
         ratio = seconds.sum() / decisions.sum()
@@ -238,14 +238,14 @@ class _Game:
 
 
 def table(evaluations: Mapping[str, Evaluation], title: str = "") -> Table:
-    """Means and half-widths of their 95 % intervals, one policy per row; 80 characters wide."""
-    made = Table(title=title or None, title_justify="left", box=LINE, pad_edge=False, padding=0)
-    made.add_column("policy", overflow="fold")
+    """Tabulate means and half-widths of their 95 % intervals; 80 characters wide."""
+    grid = Table(title=title or None, title_justify="left", box=LINE, pad_edge=False, padding=0)
+    grid.add_column("policy", overflow="fold")
     for heading in (*(heading for _, heading, _ in COLUMNS), "ms per\ndecision"):
         width = max(8, *map(len, heading.split("\n")))  # a long name folds, not the numbers
-        made.add_column(heading, justify="right", no_wrap=True, min_width=width)
+        grid.add_column(heading, justify="right", no_wrap=True, min_width=width)
     for name, evaluation in evaluations.items():
         cells = [evaluation.estimate(metric).text(n) for metric, _, n in COLUMNS]
         milliseconds = evaluation.decision_ms
-        made.add_row(name, *cells, milliseconds.text(2 if milliseconds.mean < 10 else 1))
-    return made
+        grid.add_row(name, *cells, milliseconds.text(2 if milliseconds.mean < 10 else 1))
+    return grid

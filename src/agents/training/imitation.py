@@ -1,10 +1,10 @@
 """Warm start: an agent imitates a heuristic before it learns by itself.
 
-Behaviour cloning (Pomerleau, Neural Computation 1991) by maximum likelihood. An agent that has a
-policy over actions gives the heuristic's action its own probability. Action values give it that of
-a softmax over the legal ones at a low temperature, as in policy distillation (Rusu et al., ICLR
-2016, the NLL loss): the values stay of the size of returns, and the greedy action is the imitated
-one.
+Behaviour cloning (Pomerleau, Neural Computation 1991) by maximum likelihood. The likelihood
+of the heuristic's action is that of the agent's policy over actions, if it has one. For action
+values it is that of a softmax over the legal ones at a low temperature, as in policy distillation
+(Rusu et al., ICLR 2016, the NLL loss): the values keep the magnitude of returns, and the greedy
+action is the imitated one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.base import Agent
 from agents.algorithms.optimization import GatedAdam
+from agents.config.build import build_heuristics
 from agents.objectives.multi_head_ppo import Scores
 from agents.policies.policy_wrapper import PolicyWrapper
 from agents.policies.sampling import at, masked_log_softmax
@@ -33,15 +34,15 @@ from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
 _JUDGED = 256
-"""Decisions on which policy and heuristic are compared afterwards."""
+"""Number of decisions on which policy and heuristic are compared afterwards."""
 
 
 @runtime_checkable
 class JudgesActions(Protocol):
-    """A policy that gives actions probabilities."""
+    """A policy that assigns probabilities to actions."""
 
     def evaluate(self, tensordict: TensorDictBase, action: Tensor) -> Scores:
-        """Scores of ``action`` in the states of ``tensordict``."""
+        """Return the scores of ``action`` in the states of ``tensordict``."""
 
 
 @runtime_checkable
@@ -49,21 +50,21 @@ class HasTargets(Protocol):
     """An agent with target networks."""
 
     def copy_to_targets(self) -> None:
-        """Make them equal to the online ones."""
+        """Copy the online networks to the target networks."""
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """How to imitate.
+    """Options of the imitation.
 
     Attributes:
         frames: Decisions of the heuristic to learn from, summed over the environment's rows. They
-            come before those of training and are not counted there.
+            precede those of training and do not count as its frames.
         updates: Gradient steps.
         batch_size: Decisions per step.
         lr: Adam's learning rate.
-        temperature: Of the softmax over action values, in units of the return: about the gap that
-            shall be between the imitated action's value and the others'.
+        temperature: Of the softmax over action values, in units of the return: about the desired
+            gap between the imitated action's value and the others'.
     """
 
     frames: int = 8192
@@ -81,7 +82,7 @@ class WarmStart:
 def log_likelihood(
     policy: TensorDictModuleBase, batch: TensorDictBase, temperature: float
 ) -> Float[Tensor, " B"]:
-    """Log-probability that the policy gives to ``action`` in the states of ``batch``."""
+    """Compute the log-probability of ``action`` under the policy in the states of ``batch``."""
     action = batch.get("action")
     if isinstance(policy, JudgesActions):
         return policy.evaluate(batch, action).log_prob.sum(-1)
@@ -90,7 +91,7 @@ def log_likelihood(
 
 
 def check_imitates(agent: Agent, env: PackingEnv) -> None:
-    """Refuse an agent that :func:`log_likelihood` has no answer for."""
+    """Raise a ParameterError for an agent that :func:`log_likelihood` does not cover."""
     policy, mode = agent.policy, env.params.action_mode
     of_values = isinstance(policy, PolicyWrapper) and mode in ("placement", "candidate")
     if not (of_values or isinstance(policy, JudgesActions)):
@@ -109,50 +110,50 @@ def warm_start(
     *,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, float]:
-    """Let a heuristic play on the environment and the agent's policy learn its decisions.
+    """Let a heuristic play in the environment, and train the agent's policy on its decisions.
 
-    What the heuristic saw is kept as the replay keeps it. Target networks, where there are some,
-    become equal to the online ones.
+    The heuristic's transitions are stored as the replay stores them. The online networks are copied
+    to the target networks, if there are any.
 
     Args:
-        agent: Its policy scores actions, or gives them probabilities.
-        env: Where the heuristic plays; training goes on from a reset.
+        agent: Its policy scores actions, or assigns probabilities to them.
+        env: Where the heuristic plays; training continues from a reset.
         heuristic: Writes ``action``.
-        options: How.
-        should_stop: Asked after every decision and step.
+        options: Sizes and rates.
+        should_stop: Called after every decision and step; True ends the imitation.
 
     Returns:
-        ``loss`` of the last steps, and of :func:`agreement` on states that came later, not learned
-        from: ``agreement`` and ``chance``.
+        ``loss`` of the last steps, and ``agreement`` and ``chance`` of :func:`agreement` on later
+        states, which were not trained on.
 
     Raises:
-        ParameterError: The agent cannot imitate, or what was seen does not fit into memory.
+        ParameterError: The agent cannot imitate, or the transitions do not fit into memory.
     """
     check_imitates(agent, env)
     rows = env.batch_size.numel()
     steps = math.ceil(options.frames / rows)
     needed, further = maps_read(agent.policy, env), further_keys(agent.policy, env)
-    seen = DeviceReplay(env, steps * rows, rebuild=needed, keep=further)
+    replay = DeviceReplay(env, steps * rows, rebuild=needed, keep=further)
     collector = DeviceCollector(env, heuristic)
     for _ in range(steps):
-        seen.extend(collector.step())
+        replay.extend(collector.step())
         if should_stop():
             break
-    loss = _imitate(agent, seen, options, should_stop)
+    loss = _imitate(agent, replay, options, should_stop)
     if isinstance(agent, HasTargets):
         agent.copy_to_targets()
     return {"loss": float(loss), **agreement(agent.policy, collector, math.ceil(_JUDGED / rows))}
 
 
 def _imitate(
-    agent: Agent, seen: DeviceReplay, options: WarmStart, should_stop: Callable[[], bool]
+    agent: Agent, replay: DeviceReplay, options: WarmStart, should_stop: Callable[[], bool]
 ) -> Tensor:
-    """The gradient steps; the mean loss of the last tenth."""
+    """Take the gradient steps; return the mean loss of the last tenth."""
     weights = [weight for weight in agent.policy.parameters() if weight.requires_grad]
     optimizer = GatedAdam(weights, lr=options.lr)
     last = []
     for update in range(options.updates):
-        batch = seen.sample(options.batch_size)
+        batch = replay.sample(options.batch_size)
         loss = -log_likelihood(agent.policy, batch, options.temperature).mean()
         optimizer.step(loss)
         if update >= 0.9 * options.updates - 1:
@@ -166,11 +167,11 @@ def _imitate(
 def agreement(
     policy: TensorDictModuleBase, collector: DeviceCollector, steps: int
 ) -> dict[str, float]:
-    """How often a policy would do what the collector's policy does.
+    """Measure how often a policy chooses the action of the collector's policy.
 
     Args:
-        policy: It is asked, without exploration, and not followed.
-        collector: Goes on from where it is.
+        policy: Evaluated without exploration; its actions are not taken.
+        collector: Continues from its present state.
         steps: Decisions of every row to compare.
 
     Returns:
@@ -199,9 +200,7 @@ def from_config(
     env: PackingEnv,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> str | None:
-    """What ``warm_start`` of a configuration asks for; a line that says how it went."""
-    from agents.config.build import build_heuristics
-
+    """Carry out ``warm_start`` of a configuration; return a summary, None without heuristic."""
     how = dict(options)
     name = how.pop("heuristic")
     if name is None:
@@ -209,6 +208,6 @@ def from_config(
     heuristic = build_heuristics([name], env)[name]
     found = warm_start(agent, env, heuristic, WarmStart(**how), should_stop=should_stop)
     return (
-        f"warm start: the policy does what {name} does in {found['agreement']:.0%} of new states "
+        f"warm start: the policy agrees with {name} in {found['agreement']:.0%} of new states "
         f"(a random legal choice: {found['chance']:.1%})"
     )

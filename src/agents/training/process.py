@@ -1,13 +1,19 @@
-"""How a process that trains waits for its threads and keeps its memory.
+"""Process-wide state: threads and allocator, stop signals, random generators.
 
-Both are settled once per process, before torch is imported, and what a user has set stays.
+torch is imported only where it is used: :func:`tune` must run before torch is imported.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from types import FrameType, TracebackType
+from typing import Any
 
 MEBIBYTE = 2**20
 
@@ -17,18 +23,19 @@ _KEPT = {
     "MALLOC_TOP_PAD_": (_M_TOP_PAD, 16 * MEBIBYTE),
     "MALLOC_MMAP_THRESHOLD_": (_M_MMAP_THRESHOLD, 32 * MEBIBYTE),
 }
-"""Of glibc's allocator, by the variable that a user may set instead: freed memory that goes back to
-the system, what is taken from it at once, and the size from which a request is the system's own
-(32 MiB is the largest that it accepts)."""
+"""Settings of glibc's allocator, by the variable that a user may set instead: the amount of freed
+memory above which it is returned to the system, the amount requested at once, and the size from
+which a request is mapped separately (32 MiB is the largest that it accepts)."""
 
 
 def tune() -> None:
     """Let threads spin briefly, and let freed memory be used again.
 
-    Threads that sleep at once train small networks at half the speed; those that spin on take the
-    cores from whatever else runs (12 times slower with one busy core of two). A step of a large
-    batch takes and frees the same megabytes each time: whether they went back to the system in
-    between, to be fetched page by page again, was left to chance.
+    To be called once, before torch is imported; settings of the user stay. Threads that sleep at
+    once train small networks at half the speed; threads that keep spinning take the cores from
+    other processes (12 times slower with one busy core of two). A step of a large batch allocates
+    and frees the same megabytes each time: returned to the system in between, they would be
+    fetched again page by page.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")  # of GNU's OpenMP, which torch brings on Linux
@@ -36,16 +43,109 @@ def tune() -> None:
 
 
 def _is_set(name: str) -> bool:
-    """Whether the user has set it, by either of the two ways."""
+    """Return whether the user has set it, by its variable or by ``GLIBC_TUNABLES``."""
     tunable = name.lower().rstrip("_").replace("malloc_", "glibc.malloc.")
     return name in os.environ or tunable in os.environ.get("GLIBC_TUNABLES", "")
 
 
 def _keep_freed_memory(names: Iterable[str]) -> None:
-    """Set these of glibc's allocator; others have no such function."""
+    """Apply these settings of glibc's allocator; other systems lack the function."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return
     for name in names:
         mallopt(*_KEPT[name])
+
+
+class StopSignals:
+    """Context manager in which SIGINT and SIGTERM request a stop, and a second one aborts.
+
+    A signal within :attr:`echo` seconds of the first counts as the first: launchers signal a
+    process and then its whole group. It acts in the main thread only.
+    """
+
+    watched = (signal.SIGINT, signal.SIGTERM)
+    echo = 0.5
+
+    def __init__(self) -> None:
+        self._received: float | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        main = threading.current_thread() is threading.main_thread()
+        for number in self.watched if main else ():
+            self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._received is None:
+            self._received = now
+        elif now - self._received > self.echo:
+            for watched in self.watched:
+                signal.signal(watched, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    def requested(self) -> bool:
+        """Return whether a signal has arrived."""
+        return self._received is not None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def seed_everything(seed: int) -> None:
+    """Seed the global generators; the environment has its own streams."""
+    import numpy as np
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    torch.manual_seed(seed)
+
+
+def random_state() -> dict[str, Any]:
+    """Return the states of torch's, NumPy's and Python's global generators, as tensors and numbers.
+
+    Those of every CUDA device are included. Environments have streams of their own, in their state.
+    """
+    import numpy as np
+    import torch
+
+    kind, numbers, index = random.getstate()
+    _, keys, place, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "numpy": {
+            "keys": torch.from_numpy(np.asarray(keys).astype(np.int64)),
+            "place": int(place),
+            "has_gauss": int(has_gauss),
+            "gauss": float(gauss),
+        },
+        "python": {"kind": kind, "numbers": torch.tensor(numbers), "gauss": index},
+    }
+
+
+def load_random_state(state: Mapping[str, Any]) -> None:
+    """Restore what :func:`random_state` returned; further devices keep their own state."""
+    import numpy as np
+    import torch
+
+    torch.set_rng_state(state["torch"].cpu())
+    if torch.cuda.is_available():
+        for device, saved in enumerate(state["cuda"][: torch.cuda.device_count()]):
+            torch.cuda.set_rng_state(saved.cpu(), device)
+    numpy, python = state["numpy"], state["python"]
+    keys = numpy["keys"].cpu().numpy().astype(np.uint32)
+    np.random.set_state(  # noqa: NPY002
+        ("MT19937", keys, numpy["place"], numpy["has_gauss"], numpy["gauss"])
+    )
+    random.setstate((python["kind"], tuple(python["numbers"].tolist()), python["gauss"]))

@@ -1,4 +1,4 @@
-"""Going on from a checkpoint: which one, whether it is of this program, and what may change."""
+"""Use of a checkpoint: continuing its run, with what may change, or loading its policy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agents.config import compose as composition
-from agents.config.checks import ConfigError
+from agents.config.build import build_agent
+from agents.config.folders import ConfigError
 from agents.training import checkpoint
 from agents.training.checkpoint import Checkpoint, CheckpointError
+from packing_env.envs import PackingEnv
 from packing_env.registration import ENVIRONMENT
 
 AUTO = "auto"
@@ -20,20 +22,20 @@ FREE = (
     "device", "run_dir", "name", "resume", "collector", "logger", "evaluation", "checkpoint",
     "hydra",
 )  # fmt: skip
-"""Sections that say nothing about what is learned; all collectors give the same transitions."""
+"""Sections that do not affect what is learned; all collectors return the same transitions."""
 FREE_TRAINER = (
     "frames", "minutes", "seconds", "log_every", "save_every", "save_minutes", "evaluate_every",
     "black_box",
 )  # fmt: skip
-"""How long, and how often something is written."""
+"""Options of the trainer that may change: the length, and the intervals of what is written."""
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """A run to go on with.
+    """A run to continue.
 
     Attributes:
-        config: The run's, with what the command line may change.
+        config: The run's configuration, with what the command line may change.
         found: The checkpoint.
         folder: The run's folder.
     """
@@ -46,11 +48,11 @@ class Resumed:
 def from_config(
     config: DictConfig, overrides: Sequence[str], folders: Sequence[Path] = ()
 ) -> Resumed | None:
-    """What ``config.resume`` names; None where training begins anew.
+    """Load the run that ``config.resume`` names; None where training starts from nothing.
 
     Raises:
-        CheckpointError: There is no whole checkpoint there, or it is of another environment.
-        ConfigError: The command line wants another agent, task or setting than the run's.
+        CheckpointError: There is no intact checkpoint, or it is of another environment.
+        ConfigError: The command line asks for another agent, task or setting than the run's.
     """
     if config.resume is None:
         return None
@@ -64,13 +66,13 @@ def from_config(
     return Resumed(merged, found, found.path.parent.parent)
 
 
-def find(asked: str, run_dir: str | None, parent: str | Path = "runs") -> Path | None:
-    """The checkpoint that ``resume`` names; None for ``auto`` where there is none.
+def find(name: str, run_dir: str | None, parent: str | Path = "runs") -> Path | None:
+    """Return the checkpoint that ``resume`` names; None for ``auto`` where there is none.
 
-    ``auto`` looks into ``run_dir`` if it is given, and else through all runs for the newest.
+    ``auto`` searches ``run_dir`` if it is given, else all runs for the newest.
     """
-    if asked != AUTO:
-        return checkpoint.find(asked)
+    if name != AUTO:
+        return checkpoint.find(name)
     runs = [Path(run_dir)] if run_dir is not None else list(Path(parent).glob("*"))
     found = []
     for run in runs:
@@ -83,19 +85,23 @@ def find(asked: str, run_dir: str | None, parent: str | Path = "runs") -> Path |
 
 
 def _check_environment(place: Path, meta: Mapping[str, Any]) -> None:
-    """The environment decides as it did when the checkpoint was written."""
+    """Raise a CheckpointError if the checkpoint is of another version of the environment."""
     made = meta.get("environment")
     if made != ENVIRONMENT:
         raise CheckpointError(
             f"{place}: of environment {made!r}, this program's is {ENVIRONMENT!r}: episodes would "
-            f"go on by other rules; packing eval checkpoint={place} plays its policy"
+            f"continue under other rules; packing eval checkpoint={place} plays its policy"
         )
 
 
 def run_config(
     config: DictConfig, saved: Mapping[str, Any], overrides: Sequence[str], folders: Sequence[Path]
 ) -> DictConfig:
-    """The run's configuration, with the free settings of the command line."""
+    """Return the run's configuration, with the free settings of the command line.
+
+    Raises:
+        ConfigError: The command line sets something else differently.
+    """
     parsed = composition.parse(overrides)
     free = [o.input_line or "" for o in parsed if _is_free(o.key_or_group)]
     fixed = [o.key_or_group for o in parsed if not _is_free(o.key_or_group)]
@@ -111,7 +117,7 @@ def run_config(
     if differing:
         raise ConfigError(
             f"resume={config.resume}: the run has {'; '.join(differing[:3])}; leave that out, or "
-            f"begin a new run (what may change: {', '.join(FREE[:-1])} and of the trainer "
+            f"start a new run (what may change: {', '.join(FREE[:-1])} and of the trainer "
             f"{', '.join(FREE_TRAINER)})"
         )
     return merged
@@ -119,25 +125,25 @@ def run_config(
 
 def _is_free(key: str) -> bool:
     section, _, rest = key.partition(".")
-    if key == "replay.rebuild":  # what samples hold besides: nothing that is learned depends on it
+    if key == "replay.rebuild":  # which entries samples hold: what is learned does not depend on it
         return True
     return section in FREE or (section == "trainer" and rest in FREE_TRAINER)
 
 
 def _differences(config: DictConfig, run: DictConfig, keys: Sequence[str]) -> list[str]:
-    """Settings that the command line asks for and the run does not have."""
-    asked, had = flat(config), flat(run)
+    """Return the settings of the command line that differ from the run's."""
+    given, saved = flat(config), flat(run)
     whole = any(key == "experiment" for key in keys)
     found = []
-    for name in sorted(asked.keys() | had.keys()):
+    for name in sorted(given.keys() | saved.keys()):
         concerned = whole or any(name == key or name.startswith(f"{key}.") for key in keys)
-        if concerned and not _is_free(name) and asked.get(name) != had.get(name):
-            found.append(f"{name}={had.get(name)} and not {asked.get(name)}")
+        if concerned and not _is_free(name) and given.get(name) != saved.get(name):
+            found.append(f"{name}={saved.get(name)} and not {given.get(name)}")
     return found
 
 
 def flat(config: DictConfig) -> dict[str, Any]:
-    """Dotted keys and values, resolved."""
+    """Return dotted keys and their values, interpolations resolved."""
     found: dict[str, Any] = {}
 
     def walk(node: Any, prefix: str) -> None:
@@ -149,3 +155,21 @@ def flat(config: DictConfig) -> dict[str, Any]:
 
     walk(OmegaConf.to_container(config, resolve=True), "")
     return found
+
+
+def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> Any:
+    """Build the trained policy of a checkpoint, for an environment of its task.
+
+    Raises:
+        CheckpointError: Its tensors do not fit the agent and the environment.
+    """
+    agent = build_agent(config, env)
+    try:
+        agent.load_state_dict(checkpoint.state["agent"])
+    except (AttributeError, KeyError, RuntimeError, ValueError) as error:
+        reason = " ".join(line.strip() for line in str(error).splitlines()[:2])
+        raise CheckpointError(
+            f"{checkpoint.path}: does not fit agent {config.agent['_target_']} on this task "
+            f"({reason})"
+        ) from error
+    return agent.policy

@@ -1,6 +1,6 @@
 """Rollouts: the environment and a policy, step by step, on the device.
 
-Both collectors give the same transitions for the same seed and actions.
+Both collectors return the same transitions for the same seed and actions.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from packing_env.envs import PackingEnv
 
 _SCRATCH = ("action_value",)
-"""Written by policies, as wide as the action space, of no use to a replay."""
+"""Entries that policies write, as wide as the action space, which no replay needs."""
 
 
 class DeviceCollector:
-    """Steps the environment without reading anything back.
+    """A source of transitions that reads nothing back from the device.
 
-    Finished rows start anew by themselves. What :meth:`step` returns is the caller's.
+    Finished rows restart automatically. The caller owns what :meth:`step` returns.
 
     Args:
         env: The environment.
@@ -36,7 +36,7 @@ class DeviceCollector:
 
     @torch.no_grad()
     def step(self) -> TensorDictBase:
-        """One decision of every row: root and ``next`` entries, ``[*batch_size]``."""
+        """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
         root = self.env.reset() if self._root is None else self._root
         with set_exploration_type(ExplorationType.RANDOM):
             root = self.policy(root)
@@ -45,23 +45,23 @@ class DeviceCollector:
         return transition
 
     def state_dict(self) -> dict[str, Any]:
-        """The environment's state; empty before the first step."""
+        """Return the environment's state; it is empty before the first step."""
         return _state_of(self.env, started=self._root is not None)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
+        """Restore what :meth:`state_dict` returned."""
         self._root = _root_of(self.env, state)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Release nothing: no process was started."""
 
 
 class TorchRLCollector:
-    """The same, driven by ``torchrl.collectors.Collector``.
+    """A source of the same transitions, driven by ``torchrl.collectors.Collector``.
 
     Args:
         env: The environment.
-        policy: Writes ``action``; the collector uses this very module, so it is never stale.
+        policy: Writes ``action``; the collector shares the module, so it is never stale.
     """
 
     def __init__(self, env: PackingEnv, policy: TensorDictModuleBase) -> None:
@@ -81,23 +81,23 @@ class TorchRLCollector:
         self._batches: Iterator[TensorDictBase] = iter(self._collector)
 
     def step(self) -> TensorDictBase:
-        """One decision of every row: root and ``next`` entries, ``[*batch_size]``."""
+        """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
         self._started = True
         return next(self._batches).exclude(*_SCRATCH)[..., 0]
 
     def state_dict(self) -> dict[str, Any]:
-        """The environment's state; empty before the first step."""
+        """Return the environment's state; it is empty before the first step."""
         return _state_of(self.env, started=self._started)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
+        """Restore what :meth:`state_dict` returned."""
         root = _root_of(self.env, state)
         self._started = root is not None
         if root is not None:
-            self._collector._carrier.update(root)  # Collector.reset starts new episodes only
+            self._collector._carrier.update(root)  # Collector.reset would start new episodes
 
     def close(self) -> None:
-        """Shut the collector down; the environment stays open."""
+        """Close TorchRL's collector; the environment stays open."""
         self._collector.shutdown(close_env=False)
 
 
@@ -106,7 +106,7 @@ def _state_of(env: PackingEnv, *, started: bool) -> dict[str, Any]:
 
 
 def _root_of(env: PackingEnv, state: Mapping[str, Any]) -> TensorDictBase | None:
-    """What the policy sees in a saved state, which becomes the environment's."""
+    """Set the environment to a saved state; return its observations, None for no state."""
     if not state:
         return None
     saved = TensorDict(dict(state), env.batch_size, device=env.device)

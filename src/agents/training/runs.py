@@ -1,4 +1,4 @@
-"""What a run leaves behind, and how it is asked to stop."""
+"""The folder of a run, and the JSON that describes it: versions, machine, results."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import json
 import math
 import os
 import platform
-import signal
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -26,15 +23,15 @@ class RunFolderError(ValueError):
 
 
 def new_folder(path: str | Path | None, name: str, parent: str | Path = "runs") -> Path:
-    """A new, empty folder for a run's results; nothing that exists is written over.
+    """Create a new, empty folder for a run's results; nothing that exists is overwritten.
 
     Args:
-        path: Where; it may exist if it is empty. ``None``: ``runs/<time>-<name>``.
-        name: Of the run.
-        parent: Of unnamed folders.
+        path: The folder; it may exist if it is empty. None: ``runs/<time>-<name>``.
+        name: Name of the run.
+        parent: Parent of unnamed folders.
 
     Raises:
-        RunFolderError: It holds something, or cannot be made.
+        RunFolderError: It is not empty, or cannot be made.
     """
     try:
         if path is not None:
@@ -55,7 +52,7 @@ def new_folder(path: str | Path | None, name: str, parent: str | Path = "runs") 
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the packages that matter."""
+    """Return the versions of Python and of the packages that determine results."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -66,7 +63,7 @@ def versions() -> dict[str, str]:
 
 
 def machine(device: torch.device | str = "cpu") -> dict[str, Any]:
-    """The hardware that numbers were measured on."""
+    """Return the hardware of this process, to print beside measured numbers."""
     device = torch.device(device)
     found: dict[str, Any] = {
         "platform": platform.platform(),
@@ -86,7 +83,7 @@ def machine(device: torch.device | str = "cpu") -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """Its model name, where the system tells."""
+    """Return the processor's model name, where the system tells."""
     path = Path("/proc/cpuinfo")
     if path.is_file():
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -103,7 +100,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def finite(value: Any) -> Any:
-    """The same, with null for what JSON has no word for."""
+    """Return a value with None for NaN and infinities, which JSON cannot hold."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
@@ -111,47 +108,3 @@ def finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [finite(inner) for inner in value]
     return value
-
-
-class StopSignals:
-    """SIGINT and SIGTERM ask to stop; a second one aborts.
-
-    What comes within :attr:`echo` seconds of the first is the first: launchers signal a process and
-    then its whole group. As a context manager, in the main thread (elsewhere it does nothing);
-    :meth:`requested` says whether one came.
-    """
-
-    watched = (signal.SIGINT, signal.SIGTERM)
-    echo = 0.5
-
-    def __init__(self) -> None:
-        self._came: float | None = None
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> StopSignals:
-        main = threading.current_thread() is threading.main_thread()
-        for number in self.watched if main else ():
-            self._before[number] = signal.signal(number, self._note)
-        return self
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
-        if self._came is None:
-            self._came = now
-        elif now - self._came > self.echo:
-            for watched in self.watched:
-                signal.signal(watched, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-
-    def requested(self) -> bool:
-        """Whether to stop at the next good moment."""
-        return self._came is not None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)

@@ -13,18 +13,19 @@ from torch import Tensor
 
 from agents.algorithms.base import Agent, Collector, Replay, RolloutBuffer
 from agents.diagnostics.black_box import BlackBox
-from agents.loggers.logging import Logger, Meter, ProgressBar
-from agents.training import randomness
+from agents.loggers.logging import Logger
+from agents.loggers.meter import Meter
+from agents.loggers.progress import ProgressBar
+from agents.training import process
 from agents.training.capture import CapturedUpdate
 from agents.training.distributed import World
+from agents.training.schedule import Schedule, positive_frames
 from agents.training.states import tensors
 
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
 """Metrics of finished episodes that are logged."""
-
-
 STRIKES = 3
-"""Updates in a row that may be left out for not being finite, before training stops."""
+"""Non-finite updates in a row that stop training."""
 
 
 class NonFiniteError(ArithmeticError):
@@ -32,64 +33,46 @@ class NonFiniteError(ArithmeticError):
 
 
 class Trainer:
-    """Collects, stores, updates, until the frames or the time are used up.
+    """Off-policy loop: collects, stores and updates until the frames or the time are used up.
 
-    Off-policy: every ``update_every`` frames the agent learns from a sample of the replay. An
-    update that is not finite is left out on the device and counted; after three in a row training
-    stops, when the metrics are next read.
+    Every ``update_every`` frames the agent learns from a sample of the replay. A non-finite update
+    is left out on the device and counted; after three in a row training stops, when the metrics are
+    next read.
 
     Args:
-        agent: What learns.
-        collector: Where transitions come from.
-        replay: Where they are kept.
-        frames: Frames to train for: decisions, summed over the environment's rows.
-        minutes: Wall-clock budget, besides ``frames``; ``None``: none.
-        seconds: The same in seconds.
+        agent: The learner.
+        collector: The source of transitions.
+        replay: Stores them.
         warmup: Frames before the first update.
         update_every: Frames per update.
-        log_every: Frames between two reads of the metrics.
-        save_every: Frames between two calls of ``save``; ``None``: see ``save_minutes``.
-        save_minutes: Minutes between two calls of ``save``; ``None`` here too: only the caller
-            saves.
-        evaluate_every: Frames between two calls of ``evaluate``; ``None``: never.
-        black_box: How many of the environment's last states, and with them the batch of a broken
-            update, are kept in :attr:`black_box` to show why training broke; 0: nothing is.
-        capture: Updates as one CUDA graph, :class:`agents.training.capture.CapturedUpdate`.
+        black_box: Whether :attr:`black_box` records the last updates, to diagnose NaN or Inf.
+        capture: Run updates as one CUDA graph, :class:`agents.training.capture.CapturedUpdate`.
+        **schedule: Fields of :class:`Schedule`.
     """
 
     on_policy = False
+    keyword_options = Schedule
 
     def __init__(
         self,
         agent: Agent,
         collector: Collector,
-        replay: Replay,
+        replay: Replay | RolloutBuffer,
         *,
-        frames: float = 200_000,
-        minutes: float | None = None,
-        seconds: float | None = None,
         warmup: float = 2048,
         update_every: float = 64,
-        log_every: float = 2048,
-        save_every: float | None = None,
-        save_minutes: float | None = None,
-        evaluate_every: float | None = None,
-        black_box: int = 16,
+        black_box: bool = True,
         capture: bool = False,
+        **schedule: Any,
     ) -> None:
-        self.agent, self.collector, self.replay = agent, collector, replay
-        self.captured = CapturedUpdate(agent) if capture else None
-        self.total = _count("frames", frames)
-        budgets = [_budget("minutes", minutes, 60.0), _budget("seconds", seconds, 1.0)]
-        self.budget = min((budget for budget in budgets if budget is not None), default=None)
+        self.schedule = Schedule(**schedule)
+        self.total, self.budget = int(self.schedule.frames), self.schedule.budget
+        self.every = self.schedule.every
         self.warmup = int(warmup)
-        self.update_every = _count("update_every", update_every)
-        self.every = {
-            "log": _count("log_every", log_every),
-            "save": _count("save_every", save_every),
-            "evaluate": _count("evaluate_every", evaluate_every),
-        }
-        self.save_seconds = _budget("save_minutes", save_minutes, 60.0)
+        self.update_every = positive_frames("update_every", update_every)
+        self.agent, self.collector = agent, collector
+        self.replay: Any = replay  # a Replay; of an on-policy loop a RolloutBuffer
+        self.captured = CapturedUpdate(agent) if capture else None
         self.frames = 0
         self.updates = 0
         self.elapsed = 0.0
@@ -104,9 +87,8 @@ class Trainer:
         self._worst: Tensor | None = None  # most skipped updates in a row, since the last read
         self.black_box: BlackBox | None = None
         if black_box:
-            self.black_box = BlackBox(
-                agent, collector, states=black_box, strikes=STRIKES, copies=self.on_policy
-            )
+            device = collector.env.device
+            self.black_box = BlackBox(agent, device, overwritten=self.on_policy)
 
     def run(
         self,
@@ -118,22 +100,22 @@ class Trainer:
         evaluate: Callable[[], Mapping[str, float]] = dict,
         save_evaluated: bool = False,
     ) -> bool:
-        """Train on; calling it again continues.
+        """Train until the schedule ends; calling it again continues.
 
         Args:
-            logger: Takes a row per log interval.
-            bar: Shows it.
-            should_stop: Asked after every step of the environment.
+            logger: Receives a row per log interval.
+            bar: Displays it.
+            should_stop: Called after every step of the environment; True stops training.
             save: Called every ``save_every`` frames.
             evaluate: Called every ``evaluate_every`` frames; its numbers join the row.
-            save_evaluated: Call ``save`` after each evaluation, too, with its numbers in
+            save_evaluated: Call ``save`` after each evaluation as well, with its numbers in
                 :attr:`last`.
 
         Returns:
-            Whether it came to its end (otherwise ``should_stop`` said so).
+            Whether the schedule ended; False where ``should_stop`` returned True.
 
         Raises:
-            NonFiniteError: The loss or a weight is no number any more; found when metrics are read,
+            NonFiniteError: The loss or a weight is NaN or infinite; checked when metrics are read,
                 before anything is saved, and at the end.
         """
         start = time.perf_counter() - self.elapsed
@@ -157,12 +139,10 @@ class Trainer:
         return not stopped
 
     def step(self) -> None:
-        """One decision of every row, and the updates that fall due. No host read."""
+        """Take one decision in every row, and make the updates that are due. No host read."""
         self.agent.set_frames(self.frames)
         self._scheduled = self.frames
         transition = self.collector.step()
-        if self.black_box is not None:
-            self.black_box.see(transition)
         self.replay.extend(transition)
         self._measure(transition)
         count = transition.batch_size.numel() * self.world.size
@@ -173,7 +153,7 @@ class Trainer:
         self._learn(count)
 
     def _learn(self, count: int) -> None:
-        """The updates that fall due after ``count`` more frames."""
+        """Make the updates that are due after ``count`` more frames."""
         if self.collected < self.warmup or not len(self.replay):
             return
         self._since_update += count
@@ -185,7 +165,7 @@ class Trainer:
         self._since_update %= self.update_every
 
     def _update(self, batch: TensorDictBase) -> None:
-        """One update, watched."""
+        """Make one update, and record it."""
         if self.black_box is not None:
             self.black_box.before(batch, self.updates, self._scheduled)
         update = self.agent.update if self.captured is None else self.captured
@@ -195,7 +175,7 @@ class Trainer:
         self._note(found)
 
     def _note(self, found: Mapping[str, Tensor]) -> None:
-        """Count what an update returned, on the device."""
+        """Add what an update returned to the metrics, on the device."""
         self.updates += 1
         found = dict(found)
         streak = found.pop("skipped_in_a_row", None)
@@ -209,7 +189,7 @@ class Trainer:
             self.meter.add_all(found, failed == 0, everywhere={"skipped": failed})
 
     def check_finite(self) -> None:
-        """Raise a :class:`NonFiniteError` if what was learned is broken; reads from the device."""
+        """Raise a NonFiniteError if an update or the agent's state is; reads from the device."""
         for values in (self.last, self.meter.peek()):
             self._check_updates(values)
         sound = [weight.detach().isfinite().all() for weight in self.agent.policy.parameters()]
@@ -219,7 +199,7 @@ class Trainer:
             raise NonFiniteError(f"weights are NaN or infinite {self._when()}")
 
     def _check_updates(self, values: Mapping[str, float]) -> None:
-        """Of an agent that leaves out broken updates, some may be broken; of another, none."""
+        """Raise a NonFiniteError for a row of skipped updates, or a loss that was not skipped."""
         if self._worst is not None and int(self._worst) >= STRIKES:
             raise NonFiniteError(f"{STRIKES} updates in a row were not finite {self._when()}")
         loss = values.get("loss", 0.0)
@@ -233,11 +213,11 @@ class Trainer:
         )
 
     def state_dict(self, *, replay: bool = True) -> dict[str, Any]:
-        """All that training continues from, bit for bit, the global random generators among it.
+        """Return everything that training continues from, the global random generators included.
 
         Args:
-            replay: Whether what the replay holds is part of it. Without it, training continues from
-                an empty one, after another ``warmup`` frames.
+            replay: Whether the contents of the replay are part of it. Without them, training
+                continues from an empty one, after another ``warmup`` frames.
         """
         counters = {"frames": self.frames, "updates": self.updates, "elapsed": self.elapsed}
         state = {
@@ -252,12 +232,12 @@ class Trainer:
                 "meter": self.meter.state_dict(),
             },
             "collector": self.collector.state_dict(),
-            "random": randomness.state_dict(),
+            "random": process.random_state(),
         }
         return state | ({"replay": self.replay.state_dict()} if replay else {})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
+        """Continue bit for bit from what :meth:`state_dict` returned."""
         counters, waiting = state["counters"], state["waiting"]
         self.agent.load_state_dict(state["agent"])
         if self.captured is not None:
@@ -274,13 +254,13 @@ class Trainer:
             self.collected = waiting["collected"]
         else:
             self.collected = 0
-        randomness.load_state_dict(state["random"])
+        process.load_random_state(state["random"])
         if self.black_box is not None:
             self.black_box.clear()
 
     @property
     def logged_frames(self) -> int:
-        """Frames at the end of the last whole log interval."""
+        """Frames at the end of the last complete log interval."""
         return self.frames - self._since["log"]
 
     def _finished(self) -> bool:
@@ -292,8 +272,9 @@ class Trainer:
         return every is not None and self._since[what] >= every
 
     def _save_due(self) -> bool:
-        """Whether it is time to save; if so, the clock begins anew."""
-        late = self.save_seconds is not None and self.elapsed - self._saved >= self.save_seconds
+        """Return whether it is time to save; if so, restart that clock."""
+        minutes = self.schedule.save_minutes
+        late = minutes is not None and self.elapsed - self._saved >= 60.0 * minutes
         if self._due("save"):
             self._since["save"] = 0
         elif not late:
@@ -302,7 +283,7 @@ class Trainer:
         return True
 
     def _measure(self, transition: TensorDictBase) -> None:
-        """Count finished episodes and the values of the chosen actions, on the device."""
+        """Add finished episodes and the values of the chosen actions, on the device."""
         following = transition.get("next")
         finished = following.get("done")
         metrics = dict(following.get("metrics").items())
@@ -321,7 +302,10 @@ class Trainer:
         *,
         ends: bool = True,
     ) -> None:
-        """The one host read of the interval; one that does not end here goes on after a resume."""
+        """Read and log the metrics: the only host read of an interval.
+
+        ``ends=False``: the interval is incomplete, and continues after a resume.
+        """
         frames = self._since["log"]
         values = self.meter.read() if ends else self.meter.peek()
         values["episodes"] = round(values.get("episodes", 0.0) * frames)
@@ -339,20 +323,14 @@ class Trainer:
 
 
 class OnPolicyTrainer(Trainer):
-    """The same for agents that learn from what their present policy did, and then forget it.
+    """On-policy loop: one update per rollout of the present policy, which is then discarded.
 
     Args:
-        agent: What learns: one ``update`` per rollout.
-        collector: Where transitions come from.
-        replay: Keeps one rollout, ``replay.horizon`` decisions of every row.
-        frames: Like all that follow, as of :class:`Trainer`.
-        minutes: See there.
-        seconds: See there.
-        log_every: See there.
-        save_every: See there.
-        save_minutes: See there.
-        evaluate_every: See there.
-        black_box: See there.
+        agent: The learner.
+        collector: The source of transitions.
+        replay: Stores one rollout, ``replay.horizon`` decisions of every row.
+        black_box: As of :class:`Trainer`.
+        **schedule: Fields of :class:`Schedule`.
     """
 
     on_policy = True
@@ -363,50 +341,13 @@ class OnPolicyTrainer(Trainer):
         collector: Collector,
         replay: RolloutBuffer,
         *,
-        frames: float = 200_000,
-        minutes: float | None = None,
-        seconds: float | None = None,
-        log_every: float = 2048,
-        save_every: float | None = None,
-        save_minutes: float | None = None,
-        evaluate_every: float | None = None,
-        black_box: int = 16,
+        black_box: bool = True,
+        **schedule: Any,
     ) -> None:
-        super().__init__(
-            agent,
-            collector,
-            replay,
-            frames=frames,
-            minutes=minutes,
-            seconds=seconds,
-            log_every=log_every,
-            save_every=save_every,
-            save_minutes=save_minutes,
-            evaluate_every=evaluate_every,
-            black_box=black_box,
-        )
+        options = Schedule(**schedule)  # refuses options of other loops
+        super().__init__(agent, collector, replay, black_box=black_box, **vars(options))
 
     def _learn(self, count: int) -> None:
-        """An update when the rollout is complete."""
+        """Make an update when the rollout is complete."""
         if self.replay.full:
             self._update(self.replay.take())
-
-
-def _count(name: str, value: float | None) -> int | None:
-    """A positive number of frames; ``None`` stays."""
-    if value is None:
-        return None
-    if not value >= 1:
-        raise ValueError(f"trainer.{name}={value} must be at least 1")
-    return int(value)
-
-
-def _budget(name: str, value: float | None, unit: float) -> float | None:
-    """A positive time in seconds; ``None`` stays."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ValueError(
-            f"trainer.{name}={value!r} must be a positive number, or null for no limit"
-        )
-    return value * unit

@@ -1,8 +1,8 @@
 """The environment's rows in several processes; the policy acts for all of them in this one.
 
-On a CPU the rows of one environment may be stepped by several processes. Every row draws from a
-stream of its own, so the transitions are those of a single process, bit for bit. On a GPU one
-process is the way: a second would take turns with the first.
+On a CPU several processes may step the rows of one environment. Every row has a random stream of
+its own, so the transitions are those of a single process, bit for bit. On a GPU one process is
+fastest: a second one would only alternate with the first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from packing_env.types import ParameterError
 
 _LOGGER = logging.getLogger("agents.training.workers")
 PATIENCE = 60
-"""Seconds that a worker outlives SIGTERM, which often goes to a whole group of processes."""
+"""Seconds that a worker survives SIGTERM, which often goes to a whole group of processes."""
 
 
 def device_collector(
@@ -40,17 +40,17 @@ def device_collector(
     allow_secondary_multiprocess: bool = False,
     capture: bool = False,
 ) -> Collector:
-    """Collects in this process, or steps the environment's rows in several.
+    """Build a collector that steps the rows in this process, or in several.
 
     Args:
         env: The environment.
         policy: Writes ``action``; it explores (``ExplorationType.RANDOM``).
-        num_workers: Processes that step; the rows must divide evenly among them.
-        allow_secondary_multiprocess: Several processes on a GPU too, where otherwise one is used.
-        capture: Policy and step as one CUDA graph (``CapturedCollector``).
+        num_workers: Number of processes; it must divide the number of rows.
+        allow_secondary_multiprocess: Use several processes on a GPU too, instead of one.
+        capture: Run policy and step as one CUDA graph (``CapturedCollector``).
 
     Raises:
-        ParameterError: The rows cannot be divided so, or there is nothing to capture a graph on.
+        ParameterError: The rows cannot be divided, or there is no CUDA device to capture a graph.
     """
     if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 1:
         raise ParameterError(f"collector.num_workers={num_workers!r} must be 1 or more processes")
@@ -73,15 +73,15 @@ def device_collector(
 
 
 class WorkerCollector:
-    """As ``DeviceCollector``, with the rows stepped by several processes.
+    """A source of transitions whose rows are stepped by several processes.
 
     Args:
-        env: The environment; its rows are played, but by copies of it.
+        env: The environment; copies of it step its rows.
         policy: Writes ``action``; it must not read the environment itself.
-        num_workers: Processes, each with as many rows.
+        num_workers: Number of processes, each with the same number of rows.
 
     Raises:
-        ParameterError: The rows cannot be divided so, or are drawn one after the other.
+        ParameterError: The rows cannot be divided, or instances are drawn sequentially.
     """
 
     def __init__(self, env: PackingEnv, policy: TensorDictModuleBase, num_workers: int) -> None:
@@ -94,10 +94,10 @@ class WorkerCollector:
             raise ParameterError("collector.num_workers > 1 plays instances drawn at random only")
         self.env, self.policy = env, policy
         self._shape = (num_workers, rows // num_workers)
-        made = partial(_Shard, env.params, env.catalogue, env.instances, num_envs=self._shape[1])
+        shard = partial(_Shard, env.params, env.catalogue, env.instances, num_envs=self._shape[1])
         self._shards = ParallelEnv(
             num_workers,
-            [partial(made, index=index, device=env.device) for index in range(num_workers)],
+            [partial(shard, index=index, device=env.device) for index in range(num_workers)],
             mp_start_method="spawn",
             num_threads=torch.get_num_threads(),
         )
@@ -106,7 +106,7 @@ class WorkerCollector:
 
     @torch.no_grad()
     def step(self) -> TensorDictBase:
-        """One decision of every row: root and ``next`` entries, ``[*batch_size]``."""
+        """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
         if self._root is None:
             self.env.reset()
             self._root = self._restored(self.env.get_state())
@@ -117,14 +117,15 @@ class WorkerCollector:
         return root.set("next", step.get("next").reshape(self.env.batch_size).clone())
 
     def state_dict(self) -> dict[str, Any]:
-        """The environment's state; empty before the first step."""
+        """Return the environment's state; it is empty before the first step."""
         if self._root is None:
             return {}
-        state = torch.cat(list(self._shards.get_state()))
-        return state.reshape(self.env.batch_size).to_dict()
+        state: TensorDictBase = torch.cat(list(self._shards.get_state()))
+        saved: dict[str, Any] = state.reshape(self.env.batch_size).to_dict()
+        return saved
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`, whatever the number of processes was."""
+        """Restore what :meth:`state_dict` returned, with any number of processes."""
         self._root = None
         if state:
             saved = TensorDict(dict(state), self.env.batch_size, device=self.env.device)
@@ -135,13 +136,14 @@ class WorkerCollector:
         self._shards.close()
 
     def _restored(self, state: TensorDictBase) -> TensorDictBase:
-        """What the policy sees in a state, which becomes the processes'."""
-        seen = self._shards.restore(state.reshape(self._shape))
-        return torch.cat(list(seen)).reshape(self.env.batch_size)
+        """Set the processes to a state; return its observations."""
+        roots = self._shards.restore(state.reshape(self._shape))
+        root: TensorDictBase = torch.cat(list(roots))
+        return root.reshape(self.env.batch_size)
 
 
 class _Shard(PackingEnv):
-    """Some rows of another environment; in a process of its own it leaves Ctrl-C to the first."""
+    """Some rows of another environment; in a worker process it leaves Ctrl-C to the main one."""
 
     def __init__(self, *task: Any, index: int, **shell: Any) -> None:
         super().__init__(*task, autoreset="masked", **shell)
@@ -151,11 +153,11 @@ class _Shard(PackingEnv):
             signal.signal(signal.SIGTERM, _outlive)
 
     def restore(self, states: TensorDictBase) -> TensorDictBase:
-        """Go on from this shard's part of ``states [W, B]``."""
+        """Set this shard to its part of ``states [W, B]``; return the observations."""
         return self.reset(states[self._index], set_state=True)
 
 
 def _outlive(number: int, frame: FrameType | None) -> None:
-    """Serve on while the main process, which got the same signal, saves; but not for ever."""
+    """Keep serving, for a limited time, while the main process saves after the same signal."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(PATIENCE)

@@ -179,7 +179,7 @@ def test_names_are_given_in_the_log_interval_only(
     tiny: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two logs no named value is made: the meter is not asked."""
-    from agents.loggers.logging import Meter
+    from agents.loggers.meter import Meter
 
     asked = []
     peek = Meter.peek

@@ -12,12 +12,14 @@ from omegaconf import OmegaConf
 from tests.agents.conftest import TINY_OVERRIDES
 
 from agents.algorithms.base import Agent
-from agents.config.build import build_agent, build_env, build_held_out, build_replay, load_policy
-from agents.config.checks import ConfigError, locate
-from agents.config.compose import compose, groups
+from agents.config.build import build_agent, build_env, build_held_out, build_replay
+from agents.config.checks import locate
+from agents.config.compose import compose
+from agents.config.folders import ConfigError, groups
 from agents.loggers.logging import NullLogger
 from agents.training import checkpoint
 from agents.training.evaluate import evaluate
+from agents.training.resume import load_policy
 
 LEARNERS = [name for name in groups()["agent"] if name != "heuristic"]
 CASES = {name: [f"agent={name}"] for name in LEARNERS} | {

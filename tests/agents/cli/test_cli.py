@@ -17,7 +17,7 @@ from tests.agents.conftest import TINY, TINY_OVERRIDES
 
 import agents
 from agents.cli import main as cli
-from agents.config.checks import ConfigError
+from agents.config.folders import ConfigError
 from agents.networks import CandidateScores
 from agents.training import checkpoint
 from packing_env import PackingEnv
@@ -71,6 +71,29 @@ def test_help_fits_a_screen(command: str | None, capsys: pytest.CaptureFixture[s
         assert all(any(line.strip().startswith(name) for line in lines) for name in cli.COMMANDS)
     elif cli.COMMANDS[command].groups:
         assert any("irregular" in line for line in lines)
+
+
+@pytest.mark.parametrize("arguments", ["--help", "--version", "train --help", "bench --help",
+                                       "inspect --help", "validate --help"])  # fmt: skip
+def test_help_imports_nothing_heavy(arguments: str) -> None:
+    """Help is shown at once: neither torch nor Hydra is imported for it."""
+    program = (
+        "import sys; from agents.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "heavy = {'torch', 'hydra', 'omegaconf', 'numpy', 'numba', 'rich', 'gymnasium'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    command = [sys.executable, "-c", program, *arguments.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_the_module_is_the_command() -> None:
+    command = [sys.executable, "-m", "agents.cli", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == agents.__version__
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -319,9 +342,9 @@ def test_a_run_with_a_broken_loss_keeps_the_sound_checkpoint(
     assert cli.main(arguments) == 1
     said = capsys.readouterr().out
     assert "the loss is nan" in said
-    assert "the broken state is kept in run/checkpoints/failed-0000000000" in said
-    newest = "newest sound checkpoint is run/checkpoints/000000000032"
-    assert (newest if sound else "there is no sound checkpoint") in said
+    assert "the failed state is saved in run/checkpoints/failed-0000000000" in said
+    newest = "newest intact checkpoint is run/checkpoints/000000000032"
+    assert (newest if sound else "there is no intact checkpoint") in said
     chosen = ["eval", "--config-dir", "mine", "checkpoint=run", "evaluation.heuristics=[]"]
     if sound:
         assert cli.main([*chosen, "evaluation.instances=2"]) == 0
@@ -383,7 +406,7 @@ def test_so_is_one_of_several_processes_that_are_all_stopped() -> None:
 def test_training_may_begin_with_a_heuristic(capsys: pytest.CaptureFixture[str]) -> None:
     imitate = ["warm_start.heuristic=lowest_z", "warm_start.frames=64", "warm_start.updates=4"]
     assert cli.main([*TRAIN, *imitate, "run_dir=run"]) == 0
-    assert "warm start: the policy does what lowest_z does in" in capsys.readouterr().out
+    assert "warm start: the policy agrees with lowest_z in" in capsys.readouterr().out
     assert cli.main([*TRAIN, "warm_start.heuristic=lowest_zz"]) == 2
     assert "lowest_zz" in capsys.readouterr().err
 

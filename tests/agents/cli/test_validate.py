@@ -10,6 +10,7 @@ import pytest
 
 from agents.cli import main as cli
 from agents.cli import protocols, validate
+from agents.cli.errors import BAD_INPUT
 from agents.cli.protocols import PROTOCOLS, Window
 
 TINY = {"V1": 12, "V2": 12, "V3a": 6, "V3b": 6, "V5": 12, "V6": 6}
@@ -72,7 +73,7 @@ def test_a_file_that_cannot_be_written_is_refused_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    assert cli.main(["validate", "--json", str(tmp_path / "file" / "x.json")]) == cli.BAD_INPUT
+    assert cli.main(["validate", "--json", str(tmp_path / "file" / "x.json")]) == BAD_INPUT
     assert "cannot be written" in capsys.readouterr().err
 
 

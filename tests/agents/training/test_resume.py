@@ -178,7 +178,7 @@ def test_the_command_goes_on_in_the_runs_folder(tmp_path: Path, capsys: Any) -> 
     assert train(*RUN, "trainer.frames=400", f"run_dir={other}") == 0
     assert train(*RUN, "trainer.frames=200", f"run_dir={one}") == 0
     assert train(f"resume={one}", "trainer.frames=400") == 0
-    assert f"going on from {one}/checkpoints/000000000200, after 200 frames" in (
+    assert f"continuing from {one}/checkpoints/000000000200, after 200 frames" in (
         "".join(capsys.readouterr().out.split("\n"))
     )
     assert differing(checkpoint.load(one).state, checkpoint.load(other).state) == []
@@ -194,7 +194,7 @@ def test_a_new_folder_a_new_logger_and_a_small_checkpoint(tmp_path: Path, capsys
     assert "replay" not in found.state
     changes = ["logger=none", f"run_dir={other}", "trainer.frames=264"]
     assert train(f"resume={found.path}", *changes) == 0
-    assert "holds no replay, which is filled anew" in capsys.readouterr().out
+    assert "it has no replay, which is refilled" in capsys.readouterr().out
     assert checkpoint.load(other).state["waiting"]["collected"] == 64
     assert not (other / "metrics.csv").exists()
     assert checkpoint.find(one) == found.path
@@ -237,7 +237,7 @@ def test_another_environment_is_refused(tmp_path: Path, monkeypatch: Any, capsys
 def test_auto_takes_the_newest_whole_one(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     assert train(*RUN, "trainer.frames=40", "resume=auto") == 0
-    assert "no checkpoint was found, training begins anew" in capsys.readouterr().out
+    assert "no checkpoint was found, training starts from nothing" in capsys.readouterr().out
     (first,) = Path("runs").iterdir()
     assert train(*RUN, "trainer.frames=80", "run_dir=later") == 0
     assert train("resume=auto", "trainer.frames=120") == 0  # only what is in runs/
@@ -255,7 +255,7 @@ def test_a_finished_run_says_so(tmp_path: Path, capsys: Any) -> None:
     )
     assert "nothing was learned: no update was made in 40 frames" in capsys.readouterr().out
     assert train(f"resume={tmp_path / 'run'}") == 0
-    assert "there was nothing left to do" in capsys.readouterr().out
+    assert "nothing was left to do" in capsys.readouterr().out
     assert checkpoint.find(tmp_path / "run").name == f"{40:012d}"
 
 

@@ -12,7 +12,8 @@ import torch
 from tests.agents.training.test_trainer import real_trainer
 
 from agents.bench.measure.counting import CallSites
-from agents.loggers.logging import Meter, NullLogger
+from agents.loggers.logging import NullLogger
+from agents.loggers.meter import Meter
 from agents.training.trainer import Trainer
 from packing_env import PackingEnv
 

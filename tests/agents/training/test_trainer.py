@@ -26,7 +26,8 @@ from agents import heuristics
 from agents.algorithms.base import Agent
 from agents.algorithms.dqn import DQN
 from agents.bench.measure.counting import host_reads as reads
-from agents.loggers.logging import CSVLogger, Meter, NullLogger
+from agents.loggers.logging import CSVLogger, NullLogger
+from agents.loggers.meter import Meter
 from agents.networks import ScoreMaps
 from agents.replay import DeviceReplay
 from agents.training.rollout import DeviceCollector, TorchRLCollector

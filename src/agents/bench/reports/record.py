@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from agents.bench.base import LeftOut, Row, Session
-from agents.config.checks import ConfigError, config_folder
+from agents.config.folders import ConfigError, config_folder
 from agents.training import runs
 from packing_env import kernels
 

@@ -9,7 +9,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from agents.config.checks import ConfigError
+from agents.config.folders import ConfigError
 from agents.training.capture import CapturedCollector
 from packing_env import PackingEnv, PackingVectorEnv, kernels
 from packing_env.core.orientation import decode_placement

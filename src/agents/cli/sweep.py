@@ -1,0 +1,72 @@
+"""``--multirun``: every combination of a command line's values, run by Hydra."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from agents.cli.errors import guarded, stops
+from agents.config import compose as composition
+from agents.config.compose import Request
+from agents.config.folders import config_folder
+
+
+def sweep(request: Request, run: Callable[[DictConfig, Request], int]) -> int:
+    """Run every combination, after each of them was checked; return the exit code.
+
+    The first that fails, or is stopped, ends the sweep.
+    """
+    jobs = list(composition.expand(request.overrides))
+    for job in jobs:
+        composition.compose(request.command, job, request.folders)
+    codes: list[int] = []
+    stopped: list[BaseException] = []
+
+    def watched(config: DictConfig, job: Request) -> int:
+        try:
+            return run(config, job)
+        except BaseException as error:
+            if isinstance(error, (*stops(), KeyboardInterrupt)):
+                stopped.append(error)
+            raise
+
+    def task(config: DictConfig) -> None:
+        overrides = list(HydraConfig.get().overrides.task)
+        composition.finish(config, overrides)
+        config.run_dir = HydraConfig.get().runtime.output_dir
+        job = Request(request.command, overrides, request.folders)
+        codes.append(guarded(lambda: watched(config, job)))
+        if codes[-1] or stopped:
+            raise SystemExit(codes[-1])
+
+    _run_hydra(request, task, lambda: bool(stopped or any(codes)), stopped)
+    if stopped:
+        print(f"the sweep was stopped in job {len(codes)} of {len(jobs)}")
+        return 0
+    return max(codes, default=0)
+
+
+def _run_hydra(
+    request: Request,
+    task: Callable[[DictConfig], None],
+    ended: Callable[[], bool],
+    stopped: list[BaseException],
+) -> None:
+    """Let Hydra run ``task`` for every job, with a command line of its own."""
+    before = sys.argv
+    sys.argv = ["packing", "--multirun", *composition.search_path(request.folders)]
+    sys.argv += request.overrides
+    folder = str(config_folder())
+    try:
+        hydra.main(folder, request.command, version_base=composition.HYDRA_VERSION)(task)()
+    except KeyboardInterrupt as stop:  # between two jobs
+        stopped.append(stop)
+    except SystemExit:
+        if not ended():
+            raise
+    finally:
+        sys.argv = before

@@ -1,0 +1,53 @@
+"""The folders of YAML files, read without Hydra: help and completion stay fast."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+
+class ConfigError(ValueError):
+    """The configuration is wrong; the message names the key and a value that would be right."""
+
+
+def config_folder() -> Path:
+    """Return the project's configuration folder.
+
+    It is ``packing_env/conf`` in an installed package, else ``conf`` at the top of the checkout.
+
+    Raises:
+        ConfigError: There is neither.
+    """
+    found = find_spec("packing_env")  # without importing it
+    package = Path(found.origin if found and found.origin else __file__).resolve().parent
+    for folder in (package / "conf", package.parents[1] / "conf"):
+        if (folder / "train.yaml").is_file():
+            return folder
+    raise ConfigError(f"no configuration beside {package}; reinstall packing-env")
+
+
+def groups(folders: Sequence[Path] = ()) -> dict[str, list[str]]:
+    """Return the options of every group: the folders of YAML files are the registry.
+
+    Args:
+        folders: Further folders, as of ``--config-dir``.
+    """
+    found: dict[str, set[str]] = {}
+    for folder in (config_folder(), *folders):
+        for path in folder.rglob("*.yaml"):
+            group = path.parent.relative_to(folder).as_posix()
+            if group != "." and not path.name.startswith("."):
+                found.setdefault(group, set()).add(path.stem)
+    return {group: sorted(found[group]) for group in sorted(found)}
+
+
+def close_names(name: str, known: Sequence[str]) -> str:
+    """Return ``", did you mean ...?"`` with the nearest known names, or an empty string."""
+    distinct = list(dict.fromkeys(known))
+    near = difflib.get_close_matches(name, distinct, n=3, cutoff=0.6)
+    if not near:
+        last = name.rpartition(".")[2]
+        near = [key for key in distinct if key.rpartition(".")[2] == last][:3]
+    return f", did you mean {' or '.join(near)}?" if near else ""

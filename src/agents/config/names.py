@@ -1,0 +1,98 @@
+"""Former names of what ``_target_`` may name, so that old checkpoints and YAML files load.
+
+Modules moved into folders named by role; classes kept their names. Saved runs (``config.yaml`` and
+``meta.json``) and the YAML files of users may hold a former path.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+_LOGGER = logging.getLogger("agents.config.names")
+
+MODULES = {
+    "agents.ac_iqn": "agents.algorithms.ac_iqn",
+    "agents.base": "agents.algorithms.base",
+    "agents.branching": "agents.algorithms.branching",
+    "agents.capture": "agents.training.capture",
+    "agents.continuous_policy": "agents.policies.continuous",
+    "agents.ddpg": "agents.algorithms.ddpg",
+    "agents.dqn": "agents.algorithms.dqn",
+    "agents.heuristic_base": "agents.heuristics.base",
+    "agents.hierarchical": "agents.algorithms.hierarchical",
+    "agents.hierarchical_policy": "agents.policies.hierarchical",
+    "agents.imitation": "agents.training.imitation",
+    "agents.iqn": "agents.algorithms.iqn",
+    "agents.logging": "agents.loggers.logging",
+    "agents.policy_wrapper": "agents.policies.policy_wrapper",
+    "agents.ppo": "agents.algorithms.ppo",
+    "agents.rainbow": "agents.algorithms.rainbow",
+    "agents.rollout": "agents.training.rollout",
+    "agents.sac": "agents.algorithms.sac",
+    "agents.space_heuristics": "agents.heuristics.spaces",
+    "agents.telemetry": "agents.loggers.telemetry",
+    "agents.trainer": "agents.training.trainer",
+    "agents.workers": "agents.training.workers",
+}
+"""Former module names and their present ones."""
+
+
+def present_name(target: Any) -> Any:
+    """Return the present dotted path of a ``_target_``; anything else is returned as it is."""
+    if not isinstance(target, str):
+        return target
+    module, _, name = target.rpartition(".")
+    return f"{MODULES[module]}.{name}" if module in MODULES else target
+
+
+def rename_saved(node: Any) -> Any:
+    """Return plain data with the present name of every ``_target_``."""
+    if isinstance(node, Mapping):
+        return {
+            key: present_name(value) if key == "_target_" else rename_saved(value)
+            for key, value in node.items()
+        }
+    if isinstance(node, (list, tuple)):
+        return type(node)(rename_saved(value) for value in node)
+    return node
+
+
+def rename_targets(config: DictConfig) -> DictConfig:
+    """Give every ``_target_`` of a configuration its present name, in place; return it.
+
+    A former name is logged, with the present one, so that its YAML file can be changed.
+    """
+    for path, node in targets(config):
+        former = node["_target_"]
+        if (present := present_name(former)) != former:
+            _LOGGER.info("%s is now %s; change %s", former, present, path or "the file")
+            OmegaConf.update(config, f"{path}._target_" if path else "_target_", present)
+    return config
+
+
+def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield every mapping that has a ``_target_``, with its dotted path.
+
+    Mappings and lists are walked, as Hydra walks them; interpolations stay unresolved.
+    """
+    for inner_path, inner in walk(node, path):
+        if isinstance(inner, Mapping) and "_target_" in inner:
+            yield inner_path, inner
+
+
+def walk(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield everything in mappings and lists, containers included, as plain values with paths."""
+    if OmegaConf.is_config(node):
+        node = OmegaConf.to_container(node, resolve=False)
+    yield path, node
+    entries: Any = ()
+    if isinstance(node, Mapping):
+        entries = node.items()
+    elif isinstance(node, (list, tuple)):
+        entries = enumerate(node)
+    for key, inner in entries:
+        yield from walk(inner, f"{path}.{key}" if path else str(key))

@@ -1,0 +1,67 @@
+"""The options that say how long a trainer runs, and how often it logs, saves and evaluates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The length of a training run, and its intervals.
+
+    Attributes:
+        frames: Frames to train for: decisions, summed over the environment's rows.
+        minutes: Wall-clock budget, besides ``frames``; None: none.
+        seconds: The same in seconds.
+        log_every: Frames between two reads of the metrics.
+        save_every: Frames between two calls of ``save``; None: see ``save_minutes``.
+        save_minutes: Minutes between two calls of ``save``; None here too: only the caller saves.
+        evaluate_every: Frames between two calls of ``evaluate``; None: never.
+    """
+
+    frames: float = 200_000
+    minutes: float | None = None
+    seconds: float | None = None
+    log_every: float = 2048
+    save_every: float | None = None
+    save_minutes: float | None = None
+    evaluate_every: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("frames", "log_every", "save_every", "evaluate_every"):
+            if (value := getattr(self, name)) is not None:
+                positive_frames(name, value)
+        for name in ("minutes", "seconds", "save_minutes"):
+            _check_time(name, getattr(self, name))
+
+    @property
+    def budget(self) -> float | None:
+        """Wall-clock budget in seconds; None: none."""
+        given = (None if self.minutes is None else 60.0 * self.minutes, self.seconds)
+        return min((float(budget) for budget in given if budget is not None), default=None)
+
+    @property
+    def every(self) -> dict[str, int | None]:
+        """Frames between two logs, saves and evaluations."""
+        given = {
+            "log": self.log_every, "save": self.save_every, "evaluate": self.evaluate_every,
+        }  # fmt: skip
+        return {name: None if frames is None else int(frames) for name, frames in given.items()}
+
+
+def positive_frames(name: str, value: float) -> int:
+    """Return a positive number of frames as an integer."""
+    if not value >= 1:
+        raise ValueError(f"trainer.{name}={value} must be at least 1")
+    return int(value)
+
+
+def _check_time(name: str, value: Any) -> None:
+    """Require a positive number, or None."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise ValueError(
+            f"trainer.{name}={value!r} must be a positive number, or null for no limit"
+        )

@@ -1,0 +1,124 @@
+"""Runs and YAML files from before modules moved into folders still load."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from tests.agents.conftest import TINY_OVERRIDES
+
+from agents.cli import main as cli
+from agents.config.compose import compose
+from agents.config.folders import ConfigError, config_folder
+from agents.config.names import MODULES, present_name, rename_saved, targets
+from agents.training import checkpoint
+
+FORMER = {present: former for former, present in MODULES.items()}
+RUN = [
+    *TINY_OVERRIDES, "agent.batch_size=4", "replay.capacity=200", "trainer.frames=64",
+    "trainer.warmup=16", "trainer.update_every=16", "trainer.log_every=32",
+]  # fmt: skip
+FORMER_TARGETS = (
+    "agents.dqn.DQN", "agents.trainer.Trainer", "agents.trainer.OnPolicyTrainer",
+    "agents.logging.CSVLogger", "agents.logging.NullLogger", "agents.telemetry.TorchRLLogger",
+    "agents.telemetry.MLflowLogger", "agents.workers.device_collector",
+    "agents.rollout.TorchRLCollector", "agents.ac_iqn.ACIQN", "agents.branching.Branching",
+    "agents.ddpg.DDPG", "agents.hierarchical.Hierarchical", "agents.iqn.IQN", "agents.ppo.PPO",
+    "agents.rainbow.Rainbow", "agents.sac.SAC",
+)  # fmt: skip
+"""Those that files of the configuration had."""
+
+
+def with_former_names(node: Any) -> Any:
+    """Plain data as a former version saved it."""
+    if isinstance(node, dict):
+        return {
+            key: former_name(value) if key == "_target_" else with_former_names(value)
+            for key, value in node.items()
+        }
+    return node
+
+
+def former_name(target: str) -> str:
+    module, _, name = target.rpartition(".")
+    return f"{FORMER.get(module, module)}.{name}"
+
+
+def make_old(run: Path) -> None:
+    """Give a run's checkpoint the targets and the options that it had before."""
+    place = checkpoint.find(run)
+    saved = checkpoint.load(place)
+    config = with_former_names(saved.meta["config"])
+    assert config["agent"]["_target_"] == "agents.dqn.DQN"
+    assert config["collector"]["_target_"] == "agents.workers.device_collector"
+    config["trainer"]["black_box"] = 16
+    checkpoint.write(place, saved.state, {**saved.meta, "config": config})
+
+
+@pytest.mark.parametrize("target", FORMER_TARGETS)
+def test_every_former_target_has_a_present_one(target: str) -> None:
+    module, _, name = present_name(target).rpartition(".")
+    assert hasattr(importlib.import_module(module), name)
+    with pytest.raises(ImportError):
+        importlib.import_module(target.rpartition(".")[0])
+
+
+def test_the_configuration_has_no_former_name() -> None:
+    for path in config_folder().rglob("*.yaml"):
+        for place, node in targets(OmegaConf.load(path)):
+            assert present_name(node["_target_"]) == node["_target_"], f"{path}: {place}"
+
+
+def test_nested_targets_are_renamed() -> None:
+    saved = {"a": [{"_target_": "agents.dqn.DQN", "x": {"_target_": "my.Own"}}], "_target_": 3}
+    assert rename_saved(saved) == {
+        "a": [{"_target_": "agents.algorithms.dqn.DQN", "x": {"_target_": "my.Own"}}],
+        "_target_": 3,
+    }
+
+
+def test_an_old_run_is_resumed_and_evaluated(tmp_path: Path, capsys: Any) -> None:
+    run = tmp_path / "run"
+    assert cli.main(["train", *RUN, f"run_dir={run}"]) == 0
+    make_old(run)
+    evaluate = ["evaluation.heuristics=[]", "evaluation.instances=4", "env.num_envs=4"]
+    results = tmp_path / "eval"
+    assert cli.main(["eval", f"checkpoint={run}", *evaluate, f"run_dir={results}"]) == 0
+    assert list(json.loads((results / "results.json").read_text())["policies"]) == ["dqn"]
+    assert cli.main(["train", f"resume={run}", "trainer.frames=96"]) == 0
+    assert "after 64 frames" in " ".join(capsys.readouterr().out.split())
+    assert json.loads((run / "results.json").read_text())["training"]["frames"] == 96
+
+
+def test_a_foreign_target_is_refused_as_before(tmp_path: Path, capsys: Any) -> None:
+    place = checkpoint.save(
+        tmp_path, 1, {}, {"config": {"agent": {"_target_": "agents.dqn.os.system"}}}
+    )
+    assert cli.main(["eval", f"checkpoint={place}"]) == 2
+    assert "which no configuration file names" in capsys.readouterr().err
+
+
+def test_a_users_file_with_a_former_target_loads(tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "trainer").mkdir()
+    agent = (config_folder() / "agent" / "dqn.yaml").read_text()
+    (tmp_path / "agent" / "mine.yaml").write_text(
+        agent.replace("agents.algorithms.dqn.DQN", "agents.dqn.DQN")
+    )
+    (tmp_path / "trainer" / "mine.yaml").write_text(
+        "_target_: agents.trainer.Trainer\n_partial_: true\nframes: 10\n"
+    )
+    config = compose("train", ["agent=mine", "trainer=mine"], [tmp_path])
+    assert config.agent["_target_"] == "agents.algorithms.dqn.DQN"
+    assert config.trainer["_target_"] == "agents.training.trainer.Trainer"
+    with pytest.raises(ConfigError, match=r"trainer\.frmes'.*did you mean frames"):
+        compose("train", ["agent=mine", "trainer=mine", "+trainer.frmes=3"], [tmp_path])
+
+
+def test_a_former_target_on_the_command_line_loads() -> None:
+    config = compose("train", ["agent._target_=agents.dqn.DQN"])
+    assert config.agent["_target_"] == "agents.algorithms.dqn.DQN"

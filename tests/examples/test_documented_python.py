@@ -1,0 +1,72 @@
+"""The Python blocks of the README and of the documentation run as they stand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agents import heuristics
+from packing_env.core import rewards
+
+ROOT = Path(__file__).resolve().parents[2]
+FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BRACKET = """solid bracket
+facet normal 0 0 0
+outer loop
+vertex 0 0 0
+vertex 0 40 0
+vertex 60 0 0
+endloop
+endfacet
+facet normal 0 0 0
+outer loop
+vertex 0 0 0
+vertex 60 0 0
+vertex 0 0 30
+endloop
+endfacet
+facet normal 0 0 0
+outer loop
+vertex 0 0 0
+vertex 0 0 30
+vertex 0 40 0
+endloop
+endfacet
+facet normal 0 0 0
+outer loop
+vertex 60 0 0
+vertex 0 40 0
+vertex 0 0 30
+endloop
+endfacet
+endsolid bracket
+"""
+
+
+def blocks() -> list[tuple[str, str]]:
+    """Page and source of each block."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [
+        (page.relative_to(ROOT).as_posix(), block)
+        for page in pages
+        for block in FENCE.findall(page.read_text(encoding="utf-8"))
+    ]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.mark.parametrize(("page", "block"), blocks(), ids=lambda text: text.partition("\n")[0])
+def test_block_runs(
+    page: str, block: str, cache: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(rewards, "TERMS", dict(rewards.TERMS))
+    monkeypatch.setattr(heuristics, "HEURISTICS", dict(heuristics.HEURISTICS))
+    monkeypatch.setenv("XDG_CACHE_HOME", cache)
+    monkeypatch.chdir(tmp_path)
+    Path("bracket.stl").write_text(BRACKET, encoding="utf-8")
+    exec(compile(block, page, "exec"), {})
