@@ -297,7 +297,7 @@ def _tables(counts: Counts, cell: float) -> tuple[Any, ...]:
 
 
 def advance(constant: Any, action: Tensor, *filled: Tensors) -> None:
-    """See `packing_env.kernels.step.advance_cells`; ``constant`` is from `shared.constants`."""
+    """Run `packing_env.kernels.step.advance_cells`; ``constant`` is from `shared.constants`."""
     state, items, pool, counts, lengths = constant
     observations, start, outcome = filled
     rows, *shape = observations[MASK].shape

@@ -233,7 +233,7 @@ def _close_lid(z, peak, lid, start, stop):
 
 
 def decide(constant: Any, action: Tensor, under: Tensor, ahead: Tensors, outcome: Tensors) -> None:
-    """See `packing_env.kernels.step.decide_heights`; ``constant`` is from `shared.constants`."""
+    """Run `packing_env.kernels.step.decide_heights`; ``constant`` is from `shared.constants`."""
     state, items, _, counts, lengths = constant
     orientations, (_, length, width) = items.peak.shape[1], state.heightmap.shape
     lattice = -(-length // counts.stride), -(-width // counts.stride)
@@ -245,7 +245,7 @@ def decide(constant: Any, action: Tensor, under: Tensor, ahead: Tensors, outcome
 
 
 def observe_places(constant: Any, under: Tensor, judged: Tensors, *filled: Tensors) -> None:
-    """See `packing_env.kernels.step.observe_heights`."""
+    """Run `packing_env.kernels.step.observe_heights`."""
     state, items, pool, counts, lengths = constant
     observations, start, outcome = filled
     z, stable = (tensor.numpy().reshape(*tensor.shape[:2], -1) for tensor in judged)
@@ -257,7 +257,7 @@ def observe_places(constant: Any, under: Tensor, judged: Tensors, *filled: Tenso
 
 
 def close_lid(z: Tensor, peak: Tensor, lid: float) -> None:
-    """See `packing_env.kernels.step.close_lid`."""
+    """Run `packing_env.kernels.step.close_lid`."""
     planes = z.numpy().reshape(peak.numel(), -1)
     arguments = (planes, peak.numpy().reshape(-1), np.float32(lid))
     run(_close_lid, arguments, len(planes), planes.size)

@@ -140,7 +140,7 @@ def _reset(state, rows, pool, items, places, shape, counts, lengths):
 
 
 def reset(constant: Any, rows: Tensor, observations: Tensors, metrics: Tensors) -> None:
-    """See `packing_env.kernels.step.reset_rows`."""
+    """Run `packing_env.kernels.step.reset_rows`."""
     if not all(tensor.is_contiguous() for tensor in observations):
         raise ValueError("the observations of a reset must be contiguous")
     state, items, pool, counts, lengths = constant
