@@ -9,7 +9,7 @@ from torch import nn
 
 from agents.algorithms.base import Learner
 from agents.algorithms.optimization import GatedAdam
-from agents.algorithms.states import named_tensors, tensors, with_tensors
+from agents.algorithms.states import named_tensors, tensors
 from agents.config.build import build_agent, build_env
 
 
@@ -70,5 +70,3 @@ def test_tensors_come_in_the_order_of_their_names() -> None:
     state = {"a": [one, 1, None, {"b": two}], "c": "text", "d": (True, three)}
     assert [t.item() for t in tensors(state)] == [0.0, 1.0, 2.0]
     assert [name for name, _ in named_tensors(state)] == ["a/0", "a/3/b", "d/1"]
-    doubled = with_tensors(state, iter([value * 2 for value in tensors(state)]))
-    assert [t.item() for t in tensors(doubled)] == [0.0, 2.0, 4.0]
