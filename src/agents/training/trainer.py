@@ -12,6 +12,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from agents.algorithms.base import Agent, Collector, Replay, RolloutBuffer
+from agents.algorithms.states import tensors
 from agents.diagnostics.black_box import BlackBox
 from agents.loggers.logging import Logger
 from agents.loggers.meter import Meter
@@ -20,7 +21,6 @@ from agents.training import process
 from agents.training.capture import CapturedUpdate
 from agents.training.distributed import World
 from agents.training.schedule import Schedule, positive_frames
-from agents.training.states import tensors
 
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
 """Metrics of finished episodes that are logged."""
