@@ -158,9 +158,9 @@ def items(config: DictConfig, request: Request) -> int:
         "item",
         "family",
         "scale",
-        "extent [mm]",
-        "volume [cm3]",
-        "orientations",
+        "extent\n[mm]",
+        "volume\n[cm3]",
+        "orien-\ntations",
         "fits",
     ):
         left = heading in ("item", "family")
