@@ -22,7 +22,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from agents.algorithms.base import Agent
-from agents.training.states import named_tensors
+from agents.algorithms.states import named_tensors
 
 FOLDER = "black_box"
 """Its folder inside that of the run."""
