@@ -1,4 +1,4 @@
-"""Objects that cannot fit into memory are refused before they are built; see `packing_env.memory`."""
+"""Objects that do not fit into memory are refused before they are built (`packing_env.memory`)."""
 
 from __future__ import annotations
 
