@@ -1,4 +1,4 @@
-"""What is shipped: the metadata agrees with itself, and the wheel works without the checkout."""
+"""The package: its metadata is consistent, and the wheel works without the checkout."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_make_installs_the_pinned_torch() -> None:
     assert re.search(r"^TORCH := torch==(.+)$", makefile, re.M).group(1) == pins()["torch"]
 
 
-def test_version_is_said_once() -> None:
+def test_version_is_stated_once() -> None:
     source = (ROOT / "src" / "packing_env" / "__init__.py").read_text(encoding="utf-8")
     assert re.search(r'^__version__ = "(.+)"$', source, re.M).group(1) == PROJECT["version"]
 

@@ -1,4 +1,4 @@
-"""A plan says where each solid went: its own vertices, moved, fit what the environment saw."""
+"""Plans: each solid, moved by its plan, fits the environment's heightmaps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TINY = {"resolution": 16, "num_items": 8, "pool_size": 8}
 
 
 def pack(**options: object) -> pe.PackingEnv:
-    """An environment of two rows after episodes that put each item as low as they can."""
+    """Return an environment of two rows after episodes of lowest placements."""
     env = pe.make_env("irregular", num_envs=2, seed=1, **TINY | options)
     td = env.reset()
     while not td["done"].all():
@@ -35,7 +35,7 @@ def env() -> pe.PackingEnv:
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two of the embedded shapes as files in millimetres."""
+    """Write two of the embedded shapes to files in millimetres."""
     folder = tmp_path_factory.mktemp("parts")
     for mesh in shapes.build(["brackets"])[:2]:
         lines = [f"v {x} {y} {z}" for x, y, z in (1000 * mesh.vertices + 7).tolist()]
@@ -45,14 +45,14 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def surface(triangles: np.ndarray, count: int) -> np.ndarray:
-    """Random points of a solid's surface, and its vertices."""
+    """Return random points of a solid's surface, and its vertices."""
     rng = np.random.default_rng(0)
     share = rng.dirichlet((1, 1, 1), (len(triangles), count))
     return np.concatenate((triangles.reshape(-1, 3), (share @ triangles).reshape(-1, 3)))
 
 
 def check(packing: Packing, solids: dict[str, np.ndarray]) -> None:
-    """Every solid lies in the container, above what was there and below what is there then."""
+    """Check that solids are in the container, between the heightmaps before and after."""
     cell, extent = packing.cell, np.asarray(packing.container)
     for item in packing.items:
         points = item.to_world(surface(solids[item.source], 20))
@@ -97,7 +97,7 @@ def test_cuboids() -> None:
         assert np.prod(upper - lower) == pytest.approx(item.volume)
 
 
-def test_plan_is_complete_json_and_comes_back(env: pe.PackingEnv, tmp_path: Path) -> None:
+def test_plan_survives_json(env: pe.PackingEnv, tmp_path: Path) -> None:
     plan = write_plan(tmp_path / "plan.json", env, 1)
     assert json.loads((tmp_path / "plan.json").read_text(encoding="utf-8")) == plan
     assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]
@@ -118,7 +118,7 @@ def test_plan_of_a_kept_state(env: pe.PackingEnv) -> None:
     assert make_plan(other, 1, state) == make_plan(env, 1)
 
 
-def test_quaternion_turns_as_the_matrix_does() -> None:
+def test_quaternion_rotates_as_the_matrix_does() -> None:
     vector = np.random.default_rng(0).normal(size=3)
     for rotation in rotation_set("pi/4").numpy():
         w, *axis = quaternion(rotation)
@@ -139,7 +139,7 @@ def test_quaternion_turns_as_the_matrix_does() -> None:
     ],
     ids=str,
 )
-def test_bad_plans_are_refused(
+def test_bad_plans_are_rejected(
     env: pe.PackingEnv, tmp_path: Path, change: dict, message: str
 ) -> None:
     path = tmp_path / "plan.json"
@@ -149,7 +149,7 @@ def test_bad_plans_are_refused(
     assert "plan.json" in str(caught.value)
 
 
-def test_errors_say_what_is_missing(env: pe.PackingEnv, tmp_path: Path) -> None:
+def test_errors_name_what_is_missing(env: pe.PackingEnv, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="cannot be read as a JSON plan"):
         load_plan(tmp_path / "none.json")
     with pytest.raises(PlanError, match="row=2"):

@@ -1,4 +1,4 @@
-"""`packing check`: true plans hold; of a broken one the first wrong claim is named."""
+"""`packing check`: correct plans hold; the first wrong claim of a broken one is named."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ UNIT = 0.01
 
 @pytest.fixture(scope="module")
 def plan() -> dict[str, Any]:
-    """A plan of embedded shapes."""
+    """Return a plan of embedded shapes."""
     return make_plan(pack(resolution=32, num_items=12))
 
 
 @pytest.fixture(scope="module")
 def upper(plan: dict[str, Any]) -> int:
-    """The number of an item that stands on others, with more of them to come."""
+    """Return the index of an item that stands on others, with more items after it."""
     return next(i for i, item in enumerate(plan["items"][:-1]) if item["z"] > 0.02)
 
 
@@ -43,7 +43,7 @@ def checked(plan: dict[str, Any], folder: Path) -> Report:
 
 
 def lift(item: dict[str, Any], height: float) -> None:
-    """Another rest height, said in both places."""
+    """Change the rest height, in both places that state it."""
     item["z"] = float(np.float32(item["z"] + height))
     item["translation"][2] += height
 
@@ -148,7 +148,7 @@ def test_cuboids_of_cells_that_are_no_float32(cell: float, rule: str, tmp_path: 
 
 
 def test_a_few_whole_cuboids_of_a_task_of_others(tmp_path: Path) -> None:
-    """Its heights are sums, and the plan does not tell."""
+    """Its heights are sums, which the plan does not state."""
     extents = [[0.3, 0.3, 0.1], [0.3, 0.3, 0.6], [0.3, 0.3, 0.7], [0.25, 0.25, 0.75]]
     items = {"source": "cuboids", "extents": extents}
     size = {"container": (0.5, 0.5, 1.4), "cell": 0.1, "num_items": 8}
@@ -163,7 +163,7 @@ def test_a_few_whole_cuboids_of_a_task_of_others(tmp_path: Path) -> None:
 
 
 def play(env: pe.PackingEnv) -> None:
-    """Random legal episodes."""
+    """Play random legal episodes."""
     generator = torch.Generator().manual_seed(0)
     td = env.reset()
     while not td["done"].all():
@@ -172,8 +172,8 @@ def play(env: pe.PackingEnv) -> None:
         td = env.step(td)["next"]
 
 
-def test_a_surface_that_is_no_shell_is_reported(tmp_path: Path) -> None:
-    """Its volume is not known exactly, and the checker says so."""
+def test_an_open_surface_is_reported(tmp_path: Path) -> None:
+    """Its volume is not known exactly, and the checker reports that."""
     mesh = shapes.build(["brackets"])[0]
     lines = [f"v {x} {y} {z}" for x, y, z in mesh.vertices.tolist()]
     lines += [f"f {a} {b} {c}" for a, b, c in (mesh.faces[1:] + 1).tolist()]
@@ -184,11 +184,11 @@ def test_a_surface_that_is_no_shell_is_reported(tmp_path: Path) -> None:
     assert ["volume of open" in note for note in report.not_checked] == [True]
 
 
-# ------------------------------------------------------------------ plans that do not
+# ------------------------------------------------------------------ plans that do not hold
 
 
 def turn(item: dict[str, Any], both: bool = True) -> None:
-    """Stand an item on another side about its own origin."""
+    """Rotate an item to another side about its own origin."""
     matrix = np.array([[1, 0, 0], [0, 0, -1], [0, 1, 0]]) @ item["rotation"]
     item["rotation"] = matrix.tolist()
     if both:
@@ -244,9 +244,7 @@ def test_the_first_violation_is_named(
         assert " m" in found.found
 
 
-def test_what_stood_on_an_item_that_is_gone_floats(
-    plan: dict[str, Any], upper: int, tmp_path: Path
-) -> None:
+def test_items_on_a_removed_item_float(plan: dict[str, Any], upper: int, tmp_path: Path) -> None:
     broken = copy.deepcopy(plan)
     broken["items"] = broken["items"][upper:]
     for number, item in enumerate(broken["items"]):
@@ -309,7 +307,7 @@ def test_a_stricter_rule_or_tolerance_does_not_hold(plan: dict[str, Any], tmp_pa
         assert violation.claim in ("stability", "support_ratio")
 
 
-def test_what_is_unknown_is_said(plan: dict[str, Any], tmp_path: Path) -> None:
+def test_unknown_keys_are_reported(plan: dict[str, Any], tmp_path: Path) -> None:
     odd = copy.deepcopy(plan) | {"colour": "red"}
     odd["items"][2]["mass"] = 1.0
     del odd["utilization"]
@@ -348,7 +346,7 @@ def test_the_rules_of_the_environment_are_known() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_plan(
+def test_files_that_are_not_plans(
     change: dict[str, Any], message: str, plan: dict[str, Any], tmp_path: Path
 ) -> None:
     with pytest.raises(PlanError, match=message):
@@ -369,7 +367,7 @@ def test_what_is_no_plan(
     ],
     ids=str,
 )
-def test_what_is_no_item(
+def test_invalid_items(
     change: dict[str, Any], message: str, plan: dict[str, Any], tmp_path: Path
 ) -> None:
     broken = copy.deepcopy(plan)
@@ -382,7 +380,7 @@ def test_what_is_no_item(
 
 
 def by_hand(*cuboids: tuple[tuple[int, ...], tuple[int, ...], float], **changes: Any) -> dict:
-    """A plan of cuboids from (lower corner, sides, support ratio), lengths in steps of 1 cm."""
+    """Build a plan of cuboids from (lower corner, sides, support ratio) in steps of 1 cm."""
     items = []
     for order, (lower, sides, support) in enumerate(cuboids):
         items.append(
@@ -451,7 +449,7 @@ def test_two_cuboids(
 
 
 @GEOMETRIES
-def test_nothing_is_pushed_in_from_the_side(geometry: str, tmp_path: Path) -> None:
+def test_items_cannot_be_pushed_in_from_the_side(geometry: str, tmp_path: Path) -> None:
     """A box under an overhang overlaps nothing, and could not be put there from above."""
     bridge = [((0, 0, 0), (3, 4, 4), 1.0), ((0, 0, 4), (6, 4, 2), 0.5), ((4, 0, 0), (2, 4, 2), 1.0)]
     plan = by_hand(*bridge, geometry=geometry)
@@ -506,7 +504,7 @@ def test_boxes_on_a_lattice(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_absurd_numbers(change: dict[str, Any], claim: str, geometry: str, tmp_path: Path) -> None:
+def test_extreme_numbers(change: dict[str, Any], claim: str, geometry: str, tmp_path: Path) -> None:
     plan = by_hand(BASE, geometry=geometry)
     plan["items"][0] |= change
     violation = checked(plan, tmp_path).violation
@@ -515,7 +513,7 @@ def test_absurd_numbers(change: dict[str, Any], claim: str, geometry: str, tmp_p
     assert len(str(violation)) < 200
 
 
-def test_the_stacking_tree_asks_the_whole_pile(tmp_path: Path) -> None:
+def test_the_stacking_tree_tests_the_whole_pile(tmp_path: Path) -> None:
     """A counterweight far out tips the box below the one it stands on."""
     pile = [
         ((0, 0, 0), (4, 4, 2), 1.0),

@@ -1,4 +1,4 @@
-"""The public checks pass what is right and say clearly what is wrong."""
+"""The public checks pass correct parts and name the fault of wrong ones."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def test_check_env_passes_cuboids_as_boxes(steps: int, task: dict[str, Any]) -> 
     check_env(small_env(items, cell=0.003 * steps, unit=0.003, **task), num_steps=10)
 
 
-def test_check_env_does_without_what_the_reference_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rule and a term of one's own: nothing is ever put on anything."""
+def test_check_env_skips_rules_unknown_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user-defined rule and reward term: items never rest on other items."""
     floor = stability.Rule(maps=lambda contact: contact.z == 0, single=lambda touch: touch.z == 0)
     monkeypatch.setitem(stability.RULES, "floor", floor)
     monkeypatch.setitem(rewards.TERMS, "mine", lambda before, after, legal: legal.double())
@@ -151,7 +151,7 @@ def spoil_list(change: Callable[[torch.Tensor], torch.Tensor]) -> Spoil:
         (candidates, "propose", spoil_list(lambda list_: list_[:, [0] * 48]), "is repeated"),
     ],
 )
-def test_check_env_finds_what_is_wrong_with_boxes(
+def test_check_env_finds_faults_of_boxes(
     owner: Any, name: str, spoil: Spoil, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner, name, spoil(getattr(owner, name)))
@@ -190,7 +190,7 @@ def test_check_env_finds_items_larger_than_their_maps() -> None:
         check_env(small_env(replace(items, volume=items.volume * 3)), num_steps=10)
 
 
-def test_check_env_wants_the_environment_itself() -> None:
+def test_check_env_rejects_a_wrapped_environment() -> None:
     with pytest.raises(CheckError, match=r"pass env\.base_env"):
         check_env(TransformedEnv(small_env(), StepCounter()))
 
@@ -219,7 +219,7 @@ def test_check_env_names_the_key_that_leaves_its_spec(monkeypatch: pytest.Monkey
         (lambda b, a, legal: a["utilization"] + torch.rand(()).double(), "differs"),
     ],
 )
-def test_check_reward_says_what_is_wrong(term: Callable[..., Any], message: str) -> None:
+def test_check_reward_names_the_fault(term: Callable[..., Any], message: str) -> None:
     with pytest.raises(CheckError, match=message):
         check_reward(term)
 
@@ -237,7 +237,7 @@ class Broken(Generator):
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
         made = Uniform().sample(request, catalogue)
         if self.fault == "tuple":
-            return (made.item_id, made.num_items)  # type: ignore[return-value]
+            return (made.item_id, made.num_items)  # type: ignore[return-value]  # the fault to find
         changes: dict[str, Callable[[], Instances]] = {
             "dtype": lambda: replace(made, item_id=made.item_id.int()),
             "range": lambda: replace(made, item_id=made.item_id + 100),
@@ -263,7 +263,7 @@ class Broken(Generator):
         ("stream", "test split"),
     ],
 )
-def test_check_generator_says_what_is_wrong(fault: str, message: str) -> None:
+def test_check_generator_names_the_fault(fault: str, message: str) -> None:
     with pytest.raises(CheckError, match=message):
         check_generator(Broken(fault))
 

@@ -25,12 +25,12 @@ def make(**options: object) -> gymnasium.Env:
 
 
 def legal(mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A random legal action per row."""
+    """Draw a random legal action per row."""
     return np.array([rng.choice(np.flatnonzero(row)) for row in np.atleast_2d(mask)])
 
 
 def first_legal(tensordict: TensorDictBase) -> TensorDictBase:
-    """A policy of TorchRL's; what GymEnv draws by itself may be illegal."""
+    """Return a masked TorchRL policy; GymEnv's own random actions may be illegal."""
     mask = tensordict["action_mask"]
     return tensordict.set("action", mask.to(torch.int64).argmax(-1))
 
@@ -76,13 +76,13 @@ def test_paper_preset_at_a_small_size() -> None:
     check_env(env.unwrapped, skip_render_check=True)
 
 
-def test_observation_leaves_the_item_maps_out_unless_asked() -> None:
+def test_observation_omits_the_item_maps_by_default() -> None:
     assert {"heightmap", "drop_height", "action_mask"} <= set(make().observation_space)
     assert "top" not in set(make().observation_space)
     assert "top" in set(make(observation=("item_maps",)).observation_space)
 
 
-def test_seed_decides_the_episode_and_the_stream_goes_on() -> None:
+def test_seed_sets_the_episode_and_the_stream_continues() -> None:
     env, other = make(), make()
     first = [env.reset(seed=7)[0], env.reset()[0], env.reset()[0]]
     again = [other.reset(seed=7)[0], other.reset()[0], other.reset()[0]]
@@ -138,7 +138,7 @@ def test_illegal_action_ends_the_episode_without_raising(action: object) -> None
     assert info["illegal_actions"] == 1
 
 
-def test_errors_say_what_is_wrong() -> None:
+def test_errors_name_the_cause() -> None:
     env = make()
     with pytest.raises(RuntimeError, match="reset"):
         env.unwrapped.action_masks()
@@ -156,7 +156,7 @@ def test_errors_say_what_is_wrong() -> None:
         pe.PackingGymEnv(inner)
 
 
-def test_the_modes_have_spaces_of_their_own() -> None:
+def test_each_mode_has_its_spaces() -> None:
     options = {"num_visible": 2, **TINY}
     heads = make(action_mode="multi_head", **options).action_space
     assert isinstance(heads, gymnasium.spaces.MultiDiscrete)
@@ -174,7 +174,7 @@ def test_the_modes_have_spaces_of_their_own() -> None:
 @pytest.mark.parametrize("to_torch", [False, True], ids=["numpy", "torch"])
 @pytest.mark.parametrize("action_mode", ["multi_head", "hierarchical", "continuous"])
 def test_the_same_packing_in_every_mode(action_mode: str, to_torch: bool) -> None:
-    """Rows of a vector environment and a single one, beside placement mode."""
+    """A vector environment and a single one give the same packing as placement mode."""
     plain = pe.PackingVectorEnv(num_envs=3, **TINY)
     envs = pe.PackingVectorEnv(num_envs=3, action_mode=action_mode, to_torch=to_torch, **TINY)
     alone = pe.PackingGymEnv(action_mode=action_mode, **TINY)
@@ -257,7 +257,7 @@ def test_rgb_array_has_one_size_and_shows_the_state() -> None:
 
 
 def test_torchrl_round_trip() -> None:
-    options = {**TINY, "illegal_action": "project"}  # GymEnv's random actions know no mask
+    options = {**TINY, "illegal_action": "project"}  # GymEnv's random actions ignore the mask
     env = GymEnv("packing_env:Packing-v0", categorical_action_encoding=True, **options)
     check_env_specs(env)
     assert env.rollout(6, first_legal)["next", "heightmap"].max() > 0
@@ -276,7 +276,7 @@ def test_torchrl_wraps_the_vector_env(mode: str) -> None:
     rollout = env.rollout(12, break_when_any_done=False)
     done = rollout["next", "done"].squeeze(-1)
     assert done.any()
-    # The end of an episode is what was packed, and the next begins with an empty container.
+    # The terminal observation holds the packed items; the next episode starts empty.
     packed = rollout["next", "heightmap"].flatten(2).amax(-1) > 0
     legal = rollout["action_mask"].gather(-1, rollout["action"][..., None]).squeeze(-1) == 1
     assert packed[done & legal].all()

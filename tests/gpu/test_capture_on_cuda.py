@@ -1,4 +1,4 @@
-"""Policy and step as a CUDA graph: what it plays, and that it allocates nothing."""
+"""Policy and step as a CUDA graph: equal to the environment, without allocations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("mode", ["placement", "candidate"])
-def test_a_graph_plays_on_as_the_environment_does(mode: str) -> None:
+def test_a_graph_equals_the_environment(mode: str) -> None:
     params = {"action_mode": mode, "stability": "com_hull"}
     plain, captured = (
         kind(task(**params).to("cuda"), policy().to("cuda"))
@@ -45,7 +45,7 @@ def test_training_is_the_same(case: str) -> None:
 
 @pytest.mark.parametrize("case", UPDATING)
 def test_updates_are_the_same(case: str) -> None:
-    """Also where the learning rate falls; kernels that add in any order are kept out."""
+    """Also with a decaying learning rate; nondeterministic kernels are excluded."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     trainers = [
         trainer_of(case, "device=cuda", "agent.lr_frames=3000", f"trainer.capture={capture}")
@@ -62,7 +62,7 @@ def test_updates_are_the_same(case: str) -> None:
     assert differing(dict(one), dict(other)) == []
 
 
-def test_a_replay_waits_for_nothing_and_takes_no_memory() -> None:
+def test_a_replay_neither_synchronizes_nor_allocates() -> None:
     collector = CapturedCollector(task().to("cuda"), policy().to("cuda"))
     for _ in range(3):
         collector.step()

@@ -1,4 +1,4 @@
-"""The kernels on a CUDA device: the bits of the CPU, no wait for it, and capture in a graph."""
+"""The kernels on a CUDA device: the bits of the CPU, no synchronization, capture in a graph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _device_left_alone() -> Iterator[None]:
 
 
 def large_inputs(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """Containers of 200 x 200 cells, seven orientations in windows of 40 x 40, one of them none."""
+    """Draw containers of 200 x 200 cells, seven orientations of 40 x 40, one of them padding."""
     generator = torch.Generator().manual_seed(seed)
     heightmap = torch.randint(0, 300, (3, 200, 200), generator=generator) * 0.001
     bottom = torch.randint(0, 40, (3, 7, 40, 40), generator=generator) * 0.001
@@ -39,7 +39,7 @@ def large_inputs(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def run(inputs: tuple[Tensor, Tensor, Tensor], stride: int, backend: str) -> list[Tensor]:
-    """Everything the backends have, on the device of the inputs."""
+    """Run every operation of a backend on the device of the inputs."""
     heightmap, bottom, com = inputs
     maps = (heightmap, bottom)
     z = kernels.drop_height(*maps, stride, backend=backend)
@@ -87,7 +87,7 @@ def test_ragged_cases_equal_the_loop(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_nothing_waits_for_the_device(backend: str) -> None:
+def test_no_kernel_synchronizes(backend: str) -> None:
     inputs = on_cuda(large_inputs())
     run(inputs, 4, backend)
     torch.cuda.set_sync_debug_mode("error")
@@ -95,7 +95,7 @@ def test_nothing_waits_for_the_device(backend: str) -> None:
 
 
 def captured(work: Callable[[], list[Tensor]]) -> tuple[torch.cuda.CUDAGraph, list[Tensor]]:
-    """A graph of the work, after the runs on a side stream that torch asks for, and its results."""
+    """Capture a graph, after the warm-up on a side stream that torch requires; with its results."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -110,7 +110,7 @@ def captured(work: Callable[[], list[Tensor]]) -> tuple[torch.cuda.CUDAGraph, li
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_captured_graph_follows_its_inputs(backend: str) -> None:
-    """Also where the second inputs have other footprints: extents are found on the device."""
+    """Also with new footprints in the second inputs: extents are computed on the device."""
     held = on_cuda(large_inputs())
     graph, made = captured(lambda: run(held, 4, backend))
     for seed in (1, 2):

@@ -1,4 +1,4 @@
-"""Whole environments on a CUDA device: the rollouts of the CPU, and no wait inside a step."""
+"""Environments on a CUDA device: the rollouts of the CPU, no synchronization in a step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [
 
 @pytest.fixture(params=kernels.available_backends("cuda"))
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
-    """One that CUDA devices have; the CPU takes eager meanwhile."""
+    """Return each CUDA backend in turn; the CPU uses eager meanwhile."""
     yield request.param
     kernels.set_backend(None)
     torch.cuda.set_sync_debug_mode("default")
@@ -48,7 +48,7 @@ def test_rollouts_of_the_presets(preset: str, backend: str) -> None:
     assert_same_rollouts(small_preset(preset), small_preset(preset), backend)
 
 
-def test_a_step_does_not_wait(backend: str) -> None:
+def test_a_step_does_not_synchronize(backend: str) -> None:
     kernels.set_backend(backend)
     env = tiny_env(8, stability="com_hull", num_visible=2).to("cuda")
     root = env.reset()

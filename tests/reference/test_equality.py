@@ -37,7 +37,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def compare(env, num_steps: int, mask_bits: int | None, seed: int) -> int:
-    """Play beside the reference, with resets; returns the number of finished episodes."""
+    """Compare with the reference, with resets; return the count of finished episodes."""
     generator = stream(seed)
     root = env.reset()
     referee = Referee(env, mask_bits=mask_bits, seed=seed)
@@ -114,7 +114,7 @@ def test_illegal_actions(action_mode: str, illegal_action: str) -> None:
 
 @pytest.mark.parametrize("grid_step", [1, 2])
 def test_projection(grid_step: int) -> None:
-    """Half of the actions are any of the lattice; the nearest legal placement is carried out."""
+    """Half of the actions are random on the lattice; the nearest legal placement is executed."""
     env = tiny_env(
         4,
         illegal_action="project",
@@ -141,7 +141,7 @@ def test_projection(grid_step: int) -> None:
 
 
 def test_largest_first() -> None:
-    """``item_order="volume"`` hands the items out by bounding box."""
+    """``item_order="volume"`` offers the items by bounding box, the largest first."""
     env = tiny_env(4, num_visible=3, item_order="volume", items={"seed": 3})
     box = env.catalogue.tensors()["extent"].prod(-1)[env.instances.item_id]
     assert bool((box.diff(dim=1) <= 0).all())

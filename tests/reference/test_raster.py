@@ -1,4 +1,4 @@
-"""The reference's rasteriser: against solids known in closed form, and against the program's."""
+"""The reference's rasteriser against solids in closed form and against the program's rasteriser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def box(lower: tuple[float, ...], upper: tuple[float, ...]) -> np.ndarray:
 
 
 def revolved(profile: list[tuple[float, float]], sides: int, centre: tuple[float, float]) -> Solid:
-    """The solid of revolution of (radius, height) points from axis to axis, bottom to top."""
+    """Build a solid of revolution from (radius, height) points, axis to axis, bottom to top."""
     angle = 2 * np.pi * np.arange(sides) / sides
     ring = np.stack((np.cos(angle), np.sin(angle)), 1)
     vertices = [(*(radius * ring[k] + centre), z) for radius, z in profile for k in range(sides)]
@@ -34,13 +34,13 @@ def revolved(profile: list[tuple[float, float]], sides: int, centre: tuple[float
 
 
 def extremes(low: float, high: float, centre: float) -> tuple[float, float]:
-    """Nearest and farthest distance of an interval from a point."""
+    """Return the nearest and farthest distance of an interval from a point."""
     ends = abs(low - centre), abs(high - centre)
     return (0.0 if low < centre < high else min(ends)), max(ends)
 
 
 def distances(columns: Columns, centre: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
-    """Per cell the nearest and the farthest distance from an axis, metres."""
+    """Return the nearest and the farthest distance of each cell from an axis, metres."""
     near, far = np.zeros(columns.top.shape), np.zeros(columns.top.shape)
     for u, v in np.ndindex(columns.top.shape):
         x, y = (columns.corner[0] + u) * CELL, (columns.corner[1] + v) * CELL
@@ -148,7 +148,7 @@ def test_equal_to_the_program(name: str, interval: str) -> None:
             assert np.abs(above - expected.numpy()[there]).max() < 1e-8
 
 
-def test_the_order_of_faces_is_of_no_account() -> None:
+def test_the_order_of_faces_does_not_matter() -> None:
     mesh = EmbeddedShape("angle_bracket").mesh()
     surface = mesh.vertices.numpy()[mesh.faces.numpy()] + np.array([0.1234, 0.1, 0])
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""The reference program against answers worked out by hand or by exact arithmetic."""
+"""The reference program against results computed by hand or with exact arithmetic."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_com_hull_on_and_beside_the_boundary(
 
 
 def in_hull(points: set[tuple[int, int]], at: tuple[int, int]) -> bool:
-    """Exact: outside iff seen from ``at`` the points leave a gap of more than half a turn."""
+    """Test exactly: outside iff directions from ``at`` to the points leave a gap over 180 deg."""
     rel = [(x - at[0], y - at[1]) for x, y in points]
     if (0, 0) in rel:
         return True
@@ -89,7 +89,7 @@ def in_hull(points: set[tuple[int, int]], at: tuple[int, int]) -> bool:
 
 
 def _angle(p: tuple[int, int]) -> tuple[int, Fraction]:
-    """Sorts directions counter-clockwise, exactly."""
+    """Compare directions counter-clockwise, exactly."""
     x, y = p
     if y == 0:
         return (0 if x > 0 else 4, Fraction(0))
@@ -139,7 +139,7 @@ def test_an_overhanging_block_is_illegal_unless_the_rule_is_none() -> None:
         assert episode.check(0, 0, 0, 0).legal is legal
 
 
-def test_terminal_episodes_stay_and_allow_all() -> None:
+def test_terminal_episodes_are_absorbing_with_a_full_mask() -> None:
     episode = Episode((2, 2), [block(2, 2, 1.0)], rules())
     episode.step(0, 0, 0, 0, 1)
     assert episode.mask(1).all()
@@ -147,14 +147,14 @@ def test_terminal_episodes_stay_and_allow_all() -> None:
     assert episode.steps == 1
 
 
-def test_an_unknown_rule_is_refused() -> None:
+def test_an_unknown_rule_is_rejected() -> None:
     ground = reference.touch_at(maps([[0]]), maps([[0]]), 0, 0, np.float32(0))
     with pytest.raises(ValueError, match="no stability rule 'wind'"):
         reference.is_stable("wind", ground)
 
 
 def test_range_pct_keeps_where_the_unrotated_item_would_fit() -> None:
-    """A bar of 3 x 1 in a container of 4 x 3, and the same turned: 1 x 3."""
+    """A bar of 3 x 1 in a container of 4 x 3, and its second orientation, 1 x 3."""
     bar = Item(
         top=[np.ones((3, 1), np.float32), np.ones((1, 3), np.float32)],
         bottom=[np.zeros((3, 1), np.float32), np.zeros((1, 3), np.float32)],

@@ -1,4 +1,4 @@
-"""The reference program's stability rules on grounds worked out by hand.
+"""The reference program's stability rules on hand-made grounds.
 
 A ground is drawn as the levels under a flat item that covers all of it: the rest height is the
 highest of them. Rows are x, columns are y.
@@ -15,7 +15,7 @@ RULES = ("none", "com_hull", "center_hull", "area_corners", "area_corners_code")
 
 
 def flat_item_on(ground: np.ndarray, contact_tol: float = 0.0) -> reference.Touch:
-    """A block over the whole ground, its mass in the middle."""
+    """Put a block over the whole ground, its mass in the middle."""
     w, h = ground.shape
     heights, bottom = ground.astype(np.float32), np.zeros((w, h), np.float32)
     z = reference.drop_height(heights, bottom, 0, 0)
@@ -23,7 +23,7 @@ def flat_item_on(ground: np.ndarray, contact_tol: float = 0.0) -> reference.Touc
 
 
 def drawn(*rows: str) -> np.ndarray:
-    """Levels drawn as digits."""
+    """Parse levels drawn as digits."""
     return np.array([[int(level) for level in row] for row in rows])
 
 
@@ -31,7 +31,7 @@ FOUR_CORNERS = ((0, 0), (-1, 0), (0, -1), (-1, -1))
 
 
 def lowered(size: tuple[int, int], *cells: tuple[int, int]) -> np.ndarray:
-    """A ground of level 1, with some cells at level 0."""
+    """Build a ground of level 1, with some cells at level 0."""
     ground = np.ones(size, int)
     for cell in cells:
         ground[cell] = 0
@@ -39,7 +39,7 @@ def lowered(size: tuple[int, int], *cells: tuple[int, int]) -> np.ndarray:
 
 
 def corners_at(*levels: int) -> np.ndarray:
-    """A ground of 10 x 10 cells of level 3, with these levels at the four corners."""
+    """Build a ground of 10 x 10 cells of level 3, with these levels at the four corners."""
     ground = np.full((10, 10), 3)
     for corner, level in zip(FOUR_CORNERS, levels, strict=True):
         ground[corner] = level
@@ -120,7 +120,7 @@ def test_area_corners_as_programmed(ground: np.ndarray, stable: bool) -> None:
         (drawn("10", "01"), True),  # exactly half, a segment through the centre
         (drawn("1"), True),
         (drawn("000", "010", "000"), True),  # one cell, and the centre is over it
-        (drawn("010"), True),  # likewise
+        (drawn("010"), True),  # one cell below the centre
         (drawn("10001"), True),  # a segment
         (drawn("10100"), True),  # a segment that ends at the centre
         (drawn("1100"), False),  # a segment that ends half a cell before the centre

@@ -1,4 +1,4 @@
-"""Pictures: the rasteriser against plain geometry, and files that others can open."""
+"""Pictures: the rasteriser against plain geometry, and files that other programs can open."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def without_solids(packing: Packing) -> Packing:
 
 
 def volume(solid: np.ndarray) -> float:
-    """By the divergence theorem: right only if the surface is closed and faces outward."""
+    """Compute the volume by the divergence theorem; right only for a closed, outward surface."""
     return float(np.linalg.det(solid).sum() / 6)
 
 
@@ -77,7 +77,7 @@ def test_rasterize_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("distance", [3.0, np.inf])
-def test_camera_goes_back_to_the_point(distance: float) -> None:
+def test_camera_unprojects_to_the_point(distance: float) -> None:
     corners = box(np.zeros(3), np.ones(3)).reshape(-1, 3)
     camera = look_at(corners, (90, 80), 30, 40)
     camera = Camera(camera.rotation, camera.centre, distance, camera.scale, camera.shift)
@@ -149,7 +149,7 @@ def test_plan_can_be_drawn(packing: Packing, tmp_path: Path) -> None:
         render.image(without_solids(plan), SIZE)
 
 
-def test_figures_say_how_full_it_is(packing: Packing) -> None:
+def test_figures_state_the_utilization(packing: Packing) -> None:
     title = f"utilization {100 * packing.utilization:.1f} %   3 of 5 items"
     assert render.container_figure(packing, size=SIZE).axes[0].get_title() == title
     heights = render.heightmap_image(packing).axes[0]
@@ -198,19 +198,19 @@ def test_missing_package_is_named(packing: Packing, monkeypatch: pytest.MonkeyPa
         render.container_figure(packing, size=SIZE)
 
 
-def test_window_without_a_display_says_so_once(
+def test_window_without_a_display_warns_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said: list[str] = []  # not from caplog: what other tests did to the root logger is not at issue
+    messages: list[str] = []  # not caplog, which depends on the root logger of other tests
     monkeypatch.setattr("matplotlib.pyplot.get_backend", lambda: "agg")
-    monkeypatch.setattr("packing_env.render.window._LOGGER.warning", said.append)
+    monkeypatch.setattr("packing_env.render.window._LOGGER.warning", messages.append)
     env = pe.PackingGymEnv(render_mode="human", resolution=8, num_items=3, pool_size=4)
     _, info = env.reset(seed=0)
     env.step(int(info["action_mask"].argmax()))
     assert env.render() is None
     env.close()
-    assert len(said) == 1
-    assert "display" in said[0]
+    assert len(messages) == 1
+    assert "display" in messages[0]
 
 
 def test_failed_file_leaves_nothing(packing: Packing, tmp_path: Path) -> None:
