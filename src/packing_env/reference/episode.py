@@ -21,12 +21,24 @@ Place = tuple[int, int, int, int]
 
 @dataclass
 class Rules:
-    """The constants of a task (lengths in metres).
+    """The constants of a task.
 
-    ``candidate_range="pct"`` restricts lower corners to those where the unrotated item would fit, a
-    bug of the program of Zhao et al., ICLR 2022, that its published numbers include. With
-    ``whole_cells`` all items are cuboids of whole cells: heights are rounded to the nearest float32
-    of a whole number of cells, so that they do not depend on the items of a stack.
+    Attributes:
+        height: Of the container, metres.
+        cell: Side of a cell, metres.
+        grid_step: Cells between two lattice points: actions have ``x, y`` in {0, s, 2 s, ...}.
+        num_visible: Items at the front of the queue that may be picked.
+        stability: Rule that a legal placement satisfies.
+        stability_metric: Rule that the metric ``stability`` counts.
+        contact_tol: Largest gap over which a cell supports, metres.
+        illegal_action: Effect of an illegal action: "terminate", "noop" or "project".
+        max_steps: Decisions after which the episode is truncated.
+        reward: Weight per reward term.
+        candidate_range: "container", or "pct": lower corners only where the unrotated item would
+            fit too, a bug of the program of Zhao et al., ICLR 2022, that its published numbers
+            include.
+        whole_cells: All items are cuboids of whole cells: heights are rounded to the nearest
+            float32 of a whole number of cells, so that they do not depend on the items of a stack.
     """
 
     height: float
@@ -45,7 +57,14 @@ class Rules:
 
 @dataclass
 class Placement:
-    """The properties of one placement."""
+    """The properties of one placement.
+
+    Attributes:
+        legal: True if the placement is allowed.
+        z: Rest height, metres; +inf outside the container.
+        stable: True if ``Rules.stability_metric`` holds.
+        support_ratio: Supported share of the footprint.
+    """
 
     legal: bool
     z: np.float32
@@ -56,10 +75,19 @@ class Placement:
 class Episode:
     """One episode in one container, one item per decision.
 
+    It is terminated when no item is left, no visible item has a legal placement, or by an illegal
+    action if ``illegal_action="terminate"``; truncated after ``max_steps`` decisions. A finished
+    episode does not change.
+
     Args:
         grid: ``(X, Y)`` cells.
         items: The instance, in the order in which items are offered.
         rules: Constants of the task.
+
+    Attributes:
+        heightmap: ``[X, Y]`` float32 metres.
+        queue: Positions in ``items`` of the items not yet packed.
+        packed: Positions of the packed items; ``rest``, ``stable`` and ``support`` run along it.
     """
 
     def __init__(self, grid: tuple[int, int], items: list[Item], rules: Rules) -> None:

@@ -23,7 +23,9 @@ def reward(
     """Return the weighted sum of the reward terms of one decision.
 
     Args:
-        weights: Weight per term; see the table below for the terms.
+        weights: Weight per term: ``objective`` (gain of J), ``utilization`` (gain of U), ``item``
+            (1 per packed item), ``height`` (minus the growth of the height ratio), ``void`` (minus
+            the growth of the unfilled share), ``illegal`` (-1 for an illegal action).
         before: Metrics before the decision.
         after: Metrics after it.
         legal: False if the action was illegal.
