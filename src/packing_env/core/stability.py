@@ -5,7 +5,7 @@ A rule judges placements from the cells that support them: a footprint cell supp
 ``heightmap - bottom``. The formulas, and how to add one: :mod:`packing_env.kernels.rules`; here
 tensors are measured for them. A rule that needs other measurements writes the two functions of
 :class:`Rule` and calls :func:`register`. The rules in plain loops:
-:mod:`packing_env.reference.maps`.
+:mod:`packing_env.reference.stability`.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def cuboid_maps(
     a stability rule with exact contact, for cuboids whose sides and positions are whole cells and
     whose centre of mass is their centre. Rest heights are metres, +inf where the cuboid leaves the
     container and for padding; legal is inside, under the lid and stable. The rules are those of
-    :mod:`packing_env.reference.maps`.
+    :mod:`packing_env.reference.stability`.
 
     Args:
         heightmap: whole multiples of the cell, `height` of them at most.
