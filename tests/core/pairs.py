@@ -31,12 +31,16 @@ class Pair:
     """The two of one task, the first with the compiled operations; ``make`` makes one."""
 
     def __init__(self, make: Callable[..., PackingEnv], **options: Any) -> None:
-        self.envs = [make(**options), make(**options)]
+        self.envs = [self.built(i, make, **options) for i in (0, 1)]
         self.roots: list[TensorDictBase] = [self.call(i, lambda env: env.reset()) for i in (0, 1)]
+
+    def built(self, index: int, make: Callable[..., PackingEnv], **options: Any) -> PackingEnv:
+        kernels.set_backend(("numba", "eager")[index])
+        return make(**options)
 
     def call(self, index: int, function: Any) -> Any:
         kernels.set_backend(("numba", "eager")[index])
-        assert self.envs[index].steps_at_once == (index == 0)
+        assert self.envs[index].engine.name == ("compiled", "rules")[index]
         return function(self.envs[index])
 
     def step(self, generator: torch.Generator, how: str = "step_and_maybe_reset") -> list[Any]:

@@ -12,15 +12,16 @@ from tests.tiny import cuboid_env, differing, play_beside_reference, stream
 
 from packing_env import kernels
 from packing_env.core import metrics
-from packing_env.engine import cells as cuboid_step
+from packing_env.engine.compiled import ON_CELLS, supported_ground
 from packing_env.envs import PackingEnv
-from packing_env.kernels.step.cells import COUNTS, ITEMS, LENGTHS, NUM_METRICS
+from packing_env.kernels.layout import NUM_METRICS
+from packing_env.kernels.step.entries import Counts, Items, Lengths
 
 pytestmark = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="numba is not installed"
 )
 RULES = kernels.CUBOID_RULES
-LEAN = cuboid_step.SHOWN
+LEAN = ON_CELLS
 
 
 @pytest.fixture(autouse=True)
@@ -83,18 +84,24 @@ def test_items_longer_than_a_byte_tells_go_by_the_rules() -> None:
     tensors = dict(env.catalogue.tensors())
     for side, known in ((kernels.MAX_CUBOID_SIDE, True), (kernels.MAX_CUBOID_SIDE + 1, False)):
         tensors["bottom"] = torch.empty(1, 1, 1, side)
-        assert cuboid_step.applies(tensors, env.params) == known
-    given = env._fused.task
-    counts = dict(zip(COUNTS, given.counts, strict=True)) | {"along": 256}
-    tables = (dict(zip(ITEMS, given.items, strict=True)), tuple(given.pool), True)
+        assert (supported_ground(tensors, env.params) == "cells") == known
+    given = env.engine.operations.constants
+    items, counts, lengths = (
+        dict(zip(names._fields, values, strict=True))
+        for names, values in (
+            (Items, given.items),
+            (Counts, given.counts),
+            (Lengths, given.lengths),
+        )
+    )
     with pytest.raises(ValueError, match="along is 1 to 255 cells, not 256"):
-        kernels.CuboidTask(*tables, counts, dict(zip(LENGTHS, given.lengths, strict=True)))
+        kernels.StepTask(items, tuple(given.pool), counts | {"along": 256}, lengths, on_cells=True)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_episodes_equal_the_reference(rule: str) -> None:
     env = task(3, stability=rule, num_visible=2)
-    assert env.steps_at_once
+    assert env.engine.name == "compiled"
     assert play_beside_reference(env, 12, mask_bits=60, illegal_share=0.1) > 0
 
 
@@ -168,7 +175,7 @@ def test_what_the_policy_left_in_the_tensordict_is_carried_along() -> None:
     ],
 )
 def test_other_tasks_go_by_the_rules(params: dict[str, Any]) -> None:
-    assert task().steps_at_once
+    assert task().engine.name == "compiled"
     env = task(**params)
-    assert not cuboid_step.applies(env.catalogue.tensors(), env.params)
-    assert not env.steps_at_once
+    assert supported_ground(env.catalogue.tensors(), env.params) is None
+    assert env.engine.name == "rules"

@@ -11,7 +11,7 @@ from tests.core.pairs import Pair, actions
 from tests.tiny import differing, play_beside_reference, stream, tiny_env
 
 from packing_env import kernels
-from packing_env.engine import heights as maps_step
+from packing_env.engine.compiled import supported_ground
 from packing_env.envs import PackingEnv
 
 pytestmark = pytest.mark.skipif(
@@ -67,7 +67,7 @@ def test_equals_the_rules_in_other_tasks(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_episodes_equal_the_reference(rule: str) -> None:
     env = task(3, stability=rule, num_visible=2)
-    assert env.steps_at_once
+    assert env.engine.name == "compiled"
     assert play_beside_reference(env, 12, mask_bits=60, illegal_share=0.1) > 0
 
 
@@ -139,7 +139,7 @@ def test_the_lid_shuts_out_what_is_above_it_and_nothing_else() -> None:
     ],
 )
 def test_other_tasks_go_by_the_rules(params: dict[str, Any]) -> None:
-    assert task().steps_at_once
+    assert task().engine.name == "compiled"
     env = task(**params)
-    assert not maps_step.applies(env.catalogue.tensors(), env.params)
-    assert not env.steps_at_once
+    assert supported_ground(env.catalogue.tensors(), env.params) is None
+    assert env.engine.name == "rules"

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("numba")
 
 from packing_env.kernels.compiled.jit import kernel
-from packing_env.kernels.step import cells_flat as flat
+from packing_env.kernels.step import lines
 
 _CANARY = 77
 _ROOM = 200
@@ -16,24 +16,24 @@ _ROOM = 200
 
 
 @kernel
-def _show_legal(raised, places, mask, first):  # type: ignore[no-untyped-def]
-    return flat.show_legal(raised.ctypes.data, places, mask.ctypes.data + first)
+def _mark_legal(raised, places, mask, first):  # type: ignore[no-untyped-def]
+    return lines.mark_legal(raised.ctypes.data, places, mask.ctypes.data + first)
 
 
 @kernel
 def _find_rest(line, first, size, container, window, raised):  # type: ignore[no-untyped-def]
-    room = flat.make_room(container[:2], window)
+    buffers = lines.make_buffers(container[:2], window)
     at = raised.ctypes.data + first
-    flat.find_rest(line.ctypes.data + first, size, container, room, at)
-    return room.after.size
+    lines.find_rest(line.ctypes.data + first, size, container, buffers, at)
+    return buffers.after.size
 
 
 @kernel
 def _cover(line, first, window, container, top):  # type: ignore[no-untyped-def]
-    room = flat.make_room(container[:2], (window[0], window[1]))
+    buffers = lines.make_buffers(container[:2], (window[0], window[1]))
     corner = line.ctypes.data + first
-    found = flat.find_ground(corner, window, room)
-    return found, flat.cover(corner, window, room, top)
+    found = lines.find_ground(corner, window, buffers)
+    return found, lines.cover(corner, window, buffers, top)
 
 
 @pytest.mark.parametrize("places", [64, 65, 100, 127, 128, 300])
@@ -42,7 +42,7 @@ def test_masks_end_with_their_places(places: int) -> None:
     raised[[0, -1]] = 9
     for values in (raised, np.zeros_like(raised)):
         mask = np.full(places + 2 * _ROOM, _CANARY, np.uint8)
-        assert _show_legal(values, places, mask, _ROOM) == values.any()
+        assert _mark_legal(values, places, mask, _ROOM) == values.any()
         assert np.array_equal(mask[_ROOM:-_ROOM], values != 0)
         assert (mask[:_ROOM] == _CANARY).all()
         assert (mask[-_ROOM:] == _CANARY).all()

@@ -12,9 +12,9 @@ from tests.tracing.detectors import run_as_one_graph, run_on_fake_tensors, run_p
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from packing_env import kernels
-from packing_env.engine import cells as cuboid_step
+from packing_env.engine.compiled import ON_CELLS, new_outcome
 from packing_env.envs import PackingEnv
-from packing_env.kernels.step.cells import SHOWN, STATE
+from packing_env.kernels.step.entries import Observations, Outcome, State
 
 pytestmark = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="numba is not installed"
@@ -29,9 +29,9 @@ def quiet() -> Iterator[None]:
 
 
 def whole_env(num_envs: int = 3, **params: Any) -> PackingEnv:
-    options = {"observation": cuboid_step.SHOWN, **params}
+    options = {"observation": ON_CELLS, **params}
     env = cuboid_env(num_envs, items={"grid": (5, 6), "height": 5}, **options)
-    assert env.steps_at_once
+    assert env.engine.name == "compiled"
     return env
 
 
@@ -103,26 +103,34 @@ def given(num_envs: int = 4) -> tuple[list[Any], list[Any]]:
     """Arguments of the two operations."""
     env = whole_env(num_envs)
     action = env.rand_action(env.reset())["action"][:, None]
-    steps = env._fused
-    task, state = steps.task, [env.state[key] for key in STATE]
-    shown, start = ([steps._room(num_envs, env.device)[key] for key in SHOWN] for _ in range(2))
-    flags, measured = torch.zeros(2, num_envs, dtype=torch.bool), torch.zeros(2, 10, num_envs)
-    outcome = [*flags, *measured.double()]
+    engine, task = env.engine, env.engine.operations.constants
+    state = [env.state[key] for key in State._fields]
+    observations, start = (
+        [
+            {**engine._empty, **engine._buffers(num_envs, env.device)}[key]
+            for key in Observations._fields
+        ]
+        for _ in range(2)
+    )
+    for value in (*observations, *start):
+        value.zero_()
+    found = new_outcome(num_envs, env.device)
+    outcome = [found[key].zero_() for key in Outcome._fields]
     rows = torch.arange(num_envs) % 2 == 0
     metrics = [torch.ones(num_envs, 1) for _ in range(2)]
-    numbers = (task.in_turn, task.counts, task.lengths)
+    constant = [state, task.items, task.pool, task.counts, task.lengths]
     return (
-        [state, action, task.items, task.pool, shown, start, outcome, *numbers],
-        [state, rows, task.items, task.pool, shown, metrics, *numbers],
+        [*constant, action, observations, start, outcome],
+        [*constant, rows, observations, metrics],
     )
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_custom_operators_are_well_formed() -> None:
-    step, renew = given()
+    step, reset = given()
     tests = ("test_schema", "test_faketensor")
-    torch.library.opcheck(torch.ops.packing_env.numba_cuboid_step.default, step, test_utils=tests)
-    torch.library.opcheck(torch.ops.packing_env.numba_cuboid_renew.default, renew, test_utils=tests)
+    torch.library.opcheck(torch.ops.packing_env.numba_step_advance.default, step, test_utils=tests)
+    torch.library.opcheck(torch.ops.packing_env.numba_step_reset.default, reset, test_utils=tests)
     mask, uniform = torch.rand(3, 9) < 0.5, torch.rand(3)
     choose = torch.ops.packing_env.numba_choose_uniform.default
     torch.library.opcheck(choose, (mask, uniform), test_utils=tests)

@@ -12,8 +12,9 @@ from tests.tracing.detectors import run_as_one_graph, run_on_fake_tensors, run_p
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from packing_env import kernels
+from packing_env.engine.compiled import new_outcome
 from packing_env.envs import PackingEnv
-from packing_env.kernels.step.heights import AHEAD, OUTCOME, SHOWN, STATE
+from packing_env.kernels.step.entries import Ahead, Observations, Outcome, State
 
 pytestmark = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="numba is not installed"
@@ -29,7 +30,7 @@ def quiet() -> Iterator[None]:
 
 def whole_env(num_envs: int = 3, **params: Any) -> PackingEnv:
     env = tiny_env(num_envs, items={"grid": (5, 6), "height": 0.05}, **params)
-    assert env.steps_at_once
+    assert env.engine.name == "compiled"
     return env
 
 
@@ -99,33 +100,33 @@ def given(num_envs: int = 4) -> dict[str, list[Any]]:
     """Arguments of the operations."""
     env = whole_env(num_envs)
     action = env.rand_action(env.reset())["action"][:, None]
-    steps, task = env._fused, env._fused.task
-    state, ahead = [env.state[key] for key in STATE], steps._ahead(num_envs, env.device)
-    shown, start = ({**steps.nothing, **steps._room(num_envs, env.device)} for _ in range(2))
-    flags, measured = torch.zeros(2, num_envs, dtype=torch.bool), torch.zeros(2, 10, num_envs)
-    outcome = dict(zip(OUTCOME, [*flags, *measured.double()], strict=True))
+    engine, task = env.engine, env.engine.operations.constants
+    state = [env.state[key] for key in State._fields]
+    ahead = engine.operations.ahead(num_envs, env.device)
+    buffers = [{**engine._empty, **engine._buffers(num_envs, env.device)} for _ in range(2)]
+    found = new_outcome(num_envs, env.device)
     under = torch.zeros(num_envs, dtype=torch.float64)
-    kernels.advance_maps(task, env.state, action, ahead, under, outcome)
-    z = steps._drop_height(env.state, ahead["plane"])
-    judged = list(steps._judged(z, env.state, ahead))
-    seen, after = ([entries[key] for key in SHOWN] for entries in (shown, start))
-    for value in (*seen, *after):
+    kernels.decide_heights(task, env.state, action, ahead, under, found)
+    judged = engine.operations._judge(
+        engine.operations._drop_height(env.state, ahead["plane"]), env.state, ahead
+    )
+    observations, start = ([entries[key] for key in Observations._fields] for entries in buffers)
+    outcome = [found[key] for key in Outcome._fields]
+    for value in (*observations, *start, found["after"]):
         value.zero_()
-    next_up, found = [ahead[key] for key in AHEAD], [outcome[key] for key in OUTCOME]
-    constant = (task.items, task.pool)
-    numbers = (task.counts, task.lengths)
+    constant = [state, task.items, task.pool, task.counts, task.lengths]
     rows = torch.arange(num_envs) % 2 == 0
     totals = [torch.ones(num_envs, 1) for _ in range(2)]
     return {
-        "step": [state, action, *constant, next_up, under, found, *numbers],
-        "lid": [judged[0], ahead["peak"], 0.05],
-        "show": [state, judged, *constant, under, seen, after, found, False, *numbers],
-        "renew": [state, rows, *constant, seen, totals, False, *numbers],
+        "decide": [*constant, action, under, [ahead[key] for key in Ahead._fields], outcome],
+        "close_lid": [judged[0], ahead["peak"], 0.05],
+        "observe_places": [*constant, under, list(judged), observations, start, outcome],
+        "reset": [*constant, rows, observations, totals],
     }
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_custom_operators_are_well_formed() -> None:
     for name, arguments in given().items():
-        operation = getattr(torch.ops.packing_env, f"numba_maps_{name}").default
+        operation = getattr(torch.ops.packing_env, f"numba_step_{name}").default
         torch.library.opcheck(operation, arguments, test_utils=("test_schema", "test_faketensor"))

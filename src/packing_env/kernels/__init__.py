@@ -19,18 +19,14 @@ from packing_env.kernels.search import (
     search_items,
 )
 from packing_env.kernels.spaces import split_spaces
-from packing_env.kernels.step.cells import (
-    CuboidTask,
-    advance_cuboids,
-    advances_cuboids,
-    renew_cuboids,
-)
-from packing_env.kernels.step.heights import (
-    MapsTask,
-    advance_maps,
+from packing_env.kernels.step import (
+    StepTask,
+    advance_cells,
     close_lid,
-    renew_maps,
-    show_maps,
+    decide_heights,
+    is_compiled_for,
+    observe_heights,
+    reset_rows,
 )
 from packing_env.kernels.support import com_hull, support_count
 
@@ -40,13 +36,10 @@ __all__ = [
     "MAX_CUBOID_HEIGHT",
     "MAX_CUBOID_SIDE",
     "SEARCHED_RULES",
-    "CuboidTask",
     "DropHeights",
-    "MapsTask",
     "Search",
-    "advance_cuboids",
-    "advance_maps",
-    "advances_cuboids",
+    "StepTask",
+    "advance_cells",
     "available_backends",
     "backend_for",
     "box_drop",
@@ -55,14 +48,15 @@ __all__ = [
     "close_lid",
     "com_hull",
     "cuboid_maps",
+    "decide_heights",
     "drop_height",
     "finds_lowest",
+    "is_compiled_for",
     "lowest_placements",
-    "renew_cuboids",
-    "renew_maps",
+    "observe_heights",
+    "reset_rows",
     "search_items",
     "set_backend",
-    "show_maps",
     "split_spaces",
     "support_count",
     "surface_sizes",

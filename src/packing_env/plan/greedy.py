@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from packing_env import kernels
 from packing_env.core import metrics, rewards, transition
 from packing_env.core.lowest import LowestPlacement
 from packing_env.core.orientation import decode_placement, num_orientations
-from packing_env.engine import heights as maps_step
+from packing_env.engine.base import Task
+from packing_env.engine.compiled import Operations, new_outcome, supported_ground
 from packing_env.types import Instances, State
 
 
@@ -27,14 +27,12 @@ class LowestPacker:
 
     def __init__(self, lowest: LowestPlacement) -> None:
         self.lowest = lowest
-        self._step: maps_step.MapsStep | None = None
-        if lowest.searches and maps_step.applies(lowest.catalogue, lowest.params):
+        self._operations: Operations | None = None
+        if lowest.searches and supported_ground(lowest.catalogue, lowest.params) == "heights":
             nothing = torch.zeros(1, lowest.params.num_items, dtype=torch.int64)
-            shown = lowest.catalogue["orientation_mask"]
             pool = Instances(nothing, nothing[:, 0])  # no episode starts here
-            self._step = maps_step.MapsStep(
-                lowest.params, lowest.catalogue, pool, shown, in_turn=False
-            )
+            task = Task(lowest.params, lowest.catalogue, pool)
+            self._operations = Operations(task, lowest.catalogue["orientation_mask"])
 
     def __call__(self, state: State) -> State:
         """Play episodes from any state to their ends.
@@ -51,9 +49,9 @@ class LowestPacker:
         }
         # a row without a legal placement has ended, as in the environment
         state["terminated"] |= index[:, 0] < 0
-        if self._step is None:
+        if self._operations is None:
             return self._by_rules(state, index)
-        return self._in_place(self._step, state, index)
+        return self._in_place(self._operations, state, index)
 
     def _by_rules(self, state: State, index: Int[Tensor, "B 1"]) -> State:
         """Carry out the decisions with the functions of ``core``."""
@@ -65,19 +63,17 @@ class LowestPacker:
             state = transition.finish(state, after, outcome.legal, index[:, 0] >= 0, params)
         return state
 
-    def _in_place(self, step: maps_step.MapsStep, state: State, index: Int[Tensor, "B 1"]) -> State:
+    def _in_place(self, operations: Operations, state: State, index: Int[Tensor, "B 1"]) -> State:
         """Carry out the decisions with the compiled operation; rewards and ends are added here."""
         params, batch = self.lowest.params, len(index)
-        ahead = step.room_ahead(batch, index.device, surfaces=False)
-        asked, live = torch.empty(2, batch, dtype=torch.bool).unbind()
-        numbers = torch.empty(2, len(metrics.NAMES), batch, dtype=torch.float64)
-        outcome = {"asked": asked, "live": live, "before": numbers[0], "after": numbers[1]}
+        ahead = operations.ahead(batch, index.device, surfaces=False)
+        outcome = new_outcome(batch, index.device)
+        legal, live = outcome["legal"], outcome["live"]
         before = metrics.measure(state, params)
         while not bool(transition.is_done(state).all()):
-            under = metrics.sum_of_heights(state["heightmap"])
-            kernels.advance_maps(step.task, state, index, ahead, under, outcome)
+            operations.decide(state, index, ahead, outcome)
             after = metrics.measure(state, params)
-            terms = rewards.weighted_terms(params.reward, before, after, asked)
+            terms = rewards.weighted_terms(params.reward, before, after, legal)
             state["reward_sum"] += torch.where(live[:, None], terms, 0.0)
             index, before = self.lowest.find(state).index, after
             packed = state["items_packed"] >= state["num_items"]

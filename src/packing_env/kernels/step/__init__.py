@@ -1,1 +1,256 @@
-"""A whole environment step in compiled passes."""
+"""A whole environment step in place, compiled for the CPU: signatures, checks, declarations.
+
+Cuboids of whole cells (:func:`advance_cells`) take a step in one pass. Items of any shape take it
+in two (:func:`decide_heights`, :func:`observe_heights`), with the maps of all placements between
+them. Elsewhere the rules of :mod:`packing_env.core` run one by one, to the same bits; each entry of
+:mod:`~packing_env.kernels.step.entries` means what it means there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from operator import is_
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.kernels.backends import resolve
+from packing_env.kernels.layout import MAX_CUBOID_HEIGHT, MAX_CUBOID_SIDE
+from packing_env.kernels.operators import declare
+from packing_env.kernels.step.entries import (
+    Ahead,
+    Counts,
+    Items,
+    Lengths,
+    Observations,
+    Outcome,
+    State,
+    Tensors,
+)
+
+_TASK = "Tensor[] items, Tensor[] pool, int[] counts, float[] lengths"
+_FILLED = "Tensor(b!)[] observations, Tensor(c!)[] start, Tensor(d!)[] outcome"
+_OPERATIONS = {
+    "cells:advance": f"Tensor action, {_FILLED}",
+    "heights:decide": "Tensor action, Tensor under, Tensor(b!)[] ahead, Tensor(c!)[] outcome",
+    "heights:observe_places": f"Tensor under, Tensor[] judged, {_FILLED}",
+    "observe:reset": "Tensor rows, Tensor(b!)[] observations, Tensor(c!)[] metrics",
+}
+"""Arguments of each compiled ``module:function`` of this folder, after the state and `_TASK`."""
+
+
+@cache
+def _compiled(name: str) -> Callable[..., None]:
+    """Import a compiled function by its ``module:function``, and numba with it."""
+    module, function = name.split(":")
+    found: Callable[..., None] = getattr(import_module(f"{__name__}.{module}"), function)
+    return found
+
+
+def _declared(name: str, arguments: str) -> Any:
+    """Declare an operator of torch, which only fills what it is given."""
+
+    def carry_out(
+        state: Tensors, items: Tensors, pool: Tensors, counts: Any, lengths: Any, *others: Any
+    ) -> None:
+        from packing_env.kernels.step.shared import constants
+
+        filled = [tensor for entries in others if isinstance(entries, list) for tensor in entries]
+        if not all(tensor.is_contiguous() for tensor in filled):
+            raise ValueError("the tensors that a step fills must be contiguous")
+        _compiled(name)(constants(state, items, pool, counts, lengths), *others)
+
+    schema = f"numba_step_{name.split(':')[1]}(Tensor(a!)[] state, {_TASK}, {arguments}) -> ()"
+    return declare(schema, cpu=carry_out)
+
+
+_OPERATORS = {name: _declared(name, arguments) for name, arguments in _OPERATIONS.items()}
+_close_lid = declare(
+    "numba_step_close_lid(Tensor(a!) z, Tensor peak, float lid) -> ()",
+    cpu="packing_env.kernels.step.heights:close_lid",
+)
+
+
+def is_compiled_for(device_type: str) -> bool:
+    """Return True if the backend chosen for this device has the operations of this module."""
+    return device_type == "cpu" and resolve(None, device_type) == "numba"
+
+
+class StepTask:
+    """Constants of one task, which the operations take in every step.
+
+    Args:
+        items: `Items`; they become contiguous.
+        pool: ``item_id [P, N]`` and ``num_items [P]``, at least 1, of the instances.
+        counts: `Counts`.
+        lengths: `Lengths`.
+        on_cells: Whether the items are cuboids of whole cells.
+
+    Raises:
+        ValueError: A cuboid is too long, or the container too high, for distances that are bytes.
+    """
+
+    def __init__(
+        self,
+        items: Mapping[str, Tensor],
+        pool: tuple[Tensor, Tensor],
+        counts: Mapping[str, int],
+        lengths: Mapping[str, float],
+        *,
+        on_cells: bool,
+    ) -> None:
+        limits = {"along": MAX_CUBOID_SIDE, "height": MAX_CUBOID_HEIGHT} if on_cells else {}
+        for name, most in limits.items():
+            if not 1 <= counts[name] <= most:
+                raise ValueError(f"{name} is 1 to {most} cells, not {counts[name]}")
+        self.items = [items[name].contiguous() for name in Items._fields]
+        self.pool = list(pool)
+        self.counts = [counts[name] for name in Counts._fields]
+        self.lengths = [lengths[name] for name in Lengths._fields]
+        self._last: tuple[list[Tensor], list[int], Any] = ([], [], None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes; a copy has no arrays yet that share a state's memory."""
+        return self.__dict__ | {"_last": ([], [], None)}
+
+    def constants(self, state: list[Tensor]) -> Any:
+        """Return all of it and the state as compiled code reads them.
+
+        They are made again where memory moved: a reset replaces the state, and shared memory
+        (``share_memory_``) moves the rest.
+        """
+        addresses = [tensor.data_ptr() for tensor in (*state, *self.items, *self.pool)]
+        last, known, made = self._last
+        if addresses != known or not all(map(is_, state, last)):
+            from packing_env.kernels.step.shared import constants
+
+            made = constants(state, self.items, self.pool, self.counts, self.lengths)
+            self._last = (state, addresses, made)
+        return made
+
+
+def advance_cells(
+    task: StepTask,
+    state: Mapping[str, Tensor],
+    action: Int[Tensor, "B heads"],
+    observations: Mapping[str, Tensor],
+    start: Mapping[str, Tensor],
+    outcome: Mapping[str, Tensor],
+) -> None:
+    """Carry out one placement of a cuboid per row, in place, and observe.
+
+    The state advances as in ``core.transition.advance``, but for ``reward_sum``; ``observations``
+    and ``outcome`` are filled. If ``start`` is not empty, finished rows then start their next
+    episode as in ``core.transition.begin``, and it is filled with the observations after that. What
+    is filled must be contiguous.
+
+    Args:
+        task: The constants.
+        state: `State`.
+        action: ``[B, 1]`` indices ``((slot * R + orientation) * Xs + x) * Ys + y`` on the lattice
+            of the mask, or ``[B, 4]`` the four. Those out of range are illegal.
+        observations: `Observations`.
+        start: `Observations`.
+        outcome: `Outcome`.
+    """
+    seen = [_listed(entries, Observations) for entries in (observations, start)]
+    _call("cells:advance", task, state, action, *seen, _listed(outcome, Outcome))
+
+
+def decide_heights(
+    task: StepTask,
+    state: Mapping[str, Tensor],
+    action: Int[Tensor, "B heads"],
+    ahead: Mapping[str, Tensor],
+    under: Float[Tensor, " B"],
+    outcome: Mapping[str, Tensor],
+) -> None:
+    """Carry out one placement of an item of any shape per row, in place; list what comes next.
+
+    The state advances as in ``core.transition.decide``, but for ``reward_sum``; ``ahead`` and, but
+    for ``after``, ``outcome`` are filled.
+
+    Args:
+        task: The constants.
+        state: `State`.
+        action: As for :func:`advance_cells`.
+        ahead: `Ahead`.
+        under: Sum of each row's heights, metres.
+        outcome: `Outcome`.
+    """
+    filled = (_listed(ahead, Ahead), _listed(outcome, Outcome))
+    _call("heights:decide", task, state, action, under, *filled)
+
+
+def close_lid(
+    z: Float[Tensor, "B R Xs Ys"], peak: Float[Tensor, "B R"], lid: float
+) -> Float[Tensor, "B R Xs Ys"]:
+    """Return ``z`` itself, with +inf where ``z + peak`` is above ``lid``."""
+    _close_lid(z, peak, lid)
+    return z
+
+
+def observe_heights(
+    task: StepTask,
+    state: Mapping[str, Tensor],
+    judged: tuple[Tensor, Tensor],
+    under: Float[Tensor, " B"],
+    observations: Mapping[str, Tensor],
+    start: Mapping[str, Tensor],
+    outcome: Mapping[str, Tensor],
+) -> None:
+    """End the rows whose episode is over, in place, and observe all rows.
+
+    Args:
+        task: The constants.
+        state: `State` after :func:`decide_heights`.
+        judged: ``[B, L * R, Xs, Ys]`` rest heights of the visible items below the lid, else +inf,
+            and whether the stability rule accepts them.
+        under: Sum of each row's heights, metres.
+        observations: As for :func:`advance_cells`.
+        start: As for :func:`advance_cells`.
+        outcome: `Outcome`; ``after`` is filled here.
+    """
+    seen = [_listed(entries, Observations) for entries in (observations, start)]
+    _call("heights:observe_places", task, state, under, judged, *seen, _listed(outcome, Outcome))
+
+
+def reset_rows(
+    task: StepTask,
+    state: Mapping[str, Tensor],
+    rows: Bool[Tensor, " B"],
+    observations: Mapping[str, Tensor],
+    metrics: Tensors,
+) -> None:
+    """Start the next episode in some rows, in place but for ``reward_sum``, and observe its start.
+
+    Args:
+        task: The constants.
+        state: `State`.
+        rows: Which.
+        observations: `Observations` of the state before, contiguous; its ``metrics`` stay.
+        metrics: ``[B, 1]`` each; they become 0.
+    """
+    _call("observe:reset", task, state, rows, _listed(observations, Observations), list(metrics))
+
+
+def _call(name: str, task: StepTask, state: Mapping[str, Tensor], *arguments: Any) -> None:
+    """Call an operation, past torch's dispatcher if nothing traces.
+
+    The dispatcher takes longer than a step of few rows.
+    """
+    listed = _listed(state, State)
+    if type(arguments[0]) is Tensor and not torch.compiler.is_compiling():
+        _compiled(name)(task.constants(listed), *arguments)
+        return
+    constant = (task.items, task.pool, task.counts, task.lengths)
+    _OPERATORS[name](listed, *constant, *arguments)
+
+
+def _listed(entries: Mapping[str, Tensor], names: Any) -> list[Tensor]:
+    """Return the entries in the order of a named tuple's fields."""
+    return [entries[name] for name in names._fields]

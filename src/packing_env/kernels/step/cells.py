@@ -1,330 +1,309 @@
-"""A whole decision on cuboids of whole cells, in place: the operations, and what they are given.
+"""A step on cuboids of whole cells, compiled for the CPU: one pass over the batch.
 
-They exist compiled for the CPU alone (:func:`advances_cuboids`). Elsewhere the rules of
-:mod:`packing_env.core` run one by one, to the same bits; each entry here means what it means there.
+Rows are handled in the blocks of `kernels.cuboids.numba`: each row of a block takes its decision,
+then the maps of the block are found from heights that are still in the L1 cache, and then each row
+is observed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from operator import is_
+import math
+from collections import namedtuple
+from functools import cache
 from typing import Any
 
-import torch
+import numpy as np
 from torch import Tensor
 
-from packing_env.kernels.backends import resolve
-from packing_env.kernels.layout import MAX_CUBOID_HEIGHT
-
-STATE = (
-    "heightmap",
-    "item_id",
-    "num_items",
-    "queue",
-    "packed",
-    "items_packed",
-    "placement",
-    "placement_z",
-    "placement_support",
-    "volume",
-    "stable_items",
-    "support_sum",
-    "illegal_actions",
-    "overflow",
-    "step",
-    "terminated",
-    "truncated",
-    "seed",
-    "row",
-    "episode",
+from packing_env.kernels.compiled import bytes as vectors
+from packing_env.kernels.compiled import rules
+from packing_env.kernels.compiled.jit import addresses_of, jit, jit_arrays, kernel, run
+from packing_env.kernels.cuboids import loops
+from packing_env.kernels.cuboids.numba import (
+    LANES,
+    find_maps,
+    make_buffers,
+    num_blocks,
+    tables_of,
+    task_of,
 )
-"""Entries of the state that a decision or a new episode changes or reads."""
+from packing_env.kernels.layout import HALF_CELL
+from packing_env.kernels.rules import NAMES
+from packing_env.kernels.step import lines, shared
+from packing_env.kernels.step.entries import MASK, METRICS, Counts, Observations, Tensors
+from packing_env.kernels.step.observe import observe, reset_finished
+from packing_env.kernels.step.stable import NONE, stands
 
-ITEMS = (
-    "cuboid",
-    "volume",
-    "orientation_mask",
-    "item_features",
-    "remaining",
-    "orientation_features",
-    "drop_height",
-    "on_floor",
-)
-"""By catalogue row: sides, volume, what is observed of it, and which orientations may stand on the
-floor. ``remaining [N + 1]`` is observed by the number of items left, ``drop_height [256]`` by the
-rest height in cells plus 1, 0 standing for an illegal placement."""
+_ENTRIES = len(Observations._fields)
 
-SHOWN = (
-    "heightmap",
-    "item_id",
-    "item_features",
-    "orientation_features",
-    "drop_height",
-    "mask",
-    "terminated",
-    "truncated",
-    "done",
-    "metrics",
-)
-"""What is seen of the state; an observation that nobody asked for has no rows. ``metrics [K, B]``
-float32 are those of `core.metrics.NAMES`; what comes after them is not written."""
+Block = namedtuple("Block", "levels highest total item placement playable size raised edges")
+"""Memory of the rows of a block (lanes).
 
-OUTCOME = ("asked", "live", "before", "after")
-"""``[B]`` whether the action was legal and the row unfinished; the metrics before and after,
-``[10, B]`` float64 in the order of ``core.metrics.NAMES``."""
-
-COUNTS = (
-    "height",
-    "across",
-    "along",
-    "rule",
-    "metric_rule",
-    "stride",
-    "step_limit",
-    "illegal_ends",
-    "remaining",
-)
-"""Cells of the container's height and of the window (2); rules by their place in `CUBOID_RULES`;
-which of an item's features is the number of items left."""
-
-MAX_CUBOID_SIDE = 255
-"""Cells along y that an item may have: distances are bytes."""
-
-NUM_METRICS = 10
-"""Of ``core.metrics.NAMES``."""
-
-LENGTHS = ("cell", "cell_area", "base", "height")
-"""Metres and m^2: a cell's side and area, the floor's area and the container's height."""
-
-torch.library.define(
-    "packing_env::numba_cuboid_step",
-    "(Tensor(a!)[] state, Tensor action, Tensor[] items, Tensor[] pool, Tensor(b!)[] shown,"
-    " Tensor(c!)[] start, Tensor(d!)[] outcome, bool in_turn, int[] counts, float[] lengths)"
-    " -> ()",
-)
-torch.library.define(
-    "packing_env::numba_cuboid_renew",
-    "(Tensor(a!)[] state, Tensor rows, Tensor[] items, Tensor[] pool, Tensor(b!)[] shown,"
-    " Tensor(c!)[] metrics, bool in_turn, int[] counts, float[] lengths) -> ()",
-)
+- ``levels [lanes, ...]``: heights in cells, each container's in one line with zeros behind it (see
+  `step.lines`); ``highest`` and ``total`` are their maximum and their sum;
+- ``item``, ``placement [lanes, 4]``: the decision (slot, orientation, x, y; slot -1 out of range);
+- ``playable``: whether any placement is legal next;
+- ``size [lanes, 1, 3]``: the item that is searched; ``raised [lanes, ...]``: its rest height + 1 at
+  each place of the lattice, 0 where illegal;
+- ``edges``: those of `step.stable`.
+"""
 
 
-@torch.library.impl("packing_env::numba_cuboid_step", "cpu")
-def _numba_cuboid_step(
-    state: Sequence[Tensor],
-    action: Tensor,
-    items: Sequence[Tensor],
-    pool: Sequence[Tensor],
-    shown: Sequence[Tensor],
-    start: Sequence[Tensor],
-    outcome: Sequence[Tensor],
-    in_turn: bool,
-    counts: Sequence[int],
-    lengths: Sequence[float],
-) -> None:
-    from packing_env.kernels.step import cells_numba as compiled
-
-    if not all(tensor.is_contiguous() for tensor in (*shown, *start, *outcome)):
-        raise ValueError("what a step fills must be contiguous")
-    constant = compiled.constants(state, items, pool, counts, lengths)
-    compiled.cuboid_step(constant, action, shown, start, outcome, in_turn)
-
-
-@torch.library.impl("packing_env::numba_cuboid_renew", "cpu")
-def _numba_cuboid_renew(
-    state: Sequence[Tensor],
-    rows: Tensor,
-    items: Sequence[Tensor],
-    pool: Sequence[Tensor],
-    shown: Sequence[Tensor],
-    metrics: Sequence[Tensor],
-    in_turn: bool,
-    counts: Sequence[int],
-    lengths: Sequence[float],
-) -> None:
-    from packing_env.kernels.step import cells_numba as compiled
-
-    constant = compiled.constants(state, items, pool, counts, lengths)
-    compiled.cuboid_renew(constant, rows, shown, metrics, in_turn)
-
-
-@torch.library.register_fake("packing_env::numba_cuboid_step")
-def _fake_cuboid_step(
-    state: Sequence[Tensor],
-    action: Tensor,
-    items: Sequence[Tensor],
-    pool: Sequence[Tensor],
-    shown: Sequence[Tensor],
-    start: Sequence[Tensor],
-    outcome: Sequence[Tensor],
-    in_turn: bool,
-    counts: Sequence[int],
-    lengths: Sequence[float],
-) -> None:
-    """All that it does is to fill what it is given."""
-
-
-@torch.library.register_fake("packing_env::numba_cuboid_renew")
-def _fake_cuboid_renew(
-    state: Sequence[Tensor],
-    rows: Tensor,
-    items: Sequence[Tensor],
-    pool: Sequence[Tensor],
-    shown: Sequence[Tensor],
-    metrics: Sequence[Tensor],
-    in_turn: bool,
-    counts: Sequence[int],
-    lengths: Sequence[float],
-) -> None:
-    """All that it does is to fill what it is given."""
-
-
-def advances_cuboids(device_type: str) -> bool:
-    """Whether the backend chosen for this device has the operations of this module."""
-    return device_type == "cpu" and resolve(None, device_type) == "numba"
-
-
-class CuboidTask:
-    """What the operations are given in every step of one task.
-
-    Args:
-        items: Entries `ITEMS`.
-        pool: ``item_id [P, N]`` and ``num_items [P]``, at least 1, of the instances.
-        in_turn: Row i takes the pool's instances i, i + B, i + 2 B, ...; else a random one.
-        counts: Entries `COUNTS`.
-        lengths: Entries `LENGTHS`.
-
-    Raises:
-        ValueError: An item is too long, or the container too high, for distances that are bytes.
-    """
-
-    def __init__(
-        self,
-        items: Mapping[str, Tensor],
-        pool: tuple[Tensor, Tensor],
-        in_turn: bool,
-        counts: Mapping[str, int],
-        lengths: Mapping[str, float],
-    ) -> None:
-        for name, most in (("along", MAX_CUBOID_SIDE), ("height", MAX_CUBOID_HEIGHT)):
-            if not 1 <= counts[name] <= most:
-                raise ValueError(f"{name} is 1 to {most} cells, not {counts[name]}")
-        self.items, self.pool = _listed(items, ITEMS), list(pool)
-        self.in_turn = in_turn
-        self.counts = [counts[name] for name in COUNTS]
-        self.lengths = [lengths[name] for name in LENGTHS]
-        self._last = _Last()
-
-    def constants(self, state: list[Tensor]) -> tuple[Any, ...]:
-        """All of it and the state as compiled code reads them, made anew where memory moved.
-
-        A state is replaced by each reset; shared memory (``share_memory_``) moves the rest.
-        """
-        addresses = [tensor.data_ptr() for tensor in (*state, *self.items, *self.pool)]
-        last = self._last
-        if addresses != last.addresses or not all(map(is_, state, last.state)):
-            from packing_env.kernels.step import cells_numba as compiled
-
-            numbers = (self.counts, self.lengths)
-            last.made = compiled.constants(state, self.items, self.pool, *numbers)
-            last.state, last.addresses = state, addresses
-        return last.made
-
-
-class _Last:
-    """A state and the arrays that share its memory; a copy of an environment has none yet."""
-
-    def __init__(self) -> None:
-        self.state: list[Tensor] = []
-        self.addresses: list[int] = []
-        self.made: Any = ()
-
-    def __reduce__(self) -> tuple[type[_Last], tuple[()]]:
-        return (_Last, ())
-
-
-def advance_cuboids(
-    task: CuboidTask,
-    state: Mapping[str, Tensor],
-    action: Tensor,
-    shown: Mapping[str, Tensor],
-    start: Mapping[str, Tensor],
-    outcome: Mapping[str, Tensor],
-) -> None:
-    """Carry out one placement per row, in place, and show what has become of it.
-
-    The state advances as in ``core.transition.advance``, but for ``reward_sum``; ``shown`` and
-    ``outcome`` are filled. Where ``start`` has rows, finished rows then begin their next episode as
-    in ``core.transition.begin``, and it is filled with what is seen after that. Entries are those
-    that the constants of this module name, contiguous.
-
-    Args:
-        task: What is the same in every step.
-        state: Entries `STATE`.
-        action: ``[B, 1]`` indices ``((slot * R + orientation) * Xs + x) * Ys + y`` on the lattice
-            of ``shown["mask"]``, or ``[B, 4]`` the four. Those out of range are legal nowhere.
-        shown: Entries `SHOWN`.
-        start: Likewise.
-        outcome: Entries `OUTCOME`.
-    """
-    before, seen, after = _listed(state, STATE), _listed(shown, SHOWN), _listed(start, SHOWN)
-    found = _listed(outcome, OUTCOME)
-    if _is_plain(action, shown["mask"]):
-        from packing_env.kernels.step import cells_numba as compiled
-
-        constant = task.constants(before)
-        compiled.cuboid_step(constant, action, seen, after, found, task.in_turn)
-        return
-    torch.ops.packing_env.numba_cuboid_step(
-        before,
-        action,
-        task.items,
-        task.pool,
-        seen,
-        after,
-        found,
-        task.in_turn,
-        task.counts,
-        task.lengths,
+@jit_arrays
+def _make_block(shape, window, lanes):
+    """Return the memory of a block."""
+    line = lines.padded(shape[0] * shape[1])
+    pitch = line + window[1] - 1
+    levels = np.zeros(lanes * pitch + vectors.WIDTH, np.uint8)
+    return Block(
+        levels[: lanes * pitch].reshape(lanes, pitch),
+        np.zeros(lanes, np.int64),
+        np.zeros(lanes, np.int64),
+        np.zeros(lanes, np.int64),
+        np.zeros((lanes, 4), np.int64),
+        np.zeros(lanes, np.bool_),
+        np.zeros((lanes, 1, 3), np.int32),
+        np.zeros((lanes, line), np.uint8),
+        np.zeros((2, window[0] + 2), np.float64),
     )
 
 
-def renew_cuboids(
-    task: CuboidTask,
-    state: Mapping[str, Tensor],
-    rows: Tensor,
-    shown: Mapping[str, Tensor],
-    metrics: Sequence[Tensor],
-) -> None:
-    """Start the next episode in some rows, in place but for ``reward_sum``, and show its start.
+@jit
+def _read(heightmap, first, cell, block):
+    """Read heights in cells, and the highest and the sum of each row."""
+    heights, levels = heightmap.reshape(-1), block.levels.reshape(-1)
+    cells, line = heightmap[0].size, block.raised.shape[1]
+    for lane in range(min(block.item.size, heightmap.shape[0] - first)):
+        # Unsigned, as an index that could be negative is checked in every iteration.
+        source, here = np.uint64((first + lane) * cells), np.uint64(lane * block.levels.shape[1])
+        for place in range(cells):
+            k = np.uint64(place)
+            levels[here + k] = np.uint8(np.int32(heights[source + k] / cell))
+        peak, under = np.uint8(0), np.uint32(0)
+        for place in range(line):
+            level = levels[here + np.uint64(place)]
+            peak = level if level > peak else peak
+        for place in range(line):
+            under += np.uint32(levels[here + np.uint64(place)])
+        block.highest[lane], block.total[lane] = peak, under
 
-    Args:
-        task: What is the same in every step.
-        state: Entries `STATE`.
-        rows: ``[B]`` which.
-        shown: Entries `SHOWN`, of the state before; its ``metrics`` stay as they are.
-        metrics: ``[B, 1]`` each; all begin at 0.
+
+@jit
+def _measure(state, first, block, lengths, measured):
+    """Compute the metrics of each row from its heights in cells."""
+    for lane in range(min(block.item.size, measured.shape[1] - first)):
+        peak = block.highest[lane] * lengths.cell
+        filled = block.total[lane] * lengths.cell * lengths.cell_area
+        shared.measure(state, first + lane, peak, filled, lengths, measured)
+
+
+@jit
+def _decode(state, action, first, shape, stride, block):
+    """Find the placement and the item of each row's action.
+
+    Items are looked up in a loop of their own, where many reads wait for memory at once, and so
+    does what :func:`_decide` will write: four numbers of the record, one of each of three others.
     """
-    torch.ops.packing_env.numba_cuboid_renew(
-        _listed(state, STATE),
-        rows,
-        task.items,
-        task.pool,
-        _listed(shown, SHOWN),
-        list(metrics),
-        task.in_turn,
-        task.counts,
-        task.lengths,
+    for lane in range(min(block.item.size, action.shape[0] - first)):
+        slot, orientation, x, y = shared.decode(action, first + lane, shape, stride)
+        placement = block.placement[lane]
+        placement[0], placement[1], placement[2], placement[3] = slot, orientation, x, y
+    for lane in range(min(block.item.size, action.shape[0] - first)):
+        row = first + lane
+        block.item[lane] = state.item_id[row, state.queue[row, max(0, block.placement[lane, 0])]]
+        entry = row * state.placement.shape[1] + state.items_packed[row]
+        vectors.fetch(state.placement.ctypes.data + 32 * entry)
+        vectors.fetch(state.placement_z.ctypes.data + 4 * entry)
+        vectors.fetch(state.placement_support.ctypes.data + 4 * entry)
+        vectors.fetch(state.packed.ctypes.data + entry)
+
+
+@jit
+def _stands(rule, levels, near, window, top, count, edges):
+    """Evaluate a stability rule on ``count`` cells as high as ``top`` under a cuboid.
+
+    The window's first cell is ``levels[near]``, ``window`` its sides and the container's width.
+    """
+    w, h, width = window
+    area = w * h
+    if rule == NONE or count == area:  # every rule holds for what is carried by all its cells
+        return True
+    if rules.HULLS[rule]:
+        if 2 * count > area:  # a line through the centre has half of the cells on either side
+            return True
+        lines.find_edges(levels.ctypes.data + near, window, top, edges)
+    far = near + (w - 1) * width
+    corners = (levels[near], levels[near + h - 1], levels[far], levels[far + h - 1])
+    com = (HALF_CELL * w, HALF_CELL * h)
+    return stands(rule, count, area, corners, top, 0, edges, (w, h), com)
+
+
+@jit
+def _examine(state, items, lane, row, counts, buffers, block):
+    """Return (legal, stable, rest height in cells, supporting cells) of a row's placement.
+
+    See `core.feasibility.examine`.
+    """
+    _, length, width = state.heightmap.shape
+    placement, item = block.placement[lane], block.item[lane]
+    slot, orientation, x, y = placement[0], placement[1], placement[2], placement[3]
+    there = 0 <= slot < state.num_items[row] - state.items_packed[row]
+    if not (there and items.orientation_mask[item, orientation]):
+        return False, False, 0, 0
+    cuboid = items.cuboid[item, orientation]
+    w, h = np.int64(cuboid[0]), np.int64(cuboid[1])
+    if x + w > length or y + h > width:
+        return False, False, 0, 0
+    levels, near, window = block.levels[lane], x * width + y, (w, h, width)
+    rest, count = lines.find_ground(levels.ctypes.data + near, window, buffers)
+    if rest + cuboid[2] > counts.height:
+        return False, False, rest, count
+    legal = _stands(counts.rule, levels, near, window, rest, count, block.edges)
+    stable = legal and _stands(counts.metric_rule, levels, near, window, rest, count, block.edges)
+    return legal, stable, rest, count
+
+
+@jit
+def _decide(state, items, first, counts, lengths, buffers, block, outcome):
+    """Put the items down where that is legal and the row unfinished."""
+    width = state.heightmap.shape[2]
+    for lane in range(min(block.item.size, state.step.size - first)):
+        row = first + lane
+        legal, stable, rest, count = _examine(state, items, lane, row, counts, buffers, block)
+        if not shared.note(state, row, legal, outcome):
+            continue
+        move, item = block.placement[lane], block.item[lane]
+        placement = (move[0], move[1], move[2], move[3])
+        cuboid, x, y = items.cuboid[item, move[1]], move[2], move[3]
+        w, h, top = np.int64(cuboid[0]), np.int64(cuboid[1]), rest + cuboid[2]
+        ratio, volume = np.float64(count) / np.float64(w * h), items.volume[item]
+        z = np.float32(rest * lengths.cell)
+        shared.record(state, row, placement, z, ratio, stable, volume)
+        block.highest[lane] = max(block.highest[lane], top)
+        corner = block.levels[lane].ctypes.data + x * width + y
+        block.total[lane] += top * w * h - lines.cover(corner, (w, h, width), buffers, top)
+        metres = np.float32(top * lengths.cell)
+        for u in range(x, x + w):
+            for v in range(y, y + h):
+                state.heightmap[row, u, v] = metres
+
+
+@jit
+def _list_sizes(state, items, first, p, size):
+    """Write the sides of each row's p-th visible item and orientation, 0 for none."""
+    slot, orientation = p // items.cuboid.shape[1], p % items.cuboid.shape[1]
+    for lane in range(size.shape[0]):
+        row, sides = first + lane, size[lane, 0]
+        sides[0] = sides[1] = sides[2] = 0
+        if row < state.step.size and slot < state.num_items[row] - state.items_packed[row]:
+            item = state.item_id[row, state.queue[row, slot]]
+            for side in range(3):
+                sides[side] = items.cuboid[item, orientation, side]
+
+
+@jit
+def _find_rest(block, rows, container, buffers):
+    """Find where the items of ``block.size`` come to rest if there is no stability rule."""
+    for lane in range(rows):
+        size = block.size[lane, 0]
+        sides = (np.int64(size[0]), np.int64(size[1]), np.int64(size[2]))
+        line, raised = block.levels[lane].ctypes.data, block.raised[lane].ctypes.data
+        lines.find_rest(line, sides, container, buffers, raised)
+
+
+@jit
+def _write_places(block, first, p, lookup, observations):
+    """Write legality and rest heights of each row's p-th map; note where any is legal."""
+    mask, drop_height = observations.mask, observations.drop_height
+    levels, heights, flags = block.raised.reshape(-1), drop_height.reshape(-1), mask.reshape(-1)
+    _, planes, places = mask.shape
+    for lane in range(min(block.item.size, mask.shape[0] - first)):
+        here = np.uint64(lane * block.raised.shape[1])
+        there = np.uint64(((first + lane) * planes + p) * places)
+        if places >= vectors.WIDTH:
+            source = levels.ctypes.data + np.int64(here)
+            target = flags.ctypes.data + np.int64(there)
+            block.playable[lane] |= lines.mark_legal(source, places, target)
+        else:
+            for place in range(places):
+                k = np.uint64(place)
+                flags[there + k] = levels[here + k] != 0
+                block.playable[lane] |= levels[here + k] != 0
+        for place in range(places if drop_height.size else 0):
+            k = np.uint64(place)
+            heights[there + k] = lookup[levels[here + k]]
+
+
+@jit
+def _find_places(state, items, first, counts, buffers, tables, task, block, observations):
+    """Find where each visible item may be put and comes to rest."""
+    _, length, width = state.heightmap.shape
+    of_block, of_row = buffers
+    block.playable[:] = False
+    by_row = counts.rule == NONE and counts.stride == 1
+    if not by_row:
+        loops.fill_ground_from_levels(block.levels, width, of_block.step, of_block.ground)
+    for p in range(observations.mask.shape[1]):
+        _list_sizes(state, items, first, p, block.size)
+        if by_row:
+            rows = min(block.item.size, state.step.size - first)
+            _find_rest(block, rows, (length, width, counts.height), of_row)
+        else:
+            find_maps(of_block, block.size, 0, 0, task, tables)
+            loops.gather_rows(of_block.raised, of_block.stable, block.raised)
+        _write_places(block, first, p, items.drop_height, observations)
+
+
+@kernel
+def _advance(state, action, items, pool, places, shape, counts, lengths, tables, begin, stop):
+    """Take one decision in the blocks begin <= block < stop of rows of the batch.
+
+    ``places`` are the addresses of the observations, of those after resets and of the outcome;
+    ``shape`` is that of a row's mask, then the number of metrics. Where there are observations
+    after resets, finished rows start their next episode.
+    """
+    batch, length, width = state.heightmap.shape
+    observations = shared.observations_at(places, state, items, shape)
+    start = shared.observations_at(places[_ENTRIES:], state, items, shape)
+    outcome = shared.outcome_at(places[2 * _ENTRIES :], batch)
+    window, lanes, (search, task) = (counts.across, counts.along), min(LANES, batch), tables
+    buffers = (
+        make_buffers((length, width), shape[2:4], task, lanes, search[2]),
+        lines.make_buffers((length, width), window),
     )
+    block = _make_block((length, width), window, lanes)
+    for index in range(begin, stop):
+        first, last = index * lanes, min((index + 1) * lanes, batch)
+        _read(state.heightmap, first, np.float32(lengths.cell), block)
+        _measure(state, first, block, lengths, outcome.before)
+        _decode(state, action, first, shape, counts.stride, block)
+        _decide(state, items, first, counts, lengths, buffers[1], block, outcome)
+        _measure(state, first, block, lengths, outcome.after)
+        _find_places(state, items, first, counts, buffers, search, task, block, observations)
+        for row in range(first, last):
+            playable = block.playable[row - first]
+            shared.end(state, row, playable, counts, outcome, observations)
+        observe(state, items, first, last, counts, lengths, outcome, observations)
+        if start.done.size:
+            reset_finished(state, pool, items, first, last, counts, lengths, observations, start)
 
 
-def _is_plain(*tensors: Tensor) -> bool:
-    """Whether nothing traces: then an operation may be called without torch's dispatcher.
+@cache
+def _tables(counts: Counts, cell: float) -> tuple[Any, ...]:
+    """Return what the search for placements looks up, and its task."""
+    window = (counts.across, counts.along)
+    task = task_of(counts.height, window, NAMES[counts.rule], counts.stride)
+    return tables_of(*window, cell), task
 
-    That takes longer than a step of few rows.
-    """
-    return not torch.compiler.is_compiling() and all(type(value) is Tensor for value in tensors)
 
-
-def _listed(entries: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:
-    return [entries[name] for name in names]
+def advance(constant: Any, action: Tensor, *filled: Tensors) -> None:
+    """Run `packing_env.kernels.step.advance_cells`; ``constant`` is from `shared.constants`."""
+    state, items, pool, counts, lengths = constant
+    observations, start, outcome = filled
+    rows, *shape = observations[MASK].shape
+    kept = (*observations, *start, *outcome)
+    places, lattice = addresses_of(kept), (*shape, observations[METRICS].shape[0])
+    # Of a CPU's tensors: `numpy` shares their memory, nothing is read or copied.
+    given = (state, action.numpy(), items, pool, places, lattice, counts, lengths)
+    work = rows * math.prod(shape) * (counts.across + counts.along)
+    run(_advance, (*given, _tables(counts, lengths.cell)), num_blocks(rows), work, keep=kept)

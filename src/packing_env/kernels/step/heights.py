@@ -1,318 +1,263 @@
-"""A decision on items of any shape, in place: the operations around the maps of all placements.
+"""A step on items of any shape, compiled for the CPU: before and after the maps of placements.
 
-:func:`advance_maps` carries the decision out and lists what may be placed next. Then come the maps,
-by the kernels and the rules that everyone uses (:func:`close_lid` between them), and
-:func:`show_maps` makes of them what is seen. They exist compiled for the CPU alone, where
-``kernels.step.cells`` has its own; elsewhere the rules of :mod:`packing_env.core` run one by one,
-to the same bits. Each entry here means what it means there.
+Rows are handled one by one. Between :func:`decide` and :func:`observe_places` come the maps of all
+placements, by the kernels and rules that everyone uses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from operator import is_
 from typing import Any
 
-import torch
-from jaxtyping import Float
+import numpy as np
 from torch import Tensor
 
-from packing_env.kernels.step.cells import STATE, _is_plain, _Last, _listed
-
-ITEMS = (
-    "top",
-    "bottom",
-    "size",
-    "peak",
-    "com",
-    "volume",
-    "orientation_mask",
-    "item_features",
-    "remaining",
-    "orientation_features",
-    "on_floor",
+from packing_env.kernels.compiled.jit import (
+    INF,
+    addresses_of,
+    array_at,
+    jit,
+    jit_arrays,
+    jit_ordered,
+    kernel,
+    run,
 )
-"""By catalogue row: the items, what is observed of them, and which orientations may stand on the
-floor. ``remaining [N + 1]`` is observed by the number of items left."""
+from packing_env.kernels.step import shared
+from packing_env.kernels.step.entries import MASK, METRICS, Ahead, Observations, Tensors
+from packing_env.kernels.step.observe import observe, reset_finished
+from packing_env.kernels.step.stable import stands
 
-AHEAD = ("plane", "bottom", "peak", "com", "size")
-"""Which lower surface in line each orientation of the visible items has, ``[B, L * R]``, negative
-where there is no item; these surfaces themselves ``[B, L * R, U, V]``, +inf where there is no item,
-or nothing; highest points ``[B, L * R]``; centres of mass and windows ``[B, L * R, 2]``."""
-
-SHOWN = (
-    "heightmap",
-    "item_id",
-    "item_features",
-    "orientation_features",
-    "top",
-    "bottom",
-    "drop_height",
-    "mask",
-    "terminated",
-    "truncated",
-    "done",
-    "metrics",
-)
-"""What is seen of the state; an observation that nobody asked for has no rows. ``metrics [K, B]``
-float32 are those of `core.metrics.NAMES`; what comes after them is not written."""
-
-OUTCOME = ("asked", "live", "before", "after")
-"""``[B]`` whether the action was legal and the row unfinished; the metrics before and after,
-``[10, B]`` float64 in the order of ``core.metrics.NAMES``."""
-
-COUNTS = ("rule", "metric_rule", "stride", "step_limit", "illegal_ends", "remaining")
-"""Rules by their place in `CUBOID_RULES`; which of an item's features is the number left."""
-
-LENGTHS = ("cell_area", "base", "height", "lid", "tolerance")
-"""m^2 of a cell and of the floor; metres: the container's height, the highest legal top, and by how
-much a supporting cell may miss contact."""
-
-torch.library.define(
-    "packing_env::numba_maps_step",
-    "(Tensor(a!)[] state, Tensor action, Tensor[] items, Tensor[] pool, Tensor(b!)[] ahead,"
-    " Tensor under, Tensor(c!)[] outcome, int[] counts, float[] lengths) -> ()",
-)
-torch.library.define("packing_env::numba_maps_lid", "(Tensor(a!) z, Tensor peak, float lid) -> ()")
-torch.library.define(
-    "packing_env::numba_maps_show",
-    "(Tensor(a!)[] state, Tensor[] judged, Tensor[] items, Tensor[] pool, Tensor under,"
-    " Tensor(b!)[] shown, Tensor(c!)[] start, Tensor(d!)[] outcome, bool in_turn, int[] counts,"
-    " float[] lengths) -> ()",
-)
-torch.library.define(
-    "packing_env::numba_maps_renew",
-    "(Tensor(a!)[] state, Tensor rows, Tensor[] items, Tensor[] pool, Tensor(b!)[] shown,"
-    " Tensor(c!)[] metrics, bool in_turn, int[] counts, float[] lengths) -> ()",
-)
+_OBSERVED, _AHEAD = len(Observations._fields), len(Ahead._fields)
 
 
-@torch.library.impl("packing_env::numba_maps_step", "cpu")
-def _numba_maps_step(
-    state: Sequence[Tensor],
-    action: Tensor,
-    items: Sequence[Tensor],
-    pool: Sequence[Tensor],
-    ahead: Sequence[Tensor],
-    under: Tensor,
-    outcome: Sequence[Tensor],
-    counts: Sequence[int],
-    lengths: Sequence[float],
-) -> None:
-    from packing_env.kernels.step import heights_numba as compiled
-
-    constant = compiled.Constants(state, items, pool, counts, lengths)
-    compiled.maps_step(constant, action, ahead, under, outcome)
-
-
-@torch.library.impl("packing_env::numba_maps_lid", "cpu")
-def _numba_maps_lid(z: Tensor, peak: Tensor, lid: float) -> None:
-    from packing_env.kernels.step import heights_numba as compiled
-
-    compiled.maps_lid(z, peak, lid)
-
-
-@torch.library.impl("packing_env::numba_maps_show", "cpu")
-def _numba_maps_show(
-    state: Sequence[Tensor],
-    judged: Sequence[Tensor],
-    items: Sequence[Tensor],
-    pool: Sequence[Tensor],
-    under: Tensor,
-    shown: Sequence[Tensor],
-    start: Sequence[Tensor],
-    outcome: Sequence[Tensor],
-    in_turn: bool,
-    counts: Sequence[int],
-    lengths: Sequence[float],
-) -> None:
-    from packing_env.kernels.step import heights_numba as compiled
-
-    constant = compiled.Constants(state, items, pool, counts, lengths)
-    compiled.maps_show(constant, judged, under, shown, start, outcome, in_turn)
-
-
-@torch.library.impl("packing_env::numba_maps_renew", "cpu")
-def _numba_maps_renew(
-    state: Sequence[Tensor],
-    rows: Tensor,
-    items: Sequence[Tensor],
-    pool: Sequence[Tensor],
-    shown: Sequence[Tensor],
-    metrics: Sequence[Tensor],
-    in_turn: bool,
-    counts: Sequence[int],
-    lengths: Sequence[float],
-) -> None:
-    from packing_env.kernels.step import heights_numba as compiled
-
-    constant = compiled.Constants(state, items, pool, counts, lengths)
-    compiled.maps_renew(constant, rows, shown, metrics, in_turn)
-
-
-def _fill(*arguments: object) -> None:
-    """All that the operations do is to fill what they are given."""
-
-
-for _name in ("step", "lid", "show", "renew"):
-    torch.library.register_fake(f"packing_env::numba_maps_{_name}", _fill)
-
-
-class MapsTask:
-    """What the operations are given in every step of one task.
-
-    Args:
-        items: Entries `ITEMS`; they become contiguous.
-        pool: ``item_id [P, N]`` and ``num_items [P]``, at least 1, of the instances.
-        in_turn: Row i takes the pool's instances i, i + B, i + 2 B, ...; else a random one.
-        counts: Entries `COUNTS`.
-        lengths: Entries `LENGTHS`.
-    """
-
-    def __init__(
-        self,
-        items: Mapping[str, Tensor],
-        pool: tuple[Tensor, Tensor],
-        in_turn: bool,
-        counts: Mapping[str, int],
-        lengths: Mapping[str, float],
-    ) -> None:
-        self.items, self.pool = [items[name].contiguous() for name in ITEMS], list(pool)
-        self.in_turn = in_turn
-        self.counts = [counts[name] for name in COUNTS]
-        self.lengths = [lengths[name] for name in LENGTHS]
-        self._last = _Last()
-
-    def constants(self, state: list[Tensor]) -> Any:
-        """All of it and the state as compiled code reads them, made anew where memory moved.
-
-        A state is replaced by each reset; shared memory (``share_memory_``) moves the rest.
-        """
-        addresses = [tensor.data_ptr() for tensor in (*state, *self.items, *self.pool)]
-        last = self._last
-        if addresses != last.addresses or not all(map(is_, state, last.state)):
-            from packing_env.kernels.step import heights_numba as compiled
-
-            numbers = (self.counts, self.lengths)
-            last.made = compiled.Constants(state, self.items, self.pool, *numbers)
-            last.state, last.addresses = state, addresses
-        return last.made
-
-
-def advance_maps(
-    task: MapsTask,
-    state: Mapping[str, Tensor],
-    action: Tensor,
-    ahead: Mapping[str, Tensor],
-    under: Float[Tensor, " B"],
-    outcome: Mapping[str, Tensor],
-) -> None:
-    """Carry out one placement per row, in place, and list what may be placed next.
-
-    The state advances as in ``core.transition.decide``, but for ``reward_sum``; ``ahead`` and, but
-    for ``after``, ``outcome`` are filled. Entries are those that the constants of this module name,
-    contiguous.
-
-    Args:
-        task: What is the same in every step.
-        state: Entries `STATE`.
-        action: ``[B, 1]`` indices ``((slot * R + orientation) * Xs + x) * Ys + y`` on the lattice,
-            or ``[B, 4]`` the four. Those out of range are legal nowhere.
-        ahead: Entries `AHEAD`.
-        under: Sum of each row's heights, metres.
-        outcome: Entries `OUTCOME`.
-    """
-    before, found = _listed(state, STATE), _listed(outcome, OUTCOME)
-    next_up = _listed(ahead, AHEAD)
-    if _is_plain(action, under):
-        from packing_env.kernels.step import heights_numba as compiled
-
-        compiled.maps_step(task.constants(before), action, next_up, under, found)
-        return
-    torch.ops.packing_env.numba_maps_step(
-        before, action, task.items, task.pool, next_up, under, found, task.counts, task.lengths
+@jit_arrays
+def _ahead_at(places, state, items, visible):
+    """Return `Ahead` by the addresses of its entries, all axes of a slot in one."""
+    batch, surface = state.heightmap.shape[0], items.bottom[0].size
+    orientations = items.peak.shape[1]
+    return Ahead(
+        array_at(places[0], (batch, visible, orientations), np.int64),
+        array_at(places[1], (batch if places[1] else 0, visible, surface), np.float32),
+        array_at(places[2], (batch, visible, orientations), np.float32),
+        array_at(places[3], (batch, visible, 2 * orientations), np.int64),
+        array_at(places[4], (batch, visible, 2 * orientations), np.int64),
     )
 
 
-def close_lid(
-    z: Float[Tensor, "B R Xs Ys"], peak: Float[Tensor, "B R"], lid: float
-) -> Float[Tensor, "B R Xs Ys"]:
-    """``z`` itself, with +inf where ``z + peak`` is above ``lid``."""
-    torch.ops.packing_env.numba_maps_lid(z, peak, lid)
-    return z
+@jit_ordered
+def _highest_of(values):
+    """Return the maximum, at least 0."""
+    highest = np.float32(0)
+    for k in range(values.size):
+        highest = max(highest, values[k])
+    return highest
 
 
-def show_maps(
-    task: MapsTask,
-    state: Mapping[str, Tensor],
-    judged: tuple[Tensor, Tensor],
-    under: Float[Tensor, " B"],
-    shown: Mapping[str, Tensor],
-    start: Mapping[str, Tensor],
-    outcome: Mapping[str, Tensor],
-) -> None:
-    """End the rows that are at their end, in place, and show what has become of all.
+@jit
+def _measure(state, row, under, lengths, measured):
+    """Compute a row's metrics; ``under`` is the sum of its heights, metres."""
+    peak = np.float64(_highest_of(state.heightmap[row].reshape(-1)))
+    shared.measure(state, row, peak, under[row] * lengths.cell_area, lengths, measured)
 
-    Where ``start`` has rows, finished rows then begin their next episode as in
-    ``core.transition.begin``, and it is filled with what is seen after that.
 
-    Args:
-        task: What is the same in every step.
-        state: Entries `STATE`, advanced.
-        judged: ``[B, L * R, Xs, Ys]`` rest heights of the visible items below the lid, else +inf,
-            and what the rule says of them.
-        under: Sum of each row's heights, metres.
-        shown: Entries `SHOWN`.
-        start: Likewise.
-        outcome: Entries `OUTCOME`; ``after`` is filled here.
+@jit
+def _find_rest(heightmap, bottom, x, y):
+    """Return the rest height of an item with lower corner (x, y); +inf if it sticks out."""
+    rest = -INF
+    for u in range(bottom.shape[0]):
+        for v in range(bottom.shape[1]):
+            low = bottom[u, v]
+            if low == INF:
+                continue
+            if x + u >= heightmap.shape[0] or y + v >= heightmap.shape[1]:
+                return INF
+            rest = max(rest, heightmap[x + u, y + v] - low)
+    return rest
+
+
+@jit
+def _find_support(heightmap, bottom, x, y, bar, edges):
+    """Return how many cells of the footprint reach the bar, and how many there are.
+
+    Writes the edges of `step.stable`.
     """
-    before, seen, after = _listed(state, STATE), _listed(shown, SHOWN), _listed(start, SHOWN)
-    found = _listed(outcome, OUTCOME)
-    if _is_plain(*judged, under):
-        from packing_env.kernels.step import heights_numba as compiled
+    count = area = 0
+    edges[:] = -np.inf
+    for u in range(bottom.shape[0]):
+        for v in range(bottom.shape[1]):
+            if bottom[u, v] == INF:
+                continue
+            area += 1
+            if heightmap[x + u, y + v] - bottom[u, v] >= bar:
+                count += 1
+                edges[0, u + 1] = v + 1
+                edges[1, u + 1] = max(edges[1, u + 1], np.float64(-v))
+    return count, area
 
-        constant = task.constants(before)
-        compiled.maps_show(constant, judged, under, seen, after, found, task.in_turn)
-        return
-    torch.ops.packing_env.numba_maps_show(
-        before,
-        list(judged),
-        task.items,
-        task.pool,
-        under,
-        seen,
-        after,
-        found,
-        task.in_turn,
-        task.counts,
-        task.lengths,
+
+@jit
+def _corner_levels(heightmap, bottom, x, y, size):
+    """Return the levels of the window's corner cells; -inf outside the footprint."""
+    u, v = max(size[0] - 1, 0), max(size[1] - 1, 0)
+    far_x, far_y = min(x + u, heightmap.shape[0] - 1), min(y + v, heightmap.shape[1] - 1)
+    return (
+        heightmap[x, y] - bottom[0, 0],
+        heightmap[far_x, y] - bottom[u, 0],
+        heightmap[x, far_y] - bottom[0, v],
+        heightmap[far_x, far_y] - bottom[u, v],
     )
 
 
-def renew_maps(
-    task: MapsTask,
-    state: Mapping[str, Tensor],
-    rows: Tensor,
-    shown: Mapping[str, Tensor],
-    metrics: Sequence[Tensor],
-) -> None:
-    """Start the next episode in some rows, in place but for ``reward_sum``, and show its start.
+@jit
+def _examine(heightmap, place, peak, counts, lengths, edges):
+    """Return (legal, stable, rest height, support ratio): see `core.feasibility.examine`.
 
-    Args:
-        task: What is the same in every step.
-        state: Entries `STATE`.
-        rows: ``[B]`` which.
-        shown: Entries `SHOWN`, of the state before; its ``metrics`` stay as they are.
-        metrics: ``[B, 1]`` each; all begin at 0.
+    ``place`` is (lower surface, x, y, centre of mass, window).
     """
-    torch.ops.packing_env.numba_maps_renew(
-        _listed(state, STATE),
-        rows,
-        task.items,
-        task.pool,
-        _listed(shown, SHOWN),
-        list(metrics),
-        task.in_turn,
-        task.counts,
-        task.lengths,
-    )
+    bottom, x, y, com, size = place
+    rest = _find_rest(heightmap, bottom, x, y)
+    if not rest + peak <= np.float32(lengths.lid):
+        return False, False, rest, 0.0
+    tolerance = np.float32(lengths.tolerance)
+    bar = rest - tolerance
+    count, area = _find_support(heightmap, bottom, x, y, bar, edges)
+    levels = _corner_levels(heightmap, bottom, x, y, size)
+    measured = (count, area, levels, bar, tolerance, edges, size, com)
+    legal = stands(counts.rule, *measured)
+    stable = legal and stands(counts.metric_rule, *measured)
+    return legal, stable, rest, np.float64(count) / np.float64(max(area, 1))
+
+
+@jit
+def _raise(heightmap, top, x, y, rest):
+    """Put the item down: see `core.heightmap.raise_window`."""
+    for u in range(min(top.shape[0], heightmap.shape[0] - x)):
+        for v in range(min(top.shape[1], heightmap.shape[1] - y)):
+            heightmap[x + u, y + v] = max(heightmap[x + u, y + v], rest + top[u, v])
+
+
+@jit
+def _list_ahead(state, items, row, ahead):
+    """List the orientations of a row's visible items."""
+    orientations = items.peak.shape[1]
+    for slot in range(ahead.peak.shape[1]):
+        there = slot < state.num_items[row] - state.items_packed[row]
+        item = state.item_id[row, state.queue[row, slot]] if there else np.int64(0)
+        for orientation in range(orientations):
+            plane = item * orientations + orientation
+            ahead.plane[row, slot, orientation] = plane if there else -1
+        if ahead.bottom.size and there:
+            shared.copy_line(items.bottom[item].reshape(-1), ahead.bottom[row, slot])
+        elif ahead.bottom.size:
+            ahead.bottom[row, slot][:] = INF
+        shared.copy_line(items.peak[item], ahead.peak[row, slot])
+        shared.copy_line(items.com[item].reshape(-1), ahead.com[row, slot])
+        shared.copy_line(items.size[item].reshape(-1), ahead.size[row, slot])
+
+
+@jit
+def _decide_row(state, action, items, row, shape, counts, lengths, edges, outcome):
+    """Take one decision: see `core.transition.decide`."""
+    slot, orientation, x, y = shared.decode(action, row, shape, counts.stride)
+    heightmap, legal, stable, rest, ratio = state.heightmap[row], False, False, INF, 0.0
+    there = 0 <= slot < state.num_items[row] - state.items_packed[row]
+    item = state.item_id[row, state.queue[row, max(slot, 0)]]
+    if there and items.orientation_mask[item, orientation]:
+        com, size = items.com[item, orientation], items.size[item, orientation]
+        place = (items.bottom[item, orientation], x, y, com, size)
+        peak = items.peak[item, orientation]
+        legal, stable, rest, ratio = _examine(heightmap, place, peak, counts, lengths, edges)
+    if shared.note(state, row, legal, outcome):
+        _raise(heightmap, items.top[item, orientation], x, y, rest)
+        placement, volume = (slot, orientation, x, y), items.volume[item]
+        shared.record(state, row, placement, rest, ratio, stable, volume)
+
+
+@kernel
+def _decide(state, action, items, places, shape, under, counts, lengths, start, stop):
+    """Take one decision in the rows start <= row < stop, and list what may be placed next.
+
+    ``places`` are the addresses of `Ahead` and `Outcome`, ``shape`` is that of a row's mask.
+    """
+    ahead = _ahead_at(places, state, items, shape[0])
+    outcome = shared.outcome_at(places[_AHEAD:], state.step.size)
+    edges = np.empty((2, items.bottom.shape[2] + 2), np.float64)
+    for row in range(start, stop):
+        _measure(state, row, under, lengths, outcome.before)
+        _decide_row(state, action, items, row, shape, counts, lengths, edges, outcome)
+        _list_ahead(state, items, row, ahead)
+
+
+@jit
+def _find_places(judged, row, height, observations):
+    """Write legality and rest heights of a row's placements; returns whether any is legal."""
+    z, stable = judged
+    playable = False
+    for p in range(z.shape[1]):
+        heights, holds, mask = z[row, p], stable[row, p], observations.mask[row, p]
+        for k in range(mask.size):
+            legal = holds[k] & (heights[k] < INF)
+            mask[k] = legal
+            playable |= legal
+        if observations.drop_height.size:
+            observed = observations.drop_height[row, p]
+            for k in range(mask.size):
+                observed[k] = heights[k] / height if mask[k] else np.float32(1)
+    return playable
+
+
+@kernel
+def _observe(state, judged, items, pool, under, places, shape, counts, lengths, begin, stop):
+    """End rows whose episode is over, and observe, in the rows begin <= row < stop.
+
+    Arguments are those of `step.cells`; ``judged`` are those of :func:`observe_places`.
+    """
+    observations = shared.observations_at(places, state, items, shape)
+    start = shared.observations_at(places[_OBSERVED:], state, items, shape)
+    outcome = shared.outcome_at(places[2 * _OBSERVED :], state.step.size)
+    for row in range(begin, stop):
+        playable = _find_places(judged, row, np.float32(lengths.height), observations)
+        shared.end(state, row, playable, counts, outcome, observations)
+        _measure(state, row, under, lengths, outcome.after)
+        observe(state, items, row, row + 1, counts, lengths, outcome, observations)
+        if start.done.size:
+            reset_finished(state, pool, items, row, row + 1, counts, lengths, observations, start)
+
+
+@kernel
+def _close_lid(z, peak, lid, start, stop):
+    """Set +inf above the lid in the planes start <= b * R + r < stop."""
+    for p in range(start, stop):
+        heights, top = z[p], peak[p]
+        for k in range(heights.size):
+            heights[k] = heights[k] if heights[k] + top <= lid else INF
+
+
+def decide(constant: Any, action: Tensor, under: Tensor, ahead: Tensors, outcome: Tensors) -> None:
+    """Run `packing_env.kernels.step.decide_heights`; ``constant`` is from `shared.constants`."""
+    state, items, _, counts, lengths = constant
+    orientations, (_, length, width) = items.peak.shape[1], state.heightmap.shape
+    lattice = -(-length // counts.stride), -(-width // counts.stride)
+    shape = (ahead[0].shape[1] // orientations, orientations, *lattice)
+    kept = (*ahead, *outcome)
+    places = addresses_of(kept)
+    given = (state, action.numpy(), items, places, shape, under.numpy(), counts, lengths)
+    run(_decide, given, len(under), ahead[1].numel(), keep=kept)
+
+
+def observe_places(constant: Any, under: Tensor, judged: Tensors, *filled: Tensors) -> None:
+    """Run `packing_env.kernels.step.observe_heights`."""
+    state, items, pool, counts, lengths = constant
+    observations, start, outcome = filled
+    z, stable = (tensor.numpy().reshape(*tensor.shape[:2], -1) for tensor in judged)
+    shape = (*observations[MASK].shape[1:], observations[METRICS].shape[0])
+    kept = (*observations, *start, *outcome)
+    places = addresses_of(kept)
+    given = (state, (z, stable), items, pool, under.numpy(), places, shape, counts, lengths)
+    run(_observe, given, len(under), sum(map(Tensor.numel, observations)), keep=kept)
+
+
+def close_lid(z: Tensor, peak: Tensor, lid: float) -> None:
+    """Run `packing_env.kernels.step.close_lid`."""
+    planes = z.numpy().reshape(peak.numel(), -1)
+    arguments = (planes, peak.numpy().reshape(-1), np.float32(lid))
+    run(_close_lid, arguments, len(planes), planes.size)

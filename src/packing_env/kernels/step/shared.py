@@ -1,57 +1,133 @@
-"""What compiled steps share: the state as they read it, its queue, and the start of an episode."""
+"""Compiled parts of a step that whole cells and heightmaps share, each for one row of the batch.
+
+Sums and quotients are written as in `core.metrics`, so that they round alike.
+"""
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
-from packing_env.kernels.compiled.jit import jit
-from packing_env.kernels.step import cells as names
-
-
-def entries(name: str, fields: Sequence[str], module: str) -> Any:
-    """A tuple that compiled code reads by name; ``module`` is where its cache will look it up."""
-    return namedtuple(name, fields, module=module)
-
-
-State = entries("State", names.STATE, __name__)
-"""Arrays that compiled code reads by name."""
+from packing_env.kernels.compiled.jit import array_at, jit, jit_arrays
+from packing_env.kernels.layout import NUM_METRICS
+from packing_env.kernels.step.entries import (
+    MASK,
+    Counts,
+    Items,
+    Lengths,
+    Observations,
+    Outcome,
+    State,
+    Tensors,
+)
 
 _WORD = 0xFFFFFFFF
 
 
-def as_arrays(tensors: Sequence[Tensor]) -> list[np.ndarray]:
-    """The memory of a CPU's tensors as NumPy sees it: shared, nothing is read or copied."""
-    return [tensor.numpy() for tensor in tensors]
+def constants(
+    state: Tensors, items: Tensors, pool: Tensors, counts: Sequence[int], lengths: Sequence[float]
+) -> tuple[Any, ...]:
+    """Return what stays the same from step to step, as compiled code reads it.
+
+    The arrays share the memory of the tensors: nothing is read or copied.
+    """
+    tables = ([tensor.numpy() for tensor in tensors] for tensors in (state, items, pool))
+    now, table, instances = tables
+    return State(*now), Items(*table), tuple(instances), Counts(*counts), Lengths(*lengths)
+
+
+@jit_arrays
+def observations_at(places, state, items, shape):
+    """Return the `Observations` by the addresses of their entries, 0 for an empty one.
+
+    All axes of a slot, and the lattice of an orientation, become one: what has many axes takes long
+    to compile. ``shape`` is that of a row's mask, then the number of metrics.
+    """
+    slots, orientations, xs, ys, num_metrics = shape
+    batch, length, width = state.heightmap.shape
+    visible, features = state.queue.shape[1], items.item_features.shape[1]
+    turned, plane = items.orientation_features.shape[1], (slots * orientations, xs * ys)
+    surface = items.bottom[0].size
+    rows, flags = batch * (places != 0), batch if places[MASK] else 0
+    return Observations(
+        array_at(places[0], (rows[0], length * width), np.float32),
+        array_at(places[1], (rows[1], visible), np.int64),
+        array_at(places[2], (rows[2], visible, features), np.float32),
+        array_at(places[3], (rows[3], visible, turned), np.float32),
+        array_at(places[4], (rows[4], visible, surface), np.float32),
+        array_at(places[5], (rows[5], visible, surface), np.float32),
+        array_at(places[6], (rows[6], *plane), np.float32),
+        array_at(places[7], (rows[7], *plane), np.bool_),
+        array_at(places[8], (flags,), np.bool_),
+        array_at(places[9], (flags,), np.bool_),
+        array_at(places[10], (flags,), np.bool_),
+        array_at(places[11], (num_metrics, flags), np.float32),
+    )
+
+
+@jit_arrays
+def outcome_at(places, batch):
+    """Return the `Outcome` by the addresses of its entries."""
+    return Outcome(
+        array_at(places[0], (batch,), np.bool_),
+        array_at(places[1], (batch,), np.bool_),
+        array_at(places[2], (NUM_METRICS, batch), np.float64),
+        array_at(places[3], (NUM_METRICS, batch), np.float64),
+    )
 
 
 @jit
-def clear_line(line):  # type: ignore[no-untyped-def]
-    """Zeros."""
+def clear_line(line):
+    """Fill a line with zeros."""
     for k in range(line.size):
         line[k] = 0
 
 
 @jit
-def copy_line(source, target):  # type: ignore[no-untyped-def]
-    """As much of the source as the target takes."""
+def copy_line(source, target):
+    """Copy as many values as the target takes."""
     for k in range(target.size):
         target[k] = source[k]
 
 
 @jit
-def quotient(numerator, denominator):  # type: ignore[no-untyped-def]
-    """Their quotient, 0 where there is none."""
-    return numerator / denominator if denominator > 0 else 0.0
+def decode(action, row, shape, stride):
+    """Return (slot, orientation, x, y) of a row's action, an index or the four themselves.
+
+    See `core.orientation.decode_placement`. The slot is -1 where the action is out of range.
+    ``shape`` is that of the row's mask.
+    """
+    slots, orientations, xs, ys = shape[0], shape[1], shape[2], shape[3]
+    if action.shape[1] == 1:
+        index = action[row, 0]
+        known = 0 <= index < slots * orientations * xs * ys
+        among = np.uint32(index if known else 0)  # a mask of 2^32 places fits nowhere
+        plane, place = among // np.uint32(xs * ys), among % np.uint32(xs * ys)
+        slot = np.int64(plane // np.uint32(orientations))
+        orientation = np.int64(plane % np.uint32(orientations))
+        i, j = np.int64(place // np.uint32(ys)), np.int64(place % np.uint32(ys))
+    else:
+        slot, orientation, i, j = action[row, 0], action[row, 1], action[row, 2], action[row, 3]
+        known = 0 <= slot < slots and 0 <= orientation < orientations
+        known = known and 0 <= i < xs and 0 <= j < ys
+    return slot if known else -1, orientation, i * stride, j * stride
 
 
 @jit
-def take_from_queue(state, row, slot):  # type: ignore[no-untyped-def]
-    """Remove one place of a row's queue, before its item is counted as packed.
+def note(state, row, legal, outcome):
+    """Count a decision; returns whether it is carried out: legal, and the row unfinished."""
+    live = not (state.terminated[row] or state.truncated[row])
+    outcome.legal[row], outcome.live[row] = legal, live
+    state.step[row] += live
+    state.illegal_actions[row] += live and not legal
+    return live and legal
+
+
+@jit
+def _take_from_queue(state, row, slot):
+    """Remove a slot of a row's queue, before its item is counted as packed.
 
     See `core.orientation.take_from_queue`.
     """
@@ -63,8 +139,72 @@ def take_from_queue(state, row, slot):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _philox(seed, first, second):  # type: ignore[no-untyped-def]
-    """The first word of `core.random.philox` with two counters; int64, as it is there."""
+def record(state, row, placement, rest, ratio, stable, volume):
+    """Record a row's item as packed; ``rest`` is its rest height in metres.
+
+    See `core.transition.decide`.
+    """
+    slot, orientation, x, y = placement
+    position, packed = state.queue[row, slot], state.items_packed[row]
+    entry = state.placement[row, packed]
+    entry[0], entry[1], entry[2], entry[3] = position, orientation, x, y
+    state.placement_z[row, packed] = rest
+    state.placement_support[row, packed] = np.float32(ratio)
+    state.packed[row, position] = True
+    _take_from_queue(state, row, slot)
+    state.items_packed[row] = packed + 1
+    state.stable_items[row] += stable
+    state.support_sum[row] += ratio
+    state.volume[row] += volume
+
+
+@jit
+def _quotient(numerator, denominator):
+    """Return the quotient, 0 where the denominator is 0."""
+    return numerator / denominator if denominator > 0 else 0.0
+
+
+@jit
+def measure(state, row, peak, filled, lengths, measured):
+    """Compute a row's metrics in the order of `core.metrics.measure`.
+
+    ``peak`` is the highest point and ``filled`` the volume under the heightmap, float64.
+    """
+    volume, packed = state.volume[row], np.float64(state.items_packed[row])
+    measured[0, row] = volume / (lengths.base * lengths.height)
+    measured[1, row] = _quotient(volume, lengths.base * peak)
+    measured[2, row] = _quotient(volume, filled)
+    measured[3, row] = _quotient(np.float64(state.stable_items[row]), packed)
+    measured[4, row] = packed
+    measured[5, row] = np.float64(state.items_packed[row] == state.num_items[row])
+    measured[6, row] = peak / lengths.height
+    measured[7, row] = _quotient(state.support_sum[row], packed)
+    measured[8, row] = np.float64(state.illegal_actions[row])
+    measured[9, row] = np.float64(state.overflow[row])
+
+
+@jit
+def end(state, row, playable, counts, outcome, observations):
+    """End a row's episode if this decision was its last: see `core.transition.advance`.
+
+    ``playable`` tells whether any placement is legal. In finished rows the mask becomes all True.
+    """
+    if outcome.live[row]:
+        stuck = not playable or state.items_packed[row] >= state.num_items[row]
+        state.terminated[row] = stuck or (counts.illegal_ends and not outcome.legal[row])
+        state.truncated[row] = state.step[row] >= counts.step_limit
+    terminated, truncated = state.terminated[row], state.truncated[row]
+    observations.terminated[row], observations.truncated[row] = terminated, truncated
+    observations.done[row] = terminated or truncated
+    if terminated or truncated:
+        mask = observations.mask[row].reshape(-1)
+        for k in range(mask.size):
+            mask[k] = True
+
+
+@jit
+def _philox(seed, first, second):
+    """Return the first word of `core.random.philox` with two counters; int64, as it is there."""
     c0, c1, c2, c3 = first, second, np.int64(0), np.int64(0)
     k0, k1 = seed & _WORD, (seed >> 32) & _WORD
     for _ in range(10):
@@ -76,20 +216,20 @@ def _philox(seed, first, second):  # type: ignore[no-untyped-def]
 
 
 @jit
-def begin_episode(state, row, pool, in_turn):  # type: ignore[no-untyped-def]
-    """The next episode of one row, but for ``reward_sum``: see `core.transition.begin`.
+def begin(state, row, pool, sequential):
+    """Start a row's next episode, all but ``reward_sum``: see `core.transition.begin`.
 
-    Of the records only those are cleared that the last episode made.
+    Of the records, only those that the last episode made are cleared.
     """
-    instances, lengths = pool
+    instances, sizes = pool
     packed = state.items_packed[row]
     state.episode[row] += 1
     episode, stream = state.episode[row], state.row[row]
-    if in_turn:
-        index = (stream + episode * state.row.size) % lengths.size
+    if sequential:
+        index = (stream + episode * state.row.size) % sizes.size
     else:
-        index = (_philox(state.seed[row], episode, stream) * lengths.size) >> 32
-    state.num_items[row] = lengths[index]
+        index = (_philox(state.seed[row], episode, stream) * sizes.size) >> 32
+    state.num_items[row] = sizes[index]
     copy_line(instances[index], state.item_id[row])
     for k in range(state.queue.shape[1]):
         state.queue[row, k] = k

@@ -1,0 +1,157 @@
+"""One cuboid in one container of whole cells, compiled for the CPU with vectors of bytes.
+
+The heights in cells of a container are one line of bytes, cell (x, y) at index x * width + y, with
+zeros behind them. The highest cell of every window is a maximum of such lines, shifted along y and
+then along x. Windows that would reach into the next row, or beyond the line, hold values that are
+dropped, as no item fits there. Lines are known by their addresses. Whole vectors are read and
+written: up to a vector behind the line is read, and written as it was, which only one thread may do
+at a time.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+
+from packing_env.kernels.compiled import bytes as vectors
+from packing_env.kernels.compiled.bytes import WIDTH
+from packing_env.kernels.compiled.jit import jit, jit_arrays
+from packing_env.kernels.layout import MAX_CUBOID_SIDE
+
+
+@jit
+def padded(size):
+    """Return the size in whole vectors."""
+    return -(-size // WIDTH) * WIDTH
+
+
+Buffers = namedtuple("Buffers", "tops before after")
+"""A line for maxima; of every cell of a line, its column, and the number of columns from it on."""
+
+
+@jit_arrays
+def make_buffers(shape, window):
+    """Return the buffers of this module for containers and windows of these sizes."""
+    length, width = shape
+    n = padded(length * width)
+    behind = (window[0] - 1) * width + WIDTH
+    before, after = np.zeros(n + behind, np.uint8), np.zeros(n, np.uint8)
+    for k in range(before.size):
+        before[k] = min(k % width, MAX_CUBOID_SIDE)
+    for k in range(length * width):
+        after[k] = min(width - k % width, MAX_CUBOID_SIDE)
+    return Buffers(np.zeros(n + behind, np.uint8), before, after)
+
+
+@jit
+def _raise(line, size, step, highest, n):
+    """Write the maximum of ``size`` bytes, ``step`` apart, from line + k on, for each k < n."""
+    last = size - 1
+    for first in range(0, size, 4):
+        second, third = min(first + 1, last), min(first + 2, last)
+        a, b = line + first * step, line + second * step
+        c, d = line + third * step, line + min(first + 3, last) * step
+        for k in range(0, n, WIDTH):
+            one = vectors.higher(vectors.load(a + k), vectors.load(b + k))
+            other = vectors.higher(vectors.load(c + k), vectors.load(d + k))
+            found = vectors.higher(one, other)
+            if first:
+                found = vectors.higher(found, vectors.load(highest + k))
+            vectors.store(highest + k, found)
+
+
+@jit
+def find_rest(line, size, container, buffers, raised):
+    """Write the rest heights of a cuboid plus 1 to ``raised``, 0 where it does not fit.
+
+    ``container`` and ``size`` are three sides each. As many bytes are written as a container has
+    cells, :func:`padded`; the line is read up to the cuboid's side along y behind these.
+    """
+    length, width, height = container
+    w, h, d = size
+    n = buffers.after.size
+    if w == 0 or d > height:
+        for k in range(0, n, WIDTH):
+            vectors.store(raised + k, vectors.splat(0))
+        return
+    tops = buffers.tops.ctypes.data
+    _raise(line, h, 1, tops, n)
+    _raise(tops, w, width, raised, n)
+    lid, corners, column = height - d + 1, (length - w + 1) * width, buffers.after.ctypes.data
+    for k in range(0, n, WIDTH):
+        fits = vectors.above(vectors.load(column + k), h - 1)
+        fits = vectors.keep_first(fits, min(max(corners - k, 0), MAX_CUBOID_SIDE))
+        level = vectors.add(vectors.load(raised + k), vectors.splat(1))
+        vectors.store(raised + k, vectors.keep_up_to(vectors.both(level, fits), lid))
+
+
+@jit
+def mark_legal(raised, places, mask):
+    """Write to ``mask`` which of the bytes at ``raised`` are not 0; returns whether any is.
+
+    There are at least :data:`WIDTH` places. The last vector overlaps the one before, so that
+    nothing else is written: the bytes behind may be another thread's.
+    """
+    some = vectors.splat(0)
+    for k in range(0, places, WIDTH):
+        at = min(k, places - WIDTH)
+        legal = vectors.flags(vectors.load(raised + at))
+        vectors.store(mask + at, legal)
+        some = vectors.either(some, legal)
+    return vectors.any_of(some)
+
+
+@jit
+def _inside(k, window, buffers):
+    """Return 255 for the cells inside a window, of those from the k-th after its corner on."""
+    w, h, width = window
+    among = vectors.below(vectors.load(buffers.before.ctypes.data + k), h)
+    return vectors.keep_first(among, min(w * width - k, MAX_CUBOID_SIDE))
+
+
+@jit
+def find_ground(corner, window, buffers):
+    """Return the highest cell of a window, and how many cells are as high.
+
+    ``corner`` is the address of its first cell, ``window`` its sides and the container's width.
+    """
+    w, h, width = window
+    reach, top, count = (w - 1) * width + h, vectors.splat(0), np.int64(0)
+    for k in range(0, reach, WIDTH):
+        inside = _inside(k, window, buffers)
+        top = vectors.higher(top, vectors.both(vectors.load(corner + k), inside))
+    highest = vectors.highest_of(top)
+    for k in range(0, reach, WIDTH):
+        same = vectors.equal(vectors.load(corner + k), highest)
+        count += vectors.count_of(vectors.both(same, _inside(k, window, buffers)))
+    return highest, count
+
+
+@jit
+def find_edges(corner, window, top, edges):
+    """Write how far the cells as high as ``top`` reach in each window row: see `step.stable`."""
+    w, h, width = window
+    edges[:] = -np.inf
+    for u in range(w):
+        row, first, end = corner + u * width, -np.inf, -np.inf
+        for k in range(0, h, WIDTH):
+            same = vectors.equal(vectors.load(row + k), top)
+            same = vectors.keep_first(same, min(h - k, WIDTH))
+            if vectors.any_of(same):
+                end = np.float64(k + vectors.end_of(same))
+                first = max(first, -np.float64(k + vectors.first_of(same)))
+        edges[0, u + 1], edges[1, u + 1] = end, first
+
+
+@jit
+def cover(corner, window, buffers, top):
+    """Raise a window's cells to ``top``, which none of them exceeds; returns their sum before."""
+    w, h, width = window
+    total = np.int64(0)
+    for k in range(0, (w - 1) * width + h, WIDTH):
+        inside, cells = _inside(k, window, buffers), vectors.load(corner + k)
+        total += vectors.sum_of(vectors.both(cells, inside))
+        raised = vectors.higher(cells, vectors.both(vectors.splat(top), inside))
+        vectors.store(corner + k, raised)
+    return total

@@ -1,0 +1,73 @@
+"""Stability of one placement at rest, compiled: measured here, judged by `kernels.rules`.
+
+The supporting cells come as ``edges [2, U + 2]`` float64: for window row u, ``edges[0, u + 1]`` is
+where the last supporting cell ends, and ``edges[1, u + 1]`` where the first begins, negated. Both
+are -inf in a row without any, as in the rows beside the window.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from packing_env.kernels.compiled import rules
+from packing_env.kernels.compiled.jit import jit
+from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
+from packing_env.kernels.rules import NAMES, Support
+
+NONE = NAMES.index("none")
+"""Index of the rule that all placements satisfy."""
+
+
+@jit
+def _chord(reach, rows, sign, point, centres):
+    """Return the sum of the steepest slopes to the left and to the right of a point.
+
+    See `kernels.rules.chords_hold`. With ``centres`` the hull is that of the cells' centres, else
+    of their squares; ``sign`` is -1 for the mirrored corners.
+    """
+    inset = HALF_CELL if centres else 0
+    left = right = -np.inf
+    for line in range(rows if centres else rows + 1):
+        edge = reach[line + 1] if centres else max(reach[line], reach[line + 1])
+        if edge == -np.inf:
+            continue
+        run = SUBCELL * line + inset - point[0]
+        rise = SUBCELL * edge - inset - sign * point[1]
+        slope = rise / (np.float64(abs(run)) if run else VERTICAL)
+        if run <= 0:
+            left = max(left, slope)
+        if run >= 0:
+            right = max(right, slope)
+    return left + right
+
+
+@jit
+def stands(rule, count, area, levels, bar, tolerance, edges, size, com):
+    """Tell whether a rule calls a placement stable.
+
+    Args:
+        rule: Index of the rule.
+        count: Supporting cells.
+        area: Cells of the footprint.
+        levels: Heights of the ground at the window's four corner cells, each less the item's lower
+            surface; -inf outside the footprint.
+        bar: Level from which on a cell supports.
+        tolerance: Gap that a supporting cell may have.
+        edges: The supporting cells; read only if the rule looks at a hull.
+        size: Cells of the window along x and y.
+        com: Centre of mass, 1/64 cell.
+    """
+    corners, touching, in_hull = 0, False, False
+    if rules.CORNERS[rule]:
+        highest = max(max(levels[0], levels[1]), max(levels[2], levels[3]))
+        least = highest - tolerance if rules.AT_HIGHEST[rule] else bar
+        for level in levels:
+            corners += 1 if level >= least else 0
+        touching = highest >= bar
+    if rules.HULLS[rule]:
+        centres, rows = rules.CENTRES[rule], edges.shape[1] - 2
+        point = (HALF_CELL * size[0], HALF_CELL * size[1]) if centres else (com[0], com[1])
+        upper = _chord(edges[0], rows, 1, point, centres)
+        in_hull = rules.chords_hold(upper, _chord(edges[1], rows, -1, point, centres))
+    limits = rules.limits(rule, area)
+    return rules.judge(rule, Support(count, limits, corners, touching, in_hull))
