@@ -55,7 +55,7 @@ class Protocol:
 
     Attributes:
         name: V1, V2, ...
-        setting: In words.
+        setting: Description of the setting.
         task: Preset.
         options: Overrides of the preset.
         heuristic: In ``agents.heuristics``.

@@ -279,8 +279,8 @@ def known_targets(folders: tuple[Path, ...] = ()) -> frozenset[tuple[str, str]]:
 def _package(path: Path, folder: Path) -> str:
     """Return the section that Hydra gives to a file: its folder's, or that of ``# @package``."""
     group = path.parent.relative_to(folder)
-    said = _PACKAGE.search(path.read_text(encoding="utf-8"))
-    package = said[1] if said else "_group_"
+    match = _PACKAGE.search(path.read_text(encoding="utf-8"))
+    package = match[1] if match else "_group_"
     return {"_global_": "", "_group_": ".".join(group.parts)}.get(package, package)
 
 

@@ -63,7 +63,7 @@ class Meter:
         self._calls = self._values = 0
 
     def _totals(self) -> dict[tuple[str, ...], Tensor]:
-        """Return the sums, with what waits included; it goes on waiting."""
+        """Return the sums including the values that wait; those stay."""
         totals = dict(self._sums)
         for (names, masked, _), waiting in self._waiting.items():
             found = torch.stack(waiting).double().view(len(waiting), len(waiting[0]), -1)

@@ -37,7 +37,7 @@ LINE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 
 
 class StoppedError(RuntimeError):
-    """The evaluation was asked to stop before all instances were played."""
+    """A stop was requested before all instances were played."""
 
 
 @dataclass(frozen=True)
