@@ -28,7 +28,9 @@ def current_state(env: PackingEnv) -> dict[str, Tensor]:
     """
     state: TensorDictBase | None = env.state
     if state is None:
-        raise RuntimeError("there is no state before the first reset(); call env.reset()")
+        raise RuntimeError(
+            "there is no state before the first reset(); call env.reset()"
+        )
     return dict(state.items())
 
 
