@@ -133,7 +133,10 @@ def _one_box(columns, num, base, found, rule):
     if HULLS[rule]:
         if COUNTS[rule] and judge(rule, Support(supported, shares, corners, touching, False)):
             return True  # a rule that holds without its hull needs none
-        in_hull = _hull_holds(found, count, base, 1 if CENTRES[rule] else 0)
+        if CENTRES[rule]:  # two calls: each is compiled for its inset
+            in_hull = _hull_holds(found, count, base, 1)
+        else:
+            in_hull = _hull_holds(found, count, base, 0)
     return judge(rule, Support(supported, shares, corners, touching, in_hull))
 
 
