@@ -101,5 +101,6 @@ def action_heads(env: PackingEnv) -> Heads:
     if isinstance(mode, (PlacementMode, CandidateMode)):
         return SingleHead(mode.num_actions)
     raise ParameterError(
-        f"action_mode={env.params.action_mode!r} has no heads of indices; use placement, candidate or multi_head"
+        f"action_mode={env.params.action_mode!r} has no heads of indices; use placement, candidate "
+        f"or multi_head"
     )
