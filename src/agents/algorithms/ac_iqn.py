@@ -54,6 +54,7 @@ class RiskActor(TensorDictModuleBase):
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the action."""
         level = self.readout.levels(tensordict)
+        assert level is not None
         tensordict.set("risk", level.view(*tensordict.batch_size, 1))
         return self.actor(tensordict)
 
@@ -110,7 +111,8 @@ class ACIQN(Learner):
         self.critic = builder.quantile_critic(
             num_cosines=quantiles.num_cosines, num_samples=num_actor_taus, risk=quantiles.risk
         )
-        self.readout: QuantileReadout = self.critic.readout
+        assert self.critic.readout is not None
+        self.readout = self.critic.readout
         self.sees_risk = self.readout.level is not None or self.readout.level_key is not None
         self.actor = builder.actor(risk=self.sees_risk)
         self.policy = ContinuousPolicy(
@@ -164,5 +166,6 @@ class ACIQN(Learner):
         following = batch.get("next").copy()
         for state in (batch, following):
             known = key is None or state.get(key, None) is not None
-            state.set("risk", self.readout.levels(state)[:, None] if known else drawn)
+            level = self.readout.levels(state) if known else None
+            state.set("risk", drawn if level is None else level[:, None])
         batch.set("next", following)

@@ -14,8 +14,29 @@ from agents.algorithms.optimization import GatedAdam
 from packing_env.envs import PackingEnv
 
 
+class Stateful(Protocol):
+    """A part of training that is saved and resumed."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that training changes: tensors, numbers, lists and mappings of them."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        ...
+
+
 @runtime_checkable
-class Agent(Protocol):
+class Scheduled(Protocol):
+    """A part with schedules: an exploration rate, a learning rate."""
+
+    def set_frames(self, frames: int) -> None:
+        """Set every schedule to its value after this many environment frames."""
+        ...
+
+
+@runtime_checkable
+class Agent(Stateful, Scheduled, Protocol):
     """A policy, and one update at a time.
 
     A class that has these is trained by ``packing train agent=NAME`` once ``conf/agent/NAME.yaml``
@@ -32,10 +53,6 @@ class Agent(Protocol):
     policy: TensorDictModuleBase
     batch_size: int
 
-    def set_frames(self, frames: int) -> None:
-        """Set every schedule to its value after this many environment frames."""
-        ...
-
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """Train on a sample of the replay, or on a rollout ``[B, T]``.
 
@@ -47,14 +64,6 @@ class Agent(Protocol):
             be finite. Agents that skip non-finite updates add ``skipped`` (0 or 1) and
             ``skipped_in_a_row``, as :class:`agents.algorithms.optimization.GatedAdam` returns them.
         """
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that training changes: tensors, numbers, lists and mappings of them."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
         ...
 
 
@@ -104,15 +113,6 @@ class Learner:
                     inner.set_frames(frames)
 
 
-@runtime_checkable
-class Scheduled(Protocol):
-    """A part with schedules: an exploration rate, a learning rate."""
-
-    def set_frames(self, frames: int) -> None:
-        """Set the schedules to their values after this many environment frames."""
-        ...
-
-
 def _stateful(part: Any) -> Iterator[nn.Module | GatedAdam]:
     """Yield the modules and optimizers of a part."""
     if isinstance(part, (nn.Module, GatedAdam)):
@@ -140,7 +140,7 @@ def _load(part: Any, state: Any) -> None:
         part.load_state_dict(state)
 
 
-class Replay(Protocol):
+class Replay(Stateful, Protocol):
     """Store of transitions."""
 
     def __len__(self) -> int:
@@ -159,16 +159,8 @@ class Replay(Protocol):
         """Set the priorities of sampled transitions."""
         ...
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the stored transitions and the position of the next write."""
-        ...
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        ...
-
-
-class RolloutBuffer(Protocol):
+class RolloutBuffer(Stateful, Protocol):
     """Store of one rollout, ``[B, T]``."""
 
     full: bool
@@ -182,16 +174,8 @@ class RolloutBuffer(Protocol):
         """Return the rollout, ``[B, T]``; the next ``extend`` starts another."""
         ...
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the steps collected so far."""
-        ...
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        ...
-
-
-class Collector(Protocol):
+class Collector(Stateful, Protocol):
     """A source of transitions: one step of every row at a time.
 
     Attributes:
@@ -202,14 +186,6 @@ class Collector(Protocol):
 
     def step(self) -> TensorDictBase:
         """Return root and ``next`` entries of one step, ``[*batch_size]``."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return where the next step starts: tensors, numbers, lists and mappings of them."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
         ...
 
     def close(self) -> None:

@@ -195,7 +195,7 @@ class Hierarchical(Learner):
         """Take a gradient step of one level, and move its target."""
         step = self.optimizers[level].step(loss)
         online, target = getattr(self.networks, level), getattr(self.target, level)
-        follow(list(target.parameters()), list(online.parameters()), self.target_rate)
+        follow(target.parameters(), online.parameters(), self.target_rate)
         return step
 
 

@@ -100,7 +100,8 @@ class GatedAdam:
         with torch.no_grad():
             finite = torch.isfinite(loss) & torch.isfinite(norm)
             taken = finite if where is None else finite & where
-            self.optimizer.found_inf = (~taken).float()
+            skip = (~taken).float()
+            self.optimizer.found_inf = skip  # type: ignore[attr-defined]  # read by the kernel
             self.optimizer.step()
             torch.autograd.graph.increment_version(self.parameters)  # the fused kernel does not
             failed = ~finite if where is None else ~finite & where
@@ -140,6 +141,6 @@ def worst(*steps: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def follow(targets: list[Tensor], online: list[Tensor], rate: float) -> None:
+def follow(targets: Iterable[Tensor], online: Iterable[Tensor], rate: float) -> None:
     """Move target parameters towards the online ones by a share ``rate`` (1 copies)."""
-    torch._foreach_lerp_(targets, online, rate)
+    torch._foreach_lerp_(list(targets), list(online), rate)

@@ -87,7 +87,8 @@ class ActorCriticPolicy(TensorDictModuleBase):
             entropies.append(normalised_entropy(log_prob, legal))
             free.append(legal.sum(-1) > 1)
         value = run(self.network, self.network.value, encoding).float()
-        return Scores(*(torch.stack(part, -1) for part in (scores, entropies, free)), value)
+        log_prob, entropy, had_choice = (torch.stack(p, -1) for p in (scores, entropies, free))
+        return Scores(log_prob, entropy, had_choice, value)
 
     def value(self, tensordict: TensorDictBase) -> Tensor:
         """Return V of the states, ``[B]``; no mask is needed."""

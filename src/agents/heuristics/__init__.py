@@ -4,9 +4,9 @@
 """
 
 from agents.heuristics.base import ITEM_ORDERS, Heuristic
-from agents.heuristics.registry import HEURISTICS, SPACE_HEURISTICS, build
+from agents.heuristics.registry import HEURISTICS, build
 from agents.heuristics.scored import CandidateHeuristic, PlacementHeuristic
-from agents.heuristics.spaces import SpaceHeuristic
+from agents.heuristics.spaces import SPACE_HEURISTICS, SpaceHeuristic
 from packing_env.core.scores import Placements, Score
 
 __all__ = [

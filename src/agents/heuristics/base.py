@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from tensordict import TensorDictBase
+from tensordict import NestedKey, TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 
@@ -98,7 +98,7 @@ class Heuristic(TensorDictModuleBase):
         """Write the action of every row under the mode's keys."""
         batch, observed, mask = self._observe_state() if self.from_state else self._read(tensordict)
         index = self.choose(observed, mask)
-        entries = {"action": index}
+        entries: dict[NestedKey, Tensor] = {"action": index}
         if isinstance(self.mode, LatticeMode):
             placement = decode_placement(index, self.mode.num_orientations, self.params)
             entries = self.mode.encode(placement)

@@ -9,7 +9,14 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.encoders.continuous import NUM_FEATURES, Encoder, View, centres, tent
+from agents.networks.encoders.continuous import (
+    NUM_FEATURES,
+    Encoder,
+    EncoderSize,
+    View,
+    centres,
+    tent,
+)
 from agents.networks.precision import runs_in_bf16
 from agents.networks.readouts.quantile import QuantileReadout, Risk
 from packing_env.envs import PackingEnv
@@ -42,33 +49,32 @@ class Actor(TensorDictModuleBase):
 
     Args:
         env: Sets the shapes.
+        size: Sizes of the encoder; the hidden layers are as wide as its summary.
         heads: Number of score maps.
         stochastic: Whether to write a distribution.
         risk: Whether to read a risk level.
-        **sizes: See :class:`Encoder`; the hidden layers are as wide as the summary.
     """
 
     def __init__(
         self,
         env: PackingEnv,
+        size: EncoderSize,
         *,
         heads: int,
         stochastic: bool = False,
         risk: bool = False,
-        **sizes: int,
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(env, **sizes)
-        channels, width = sizes["channels"], sizes["width"]
+        self.encoder = Encoder(env, size)
+        channels, width = size.channels, size.width
         self.in_keys = self.encoder.in_keys + (["risk"] if risk else [])
         self.out_keys = ["loc", "scale"] if stochastic else ["action"]
         self.heads, self.stochastic = heads, stochastic
         xs, ys = env.params.lattice
         self.shape = (env.params.num_visible, env.mode.num_orientations, xs, ys)
         self.size = 3 if env.params.num_visible == 1 else 4
-        for name, count in zip(
-            ("item", "turn", "x", "y"), self.shape, strict=True
-        ):  # in checkpoints
+        names = ("item", "turn", "x", "y")  # of buffers that losses save in checkpoints
+        for name, count in zip(names, self.shape, strict=True):
             self.register_buffer(f"at_{name}", centres(count), persistent=False)
         self.query = nn.Sequential(
             nn.Linear(NUM_FEATURES, width), nn.ReLU(), nn.Linear(width, heads * (channels + _FINE))
@@ -151,16 +157,16 @@ class Critic(TensorDictModuleBase):
 
     Args:
         env: Sets the shapes.
+        size: Sizes of the encoder; the hidden layers are as wide as its summary.
         readout: Embeds levels of quantiles; None: one value, no quantiles.
-        **sizes: See :class:`Encoder`; the hidden layers are as wide as the summary.
     """
 
     def __init__(
-        self, env: PackingEnv, *, readout: QuantileReadout | None = None, **sizes: int
+        self, env: PackingEnv, size: EncoderSize, *, readout: QuantileReadout | None = None
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(env, **sizes)
-        channels, width = sizes["channels"], sizes["width"]
+        self.encoder = Encoder(env, size)
+        channels, width = size.channels, size.width
         self.readout = readout
         self.in_keys = [*self.encoder.in_keys, "action"] + ([] if readout is None else ["tau"])
         self.out_keys = ["state_action_value" if readout is None else "quantile_value"]
@@ -258,20 +264,19 @@ class ContinuousActorCritic:
                 f"{env.params.action_mode!r}; choose another network or env.action_mode=continuous"
             )
         self.env, self.heads = env, heads
-        self.sizes = {"channels": channels, "width": width, "fold": fold}
-        self.sizes["autocast"] = runs_in_bf16(precision, env.device)
+        self.size = EncoderSize(channels, width, fold, runs_in_bf16(precision, env.device))
 
     def actor(self, *, stochastic: bool = False, risk: bool = False) -> Actor:
         """Build an actor, see :class:`Actor`."""
-        return Actor(self.env, heads=self.heads, stochastic=stochastic, risk=risk, **self.sizes)
+        return Actor(self.env, self.size, heads=self.heads, stochastic=stochastic, risk=risk)
 
     def critic(self) -> Critic:
         """Build a critic of mean returns."""
-        return Critic(self.env, **self.sizes)
+        return Critic(self.env, self.size)
 
     def quantile_critic(self, *, num_cosines: int, num_samples: int, risk: Risk) -> Critic:
         """Build a critic of return distributions, see :class:`QuantileReadout`."""
         readout = QuantileReadout(
-            self.sizes["width"], num_cosines=num_cosines, num_samples=num_samples, risk=risk
+            self.size.width, num_cosines=num_cosines, num_samples=num_samples, risk=risk
         )
-        return Critic(self.env, readout=readout, **self.sizes)
+        return Critic(self.env, self.size, readout=readout)

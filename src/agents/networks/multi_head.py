@@ -55,6 +55,7 @@ class MultiHeadActorCritic(DiscreteActorCritic):
     """
 
     action_modes = ("multi_head",)
+    grid: Tensor
 
     def __init__(
         self,

@@ -68,6 +68,7 @@ class ScoreMaps(ActionNetwork):
     """
 
     action_modes = ("placement",)
+    grid: Tensor
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from torch import Tensor
 from torchrl.objectives import LossModule
 
 from agents.objectives.iqn import quantile_huber
-from agents.objectives.transitions import mean_loss, under_next
+from agents.objectives.transitions import TransitionKeys, mean_loss, under_next
 
 
 class ACIQNLoss(LossModule):
@@ -51,18 +51,12 @@ class ACIQNLoss(LossModule):
     """
 
     @dataclass
-    class _AcceptedKeys:
+    class _AcceptedKeys(TransitionKeys):
         """Entries of a batch; see :meth:`set_keys`."""
 
-        action: NestedKey = "action"
         tau: NestedKey = "tau"
         quantile_value: NestedKey = "quantile_value"
         risk: NestedKey = "risk"
-        reward: NestedKey = "reward"
-        terminated: NestedKey = "terminated"
-        steps_to_next_obs: NestedKey = "steps_to_next_obs"
-        priority: NestedKey = "td_error"
-        priority_weight: NestedKey = "priority_weight"
 
     tensor_keys: _AcceptedKeys
     default_keys = _AcceptedKeys

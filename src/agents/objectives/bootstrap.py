@@ -17,7 +17,7 @@ from torchrl.envs.utils import ExplorationType
 from torchrl.objectives import LossModule
 
 from agents.networks.readouts.noisy import reset_noise
-from agents.objectives.transitions import mean_loss, under_next
+from agents.objectives.transitions import TransitionKeys, mean_loss, under_next
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,12 @@ class BootstrapLoss(LossModule):
     """
 
     @dataclass
-    class _AcceptedKeys:
+    class _AcceptedKeys(TransitionKeys):
         """Entries of a batch; see :meth:`set_keys`."""
 
-        action: NestedKey = "action"
         action_value: NestedKey = "action_value"
         action_mask: NestedKey = "action_mask"
         legal_mask: NestedKey = "legal_mask"
-        reward: NestedKey = "reward"
-        terminated: NestedKey = "terminated"
-        steps_to_next_obs: NestedKey = "steps_to_next_obs"
-        priority: NestedKey = "td_error"
-        priority_weight: NestedKey = "priority_weight"
 
     tensor_keys: _AcceptedKeys
     default_keys = _AcceptedKeys

@@ -32,7 +32,10 @@ class Scores(NamedTuple):
 
 
 class Scorer(Protocol):
-    """A policy that can score given actions; also an ``nn.Module`` with ``in_keys``."""
+    """A policy that can score given actions, besides being an ``nn.Module``."""
+
+    in_keys: list[NestedKey]
+    """Entries that :meth:`evaluate` reads."""
 
     def evaluate(self, tensordict: TensorDictBase, action: Tensor) -> Scores:
         """Return the scores of ``action`` in the states of ``tensordict``."""

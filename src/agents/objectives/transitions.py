@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from jaxtyping import Float
 from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
+
+
+@dataclass
+class TransitionKeys:
+    """Keys of a batch of transitions that every bootstrapping loss reads or writes."""
+
+    action: NestedKey = "action"
+    reward: NestedKey = "reward"
+    terminated: NestedKey = "terminated"
+    steps_to_next_obs: NestedKey = "steps_to_next_obs"
+    priority: NestedKey = "td_error"
+    priority_weight: NestedKey = "priority_weight"
+
 
 LEARN_FROM = {"executed": "executed_action", "asked": "action"}
 """Key of the action that a critic values, by the name of the option ``learn_from``."""

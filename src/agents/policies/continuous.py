@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper, schedule_share
 
+Shape = torch.Size | list[int] | tuple[int, ...]
 _NO_SHAPE = torch.Size()
 _INSIDE = 1 - 2**-24
 """The largest float32 below 1: its inverse hyperbolic tangent is finite."""
@@ -51,16 +52,16 @@ class TanhGaussian(Distribution):
         """The sample that TorchRL takes where nothing is drawn: the mode."""
         return self.mode
 
-    def rsample(self, sample_shape: torch.Size = _NO_SHAPE) -> Tensor:
+    def rsample(self, sample_shape: Shape = _NO_SHAPE) -> Tensor:
         """Draw a sample with a gradient with respect to ``loc`` and ``scale``."""
         return self.rsample_and_log_prob(sample_shape)[0]
 
-    def sample(self, sample_shape: torch.Size = _NO_SHAPE) -> Tensor:
+    def sample(self, sample_shape: Shape = _NO_SHAPE) -> Tensor:
         """Draw a sample without a gradient."""
         with torch.no_grad():
             return self.rsample(sample_shape)
 
-    def rsample_and_log_prob(self, sample_shape: torch.Size = _NO_SHAPE) -> tuple[Tensor, Tensor]:
+    def rsample_and_log_prob(self, sample_shape: Shape = _NO_SHAPE) -> tuple[Tensor, Tensor]:
         """Draw a sample and compute its log-density, both with gradients."""
         shape = torch.Size(sample_shape) + self.loc.shape
         noise = torch.randn(shape, dtype=self.loc.dtype, device=self.loc.device)

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from packing_env.core.actions import CandidateMode, MultiHeadMode, PlacementMode
 from packing_env.core.actions.heads import head_masks, next_head_mask
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
@@ -94,11 +95,12 @@ class PlacementHeads(Heads):
 
 def action_heads(env: PackingEnv) -> Heads:
     """Return the heads of an environment's action mode."""
-    mode = env.params.action_mode
-    if mode == "multi_head":
-        return PlacementHeads(env.mode.shape)
-    if mode in ("placement", "candidate"):
-        return SingleHead(env.mode.num_actions)
+    mode = env.mode
+    if isinstance(mode, MultiHeadMode):
+        return PlacementHeads(mode.shape)
+    if isinstance(mode, (PlacementMode, CandidateMode)):
+        return SingleHead(mode.num_actions)
     raise ParameterError(
-        f"action_mode={mode!r} has no heads of indices; use placement, candidate or multi_head"
+        f"action_mode={env.params.action_mode!r} has no heads of indices; use placement, candidate "
+        f"or multi_head"
     )

@@ -117,6 +117,8 @@ class RebuildMaps(Transform):
         keep: Further entries of a state to store unchanged, such as a risk level.
     """
 
+    _table: Tensor
+
     def __init__(
         self,
         env: PackingEnv,
@@ -215,7 +217,7 @@ class RebuildMaps(Transform):
             joint = unpack_bits(flat.get(_JOINT), size, self._table)
         legality = {
             key: joint
-            if place.bits == _JOINT
+            if joint is not None and place.bits == _JOINT
             else unpack_bits(flat.get(place.bits), place.size, self._table)
             for key, place in self.masks.items()
         }
@@ -257,6 +259,7 @@ class RebuildMaps(Transform):
             maps = dict(zip(("top", "bottom"), observation.item_maps(*arguments), strict=True))
             out.update({name: value for name, value in maps.items() if name in self.rebuilt})
         if "drop_height" in self.rebuilt:
+            assert joint is not None  # packed wherever rest heights are emitted
             out["drop_height"] = self._drop_height(flat, item_id, joint)
         return out
 

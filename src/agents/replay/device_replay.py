@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -131,7 +132,9 @@ class DeviceReplay:
         """Return one waiting row and one stored row, without allocated memory."""
         with FakeTensorMode(allow_non_fake_inputs=True):
             held = self._held(env.fake_tensordict().reshape(-1))
-            return held[:1].clone(), self._stored(NStep().push(held)[:1].clone())
+            ready = NStep().push(held)
+            assert ready is not None  # a window of one step is complete at once
+            return held[:1].clone(), self._stored(ready[:1].clone())
 
     def _check_memory(self, device: torch.device) -> None:
         """Log the memory to be allocated, and raise if it exceeds the free memory."""
@@ -205,7 +208,7 @@ class DeviceReplay:
             "n_step": self.n_step.state_dict(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned, in a replay of the same layout."""
         length = int(state["length"])
         if length > self.capacity:

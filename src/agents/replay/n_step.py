@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -44,7 +45,8 @@ class NStep:
     def push(self, transition: TensorDictBase) -> TensorDictBase | None:
         """Add one step of every row; return the step whose window is now complete."""
         if self._ring is None:
-            self._ring = torch.stack([torch.zeros_like(transition)] * self.n_steps).contiguous()
+            empty: Any = torch.stack([torch.zeros_like(transition)] * self.n_steps)
+            self._ring = empty.contiguous()
         if transition.batch_size != self._ring.batch_size[1:]:
             raise ValueError(
                 f"n-step needs the same {self._ring.batch_size[1]} rows in every call, "
@@ -88,7 +90,7 @@ class NStep:
         ring = {} if self._ring is None else self._ring.flatten_keys("/").clone().to_dict()
         return {"cursor": self._cursor, "held": self._held, "ring": ring}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self._cursor, self._held = int(state["cursor"]), int(state["held"])
         if state["ring"]:

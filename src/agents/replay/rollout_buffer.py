@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -106,7 +107,7 @@ class Rollout:
         steps = self._storage[:, : self._cursor].clone()
         return {"cursor": self._cursor, "steps": steps.flatten_keys("/").to_dict()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned, in a buffer of the same layout."""
         self._cursor = 0
         if not state["cursor"]:

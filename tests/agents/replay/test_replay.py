@@ -153,7 +153,7 @@ def test_only_the_wanted_maps_are_rebuilt():
     }  # fmt: skip
     with pytest.raises(ParameterError, match="colour"):
         RebuildMaps(task(), rebuild=("colour",))
-    with pytest.raises(ParameterError, match="no list of names"):
+    with pytest.raises(ParameterError, match="not a list of names"):
         RebuildMaps(task(), rebuild="drop_height")
     with pytest.raises(ParameterError, match="heightmap and item_id"):
         RebuildMaps(task(observation=("drop_height", "item_id")))

@@ -41,6 +41,23 @@ def centres(size: int) -> Float[Tensor, " {size}"]:
 
 
 @dataclass(frozen=True)
+class EncoderSize:
+    """Sizes and precision of an encoder.
+
+    Attributes:
+        channels: Width of the convolutions.
+        width: Width of the summary.
+        fold: Lattice cells per coarse cell and axis.
+        autocast: Whether the convolutions run in bfloat16.
+    """
+
+    channels: int
+    width: int
+    fold: int
+    autocast: bool
+
+
+@dataclass(frozen=True)
 class View:
     """Encoding of a batch of states; P = L R planes, one per item and orientation.
 
@@ -75,19 +92,15 @@ class Encoder(nn.Module):
 
     Args:
         env: Sets the shapes.
-        channels: Width of the convolutions.
-        width: Width of the summary.
-        fold: Lattice cells per coarse cell and axis.
-        autocast: Whether the convolutions run in bfloat16.
+        size: Sizes and precision.
     """
 
     x: Tensor
     y: Tensor
 
-    def __init__(
-        self, env: PackingEnv, *, channels: int, width: int, fold: int, autocast: bool
-    ) -> None:
+    def __init__(self, env: PackingEnv, size: EncoderSize) -> None:
         super().__init__()
+        channels, width = size.channels, size.width
         names = ["heightmap", "item_features", "orientation_features"]
         missing = sorted(set(names) - set(env.params.observation))
         if missing:
@@ -97,12 +110,12 @@ class Encoder(nn.Module):
         if "drop_height" in env.params.observation:
             names.append("drop_height")
         self.in_keys = [("observation", name) for name in names]
-        self.step, self.fold, self.autocast = env.params.grid_step, fold, autocast
+        self.step, self.fold, self.autocast = env.params.grid_step, size.fold, size.autocast
         self.num_items = env.params.num_visible
         xs, ys = env.params.lattice
         self.register_buffer("x", centres(xs)[:, None].repeat(1, ys), persistent=False)
         self.register_buffer("y", centres(ys)[None, :].repeat(xs, 1), persistent=False)
-        self.stem = nn.Conv2d(_IMAGES * fold * fold, channels, 3, padding=1)
+        self.stem = nn.Conv2d(_IMAGES * size.fold * size.fold, channels, 3, padding=1)
         self.block = nn.Conv2d(channels, channels, 3, padding=1)
         self.ground = nn.Linear(COARSE * COARSE + channels, width)
         self.items = nn.Linear(2 * NUM_FEATURES, width, bias=False)

@@ -90,7 +90,9 @@ class ManagerNetwork(TensorDictModuleBase):
             nn.ReLU(),
             nn.Linear(size.hidden, 1),
         )
-        start_small(self.head[-1].weight, self.head[-1].bias)
+        last = self.head[-1]
+        assert isinstance(last, nn.Linear)
+        start_small(last.weight, last.bias)
         views = principal_views(env.catalogue.tensors(), env.params, size.view_size)
         self.register_buffer("views", views, persistent=False)
         embeddings = views.new_zeros(len(views), size.features)

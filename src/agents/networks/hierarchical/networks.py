@@ -60,4 +60,4 @@ class HierarchicalNetworks(nn.Module):
         self.manager = ManagerNetwork(env, manager, autocast=autocast)
         self.worker = WorkerNetwork(env, worker, autocast=autocast)
         self.to(env.device)
-        self.to(memory_format=torch.channels_last)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in the stub

@@ -35,6 +35,8 @@ class CosineEmbedding(nn.Module):
         num_cosines: n; 64 in the paper.
     """
 
+    frequency: Tensor
+
     def __init__(self, width: int, num_cosines: int = 64) -> None:
         super().__init__()
         frequency = math.pi * torch.arange(num_cosines)
@@ -71,6 +73,8 @@ class QuantileReadout(ValueReadout):
         level_key: Key of the levels, or None.
     """
 
+    midpoint: Tensor
+
     def __init__(
         self, width: int, *, num_cosines: int = 64, num_samples: int = 32, risk: Risk = None
     ) -> None:
@@ -88,7 +92,7 @@ class QuantileReadout(ValueReadout):
             self.risk = float(risk)
         elif isinstance(risk, str):
             self.level_key = STATE_LEVELS.get(risk, risk)
-        elif self.level is None and risk is not None:
+        elif risk is not None and not callable(risk):
             self.level_key = tuple(risk)
         self.in_keys = [] if self.level_key is None else [self.level_key]
 

@@ -166,6 +166,7 @@ class ActionNetwork(TensorDictModuleBase):
     """
 
     role = "action values"
+    readout: Any  # a ValueReadout; single methods need those of its subclasses
 
     def __init__(
         self, in_keys: Sequence[Any], readout: Callable[[int], ValueReadout], width: int
