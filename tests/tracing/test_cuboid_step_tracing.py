@@ -103,7 +103,7 @@ def given(num_envs: int = 4) -> tuple[list[Any], list[Any]]:
     """Arguments of the two operations."""
     env = whole_env(num_envs)
     action = env.rand_action(env.reset())["action"][:, None]
-    engine, task = env.engine, env.engine.operations.constants
+    engine, task = env.engine, env.engine.operations.task
     state = [env.state[key] for key in State._fields]
     observations, start = (
         [

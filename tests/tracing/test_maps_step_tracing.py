@@ -100,7 +100,7 @@ def given(num_envs: int = 4) -> dict[str, list[Any]]:
     """Arguments of the operations."""
     env = whole_env(num_envs)
     action = env.rand_action(env.reset())["action"][:, None]
-    engine, task = env.engine, env.engine.operations.constants
+    engine, task = env.engine, env.engine.operations.task
     state = [env.state[key] for key in State._fields]
     ahead = engine.operations.ahead(num_envs, env.device)
     buffers = [{**engine._empty, **engine._buffers(num_envs, env.device)} for _ in range(2)]

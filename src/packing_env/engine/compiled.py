@@ -8,7 +8,7 @@ step, so that a new term needs nothing here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import torch
@@ -30,6 +30,8 @@ MODES = ("placement", "multi_head")
 
 ON_CELLS = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
 """Observations that the step on whole cells knows."""
+
+_INDEX = {name: index for index, name in enumerate(metrics.NAMES)}
 
 
 def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
@@ -72,7 +74,7 @@ class Operations:
         tables["orientation_features"] = tables["orientation_features"].flatten(1)
         levels = _observed_levels(catalogue, self.params) if self.on_cells else torch.empty(0)
         self._items = {**catalogue, **tables, "drop_height": levels, "on_floor": on_floor}
-        self.constants = kernels.StepTask(
+        self.task = kernels.StepTask(
             self._items,
             (task.instances.item_id, task.instances.num_items),
             _counts(task),
@@ -101,29 +103,16 @@ class Operations:
         """
         filled = (observations, start, outcome)
         if self.on_cells:
-            kernels.advance_cells(self.constants, state, action, *filled)
+            kernels.advance_cells(self.task, state, action, *filled)
             return
         # of the rules, only one that looks at contact needs surfaces
         needed = self.params.stability != "none"
         ahead = self.ahead(len(action), action.device, surfaces=needed)
-        self.decide(state, action, ahead, outcome)
+        under = metrics.sum_of_heights(state["heightmap"])
+        kernels.decide_heights(self.task, state, action, ahead, under, outcome)
         judged = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
         under = metrics.sum_of_heights(state["heightmap"])
-        kernels.observe_heights(self.constants, state, judged, under, *filled)
-
-    def decide(
-        self,
-        state: State,
-        action: Int[Tensor, "B heads"],
-        ahead: Mapping[str, Tensor],
-        outcome: Mapping[str, Tensor],
-    ) -> None:
-        """Carry out a decision on heightmaps, but for ``reward_sum`` and the end of episodes.
-
-        ``ahead`` and, but for ``after``, ``outcome`` are filled.
-        """
-        under = metrics.sum_of_heights(state["heightmap"])
-        kernels.decide_heights(self.constants, state, action, ahead, under, outcome)
+        kernels.observe_heights(self.task, state, judged, under, *filled)
 
     def ahead(
         self, batch: int, device: torch.device, *, surfaces: bool = True
@@ -209,10 +198,7 @@ class CompiledEngine(RulesEngine):
         filled = ({**self._empty, **after}, {**self._empty, **start}, outcome)
         self.operations.advance(state, action.view(batch, -1).contiguous(), *filled)
         legal, live = outcome["legal"], outcome["live"]
-        before, since = (
-            dict(zip(metrics.NAMES, outcome[when].unbind(), strict=True))
-            for when in ("before", "after")
-        )
+        before, since = (_Metrics(outcome[when]) for when in ("before", "after"))
         terms = rewards.weighted_terms(self.params.reward, before, since, legal)
         terms.masked_fill_(live.logical_not()[:, None], 0.0)
         sums, count = state["reward_sum"].add_(terms), len(metrics.NAMES)
@@ -233,7 +219,7 @@ class CompiledEngine(RulesEngine):
         filled["mask"] = observations.masks["action_mask"].view(shape)
         state["reward_sum"].masked_fill_(rows[:, None], 0.0)
         measured = list(observations.metrics.values())
-        kernels.reset_rows(self.operations.constants, state, rows, filled, measured)
+        kernels.reset_rows(self.operations.task, state, rows, filled, measured)
         return state, observations
 
     def _buffers(self, batch: int, device: torch.device) -> dict[str, Tensor]:
@@ -263,6 +249,22 @@ def _writable(state: State) -> State:
     if state["step"].is_inference():
         return {key: value.clone() for key, value in state.items()}
     return state
+
+
+class _Metrics(Mapping[str, Tensor]):
+    """Metrics by name, which become tensors only where they are read."""
+
+    def __init__(self, values: Float[Tensor, "metrics B"]) -> None:
+        self._values = values
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._values[_INDEX[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_INDEX)
+
+    def __len__(self) -> int:
+        return len(_INDEX)
 
 
 def new_outcome(batch: int, device: torch.device) -> dict[str, Tensor]:

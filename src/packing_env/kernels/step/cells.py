@@ -101,8 +101,9 @@ def _measure(state, first, block, lengths, measured):
 def _decode(state, action, first, shape, stride, block):
     """Find the placement and the item of each row's action.
 
-    Items are looked up in a loop of their own, where many reads wait for memory at once, and so
-    does what :func:`_decide` will write: four numbers of the record, one of each of three others.
+    Items are looked up in a loop of their own, so that many reads wait for memory at once. It also
+    fetches the memory that :func:`_decide` will write: four numbers of the record, and one of each
+    of three other entries.
     """
     for lane in range(min(block.item.size, action.shape[0] - first)):
         slot, orientation, x, y = shared.decode(action, first + lane, shape, stride)
@@ -126,16 +127,15 @@ def _stands(rule, levels, near, window, top, count, edges):
     """
     w, h, width = window
     area = w * h
-    if rule == NONE or count == area:  # every rule holds for what is carried by all its cells
+    if rule == NONE or count == area:  # every rule accepts support by all cells
         return True
-    if rules.HULLS[rule]:
-        if 2 * count > area:  # a line through the centre has half of the cells on either side
-            return True
+    in_hull = 2 * count > area  # on one side of a line through the centre lie half at most
+    if rules.HULLS[rule] and not in_hull:
         lines.find_edges(levels.ctypes.data + near, window, top, edges)
     far = near + (w - 1) * width
     corners = (levels[near], levels[near + h - 1], levels[far], levels[far + h - 1])
     com = (HALF_CELL * w, HALF_CELL * h)
-    return stands(rule, count, area, corners, top, 0, edges, (w, h), com)
+    return stands(rule, count, area, corners, top, 0, in_hull, edges, (w, h), com)
 
 
 @jit

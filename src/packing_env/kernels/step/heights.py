@@ -121,7 +121,7 @@ def _examine(heightmap, place, peak, counts, lengths, edges):
     bar = rest - tolerance
     count, area = _find_support(heightmap, bottom, x, y, bar, edges)
     levels = _corner_levels(heightmap, bottom, x, y, size)
-    measured = (count, area, levels, bar, tolerance, edges, size, com)
+    measured = (count, area, levels, bar, tolerance, False, edges, size, com)
     legal = stands(counts.rule, *measured)
     stable = legal and stands(counts.metric_rule, *measured)
     return legal, stable, rest, np.float64(count) / np.float64(max(area, 1))
