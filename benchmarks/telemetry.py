@@ -34,12 +34,12 @@ from provenance import provenance, write_json
 from rich.console import Console
 from torch import Tensor
 
+from agents.algorithms.states import named_tensors
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
 from agents.loggers.logging import CSVLogger
 from agents.loggers.progress import ProgressBar
 from agents.training import process
-from agents.training.states import named_tensors
 from agents.training.trainer import Trainer
 
 UNWATCHED = ("trainer.black_box=0", "trainer.log_every=1_000_000_000")

@@ -1,4 +1,4 @@
-"""What cannot fit into memory is refused before it is built; see `packing_env.memory`."""
+"""Objects that do not fit into memory are refused before they are built (`packing_env.memory`)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from agents.networks import ContinuousActorCritic
-from agents.networks.quantile import QuantileReadout
+from agents.networks.readouts.quantile import QuantileReadout
 from agents.policies.continuous import ContinuousPolicy
 from agents.policies.policy_wrapper import EpsilonSchedule
 from agents.replay import DeviceReplay

@@ -28,10 +28,10 @@ from agents.algorithms.ppo import ActorCriticPolicy
 from agents.config.build import build_policy
 from agents.config.folders import config_folder
 from agents.networks import ContinuousActorCritic, MultiHeadActorCritic, ScoreMaps
-from agents.networks.quantile import QuantileReadout
-from agents.networks.readout import CategoricalReadout
+from agents.networks.readouts.quantile import QuantileReadout
+from agents.networks.readouts.values import CategoricalReadout
 from agents.objectives import ACIQNLoss, MultiHeadPPOLoss
-from agents.policies.sampling import action_heads
+from agents.policies.heads import action_heads
 from packing_env import PackingEnv, make_env
 from packing_env.shells import torchrl_groups
 

@@ -37,7 +37,7 @@ def write(folder: Path, content: Any, name: str = "sequences") -> Path:
 
 
 def replayed(source: CuboidSequences, params: PackingParams) -> list[list[tuple[float, ...]]]:
-    """The sides of each item of each instance, metres, as the pool has them."""
+    """Return the sides of each item of each instance of the pool, metres."""
     cuboids = source.cuboids(params)
     draw = (4096, params.num_items, 0, 0)
     catalogue = catalogue_of(cuboids, params, "cuboid")
@@ -159,7 +159,7 @@ def test_orders_come_in_arrival_order_and_stay_upright(files: Path) -> None:
     assert len(CuboidSequences(path, "rollcontainer").loads()) == 2
 
 
-def test_what_a_problem_asks_for_beyond_cuboids_is_said(
+def test_ignored_parts_of_a_problem_are_logged(
     files: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "packing_env.generators"):
@@ -260,7 +260,7 @@ def test_flags_names_and_headers_are_kept(tmp_path: Path) -> None:
     assert read_loads(named)[0].kinds[0].upright == (True, False, False)
 
 
-def test_the_container_of_the_file_is_asked_for(tmp_path: Path) -> None:
+def test_the_container_of_the_file_is_required(tmp_path: Path) -> None:
     content = {"unit": "cm", "container": [20, 20, 30], "sequences": [[[4, 2, 3]]]}
     path = write(tmp_path, content)
     other = PackingParams(container=(0.3, 0.2, 0.3), cell=0.01)

@@ -1,4 +1,4 @@
-"""Generators that bring their own cuboids: what they draw, and that it fits their catalogue."""
+"""Generators that supply their own cuboids: their distributions and their catalogues."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_seeds_and_splits_are_streams_of_their_own(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SOURCES))
-def test_an_instance_depends_on_its_number_alone(name: str) -> None:
+def test_an_instance_depends_only_on_its_index(name: str) -> None:
     source, params = SOURCES[name], TASKS[name]
     few, many = (sampled(source, params, size)[1] for size in (8, 40))
     assert torch.equal(few, many[:8])
@@ -120,7 +120,7 @@ def test_a_pool_is_made_of_them(name: str) -> None:
     assert len(pool) == 8
 
 
-def test_other_generators_bring_no_cuboids() -> None:
+def test_other_generators_supply_no_cuboids() -> None:
     assert Uniform().cuboids(CUBE, 0, "train", 4) is None
     assert FixedPool([[0]]).cuboids(CUBE) is None
     assert issubclass(GENERATORS["guillotine"], CuboidSource)
@@ -136,7 +136,7 @@ def test_impossible_pools_are_refused(size: int, seed: int, split: str) -> None:
 
 
 @pytest.mark.parametrize(("low", "types"), [(1, 125), (2, 64)])
-def test_every_whole_extent_is_drawn_alike(low: int, types: int) -> None:
+def test_whole_extents_are_drawn_with_equal_probability(low: int, types: int) -> None:
     source = UniformCuboids(low=low)
     made, extents = sampled(source, CUBE, 1000)
     count = made.item_id.flatten().bincount()

@@ -69,13 +69,13 @@ def test_generators_keep_the_rules_of_generators(name: str, items: Catalogue) ->
     check_generator(GENERATORS[name](), items)
 
 
-def test_uniform_draws_every_playable_row_alike(items: Catalogue, params: PackingParams) -> None:
+def test_uniform_draws_playable_rows_equally(items: Catalogue, params: PackingParams) -> None:
     drawn = Uniform().sample(request(items, params), items).item_id.flatten().bincount(minlength=6)
     assert drawn[TALL] == 0
     assert torch.allclose(drawn[:TALL] / drawn.sum(), torch.tensor(0.2), atol=0.02)
 
 
-def test_the_mix_draws_items_alike_whatever_their_sizes(
+def test_the_mix_draws_items_equally_for_any_number_of_sizes(
     items: Catalogue, params: PackingParams
 ) -> None:
     drawn = CatalogueMix().sample(request(items, params), items).item_id.flatten()

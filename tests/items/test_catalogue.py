@@ -13,6 +13,7 @@ from packing_env.items import (
     Catalogue,
     CatalogueError,
     MeshError,
+    inputs,
     load_mesh,
     mesh_from_arrays,
     rasterize_many,
@@ -419,6 +420,18 @@ def test_the_cache_follows_content_and_settings(tmp_path, builds):
     _write_obj(path, _tetrahedron(), factor=1.01)
     Catalogue.from_meshes(path, **options)
     assert len(builds) == len(variants) + 2
+
+
+@pytest.mark.parametrize("part", ["rasterize.py", "meshes/readers.py", "shapes/solids.py"])
+def test_the_cache_follows_the_source_of_each_folder(part, tmp_path, monkeypatch):
+    """A copy of the package with one changed file has another digest."""
+    copy = shutil.copytree(Path(inputs.__file__).parent, tmp_path / "items")
+    monkeypatch.setattr(inputs, "_PACKAGE", copy)
+    digest = inputs.code_digest.__wrapped__
+    assert digest() == inputs.code_digest()
+    with (copy / part).open("a") as file:
+        file.write("# changed\n")
+    assert digest() != inputs.code_digest()
 
 
 def test_the_cache_follows_the_parts_of_a_urdf_tree(tmp_path, builds):

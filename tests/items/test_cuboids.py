@@ -71,13 +71,13 @@ def test_a_mesh_of_a_cuboid_is_that_cuboid():
     [(2.5, 2, 2), (2, 1.9999, 2), (2, 2, 2.5), (2, 2, 0.5)],
     ids=["width", "depth", "height", "flat"],
 )
-def test_a_cuboid_of_parts_of_cells_is_none(extent):
+def test_extents_that_are_not_whole_cells_make_no_cuboid(extent):
     catalogue = Catalogue.from_cuboids([(1, 1, 1), extent], **CUBE, orientations="yaw")
     assert catalogue.cuboid.shape == (2, catalogue.num_orientations, 0)
     assert Catalogue.from_cuboids([(1, 1, 1)], **CUBE).cuboid.shape == (1, 1, 3)
 
 
-def test_what_looks_like_a_cuboid_from_above_may_be_none():
+def test_a_solid_with_a_cuboids_top_view_may_not_be_a_cuboid():
     one = Catalogue.from_cuboids([(3, 2, 2)], **CUBE, orientations="none")
     names = ("top", "bottom", "size", "orientation_mask", "volume")
     tensors = {name: getattr(one, name) for name in names}
@@ -115,7 +115,7 @@ def test_only_allowed_sides_stand_upright():
     assert yawed.never_feasible.tolist() == [False, True, False]
 
 
-def test_a_cube_that_may_not_be_turned_over_is_not_turned_over():
+def test_a_cube_that_must_stay_upright_stays_upright():
     catalogue = Catalogue.from_cuboids([(2, 2, 2)], **CUBE, upright=[(0, 1, 0)])
     assert catalogue.orientation_mask.tolist() == [[True]]
     assert catalogue.rotation[0, 0, 2].abs().tolist() == [0.0, 1.0, 0.0]

@@ -13,7 +13,7 @@ FORMATS = (*MESHES, *SEQUENCES)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_reader_refuses_what_it_cannot_read(
+def test_a_reader_refuses_invalid_files(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By ``MeshError`` or ``SequenceError``, within 20 s and 8 GiB, and in no other way."""

@@ -416,7 +416,7 @@ def test_urdf_tree_is_merged_at_zero(tmp_path, reference):
         (URDF.replace('link="base"', 'link="typo"'), "joint 'j1'"),
         (URDF.replace('parent link="base"', 'parent link="tip"'), "loop"),
         (URDF.replace("cylinder", "capsule"), "capsule"),
-        (URDF.replace('radius="0.05"', 'radius="x"'), "expected 1 number"),
+        (URDF.replace('radius="0.05"', 'radius="x"'), "radius=...>: expected 1 finite"),
     ],
 )
 def test_broken_urdf_trees_are_named(tmp_path, text, message):

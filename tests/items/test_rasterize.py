@@ -354,7 +354,7 @@ def test_chunks_do_not_change_the_maps(monkeypatch):
         assert torch.equal(a.bottom, b.bottom)
 
 
-def test_what_cannot_be_rasterised_raises():
+def test_invalid_cells_and_huge_windows_raise():
     with pytest.raises(ValueError, match="cell must be positive"):
         rasterize(_irregular(), EYE, 0.0)
     with pytest.raises(ValueError, match="check the unit"):

@@ -97,9 +97,7 @@ def test_fake_tensors_on_cuda(stride: int) -> None:
         z = kernels.drop_height(*maps, stride, backend="triton")
         stable = kernels.com_hull(*maps, z, com, 0.1, stride, backend="triton")
         count = kernels.support_count(*maps, z, 0.1, stride, backend="triton")
-    shape = kernels.support.eager.lattice_shape(
-        *(torch.empty(size) for size in sizes.values()), stride
-    )
+    shape = kernels.layout.lattice_shape(*(torch.empty(size) for size in sizes.values()), stride)
     for value, dtype in ((z, torch.float32), (stable, torch.bool), (count, torch.int32)):
         assert (value.shape, value.dtype, value.device.type) == (shape, dtype, "cuda")
 

@@ -1,14 +1,16 @@
-"""What the parts of a training loop are to each other."""
+"""Interfaces of the training loop (agent, replay, collector) and the base of the algorithms."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
-from torch import Tensor
+from torch import Tensor, nn
 
+from agents.algorithms.optimization import GatedAdam
 from packing_env.envs import PackingEnv
 
 
@@ -17,9 +19,10 @@ class Agent(Protocol):
     """A policy, and one update at a time.
 
     A class that has these is trained by ``packing train agent=NAME`` once ``conf/agent/NAME.yaml``
-    names it. It is built with the environment as its first argument; ``action_modes``, a tuple of
-    names on the class, says which action modes it acts in (none given: all), ``on_policy = True``
-    on the class that it learns from rollouts of its present policy (none given: from a replay).
+    names it. It is built with the environment as its first argument. The class attribute
+    ``action_modes``, a tuple of names, says which action modes it acts in (without it: all);
+    ``on_policy = True`` says that it learns from rollouts of its current policy (without it: from a
+    replay). :class:`Learner` gives all but ``update``.
 
     Attributes:
         policy: Writes the actions for a batch of observations.
@@ -30,36 +33,118 @@ class Agent(Protocol):
     batch_size: int
 
     def set_frames(self, frames: int) -> None:
-        """Move every schedule to this many environment frames."""
+        """Set every schedule to its value after this many environment frames."""
         ...
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """Learn from a sample of the replay, or from a rollout ``[B, T]``.
+        """Train on a sample of the replay, or on a rollout ``[B, T]``.
 
-        A sample may hold ``priority_weight [B]``, importance weights of a prioritized sampler;
-        an agent that sets ``td_error [B]`` in it gives the new priorities.
+        A sample may hold ``priority_weight [B]``, the importance weights of a prioritized sampler;
+        an agent that sets ``td_error [B]`` in it provides the new priorities.
 
         Returns:
-            Scalars on the device; nothing is read back. ``loss`` among them is what the loop checks
-            to be finite. Of an agent that leaves out broken updates, ``skipped`` (0 or 1) and
+            Scalars on the device; nothing is read back. ``loss`` is the one that the loop checks to
+            be finite. Agents that skip non-finite updates add ``skipped`` (0 or 1) and
             ``skipped_in_a_row``, as :class:`agents.algorithms.optimization.GatedAdam` returns them.
         """
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that training changes: tensors, numbers, lists and mappings of them."""
+        """Return everything that training changes: tensors, numbers, lists and mappings of them."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
+        """Restore what :meth:`state_dict` returned."""
         ...
 
 
+class Learner:
+    """Base of the algorithms: an agent names its parts once.
+
+    A part is a module, a :class:`~agents.algorithms.optimization.GatedAdam`, a tensor, a number or
+    a mapping of these. From the names follow the saved state (one entry per part, under the
+    attribute's name), device moves and frame schedules.
+
+    Attributes:
+        parts: Names of the attributes that training changes, in the order of saving and loading.
+        policy: Writes the actions for a batch of observations.
+        batch_size: Transitions per update.
+    """
+
+    parts: tuple[str, ...]
+    policy: TensorDictModuleBase
+    batch_size: int
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of every part, by its name."""
+        return {name: _state(getattr(self, name)) for name in self.parts}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned; tensors keep their memory."""
+        for name in self.parts:
+            if isinstance(part := getattr(self, name), (int, float)):
+                setattr(self, name, state[name])
+            else:
+                _load(part, state[name])
+
+    def to(self, device: torch.device | str | None) -> None:
+        """Move every part to a device; on that device already, nothing changes."""
+        for name in self.parts:
+            part = getattr(self, name)
+            if isinstance(part, Tensor):
+                setattr(self, name, part.to(device))
+            for inner in _stateful(part):
+                inner.to(device)
+
+    def set_frames(self, frames: int) -> None:
+        """Set the schedules of all parts to their values after this many environment frames."""
+        for name in self.parts:
+            for inner in _stateful(getattr(self, name)):
+                if isinstance(inner, Scheduled):
+                    inner.set_frames(frames)
+
+
+@runtime_checkable
+class Scheduled(Protocol):
+    """A part with schedules: an exploration rate, a learning rate."""
+
+    def set_frames(self, frames: int) -> None:
+        """Set the schedules to their values after this many environment frames."""
+        ...
+
+
+def _stateful(part: Any) -> Iterator[nn.Module | GatedAdam]:
+    """Yield the modules and optimizers of a part."""
+    if isinstance(part, (nn.Module, GatedAdam)):
+        yield part
+    elif isinstance(part, Mapping):
+        for inner in part.values():
+            yield from _stateful(inner)
+
+
+def _state(part: Any) -> Any:
+    """Return the state of a part."""
+    if isinstance(part, Mapping):
+        return {name: _state(inner) for name, inner in part.items()}
+    return part if isinstance(part, (Tensor, int, float)) else dict(part.state_dict())
+
+
+def _load(part: Any, state: Any) -> None:
+    """Restore the state of a module, an optimizer, a tensor or a mapping of them."""
+    if isinstance(part, Mapping):
+        for name, inner in part.items():
+            _load(inner, state[name])
+    elif isinstance(part, Tensor):
+        part.copy_(state)
+    else:
+        part.load_state_dict(state)
+
+
 class Replay(Protocol):
-    """Where transitions are kept."""
+    """Store of transitions."""
 
     def __len__(self) -> int:
-        """How many can be sampled, known without reading the device."""
+        """Return the number of transitions to sample from, without reading the device."""
         ...
 
     def extend(self, transitions: TensorDictBase) -> Any:
@@ -67,42 +152,42 @@ class Replay(Protocol):
         ...
 
     def sample(self, batch_size: int) -> TensorDictBase:
-        """Transitions with whole observations, on the device."""
+        """Draw transitions with whole observations, on the device."""
         ...
 
     def update_priority(self, index: Tensor, priority: Tensor) -> None:
-        """New priorities of sampled transitions."""
+        """Set the priorities of sampled transitions."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """What is kept, and where writing continues."""
+        """Return the stored transitions and the position of the next write."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
+        """Restore what :meth:`state_dict` returned."""
         ...
 
 
 class RolloutBuffer(Protocol):
-    """Where one rollout is kept, ``[B, T]``."""
+    """Store of one rollout, ``[B, T]``."""
 
     full: bool
-    """Whether it is complete; known without reading the device."""
+    """True once the rollout is complete; known without reading the device."""
 
     def extend(self, transitions: TensorDictBase) -> Any:
         """Add one environment step: root and ``next`` of every row."""
         ...
 
     def take(self) -> TensorDictBase:
-        """The rollout, ``[B, T]``; the next ``extend`` begins another."""
+        """Return the rollout, ``[B, T]``; the next ``extend`` starts another."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """The part that is there."""
+        """Return the steps collected so far."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
+        """Restore what :meth:`state_dict` returned."""
         ...
 
 
@@ -116,17 +201,17 @@ class Collector(Protocol):
     env: PackingEnv
 
     def step(self) -> TensorDictBase:
-        """Root and ``next`` entries, ``[*batch_size]``."""
+        """Return root and ``next`` entries of one step, ``[*batch_size]``."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the next step begins: tensors, numbers, lists and mappings of them."""
+        """Return where the next step starts: tensors, numbers, lists and mappings of them."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
+        """Restore what :meth:`state_dict` returned."""
         ...
 
     def close(self) -> None:
-        """Release what was started."""
+        """Release the resources that were started."""
         ...

@@ -2,16 +2,16 @@
 
 Tavakoli et al., "Action branching architectures for deep reinforcement learning", AAAI 2018:
 each head has values of its own beside one V of the state, and all share one target. Double: van
-Hasselt et al., AAAI 2016; n-step targets: Sutton, Machine Learning 1988. Unlike there, a head sees
-the choices before it, is masked by what is still legal, and hands its whole gradient to the shared
-trunk (there: a share of 1 / (heads + 1)), which Adam would scale back up.
+Hasselt et al., AAAI 2016; n-step targets: Sutton, Machine Learning 1988. Unlike in the paper, a
+head observes the choices before it, is masked by what is still legal, and passes its whole gradient
+to the shared trunk (in the paper a share of 1 / (heads + 1), which Adam would scale back up).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,23 +19,27 @@ from tensordict import TensorDictBase
 from torch import Tensor
 from torch.nn import functional
 
-from agents.algorithms.optimization import GatedAdam, follow, mean_loss
+from agents.algorithms.base import Learner
+from agents.algorithms.optimization import follow
+from agents.algorithms.settings import Exploration, Optimization, Returns
 from agents.networks.actor_critic import DiscreteActorCritic, run
-from agents.networks.heads import MultiHeadActorCritic
+from agents.networks.multi_head import MultiHeadActorCritic
+from agents.objectives.transitions import mean_loss, n_step_target
+from agents.options import option_groups
+from agents.policies.heads import Heads, action_heads
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
-from agents.policies.sampling import Heads, action_heads, at, best
-from agents.training.states import module_state
+from agents.policies.sampling import at, best
 from packing_env.envs import PackingEnv
 
 
 class Branches(NamedTuple):
-    """One action by its heads.
+    """One action, split into its heads.
 
     Attributes:
-        chosen: Its choices.
-        value: Q of each.
-        weight: Share of each in means over the heads: equal shares of those that had a choice (of
-            all, where none had: their values then are V).
+        chosen: Choice of each head.
+        value: Q of each choice.
+        weight: Share of each head in means: equal among the heads that had a choice, or among all
+            where none had (their values are V then).
     """
 
     chosen: Int[Tensor, "B H"]
@@ -46,17 +50,17 @@ class Branches(NamedTuple):
 def judge(
     network: DiscreteActorCritic,
     heads: Heads,
-    seen: TensorDictBase,
+    observed: TensorDictBase,
     mask: Bool[Tensor, "B A"],
     chosen: Int[Tensor, "B H"] | None = None,
 ) -> Branches:
-    """Values of the choices ``chosen``, or of the best ones, taken head by head.
+    """Return the values of the choices ``chosen``, or of the best ones, taken head by head.
 
     ``Q_h = V + A_h - mean over the legal options of A_h``, the paper's aggregation under the mask:
     Q of a head without a choice is V itself. The network may compute in bfloat16; values are
     float32.
     """
-    encoding = run(network, network.encode, seen)
+    encoding = run(network, network.encode, observed)
     state = run(network, network.value, encoding).float()
     taken = torch.zeros(len(mask), 0, dtype=torch.int64, device=mask.device)
     values, free = [], []
@@ -112,76 +116,58 @@ class BranchingPolicy(PolicyWrapper):
         return tensordict.set(self.action_key, chosen.unflatten(0, batch))
 
 
-class Branching:
-    """The agent: a policy, and one gradient step at a time.
+class Branching(Learner):
+    """Branching Q-learning: a policy, and one gradient step at a time.
 
     Args:
         env: Sets the shapes; nothing of it is kept.
-        network: Builds what scores the heads and values the state from the environment.
-        gamma: Discount per decision.
-        n_steps: Rewards summed before bootstrapping; the replay accumulates them.
+        network: Builds the network that scores the heads and values the state.
         batch_size: Transitions per update.
-        lr: Adam's learning rate at the start.
-        lr_end: Learning rate after ``lr_frames`` frames, reached linearly.
-        lr_frames: Frames of that schedule; ``None`` keeps ``lr``.
         target_rate: Share of the online network that enters the target network per update.
-        max_grad_norm: Gradients are scaled down to this norm.
         double: Choose the next action with the online network.
-        epsilon_start: Share of random legal actions at frame 0.
-        epsilon_end: Their share after ``epsilon_frames`` frames.
-        epsilon_frames: Length of the linear schedule in frames.
+        returns: ``gamma`` and ``n_steps``.
+        optimization: ``lr``, its schedule, and Adam's other options.
+        exploration: Schedule of epsilon.
     """
 
     action_modes = ("multi_head",)
     network_role = "actor and critic"
+    parts = ("policy", "target", "optimizer")
 
+    @option_groups(returns=Returns(), optimization=Optimization(), exploration=Exploration())
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], DiscreteActorCritic] = MultiHeadActorCritic,
-        gamma: float = 0.95,
-        n_steps: int = 3,
         batch_size: int = 64,
-        lr: float = 1e-3,
-        lr_end: float = 1e-4,
-        lr_frames: int | None = None,
         target_rate: float = 0.01,
-        max_grad_norm: float = 10.0,
         double: bool = True,
-        epsilon_start: float = 1.0,
-        epsilon_end: float = 0.02,
-        epsilon_frames: int = 10_000,
+        returns: Returns,
+        optimization: Optimization,
+        exploration: Exploration,
     ) -> None:
-        self.gamma, self.n_steps, self.batch_size = gamma, n_steps, batch_size
+        self.gamma, self.n_steps, self.batch_size = returns.gamma, returns.n_steps, batch_size
         self.target_rate, self.double = target_rate, double
-        self.lr, self.lr_end, self.lr_frames = lr, lr_end, lr_frames
         self.network = network(env)
         self.heads = action_heads(env)
-        epsilon = EpsilonSchedule(epsilon_start, epsilon_end, epsilon_frames)
-        self.policy = BranchingPolicy(self.network, self.heads, epsilon).to(env.device)
+        self.policy = BranchingPolicy(self.network, self.heads, exploration.schedule)
         self.target = copy.deepcopy(self.network).requires_grad_(False)
         self.parameters = list(self.network.parameters())
         self.target_parameters = list(self.target.parameters())
-        self.optimizer = GatedAdam(self.parameters, lr=lr, max_grad_norm=max_grad_norm)
-
-    def set_frames(self, frames: int) -> None:
-        """Move every schedule to this frame."""
-        self.policy.set_frames(frames)
-        if self.lr_frames is not None:
-            done = min(1.0, frames / self.lr_frames)
-            self.optimizer.set_lr(self.lr + done * (self.lr_end - self.lr))
+        self.optimizer = optimization.adam(self.parameters)
+        self.to(env.device)
 
     def loss(self, batch: TensorDictBase) -> tuple[Tensor, Branches, Tensor]:
-        """Losses ``[B]``, what was judged, and the TD error ``[B]`` of each transition.
+        """Return losses ``[B]``, the judged actions, and the TD error ``[B]`` of each transition.
 
         One target for all heads (their mean operator): ``y = r + gamma^n * mean over the heads of
         Q_h(s', a'_h)``, where the online network chooses a' head by head and the target network
         values it. The loss is the mean over the heads of the smooth L1 loss of ``y - Q_h``. Heads
-        that had no choice are left out of both means. The error that priorities are made of is, as
-        there, the sum of the heads' absolute errors.
+        that had no choice are left out of both means. Priorities come, as in the paper, from the
+        sum of the heads' absolute errors.
 
-        ``batch`` is as the one of :meth:`agents.algorithms.dqn.DQN.loss`, with ``action [B, H]``.
+        ``batch`` is that of :meth:`agents.algorithms.dqn.DQN.loss`, with ``action [B, H]``.
         """
         following = batch.get("next")
         legal = following.get("legal_mask", following.get("action_mask"))
@@ -189,10 +175,7 @@ class Branching:
             scorer = self.network if self.double else self.target
             chosen = judge(scorer, self.heads, following, legal).chosen
             ahead = judge(self.target, self.heads, following, legal, chosen)
-            future = (ahead.value * ahead.weight).sum(-1)
-            discount = self.gamma ** batch.get("steps_to_next_obs").squeeze(-1).float()
-            alive = (~following.get("terminated").squeeze(-1)).float()
-            target = following.get("reward").squeeze(-1) + discount * alive * future
+            target = n_step_target(batch, (ahead.value * ahead.weight).sum(-1), self.gamma)
         mask, action = batch.get("action_mask"), self.heads.split(batch.get("action"))
         found = judge(self.network, self.heads, batch, mask, action)
         error = found.value - target[:, None]
@@ -201,25 +184,15 @@ class Branching:
         return (losses * found.weight).sum(-1), found, surprise
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """One gradient step on a batch of transitions; device scalars, nothing is read back."""
+        """Take one gradient step on a batch of transitions.
+
+        Returns:
+            Scalars on the device; nothing is read back.
+        """
         losses, found, surprise = self.loss(batch)
         batch.set("td_error", surprise)
         loss = mean_loss(losses, batch.get("priority_weight", None))
-        report = self.optimizer.step(loss)
+        step = self.optimizer.step(loss)
         follow(self.target_parameters, self.parameters, self.target_rate)
         q = (found.value.detach() * found.weight).sum(-1).mean()
-        return {"loss": loss.detach(), "q": q, **report}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Networks, target and optimizer."""
-        return {
-            "policy": module_state(self.policy),
-            "target": module_state(self.target),
-            "optimizer": self.optimizer.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
-        self.policy.load_state_dict(state["policy"])
-        self.target.load_state_dict(state["target"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        return {"loss": loss.detach(), "q": q, **step}

@@ -1,6 +1,6 @@
 """Deep deterministic policy gradient, whole.
 
-Lillicrap et al., ICLR 2016, with TorchRL's ``DDPGLoss`` and ``SoftUpdate``; n-step targets as of
+Lillicrap et al., ICLR 2016, with TorchRL's ``DDPGLoss`` and ``SoftUpdate``; n-step targets as in
 Barth-Maron et al., ICLR 2018 (D4PG): the replay accumulates the rewards, and the loss reads how
 many decisions lie between. The critic's error enters by its smooth L1 loss, TorchRL's default,
 where the paper has the square.
@@ -8,84 +8,69 @@ where the paper has the square.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from tensordict import TensorDictBase
 from torch import Tensor
 from torchrl.objectives import DDPGLoss, SoftUpdate
 
-from agents.algorithms.learned_action import check_learn_from, learned, worst
-from agents.algorithms.optimization import GatedAdam
+from agents.algorithms.base import Learner
+from agents.algorithms.optimization import worst
+from agents.algorithms.settings import ActionNoise, ActorCriticOptimization, Exploration, Returns
 from agents.networks import ContinuousActorCritic
-from agents.policies.continuous import ContinuousPolicy, NoiseSchedule
-from agents.policies.policy_wrapper import EpsilonSchedule, schedule_share
-from agents.training.states import module_state
+from agents.objectives.transitions import check_learn_from, with_valued_action
+from agents.options import option_groups
+from agents.policies.continuous import ContinuousPolicy
 from packing_env.envs import PackingEnv
 
 
-class DDPG:
-    """The agent: a policy, and one gradient step of critic and actor at a time.
+class DDPG(Learner):
+    """DDPG: a policy, and one gradient step of critic and actor at a time.
 
     Args:
         env: Sets the shapes; nothing of it is kept.
-        network: Builds what makes the actor and the critic from the environment.
-        gamma: Discount per decision.
-        n_steps: Rewards summed before bootstrapping; the replay accumulates them.
+        network: Builds the builder of actor and critic from the environment.
         batch_size: Transitions per update.
-        lr: Adam's learning rate of the critic.
-        actor_lr: That of the actor.
-        lr_end: Share of both that is left after ``lr_frames`` frames, reached linearly.
-        lr_frames: Frames of that schedule; ``None`` keeps both.
         target_rate: Share of the online networks that enters the target networks per update.
-        max_grad_norm: Gradients are scaled down to this norm.
-        learn_from: Which action the critic values: ``"executed"``, the one that the environment
+        learn_from: Action that the critic values: ``"executed"``, the one that the environment
             carried out, or ``"asked"``, the one that the actor gave (a point whose nearest legal
             placement was carried out).
-        noise_start: Standard deviation of the noise at frame 0, in the action's units.
-        noise_end: The same after ``noise_frames`` frames.
-        noise_frames: Length of the linear schedule in frames.
-        epsilon_start: Share of uniformly random actions at frame 0.
-        epsilon_end: Their share after ``epsilon_frames`` frames.
-        epsilon_frames: Length of that schedule in frames.
+        returns: ``gamma`` and ``n_steps``.
+        optimization: ``lr``, ``actor_lr`` and their schedule.
+        noise: Schedule of the Gaussian noise.
+        exploration: Schedule of the share of uniform actions.
     """
 
     action_modes = ("continuous",)
     network_role = "continuous actor and critic"
+    parts = ("policy", "objective", "optimizer", "actor_optimizer")
 
+    @option_groups(
+        returns=Returns(),
+        optimization=ActorCriticOptimization(),
+        noise=ActionNoise(),
+        exploration=Exploration(epsilon_end=0.1, epsilon_frames=15_000),
+    )
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], ContinuousActorCritic] = ContinuousActorCritic,
-        gamma: float = 0.95,
-        n_steps: int = 3,
         batch_size: int = 64,
-        lr: float = 1e-3,
-        actor_lr: float = 3e-4,
-        lr_end: float = 0.1,
-        lr_frames: int | None = None,
         target_rate: float = 0.02,
-        max_grad_norm: float = 10.0,
         learn_from: str = "executed",
-        noise_start: float = 0.3,
-        noise_end: float = 0.1,
-        noise_frames: int = 20_000,
-        epsilon_start: float = 1.0,
-        epsilon_end: float = 0.1,
-        epsilon_frames: int = 15_000,
+        returns: Returns,
+        optimization: ActorCriticOptimization,
+        noise: ActionNoise,
+        exploration: Exploration,
     ) -> None:
-        self.gamma, self.n_steps, self.batch_size = gamma, n_steps, batch_size
-        self.lr, self.actor_lr = lr, actor_lr
-        self.lr_end, self.lr_frames = lr_end, lr_frames
+        self.gamma, self.n_steps, self.batch_size = returns.gamma, returns.n_steps, batch_size
         self.learn_from = check_learn_from(learn_from)
-        made = network(env)
-        self.actor, self.critic = made.actor(), made.critic()
+        builder = network(env)
+        self.actor, self.critic = builder.actor(), builder.critic()
         self.policy = ContinuousPolicy(
-            self.actor,
-            noise=NoiseSchedule(noise_start, noise_end, noise_frames),
-            epsilon=EpsilonSchedule(epsilon_start, epsilon_end, epsilon_frames),
-        ).to(env.device)
+            self.actor, noise=noise.schedule, epsilon=exploration.schedule
+        )
         self.objective = DDPGLoss(
             self.actor,
             self.critic,
@@ -93,30 +78,25 @@ class DDPG:
             delay_actor=True,
             delay_value=True,
             reduction="none",
-        ).to(env.device)
-        self.objective.make_value_estimator(gamma=gamma)
-        self.targets = SoftUpdate(self.objective, tau=target_rate)
-        self.optimizer = GatedAdam(self.critic.parameters(), lr=lr, max_grad_norm=max_grad_norm)
-        self.actor_optimizer = GatedAdam(
-            self.actor.parameters(), lr=actor_lr, max_grad_norm=max_grad_norm
         )
-
-    def set_frames(self, frames: int) -> None:
-        """Move every schedule to this frame."""
-        self.policy.set_frames(frames)
-        if self.lr_frames is not None:
-            left = 1 + schedule_share(frames, self.lr_frames) * (self.lr_end - 1)
-            self.optimizer.set_lr(left * self.lr)
-            self.actor_optimizer.set_lr(left * self.actor_lr)
+        self.objective.make_value_estimator(gamma=returns.gamma)
+        self.targets = SoftUpdate(self.objective, tau=target_rate)
+        self.optimizer = optimization.adam(self.critic.parameters(), optimization.lr)
+        self.actor_optimizer = optimization.adam(self.actor.parameters(), optimization.actor_lr)
+        self.to(env.device)
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """One step of the critic, then one of the actor; device scalars, nothing is read back."""
-        seen = learned(batch, self.learn_from)
-        losses, found = self.objective.loss_value(seen)
+        """Take one step of the critic, then one of the actor.
+
+        Returns:
+            Scalars on the device; nothing is read back.
+        """
+        valued = with_valued_action(batch, self.learn_from)
+        losses, found = self.objective.loss_value(valued)
         batch.set("td_error", found["td_error"].sqrt())
         loss = losses.mean()
         steps = [self.optimizer.step(loss)]
-        actor_loss = self.objective.loss_actor(seen)[0].mean()
+        actor_loss = self.objective.loss_actor(valued)[0].mean()
         steps.append(self.actor_optimizer.step(actor_loss))
         self.targets.step()
         return {
@@ -125,19 +105,3 @@ class DDPG:
             "q": found["pred_value"].detach().mean(),
             **worst(*steps),
         }
-
-    def state_dict(self) -> dict[str, Any]:
-        """Networks, targets and optimizers."""
-        return {
-            "policy": module_state(self.policy),
-            "objective": dict(self.objective.state_dict()),
-            "optimizer": self.optimizer.state_dict(),
-            "actor_optimizer": self.actor_optimizer.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
-        self.policy.load_state_dict(state["policy"])
-        self.objective.load_state_dict(state["objective"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.actor_optimizer.load_state_dict(state["actor_optimizer"])

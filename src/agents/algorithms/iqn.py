@@ -2,120 +2,100 @@
 
 Dabney et al., "Implicit quantile networks for distributional reinforcement learning", ICML 2018,
 with double selection (van Hasselt et al., AAAI 2016) and n-step targets (Sutton, Machine Learning
-1988). What is chosen by is the mean of the returns, or of their worst share (CVaR).
+1988). Actions are chosen by the mean of their returns, or of the worst share of them (CVaR).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from tensordict import TensorDictBase
 from torch import Tensor
 from torchrl.objectives import SoftUpdate
 
-from agents.algorithms.optimization import GatedAdam
+from agents.algorithms.base import Learner
+from agents.algorithms.settings import Exploration, Optimization, Quantiles, Returns
 from agents.networks import ScoreMaps
-from agents.networks.quantile import QuantileReadout, Risk
-from agents.networks.readout import ActionNetwork
+from agents.networks.readouts.quantile import QuantileReadout
+from agents.networks.readouts.values import ActionNetwork
 from agents.objectives import IQNLoss
-from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
-from agents.training.states import module_state
+from agents.options import option_groups
+from agents.policies.policy_wrapper import PolicyWrapper
 from packing_env.envs import PackingEnv
 
 
-class IQN:
-    """The agent: a policy, and one gradient step at a time.
+class IQN(Learner):
+    """IQN: a policy, and one gradient step at a time.
+
+    A replay that keeps no risk levels per row bootstraps at level 1.
 
     Args:
         env: Sets the shapes; nothing of it is kept.
         network: Builds the network from the environment and a readout (``readout=``).
-        gamma: Discount per decision.
-        n_steps: Rewards summed before bootstrapping; the replay accumulates them.
         batch_size: Transitions per update.
-        lr: Adam's learning rate at the start.
-        lr_end: Learning rate after ``lr_frames`` frames, reached linearly.
-        lr_frames: Frames of that schedule; ``None`` keeps ``lr``.
-        adam_eps: Added to the root of Adam's second moment.
         target_rate: Share of the online network that enters the target network per update.
-        max_grad_norm: Gradients are scaled down to this norm.
         double: Choose the next action with the online network.
-        num_taus: Levels of the action taken per update, N.
-        num_target_taus: Levels of the next one, N'.
-        num_samples: Levels that an action is judged by, K.
-        num_cosines: Of the embedding of a level.
-        kappa: Where the quantile Huber loss turns from quadratic to linear.
-        risk: The CVaR level that actions are chosen at: a number in (0, 1], None for the mean; or
-            where the level of each row stands, or what computes it, see :class:`QuantileReadout`.
-            ``"support"``: the support ratio of what is packed so far, so that the less firmly it
-            stands, the more the worst returns count. A replay that keeps no such levels bootstraps
-            at level 1.
-        epsilon_start: Share of random legal actions at frame 0.
-        epsilon_end: Their share after ``epsilon_frames`` frames.
-        epsilon_frames: Length of the linear schedule in frames.
+        num_samples: Levels at which an action is judged, K.
+        returns: ``gamma`` and ``n_steps``.
+        quantiles: Levels of the regression, and ``risk``, the CVaR level that actions are chosen
+            at.
+        optimization: ``lr``, its schedule, and Adam's other options.
+        exploration: Schedule of epsilon.
     """
 
     action_modes = ("placement", "candidate")
     network_role = "action values"
+    parts = ("policy", "objective", "optimizer")
 
+    @option_groups(
+        returns=Returns(),
+        quantiles=Quantiles(),
+        optimization=Optimization(adam_eps=1.5e-4),
+        exploration=Exploration(),
+    )
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[..., ActionNetwork] = ScoreMaps,
-        gamma: float = 0.95,
-        n_steps: int = 3,
         batch_size: int = 64,
-        lr: float = 1e-3,
-        lr_end: float = 1e-4,
-        lr_frames: int | None = None,
-        adam_eps: float = 1.5e-4,
         target_rate: float = 0.02,
-        max_grad_norm: float = 10.0,
         double: bool = True,
-        num_taus: int = 8,
-        num_target_taus: int = 8,
         num_samples: int = 32,
-        num_cosines: int = 64,
-        kappa: float = 1.0,
-        risk: Risk = None,
-        epsilon_start: float = 1.0,
-        epsilon_end: float = 0.02,
-        epsilon_frames: int = 10_000,
+        returns: Returns,
+        quantiles: Quantiles,
+        optimization: Optimization,
+        exploration: Exploration,
     ) -> None:
-        self.gamma, self.n_steps, self.batch_size = gamma, n_steps, batch_size
-        self.lr, self.lr_end, self.lr_frames = lr, lr_end, lr_frames
+        self.gamma, self.n_steps, self.batch_size = returns.gamma, returns.n_steps, batch_size
         readout = partial(
-            QuantileReadout, num_cosines=num_cosines, num_samples=num_samples, risk=risk
+            QuantileReadout,
+            num_cosines=quantiles.num_cosines,
+            num_samples=num_samples,
+            risk=quantiles.risk,
         )
         self.network = network(env, readout=readout)
-        self.policy = PolicyWrapper(
-            self.network, epsilon=EpsilonSchedule(epsilon_start, epsilon_end, epsilon_frames)
-        ).to(env.device)
+        self.policy = PolicyWrapper(self.network, epsilon=exploration.schedule)
         self.objective = IQNLoss(
             self.network,
-            gamma=gamma,
+            gamma=returns.gamma,
             double=double,
-            num_taus=num_taus,
-            num_target_taus=num_target_taus,
-            kappa=kappa,
+            num_taus=quantiles.num_taus,
+            num_target_taus=quantiles.num_target_taus,
+            kappa=quantiles.kappa,
             level_key=self.network.readout.level_key,
         )
         self.targets = SoftUpdate(self.objective, tau=target_rate)
-        self.optimizer = GatedAdam(
-            self.network.parameters(), lr=lr, max_grad_norm=max_grad_norm, eps=adam_eps
-        )
-
-    def set_frames(self, frames: int) -> None:
-        """Move every schedule to this frame."""
-        self.policy.set_frames(frames)
-        if self.lr_frames is not None:
-            done = min(1.0, frames / self.lr_frames)
-            self.optimizer.set_lr(self.lr + done * (self.lr_end - self.lr))
+        self.optimizer = optimization.adam(self.network.parameters())
+        self.to(env.device)
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """One gradient step on a batch of transitions; device scalars, nothing is read back."""
+        """Take one gradient step on a batch of transitions.
+
+        Returns:
+            Scalars on the device; nothing is read back.
+        """
         found = self.objective(batch)
         step = self.optimizer.step(found.get("loss"))
         self.targets.step()
@@ -124,17 +104,3 @@ class IQN:
     def copy_to_targets(self) -> None:
         """Make the target network equal to the online one."""
         self.targets = SoftUpdate(self.objective, eps=self.targets.eps)  # copies as it is made
-
-    def state_dict(self) -> dict[str, Any]:
-        """Networks, target and optimizer."""
-        return {
-            "policy": module_state(self.policy),
-            "objective": dict(self.objective.state_dict()),
-            "optimizer": self.optimizer.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
-        self.policy.load_state_dict(state["policy"])
-        self.objective.load_state_dict(state["objective"])
-        self.optimizer.load_state_dict(state["optimizer"])

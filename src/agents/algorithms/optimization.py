@@ -1,31 +1,35 @@
-"""Gradient steps that can be left out on the device: the finiteness gate of every agent."""
+"""Gradient steps that are skipped on the device when they are not finite, and target updates."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
+
+from agents.collective import average
 
 
 class GatedAdam:
-    """Adam with clipped gradients; a step whose loss or gradient is not finite is left out.
+    """Adam with clipped gradients that skips a step whose loss or gradient is not finite.
 
-    Whether a step is taken is decided on the device (the fused kernel takes a flag), so nothing is
-    read back: parameters, moments and step counts of a skipped step stay as they were, bit for bit.
-    Where several processes learn together, the step is down the mean of their gradients.
+    The decision is taken on the device (the fused kernel takes a flag), so nothing is read back:
+    parameters, moments and step counts of a skipped step stay as they were, bit for bit. Where
+    several processes learn together, the step follows the mean of their gradients.
 
     Args:
-        parameters: What is learned.
+        parameters: Parameters to learn.
         lr: Learning rate.
+        schedule: Learning rate after a number of environment frames (:meth:`set_frames`); None
+            keeps ``lr``.
         max_grad_norm: Gradients are scaled down to this norm.
         eps: Added to the root of the second moment.
 
     Attributes:
         optimizer: The optimizer itself.
-        skipped: Steps left out because they were not finite, so far; an int64 scalar.
+        skipped: Steps skipped so far because they were not finite; an int64 scalar.
         in_a_row: Those since the last good one.
     """
 
@@ -34,11 +38,12 @@ class GatedAdam:
         parameters: Iterable[nn.Parameter],
         *,
         lr: float,
+        schedule: Callable[[int], float] | None = None,
         max_grad_norm: float = 10.0,
         eps: float = 1e-8,
     ) -> None:
         self.parameters = list(parameters)
-        self.max_grad_norm = max_grad_norm
+        self.schedule, self.max_grad_norm = schedule, max_grad_norm
         # fused: one kernel, with its step counters where the parameters are, on any device
         self.optimizer = torch.optim.Adam(self.parameters, lr=lr, eps=eps, fused=True)
         device = self.parameters[0].device
@@ -46,28 +51,42 @@ class GatedAdam:
         self.in_a_row = torch.zeros((), dtype=torch.int64, device=device)
         self._lr: Tensor | None = None
 
+    def to(self, device: torch.device | str | None) -> None:
+        """Move moments and counts to a device, where the parameters already are."""
+        for moments in self.optimizer.state.values():
+            moments.update({name: value.to(device) for name, value in moments.items()})
+        self.skipped, self.in_a_row = self.skipped.to(device), self.in_a_row.to(device)
+        if self._lr is not None:
+            self._lr = None
+            self.keep_lr_in_memory()
+
     def keep_lr_in_memory(self) -> None:
-        """Let the learning rate be a tensor, so that a captured step follows :meth:`set_lr`."""
+        """Make the learning rate a tensor, so that a captured step follows :meth:`set_lr`."""
         (group,) = self.optimizer.param_groups
         if self._lr is None:
             self._lr = torch.tensor(float(group["lr"]), device=self.skipped.device)
             group.update(lr=self._lr, capturable=self.skipped.device.type == "cuda")
 
     def set_lr(self, lr: float) -> None:
-        """The learning rate from now on."""
+        """Set the learning rate of the following steps."""
         if self._lr is not None:
             self._lr.fill_(lr)
             return
         for group in self.optimizer.param_groups:
             group["lr"] = lr
 
+    def set_frames(self, frames: int) -> None:
+        """Set the learning rate to that of the schedule after this many environment frames."""
+        if self.schedule is not None:
+            self.set_lr(self.schedule(frames))
+
     def step(self, loss: Tensor, *, where: Tensor | None = None) -> dict[str, Tensor]:
-        """One step down the gradient of ``loss``, a scalar.
+        """Take one step down the gradient of ``loss``, a scalar.
 
         Args:
             loss: Has a graph; its gradient is computed here.
-            where: A boolean scalar on the device: leave the step out unless it is True, without
-                counting it as skipped.
+            where: A boolean scalar on the device: where it is False the step is left out, without
+                being counted as skipped.
 
         Returns:
             ``grad_norm`` before clipping (0 in a skipped step), ``skipped`` (0 or 1) and
@@ -95,7 +114,7 @@ class GatedAdam:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer and the counts."""
+        """Return the state of the optimizer and the counts."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "skipped": self.skipped,
@@ -103,10 +122,11 @@ class GatedAdam:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
+        """Restore what :meth:`state_dict` returned."""
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # Adam keeps what it gets
         (group,) = self.optimizer.param_groups
-        group.update(lr=float(group["lr"]), capturable=False)  # where it was captured, it was not
+        # a state saved under capture holds the rate as a tensor; this optimizer may not be captured
+        group.update(lr=float(group["lr"]), capturable=False)
         if self._lr is not None:
             self._lr = None
             self.keep_lr_in_memory()
@@ -114,29 +134,12 @@ class GatedAdam:
         self.in_a_row.copy_(state["in_a_row"])
 
 
+def worst(*steps: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the largest value of each entry over what several :meth:`GatedAdam.step` returned."""
+    return {name: torch.stack([step[name] for step in steps]).amax(0) for name in steps[0]}
+
+
 @torch.no_grad()
 def follow(targets: list[Tensor], online: list[Tensor], rate: float) -> None:
     """Move target parameters towards the online ones by a share ``rate`` (1 copies)."""
     torch._foreach_lerp_(targets, online, rate)
-
-
-def mean_loss(losses: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Mean of the losses ``[B]``, by the importance weights ``[B]`` of a prioritized sample."""
-    return losses.mean() if weight is None else (losses * weight).mean()
-
-
-def average(tensors: Iterable[Tensor]) -> None:
-    """Replace tensors of one type by their means over the processes, in one message.
-
-    Alone, nothing happens.
-    """
-    if not distributed.is_initialized():
-        return
-    held = list(tensors)
-    flat = torch.cat([tensor.flatten() for tensor in held])
-    distributed.all_reduce(flat)
-    flat /= distributed.get_world_size()
-    start = 0
-    for tensor in held:
-        tensor.copy_(flat[start : start + tensor.numel()].view_as(tensor))
-        start += tensor.numel()

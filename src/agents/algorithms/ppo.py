@@ -1,13 +1,14 @@
 """Masked proximal policy optimisation, whole.
 
 Schulman et al., "Proximal policy optimization algorithms", 2017; advantages: Schulman et al., ICLR
-2016; masks: Huang and Ontanon, FLAIRS 2022. One program for actions of one index (``placement``,
-``candidate``) and of several heads (``multi_head``): one index is one head.
+2016; masks: Huang and Ontanon, FLAIRS 2022. One program serves actions of one index
+(``placement``, ``candidate``) and of several heads (``multi_head``): one index is one head.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -16,32 +17,27 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 from torchrl.envs.utils import ExplorationType, exploration_type
 
-from agents.algorithms.optimization import GatedAdam, average
+from agents.algorithms.base import Learner
+from agents.algorithms.settings import Optimization
+from agents.collective import average
 from agents.networks.actor_critic import DiscreteActorCritic, PlacementActorCritic, run
 from agents.objectives.gae import generalised_advantage
 from agents.objectives.multi_head_ppo import MultiHeadPPOLoss, Scores
-from agents.policies.sampling import (
-    Heads,
-    action_heads,
-    at,
-    best,
-    draw,
-    masked_log_softmax,
-    normalised_entropy,
-)
+from agents.options import option_groups
+from agents.policies.heads import Heads, action_heads
+from agents.policies.sampling import at, best, draw, masked_log_softmax, normalised_entropy
 from agents.replay.compact import RebuildMaps, maps_read
-from agents.training.states import module_state
 from packing_env.envs import PackingEnv
 
 
 class ActorCriticPolicy(TensorDictModuleBase):
-    """Draws the heads of an action one after the other, each from what is still legal.
+    """A policy that draws the heads of an action in turn, each from what is still legal.
 
     Batches may have any leading axes; every element has its own draws. TorchRL's
     ``set_exploration_type`` is followed: RANDOM draws; MODE, MEAN and DETERMINISTIC take the most
     probable option of each head; where nothing is set, a module in training mode draws. The network
     may compute in bfloat16; probabilities and values are float32. :meth:`evaluate` scores actions
-    by the very same functions. Nothing is read back to the host.
+    by the same functions. Nothing is read back to the host.
 
     Writes the action, ``action_log_prob [*batch, H]``, one column per head, and
     ``state_value [*batch, 1]``.
@@ -59,7 +55,7 @@ class ActorCriticPolicy(TensorDictModuleBase):
         self.out_keys = ["action", "action_log_prob", "state_value"]
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Choose."""
+        """Write the action, its log-probabilities and the value of the state."""
         flat = tensordict.select(*self.in_keys).reshape(-1)
         mask = flat.get("action_mask")
         encoding = self._encode(flat)
@@ -80,7 +76,7 @@ class ActorCriticPolicy(TensorDictModuleBase):
         return tensordict.set("state_value", value.unflatten(0, batch)[..., None])
 
     def evaluate(self, tensordict: TensorDictBase, action: Tensor) -> Scores:
-        """What it says of actions ``[B, ...]`` in the states ``[B]``, with gradients."""
+        """Return the scores of actions ``[B, ...]`` in the states ``[B]``, with gradients."""
         chosen = self.heads.split(action)
         encoding = self._encode(tensordict)
         scores, entropies, free = [], [], []
@@ -94,11 +90,11 @@ class ActorCriticPolicy(TensorDictModuleBase):
         return Scores(*(torch.stack(part, -1) for part in (scores, entropies, free)), value)
 
     def value(self, tensordict: TensorDictBase) -> Tensor:
-        """``[B]``: V of the states, which needs no mask."""
+        """Return V of the states, ``[B]``; no mask is needed."""
         return run(self.network, self.network.value, self._encode(tensordict)).float()
 
-    def _encode(self, seen: TensorDictBase) -> Any:
-        return run(self.network, self.network.encode, seen)
+    def _encode(self, observed: TensorDictBase) -> Any:
+        return run(self.network, self.network.encode, observed)
 
     def _choose(self, log_prob: Tensor, legal: Tensor) -> Tensor:
         mode = exploration_type()
@@ -109,88 +105,95 @@ class ActorCriticPolicy(TensorDictModuleBase):
         return draw(log_prob, legal, uniform)
 
 
-class PPO:
-    """The agent: a policy, and one update per rollout.
+@dataclass(frozen=True)
+class Advantage:
+    """Generalised advantage estimation.
 
-    An update goes ``epochs`` times through the rollout in random minibatches, each rebuilt to whole
-    observations when its turn comes. Once a minibatch shows a KL divergence above ``target_kl``
-    from the policy that acted, the steps left are computed but not taken: to break off would be a
-    read of the host. Steps that are not finite are left out likewise; an update with such a step
-    counts as skipped, and three of these in a row stop training.
-
-    Args:
-        env: Sets the shapes; nothing of it is kept but the means to rebuild its maps.
-        network: Builds the actor and critic from the environment.
+    Attributes:
         gamma: Discount per decision.
         lam: Decay of the advantage estimator per decision.
-        epochs: Passes over a rollout.
-        batch_size: Transitions per gradient step; minibatches of a pass differ by at most one.
-        lr: Adam's learning rate at the start.
-        lr_end: Learning rate after ``lr_frames`` frames, reached linearly.
-        lr_frames: Frames of that schedule; ``None`` keeps ``lr``.
+    """
+
+    gamma: float = 0.99
+    lam: float = 0.95
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """The clipped objective, see :class:`agents.objectives.MultiHeadPPOLoss`.
+
+    Attributes:
         clip_epsilon: Half-width of the interval of the probability ratio.
         clip: ``"joint"`` ratio of all heads, or that of each of the ``"heads"``.
-        clip_value: Half-width of the interval of the value; ``None`` does not clip.
+        clip_value: Half-width of the interval of the value; None does not clip.
         entropy_coeff: Weight of the normalised entropy.
         critic_coeff: Weight of the value loss.
-        target_kl: Divergence from the acting policy at which an update ends; ``None``: none.
-        max_grad_norm: Gradients are scaled down to this norm.
         normalize_advantage: Whether to centre and scale the advantages of a minibatch.
+    """
+
+    clip_epsilon: float = 0.2
+    clip: str = "joint"
+    clip_value: float | None = None
+    entropy_coeff: float = 0.01
+    critic_coeff: float = 0.5
+    normalize_advantage: bool = True
+
+
+class PPO(Learner):
+    """PPO: a policy, and one update per rollout.
+
+    An update passes ``epochs`` times through the rollout in random minibatches, each rebuilt to
+    whole observations when it is needed. Once a minibatch shows a KL divergence above ``target_kl``
+    from the policy that acted, the remaining steps are computed but not taken: stopping the loop
+    would need a read by the host. Steps that are not finite are skipped in the same way; an update
+    with such a step counts as skipped, and three of these in a row stop training.
+
+    Args:
+        env: Sets the shapes; nothing of it is kept but what rebuilds its maps.
+        network: Builds the actor and critic from the environment.
+        epochs: Passes over a rollout.
+        batch_size: Transitions per gradient step; minibatches of a pass differ by at most one.
+        target_kl: Divergence from the acting policy at which an update ends; None: none.
+        advantage: ``gamma`` and ``lam``.
+        surrogate: Clipping and weights of the loss.
+        optimization: ``lr``, its schedule, and Adam's other options.
     """
 
     action_modes = ("placement", "candidate", "multi_head")
     network_role = "actor and critic"
     on_policy = True
+    parts = ("policy", "optimizer", "skipped_in_a_row")
 
+    @option_groups(
+        advantage=Advantage(),
+        surrogate=Surrogate(),
+        optimization=Optimization(max_grad_norm=0.5, adam_eps=1e-5),
+    )
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], DiscreteActorCritic] = PlacementActorCritic,
-        gamma: float = 0.99,
-        lam: float = 0.95,
         epochs: int = 4,
         batch_size: int = 256,
-        lr: float = 1e-3,
-        lr_end: float = 1e-4,
-        lr_frames: int | None = None,
-        clip_epsilon: float = 0.2,
-        clip: str = "joint",
-        clip_value: float | None = None,
-        entropy_coeff: float = 0.01,
-        critic_coeff: float = 0.5,
         target_kl: float | None = 0.02,
-        max_grad_norm: float = 0.5,
-        normalize_advantage: bool = True,
+        advantage: Advantage,
+        surrogate: Surrogate,
+        optimization: Optimization,
     ) -> None:
-        self.gamma, self.lam, self.epochs, self.batch_size = gamma, lam, epochs, batch_size
-        self.lr, self.lr_end, self.lr_frames = lr, lr_end, lr_frames
+        self.gamma, self.lam = advantage.gamma, advantage.lam
+        self.epochs, self.batch_size = epochs, batch_size
         self.target_kl = torch.inf if target_kl is None else target_kl
-        self.policy = ActorCriticPolicy(network(env), action_heads(env)).to(env.device)
-        self.loss = MultiHeadPPOLoss(
-            self.policy,
-            clip_epsilon=clip_epsilon,
-            clip=clip,
-            entropy_coeff=entropy_coeff,
-            critic_coeff=critic_coeff,
-            clip_value=clip_value,
-            normalize_advantage=normalize_advantage,
-        )
+        self.policy = ActorCriticPolicy(network(env), action_heads(env))
+        self.loss = MultiHeadPPOLoss(self.policy, **asdict(surrogate))
         self.maps = RebuildMaps(env, maps_read(self.policy, env))
         self.step_limit = env.params.step_limit
-        self.optimizer = GatedAdam(
-            self.policy.parameters(), lr=lr, max_grad_norm=max_grad_norm, eps=1e-5
-        )
-        self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=env.device)
-
-    def set_frames(self, frames: int) -> None:
-        """Move every schedule to this frame."""
-        if self.lr_frames is not None:
-            done = min(1.0, frames / self.lr_frames)
-            self.optimizer.set_lr(self.lr + done * (self.lr_end - self.lr))
+        self.optimizer = optimization.adam(self.policy.parameters())
+        self.skipped_in_a_row = torch.zeros((), dtype=torch.int64)
+        self.to(env.device)
 
     def update(self, rollout: TensorDictBase) -> dict[str, Tensor]:
-        """All epochs over a rollout ``[B, T]``, compact as ``Rollout`` keeps it.
+        """Run all epochs over a rollout ``[B, T]``, compact as ``Rollout`` keeps it.
 
         Returns:
             Means over the steps taken, on the device; nothing is read back.
@@ -201,35 +204,21 @@ class PPO:
         for rows in self._minibatches(flat):
             scores = self.loss(self._whole(flat[rows]))
             kl = scores.get("kl_approx").detach().clone()
-            average((kl,))  # so that all processes go on, or none
-            going = going & ~(kl > self.target_kl)  # what is no number goes on to the gate
+            average((kl,))  # all processes continue, or none
+            going = going & ~(kl > self.target_kl)  # NaN passes: the gate skips the step
             loss = scores.get("loss_objective") + scores.get("loss_entropy")
             loss = loss + scores.get("loss_critic")
             found = self.optimizer.step(loss, where=going)
             taken = going & (found["skipped"] == 0)
             found |= {"loss": loss.detach(), **scores.detach().to_dict(), "steps": taken.float()}
             for name, value in found.items():
-                seen = value if name in ("skipped", "steps") else torch.where(taken, value, 0.0)
-                sums[name] = sums[name] + seen if name in sums else seen
+                added = value if name in ("skipped", "steps") else torch.where(taken, value, 0.0)
+                sums[name] = sums[name] + added if name in sums else added
         return self._report(sums, flat)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Network, optimizer, and how many updates in a row were skipped."""
-        return {
-            "policy": module_state(self.policy),
-            "optimizer": self.optimizer.state_dict(),
-            "skipped_in_a_row": self.skipped_in_a_row,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
-        self.policy.load_state_dict(state["policy"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.skipped_in_a_row.copy_(state["skipped_in_a_row"])
 
     @torch.no_grad()
     def _with_targets(self, rollout: TensorDictBase) -> TensorDictBase:
-        """The rollout without ``next``, with ``advantage`` and ``value_target [B, T, 1]``."""
+        """Replace ``next`` in the rollout by ``advantage`` and ``value_target [B, T, 1]``."""
         following = rollout.get("next")
         value = rollout.get("state_value").squeeze(-1)
         reward, done, terminated = (
@@ -244,11 +233,11 @@ class PPO:
         return out.set("advantage", advantage[..., None])
 
     def _next_values(self, following: TensorDictBase, value: Tensor) -> Tensor:
-        """``[B, T]``: V of the state each step reached, before its row starts anew.
+        """Return V of the state that each step reached, before its row is reset, ``[B, T]``.
 
-        It is the next column of ``value`` but where an episode was truncated and in the last
-        column. A row is truncated at most once in ``step_limit`` decisions, so that the places are
-        as many for every rollout, and no shape depends on the data.
+        It is the next column of ``value`` except where an episode was truncated and in the last
+        column. A row is truncated at most once in ``step_limit`` decisions, so the number of these
+        places is the same for every rollout, and no shape depends on the data.
         """
         rows, length = value.shape
         count = min(length, -(-length // self.step_limit) + 1)
@@ -261,17 +250,17 @@ class PPO:
         return torch.cat((value[:, 1:], value[:, -1:]), 1).scatter(1, places, known)
 
     def _minibatches(self, flat: TensorDictBase) -> Iterator[Tensor]:
-        """Rows of every minibatch of every epoch, shuffled on the device."""
+        """Yield the rows of every minibatch of every epoch, shuffled on the device."""
         count = max(1, round(len(flat) / self.batch_size))
         for _ in range(self.epochs):
             yield from torch.randperm(len(flat), device=flat.device).tensor_split(count)
 
     def _whole(self, compact: TensorDictBase) -> TensorDictBase:
-        """The same with whole observations and masks."""
+        """Return compact states with whole observations and masks."""
         return compact.exclude("observation").update(self.maps.expand(compact))
 
     def _report(self, sums: dict[str, Tensor], flat: TensorDictBase) -> dict[str, Tensor]:
-        """Means over the steps taken; whether any was skipped."""
+        """Return means over the steps taken, and whether any was skipped."""
         failed = sums.pop("skipped") > 0
         self.skipped_in_a_row.copy_(torch.where(failed, self.skipped_in_a_row + 1, 0))
         steps, _ = sums.pop("steps"), sums.pop("skipped_in_a_row")

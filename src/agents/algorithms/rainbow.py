@@ -4,129 +4,118 @@ Hessel et al., "Rainbow: combining improvements in deep reinforcement learning",
 categorical return distributions (Bellemare et al., ICML 2017), double (van Hasselt et al., AAAI
 2016), dueling (Wang et al., ICML 2016), n-step targets (Sutton, Machine Learning 1988), noisy
 layers instead of random actions (Fortunato et al., ICLR 2018), and prioritized replay (Schaul et
-al., ICLR 2016), which is the replay's part: this agent says how far off each transition was.
+al., ICLR 2016), which is the replay's part: this agent reports the error of each transition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
 
 from tensordict import TensorDictBase
 from torch import Tensor
 from torchrl.objectives import SoftUpdate
 
-from agents.algorithms.optimization import GatedAdam
+from agents.algorithms.base import Learner
+from agents.algorithms.settings import Exploration, Optimization, Returns
 from agents.networks import ScoreMaps
-from agents.networks.noisy import reset_noise
-from agents.networks.readout import ActionNetwork, CategoricalReadout
+from agents.networks.readouts.noisy import reset_noise
+from agents.networks.readouts.values import ActionNetwork, CategoricalReadout
 from agents.objectives import C51Loss
-from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
-from agents.training.states import module_state
+from agents.options import option_groups
+from agents.policies.policy_wrapper import PolicyWrapper
 from packing_env.envs import PackingEnv
 
 
 class NoisyPolicy(PolicyWrapper):
-    """Acts on expected returns; where it explores, with new noise for every batch of decisions.
+    """A policy of expected returns that explores by new network noise for every batch.
 
     All rows of a batch share one draw of the noise, as the transitions of an update do.
     """
 
     def action_values(self, tensordict: TensorDictBase) -> Tensor:
-        """``[*batch, A]`` float32."""
+        """Return the expected returns ``[*batch, A]``, float32."""
         if self._exploring():
             reset_noise(self.network)
         return super().action_values(tensordict)
 
 
-class Rainbow:
-    """The agent: a policy, and one gradient step at a time.
+@dataclass(frozen=True)
+class Distribution:
+    """Return distributions on fixed atoms, and the noise of the layers that produce them.
+
+    Attributes:
+        v_min: Lowest return on the support; it must not exceed what an episode can give, since
+            lower returns count as this one.
+        v_max: Highest return on the support; higher ones count as this one.
+        num_atoms: Atoms from ``v_min`` to ``v_max``.
+        mixture: Distributions that the placements of a map mix, see :class:`CategoricalReadout`;
+            None: every action has a distribution of its own.
+        noisy: Whether noisy layers explore.
+        sigma: Initial scale of their noise.
+    """
+
+    v_min: float = -1.0
+    v_max: float = 1.5
+    num_atoms: int = 51
+    mixture: int | None = 4
+    noisy: bool = True
+    sigma: float = 0.5
+
+
+class Rainbow(Learner):
+    """Rainbow: a policy, and one gradient step at a time.
 
     Args:
         env: Sets the shapes; nothing of it is kept.
         network: Builds the network from the environment and a readout (``readout=``).
-        gamma: Discount per decision.
-        n_steps: Rewards summed before bootstrapping; the replay accumulates them.
         batch_size: Transitions per update.
-        lr: Adam's learning rate at the start.
-        lr_end: Learning rate after ``lr_frames`` frames, reached linearly.
-        lr_frames: Frames of that schedule; ``None`` keeps ``lr``.
-        adam_eps: Added to the root of Adam's second moment.
         target_rate: Share of the online network that enters the target network per update.
-        max_grad_norm: Gradients are scaled down to this norm.
         double: Choose the next action with the online network.
-        v_min: Lowest return that the distributions can show: no less than what an episode can give,
-            or everything below is taken for this.
-        v_max: Highest, likewise.
-        num_atoms: Atoms between them.
-        mixture: Distributions that the placements of a map mix, see :class:`CategoricalReadout`;
-            ``None``: every action has one of its own.
-        noisy: Whether noisy layers explore.
-        sigma: Initial scale of their noise.
-        epsilon_start: Share of random legal actions at frame 0, besides the noise.
-        epsilon_end: Their share after ``epsilon_frames`` frames.
-        epsilon_frames: Length of the linear schedule in frames.
+        returns: ``gamma`` and ``n_steps``.
+        distribution: Atoms and noise.
+        optimization: ``lr``, its schedule, and Adam's other options.
+        exploration: Schedule of epsilon, besides the noise.
     """
 
     action_modes = ("placement", "candidate")
     network_role = "action values"
+    parts = ("policy", "objective", "optimizer")
 
+    @option_groups(
+        returns=Returns(),
+        distribution=Distribution(),
+        optimization=Optimization(adam_eps=1.5e-4),
+        exploration=Exploration(epsilon_start=0.0, epsilon_end=0.0, epsilon_frames=0),
+    )
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[..., ActionNetwork] = ScoreMaps,
-        gamma: float = 0.95,
-        n_steps: int = 3,
         batch_size: int = 64,
-        lr: float = 1e-3,
-        lr_end: float = 1e-4,
-        lr_frames: int | None = None,
-        adam_eps: float = 1.5e-4,
         target_rate: float = 0.02,
-        max_grad_norm: float = 10.0,
         double: bool = True,
-        v_min: float = -1.0,
-        v_max: float = 1.5,
-        num_atoms: int = 51,
-        mixture: int | None = 4,
-        noisy: bool = True,
-        sigma: float = 0.5,
-        epsilon_start: float = 0.0,
-        epsilon_end: float = 0.0,
-        epsilon_frames: int = 0,
+        returns: Returns,
+        distribution: Distribution,
+        optimization: Optimization,
+        exploration: Exploration,
     ) -> None:
-        self.gamma, self.n_steps, self.batch_size = gamma, n_steps, batch_size
-        self.lr, self.lr_end, self.lr_frames = lr, lr_end, lr_frames
-        readout = partial(
-            CategoricalReadout,
-            v_min=v_min,
-            v_max=v_max,
-            num_atoms=num_atoms,
-            mixture=mixture,
-            noisy=noisy,
-            sigma=sigma,
-        )
-        self.network = network(env, readout=readout)
-        self.policy = NoisyPolicy(
-            self.network, epsilon=EpsilonSchedule(epsilon_start, epsilon_end, epsilon_frames)
-        ).to(env.device)
-        self.objective = C51Loss(self.network, gamma=gamma, double=double)
+        self.gamma, self.n_steps, self.batch_size = returns.gamma, returns.n_steps, batch_size
+        self.network = network(env, readout=partial(CategoricalReadout, **asdict(distribution)))
+        self.policy = NoisyPolicy(self.network, epsilon=exploration.schedule)
+        self.objective = C51Loss(self.network, gamma=returns.gamma, double=double)
         self.targets = SoftUpdate(self.objective, tau=target_rate)
-        self.optimizer = GatedAdam(
-            self.network.parameters(), lr=lr, max_grad_norm=max_grad_norm, eps=adam_eps
-        )
-
-    def set_frames(self, frames: int) -> None:
-        """Move every schedule to this frame."""
-        self.policy.set_frames(frames)
-        if self.lr_frames is not None:
-            done = min(1.0, frames / self.lr_frames)
-            self.optimizer.set_lr(self.lr + done * (self.lr_end - self.lr))
+        self.optimizer = optimization.adam(self.network.parameters())
+        self.to(env.device)
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """One gradient step on a batch of transitions; device scalars, nothing is read back."""
+        """Take one gradient step on a batch of transitions.
+
+        Returns:
+            Scalars on the device; nothing is read back.
+        """
         found = self.objective(batch)
         step = self.optimizer.step(found.get("loss"))
         self.targets.step()
@@ -135,17 +124,3 @@ class Rainbow:
     def copy_to_targets(self) -> None:
         """Make the target network equal to the online one."""
         self.targets = SoftUpdate(self.objective, eps=self.targets.eps)  # copies as it is made
-
-    def state_dict(self) -> dict[str, Any]:
-        """Networks, target and optimizer."""
-        return {
-            "policy": module_state(self.policy),
-            "objective": dict(self.objective.state_dict()),
-            "optimizer": self.optimizer.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
-        self.policy.load_state_dict(state["policy"])
-        self.objective.load_state_dict(state["objective"])
-        self.optimizer.load_state_dict(state["optimizer"])

@@ -8,7 +8,8 @@ loss, TorchRL's default, where the paper has the square.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tensordict import TensorDictBase
@@ -16,81 +17,103 @@ from torch import Tensor
 from torchrl.modules import ProbabilisticActor
 from torchrl.objectives import SACLoss, SoftUpdate
 
-from agents.algorithms.learned_action import check_learn_from, learned, worst
-from agents.algorithms.optimization import GatedAdam
+from agents.algorithms.base import Learner
+from agents.algorithms.optimization import GatedAdam, worst
+from agents.algorithms.settings import ActorCriticOptimization, Exploration, Returns
 from agents.networks import ContinuousActorCritic
+from agents.objectives.transitions import check_learn_from, with_valued_action
+from agents.options import option_groups
 from agents.policies.continuous import ContinuousPolicy, TanhGaussian
-from agents.policies.policy_wrapper import EpsilonSchedule, schedule_share
-from agents.training.states import module_state
 from packing_env.envs import PackingEnv
 
 
-class SAC:
-    """The agent: a policy, and one gradient step of critics, actor and temperature at a time.
+@dataclass(frozen=True)
+class Temperature:
+    """The learned weight of the entropy.
+
+    Attributes:
+        alpha_lr: Adam's learning rate of the logarithm of the temperature.
+        alpha: Temperature at the start: the value of a unit of entropy, in rewards.
+        target_entropy: Entropy that the temperature is steered to, in the box [-1, 1]^D;
+            None: -D.
+    """
+
+    alpha_lr: float = 1e-2
+    alpha: float = 1e-3
+    target_entropy: float | None = None
+
+
+class SAC(Learner):
+    """SAC: a policy, and one gradient step of critics, actor and temperature at a time.
 
     While exploring, an action is drawn from the policy's distribution; otherwise it is the tanh of
     the distribution's mean.
 
     Args:
         env: Sets the shapes; nothing of it is kept.
-        network: Builds what makes the actor and the critics from the environment.
-        gamma: Discount per decision.
-        n_steps: Rewards summed before bootstrapping; the replay accumulates them.
+        network: Builds the builder of actor and critics from the environment.
         batch_size: Transitions per update.
-        lr: Adam's learning rate of the critics.
-        actor_lr: That of the actor.
-        lr_end: Share of both that is left after ``lr_frames`` frames, reached linearly.
-        lr_frames: Frames of that schedule; ``None`` keeps both.
-        alpha_lr: That of the logarithm of the temperature.
-        alpha: The temperature at the start: what a unit of entropy is worth, in rewards.
-        target_entropy: Entropy that the temperature is steered to, in the box [-1, 1]^D;
-            ``None``: -D.
         target_rate: Share of the online critics that enters the target critics per update.
-        max_grad_norm: Gradients are scaled down to this norm.
-        learn_from: Which action the critics value: ``"executed"``, the one that the environment
+        learn_from: Action that the critics value: ``"executed"``, the one that the environment
             carried out, or ``"asked"``, the one that the actor gave.
-        epsilon_start: Share of uniformly random actions at frame 0.
-        epsilon_end: Their share after ``epsilon_frames`` frames.
-        epsilon_frames: Length of that schedule in frames.
+        returns: ``gamma`` and ``n_steps``.
+        optimization: ``lr`` of the critics, ``actor_lr`` and their schedule.
+        temperature: Start, target and learning rate of the temperature.
+        exploration: Schedule of the share of uniform actions.
     """
 
     action_modes = ("continuous",)
     network_role = "continuous actor and critic"
+    parts = ("policy", "objective", "optimizer", "actor_optimizer", "alpha_optimizer")
 
+    @option_groups(
+        returns=Returns(),
+        optimization=ActorCriticOptimization(),
+        temperature=Temperature(),
+        exploration=Exploration(epsilon_end=0.1, epsilon_frames=15_000),
+    )
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], ContinuousActorCritic] = ContinuousActorCritic,
-        gamma: float = 0.95,
-        n_steps: int = 3,
         batch_size: int = 64,
-        lr: float = 1e-3,
-        actor_lr: float = 3e-4,
-        alpha_lr: float = 1e-2,
-        alpha: float = 1e-3,
-        target_entropy: float | None = None,
-        lr_end: float = 0.1,
-        lr_frames: int | None = None,
         target_rate: float = 0.02,
-        max_grad_norm: float = 10.0,
         learn_from: str = "executed",
-        epsilon_start: float = 1.0,
-        epsilon_end: float = 0.1,
-        epsilon_frames: int = 15_000,
+        returns: Returns,
+        optimization: ActorCriticOptimization,
+        temperature: Temperature,
+        exploration: Exploration,
     ) -> None:
-        self.gamma, self.n_steps, self.batch_size = gamma, n_steps, batch_size
-        self.lr, self.actor_lr = lr, actor_lr
-        self.lr_end, self.lr_frames = lr_end, lr_frames
+        self.gamma, self.n_steps, self.batch_size = returns.gamma, returns.n_steps, batch_size
         self.learn_from = check_learn_from(learn_from)
-        made = network(env)
-        components = env.action_spec.shape[-1]
-        self.actor = made.actor(stochastic=True)
+        builder = network(env)
+        self.actor = builder.actor(stochastic=True)
         self.policy = ContinuousPolicy(
-            self.actor,
-            epsilon=EpsilonSchedule(epsilon_start, epsilon_end, epsilon_frames),
-            distribution=TanhGaussian,
-        ).to(env.device)
+            self.actor, epsilon=exploration.schedule, distribution=TanhGaussian
+        )
+        target_entropy = temperature.target_entropy
+        if target_entropy is None:
+            target_entropy = -float(env.action_spec.shape[-1])
+        self.objective = self._objective(
+            [builder.critic(), builder.critic()],
+            alpha_init=temperature.alpha,
+            target_entropy=target_entropy,
+        )
+        self.objective.make_value_estimator(gamma=returns.gamma)
+        self.targets = SoftUpdate(self.objective, tau=target_rate)
+        critics = self.objective.qvalue_network_params.parameters()
+        self.optimizer = optimization.adam(critics, optimization.lr)
+        self.actor_optimizer = optimization.adam(self.actor.parameters(), optimization.actor_lr)
+        self.alpha_optimizer = GatedAdam(
+            [self.objective.log_alpha],
+            lr=temperature.alpha_lr,
+            max_grad_norm=optimization.max_grad_norm,
+        )
+        self.to(env.device)
+
+    def _objective(self, critics: list[Any], **temperature: float) -> SACLoss:
+        """Build the losses; they keep the rows apart, and read nothing back."""
         distribution = ProbabilisticActor(
             self.actor,
             in_keys=["loc", "scale"],
@@ -98,43 +121,28 @@ class SAC:
             distribution_class=TanhGaussian,
             return_log_prob=True,
         )
-        self.objective = SACLoss(
+        return SACLoss(
             distribution,
-            [made.critic(), made.critic()],
+            critics,
             num_qvalue_nets=2,
-            alpha_init=alpha,
-            target_entropy=-float(components) if target_entropy is None else target_entropy,
             reduction="none",
             scalar_output_mode="exclude",
             deactivate_vmap=True,
-        ).to(env.device)
-        self.objective.make_value_estimator(gamma=gamma)
-        self.targets = SoftUpdate(self.objective, tau=target_rate)
-        critics = self.objective.qvalue_network_params.parameters()
-        self.optimizer = GatedAdam(critics, lr=lr, max_grad_norm=max_grad_norm)
-        self.actor_optimizer = GatedAdam(
-            self.actor.parameters(), lr=actor_lr, max_grad_norm=max_grad_norm
+            **temperature,
         )
-        self.alpha_optimizer = GatedAdam(
-            [self.objective.log_alpha], lr=alpha_lr, max_grad_norm=max_grad_norm
-        )
-
-    def set_frames(self, frames: int) -> None:
-        """Move every schedule to this frame."""
-        self.policy.set_frames(frames)
-        if self.lr_frames is not None:
-            left = 1 + schedule_share(frames, self.lr_frames) * (self.lr_end - 1)
-            self.optimizer.set_lr(left * self.lr)
-            self.actor_optimizer.set_lr(left * self.actor_lr)
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """One step of critics, actor and temperature; device scalars, nothing is read back."""
-        seen = learned(batch, self.learn_from)
-        losses, found = self.objective.qvalue_v2_loss(seen)
+        """Take one step of critics, actor and temperature.
+
+        Returns:
+            Scalars on the device; nothing is read back.
+        """
+        valued = with_valued_action(batch, self.learn_from)
+        losses, found = self.objective.qvalue_v2_loss(valued)
         batch.set("td_error", found["td_error"])
         loss = losses.mean()
         steps = [self.optimizer.step(loss)]
-        losses, found = self.objective.actor_loss(seen)
+        losses, found = self.objective.actor_loss(valued)
         actor_loss = losses.mean()
         steps.append(self.actor_optimizer.step(actor_loss))
         alpha_loss = self.objective.alpha_loss(found["log_prob"]).mean()
@@ -147,21 +155,3 @@ class SAC:
             "entropy": -found["log_prob"].mean(),
             **worst(*steps),
         }
-
-    def state_dict(self) -> dict[str, Any]:
-        """Networks, targets, temperature and optimizers."""
-        return {
-            "policy": module_state(self.policy),
-            "objective": dict(self.objective.state_dict()),
-            "optimizer": self.optimizer.state_dict(),
-            "actor_optimizer": self.actor_optimizer.state_dict(),
-            "alpha_optimizer": self.alpha_optimizer.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
-        self.policy.load_state_dict(state["policy"])
-        self.objective.load_state_dict(state["objective"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.actor_optimizer.load_state_dict(state["actor_optimizer"])
-        self.alpha_optimizer.load_state_dict(state["alpha_optimizer"])

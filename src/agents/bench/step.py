@@ -40,7 +40,7 @@ class Step:
         actions: ``first_legal``, ``random_legal`` (uniform over the legal actions).
         through: ``env`` (``PackingEnv.step_and_maybe_reset``), ``captured`` (the same and the
             choice of actions as one CUDA graph), ``vector_env`` (Gymnasium's, NumPy in and out),
-            ``core`` (the transition of the state and the masks alone; cuboids).
+            ``core`` (the compiled engine alone: state, rewards, metrics and masks).
         rows: Batch sizes, ascending. A single row also gets percentiles of its decisions, and of
             ``step_and_maybe_reset`` without the choice of an action (``step_p50_ms``).
         sweep: Keys of the configuration, each followed by its values: ``[[env.grid_step, 1, 2]]``.

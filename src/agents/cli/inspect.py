@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from agents.config import build
 from agents.config.compose import compose
 from agents.diagnostics.black_box import FOLDER, KIND, STAGES, Findings, retrace
 from agents.training import checkpoint, resume
 from agents.training.checkpoint import Checkpoint, CheckpointError
-from agents.training.evaluate import LINE
 from packing_env.registration import ENVIRONMENT
 
 FOUND, SOUND = 0, 1
@@ -52,7 +51,7 @@ def inspect(options: argparse.Namespace) -> int:
         f"update {update['number']}, at {update['frames']:,} frames, was repeated on its batch of "
         f"{rows}"
     )
-    console.print(_table(findings))
+    console.print("\n".join(_lines(findings)))
     console.print(_verdict(findings))
     return SOUND if findings.first is None else FOUND
 
@@ -72,23 +71,20 @@ def _load(path: Path, device: str) -> Checkpoint:
     return checkpoint.load(folder, device, kind=KIND)
 
 
-def _table(findings: Findings) -> Table:
-    """Tabulate every stage with its first non-finite tensors."""
-    table = Table(box=LINE, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("stage", "tensor", "NaN", "infinite", "of", "first at"):
-        right = heading in ("NaN", "infinite", "of")
-        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+def _lines(findings: Findings) -> Iterator[str]:
+    """Yield a line for every stage without, and for every tensor with, non-finite values."""
     for stage in STAGES:
         found = [each for each in findings.found if each.stage == stage]
         if not found:
             count = findings.checked[stage]
-            table.add_row(stage, f"{count:,} tensors, all finite" if count else "not reached")
+            yield f"  {stage:<11} {f'{count:,} tensors, all finite' if count else 'not reached'}"
         for each in found[:_LISTED]:
-            counts = (f"{number:,}" for number in (each.nan, each.infinite, each.size))
-            table.add_row(stage, each.name, *counts, str(list(each.first)))
+            yield (
+                f"  {stage:<11} {each.name}: {each.nan:,} NaN and {each.infinite:,} Inf of "
+                f"{each.size:,}, first at {list(each.first)}"
+            )
         if len(found) > _LISTED:
-            table.add_row(stage, f"and {len(found) - _LISTED} more")
-    return table
+            yield f"  {stage:<11} and {len(found) - _LISTED} more"
 
 
 def _verdict(findings: Findings) -> str:

@@ -30,7 +30,7 @@ def play(config: DictConfig, request: Request) -> int:
     env, policy = _solo(config, request)
     console = Console()
     table = Table(box=LINE, pad_edge=False, padding=(0, 1, 0, 0))
-    headings = ("step", "item", "orientation", "x", "y", "z [m]", "support", "reward", "filled")
+    headings = ("step", "item", "orien-\ntation", "x", "y", "z [m]", "support", "reward", "filled")
     for heading in headings:
         table.add_column(
             heading,
@@ -158,9 +158,9 @@ def items(config: DictConfig, request: Request) -> int:
         "item",
         "family",
         "scale",
-        "extent [mm]",
-        "volume [cm3]",
-        "orientations",
+        "extent\n[mm]",
+        "volume\n[cm3]",
+        "orien-\ntations",
         "fits",
     ):
         left = heading in ("item", "family")

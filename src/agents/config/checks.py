@@ -6,7 +6,6 @@ import importlib
 import inspect
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -109,17 +108,11 @@ def check_targets(config: DictConfig) -> None:
 
 
 def _argument_names(target: Any) -> list[str] | None:
-    """Return the arguments that a target takes by name; None where it takes any.
-
-    A class that groups some of its keyword arguments in a dataclass names it as
-    ``keyword_options``: the fields are arguments like the others.
-    """
+    """Return the arguments that a target takes by name; None where it takes any."""
     taken = inspect.signature(target).parameters.values()
-    known = [p.name for p in taken if p.kind not in (p.POSITIONAL_ONLY, p.VAR_KEYWORD)]
-    if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in taken):
-        return known
-    options = getattr(target, "keyword_options", None)
-    return None if options is None else [*known, *(field.name for field in fields(options))]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken):
+        return None
+    return [p.name for p in taken if p.kind is not p.POSITIONAL_ONLY]
 
 
 def load(path: Path) -> DictConfig:

@@ -22,7 +22,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from agents.algorithms.base import Agent
-from agents.training.states import named_tensors
+from agents.algorithms.states import named_tensors
 
 FOLDER = "black_box"
 """Its folder inside that of the run."""
@@ -41,7 +41,8 @@ class _Update:
 
     number: int
     frames: int
-    batch: TensorDictBase
+    batch: dict[str, Tensor]
+    batch_size: list[int]
     random: dict[str, Tensor]
     broken: Tensor | None = None
 
@@ -64,13 +65,15 @@ class BlackBox:
         """Record the inputs of update ``number``, with schedules at ``frames``."""
         if self.overwritten:
             self._updates.clear()  # its memory is released first
-        held = batch.clone(recurse=self.overwritten)  # entries that an update adds stay out
-        self._updates.append(_Update(number, frames, held, _random(self.device)))
+        held = dict(named_tensors(batch.clone() if self.overwritten else batch))
+        size = list(batch.batch_size)
+        self._updates.append(_Update(number, frames, held, size, _random(self.device)))
 
     def after(self, found: Mapping[str, Tensor]) -> None:
         """Record whether that update was broken; ``found`` is what it returned."""
-        update = self._updates[-1]
-        update.broken = found["skipped"] if "skipped" in found else ~found["loss"].isfinite().all()
+        loss = found.get("loss", torch.zeros(()))
+        broken = found["skipped"] if "skipped" in found else ~loss.isfinite().all()
+        self._updates[-1].broken = broken
 
     def clear(self) -> None:
         """Forget everything: training continues from another state."""
@@ -89,8 +92,8 @@ class BlackBox:
             "update": {
                 "number": update.number,
                 "frames": update.frames,
-                "batch": dict(named_tensors(update.batch)),
-                "batch_size": list(update.batch.batch_size),
+                "batch": update.batch,
+                "batch_size": update.batch_size,
                 "agent": self.agent.state_dict(),
                 "random": update.random,
             }

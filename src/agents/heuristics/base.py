@@ -1,4 +1,4 @@
-"""What all heuristics share: the interface of a policy, and the orders of the visible items."""
+"""Base of the heuristics: the interface of a policy, and the orders of the visible items."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from packing_env.types import Catalogue, PackingParams, ParameterError
 
 
 def arrival(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
-    """As the items are queued."""
+    """Rank items in the order of the queue."""
     places = torch.arange(extent.shape[1], device=extent.device)
     return -places.expand(extent.shape[:2]).double()
 
 
 def largest_first(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
-    """By the volume of the bounding box."""
+    """Rank items by the volume of the bounding box, largest first."""
     return extent.prod(-1)
 
 
 def smallest_first(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
-    """By the volume of the bounding box, from the small end."""
+    """Rank items by the volume of the bounding box, smallest first."""
     return -extent.prod(-1)
 
 
 def flattest_first(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
-    """By the shortest side over the middle one (the flatness of Zingg, 1935).
+    """Rank items by the shortest side over the middle one (Zingg, 1935), flattest first.
 
-    A plate has a small one; a rod and a cube have 1.
+    The ratio of a plate is small; that of a rod and of a cube is 1.
     """
     shortest, middle, _ = extent.sort(-1).values.unbind(-1)
     return -shortest / middle
 
 
 def random_order(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
-    """Each item as likely."""
+    """Draw a uniformly random order."""
     return torch.rand_like(extent[..., 0])
 
 
@@ -58,19 +58,19 @@ ITEM_ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
     "flattest_first": flattest_first,
     "random": random_order,
 }
-"""From the bounding boxes of the visible items to their priorities; the highest is taken."""
+"""Functions from the bounding boxes of the visible items to priorities; the highest is taken."""
 
 
 class Heuristic(TensorDictModuleBase):
-    """Chooses a placement per row, by :meth:`choose`, and writes the mode's action for it.
+    """A rule that chooses a placement per row and writes the mode's action for it.
 
     In modes without an ``action_mask`` over placements (``hierarchical``, ``continuous``) masks and
     observations come from ``env.state``, else from the TensorDict.
 
     Args:
         env: The environment.
-        item_order: In :data:`ITEM_ORDERS`, or None.
-        reads: Observations that it needs.
+        item_order: Key of :data:`ITEM_ORDERS`, or None.
+        reads: Names of the observations that it needs.
     """
 
     def __init__(self, env: PackingEnv, item_order: str | None, reads: set[str]) -> None:
@@ -84,7 +84,7 @@ class Heuristic(TensorDictModuleBase):
         self._batch = env.batch_size
         self._state: Callable[[], Any] = lambda: env.state
         if self.from_state:
-            self._shown = env.params.evolve(observation=tuple(sorted(reads)))
+            self._observed = env.params.evolve(observation=tuple(sorted(reads)))
             self.in_keys = []
             return
         missing = sorted(reads - set(env.observation_spec["observation"].keys()))
@@ -96,8 +96,8 @@ class Heuristic(TensorDictModuleBase):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the action of every row under the mode's keys."""
-        batch, seen, mask = self._look() if self.from_state else self._read(tensordict)
-        index = self.choose(seen, mask)
+        batch, observed, mask = self._observe_state() if self.from_state else self._read(tensordict)
+        index = self.choose(observed, mask)
         entries = {"action": index}
         if isinstance(self.mode, LatticeMode):
             placement = decode_placement(index, self.mode.num_orientations, self.params)
@@ -107,46 +107,46 @@ class Heuristic(TensorDictModuleBase):
         return tensordict
 
     def _read(self, tensordict: TensorDictBase) -> tuple[torch.Size, dict[str, Tensor], Tensor]:
-        """Batch shape, observations ``[B, ...]`` and mask ``[B, A]`` that are given."""
+        """Return batch shape, observations ``[B, ...]`` and mask ``[B, A]`` of the TensorDict."""
         mask = tensordict.get("action_mask")
         last = mask.dim() - 2
-        seen = {key[1]: tensordict.get(key).flatten(0, last) for key in self.in_keys[:-1]}
-        return mask.shape[:-1], seen, mask.flatten(0, last)
+        observed = {key[1]: tensordict.get(key).flatten(0, last) for key in self.in_keys[:-1]}
+        return mask.shape[:-1], observed, mask.flatten(0, last)
 
-    def _look(self) -> tuple[torch.Size, dict[str, Tensor], Tensor]:
-        """The same of the environment's state."""
+    def _observe_state(self) -> tuple[torch.Size, dict[str, Tensor], Tensor]:
+        """Return batch shape, observations and mask computed from the environment's state."""
         state = dict(self._state().items())
-        shown = visible_items(state, self.params.num_visible)
-        maps = feasibility.placement_maps(state["heightmap"], *shown, self.catalogue, self.params)
-        seen = observation.observe(state, maps, self.catalogue, self._shown)
-        return self._batch, seen, maps.legal.flatten(1) | is_done(state)[:, None]
+        items = visible_items(state, self.params.num_visible)
+        maps = feasibility.placement_maps(state["heightmap"], *items, self.catalogue, self.params)
+        observed = observation.observe(state, maps, self.catalogue, self._observed)
+        return self._batch, observed, maps.legal.flatten(1) | is_done(state)[:, None]
 
     @abstractmethod
-    def choose(self, seen: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
-        """Index of each row's placement, in ``candidate`` mode of its candidate; -1 for none."""
+    def choose(self, observed: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
+        """Return each row's placement index (``candidate`` mode: candidate index); -1 for none."""
 
     def _draw(self, mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
-        """A uniformly random legal action."""
+        """Draw a uniformly random legal action."""
         return choose_uniform(mask, torch.rand(len(mask), dtype=torch.float64, device=mask.device))
 
     def _pick_slot(self, item_id: Tensor, offered: Bool[Tensor, "B L"]) -> Int[Tensor, " B"]:
-        """The visible item whose turn it is, among those on offer."""
+        """Pick the next visible item by the order, among those on offer."""
         assert self.item_order is not None
         extent = self.catalogue["extent"][item_id.clamp(min=0)]
         return torch.where(offered, self.item_order(extent), -torch.inf).argmax(1)
 
     def _pitches(self, height: Tensor) -> Tensor:
-        """A height over H, in pitches."""
+        """Convert a height over H to pitches."""
         return height.double() * (self.params.height / self.params.pitch)
 
 
 def first_lowest(
     legal: Bool[Tensor, "B P"], *keys: Int[Tensor, "B P"]
 ) -> tuple[Int[Tensor, " B"], Bool[Tensor, " B"]]:
-    """Place of the first legal entry that is lowest by the keys, the first key first.
+    """Return the index of the first legal entry that is lowest by the keys, in their order.
 
     Returns:
-        The place, 0 where nothing is legal, and whether something is.
+        The index, 0 where nothing is legal, and whether any entry is legal.
     """
     left = legal
     for key in keys:

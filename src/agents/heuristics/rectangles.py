@@ -1,4 +1,4 @@
-"""The largest empty rectangles of a grid, beside any obstacle, by tables of running maxima."""
+"""Largest empty rectangles of a grid beside any obstacle, by tables of running maxima."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Rooms:
+class SideAreas:
     """Area of the largest empty rectangle on one side of a line, on each of H levels.
 
-    A rectangle that avoids a rectangular obstacle lies wholly on one side of it, so that these four
-    tables answer for every obstacle.
+    A rectangle that avoids a rectangular obstacle lies entirely on one side of it, so these four
+    tables cover every obstacle.
 
     Attributes:
         before_x: ``[B, H, X + 1]`` in the columns below i.
         after_x: ``[B, H, X + 1]`` in the columns from i on.
-        before_y: ``[B, H, Y + 1]`` likewise, rows.
-        after_y: ``[B, H, Y + 1]`` likewise, rows.
+        before_y: ``[B, H, Y + 1]`` in the rows below j.
+        after_y: ``[B, H, Y + 1]`` in the rows from j on.
     """
 
     before_x: Int[Tensor, "B H I"]
@@ -30,14 +30,14 @@ class Rooms:
 
 
 def longest_run(open_: Bool[Tensor, "*batch N"]) -> Int[Tensor, "*batch"]:
-    """Length of the longest run of True along the last axis."""
+    """Return the length of the longest run of True along the last axis."""
     place = torch.arange(open_.shape[-1], device=open_.device, dtype=torch.int32)
     shut = torch.where(open_, -1, place).cummax(-1).values
     return torch.where(open_, place - shut, 0).amax(-1)
 
 
 def _sides(empty: Bool[Tensor, "B H X Y"]) -> tuple[Tensor, Tensor]:
-    """Largest empty rectangle in the columns below i, and from i on; ``[B, H, X + 1]``."""
+    """Return the largest empty rectangles in the columns below i and from i, ``[B, H, X + 1]``."""
     columns = empty.shape[2]
     before = torch.zeros(*empty.shape[:2], columns + 1, dtype=torch.int32, device=empty.device)
     after = torch.zeros_like(before)
@@ -51,32 +51,35 @@ def _sides(empty: Bool[Tensor, "B H X Y"]) -> tuple[Tensor, Tensor]:
     return before.cummax(-1).values, after.flip(-1).cummax(-1).values.flip(-1)
 
 
-def side_rooms(heightmap: Int[Tensor, "B X Y"], levels: int) -> Rooms:
-    """The tables of a heightmap in cells; a cell is empty on the levels from its height up."""
+def side_areas(heightmap: Int[Tensor, "B X Y"], levels: int) -> SideAreas:
+    """Compute the tables of a heightmap in cells; a cell is empty from its height up."""
     level = torch.arange(levels, device=heightmap.device)[:, None, None]
     empty = heightmap[:, None] <= level
-    return Rooms(*_sides(empty), *_sides(empty.mT))
+    return SideAreas(*_sides(empty), *_sides(empty.mT))
 
 
-def room_beside(
-    rooms: Rooms, lower: Int[Tensor, "B P 2"], upper: Int[Tensor, "B P 2"], z: Int[Tensor, "B P"]
+def area_beside(
+    areas: SideAreas,
+    lower: Int[Tensor, "B P 2"],
+    upper: Int[Tensor, "B P 2"],
+    z: Int[Tensor, "B P"],
 ) -> Int[Tensor, "B P"]:
-    """Summed over the levels below ``z``: the largest empty rectangle beside each obstacle.
+    """Sum the largest empty rectangles beside each obstacle over the levels below ``z``.
 
     Args:
-        rooms: Of the heightmap.
+        areas: Tables of the heightmap.
         lower: Lower corners of the obstacles, cells; one outside the grid counts as at its edge.
         upper: Upper corners.
-        z: Their bases, cells.
+        z: Bases of the obstacles, cells.
     """
     tables = (
-        (rooms.before_x, lower[..., 0]),
-        (rooms.after_x, upper[..., 0]),
-        (rooms.before_y, lower[..., 1]),
-        (rooms.after_y, upper[..., 1]),
+        (areas.before_x, lower[..., 0]),
+        (areas.after_x, upper[..., 0]),
+        (areas.before_y, lower[..., 1]),
+        (areas.after_y, upper[..., 1]),
     )
     total = torch.zeros_like(z)
-    for level in range(rooms.before_x.shape[1]):
+    for level in range(areas.before_x.shape[1]):
         best = torch.zeros_like(z)
         for table, at in tables:
             line = at.clamp(0, table.shape[2] - 1)

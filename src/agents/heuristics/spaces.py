@@ -3,44 +3,43 @@
 They are those of ``heuristic.py`` in the program of Zhao et al., ICLR 2022 (PCT), and best fit. For
 every space of ``env.state["spaces"]`` (``core.cuboids.spaces``), item and orientation they
 propose one lower corner, or four; an item is let fall there, so that it may come to rest above the
-space. What is not legal is left out; of the rest the best is played, and of equals the first in the
-order space, item, orientation, corner, where spaces are in the order of the list. Lengths count
-pitches.
+space. The best legal proposal is chosen, and of equal ones the first in the order space, item,
+orientation, corner, where spaces are in the order of the list. Lengths count pitches.
 
-| name | proposes | plays | source that PCT names |
+| name | proposes | chooses | source that PCT names |
 |---|---|---|---|
-| ``online_bph`` | the lower corner, fitting or not | lowest space by (z, y, x) | Ha et al. 2017 |
-| ``lsah`` | the lower corner, if it fits | least surface, then tightest | Hu et al. 2017 |
-| ``lsah_pct`` | likewise | as ``lsah``, with two slips | |
-| ``br`` | likewise | large space that takes most types | Zhao et al., AAAI 2021 |
-| ``macs`` | four corners, if it fits | most room left beside the item | Hu et al. 2020 |
-| ``best_fit`` | the lower corner, if it fits | smallest space | (Crainic et al. 2008) |
+| ``online_bph`` | lower corner, fitting or not | lowest space by (z, y, x) | Ha et al. 2017 |
+| ``lsah`` | lower corner, if it fits | least surface, then tightest | Hu et al. 2017 |
+| ``lsah_pct`` | lower corner, if it fits | as ``lsah``, with two slips | |
+| ``br`` | lower corner, if it fits | large space that takes most types | Zhao et al., AAAI 2021 |
+| ``macs`` | four corners, if it fits | most area left beside the item | Hu et al. 2020 |
+| ``best_fit`` | lower corner, if it fits | smallest space | (Crainic et al. 2008) |
 
-An item fits a space if no side of it is longer; whether it rests inside is not asked. In
-``candidate`` mode the task's ``candidate_generator`` must propose all that they may choose:
-``split_space_drops`` for ``online_bph``, ``split_space_corners`` for ``macs``, any of those or
-``split_spaces`` for the others, ``all_placements`` for all. Another one is refused.
+An item fits a space if none of its sides is longer; it need not come to rest inside. In
+``candidate`` mode the task's ``candidate_generator`` must propose all placements that they may
+choose: ``split_space_drops`` for ``online_bph``, ``split_space_corners`` for ``macs``, any of those
+or ``split_spaces`` for the others, ``all_placements`` for all. Other generators are refused.
 
 * ``lsah``: with (dx, dy) the sides of the rectangle around all packed items and this one, seen from
   above, and t the top of this one (not of the pile), the score is ``dx dy + t dy + t dx``. Ties go
   to the smallest residual margin, the least of the three gaps between item and space.
-* ``lsah_pct`` scores alike, but refuses a placement whose score is that of the whole container
-  (``X Y + H Y + H X``), so that it stops early in a container of few cells, and compares margins
-  with the item turned as in the later of the two placements. It is here for PCT's numbers.
-* ``br``: the volume of the space, plus the number of item types that fit into it (as given, not
-  turned), plus 10 if all do. PCT's numbers, by the geometry of the task: in ``"maps"`` the types
-  are the distinct sides of the catalogue's items and volumes count cells; in ``"boxes"`` the types
+* ``lsah_pct`` has the same score, but refuses a placement whose score is that of the whole
+  container (``X Y + H Y + H X``), so that it stops early in a container of few cells, and compares
+  margins with the item oriented as in the later of the two placements. It reproduces PCT's numbers.
+* ``br``: the volume of the space, plus the number of item types that fit into it (in their given
+  orientation), plus 10 if all do. PCT's numbers, by the geometry of the task: in ``"maps"`` the
+  types are the distinct sides of the catalogue's items and volumes count cells; in ``"boxes"`` they
   are 5 sizes per side, evenly spaced from the smallest to the largest side of the catalogue, and
-  volumes are shares of the container. How many items a pool of drawn cuboids has, and how fine
-  ``cell`` and ``unit`` are, makes no difference in ``"boxes"``, except for what it does to those
-  two sides.
+  volumes are shares of the container. The number of
+  items in a pool of drawn cuboids, and the sizes of ``cell`` and ``unit``, make no difference in
+  ``"boxes"``, except through those two sides.
 * ``macs``: on every level of cells below the item's base, the largest rectangle of cells that can
-  still be reached from above once the item lies there; the areas are added up. PCT's program stops
-  at the base, and so does this: on the floor all scores are 0, and the first proposal is played.
+  still be reached from above once the item lies there; the areas are summed. PCT's program stops
+  at the base, and so does this: on the floor all scores are 0, and the first proposal is chosen.
   (The levels above would change the choice; GOPT and AR2L print other numbers under this name.)
 * ``best_fit``: the smallest volume of the space less that of the item, then the lowest (z, y, x).
-  This is the residual space of Crainic, Perboli, Tadei (INFORMS J. Computing, 2008), there of
-  extreme points, on maximal spaces (Parreño et al., INFORMS J. Computing, 2008).
+  This is the residual space of Crainic, Perboli, Tadei (INFORMS J. Computing, 2008), defined there
+  for extreme points, on maximal spaces (Parreño et al., INFORMS J. Computing, 2008).
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from agents.heuristics.base import Heuristic, first_lowest
-from agents.heuristics.rectangles import room_beside, side_rooms
+from agents.heuristics.rectangles import area_beside, side_areas
 from packing_env import PackingEnv
 from packing_env.core import candidates
 from packing_env.core.cuboids.spaces import sides as container_sides
@@ -65,10 +64,10 @@ from packing_env.types import Catalogue, PackingParams, ParameterError
 _SIZES_PER_SIDE = 5
 _ALL_FIT = 10
 _COMPARISONS = 2**24
-"""So many spaces are held against types at once."""
+"""Upper bound of the comparisons of spaces with types at a time."""
 
 Chosen = tuple[Tensor, Tensor]
-"""Place of the chosen proposal ``[B]`` in the flattened axes, and whether there is one ``[B]``."""
+"""Index of the chosen proposal ``[B]`` in the flattened axes, and whether there is one ``[B]``."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +78,13 @@ class Offers:
         legal: ``[B, E, L, R, C]``.
         space: ``[B, E, 1, 1, 1, 6]``.
         size: ``[B, 1, L, R, 1, 3]`` rotated sides.
-        x: ``[B, E, L, R, C]`` lower corner.
-        y: Likewise.
-        z: Rest height; any number where the proposal is not legal.
+        x: ``[B, E, L, R, C]`` x of the lower corner.
+        y: ``[B, E, L, R, C]`` y of the lower corner.
+        z: ``[B, E, L, R, C]`` rest height; arbitrary where the proposal is not legal.
         boxes: ``[B, N, 6]`` the packed items; zeros where there is none.
         heightmap: ``[B, X, Y]`` in cells, as int64.
-        types: ``[T, 3]`` what ``br`` counts, in pitches.
-        volume_unit: The volume in pitches that ``br`` sets against one type.
+        types: ``[T, 3]`` item types that ``br`` counts, in pitches.
+        volume_unit: Volume in pitches that weighs as much as one type in ``br``.
         limits: Sides ``(X, Y, H)`` of the container.
     """
 
@@ -102,29 +101,29 @@ class Offers:
     limits: tuple[int, int, int]
 
     def lowest(self, *keys: Tensor) -> Chosen:
-        """The first legal proposal that is lowest by the keys, which broadcast."""
+        """Return the first legal proposal that is lowest by the keys, which broadcast."""
         flat = (key.expand_as(self.legal).flatten(1) for key in keys)
         return first_lowest(self.legal.flatten(1), *flat)
 
     @property
     def sides(self) -> Int[Tensor, "B E 1 1 1 3"]:
-        """Of the spaces."""
+        """Sides of the spaces."""
         return self.space[..., 3:] - self.space[..., :3]
 
     @property
     def margin(self) -> Int[Tensor, "B E L R 1"]:
-        """Least of the gaps between item and space."""
+        """Smallest of the gaps between item and space."""
         return (self.sides - self.size).amin(-1)
 
 
 def online_bph(offers: Offers) -> Chosen:
-    """The lowest space, then the one of least y, then of least x."""
+    """Choose the lowest space, then the one of least y, then of least x."""
     x, y, z = offers.space[..., :3].unbind(-1)
     return offers.lowest(z, y, x)
 
 
 def surface(offers: Offers) -> Int[Tensor, "B E L R C"]:
-    """``dx dy + t dy + t dx`` of the packed items with this one."""
+    """Compute ``dx dy + t dy + t dx`` of the packed items with this one."""
     real = offers.boxes[..., 3] > offers.boxes[..., 0]
     packed = offers.boxes.view(len(real), 1, 1, 1, 1, -1, 6)
     there = real.view(len(real), 1, 1, 1, 1, -1)
@@ -140,16 +139,16 @@ def surface(offers: Offers) -> Int[Tensor, "B E L R C"]:
 
 
 def lsah(offers: Offers) -> Chosen:
-    """Least surface, then least residual margin."""
+    """Choose the least surface, then the least residual margin."""
     return offers.lowest(surface(offers), offers.margin)
 
 
 def lsah_pct(offers: Offers) -> Chosen:
-    """As the program of PCT has it; see the module.
+    """Choose as the program of PCT does; see the module.
 
-    Among the proposals of least surface each is held, in turn, against the best before it. Which
-    of two spaces has the smaller margin is asked of the item as the later one turns it; so a space
-    that has won does not lose to itself, and one comparison per space is enough.
+    Each proposal of least surface is compared, in turn, with the best one before it. The margins of
+    the two spaces are measured with the item in the orientation of the later one; so a space that
+    has won does not lose to itself, and one comparison per space is enough.
     """
     width, depth, height = offers.limits
     score = surface(offers)
@@ -159,18 +158,20 @@ def lsah_pct(offers: Offers) -> Chosen:
     tied, sides = tied.flatten(2), offers.sides.flatten(1, -2)
     size = offers.size.flatten(1, -2)
     best = offered.new_full((len(offered),), -1)
-    held = sides[:, 0]
+    best_sides = sides[:, 0]
     for space in range(tied.shape[1]):
         margin = (sides[:, space, None] - size).amin(-1)
-        wins = tied[:, space] & ((margin < (held[:, None] - size).amin(-1)) | (best < 0)[:, None])
+        wins = tied[:, space] & (
+            (margin < (best_sides[:, None] - size).amin(-1)) | (best < 0)[:, None]
+        )
         better = wins.any(1)
         best = torch.where(better, wins.byte().argmax(1) + space * tied.shape[2], best)
-        held = torch.where(better[:, None], sides[:, space], held)
+        best_sides = torch.where(better[:, None], sides[:, space], best_sides)
     return best.clamp(min=0), best >= 0
 
 
 def br(offers: Offers) -> Chosen:
-    """Largest volume, plus the item types that fit, plus 10 if all do."""
+    """Choose the largest volume, plus the item types that fit, plus 10 if all do."""
     sides = offers.sides
     spaces = sides.flatten(0, -2)
     at_once = max(1, _COMPARISONS // max(1, spaces.numel()))
@@ -182,30 +183,30 @@ def br(offers: Offers) -> Chosen:
 
 
 def macs(offers: Offers) -> Chosen:
-    """Most room left on the levels below the item's base."""
-    rooms = side_rooms(offers.heightmap, offers.limits[2])
+    """Choose the most area left on the levels below the item's base."""
+    areas = side_areas(offers.heightmap, offers.limits[2])
     lower = torch.stack((offers.x, offers.y), -1)
     upper = lower + offers.size[..., :2]
-    room = room_beside(rooms, lower.flatten(1, -2), upper.flatten(1, -2), offers.z.flatten(1))
-    return offers.lowest(-room.view(offers.z.shape))
+    area = area_beside(areas, lower.flatten(1, -2), upper.flatten(1, -2), offers.z.flatten(1))
+    return offers.lowest(-area.view(offers.z.shape))
 
 
 def best_fit(offers: Offers) -> Chosen:
-    """Least residual volume, then lowest (z, y, x)."""
+    """Choose the least residual volume, then the lowest (z, y, x)."""
     residual = offers.sides.prod(-1) - offers.size.prod(-1)
     return offers.lowest(residual, offers.z, offers.y, offers.x)
 
 
 @dataclass(frozen=True)
 class SpaceRule:
-    """How a heuristic uses the spaces.
+    """Definition of a heuristic that uses the spaces.
 
     Attributes:
-        choose: From all its proposals to the one it plays.
+        choose: From all its proposals to the chosen one.
         fits: Whether it proposes a space only to items that fit.
         corners: 1: the lower corner; 4: low and high x, each with low and then high y last.
         whole_cells: Whether it counts cells, so that a pitch must be one.
-        generators: Candidate generators that propose all it may choose, the least first.
+        generators: Candidate generators that propose all that it may choose, the smallest first.
     """
 
     choose: Callable[[Offers], Chosen]
@@ -232,13 +233,13 @@ SPACE_HEURISTICS: dict[str, SpaceRule] = {
     ),
     "best_fit": SpaceRule(best_fit),
 }
-"""By name."""
+"""The heuristics by name."""
 
 
 def item_types(catalogue: Catalogue, params: PackingParams) -> tuple[Tensor, int]:
-    """The item types ``[T, 3]`` that ``br`` counts, and the volume it sets against one of them.
+    """Return the item types ``[T, 3]`` that ``br`` counts, and the volume that weighs as one type.
 
-    Both in pitches; which they are is a matter of the geometry alone.
+    Both in pitches; they depend on the geometry alone.
     """
     there = catalogue["cuboid"][:, 0].prod(-1) > 0
     sides = catalogue["cuboid"][:, 0][there].long()
@@ -253,12 +254,12 @@ def item_types(catalogue: Catalogue, params: PackingParams) -> tuple[Tensor, int
 
 
 class SpaceHeuristic(Heuristic):
-    """Plays one of :data:`SPACE_HEURISTICS` in ``env``.
+    """One of :data:`SPACE_HEURISTICS`, for an environment.
 
     Args:
-        name: Which.
+        name: Key of :data:`SPACE_HEURISTICS`.
         env: The environment, whose state is read.
-        item_order: In ``agents.heuristics.base.ITEM_ORDERS``, or None.
+        item_order: Key of ``agents.heuristics.base.ITEM_ORDERS``, or None.
         fallback: Without a legal proposal of its own, take the first legal action (else -1).
     """
 
@@ -286,13 +287,13 @@ class SpaceHeuristic(Heuristic):
         self.fallback = fallback
         self.types, self.volume_unit = item_types(self.catalogue, env.params)
 
-    def choose(self, seen: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
-        """The action of each row."""
+    def choose(self, observed: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
+        """Return the action of each row."""
         state = dict(self._state().items())
         item_id, there = visible_items(state, self.params.num_visible)
         spaces, size, x, y, proposed = self._propose(state["spaces"].long(), item_id, there)
         index = self._encode(x, y, proposed)
-        action, legal, z = self._judge(index.flatten(1), seen, mask, state)
+        action, legal, z = self._judge(index.flatten(1), observed, mask, state)
         legal = legal.view(index.shape)
         if self.item_order is not None:
             slot = self._pick_slot(item_id, legal.any(-1).any(-1).any(1))
@@ -319,7 +320,7 @@ class SpaceHeuristic(Heuristic):
     def _propose(
         self, spaces: Int[Tensor, "B E 6"], item_id: Tensor, there: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Spaces and sizes with all axes, lower corners, and which of them are proposed."""
+        """Return spaces and sizes with all axes, lower corners, and which of them are proposed."""
         spaces = spaces[:, :, None, None, None]
         size = self.catalogue["cuboid"][item_id].long()[:, None, :, :, None]
         low_x, low_y = spaces[..., 0], spaces[..., 1]
@@ -335,7 +336,7 @@ class SpaceHeuristic(Heuristic):
         return spaces, size, x, y, proposed
 
     def _encode(self, x: Tensor, y: Tensor, proposed: Tensor) -> Int[Tensor, "B E L R C"]:
-        """Indices of the placements; -1 where not proposed, or between the lattice's points."""
+        """Return placement indices; -1 where not proposed, or between the lattice's points."""
         step = self.params.grid_step
         proposed = proposed & (x % step == 0) & (y % step == 0)
         slot = torch.arange(x.shape[2], device=x.device)[:, None, None]
@@ -346,12 +347,12 @@ class SpaceHeuristic(Heuristic):
         )
 
     def _judge(
-        self, index: Int[Tensor, "B P"], seen: dict[str, Tensor], mask: Tensor, state: Any
+        self, index: Int[Tensor, "B P"], observed: dict[str, Tensor], mask: Tensor, state: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The action that means each placement, whether it is legal, and its rest height."""
+        """Return the action of each placement, whether it is legal, and its rest height."""
         if self.params.action_mode != "candidate":
             action = index.clamp(min=0)
-            z = seen["drop_height"].flatten(1).gather(1, action)
+            z = observed["drop_height"].flatten(1).gather(1, action)
             legal = mask.gather(1, action) & (index >= 0)
         else:
             ordered, order = state["candidate"].sort(dim=1)
@@ -360,5 +361,5 @@ class SpaceHeuristic(Heuristic):
             listed = (ordered.gather(1, found) == index) & (index >= 0)
             legal = listed & mask.gather(1, action)
             column = candidates.FEATURES.index("z")
-            z = seen["candidates"][..., column].gather(1, action)
+            z = observed["candidates"][..., column].gather(1, action)
         return action, legal, self._pitches(z).round().long()

@@ -3,8 +3,8 @@
 from agents.networks.actor_critic import CandidateActorCritic, PlacementActorCritic
 from agents.networks.candidate_scores import CandidateScores
 from agents.networks.continuous import ContinuousActorCritic
-from agents.networks.heads import MultiHeadActorCritic
-from agents.networks.hierarchical import HierarchicalNetworks
+from agents.networks.hierarchical.networks import HierarchicalNetworks
+from agents.networks.multi_head import MultiHeadActorCritic
 from agents.networks.score_maps import ScoreMaps
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Networks of an actor and a critic for the modes whose action is one index."""
+"""Actor-critic networks for the modes whose action is one index (``placement``, ``candidate``)."""
 
 from __future__ import annotations
 
@@ -10,29 +10,27 @@ import torch
 from jaxtyping import Float, Int
 from tensordict import TensorDictBase
 from torch import Tensor, nn
-from torch.nn import functional
 
-from agents.networks.candidate_encoder import CandidateEncoder
-from agents.networks.score_maps import COARSE, ScoreMaps, coarse, runs_in_bf16
-from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
+from agents.networks.encoders.candidates import CandidateEncoder
+from agents.networks.encoders.maps import StateValue
+from agents.networks.precision import runs_in_bf16
+from agents.networks.score_maps import ScoreMaps
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
-FIT_FEATURES = ("lowest", "mean", "share")
-"""How well an item in an orientation still fits, see :func:`fits`."""
-_FIRST_LOGITS = 0.05  # near to uniform: a policy explores at first
+_FIRST_LOGITS = 0.05  # almost uniform: a policy explores at first
 
 
 class DiscreteActorCritic(nn.Module, ABC):
     """Scores of a policy's choices, and the value of the state.
 
-    Networks read observations only: whether something is legal is for the policy to mask. The value
-    depends on the state alone, not on what any head chose.
+    Networks read observations only: masking illegal choices is the policy's task. The value depends
+    on the state alone, not on the choice of any head.
 
     Args:
         env: Sets the shapes.
         precision: ``"fp32"``, ``"bf16"`` for the network, or ``"auto"``: bf16 where the device
-            computes in it. What comes out is scored in float32 either way.
+            computes in it. Outputs are scored in float32 either way.
 
     Attributes:
         in_keys: The observations that :meth:`encode` reads.
@@ -52,27 +50,27 @@ class DiscreteActorCritic(nn.Module, ABC):
         self.autocast = runs_in_bf16(precision, env.device)
 
     @abstractmethod
-    def encode(self, seen: TensorDictBase) -> Any:
-        """What all heads and the value share, of the observations ``[B]``."""
+    def encode(self, observed: TensorDictBase) -> Any:
+        """Return the encoding of observations ``[B]`` that all heads and the value share."""
 
     @abstractmethod
     def scores(self, encoding: Any, chosen: Int[Tensor, "B h"]) -> Float[Tensor, "B A"]:
-        """Logits of the head that follows those in ``chosen``."""
+        """Return the logits of the head that follows those in ``chosen``."""
 
     @abstractmethod
     def value(self, encoding: Any) -> Float[Tensor, " B"]:
-        """V of the state."""
+        """Return V of the state."""
 
 
 def run(network: DiscreteActorCritic, part: Callable[..., Any], *inputs: Any) -> Any:
-    """A part of the network, in its own precision; what is done with the result is not."""
+    """Run a part of the network in the network's own precision."""
     device = next(network.parameters()).device.type
     with torch.autocast(device, torch.bfloat16, enabled=network.autocast):
         return part(*inputs)
 
 
 class PlacementActorCritic(DiscreteActorCritic):
-    """A logit for every placement by :class:`ScoreMaps`; the value from what still fits.
+    """A logit for every placement by :class:`ScoreMaps`; the value from how items still fit.
 
     Args:
         env: Sets the shapes; its action mode must be ``placement``.
@@ -103,88 +101,17 @@ class PlacementActorCritic(DiscreteActorCritic):
         self.in_keys = [key for key in self.actor.in_keys if key != "action_mask"]
         self.to(env.device)
 
-    def encode(self, seen: TensorDictBase) -> TensorDictBase:
-        """The observations: the actor and the critic share no layer."""
-        return seen
+    def encode(self, observed: TensorDictBase) -> TensorDictBase:
+        """Return the observations: the actor and the critic share no layer."""
+        return observed
 
     def scores(self, encoding: TensorDictBase, chosen: Tensor) -> Tensor:
-        """``[B, L * R * Xs * Ys]``."""
+        """Return the logits of all placements, ``[B, L * R * Xs * Ys]``."""
         return self.actor(encoding.select(*self.actor.in_keys)).get("action_value")
 
     def value(self, encoding: TensorDictBase) -> Tensor:
-        """``[B]``."""
+        """Return V of the state, ``[B]``."""
         return self.critic(*(encoding.get(key) for key in self.in_keys))
-
-
-class StateValue(nn.Module):
-    """V of the container and of how well the visible items still fit into it.
-
-    Args:
-        env: Sets the shapes.
-        width: Width of the hidden layers.
-    """
-
-    def __init__(self, env: PackingEnv, width: int) -> None:
-        super().__init__()
-        self.maps = MapSummary(width)
-        self.out = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
-
-    def forward(
-        self, heightmap: Tensor, drop_height: Tensor, item: Tensor, orientation: Tensor
-    ) -> Float[Tensor, " B"]:
-        """From the observations of those names."""
-        hidden = self.maps(heightmap, drop_height, item, orientation)
-        return self.out(pooled(hidden.flatten(1, 2), 1)).squeeze(-1)
-
-
-class MapSummary(nn.Module):
-    """Each item in each orientation, without its map: features, fit, and the container.
-
-    Args:
-        width: Width of the layers.
-    """
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        features = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES) + len(FIT_FEATURES)
-        self.ground = nn.Linear(COARSE * COARSE, width)
-        self.features = nn.Linear(features, width, bias=False)
-        self.hidden = nn.Linear(width, width)
-
-    def forward(
-        self,
-        heightmap: Float[Tensor, "B X Y"],
-        drop_height: Float[Tensor, "B L R Xs Ys"],
-        item: Float[Tensor, "B S F"],
-        orientation: Float[Tensor, "B S R G"],
-    ) -> Float[Tensor, "B L R D"]:
-        """``D = width`` numbers per item and orientation; zeros where nothing is legal."""
-        items, turns = drop_height.shape[1:3]
-        fit = fits(drop_height)
-        features = torch.cat(
-            (
-                item[:, :items, None].expand(-1, -1, turns, -1),
-                orientation[:, :items],
-                fit,
-            ),
-            -1,
-        )
-        hidden = self.ground(coarse(heightmap))[:, None, None] + self.features(features)
-        return functional.relu(self.hidden(functional.relu(hidden))) * (fit[..., -1:] > 0)
-
-
-def fits(drop_height: Float[Tensor, "B L R Xs Ys"]) -> Float[Tensor, "B L R 3"]:
-    """:data:`FIT_FEATURES`: lowest and mean rest height (1 where illegal), share of legal places.
-
-    An observation of a finished row has no mask that says so, but illegal rest heights are 1.
-    """
-    places = drop_height.flatten(3)
-    return torch.stack((places.amin(3), places.mean(3), (places < 1).float().mean(3)), -1)
-
-
-def pooled(hidden: Tensor, dim: int) -> Tensor:
-    """Mean and maximum over an axis, side by side in the last."""
-    return torch.cat((hidden.mean(dim), hidden.amax(dim)), -1)
 
 
 class CandidateActorCritic(DiscreteActorCritic):
@@ -226,16 +153,16 @@ class CandidateActorCritic(DiscreteActorCritic):
             nn.init.zeros_(last.bias)
         self.to(env.device)
 
-    def encode(self, seen: TensorDictBase) -> tuple[Tensor, Tensor]:
-        """The container's token ``[B, D]`` and the candidates' ``[B, K, D]``."""
-        return self.encoder(*(seen.get(key) for key in self.in_keys))
+    def encode(self, observed: TensorDictBase) -> tuple[Tensor, Tensor]:
+        """Return the container's token ``[B, D]`` and the candidates' ``[B, K, D]``."""
+        return self.encoder(*(observed.get(key) for key in self.in_keys))
 
     def scores(self, encoding: tuple[Tensor, Tensor], chosen: Tensor) -> Tensor:
-        """``[B, K]``."""
+        """Return the logits of the candidates, ``[B, K]``."""
         context, tokens = encoding
         match = torch.einsum("bd,bkd->bk", self.query(context), tokens)
         return match / tokens.shape[-1] ** 0.5 + self.own(tokens).squeeze(-1)
 
     def value(self, encoding: tuple[Tensor, Tensor]) -> Tensor:
-        """``[B]``."""
+        """Return V of the state, ``[B]``."""
         return self.out(encoding[0]).squeeze(-1)

@@ -9,28 +9,28 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from agents.networks.candidate_encoder import THERE, CandidateEncoder
-from agents.networks.readout import ActionNetwork, ValueReadout
-from agents.networks.score_maps import runs_in_bf16, scaled
+from agents.networks.encoders.candidates import THERE, CandidateEncoder
+from agents.networks.precision import runs_in_bf16
+from agents.networks.readouts.values import ActionNetwork, ValueReadout, scaled
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
 
 class CandidateScores(ActionNetwork):
-    """Judges the candidates of the ``candidate`` mode, by attention over their list.
+    """Values of the candidates (``candidate`` mode), by attention over their list.
 
-    What a candidate is worth depends on the container, the items and the other candidates, but not
+    The value of a candidate depends on the container, the items and the other candidates, but not
     on their order: see :class:`CandidateEncoder`.
 
     Dueling (Wang et al., ICML 2016): V from the container's token, A from each candidate's hidden
-    numbers, which are centred over the candidates that exist: A is linear in them.
+    features, which are centred over the existing candidates: A is linear in them.
 
     Reads ``observation`` (``heightmap``, ``candidates``, ``item_features``); writes
     ``action_value [*batch, K]`` float32.
 
     Args:
         env: Sets the shapes; its action mode must be ``candidate``.
-        readout: What the numbers of a candidate mean: one value, or a distribution.
+        readout: Meaning of a candidate's outputs: one value, or a distribution.
         width: Width of a token; a multiple of ``attention_heads``.
         attention_heads: Heads of each attention.
         depth: Blocks of attention.
@@ -59,26 +59,26 @@ class CandidateScores(ActionNetwork):
         super().__init__([("observation", name) for name in names], readout, 2 * width)
         self.autocast = runs_in_bf16(precision, env.device)
         self.encoder = CandidateEncoder(env, width, attention_heads, depth)
-        made = self.readout
-        self.value_hidden = made.linear(width, width)
-        self.value = made.linear(width, made.num_values)
-        self.score_hidden = made.linear(width, width)
-        self.score = made.linear(width, made.num_scores, bias=False, small=True)
+        out = self.readout
+        self.value_hidden = out.linear(width, width)
+        self.value = out.linear(width, out.num_values)
+        self.score_hidden = out.linear(width, width)
+        self.score = out.linear(width, out.num_scores, bias=False, small=True)
         self.to(env.device)
 
     def streams(
-        self, *seen: Tensor, gain: Float[Tensor, "B 1 D"] | None
+        self, *observed: Tensor, gain: Float[Tensor, "B 1 D"] | None
     ) -> tuple[Float[Tensor, "B 1 V"], Float[Tensor, "B 1 S K"]]:
-        """Values and scores of all candidates: one group."""
-        pooled, hidden = self.encode(*seen)
+        """Return values and scores of all candidates, which are one group."""
+        pooled, hidden = self.encode(*observed)
         value, score = self._read_out(pooled, hidden, gain)
         return value, score.transpose(1, 2)[:, None]
 
     def streams_of(
-        self, *seen: Tensor, action: Int[Tensor, " B"], gain: Float[Tensor, "B N D"] | None
+        self, *observed: Tensor, action: Int[Tensor, " B"], gain: Float[Tensor, "B N D"] | None
     ) -> tuple[Float[Tensor, "B N V"], Float[Tensor, "B N S 1"]]:
-        """Values and scores of one candidate per row."""
-        pooled, hidden = self.encode(*seen)
+        """Return values and scores of one candidate per row."""
+        pooled, hidden = self.encode(*observed)
         place = action.view(-1, 1, 1).expand(-1, 1, hidden.shape[-1])
         value, score = self._read_out(pooled, hidden.gather(1, place), gain)
         return value, score[..., None]
@@ -89,7 +89,7 @@ class CandidateScores(ActionNetwork):
         listed: Float[Tensor, "B K F"],
         item: Float[Tensor, "B S G"],
     ) -> tuple[Float[Tensor, "B 1 D"], Float[Tensor, "B K D"]]:
-        """Hidden numbers of the container, and of each candidate, centred; float32."""
+        """Return hidden features of the container and of each candidate, centred; float32."""
         with torch.autocast(heightmap.device.type, torch.bfloat16, enabled=self.autocast):
             context, tokens = self.encoder(heightmap, listed, item)
             pooled = functional.relu(self.value_hidden(context))[:, None].float()
@@ -101,6 +101,6 @@ class CandidateScores(ActionNetwork):
     def _read_out(
         self, pooled: Tensor, hidden: Tensor, gain: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The last layers of the two streams, on hidden numbers times their gains."""
+        """Apply the last layers of the two streams to hidden features times their gains."""
         gains = (None, None) if gain is None else gain.chunk(2, -1)
         return self.value(scaled(pooled, gains[0])), self.score(scaled(hidden, gains[1]))

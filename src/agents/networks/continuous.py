@@ -1,4 +1,4 @@
-"""Actors and critics of the ``continuous`` mode: networks that look where an action points."""
+"""Actors and critics of the ``continuous`` mode, which read the state around an action's point."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.continuous_view import NUM_FEATURES, Encoder, View, centres, tent
-from agents.networks.quantile import QuantileReadout, Risk
-from agents.networks.score_maps import runs_in_bf16
+from agents.networks.encoders.continuous import NUM_FEATURES, Encoder, View, centres, tent
+from agents.networks.precision import runs_in_bf16
+from agents.networks.readouts.quantile import QuantileReadout, Risk
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
-_FINE = 4  # keys of a place besides the coarse features: rest height, ground, x, y
+_FINE = 4  # keys of a placement besides the coarse features: rest height, ground, x, y
 _SHARPNESS = 16.0
-_EDGE = 0.995  # the farthest that a point is from 0: its inverse hyperbolic tangent is finite
-_MOVE = 0.25  # the farthest that the first point is moved, before the tanh
+_EDGE = 0.995  # largest magnitude of a point: its inverse hyperbolic tangent is finite
+_MOVE = 0.25  # largest displacement of the first point, before the tanh
 _LOG_SCALE = (-5.0, -0.35)
-"""Up to 1 / sqrt(2): a wider Gaussian, squashed, has its modes at the sides, and the tanh of its
-mean, which is played without exploring, would lie in the valley between them."""
+"""Range of the log standard deviation, up to that of 1 / sqrt(2): a wider Gaussian, squashed, has
+its modes at the sides of the box, and the tanh of its mean, which is the action without
+exploration, would lie in the valley between them."""
 _REACHES = (1, 2, 4, 8)  # cells
 
 
 class Actor(TensorDictModuleBase):
-    """Chooses a point of the box, by looking at all placements.
+    """An actor that chooses a point of the box by scoring all placements.
 
-    ``heads`` score maps over all placements, bilinear in what is known of the orientation and of
+    ``heads`` score maps over all placements, bilinear in the features of the orientation and of
     the cell (as queries and keys; Vaswani et al., NeurIPS 2017), with the rest height among the
-    cell's features, give as many points: the best legal placement, with the gradient of the mean
-    position under the softmax (a spatial softmax, Levine et al., JMLR 2016, straight through as of
-    Bengio et al., 2013). The action is the first point, moved a little by a perceptron that sees
-    all of them, through a tanh. A plain mean lies between the places that it averages, and a
-    perceptron alone saturates in a corner of the box before the critic is of use.
+    cell's features, give one point each: the best legal placement, with the gradient of the mean
+    position under the softmax (a spatial softmax, Levine et al., JMLR 2016, straight through as in
+    Bengio et al., 2013). The action is the first point, displaced slightly by a perceptron that
+    reads all of them, through a tanh. A plain mean would lie between the placements that it
+    averages, and a perceptron alone saturates in a corner of the box before the critic is useful.
 
     Writes ``action [*batch, D]`` in (-1, 1); if ``stochastic``, ``loc`` and ``scale [*batch, D]``
     of a Gaussian before the tanh. With ``risk`` it also reads the risk level ``risk [*batch, 1]``.
@@ -42,7 +43,7 @@ class Actor(TensorDictModuleBase):
     Args:
         env: Sets the shapes.
         heads: Number of score maps.
-        stochastic: Whether to give a distribution.
+        stochastic: Whether to write a distribution.
         risk: Whether to read a risk level.
         **sizes: See :class:`Encoder`; the hidden layers are as wide as the summary.
     """
@@ -65,7 +66,9 @@ class Actor(TensorDictModuleBase):
         xs, ys = env.params.lattice
         self.shape = (env.params.num_visible, env.mode.num_orientations, xs, ys)
         self.size = 3 if env.params.num_visible == 1 else 4
-        for name, count in zip(("item", "turn", "x", "y"), self.shape, strict=True):
+        for name, count in zip(
+            ("item", "turn", "x", "y"), self.shape, strict=True
+        ):  # in checkpoints
             self.register_buffer(f"at_{name}", centres(count), persistent=False)
         self.query = nn.Sequential(
             nn.Linear(NUM_FEATURES, width), nn.ReLU(), nn.Linear(width, heads * (channels + _FINE))
@@ -78,20 +81,20 @@ class Actor(TensorDictModuleBase):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the entries of ``out_keys``."""
-        seen = [tensordict.get(key) for key in self.in_keys]
-        batch = seen[0].shape[:-2]
-        found = self.act(*(entry.flatten(0, len(batch) - 1) for entry in seen))
-        for key, value in zip(self.out_keys, found, strict=True):
+        observed = [tensordict.get(key) for key in self.in_keys]
+        batch = observed[0].shape[:-2]
+        written = self.act(*(entry.flatten(0, len(batch) - 1) for entry in observed))
+        for key, value in zip(self.out_keys, written, strict=True):
             tensordict.set(key, value.unflatten(0, batch))
         return tensordict
 
-    def act(self, *seen: Tensor) -> tuple[Tensor, ...]:
-        """The entries of ``out_keys``, ``[B, D]``, from those of ``in_keys``."""
+    def act(self, *observed: Tensor) -> tuple[Tensor, ...]:
+        """Return the entries of ``out_keys``, ``[B, D]``, from those of ``in_keys``."""
         images = len(self.encoder.in_keys)
-        view = self.encoder(*seen[:images])
+        view = self.encoder(*observed[:images])
         points = self.points(view)
-        known = torch.cat((points.flatten(1), view.summary, *seen[images:]), -1)
-        moved = self.move(functional.relu(self.hidden(known)))
+        features = torch.cat((points.flatten(1), view.summary, *observed[images:]), -1)
+        moved = self.move(functional.relu(self.hidden(features)))
         moved, spread = moved[:, : self.size], moved[:, self.size :]
         loc = torch.atanh(points[:, 0] * _EDGE) + _MOVE * torch.tanh(moved / _MOVE)
         if not self.stochastic:
@@ -100,25 +103,26 @@ class Actor(TensorDictModuleBase):
         return loc, (low + (high - low) * torch.sigmoid(spread)).exp()
 
     def points(self, view: View) -> Float[Tensor, "B K D"]:
-        """Each head's best legal placement; the gradient is that of the mean under its softmax."""
+        """Return each head's best legal placement; its gradient is that of the softmax mean."""
         score = _SHARPNESS * self.scores(view)
         score = torch.where(view.legal.flatten(2)[:, :, None] > 0, score, -1e4)
         score = score.transpose(1, 2).flatten(2)
         weight = score.softmax(-1).unflatten(2, self.shape)
         plane, place = weight.sum((4, 5)), weight.sum((2, 3))
-        soft = [place.sum(3) @ self.at_x, place.sum(2) @ self.at_y, plane.sum(2) @ self.at_turn]
-        _, turns, xs, ys = self.shape
+        soft = [place.sum(3) @ self.at_x, place.sum(2) @ self.at_y]
+        soft.append(plane.sum(2) @ self.at_turn)
+        _, orientations, xs, ys = self.shape
         best = score.argmax(-1)
-        turn, x = best // (xs * ys), best // ys % xs
-        hard = [self.at_x[x], self.at_y[best % ys], self.at_turn[turn % turns]]
+        plane_id, x = best // (xs * ys), best // ys % xs
+        hard = [self.at_x[x], self.at_y[best % ys], self.at_turn[plane_id % orientations]]
         if self.size == 4:
             soft.append(plane.sum(3) @ self.at_item)
-            hard.append(self.at_item[turn // turns])
+            hard.append(self.at_item[plane_id // orientations])
         mean = torch.stack(soft, -1)
         return mean + (torch.stack(hard, -1) - mean).detach()
 
     def scores(self, view: View) -> Float[Tensor, "B P K XsYs"]:
-        """Score maps: queries of the planes times keys of the places."""
+        """Compute the score maps: queries of the planes times keys of the placements."""
         rows, planes = view.features.shape[:2]
         xs, ys = self.shape[2:]
         query = self.query(view.features)
@@ -135,14 +139,14 @@ class Actor(TensorDictModuleBase):
 
 
 class Critic(TensorDictModuleBase):
-    """The value of an action: what the state looks like where the action points.
+    """The value of an action, from features of the state around the action's point.
 
     Orientations (and items) near the action's coordinate are mixed, linearly between the two
-    nearest; the rest heights of the mixture and the cells' features are averaged around its place
+    nearest; the rest heights of the mixture and the cells' features are averaged around its point
     within several distances (:func:`tent`). All of it has a gradient with respect to the action.
 
     Writes ``state_action_value [*batch, 1]``. With a readout it reads ``tau [*batch, N]`` in
-    [0, 1] and writes ``quantile_value [*batch, N]``: the hidden numbers are multiplied by the
+    [0, 1] and writes ``quantile_value [*batch, N]``: the hidden features are multiplied by the
     readout's embedding of tau (Dabney et al., ICML 2018, Eq. 4).
 
     Args:
@@ -180,25 +184,25 @@ class Critic(TensorDictModuleBase):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the entry of ``out_keys``."""
-        seen = [tensordict.get(key) for key in self.in_keys]
-        batch = seen[0].shape[:-2]
-        value = self.value(*(entry.flatten(0, len(batch) - 1) for entry in seen))
+        observed = [tensordict.get(key) for key in self.in_keys]
+        batch = observed[0].shape[:-2]
+        value = self.value(*(entry.flatten(0, len(batch) - 1) for entry in observed))
         return tensordict.set(self.out_keys[0], value.unflatten(0, batch))
 
-    def value(self, *seen: Tensor) -> Tensor:
-        """``[B, 1]`` or ``[B, N]``, from the entries of ``in_keys``."""
+    def value(self, *observed: Tensor) -> Tensor:
+        """Return values ``[B, 1]`` or quantiles ``[B, N]``, from the entries of ``in_keys``."""
         images = len(self.encoder.in_keys)
-        action = seen[images].clamp(-1, 1)
-        hidden = self.hidden(self.look(self.encoder(*seen[:images]), action))
-        if self.readout is None:
+        action = observed[images].clamp(-1, 1)
+        hidden = self.hidden(self.look(self.encoder(*observed[:images]), action))
+        if self.readout is None or self.last is None:
             return self.out(hidden)
-        hidden = hidden[:, None] * self.readout.embed(seen[images + 1])
+        hidden = hidden[:, None] * self.readout.embed(observed[images + 1])
         return self.out(functional.relu(self.last(hidden))).squeeze(-1)
 
     def look(self, view: View, action: Float[Tensor, "B D"]) -> Float[Tensor, "B F"]:
-        """Features of the state at the action."""
-        items, turns, xs, ys = self.shape
-        plane = tent(action[:, 2], turns)
+        """Return features of the state at the action."""
+        items, orientations, xs, ys = self.shape
+        plane = tent(action[:, 2], orientations)
         if self.size == 4:
             plane = (tent(action[:, 3], items)[:, :, None] * plane[:, None]).flatten(1)
         features = torch.linalg.vecdot(plane[..., None], view.features, dim=1)
@@ -214,7 +218,7 @@ class Critic(TensorDictModuleBase):
 def _around(
     images: Float[Tensor, "B C Xs Ys"], at: Float[Tensor, "B D"], reaches: tuple[int, ...]
 ) -> Float[Tensor, "B F"]:
-    """Means of images around places, within several distances; F = len(reaches) C."""
+    """Return means of images around points, within several distances; F = len(reaches) C."""
     xs, ys = images.shape[2:]
     across = torch.stack([tent(at[:, 0], xs, reach) for reach in reaches], 1)
     along = torch.stack([tent(at[:, 1], ys, reach) for reach in reaches], 1)
@@ -223,7 +227,7 @@ def _around(
 
 
 class ContinuousActorCritic:
-    """Makes the networks of one task in the ``continuous`` mode; actor and critics share nothing.
+    """Builder of one task's networks in the ``continuous`` mode; actor and critics share nothing.
 
     Args:
         env: Sets the shapes.
@@ -258,15 +262,15 @@ class ContinuousActorCritic:
         self.sizes["autocast"] = runs_in_bf16(precision, env.device)
 
     def actor(self, *, stochastic: bool = False, risk: bool = False) -> Actor:
-        """An actor; see :class:`Actor`."""
+        """Build an actor, see :class:`Actor`."""
         return Actor(self.env, heads=self.heads, stochastic=stochastic, risk=risk, **self.sizes)
 
     def critic(self) -> Critic:
-        """A critic of mean returns."""
+        """Build a critic of mean returns."""
         return Critic(self.env, **self.sizes)
 
     def quantile_critic(self, *, num_cosines: int, num_samples: int, risk: Risk) -> Critic:
-        """A critic of return distributions; see :class:`QuantileReadout`."""
+        """Build a critic of return distributions, see :class:`QuantileReadout`."""
         readout = QuantileReadout(
             self.sizes["width"], num_cosines=num_cosines, num_samples=num_samples, risk=risk
         )

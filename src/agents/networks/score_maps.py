@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,22 +10,21 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.readout import ActionNetwork, ValueReadout
+from agents.networks.encoders.maps import COARSE, coarse, coordinates
+from agents.networks.precision import runs_in_bf16
+from agents.networks.readouts.values import ActionNetwork, ValueReadout, scaled
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
-_LOGGER = logging.getLogger("agents.networks")
 _SCALARS = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES)
 _SHARED = 3  # heightmap, x, y
-COARSE = 8
-"""Cells along each side of the pooled heightmap that a value is computed from."""
 _VALUE_WIDTH = 64
 
 
 @dataclass(frozen=True)
 class Planes:
-    """The maps to be scored: P of them per row, one per item and orientation.
+    """Maps to be scored: P of them per row, one per item and orientation.
 
     Attributes:
         heightmap: ``[B, X, Y]``, over H.
@@ -42,25 +40,25 @@ class Planes:
 
 
 class ScoreMaps(ActionNetwork):
-    """Judges the placements of the ``placement`` mode: a map of scores per item and orientation.
+    """Values of all placements (``placement`` mode): a map of scores per item and orientation.
 
     Each orientation of each visible item is an image on the action lattice: its rest heights (1
     where illegal), with the container's heightmap and the coordinates, which are the same for all
     and are convolved once. The item's and the orientation's features shift the channels. The images
     are folded ``fold x fold`` into channels (Shi et al., CVPR 2016), so that the convolutions run
-    on a coarse grid and see far, and the answer is unfolded to the lattice. A linear term per cell,
-    whose weights depend on the features, carries what folding blurs.
+    on a coarse grid with a wide receptive field, and the output is unfolded to the lattice. A
+    linear term per cell, whose weights depend on the features, restores what folding blurs.
 
     Dueling (Wang et al., ICML 2016) per map: ``Q(s, m, p) = V(s, m) + A(s, m, p) - mean over the
-    legal placements of map m of A``. So the value of one action needs one map only
-    (:meth:`value_of`): at 24 orientations that is what makes an update cheap.
+    legal placements of map m of A``. The value of one action therefore needs one map only
+    (:meth:`value_of`), which makes an update cheap at 24 orientations.
 
     Reads ``observation`` (``heightmap``, ``drop_height``, ``item_features``,
     ``orientation_features``) and ``action_mask``; writes ``action_value [*batch, A]`` float32.
 
     Args:
         env: Sets the shapes; its action mode must be ``placement``.
-        readout: What the maps' numbers mean: one value per placement, or a distribution.
+        readout: Meaning of the maps' numbers: one value per placement, or a distribution.
         channels: Width of the convolutions.
         depth: Number of residual 3 x 3 convolutions after the stem.
         fold: Lattice cells per coarse cell and axis.
@@ -92,64 +90,57 @@ class ScoreMaps(ActionNetwork):
         super().__init__(keys, readout, 2 * channels + _VALUE_WIDTH)
         self.stride = env.params.grid_step
         self.autocast = runs_in_bf16(precision, env.device)
-        xs, ys = env.params.lattice
-        grid = torch.stack(
-            (
-                torch.linspace(0, 1, xs)[:, None].expand(xs, ys),
-                torch.linspace(0, 1, ys)[None, :].expand(xs, ys),
-            )
-        )
-        self.register_buffer("grid", grid, persistent=False)
+        self.register_buffer("grid", coordinates(env.params.lattice), persistent=False)
         self.fold = fold
         self.gains = (channels, channels, _VALUE_WIDTH)
-        pixels, made = fold * fold, self.readout
+        pixels, out = fold * fold, self.readout
         self.own_stem = nn.Conv2d(pixels, channels, 3, padding=1)
         self.shared_stem = nn.Conv2d(pixels * _SHARED, channels, 3, padding=1, bias=False)
         self.scalar_stem = nn.Linear(_SCALARS, channels)
         self.blocks = nn.ModuleList(
             nn.Conv2d(channels, channels, 3, padding=1) for _ in range(depth)
         )
-        self.map_scores = made.linear(channels, pixels * made.num_scores, small=True)
-        self.cell_hidden = made.linear(_SCALARS, channels)
-        self.cell_weights = made.linear(channels, made.num_scores * (_SHARED + 1), small=True)
-        if not (dueling or made.is_additive):
+        self.map_scores = out.linear(channels, pixels * out.num_scores, small=True)
+        self.cell_hidden = out.linear(_SCALARS, channels)
+        self.cell_weights = out.linear(channels, out.num_scores * (_SHARED + 1), small=True)
+        if not (dueling or out.is_additive):
             raise ParameterError(
                 "network.dueling=false leaves a mixture's distributions fixed; set "
                 "agent.mixture=null, or network.dueling=true"
             )
-        self.value = _MapValue(made) if dueling else None
+        self.value = _MapValue(out) if dueling else None
         self.to(env.device)
         self.to(memory_format=torch.channels_last)
 
     def streams(
-        self, *seen: Tensor, gain: Float[Tensor, "B 1 D"] | None
+        self, *observed: Tensor, gain: Float[Tensor, "B 1 D"] | None
     ) -> tuple[Float[Tensor, "B P V"], Float[Tensor, "B P S XsYs"]]:
-        """Values and scores of all maps."""
-        heightmap, drop_height, item, orientation, mask = seen
-        items, turns = drop_height.shape[1:3]
-        item = item[:, :items, None].expand(-1, -1, turns, -1)
+        """Return values and scores of all maps."""
+        heightmap, drop_height, item, orientation, mask = observed
+        items, orientations = drop_height.shape[1:3]
+        item = item[:, :items, None].expand(-1, -1, orientations, -1)
         planes = Planes(
             heightmap,
             drop_height.flatten(1, 2),
             torch.cat((item, orientation[:, :items]), -1).flatten(1, 2),
-            mask.view(len(mask), items * turns, -1),
+            mask.view(len(mask), items * orientations, -1),
         )
         return self.judge(planes, gain)
 
     def streams_of(
-        self, *seen: Tensor, action: Int[Tensor, " B"], gain: Float[Tensor, "B N D"] | None
+        self, *observed: Tensor, action: Int[Tensor, " B"], gain: Float[Tensor, "B N D"] | None
     ) -> tuple[Float[Tensor, "B N V"], Float[Tensor, "B N S 1"]]:
-        """Values and scores of one placement per row, from its map alone."""
-        heightmap, drop_height, item, orientation, mask = seen
-        _, items, turns, xs, ys = drop_height.shape
+        """Return values and scores of one placement per row, from its map alone."""
+        heightmap, drop_height, item, orientation, mask = observed
+        _, items, orientations, xs, ys = drop_height.shape
         plane, place = action // (xs * ys), action % (xs * ys)
         rows = torch.arange(len(action), device=action.device)
-        turned = orientation[:, :items].flatten(1, 2)[rows, plane]
+        of_orientation = orientation[:, :items].flatten(1, 2)[rows, plane]
         planes = Planes(
             heightmap,
             drop_height.flatten(1, 2)[rows, plane][:, None],
-            torch.cat((item[rows, plane // turns], turned), -1)[:, None],
-            mask.view(len(mask), items * turns, -1)[rows, plane][:, None],
+            torch.cat((item[rows, plane // orientations], of_orientation), -1)[:, None],
+            mask.view(len(mask), items * orientations, -1)[rows, plane][:, None],
         )
         value, score = self.judge(planes, gain)
         place = place.view(-1, 1, 1, 1).expand(*score.shape[:3], 1)
@@ -163,14 +154,14 @@ class ScoreMaps(ActionNetwork):
         orientation: Float[Tensor, "B S R G"],
         mask: Bool[Tensor, "B A"],
     ) -> Float[Tensor, "B A"]:
-        """The values of all placements, from the observations of those names."""
-        seen = (heightmap, drop_height, item, orientation, mask)
-        return self.readout.mean(*self.streams(*seen, gain=None)).flatten(1)
+        """Return the values of all placements, from the observations of those names."""
+        observed = (heightmap, drop_height, item, orientation, mask)
+        return self.readout.mean(*self.streams(*observed, gain=None)).flatten(1)
 
     def judge(
         self, planes: Planes, gain: Float[Tensor, "B N D"] | None
     ) -> tuple[Float[Tensor, "B P V"], Float[Tensor, "B P S XsYs"]]:
-        """Values and scores of the given maps.
+        """Return values and scores of the given maps.
 
         With one map per row and N gains, or N maps and one gain, P is N.
         """
@@ -195,7 +186,7 @@ class ScoreMaps(ActionNetwork):
         centre = centre / share.sum(2, keepdim=True).clamp(min=1)
         fit = torch.stack((rest.amin(2), rest.mean(2), share.mean(2)), -1)
         value = self.value(heights, torch.cat((planes.scalars, fit), -1), gains[2])
-        if self.readout.is_additive:  # the same in fewer passes over the placements
+        if self.readout.is_additive:  # equal, in fewer passes over the placements
             return value - centre, score
         return value, score - centre[..., None]
 
@@ -205,15 +196,15 @@ class ScoreMaps(ActionNetwork):
         planes: Planes,
         gain: Float[Tensor, "B N C"] | None,
     ) -> Float[Tensor, "B P S XsYs"]:
-        """The convolutional part of the scores."""
+        """Return the convolutional part of the scores."""
         xs, ys = planes.rest.shape[-2:]
         hidden = self.own_stem(self._folded(planes.rest.flatten(0, 1)[:, None]))
-        # The coordinates are the same in all rows: their part of the convolution is done once.
+        # The coordinates are equal in all rows: their part of the convolution is computed once.
         of_ground, of_grid = self.shared_stem.weight.tensor_split((self.fold**2,), 1)
         shift = functional.conv2d(self._folded(ground), of_ground, padding=1)
         shift = shift + functional.conv2d(self._folded(self.grid[None]), of_grid, padding=1)
         shift = shift[:, None] + self.scalar_stem(planes.scalars)[..., None, None]
-        hidden = hidden.add_(shift.flatten(0, 1)).relu_()  # what no gradient needs is overwritten
+        hidden = hidden.add_(shift.flatten(0, 1)).relu_()  # in place: no gradient needs these
         for block in self.blocks:
             hidden = hidden + block(hidden).relu_()
         if gain is not None:
@@ -224,7 +215,7 @@ class ScoreMaps(ActionNetwork):
         return maps.unflatten(0, (len(ground), -1)).flatten(3)
 
     def _folded(self, images: Float[Tensor, "N C Xs Ys"]) -> Float[Tensor, "N Cf Xf Yf"]:
-        """Neighbours as channels; sides are padded with 1 (an illegal rest height)."""
+        """Fold neighbours into channels; sides are padded with 1 (an illegal rest height)."""
         images = images.to(torch.bfloat16) if self.autocast else images
         xs, ys = images.shape[-2:]
         padded = functional.pad(images, (0, -ys % self.fold, 0, -xs % self.fold), value=1.0)
@@ -232,37 +223,10 @@ class ScoreMaps(ActionNetwork):
         return folded.contiguous(memory_format=torch.channels_last)
 
 
-def coarse(heightmap: Float[Tensor, "B X Y"]) -> Float[Tensor, "B C"]:
-    """The heightmap in :data:`COARSE` x :data:`COARSE` means."""
-    return functional.adaptive_avg_pool2d(heightmap[:, None], COARSE).flatten(1)
-
-
-def scaled(hidden: Tensor, gain: Tensor | None) -> Tensor:
-    """Hidden numbers, multiplied by their gains where there are any."""
-    return hidden if gain is None else hidden * gain
-
-
-def runs_in_bf16(precision: str, device: torch.device) -> bool:
-    """Whether a network runs in bfloat16: ``fp32``, ``bf16`` or ``auto``."""
-    if precision not in ("fp32", "bf16", "auto"):
-        raise ParameterError(f"precision={precision!r} is unknown; choose fp32, bf16 or auto")
-    chosen = precision == "bf16" or (precision == "auto" and _computes_bf16(device))
-    if precision == "auto":
-        _LOGGER.info("networks on %s: %s", device, "bf16" if chosen else "fp32")
-    return chosen
-
-
-def _computes_bf16(device: torch.device) -> bool:
-    """Whether bfloat16 is faster than float32 on this device, not emulated."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.cpu._is_avx512_bf16_supported()
-
-
 class _MapValue(nn.Module):
     """V of the container and one item in one orientation.
 
-    The last three features say how well the item still fits: its lowest and its mean rest height
+    The last three features tell how well the item still fits: its lowest and its mean rest height
     (1 where illegal), and the share of legal placements.
     """
 

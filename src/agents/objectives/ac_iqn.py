@@ -14,8 +14,8 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 from torchrl.objectives import LossModule
 
-from agents.algorithms.optimization import mean_loss
 from agents.objectives.iqn import quantile_huber
+from agents.objectives.transitions import mean_loss, under_next
 
 
 class ACIQNLoss(LossModule):
@@ -24,14 +24,14 @@ class ACIQNLoss(LossModule):
     The critic learns the distribution of the return by quantile regression: N levels of the action
     taken against N' levels of the target actor's next action, all uniform in [0, 1] (Dabney et al.,
     ICML 2018, equations 2 and 3), in place of the atoms of Barth-Maron et al., ICLR 2018 (D4PG).
-    The actor goes up the gradient of the mean of the critic's quantiles at K levels uniform in
-    [0, c] (Silver et al., ICML 2014): of the conditional value at risk at level c, the mean of the
-    worst share c of the returns; for c = 1, of their mean.
+    The actor follows the gradient of the mean of the critic's quantiles at K levels uniform in
+    [0, c] (Silver et al., ICML 2014): that of the conditional value at risk at level c, the mean of
+    the worst share c of the returns; for c = 1, that of their mean.
 
     A batch ``[B]`` holds transitions: the state at the root with ``action``, and in ``next`` the
     state reached, ``reward [B, 1]`` (for several decisions, their discounted sum) and
-    ``terminated``; ``steps_to_next_obs`` at the root says how many decisions lie between, without
-    it one. With ``risk=None`` also the levels, ``risk [B, 1]`` at the root and in ``next``.
+    ``terminated``; ``steps_to_next_obs`` at the root is the number of decisions in between (without
+    it, one). With ``risk=None`` also the levels, ``risk [B, 1]`` at the root and in ``next``.
 
     ``loss(batch)`` returns ``loss_value`` and ``loss_actor``, scalars with graphs (their rows
     weighted by ``priority_weight [B]`` if the batch has it), and ``q``, the mean value of the
@@ -43,11 +43,11 @@ class ACIQNLoss(LossModule):
         actor_network: Writes ``action [B, D]``.
         value_network: Reads ``action`` and ``tau [B, N]``, writes ``quantile_value [B, N]``.
         gamma: Discount per decision.
-        risk: c, in (0, 1]; None: each row's own.
+        risk: c, in (0, 1]; None: a level per row.
         num_taus: N.
         num_target_taus: N'.
         num_actor_taus: K.
-        kappa: Where the quantile Huber loss turns from quadratic to linear.
+        kappa: Difference at which the quantile Huber loss turns from quadratic to linear.
     """
 
     @dataclass
@@ -100,18 +100,18 @@ class ACIQNLoss(LossModule):
 
     @property
     def in_keys(self) -> list[NestedKey]:
-        """What a batch must hold."""
+        """Entries that a batch must hold."""
         keys = self.tensor_keys
         critic = [key for key in self.value_network.in_keys if key not in (keys.action, keys.tau)]
         states = list(dict.fromkeys([*self.actor_network.in_keys, *critic]))
         following = [*states, keys.reward, keys.terminated]
-        return [*states, keys.action, *(_under_next(key) for key in following)]
+        return [*states, keys.action, *(under_next(key) for key in following)]
 
     def _forward_value_estimator_keys(self, **kwargs: Any) -> None:
-        """There is no value estimator: the return is bootstrapped here."""
+        """Ignore the keys: without a value estimator, the return is bootstrapped here."""
 
     def forward(self, tensordict: TensorDictBase) -> TensorDict:
-        """Both losses of a batch of transitions."""
+        """Return both losses of a batch of transitions."""
         weight = tensordict.get(self.tensor_keys.priority_weight, None)
         losses, value = self.loss_value(tensordict)
         return TensorDict(
@@ -123,7 +123,7 @@ class ACIQNLoss(LossModule):
         )
 
     def loss_value(self, batch: TensorDictBase) -> tuple[Tensor, Tensor]:
-        """Quantile losses and mean returns of the actions taken, ``[B]``; sets ``td_error``."""
+        """Return quantile losses and mean returns of the actions ``[B]``, and set ``td_error``."""
         keys = self.tensor_keys
         action, device = batch.get(keys.action), batch.get(keys.action).device
         wanted = self._wanted(batch)
@@ -135,7 +135,7 @@ class ACIQNLoss(LossModule):
         return quantile_huber(found, wanted, tau, self.kappa), value
 
     def loss_actor(self, batch: TensorDictBase) -> Tensor:
-        """Minus the value at risk of the actor's own actions, ``[B]``."""
+        """Return minus the value at risk of the actor's own actions, ``[B]``."""
         with self.actor_network_params.to_module(self.actor_network):
             action = self._act(batch)
         tau = torch.rand(len(action), self.num_actor_taus, device=action.device)
@@ -145,7 +145,7 @@ class ACIQNLoss(LossModule):
 
     @torch.no_grad()
     def _wanted(self, batch: TensorDictBase) -> Float[Tensor, "B M"]:
-        """Samples of the return that the actions taken are to have."""
+        """Return samples of the target return of the actions taken."""
         keys = self.tensor_keys
         following = batch.get("next")
         reward = following.get(keys.reward).view(-1, 1)
@@ -160,20 +160,16 @@ class ACIQNLoss(LossModule):
         return reward + discount * alive * future
 
     def _target(self, name: str) -> AbstractContextManager[Any]:
-        """A network with its target parameters."""
+        """Return a context in which a network has its target parameters."""
         parameters = getattr(self, f"target_{name}_network_params")
         return parameters.to_module(getattr(self, f"{name}_network"))
 
     def _act(self, state: TensorDictBase) -> Float[Tensor, "B D"]:
-        seen = state.select(*self.actor_network.in_keys)
-        return self.actor_network(seen).get(self.tensor_keys.action)
+        observed = state.select(*self.actor_network.in_keys)
+        return self.actor_network(observed).get(self.tensor_keys.action)
 
     def _quantiles(self, state: TensorDictBase, action: Tensor, tau: Tensor) -> Tensor:
         keys = self.tensor_keys
-        seen = state.select(*self.value_network.in_keys, strict=False)
-        seen.set(keys.action, action).set(keys.tau, tau)
-        return self.value_network(seen).get(keys.quantile_value)
-
-
-def _under_next(key: NestedKey) -> NestedKey:
-    return ("next", *key) if isinstance(key, tuple) else ("next", key)
+        observed = state.select(*self.value_network.in_keys, strict=False)
+        observed.set(keys.action, action).set(keys.tau, tau)
+        return self.value_network(observed).get(keys.quantile_value)

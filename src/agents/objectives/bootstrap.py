@@ -1,4 +1,4 @@
-"""What the losses of action values and of return distributions share."""
+"""Base of the losses that bootstrap return distributions of discrete actions."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from torch import Tensor
 from torchrl.envs.utils import ExplorationType
 from torchrl.objectives import LossModule
 
-from agents.algorithms.optimization import mean_loss
-from agents.networks.noisy import reset_noise
+from agents.networks.readouts.noisy import reset_noise
+from agents.objectives.transitions import mean_loss, under_next
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is bootstrapped from.
+    """The state to bootstrap from.
 
     Attributes:
-        state: The state reached, ``[B]``.
-        action: The greedy legal action there.
-        reward: Discounted sum up to it.
-        discount: What its value counts: ``gamma`` to the number of decisions, 0 if terminated.
+        state: State reached, ``[B]``.
+        action: Greedy legal action there.
+        reward: Discounted sum of rewards up to it.
+        discount: Factor of its value: ``gamma`` to the number of decisions, 0 if terminated.
     """
 
     state: TensorDictBase
@@ -38,22 +38,23 @@ class Target:
 
 
 class BootstrapLoss(LossModule):
-    """The base of losses that compare an action's return with reward plus the next one's.
+    """Base of losses that compare an action's return with the reward plus the next return.
 
     A batch ``[B]`` holds transitions: the state at the root with ``action``, and in ``next`` the
     state reached, ``reward [B, 1]`` (for several decisions, their discounted sum), ``terminated``
     and, of replays that keep it, ``legal_mask`` (else ``action_mask``), the actions to bootstrap
-    from. ``steps_to_next_obs`` at the root says how many decisions lie between; without it, one.
+    from. ``steps_to_next_obs`` at the root is the number of decisions in between; without it, one.
     Truncated states are bootstrapped from.
 
     ``loss(batch)`` returns ``loss``, a scalar with a graph (its rows weighted by
     ``priority_weight [B]`` if the batch has it), and ``q``, the mean value of the actions taken;
-    in the batch it sets ``td_error [B]``, not negative: new priorities. Target parameters are
+    in the batch it sets ``td_error [B]``, the non-negative new priorities. Target parameters are
     moved by TorchRL's updaters (``SoftUpdate(loss, tau=...)``). Noisy layers draw new noise for
-    both networks in each call, and it is on whatever the exploration type.
+    both networks in each call; it is on under every exploration type.
 
     Args:
-        network: Writes ``action_value``, and gives what the subclass needs of single actions.
+        network: Writes ``action_value``, and has the method for single actions that the subclass
+            calls.
         gamma: Discount per decision.
         double: Choose the next action with the online network (van Hasselt et al., AAAI 2016).
         delay_value: Whether to keep target parameters apart from the online ones.
@@ -76,7 +77,7 @@ class BootstrapLoss(LossModule):
     tensor_keys: _AcceptedKeys
     default_keys = _AcceptedKeys
     out_keys = ("loss", "q")
-    # not MEAN: the noise of a network is part of what is learned
+    # not MEAN: the noise of a network is part of the learned function
     deterministic_sampling_mode = ExplorationType.RANDOM
 
     value_network: TensorDictModule
@@ -95,16 +96,16 @@ class BootstrapLoss(LossModule):
 
     @property
     def in_keys(self) -> list[NestedKey]:
-        """What a batch must hold."""
+        """Entries that a batch must hold."""
         keys = self.tensor_keys
         following = [*self.value_network.in_keys, keys.reward, keys.terminated]
-        return [*self.value_network.in_keys, keys.action, *(_under_next(key) for key in following)]
+        return [*self.value_network.in_keys, keys.action, *(under_next(key) for key in following)]
 
     def _forward_value_estimator_keys(self, **kwargs: Any) -> None:
-        """There is no value estimator: the return is bootstrapped here."""
+        """Ignore the keys: without a value estimator, the return is bootstrapped here."""
 
     def forward(self, tensordict: TensorDictBase) -> TensorDict:
-        """The loss of a batch of transitions."""
+        """Return the loss of a batch of transitions."""
         keys = self.tensor_keys
         with self.online(), torch.no_grad():
             reset_noise(self.value_network)
@@ -118,19 +119,19 @@ class BootstrapLoss(LossModule):
 
     @abstractmethod
     def compare(self, batch: TensorDictBase, target: Target) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses, priorities and values of the actions taken, each ``[B]``."""
+        """Return losses, priorities and values of the actions taken, each ``[B]``."""
 
     def online(self) -> AbstractContextManager[Any]:
-        """The network with its online parameters."""
+        """Return a context in which the network has its online parameters."""
         return self.value_network_params.to_module(self.value_network)
 
     def target(self) -> AbstractContextManager[Any]:
-        """The network with its target parameters."""
+        """Return a context in which the network has its target parameters."""
         return self.target_value_network_params.to_module(self.value_network)
 
     @torch.no_grad()
     def _target(self, batch: TensorDictBase) -> Target:
-        """Where the transitions lead, and what would be done there."""
+        """Return the states that the transitions reach, with the greedy actions there."""
         keys = self.tensor_keys
         following = self.next_state(batch)
         mask = following.get(keys.action_mask)
@@ -146,12 +147,8 @@ class BootstrapLoss(LossModule):
         )
 
     def next_state(self, batch: TensorDictBase) -> TensorDictBase:
-        """A shallow copy of ``next``, with the mask to bootstrap under."""
+        """Return a shallow copy of ``next``, with the mask to bootstrap under."""
         keys = self.tensor_keys
         following = batch.get("next").clone(False)
         legal = following.get(keys.legal_mask, None)
         return following if legal is None else following.set(keys.action_mask, legal)
-
-
-def _under_next(key: NestedKey) -> NestedKey:
-    return ("next", *key) if isinstance(key, tuple) else ("next", key)

@@ -13,16 +13,16 @@ from agents.objectives.bootstrap import BootstrapLoss, Target
 
 
 class CategoricalNetwork(Protocol):
-    """What the loss needs of a network, besides being an ``nn.Module`` with ``in_keys``."""
+    """Interface of the loss's network, besides that of an ``nn.Module`` with ``in_keys``."""
 
     support: Tensor
-    """The atoms, ``[atoms]``, equally far apart, ascending."""
+    """The atoms, ``[atoms]``, equally spaced, ascending."""
 
     def __call__(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the expected returns ``action_value [*batch, A]``."""
 
     def log_probs_of(self, tensordict: TensorDictBase, action: Tensor) -> Tensor:
-        """Log-probabilities of the atoms for one action per row, ``[B, atoms]``."""
+        """Return the atoms' log-probabilities for one action per row, ``[B, atoms]``."""
 
 
 class C51Loss(BootstrapLoss):
@@ -32,21 +32,21 @@ class C51Loss(BootstrapLoss):
     algorithm 1; double and n-step as in Hessel et al., "Rainbow", AAAI 2018. Priorities are
     Rainbow's: the Kullback-Leibler divergence of the two distributions.
 
-    The same loss as TorchRL's ``DistributionalDQNLoss`` (a test holds them equal) with three
+    The loss of TorchRL's ``DistributionalDQNLoss`` (a test compares the two) with three
     differences: the projection stays on the device and reads nothing back; illegal actions are
-    masked in their expected values, not in their log-probabilities (where the mask gives them
-    expectation 0, the best there is on a negative support); and only the distributions of the
-    actions taken and of the greedy next ones are evaluated.
+    masked in their expected values, not in their log-probabilities (which would give them
+    expectation 0, the maximum on a negative support); and only the distributions of the actions
+    taken and of the greedy next ones are evaluated.
 
     Args:
         network: A :class:`CategoricalNetwork`.
-        gamma: Like all that follow, as of :class:`BootstrapLoss`.
-        double: See there.
-        delay_value: See there.
+        gamma: See :class:`BootstrapLoss`.
+        double: See :class:`BootstrapLoss`.
+        delay_value: See :class:`BootstrapLoss`.
     """
 
     def compare(self, batch: TensorDictBase, target: Target) -> tuple[Tensor, Tensor, Tensor]:
-        """Cross-entropies, divergences and expected returns of the actions taken."""
+        """Return cross-entropies, divergences and expected returns of the actions taken."""
         support = self.value_network.support
         with torch.no_grad(), self.target():
             chance = self.value_network.log_probs_of(target.state, target.action).exp()
@@ -65,12 +65,12 @@ def project(
     returns: Float[Tensor, "B atoms"],
     support: Float[Tensor, " atoms"],
 ) -> Float[Tensor, "B atoms"]:
-    """Distribute the probability of each return over the atoms next to it.
+    """Project the probability of each return onto the atoms next to it.
 
     ``sum over j of [1 - |clip(T z_j) - z_i| / dz] clipped to [0, 1], times p_j``: Bellemare et al.,
-    ICML 2017, equation 7. Mass stays, and so does the mean of what lies on the support; returns
-    beyond its ends count as the ends. Without indices, hence without their rounding and without
-    sums in an undefined order.
+    ICML 2017, equation 7. Mass is preserved, and so is the mean of the returns on the support;
+    returns beyond its ends count as the ends. No indices are used, hence there is no rounding of
+    indices and no sum in an undefined order.
     """
     step = (support[-1] - support[0]) / (len(support) - 1)
     inside = returns.clamp(support[0], support[-1])

@@ -18,12 +18,12 @@ def generalised_advantage(
     gamma: float,
     lam: float,
 ) -> Float[Tensor, "B T"]:
-    """``A_t = sum over k of (gamma lam)^k delta_{t+k}``, up to the end of the episode.
+    """Return ``A_t = sum over k of (gamma lam)^k delta_{t+k}``, up to the end of the episode.
 
-    ``delta_t = r_t + gamma V(s_{t+1}) - V(s_t)``, where a terminated step has no future and a
+    ``delta_t = r_t + gamma V(s_{t+1}) - V(s_t)``, where a terminated step has no future value and a
     truncated one that of its true last state: ``next_value`` holds V of the state that the step
-    reached, not of the one its row starts anew from. Nothing passes from one episode of a row to
-    the one before, nor into the last step from beyond the rollout. TorchRL's vectorised form is not
+    reached, not of the one after the row's reset. Nothing passes from one episode of a row to the
+    previous one, nor into the last step from beyond the rollout. TorchRL's vectorised form is not
     used because it reads the host; this one takes ``log2 T`` steps for all rows.
     """
     future = torch.where(terminated, 0.0, next_value)
@@ -35,7 +35,7 @@ def generalised_advantage(
 def backward_scan(
     inputs: Float[Tensor, "B T"], carry: Float[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """The solution of ``out_t = inputs_t + carry_t * out_{t+1}``, with nothing after the last.
+    """Solve ``out_t = inputs_t + carry_t * out_{t+1}``, with 0 after the last entry.
 
     By recursive doubling (Hillis and Steele, CACM 1986): after k rounds each entry holds the sum
     over the next ``2^k`` inputs, and the product of as many carries.

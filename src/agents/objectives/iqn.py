@@ -14,13 +14,13 @@ from agents.objectives.bootstrap import BootstrapLoss, Target
 
 
 class QuantileNetwork(Protocol):
-    """What the loss needs of a network, besides being an ``nn.Module`` with ``in_keys``."""
+    """Interface of the loss's network, besides that of an ``nn.Module`` with ``in_keys``."""
 
     def __call__(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write ``action_value [*batch, A]``: what actions are chosen by, at the risk level."""
+        """Write ``action_value [*batch, A]``, by which actions are chosen, at the risk level."""
 
     def quantiles_of(self, tensordict: TensorDictBase, action: Tensor, tau: Tensor) -> Tensor:
-        """Quantiles of the return at levels ``tau [B, N]``, one action per row, ``[B, N]``."""
+        """Return the quantiles at levels ``tau [B, N]`` of one action per row, ``[B, N]``."""
 
 
 class IQNLoss(BootstrapLoss):
@@ -28,22 +28,22 @@ class IQNLoss(BootstrapLoss):
 
     Dabney et al., "Implicit quantile networks for distributional reinforcement learning", ICML
     2018, equations 2 and 3: N levels of the action taken against N' levels of the greedy next one,
-    all uniform in [0, 1]. Greedy is what the network writes as ``action_value``: the policy that is
-    followed and learned about is that of the network's own risk level.
+    all uniform in [0, 1]. The greedy action is that of the network's ``action_value``: the policy
+    that is followed and evaluated is that of the network's own risk level.
 
-    The priority is the magnitude of the difference of the means: quantile losses of a random return
-    do not vanish where they are as small as they can be.
+    The priority is the magnitude of the difference of the means: the minimum of the quantile loss
+    of a random return is not 0.
 
     Args:
         network: A :class:`QuantileNetwork`.
-        gamma: Like ``double`` and ``delay_value``, as of :class:`BootstrapLoss`.
-        double: See there.
-        delay_value: See there.
+        gamma: See :class:`BootstrapLoss`.
+        double: See :class:`BootstrapLoss`.
+        delay_value: See :class:`BootstrapLoss`.
         num_taus: N.
         num_target_taus: N'.
-        kappa: Where the quantile Huber loss turns from quadratic to linear.
-        level_key: The network's risk levels in a state, if it reads them. Batches that do not hold
-            them in ``next`` are bootstrapped at level 1.
+        kappa: Difference at which the quantile Huber loss turns from quadratic to linear.
+        level_key: Key of the network's risk levels in a state, if it reads them. Batches that do
+            not hold them in ``next`` are bootstrapped at level 1.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class IQNLoss(BootstrapLoss):
         self.level_key = level_key
 
     def next_state(self, batch: TensorDictBase) -> TensorDictBase:
-        """A shallow copy of ``next``, with a mask and risk levels."""
+        """Return a shallow copy of ``next``, with a mask and risk levels."""
         following = super().next_state(batch)
         if self.level_key is not None and following.get(self.level_key, None) is None:
             following.set(self.level_key, torch.ones(len(following), device=following.device))
         return following
 
     def compare(self, batch: TensorDictBase, target: Target) -> tuple[Tensor, Tensor, Tensor]:
-        """Quantile losses, differences of the means, and mean returns of the actions taken."""
+        """Return quantile losses, differences of means, and mean returns of the actions taken."""
         rows, device = len(target.action), target.reward.device
         with torch.no_grad(), self.target():
             tau = torch.rand(rows, self.num_target_taus, device=device)
@@ -91,7 +91,7 @@ def quantile_huber(
     tau: Float[Tensor, "*batch N"],
     kappa: float = 1.0,
 ) -> Float[Tensor, "*batch"]:
-    """Quantile Huber loss: summed over the N quantiles found, averaged over the M samples wanted.
+    """Return the quantile Huber loss, summed over N quantiles and averaged over M samples.
 
     ``rho(d) = |tau - 1{d < 0}| L(d) / kappa``, with ``L(d) = d^2 / 2`` where ``|d| <= kappa``, else
     ``kappa (|d| - kappa / 2)``, of every difference ``d = wanted - found``. Dabney et al., ICML

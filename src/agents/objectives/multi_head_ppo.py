@@ -15,12 +15,13 @@ CLIPS = ("joint", "heads")
 
 
 class Scores(NamedTuple):
-    """What a policy says today of actions taken earlier.
+    """Scores that the current policy gives to actions taken earlier.
 
     Attributes:
-        log_prob: Of each head's choice, given those before it; exactly 0 where it had no choice.
-        entropy: Of each head, over that of the uniform choice.
-        free: Which heads had a choice.
+        log_prob: Log-probability of each head's choice, given those before it; exactly 0 where it
+            had no choice.
+        entropy: Entropy of each head, over that of the uniform choice.
+        free: True for heads that had a choice.
         value: V of the state.
     """
 
@@ -31,10 +32,10 @@ class Scores(NamedTuple):
 
 
 class Scorer(Protocol):
-    """A policy that can judge actions, besides being an ``nn.Module``."""
+    """A policy that can score given actions; also an ``nn.Module`` with ``in_keys``."""
 
     def evaluate(self, tensordict: TensorDictBase, action: Tensor) -> Scores:
-        """Scores of ``action`` in the states of ``tensordict``."""
+        """Return the scores of ``action`` in the states of ``tensordict``."""
 
 
 class MultiHeadPPOLoss(LossModule):
@@ -44,14 +45,14 @@ class MultiHeadPPOLoss(LossModule):
     it; a head with one legal option adds exactly 0, and no gradient. ``clip="joint"`` clips the
     ratio of the whole action, as the paper does; ``clip="heads"`` clips each head's own ratio and
     sums the surrogates, so that a step of one head does not use up the trust region of all. With
-    one head both are the objective of TorchRL's ``ClipPPOLoss`` (a test holds them equal), which is
-    not used because in eager mode it asks the host whether the entropy is finite.
+    one head both equal the objective of TorchRL's ``ClipPPOLoss`` (a test compares them), which is
+    not used because in eager mode it reads on the host whether the entropy is finite.
 
     The entropy is normalised head by head (to that of a uniform choice among the legal options) and
-    averaged over the heads that have a choice, so that one coefficient fits all sizes. V is read
-    from the state; no head enters it.
+    averaged over the heads that have a choice, so that one coefficient fits all sizes. V depends on
+    the state alone, not on the heads.
 
-    Reads the observations and masks that the policy reads, and by the names of ``set_keys``:
+    Reads the observations and masks that the policy reads, and under the names of ``set_keys``:
     ``action``, ``action_log_prob [B, H]`` and ``state_value [B, 1]`` as they were when the action
     was taken, ``advantage [B, 1]``, ``value_target [B, 1]``. Writes ``loss_objective``,
     ``loss_entropy`` and ``loss_critic``, whose sum is minimised, and for the log ``entropy``,
@@ -59,7 +60,7 @@ class MultiHeadPPOLoss(LossModule):
     ``clip_fraction`` and ``explained_variance``. Reads nothing back to the host.
 
     Args:
-        policy: Judges the actions.
+        policy: Scores the actions.
         clip_epsilon: Half-width of the interval of the ratio.
         clip: ``"joint"`` or ``"heads"``.
         entropy_coeff: Weight of the entropy.
@@ -109,19 +110,19 @@ class MultiHeadPPOLoss(LossModule):
 
     @property
     def functional(self) -> bool:
-        """It holds the policy itself, no copy of its parameters."""
+        """False: the loss holds the policy itself, no copy of its parameters."""
         return False
 
     def _forward_value_estimator_keys(self, **kwargs: NestedKey) -> None:
-        """Advantages come with the batch; there is no estimator to tell."""
+        """Ignore the keys: advantages come with the batch, there is no estimator."""
 
     @property
     def in_keys(self) -> list[NestedKey]:
-        """What the policy reads, and the entries of the rollout."""
+        """Entries that the policy reads, and those of the rollout."""
         return [*self.policy.in_keys, *vars(self.tensor_keys).values()]
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Scalars, over the batch ``[B]``."""
+        """Return the losses and metrics, scalars over the batch ``[B]``."""
         keys = self.tensor_keys
         found = self.policy.evaluate(tensordict, tensordict.get(keys.action))
         advantage = tensordict.get(keys.advantage).squeeze(-1)
@@ -152,7 +153,7 @@ class MultiHeadPPOLoss(LossModule):
         )
 
     def _surrogate(self, change: Tensor, advantage: Tensor) -> tuple[Tensor, Tensor]:
-        """Eq. 7 of the paper, summed over the columns of ``change``, and the share clipped."""
+        """Return Eq. 7 of the paper, summed over ``change``'s columns, and the clipped share."""
         low, high = 1 - self.clip_epsilon, 1 + self.clip_epsilon
         ratio = change.exp()
         limited = ratio.clamp(low, high)
@@ -161,7 +162,7 @@ class MultiHeadPPOLoss(LossModule):
         return gain.sum(-1).mean(), clipped
 
     def _value_loss(self, value: Tensor, old: Tensor, target: Tensor) -> Tensor:
-        """Half the mean squared error; clipped, the larger of that of both values."""
+        """Return half the mean squared error; with clipping, the larger of both values' errors."""
         error = (value - target).square()
         if self.clip_value is not None:
             near = old + (value - old).clamp(-self.clip_value, self.clip_value)
@@ -170,5 +171,5 @@ class MultiHeadPPOLoss(LossModule):
 
 
 def variance(values: Tensor) -> Tensor:
-    """Mean squared distance from the mean; ``torch.var`` over all of a CPU tensor reads it back."""
+    """Return the biased variance; ``torch.var`` over all entries of a CPU tensor reads it back."""
     return (values - values.mean()).square().mean()

@@ -1,1 +1,1 @@
-"""Policies and what they draw with."""
+"""Policies: from observations to actions, with exploration, masks and export."""

@@ -27,7 +27,7 @@ class TanhGaussian(Distribution):
 
     The density is exact: ``log p(a) = sum of log N(u; loc, scale) - log(1 - tanh(u)^2)`` (Haarnoja
     et al., ICML 2018, Appendix C), with ``log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u))``,
-    which does not overflow. A sample is scored at the ``u`` that it was made of. TorchRL's
+    which does not overflow. A sample is scored at the ``u`` that it was computed from. TorchRL's
     ``TanhNormal`` is not used: outside a compiled graph it reads its bounds back to the host.
 
     Args:
@@ -43,37 +43,37 @@ class TanhGaussian(Distribution):
 
     @property
     def mode(self) -> Float[Tensor, "*batch D"]:
-        """``tanh(loc)``: where the median is, and what is done without exploring."""
+        """``tanh(loc)``: the median, and the action without exploration."""
         return torch.tanh(self.loc)
 
     @property
     def deterministic_sample(self) -> Float[Tensor, "*batch D"]:
-        """What TorchRL takes where nothing is drawn."""
+        """The sample that TorchRL takes where nothing is drawn: the mode."""
         return self.mode
 
     def rsample(self, sample_shape: torch.Size = _NO_SHAPE) -> Tensor:
-        """A draw with a gradient with respect to ``loc`` and ``scale``."""
+        """Draw a sample with a gradient with respect to ``loc`` and ``scale``."""
         return self.rsample_and_log_prob(sample_shape)[0]
 
     def sample(self, sample_shape: torch.Size = _NO_SHAPE) -> Tensor:
-        """A draw without one."""
+        """Draw a sample without a gradient."""
         with torch.no_grad():
             return self.rsample(sample_shape)
 
     def rsample_and_log_prob(self, sample_shape: torch.Size = _NO_SHAPE) -> tuple[Tensor, Tensor]:
-        """A draw and its log-density, both with gradients."""
+        """Draw a sample and compute its log-density, both with gradients."""
         shape = torch.Size(sample_shape) + self.loc.shape
         noise = torch.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         before = self.loc + self.scale * noise
         return torch.tanh(before), self._score(before, noise)
 
     def log_prob(self, value: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch"]:
-        """Log-density at ``value``; at the very edge, that of the nearest float32 inside."""
+        """Return the log-density at ``value``; on the edge, that of the nearest float32 inside."""
         before = torch.atanh(value.clamp(-_INSIDE, _INSIDE))
         return self._score(before, (before - self.loc) / self.scale)
 
     def _score(self, before: Tensor, noise: Tensor) -> Tensor:
-        """Log-density of ``tanh(before)``; ``noise`` is ``(before - loc) / scale``."""
+        """Return the log-density of ``tanh(before)``; ``noise`` is ``(before - loc) / scale``."""
         gauss = -0.5 * noise.square() - self.scale.log() - 0.5 * math.log(2 * math.pi)
         slope = 2 * (math.log(2) - before - functional.softplus(-2 * before))
         return (gauss - slope).sum(-1)
@@ -81,12 +81,12 @@ class TanhGaussian(Distribution):
 
 @dataclass(frozen=True)
 class NoiseSchedule:
-    """Standard deviation of Gaussian noise, linear in the number of environment frames seen.
+    """Standard deviation of Gaussian noise, linear in the number of environment frames.
 
     Attributes:
-        start: At frame 0, in the action's units: one number, or one per row (see
+        start: Value at frame 0, in the action's units: one number, or one per row (see
             :class:`agents.policies.policy_wrapper.EpsilonSchedule`).
-        end: From ``frames`` on, likewise.
+        end: Value from ``frames`` on, one number or one per row.
         frames: Length of the descent; 0 means ``end`` at once.
     """
 
@@ -105,20 +105,20 @@ class NoiseSchedule:
 class ContinuousPolicy(PolicyWrapper):
     """A :class:`PolicyWrapper` for actions in the box ``[-1, 1]^D``.
 
-    Without exploring, the action is the network's own; of a distribution its mode. While exploring
-    it is a draw from the distribution if there is one, with Gaussian noise added if there is a
-    schedule of noise, and with probability epsilon a uniform point of the box instead. All draws
-    are per element of the batch; what leaves the box is moved to its side. There is no mask: the
+    Without exploration, the action is the network's output, or the mode of its distribution. With
+    exploration it is a draw from the distribution if there is one, with Gaussian noise added if
+    there is a schedule of noise, and with probability epsilon a uniform point of the box instead.
+    All draws are per element of the batch; actions are clamped to the box. There is no mask: the
     environment places at the nearest legal placement.
 
     Args:
         network: Writes ``action [*batch, D]``; with ``distribution`` its arguments.
         noise: Schedule of the standard deviation; None adds no noise.
         epsilon: Schedule of the share of uniform actions; None draws none.
-        distribution: Made of what the network writes, e.g. :class:`TanhGaussian`; None if the
+        distribution: Built from the network's outputs, e.g. :class:`TanhGaussian`; None if the
             network writes the action.
-        autocast: Type the network runs in; the distribution is float32.
-        action_key: Where the action goes.
+        autocast: Dtype the network runs in; the distribution is float32.
+        action_key: Key of the action.
     """
 
     noise: Tensor
@@ -149,7 +149,7 @@ class ContinuousPolicy(PolicyWrapper):
         self.register_buffer("noise", start.clone() if schedule.frames else end.clone())
 
     def set_frames(self, frames: int | Tensor) -> None:
-        """Set both schedules to what they are after ``frames`` environment frames."""
+        """Set both schedules to their values after ``frames`` environment frames."""
         super().set_frames(frames)
         share = schedule_share(frames, self.noise_frames)
         self.noise.copy_(self.noise_start + (self.noise_end - self.noise_start) * share)
@@ -161,8 +161,8 @@ class ContinuousPolicy(PolicyWrapper):
         if self.distribution is None:
             action = written[0]
         else:
-            made = self.distribution(*written)
-            action = made.sample() if exploring else made.mode
+            distribution = self.distribution(*written)
+            action = distribution.sample() if exploring else distribution.mode
         if exploring and self.adds_noise:
             action = action + _trailing(self.noise, action) * torch.randn_like(action)
         if exploring and self.explores:
@@ -174,5 +174,5 @@ class ContinuousPolicy(PolicyWrapper):
 
 
 def _trailing(per_row: Tensor, like: Tensor) -> Tensor:
-    """A number, or one per row, with trailing axes of size 1 to broadcast against ``like``."""
+    """Add trailing axes of size 1 to a number, or one per row, to broadcast against ``like``."""
     return per_row.view(*per_row.shape, *(1,) * (like.dim() - per_row.dim()))

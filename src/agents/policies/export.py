@@ -1,4 +1,4 @@
-"""A policy as one program of torch's own operations, for places where this package is not."""
+"""Export of a policy as one program of torch's own operations, which runs without this package."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from packing_env.types import ParameterError
 
 
 def export_policy(policy: TensorDictModuleBase, env: PackingEnv) -> ExportedProgram:
-    """The policy's greedy decision for every row of an environment, as ``torch.export`` writes it.
+    """Export the policy's greedy decision for every row of an environment by ``torch.export``.
 
-    The program takes one mapping of tensors, by the names of what the policy observes
-    (``observation/heightmap``, ``action_mask``, ...), and returns one of its actions. The number of
-    rows is part of it: export with ``num_envs=1`` for one container at a time. What
-    ``torch.export.save`` wrote needs torch alone to run::
+    The program takes a mapping of tensors, by the names of the entries that the policy reads
+    (``observation/heightmap``, ``action_mask``, ...), and returns a mapping of its actions. The
+    number of rows is part of it: export with ``num_envs=1`` for one container at a time. A program
+    saved by ``torch.export.save`` needs torch alone to run::
 
         decide = torch.export.load("policy.pt2").module()
         action = decide({"observation/heightmap": ..., "action_mask": ...})["action"]
 
     Args:
-        policy: An agent's, as it is now: the program has copies of its weights.
-        env: Of its task.
+        policy: Policy of an agent; the program holds copies of its current weights.
+        env: Environment of its task.
 
     Raises:
         ParameterError: The policy reads the environment itself, as some heuristics do.
@@ -41,8 +41,8 @@ def export_policy(policy: TensorDictModuleBase, env: PackingEnv) -> ExportedProg
             f"{type(policy).__name__} reads the state of its environment, not its observations: "
             f"it cannot be exported"
         )
-    seen = env.fake_tensordict().exclude("next")
-    given = {name_of(key): torch.zeros_like(seen.get(key)) for key in policy.in_keys}
+    fake = env.fake_tensordict().exclude("next")
+    given = {name_of(key): torch.zeros_like(fake.get(key)) for key in policy.in_keys}
     decision = _Decision(copy.deepcopy(policy).eval(), env.batch_size, list(env.action_keys))
     with (
         torch.no_grad(),
@@ -53,7 +53,7 @@ def export_policy(policy: TensorDictModuleBase, env: PackingEnv) -> ExportedProg
 
 
 def name_of(key: NestedKey) -> str:
-    """Of an entry, in the mappings of exported programs."""
+    """Return the name of an entry in the mappings of exported programs."""
     return key if isinstance(key, str) else "/".join(key)
 
 
@@ -67,15 +67,15 @@ class _Decision(nn.Module):
         self.policy, self.batch_size, self.actions = policy, batch_size, actions
 
     def forward(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What the policy writes where it sees ``given``."""
-        seen = {key: given[name_of(key)] for key in self.policy.in_keys}
-        written = self.policy(TensorDict(seen, self.batch_size))
+        """Return the policy's actions for the entries ``given``."""
+        entries = {key: given[name_of(key)] for key in self.policy.in_keys}
+        written = self.policy(TensorDict(entries, self.batch_size))
         return {name_of(key): written.get(key) for key in self.actions}
 
 
 @contextmanager
 def _torch_kernels(device: torch.device) -> Iterator[None]:
-    """Inside, kernels are programs of torch's operations: others would not travel."""
+    """Run kernels as torch operations inside the context: others cannot be exported."""
     before = kernels.backend_for(device.type)
     kernels.set_backend("eager")
     try:

@@ -21,7 +21,7 @@ class LargestFirst(TensorDictModuleBase):
     """The manager of the first stage: the legal item with the largest bounding box.
 
     Args:
-        env: Brings the items.
+        env: Provides the items.
     """
 
     priority: Tensor
@@ -33,7 +33,7 @@ class LargestFirst(TensorDictModuleBase):
         self.register_buffer("priority", largest_first(extent), persistent=False)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the manager's action; among equals the first."""
+        """Write the manager's action; the first of equal ones."""
         mask = tensordict.get(MANAGER_MASK)
         item_id = tensordict.get(_ITEM_ID)[..., : mask.shape[-1]]
         priority = torch.where(mask, self.priority[item_id.clamp(min=0)], -torch.inf)
@@ -44,18 +44,18 @@ class HierarchicalPolicy(TensorDictModuleBase):
     """The manager picks an item, its maps are computed, the worker picks a placement.
 
     Each level is a :class:`~agents.PolicyWrapper`: masked, greedy by its own values
-    in float32, exploring by its own rate and its own draw per element; any leading axes; nothing
-    is read back. In the first stage, ``learned_order`` False, the manager is
+    in float32, exploring by its own rate and its own draw per element; any leading axes;
+    nothing is read back. In the first stage, ``learned_order`` False, the manager is
     :class:`LargestFirst`; the stage is part of ``state_dict``.
 
-    Reads what the networks read, ``item_id`` and ``("manager", "action_mask")``; writes
+    Reads the networks' inputs, ``item_id`` and ``("manager", "action_mask")``; writes
     ``("manager", "action")``, ``("worker", "action")`` and ``chosen_action_value [*batch, 1]``, the
     worker's.
 
     Args:
-        env: Brings the rules and the items that the maps are computed from.
-        networks: Of both levels.
-        epsilon: Exploration rate of either level, by the frames since it began to act; None never
+        env: Provides the rules and the items that the maps are computed from.
+        networks: Networks of both levels.
+        epsilon: Exploration rate of either level, by the frames since it started to act; None never
             explores.
         stage1_frames: Frames of the first stage (:meth:`set_frames`).
     """
@@ -95,30 +95,30 @@ class HierarchicalPolicy(TensorDictModuleBase):
 
     @property
     def stage(self) -> int:
-        """1 while items are taken largest first, then 2; each computes other things."""
+        """1 while items are taken largest first, then 2; the stages run different operations."""
         return 1 + self.learned_order
 
     def set_frames(self, frames: int) -> None:
-        """Move the stage and both exploration rates to this frame; closed form."""
+        """Set the stage and both exploration rates for this frame; closed form."""
         self.learned_order = frames >= self.stage1_frames
         self.worker.set_frames(frames)
         self.manager.set_frames(frames - self.stage1_frames)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write both actions ``[*batch]``."""
-        seen = self.worker(self.maps(self.choose_item(tensordict.select(*self.in_keys))))
+        written = self.worker(self.maps(self.choose_item(tensordict.select(*self.in_keys))))
         for key in self.out_keys:
-            tensordict.set(key, seen.get(key))
+            tensordict.set(key, written.get(key))
         return tensordict
 
     def choose_item(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the manager's action, by whoever orders the items now."""
+        """Write the manager's action, by the learned order or the largest item first."""
         return (self.manager if self.learned_order else self.largest_first)(tensordict)
 
     def get_extra_state(self) -> Tensor:
-        """Who orders the items."""
+        """Return whether the learned manager orders the items."""
         return torch.tensor(self.learned_order)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Inverse of :meth:`get_extra_state`."""
+        """Restore what :meth:`get_extra_state` returned."""
         self.learned_order = bool(state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import torch
 from tensordict import TensorDictBase
@@ -16,12 +16,12 @@ from packing_env.core.random import choose_uniform
 
 @dataclass(frozen=True)
 class EpsilonSchedule:
-    """Exploration rate, linear in the number of environment frames seen so far.
+    """Exploration rate, linear in the number of environment frames so far.
 
     Attributes:
         start: Rate at frame 0: one number, or one per row (a tensor that broadcasts against the
             leading axes of the batch, e.g. ``[E]`` or ``[E, A]``).
-        end: Rate from ``frames`` on, likewise.
+        end: Rate from ``frames`` on, one number or one per row.
         frames: Length of the descent; 0 means ``end`` at once.
     """
 
@@ -38,8 +38,15 @@ class EpsilonSchedule:
             raise ValueError(f"epsilon frames={self.frames} must be 0 or more")
 
 
+@overload
+def schedule_share(frames: int, length: int) -> float: ...
+@overload
+def schedule_share(frames: int | Tensor, length: int) -> float | Tensor: ...
 def schedule_share(frames: int | Tensor, length: int) -> float | Tensor:
-    """How much of a schedule of ``length`` frames has passed, in [0, 1]; of none, all."""
+    """Return the share of a schedule of ``length`` frames that has passed, in [0, 1].
+
+    It is 1 for a schedule of length 0.
+    """
     if isinstance(frames, Tensor):
         share = (frames / length).clamp(0, 1) if length else torch.ones_like(frames)
         return share.float()
@@ -47,27 +54,27 @@ def schedule_share(frames: int | Tensor, length: int) -> float | Tensor:
 
 
 class PolicyWrapper(TensorDictModuleBase):
-    """Chooses legal actions from action values; a drop-in policy for every TorchRL loop.
+    """A policy of legal actions by action values, for any TorchRL loop.
 
-    The network reads what it needs and gives ``action_value [*batch, A]``. Batches may have any
+    The network reads its inputs and writes ``action_value [*batch, A]``. Batches may have any
     leading axes (``[B]``, ``[E, A]``); every element explores by its own draw. Exploration follows
     TorchRL's ``set_exploration_type``: RANDOM explores; MODE, MEAN and DETERMINISTIC take the best
     legal action; where nothing is set, a module in training mode explores.
 
     Values are scored in float32 whatever the network computes in: with ``autocast`` the network
-    alone runs in that type, its values are cast, and ``score`` runs outside it. Nothing here reads
-    a value back to the host; the rate, and whatever tables ``score`` holds, are buffers.
+    alone runs in that dtype, its values are cast, and ``score`` runs outside it. Nothing here reads
+    a value back to the host; the rate, and any tables of ``score``, are buffers.
 
     Args:
         network: TensorDict module that writes ``value_key``.
         epsilon: Schedule of the exploration rate; None never explores.
-        score: Turns what the network wrote into action values ``[*batch, A]`` (the mean of a
-            return distribution, a risk measure); None if it wrote those.
-        autocast: Type the network runs in, e.g. ``torch.bfloat16``; None leaves it alone.
-        action_key: Where the action goes.
-        mask_key: Boolean mask of legal actions, True = legal; None if every action is legal.
-        value_key: Where the network writes.
-        chosen_key: Where the value of the chosen action goes.
+        score: Computes action values ``[*batch, A]`` from the network's output (the mean of a
+            return distribution, a risk measure); None if the output is action values.
+        autocast: Dtype the network runs in, e.g. ``torch.bfloat16``; None leaves it unchanged.
+        action_key: Key of the action.
+        mask_key: Key of the boolean mask, True = legal; None if every action is legal.
+        value_key: Key of the network's output.
+        chosen_key: Key of the chosen action's value.
     """
 
     epsilon: Tensor
@@ -106,29 +113,28 @@ class PolicyWrapper(TensorDictModuleBase):
         self.register_buffer("epsilon", start.clone() if schedule.frames else end.clone())
 
     def set_frames(self, frames: int | Tensor) -> None:
-        """Set the exploration rate to what it is after ``frames`` environment frames.
+        """Set the exploration rate to its value after ``frames`` environment frames.
 
-        Closed form: the cost does not depend on how many frames have passed. A tensor on the
-        policy's device (a scalar, or a count per row where the rates are per row) is not read
-        back.
+        Closed form: the cost does not depend on the number of frames. A tensor on the policy's
+        device (a scalar, or a count per row where the rates are per row) is not read back.
         """
         share = schedule_share(frames, self.frames)
         self.epsilon.copy_(self.epsilon_start + (self.epsilon_end - self.epsilon_start) * share)
 
     def action_values(self, tensordict: TensorDictBase) -> Tensor:
-        """``[*batch, A]`` float32; ``tensordict`` stays as it is."""
+        """Return the action values ``[*batch, A]``, float32; ``tensordict`` is unchanged."""
         value = self.written(tensordict, self.value_key)[0]
         return value if self.score is None else self.score(value)
 
     def written(self, tensordict: TensorDictBase, *keys: Any) -> list[Tensor]:
-        """What the network writes under ``keys``, in float32; ``tensordict`` stays as it is."""
-        seen = tensordict.select(*self._network_keys)
+        """Return the network's outputs under ``keys``, float32; ``tensordict`` is unchanged."""
+        entries = tensordict.select(*self._network_keys)
         if self.autocast is None:
-            seen = self.network(seen)
+            entries = self.network(entries)
         else:
             with torch.autocast(self.epsilon.device.type, dtype=self.autocast):
-                seen = self.network(seen)
-        return [seen.get(key).float() for key in keys]
+                entries = self.network(entries)
+        return [entries.get(key).float() for key in keys]
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the chosen action ``[*batch]`` and its value ``[*batch, 1]``."""

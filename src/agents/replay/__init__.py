@@ -1,4 +1,4 @@
-"""Replay on the device: compact states, n-step returns, maps rebuilt when sampled."""
+"""Replay on the device: compact states, n-step returns, priorities, rollouts."""
 
 from agents.replay.compact import RebuildMaps
 from agents.replay.device_replay import DeviceReplay

@@ -1,4 +1,4 @@
-"""States without what can be computed again, and the transform between the two forms."""
+"""Compact states, without entries that can be recomputed, and the transform between both forms."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ STORED = ("heightmap", "heights", "item_id", "item_features", "candidates", "box
 """Observations that a compact state keeps as they are."""
 
 REBUILT = ("orientation_features", "top", "bottom", "drop_height")
-"""Observations that are dropped, and computed again from the heightmap and the item ids."""
+"""Observations that are dropped, and recomputed from the heightmap and the item ids."""
 
 FLAGS = ("done", "terminated", "truncated")
 _JOINT = "legal_bits"
 """Legality of every placement, in bits."""
 _GATHER_BYTES = 256 * 2**20
-"""Rest heights are rebuilt for so many rows at once as gather this much of the catalogue."""
+"""Rest heights are rebuilt in blocks of rows that gather at most this much of the catalogue."""
 
 
 def pack_bits(mask: Bool[Tensor, "*batch A"]) -> UInt8[Tensor, "*batch A8"]:
-    """Eight entries to a byte, the first in the lowest bit; the last byte is padded with zeros."""
+    """Pack eight entries to a byte, the first in the lowest bit; padding bits are zero."""
     padded = torch.nn.functional.pad(mask, (0, -mask.shape[-1] % 8)).contiguous()
     words = padded.view(torch.int64)
     # Eight bytes of 0 or 1: the product carries the i-th of them to bit 56 + i, without overlap.
@@ -38,7 +38,7 @@ def pack_bits(mask: Bool[Tensor, "*batch A"]) -> UInt8[Tensor, "*batch A8"]:
 
 
 def byte_table(device: torch.device | str | None = None) -> Int[Tensor, " 256"]:
-    """For each byte, its eight bits as the eight bytes of a 64-bit word, lowest first."""
+    """Return, for each byte, its eight bits as the bytes of a 64-bit word, lowest first."""
     bits = (torch.arange(256)[:, None] >> torch.arange(8)) & 1
     return bits.to(torch.uint8).view(torch.int64).squeeze(-1).to(device)
 
@@ -46,17 +46,17 @@ def byte_table(device: torch.device | str | None = None) -> Int[Tensor, " 256"]:
 def unpack_bits(
     bits: UInt8[Tensor, "*batch A8"], size: int, table: Int[Tensor, " 256"]
 ) -> Bool[Tensor, "*batch A"]:
-    """The first ``size`` entries that :func:`pack_bits` packed; ``table``: :func:`byte_table`."""
+    """Unpack the first ``size`` entries of :func:`pack_bits`; ``table`` is :func:`byte_table`."""
     return table[bits.int()].view(torch.bool)[..., :size]
 
 
 class MaskPlace(NamedTuple):
-    """Where a mask is kept and given out.
+    """Keys of a mask in compact states and in samples.
 
     Attributes:
         bits: Key of its bits in a compact state.
         legal: Key of the legal mask beside it in a sample.
-        size: Entries of the mask.
+        size: Number of entries of the mask.
     """
 
     bits: NestedKey
@@ -65,7 +65,7 @@ class MaskPlace(NamedTuple):
 
 
 def _mask_places(env: PackingEnv, keeps_legal: bool) -> dict[NestedKey, MaskPlace]:
-    """For each mask of the environment; one that is the joint legality is not kept twice."""
+    """Return the keys of each mask; one that equals the joint legality is not stored twice."""
     places = {}
     for key, space in env.mode.mask_spaces.items():
         above = key[:-1] if isinstance(key, tuple) else ()
@@ -76,9 +76,9 @@ def _mask_places(env: PackingEnv, keeps_legal: bool) -> dict[NestedKey, MaskPlac
 
 
 def maps_read(policy: TensorDictModuleBase, env: PackingEnv) -> tuple[str, ...]:
-    """Those of :data:`REBUILT` that are emitted and among a policy's ``in_keys``.
+    """Return the names in :data:`REBUILT` that are emitted and among a policy's ``in_keys``.
 
-    One that reads ``"observation"`` as a whole reads all of them.
+    A policy that reads ``"observation"`` as a whole reads all of them.
     """
     emitted = set(env.observation_spec["observation"].keys())
     keys = {key if isinstance(key, tuple) else (key,) for key in policy.in_keys}
@@ -87,34 +87,34 @@ def maps_read(policy: TensorDictModuleBase, env: PackingEnv) -> tuple[str, ...]:
 
 
 def further_keys(policy: TensorDictModuleBase, env: PackingEnv) -> tuple[NestedKey, ...]:
-    """What a policy reads of a state besides observations and masks, and the environment writes."""
+    """Return the keys of a state that a policy reads besides observations and masks."""
     written = set(env.observation_spec.keys(True, True)) - set(env.mode.mask_keys)
     return tuple(k for k in policy.in_keys if k in written and k[0] != "observation")
 
 
 class RebuildMaps(Transform):
-    """Between whole and compact states, for a replay buffer.
+    """Transform between whole and compact states, for a replay buffer.
 
-    ``inv`` (on the way in) drops :data:`REBUILT` and packs the masks into bits; ``forward`` (on the
-    way out) computes them again with the environment's own functions. Any leading axes. ``top``,
-    ``bottom``, ``orientation_features`` and every mask come back bit for bit. ``drop_height`` is
+    ``inv`` (when writing) drops :data:`REBUILT` and packs the masks into bits; ``forward`` (when
+    sampling) recomputes them with the environment's own functions. Any leading axes. ``top``,
+    ``bottom``, ``orientation_features`` and every mask are restored bit for bit. ``drop_height`` is
     computed from ``heightmap * H``, which is within one rounding of the heights in metres that the
-    environment computed it from, and so comes back to 3e-7; which placements are legal, exactly.
-    Where the environment shows ``heights`` (``hierarchical`` mode), those are kept, and all comes
-    back bit for bit, the maps of :class:`packing_env.WorkerMaps` too.
+    environment computed it from, and is thus restored to 3e-7; legality is restored exactly. Where
+    the environment emits ``heights`` (``hierarchical`` mode), those are stored, and everything is
+    restored bit for bit, the maps of :class:`packing_env.WorkerMaps` too.
 
-    Beside every mask samples hold ``("next", ..., "legal_mask")``: like the mask, but in finished
-    rows, where the environment's is all True, it still says what the rules allow. A truncated
-    episode bootstraps under this mask. It is all True only where nothing is allowed.
+    Beside every mask samples hold ``("next", ..., "legal_mask")``: equal to the mask, except in
+    finished rows, where the environment's is all True and this one still holds what the rules
+    allow. A truncated episode bootstraps under this mask. It is all True only where nothing is
+    allowed.
 
-    What a mode reports of a decision (``executed_action``) stands at the root of a sample, beside
-    the action it is about, and not in ``next``, which may be the state after several decisions.
+    Entries that a mode reports about a decision (``executed_action``) are at the root of a sample,
+    beside the action, and not in ``next``, which may be the state after several decisions.
 
     Args:
-        env: The environment whose states these are.
-        rebuild: Which of the observations in :data:`REBUILT` to compute; None for all that the
-            environment emits.
-        keep: Further entries of a state that stay as they are, such as a risk level.
+        env: Environment of the states.
+        rebuild: Names in :data:`REBUILT` to recompute; None for all that the environment emits.
+        keep: Further entries of a state to store unchanged, such as a risk level.
     """
 
     def __init__(
@@ -134,15 +134,15 @@ class RebuildMaps(Transform):
             )
         if isinstance(rebuild, str):
             raise ParameterError(
-                f"replay.rebuild={rebuild!r} is no list of names; null is for all of them, and "
-                f"read, in a configuration, for what the agent's policy reads"
+                f"replay.rebuild={rebuild!r} is not a list of names; use null for all of them, or "
+                f"read, in a configuration, for those that the agent's policy reads"
             )
         unknown = set(rebuild or ()) - dropped
         if unknown:
             raise ParameterError(
-                f"replay.rebuild={list(rebuild or ())}: of these the environment does not emit "
-                f"{sorted(unknown)}, but {sorted(dropped)}; use replay.rebuild=read for what the "
-                f"agent reads"
+                f"replay.rebuild={list(rebuild or ())}: the environment does not emit "
+                f"{sorted(unknown)}; it emits {sorted(dropped)}. Use replay.rebuild=read for those "
+                f"that the agent reads"
             )
         self.params = env.params
         self.mode = env.mode
@@ -150,7 +150,7 @@ class RebuildMaps(Transform):
         self.action_keys = list(env.action_keys)
         self.reported = tuple(env.mode.report_keys)
         self.exact = "heights" in emitted
-        self.shows_heightmap = "heightmap" in emitted
+        self.emits_heightmap = "heightmap" in emitted
         self.stored = tuple(
             name for name in STORED if name in emitted - ({"heightmap"} if self.exact else set())
         )
@@ -166,38 +166,38 @@ class RebuildMaps(Transform):
             *env.params.lattice,
         )
 
-    # ------------------------------------------------------------------ in
+    # ------------------------------------------------------------------ writing
 
     def _inv_call(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """The compact form of a transition; TorchRL's ``inv`` and ``extend`` call this."""
+        """Return the compact form of a transition; TorchRL's ``inv`` and ``extend`` call this."""
         out = self._compress(tensordict)
         for key in self.action_keys:
             out.set(key, tensordict.get(key))
         following = tensordict.get("next")
-        for key in self.reported:  # what this action came to, not the last one of an n-step window
+        for key in self.reported:  # of this action, not of the last one of an n-step window
             out.set(key, following.get(key))
         out.set("next", self._compress(following).set("reward", following.get("reward")))
         return out
 
     def _compress(self, whole: TensorDictBase) -> TensorDict:
-        """The compact form of a state: its root entries only."""
-        seen = whole.get("observation")
+        """Return the compact form of a state: its root entries only."""
+        whole_observation = whole.get("observation")
         out = TensorDict({}, whole.batch_size, device=whole.device)
-        out.set("observation", seen.select(*self.stored))
+        out.set("observation", whole_observation.select(*self.stored))
         if self.keeps_legal:
-            legal = seen.get("drop_height") < 1
+            legal = whole_observation.get("drop_height") < 1
             out.set(_JOINT, pack_bits(legal.flatten(whole.dim())))
-        legality = self.mode.legality(dict(seen.items()))
+        legality = self.mode.legality(dict(whole_observation.items()))
         for key, place in self.masks.items():
             if place.bits != _JOINT:
                 mask = legality[key] if key in legality else whole.get(key)
                 out.set(place.bits, pack_bits(mask))
         return out.update(whole.select(*FLAGS, *self.kept))
 
-    # ------------------------------------------------------------------ out
+    # ------------------------------------------------------------------ sampling
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """The whole form of transitions that :meth:`inv` made compact."""
+        """Return the whole form of transitions that :meth:`inv` compressed."""
         packed = (place.bits for place in self.masks.values())
         out = tensordict.exclude("observation", "next", _JOINT, *packed)
         out.update(self.expand(tensordict))
@@ -206,7 +206,7 @@ class RebuildMaps(Transform):
         return out.set("next", expanded.update(following.select("reward", *FLAGS)))
 
     def expand(self, compact: TensorDictBase, legal_mask: bool = False) -> TensorDict:
-        """Observations and masks of compact states."""
+        """Return observations and masks of compact states."""
         batch = compact.batch_size
         flat = compact.reshape(-1)
         joint = None
@@ -219,10 +219,10 @@ class RebuildMaps(Transform):
             else unpack_bits(flat.get(place.bits), place.size, self._table)
             for key, place in self.masks.items()
         }
-        seen = dict(flat.get("observation").items())
-        seen.update(self._derived(flat, legality))
-        seen.update(self._maps(flat, joint))
-        entries = TensorDict(seen, flat.batch_size, device=compact.device)
+        observed = dict(flat.get("observation").items())
+        observed.update(self._derived(flat, legality))
+        observed.update(self._maps(flat, joint))
+        entries = TensorDict(observed, flat.batch_size, device=compact.device)
         out = TensorDict({"observation": entries}, flat.batch_size, device=compact.device)
         for key, legal in legality.items():
             out.set(key, legal | flat.get("done"))
@@ -233,17 +233,17 @@ class RebuildMaps(Transform):
     def _derived(
         self, flat: TensorDictBase, legality: dict[NestedKey, Tensor]
     ) -> dict[str, Tensor]:
-        """What follows from ``heights`` and the manager's mask."""
+        """Return the observations that follow from ``heights`` and the manager's mask."""
         if not self.exact:
             return {}
         out = {"placeable": legality[MANAGER_MASK]}
-        if self.shows_heightmap:
+        if self.emits_heightmap:
             heights = flat.get(("observation", "heights"))
             out["heightmap"] = observation.over_height(heights, self.params)
         return out
 
     def _maps(self, flat: TensorDictBase, joint: Tensor | None) -> dict[str, Tensor]:
-        """The observations that were dropped, ``[N, ...]``."""
+        """Compute the observations that were dropped, ``[N, ...]``."""
         out: dict[str, Tensor] = {}
         if not self.rebuilt:
             return out
@@ -261,7 +261,7 @@ class RebuildMaps(Transform):
         return out
 
     def _drop_height(self, flat: TensorDictBase, item_id: Tensor, legal: Tensor) -> Tensor:
-        """Rest heights over H, 1 where illegal."""
+        """Compute rest heights over H, 1 where illegal."""
         if self.exact:
             heightmap = flat.get(("observation", "heights"))
         else:
@@ -270,8 +270,9 @@ class RebuildMaps(Transform):
         visible = item_id[:, : self.params.num_visible]
         row_bytes = bottom[0].numel() * bottom.element_size() * visible.shape[1]
         rows = max(1, _GATHER_BYTES // row_bytes)
-        turns, stride = bottom.shape[1], self.params.grid_step
-        which = (visible[..., None] * turns + torch.arange(turns, device=visible.device)).flatten(1)
+        orientations, stride = bottom.shape[1], self.params.grid_step
+        orientation = torch.arange(orientations, device=visible.device)
+        which = (visible[..., None] * orientations + orientation).flatten(1)
         surfaces = bottom.flatten(0, 1)
         parts = [
             kernels.drop_height(heights, surfaces, stride, which=chosen)

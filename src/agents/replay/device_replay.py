@@ -13,10 +13,10 @@ from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler, RandomSampler, Sampler
 from torchrl.data.replay_buffers.writers import RoundRobinWriter
 
+from agents.collective import processes
 from agents.replay.compact import RebuildMaps
 from agents.replay.n_step import NStep
 from agents.replay.prioritized import DevicePrioritizedSampler
-from agents.training.distributed import processes
 from packing_env import PackingEnv
 from packing_env.memory import check_memory, human, num_bytes
 from packing_env.types import ParameterError
@@ -29,15 +29,15 @@ _STEPS = 2**16 - 1
 class DeviceReplay:
     """Replay of one environment's transitions, on the environment's device.
 
-    ``extend`` takes what ``env.step_and_maybe_reset`` returned, makes it compact
+    ``extend`` takes the result of ``env.step_and_maybe_reset``, makes it compact
     (:class:`RebuildMaps`), turns it into n-step transitions (:class:`NStep`) and writes B rows to a
-    TorchRL storage that is allocated once, here. ``sample`` gives whole transitions again: root
+    TorchRL storage that is allocated once, here. ``sample`` returns whole transitions: root
     observation and ``action``; ``discount`` and ``steps_to_next_obs``; and in ``next`` the n-step
     ``reward``, the observation and the flags. A target is ``reward + discount * value(next)``, with
     the maximum in ``value`` taken under ``("next", "legal_mask")``.
 
-    Nothing is read back to the host: how full the ring is follows from the number of calls. All
-    memory is taken here and stays where it is.
+    Nothing is read back to the host: the fill level follows from the number of calls. All memory is
+    allocated here and stays in place.
 
     Args:
         env: The environment; its rows must be the rows of every ``extend``.
@@ -47,15 +47,15 @@ class DeviceReplay:
         sampler: A TorchRL sampler; uniform with replacement if None. A ``PrioritizedSampler`` gets
             new priorities through :meth:`update_priority`, and the schedule of a
             :class:`DevicePrioritizedSampler` follows the frames that were added.
-        rebuild: Observations to compute again for a sample; None for all that were dropped.
+        rebuild: Observations to recompute for a sample; None for all that were dropped.
         half_heights: Keep heightmaps in 16 bits, see :func:`to_16_bits`: half the memory, and
-            sampled heights are off by up to H / 131070. What is legal stays exact: it is kept in
-            bits of its own. (Refused where it is computed from heights, as in ``hierarchical``.)
+            sampled heights are off by up to H / 131070. Legality stays exact: it is stored in bits
+            of its own. (Refused where it is computed from heights, as in ``hierarchical``.)
         keep: Further entries of a state that samples hold, at the root and in ``next``.
 
     Raises:
-        ParameterError: The transitions would not fit into the free memory, or fewer than one step
-            of the environment would.
+        ParameterError: The transitions do not fit into the free memory, or the capacity is less
+            than one step of the environment.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class DeviceReplay:
             writer=RoundRobinWriter(compilable=True),
             compilable=True,
         )
-        # The storage takes its memory now rather than in the middle of a run.
+        # The storage allocates its memory now rather than in the middle of a run.
         self.buffer.extend(
             row.apply(lambda x: torch.zeros(x.shape, dtype=x.dtype, device=env.device))
         )
@@ -109,7 +109,7 @@ class DeviceReplay:
     # ------------------------------------------------------------------ forms of a transition
 
     def _held(self, transition: TensorDictBase) -> TensorDictBase:
-        """The form in which steps wait for their n-step returns."""
+        """Return the form of steps that wait for their n-step returns."""
         compact = self.maps.inv(transition)
         if self.half_heights:
             for state in (compact, compact.get("next")):
@@ -117,24 +117,24 @@ class DeviceReplay:
         return compact
 
     def _stored(self, ready: TensorDictBase) -> TensorDictBase:
-        """The form in which n-step transitions are kept."""
+        """Return the form in which n-step transitions are stored."""
         return ready
 
     def _whole(self, stored: TensorDictBase) -> TensorDictBase:
-        """What is given out."""
+        """Return the form of samples."""
         if self.half_heights:
             for state in (stored, stored.get("next")):
                 state.set(_HEIGHTS, from_16_bits(state.get(_HEIGHTS)))
         return self.maps(stored)
 
     def _layout(self, env: PackingEnv) -> tuple[TensorDictBase, TensorDictBase]:
-        """One row as it is held, and one as it is stored, without memory behind them."""
+        """Return one waiting row and one stored row, without allocated memory."""
         with FakeTensorMode(allow_non_fake_inputs=True):
             held = self._held(env.fake_tensordict().reshape(-1))
             return held[:1].clone(), self._stored(NStep().push(held)[:1].clone())
 
     def _check_memory(self, device: torch.device) -> None:
-        """Say what will be allocated, and refuse what cannot fit."""
+        """Log the memory to be allocated, and raise if it exceeds the free memory."""
         each = human(self.bytes_per_transition)
         windows = self.num_bytes - self.bytes_per_transition * self.capacity
         smaller = "" if self.half_heights else ", replay.half_heights=true"
@@ -142,8 +142,8 @@ class DeviceReplay:
             f"replay.capacity={self.capacity} ({each} per transition)",
             self.num_bytes,
             device,
-            lambda room: (
-                f"use replay.capacity={max((room - windows) // self.bytes_per_transition, 0)} or "
+            lambda free: (
+                f"use replay.capacity={max((free - windows) // self.bytes_per_transition, 0)} or "
                 f"less{smaller}, or a coarser env.grid_step or env.cell"
             ),
         )
@@ -160,7 +160,7 @@ class DeviceReplay:
             transition: Root and ``next`` of one step, ``[B]`` or the environment's batch shape.
 
         Returns:
-            Where the rows were written; None while the first windows fill (``n_steps - 1`` calls).
+            Indices of the written rows; None while the first windows fill (``n_steps - 1`` calls).
         """
         if transition.dim() > 1:
             transition = transition.reshape(-1)
@@ -171,7 +171,7 @@ class DeviceReplay:
         return None if ready is None else self.buffer.extend(self._stored(ready))
 
     def flush(self) -> None:
-        """Write the steps that are held back, with windows that end at the newest step.
+        """Write the waiting steps, with windows that end at the newest step.
 
         Call it before the environment is reset from outside, so that no window spans the break.
         """
@@ -179,22 +179,22 @@ class DeviceReplay:
             self.buffer.extend(self._stored(ready))
 
     def sample(self, batch_size: int) -> TensorDictBase:
-        """Whole transitions, with their ``index`` in the ring.
+        """Draw whole transitions, with their ``index`` in the ring.
 
-        Of a prioritized sampler also their importance weights, ``priority_weight [n]``.
+        A prioritized sampler adds their importance weights, ``priority_weight [n]``.
         """
         return self._whole(self.buffer.sample(batch_size))
 
     def update_priority(self, index: Tensor, priority: Tensor) -> None:
-        """Give sampled transitions new priorities, magnitudes of TD errors ``[n]``.
+        """Set the priorities of sampled transitions, magnitudes of TD errors ``[n]``.
 
-        A uniform sampler takes no notice; a prioritized one applies its exponent.
+        A uniform sampler ignores them; a prioritized one applies its exponent.
         """
         if isinstance(self.buffer.sampler, PrioritizedSampler):
             self.buffer.update_priority(index, priority)
 
     def state_dict(self) -> dict[str, Any]:
-        """The filled part of the ring, itself; the steps held back, and where writing continues."""
+        """Return the filled part of the ring, the waiting steps, and the next write position."""
         rows = self.buffer[: len(self)].exclude("index") if len(self) else TensorDict()
         return {
             "rows": rows.flatten_keys("/").to_dict(),
@@ -206,7 +206,7 @@ class DeviceReplay:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what :meth:`state_dict` returned, in a replay of the same layout."""
+        """Restore what :meth:`state_dict` returned, in a replay of the same layout."""
         length = int(state["length"])
         if length > self.capacity:
             raise ParameterError(
@@ -223,14 +223,15 @@ class DeviceReplay:
 
 
 def to_16_bits(height: Float[Tensor, "*batch X Y"]) -> Int16[Tensor, "*batch X Y"]:
-    """Heights over H, from 0 to 1, in equal steps: off by up to 1 / 131070, half a step.
+    """Round heights over H, from 0 to 1, to equal steps; the error is at most 1 / 131070.
 
-    That is 2.3 micrometres of 0.30 m; float16 would be off by up to 1 / 4096 (its mantissa has 11
-    bits), bfloat16 by 1 / 512. Moved down by 2^15, since few operations take uint16.
+    That is half a step, 2.3 micrometres of 0.30 m; the error of float16 would be up to 1 / 4096
+    (its mantissa has 11 bits), that of bfloat16 1 / 512. Values are shifted down by 2^15, since few
+    operations take uint16.
     """
     return ((height.clamp(0, 1) * _STEPS).round() - 2**15).to(torch.int16)
 
 
 def from_16_bits(steps: Int16[Tensor, "*batch X Y"]) -> Float[Tensor, "*batch X Y"]:
-    """Inverse of :func:`to_16_bits`, float32."""
+    """Convert steps of :func:`to_16_bits` to heights, float32."""
     return (steps.float() + 2**15) / _STEPS

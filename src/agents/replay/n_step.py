@@ -9,17 +9,17 @@ from tensordict import TensorDict, TensorDictBase
 
 
 class NStep:
-    """Turns one-step transitions ``[B]`` into n-step transitions, row by row.
+    """Conversion of one-step transitions ``[B]`` into n-step transitions, row by row.
 
-    The transition of step t leaves ``n_steps - 1`` steps later, when its window is known, so that
-    every call after the first few emits exactly B rows: no shape depends on the data. Its window
-    ends early where its episode does; what the row's next episode did is left out. Emitted are
+    The transition of step t is emitted ``n_steps - 1`` steps later, when its window is complete, so
+    that every call after the first few emits exactly B rows: no shape depends on the data. Its
+    window ends early where its episode does; the row's next episode is left out. Emitted are
 
     - ``("next", "reward")``: ``sum over k < m of gamma^k r_{t+k}``, with m the window's length;
     - ``("next", ...)``: the state after those m steps, the true terminal one if it ended there;
     - ``steps_to_next_obs [B, 1]``: m, as TorchRL's value estimators read it;
-    - ``discount [B, 1]``: what multiplies the value of that state: ``gamma^m``, 0 if it is
-      terminated. A truncated state is bootstrapped from.
+    - ``discount [B, 1]``: the factor of that state's value: ``gamma^m``, 0 if it is terminated. A
+      truncated state is bootstrapped from.
 
     Each transition is emitted once. Those of the last ``n_steps - 1`` steps stay inside until
     :meth:`flush`. Rows must continue from call to call: flush before resetting the environment
@@ -42,7 +42,7 @@ class NStep:
         self._held = 0
 
     def push(self, transition: TensorDictBase) -> TensorDictBase | None:
-        """Take in one step of every row; give out the step whose window is now complete."""
+        """Add one step of every row; return the step whose window is now complete."""
         if self._ring is None:
             self._ring = torch.stack([torch.zeros_like(transition)] * self.n_steps).contiguous()
         if transition.batch_size != self._ring.batch_size[1:]:
@@ -56,11 +56,11 @@ class NStep:
         return self._pop() if self._held == self.n_steps else None
 
     def flush(self) -> list[TensorDictBase]:
-        """Give out what is still inside, with windows that end at the last step taken in."""
+        """Return the remaining steps, with windows that end at the last step added."""
         return [self._pop() for _ in range(self._held)]
 
     def _pop(self) -> TensorDictBase:
-        """The oldest step inside, its window reaching to the newest."""
+        """Remove and return the oldest step, with a window up to the newest."""
         assert self._ring is not None
         window = [(self._cursor - back) % self.n_steps for back in range(self._held, 0, -1)]
         following = self._ring.get("next")
@@ -84,12 +84,12 @@ class NStep:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """What is inside, as tensors and numbers."""
+        """Return the pending steps, as tensors and numbers."""
         ring = {} if self._ring is None else self._ring.flatten_keys("/").clone().to_dict()
         return {"cursor": self._cursor, "held": self._held, "ring": ring}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         self._cursor, self._held = int(state["cursor"]), int(state["held"])
         if state["ring"]:
             shape = state["ring"]["next/done"].shape[:2]

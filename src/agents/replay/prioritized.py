@@ -15,35 +15,35 @@ from packing_env.types import ParameterError
 
 
 class DevicePrioritizedSampler(PrioritizedSampler):
-    """Transition i is drawn with probability ``p_i^alpha / sum over k of p_k^alpha``.
+    """Sampler that draws transition i with probability ``p_i^alpha / sum over k of p_k^alpha``.
 
     Proportional prioritization of Schaul et al., "Prioritized experience replay", ICLR 2016:
     ``p_i = |delta_i| + eps`` (section 3.3), draws stratified over the batch (appendix B.2.1), new
     transitions at the largest priority given so far (algorithm 1; 1 before the first), and weights
     ``(N P(i))^-beta`` that undo the bias (section 3.4), with beta linear in frames. The weights are
-    divided by the largest *of the batch*, so that they only ever scale an update down; N and the
-    sum cancel in that. (Over the whole buffer a single transition of priority eps would scale all
-    updates down to nothing.)
+    divided by the largest *of the batch*, so that they only scale an update down; N and the sum
+    cancel in the quotient. (With the largest of the whole buffer, a single transition of priority
+    eps would scale all updates down to almost nothing.)
 
-    Takes the place of TorchRL's ``PrioritizedSampler`` in any of its buffers, without the C++
-    extension, and without reading anything back: shapes depend on the batch only, all memory is
-    taken at once and stays in place, so that drawing and updating can be captured in a graph.
+    Replaces TorchRL's ``PrioritizedSampler`` in any of its buffers, without the C++ extension and
+    without host reads: shapes depend on the batch only, all memory is allocated at once and stays
+    in place, so that drawing and updating can be captured in a graph.
 
-    The powers of the priorities lie in rows, whose sums are kept beside them. A draw finds its row,
-    then its place in the row: a cumulative sum and a binary search, twice. An update sums the rows
-    that it touches anew, in float64, so that sums do not drift. Where an index occurs several times
-    in one update, the largest of its priorities counts. A priority that is not finite is taken for
-    the largest given so far.
+    The powers of the priorities are stored in rows, beside the sum of each row. A draw finds its
+    row, then its entry in the row: a cumulative sum and a binary search, twice. An update computes
+    the sums of the rows that it changes again, in float64, so that sums do not drift. Where an
+    index occurs several times in one update, the largest of its priorities counts. A priority that
+    is not finite counts as the largest given so far.
 
     Args:
-        max_capacity: Of the storage.
+        max_capacity: Capacity of the storage.
         alpha: Exponent of the priorities; 0 draws uniformly.
         beta: Exponent of the weights, at frame 0.
         eps: Added to every priority, so that each transition can be drawn.
         beta_end: Exponent of the weights after ``beta_frames`` frames.
         beta_frames: Length of that schedule, see :meth:`set_frames`; None keeps ``beta``.
-        device: Where the priorities are; None: where the storage is.
-        reduction: How a TorchRL buffer makes one priority out of several.
+        device: Device of the priorities; None: that of the storage.
+        reduction: Reduction by which a TorchRL buffer makes one priority out of several.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         self.set_frames(0)
 
     def _allocate(self, device: torch.device) -> None:
-        # One entry more than there are places: what is written outside the buffer goes there.
+        # One spare entry after the buffer's: it takes the writes outside the buffer.
         num_rows = -(-(self._max_capacity + 1) // self._width)
         self._powers = torch.zeros(num_rows * self._width, dtype=torch.float64, device=device)
         self._spare = self._powers[self._max_capacity]
@@ -106,14 +106,14 @@ class DevicePrioritizedSampler(PrioritizedSampler):
     # ------------------------------------------------------------------ schedules
 
     def set_frames(self, frames: int) -> None:
-        """Set beta to what it is after ``frames`` environment frames: closed form."""
+        """Set beta to its value after ``frames`` environment frames; closed form."""
         if self.beta_frames is not None:
             share = min(1.0, frames / self.beta_frames) if self.beta_frames else 1.0
             self.beta = self.beta_start + share * (self.beta_end - self.beta_start)
 
     @property
     def beta(self) -> float:
-        """The present exponent of the weights."""
+        """The current exponent of the weights."""
         return self._beta
 
     @beta.setter
@@ -122,7 +122,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         self._exponent.fill_(-self._beta)
 
     def _retransform_priority_trees(self, old_alpha: float, new_alpha: float) -> None:
-        """Keep the priorities when alpha is set; those that 0 made equal stay equal."""
+        """Keep the priorities when alpha is set; after alpha = 0 they stay equal."""
         if old_alpha:
             there = self._powers > 0
             self._powers.copy_(torch.where(there, self._powers ** (new_alpha / old_alpha), 0.0))
@@ -132,14 +132,15 @@ class DevicePrioritizedSampler(PrioritizedSampler):
 
     @property
     def device(self) -> torch.device:
-        """Where the priorities are."""
+        """The device of the priorities."""
         return self._powers.device
 
     def sample(self, storage: Storage, batch_size: int) -> tuple[Any, dict[str, Tensor]]:
-        """Indices ``[n]`` (a tuple of them for a storage of several axes), and their weights.
+        """Draw indices and their weights.
 
         Returns:
-            The indices, and ``priority_weight [n]`` float32.
+            The indices ``[n]`` (a tuple of them for a storage of several axes), and
+            ``priority_weight [n]`` float32.
 
         Raises:
             RuntimeError: The storage is empty.
@@ -152,13 +153,13 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         return where, {"priority_weight": weight}
 
     def draw(self, size: int) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
-        """Flat indices and their weights; what of :meth:`sample` happens on the device."""
-        index = self._places(size)
+        """Draw flat indices and their weights: the device part of :meth:`sample`."""
+        index = self._indices(size)
         power = self._powers[index]
         return index, ((power / power.amin()) ** self._exponent).float()
 
-    def _places(self, size: int) -> Int[Tensor, " n"]:
-        """One draw from each of ``size`` equal shares of the sum."""
+    def _indices(self, size: int) -> Int[Tensor, " n"]:
+        """Draw one index from each of ``size`` equal shares of the sum."""
         ends = torch.nn.functional.pad(self._sums.cumsum(0), (1, 0))
         uniform = torch.rand(size, dtype=torch.float64, device=self.device, generator=self._rng)
         mass = (uniform + torch.arange(size, device=self.device)) * (ends[-1] / size)
@@ -166,7 +167,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         inside = self._rows.index_select(0, row).cumsum(1)
         rest = (mass - ends[row])[:, None]
         place = torch.searchsorted(inside, rest, right=True).squeeze(1)
-        # Rounding may lead past the end of a row: to its last entry, or the last that is filled.
+        # Rounding may pass the end of a row: then take its last entry, or the last filled one.
         index = row * self._width + place.clamp_(max=self._width - 1)
         return torch.minimum(index, self._last).clamp_(max=self._max_capacity - 1)
 
@@ -174,29 +175,29 @@ class DevicePrioritizedSampler(PrioritizedSampler):
 
     @property
     def default_priority(self) -> Float[Tensor, ""]:
-        """That of new transitions."""
+        """The priority of new transitions."""
         return torch.where(self._top > 0, self._top, 1.0)
 
     def add(self, index: Any) -> None:
-        """Nothing: the writer calls :meth:`mark_update`."""
+        """Ignore the call: the writer calls :meth:`mark_update`."""
 
     def extend(self, index: Any) -> None:
-        """Nothing: the writer calls :meth:`mark_update`."""
+        """Ignore the call: the writer calls :meth:`mark_update`."""
 
     def mark_update(self, index: Any, *, storage: Storage | None = None) -> None:
-        """Transitions were written at ``index``: they get the largest priority given so far."""
+        """Give newly written transitions the largest priority given so far."""
         self._maybe_init_from_storage(storage)
         slot = self._slots(index, storage)
         self._write(slot, self._power(self.default_priority).expand(slot.shape))
 
     def update_priority(self, index: Any, priority: Any, *, storage: Storage | None = None) -> None:
-        """Give transitions new priorities; indices outside the buffer are left out.
+        """Set the priorities of transitions; indices outside the buffer are ignored.
 
         Args:
             index: ``[n]``, or ``[n, axes]`` for a storage of several axes.
             priority: Magnitude of the TD error, ``[n]`` or one for all; alpha and eps are applied
                 here.
-            storage: Needed if it has several axes.
+            storage: Required if it has several axes.
         """
         self._maybe_init_from_storage(storage)
         slot = self._slots(index, storage)
@@ -209,7 +210,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         self._write(slot, power)
 
     def _slots(self, index: Any, storage: Storage | None) -> Int[Tensor, " n"]:
-        """Flat places in the buffer; what is outside it, at the spare entry."""
+        """Return flat entries of the buffer; indices outside it map to the spare entry."""
         index = torch.as_tensor(index, dtype=torch.int64, device=self.device)
         if index.dim() > 1:
             if storage is None:
@@ -225,7 +226,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         return (priority + self._eps).pow_(self._alpha)
 
     def _write(self, slot: Int[Tensor, " n"], power: Float[Tensor, " n"]) -> None:
-        """Enter powers of priorities, and sum the rows that they are in anew."""
+        """Write powers of priorities, and recompute the sums of their rows."""
         self._powers.scatter_reduce_(0, slot, power, "amax", include_self=False)
         self._spare.zero_()
         row = slot >> self._shift
@@ -235,7 +236,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
     # ------------------------------------------------------------------ saving
 
     def state_dict(self) -> dict[str, Any]:
-        """The priorities and what goes with them, as tensors and numbers."""
+        """Return priorities, sums and exponents, as tensors and numbers."""
         return {
             "alpha": self._alpha,
             "beta": self._beta,
@@ -247,7 +248,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`, for the same capacity; the memory stays where it is."""
+        """Restore what :meth:`state_dict` returned, for the same capacity, in the same memory."""
         if len(state_dict["powers"]) != self._max_capacity:
             raise ParameterError(
                 f"the saved priorities are of {len(state_dict['powers'])} transitions, "
@@ -267,6 +268,6 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         torch.save(self.state_dict(), folder / "sampler.pt")
 
     def loads(self, path: str | Path) -> None:
-        """Inverse of :meth:`dumps`."""
+        """Restore what :meth:`dumps` wrote."""
         file = Path(path) / "sampler.pt"
         self.load_state_dict(torch.load(file, map_location=self.device, weights_only=True))

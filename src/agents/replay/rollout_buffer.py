@@ -1,4 +1,4 @@
-"""`Rollout`: what the present policy did in the last few decisions, on the device."""
+"""`Rollout`: the current policy's last decisions, on the device."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from packing_env.types import ParameterError
 class Rollout:
     """The last ``horizon`` decisions of every row, ``[B, T]``, compact.
 
-    States are kept without what :class:`RebuildMaps` computes again; an agent rebuilds the maps of
-    one minibatch at a time (``RebuildMaps.expand``). What a policy writes beside its actions
-    (``action_log_prob``, ``state_value``) is kept as it is. In ``next`` a finished row holds its
-    true last state. Storage is allocated at the first :meth:`extend`, when the policy's entries are
-    known, and never moves: :meth:`take` returns the storage itself, which the next :meth:`extend`
-    overwrites. Nothing is read back to the host.
+    States are stored without the entries that :class:`RebuildMaps` recomputes; an agent rebuilds
+    the maps of one minibatch at a time (``RebuildMaps.expand``). Entries that a policy writes
+    besides its actions (``action_log_prob``, ``state_value``) are stored unchanged. In ``next`` a
+    finished row holds its true last state. Storage is allocated at the first :meth:`extend`, when
+    the policy's entries are known, and never moves: :meth:`take` returns the storage itself, which
+    the next :meth:`extend` overwrites. Nothing is read back to the host.
 
     Args:
         env: The environment; its rows must be the rows of every ``extend``.
         horizon: ``T``, decisions per row.
 
     Raises:
-        ParameterError: ``horizon`` is not positive, or the states would not fit into the free
-            memory.
+        ParameterError: ``horizon`` is not positive, or the states do not fit into the free memory.
     """
 
     on_policy = True
@@ -50,23 +49,23 @@ class Rollout:
             f"replay.horizon={self.horizon} of {self.num_rows} rows",
             self.num_bytes,
             env.device,
-            lambda room: f"use replay.horizon={room // per_step} or less, or fewer env.num_envs",
+            lambda free: f"use replay.horizon={free // per_step} or less, or fewer env.num_envs",
         )
         self._storage: TensorDictBase | None = None
         self._cursor = 0
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the states, without what the policy adds."""
+        """Memory of the states in bytes, without the policy's entries."""
         return self.bytes_per_transition * self.horizon * self.num_rows
 
     @property
     def full(self) -> bool:
-        """Whether every decision of the rollout is there; known without reading the device."""
+        """True once every decision of the rollout is stored; known without reading the device."""
         return self._cursor == self.horizon
 
     def extend(self, transition: TensorDictBase) -> None:
-        """Add one step of every row; after a complete rollout this begins the next.
+        """Add one step of every row; after a complete rollout this starts the next.
 
         Args:
             transition: Root and ``next`` of one step, ``[B]`` or the environment's batch shape.
@@ -90,7 +89,7 @@ class Rollout:
         self._cursor += 1
 
     def take(self) -> TensorDictBase:
-        """The rollout ``[B, T]``, in the storage's own memory; the next ``extend`` overwrites it.
+        """Return the rollout ``[B, T]`` in the storage's memory, which ``extend`` overwrites.
 
         Raises:
             ValueError: It is not complete yet.
@@ -101,14 +100,14 @@ class Rollout:
         return self._storage
 
     def state_dict(self) -> dict[str, Any]:
-        """The steps that are there; none between two rollouts."""
+        """Return the steps stored so far; none between two rollouts."""
         if self._storage is None or not self._cursor:
             return {"cursor": 0, "steps": {}}
         steps = self._storage[:, : self._cursor].clone()
         return {"cursor": self._cursor, "steps": steps.flatten_keys("/").to_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what :meth:`state_dict` returned, in a buffer of the same layout."""
+        """Restore what :meth:`state_dict` returned, in a buffer of the same layout."""
         self._cursor = 0
         if not state["cursor"]:
             return
@@ -117,6 +116,6 @@ class Rollout:
             self._put(step)
 
     def _compact(self, transition: TensorDictBase) -> TensorDict:
-        """The compact states, the actions, and what else the policy wrote."""
+        """Return the compact states, the actions, and the policy's other entries."""
         written: Any = transition.exclude(*self._left_out)
         return self.maps.inv(transition).update(written)

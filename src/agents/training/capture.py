@@ -18,10 +18,10 @@ from torch import Tensor
 
 from agents.algorithms.base import Agent
 from agents.algorithms.optimization import GatedAdam
+from agents.algorithms.states import tensors
+from agents.collective import processes
 from agents.training import process
-from agents.training.distributed import processes
 from agents.training.rollout import DeviceCollector
-from agents.training.states import tensors
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 

@@ -44,11 +44,6 @@ class World:
         return any(wishes)
 
 
-def processes() -> int:
-    """Return the number of processes that learn together."""
-    return distributed.get_world_size() if distributed.is_initialized() else 1
-
-
 @contextmanager
 def joined(device: str | torch.device) -> Iterator[World]:
     """Join the processes that ``torchrun`` started; a process on its own is a world of one."""

@@ -12,15 +12,16 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from agents.algorithms.base import Agent, Collector, Replay, RolloutBuffer
+from agents.algorithms.states import tensors
 from agents.diagnostics.black_box import BlackBox
 from agents.loggers.logging import Logger
 from agents.loggers.meter import Meter
 from agents.loggers.progress import ProgressBar
+from agents.options import option_groups
 from agents.training import process
 from agents.training.capture import CapturedUpdate
 from agents.training.distributed import World
 from agents.training.schedule import Schedule, positive_frames
-from agents.training.states import tensors
 
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
 """Metrics of finished episodes that are logged."""
@@ -47,12 +48,12 @@ class Trainer:
         update_every: Frames per update.
         black_box: Whether :attr:`black_box` records the last updates, to diagnose NaN or Inf.
         capture: Run updates as one CUDA graph, :class:`agents.training.capture.CapturedUpdate`.
-        **schedule: Fields of :class:`Schedule`.
+        schedule: Length and intervals; its fields are keyword arguments as well.
     """
 
     on_policy = False
-    keyword_options = Schedule
 
+    @option_groups(schedule=Schedule())
     def __init__(
         self,
         agent: Agent,
@@ -63,11 +64,10 @@ class Trainer:
         update_every: float = 64,
         black_box: bool = True,
         capture: bool = False,
-        **schedule: Any,
+        schedule: Schedule,
     ) -> None:
-        self.schedule = Schedule(**schedule)
-        self.total, self.budget = int(self.schedule.frames), self.schedule.budget
-        self.every = self.schedule.every
+        self.schedule, self.every = schedule, schedule.every
+        self.total, self.budget = int(schedule.frames), schedule.budget
         self.warmup = int(warmup)
         self.update_every = positive_frames("update_every", update_every)
         self.agent, self.collector = agent, collector
@@ -330,11 +330,12 @@ class OnPolicyTrainer(Trainer):
         collector: The source of transitions.
         replay: Stores one rollout, ``replay.horizon`` decisions of every row.
         black_box: As of :class:`Trainer`.
-        **schedule: Fields of :class:`Schedule`.
+        schedule: Length and intervals; its fields are keyword arguments as well.
     """
 
     on_policy = True
 
+    @option_groups(schedule=Schedule())
     def __init__(
         self,
         agent: Agent,
@@ -342,10 +343,9 @@ class OnPolicyTrainer(Trainer):
         replay: RolloutBuffer,
         *,
         black_box: bool = True,
-        **schedule: Any,
+        schedule: Schedule,
     ) -> None:
-        options = Schedule(**schedule)  # refuses options of other loops
-        super().__init__(agent, collector, replay, black_box=black_box, **vars(options))
+        super().__init__(agent, collector, replay, black_box=black_box, schedule=schedule)
 
     def _learn(self, count: int) -> None:
         """Make an update when the rollout is complete."""

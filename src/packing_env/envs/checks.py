@@ -99,17 +99,30 @@ def read_actions(
     found = {}
     for key, (dtype, shape) in wanted.items():
         action = tensordict.get(key, None)
-        expected = f"action_mode={action_mode!r} takes {dtype} {tuple(shape)}"
-        if action is None:
-            raise KeyError(f"the TensorDict has no {key!r} entry; {expected}")
-        if action.dtype != dtype:
-            raise TypeError(f"{key!r} is {action.dtype}; {expected}")
-        if action.shape != shape:
-            raise ValueError(f"{key!r} has shape {tuple(action.shape)}; {expected}")
-        if action.device != device:
-            raise ValueError(f"{key!r} is on {action.device}, the environment on {device}")
+        if (
+            action is None
+            or action.dtype != dtype
+            or action.shape != shape
+            or action.device != device
+        ):
+            raise _wrong_action(key, action, f"{dtype} {tuple(shape)}", action_mode, device)
         found[key] = action
     return found
+
+
+def _wrong_action(
+    key: Key, action: Tensor | None, wanted: str, action_mode: str, device: torch.device
+) -> Exception:
+    """Return the error that names how an entry differs from the wanted dtype, shape and device."""
+    expected = f"action_mode={action_mode!r} takes {wanted}"
+    if action is None:
+        return KeyError(f"the TensorDict has no {key!r} entry; {expected}")
+    given = f"{action.dtype} {tuple(action.shape)}"
+    if not given.startswith(wanted.partition(" ")[0] + " "):
+        return TypeError(f"{key!r} is {action.dtype}; {expected}")
+    if given != wanted:
+        return ValueError(f"{key!r} has shape {tuple(action.shape)}; {expected}")
+    return ValueError(f"{key!r} is on {action.device}, the environment on {device}")
 
 
 def check_state(

@@ -118,40 +118,40 @@ class PackingEnv(EnvBase):
 
     def _packed(self, observations: Observations, reward: Tensor | None = None) -> TensorDict:
         """Return observations, metrics, flags, masks, report and reward as the shell emits them."""
-
-        def nested(entries: Mapping[str, Tensor]) -> TensorDict:
-            return self._bare({key: self._shaped(value) for key, value in entries.items()})
-
         rows: dict[Any, Tensor] = {name: observations.flags[name][:, None] for name in FLAGS}
         rows |= {**observations.masks, **observations.report}
         if reward is not None:
             rows["reward"] = reward[:, None]
-        out: dict[str, Any] = {
-            "observation": nested(observations.entries),
-            "metrics": nested(observations.metrics),
-        }
-        out |= {key: self._shaped(value) for key, value in rows.items() if isinstance(key, str)}
-        packed = self._bare(out)
-        for key in (key for key in rows if not isinstance(key, str)):
-            packed.set(key, self._shaped(rows[key]))
+        rows = self._all_shaped(rows)
+        nested = {key: rows.pop(key) for key in [*rows] if isinstance(key, tuple)}
+        entries = self._bare(self._all_shaped(observations.entries))
+        measured = self._bare(self._all_shaped(observations.metrics))
+        packed = self._bare({"observation": entries, "metrics": measured, **rows})
+        for key, value in nested.items():
+            packed.set(key, value)
         return packed
 
     def _unpacked(self, emitted: TensorDictBase) -> Observations:
         """Return emitted observations as the engine takes them, the inverse of `_packed`."""
-        entries, measured = emitted["observation"], emitted["metrics"]
         return Observations(
-            {key: self._flat(value) for key, value in entries.items()},
+            {key: self._flat(value) for key, value in emitted["observation"].items()},
             {key: self._flat(emitted[key]) for key in self.mode.mask_keys},
             {name: self._flat(emitted[name]).squeeze(-1) for name in FLAGS},
-            {key: self._flat(value) for key, value in measured.items()},
+            {key: self._flat(value) for key, value in emitted["metrics"].items()},
             {key: self._flat(emitted[key]) for key in self.mode.report_keys},
         )
 
-    def _bare(self, entries: Mapping[str, Any]) -> TensorDict:
+    def _all_shaped(self, entries: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
+        """Return entries ``[B, ...]`` as ``[*batch_size, ...]``."""
+        if len(self.batch_size) == 1:
+            return dict(entries)
+        return {key: self._shaped(value) for key, value in entries.items()}
+
+    def _bare(self, entries: dict[str, Any]) -> TensorDict:
         """Return a TensorDict of entries whose batch shape and device are known to be right."""
         if torch.compiler.is_compiling():
-            return TensorDict._new_unsafe(dict(entries), self.batch_size, device=self.device)
-        made = TensorDict._new_unsafe(dict(entries), self.batch_size, nested=False)
+            return TensorDict._new_unsafe(entries, self.batch_size, device=self.device)
+        made = TensorDict._new_unsafe(entries, self.batch_size, nested=False)
         made._device = self.device  # as an argument it would be looked up again
         return made
 

@@ -66,7 +66,9 @@ def cuboid_names(boxes: Float[Tensor, "M 3"], names: Sequence[str] | None) -> li
     if given is None:
         given = ["x".join([f"{side:g}" for side in box]) for box in boxes.tolist()]
     if len(given) != len(boxes):
-        raise CatalogueError(f"names has {len(given)} entries for {len(boxes)} cuboids")
+        raise CatalogueError(
+            f"names has {len(given)} entries for {len(boxes)} cuboids; give one each"
+        )
     return numbered(given)
 
 

@@ -44,7 +44,7 @@ class Rule:
     """One stability rule.
 
     Attributes:
-        formula: Returns from a :class:`Support` if the placement is stable.
+        formula: Maps a :class:`Support` to True if the placement is stable.
         percents: Shares of the footprint that the formula compares the count with, ascending,
             three at most.
         corners: Level at which corner cells are counted: the rest height ("rest"), the highest
@@ -59,6 +59,11 @@ class Rule:
     corners: Literal["rest", "highest"] | None = None
     hull: Literal["mass", "centres"] | None = None
 
+    @property
+    def measures(self) -> bool:
+        """True for a rule that depends on the placement at all."""
+        return bool(self.percents or self.corners or self.hull)
+
 
 def limit(area: Any, percent: Any) -> Any:
     """Return the largest count of cells that does not exceed a share of an area."""
@@ -66,7 +71,7 @@ def limit(area: Any, percent: Any) -> Any:
 
 
 def chords_hold(upper: Any, lower: Any) -> Any:
-    """Return if a point lies in a hull, boundary included, from the chords that span it.
+    """Return True for a point in a hull, boundary included, from the chords that span the point.
 
     Seen from the point, corners to its left and to its right span a chord that passes above it iff
     their largest slopes ``dy / |dx|`` sum to at least 0; ``upper`` is that sum, ``lower`` the same

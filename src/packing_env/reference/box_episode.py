@@ -106,7 +106,4 @@ class BoxEpisode(ListedEpisode):
                 self.heightmap[i, j] = max(FLOAT(self.heightmap[i, j]), raised)
         self.packed_boxes.append(box)
         self.places.append((position, orientation, x, y))
-        self.packed.append(position)
-        self.rest.append(found.z)
-        self.stable.append(found.stable)
-        self.support.append(found.support_ratio)
+        self.record(position, found)

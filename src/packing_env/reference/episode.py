@@ -207,6 +207,10 @@ class Episode:
             if self.rules.whole_cells:
                 raised = nearest_level(raised, self.rules.cell)
             self.heightmap[x + u, y + v] = max(self.heightmap[x + u, y + v], raised)
+        self.record(position, found)
+
+    def record(self, position: int, found: Placement) -> None:
+        """Append a packed item to the lists that metrics are computed from."""
         self.packed.append(position)
         self.rest.append(found.z)
         self.stable.append(found.stable)

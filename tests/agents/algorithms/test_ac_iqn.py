@@ -22,8 +22,8 @@ from tests.agents.continuous import (
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.ac_iqn import ACIQN
-from agents.algorithms.learned_action import learned
 from agents.objectives import ACIQNLoss
+from agents.objectives.transitions import with_valued_action
 from packing_env.types import ParameterError
 
 
@@ -96,7 +96,7 @@ def test_importance_weights_weight_the_loss(env, batch):
 @pytest.mark.parametrize("risk", [1.0, 0.25])
 def test_the_actors_loss_is_minus_the_value_at_risk(env, batch, risk):
     agent = make_agent(ACIQN, env, risk=risk)
-    seen = learned(batch, "executed")
+    seen = with_valued_action(batch, "executed")
     torch.manual_seed(3)
     losses = agent.objective.loss_actor(seen)
     torch.manual_seed(3)
@@ -116,7 +116,7 @@ def test_forward_gives_both_losses_to_any_trainer(env, batch):
     loss = ACIQNLoss(made.actor(), critic, gamma=0.9)
     assert {"action", ("next", "reward"), ("observation", "heightmap")} <= set(loss.in_keys)
     with pytest.warns(UserWarning, match="target"):
-        found = loss(learned(batch, "executed"))
+        found = loss(with_valued_action(batch, "executed"))
     assert set(found.keys()) == set(loss.out_keys)
     (found["loss_value"] + found["loss_actor"]).backward()
     assert all(parameter.grad is not None for parameter in loss.parameters())
@@ -219,7 +219,7 @@ def test_it_runs_without_values(env):
     agent = make_agent(ACIQN, env)
 
     def losses(batch):
-        seen = learned(batch, agent.learn_from)
+        seen = with_valued_action(batch, agent.learn_from)
         return *agent.objective.loss_value(seen), agent.objective.loss_actor(seen)
 
     assert_runs_without_values(env, agent, losses)

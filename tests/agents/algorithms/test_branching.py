@@ -18,8 +18,8 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from agents.algorithms.branching import Branching, BranchingPolicy, judge
 from agents.networks import MultiHeadActorCritic
 from agents.networks.actor_critic import run
+from agents.policies.heads import PlacementHeads
 from agents.policies.policy_wrapper import EpsilonSchedule
-from agents.policies.sampling import PlacementHeads
 from agents.replay import DeviceReplay
 from agents.training.rollout import DeviceCollector
 from packing_env import PackingEnv

@@ -15,9 +15,10 @@ from torch import nn
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import TanhNormal
 
-from agents.algorithms.learned_action import learned, worst
+from agents.algorithms.optimization import worst
 from agents.networks import ContinuousActorCritic
-from agents.networks.continuous_view import centres, tent
+from agents.networks.encoders.continuous import centres, tent
+from agents.objectives.transitions import with_valued_action
 from agents.policies.continuous import ContinuousPolicy, NoiseSchedule, TanhGaussian
 from agents.policies.policy_wrapper import EpsilonSchedule
 from packing_env.types import ParameterError
@@ -404,8 +405,8 @@ def test_a_policy_runs_on_tensors_without_values():
 
 def test_the_learned_action_is_the_one_that_was_asked_for_or_carried_out(batch):
     before = batch["action"].clone()
-    assert torch.equal(learned(batch, "asked")["action"], batch["action"])
-    assert torch.equal(learned(batch, "executed")["action"], batch["executed_action"])
+    assert torch.equal(with_valued_action(batch, "asked")["action"], batch["action"])
+    assert torch.equal(with_valued_action(batch, "executed")["action"], batch["executed_action"])
     assert torch.equal(batch["action"], before)
     assert not torch.equal(batch["action"], batch["executed_action"])
 

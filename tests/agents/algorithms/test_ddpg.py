@@ -21,7 +21,7 @@ from tests.agents.continuous import (
 from torch.nn import functional
 
 from agents.algorithms.ddpg import DDPG
-from agents.algorithms.learned_action import learned
+from agents.objectives.transitions import with_valued_action
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_the_actors_loss_is_minus_its_own_value(env, batch):
     agent = make_agent(DDPG, env)
     with torch.no_grad():
         value = agent.critic(agent.actor(batch.select("observation")))["state_action_value"]
-    losses, _ = agent.objective.loss_actor(learned(batch, "executed"))
+    losses, _ = agent.objective.loss_actor(with_valued_action(batch, "executed"))
     torch.testing.assert_close(losses, -value.squeeze(1))
     losses.mean().backward()
     assert all(parameter.grad is None for parameter in agent.critic.parameters())
@@ -112,7 +112,7 @@ def test_it_runs_without_values(env):
     agent = make_agent(DDPG, env)
 
     def losses(batch):
-        seen = learned(batch, agent.learn_from)
+        seen = with_valued_action(batch, agent.learn_from)
         return agent.objective.loss_value(seen)[0], agent.objective.loss_actor(seen)[0]
 
     assert_runs_without_values(env, agent, losses)

@@ -145,7 +145,7 @@ def test_updates_reduce_the_loss_and_move_the_target(batch_and_env):
 def test_fused_steps_equal_plain_ones(batch_and_env):
     batch, env = batch_and_env
     agent, plain = make_agent(env), make_agent(env)
-    optimizer = torch.optim.Adam(plain.parameters, lr=plain.lr, foreach=False)
+    optimizer = torch.optim.Adam(plain.parameters, lr=1e-3, foreach=False)
     for _ in range(5):
         agent.update(batch)
         optimizer.zero_grad()

@@ -24,8 +24,8 @@ from agents.algorithms.iqn import IQN
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
 from agents.heuristics import build
-from agents.networks.quantile import CosineEmbedding, QuantileReadout
-from agents.networks.readout import ActionNetwork
+from agents.networks.readouts.quantile import CosineEmbedding, QuantileReadout
+from agents.networks.readouts.values import ActionNetwork
 from agents.objectives import IQNLoss
 from agents.objectives.iqn import quantile_huber
 from agents.policies.policy_wrapper import PolicyWrapper

@@ -14,7 +14,7 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from agents.algorithms.ppo import ActorCriticPolicy
 from agents.networks import CandidateActorCritic, MultiHeadActorCritic, PlacementActorCritic
 from agents.objectives import MultiHeadPPOLoss
-from agents.policies.sampling import action_heads
+from agents.policies.heads import action_heads
 from packing_env import PackingEnv
 from packing_env.types import ParameterError
 

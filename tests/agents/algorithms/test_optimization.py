@@ -8,8 +8,9 @@ from tensordict import TensorDict
 from tests.agents.conftest import FakeAgent, FakeReplay
 from torch import nn
 
-from agents.algorithms.optimization import GatedAdam, follow, mean_loss
+from agents.algorithms.optimization import GatedAdam, follow
 from agents.loggers.logging import NullLogger
+from agents.objectives.transitions import mean_loss
 from agents.training.rollout import DeviceCollector
 from agents.training.trainer import NonFiniteError, Trainer
 

@@ -22,7 +22,7 @@ from agents.algorithms.ppo import PPO, ActorCriticPolicy
 from agents.loggers.logging import NullLogger
 from agents.objectives import MultiHeadPPOLoss
 from agents.objectives.gae import generalised_advantage
-from agents.policies.sampling import SingleHead
+from agents.policies.heads import SingleHead
 from agents.replay import Rollout
 from agents.training.rollout import DeviceCollector
 from agents.training.trainer import NonFiniteError, OnPolicyTrainer

@@ -16,7 +16,7 @@ from tests.agents.distributional import (
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.rainbow import Rainbow
-from agents.networks.noisy import NoisyLinear
+from agents.networks.readouts.noisy import NoisyLinear
 
 
 @pytest.fixture(scope="module", params=MODES)

@@ -21,8 +21,8 @@ from tests.agents.continuous import (
 from torch.nn import functional
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from agents.algorithms.learned_action import learned
 from agents.algorithms.sac import SAC
+from agents.objectives.transitions import with_valued_action
 from agents.policies.continuous import TanhGaussian
 
 
@@ -146,7 +146,7 @@ def test_it_runs_without_values(env):
     agent = make_agent(SAC, env)
 
     def losses(batch):
-        seen = learned(batch, agent.learn_from)
+        seen = with_valued_action(batch, agent.learn_from)
         actor_losses, found = agent.objective.actor_loss(seen)
         critic_losses, _ = agent.objective.qvalue_v2_loss(seen)
         return critic_losses, actor_losses, agent.objective.alpha_loss(found["log_prob"])

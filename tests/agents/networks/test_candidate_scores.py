@@ -11,8 +11,8 @@ from tests.tiny import tiny_env
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.networks import CandidateScores
-from agents.networks.quantile import QuantileReadout
-from agents.networks.readout import CategoricalReadout, ValueReadout
+from agents.networks.readouts.quantile import QuantileReadout
+from agents.networks.readouts.values import CategoricalReadout, ValueReadout
 from packing_env.types import ParameterError
 
 READOUTS = {

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from agents.algorithms.optimization import GatedAdam, follow
 from agents.config.compose import compose
 from agents.networks import HierarchicalNetworks
-from agents.networks.item_views import DIRECTIONS, principal_views, thumbnails
-from agents.networks.resnet import ResNet
-from agents.networks.unet import UNet
+from agents.networks.encoders.item_views import DIRECTIONS, principal_views, thumbnails
+from agents.networks.encoders.resnet import ResNet
+from agents.networks.encoders.unet import UNet
 from agents.policies.hierarchical import HierarchicalPolicy
 from packing_env import PackingEnv
 from packing_env.items import Catalogue

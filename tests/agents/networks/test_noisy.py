@@ -8,7 +8,7 @@ from torch import nn
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import NoisyLinear as TorchRLNoisyLinear
 
-from agents.networks.noisy import NoisyLinear, reset_noise
+from agents.networks.readouts.noisy import NoisyLinear, reset_noise
 
 QUIET = (ExplorationType.DETERMINISTIC, ExplorationType.MODE, ExplorationType.MEAN)
 

@@ -9,7 +9,7 @@ from tests.agents.distributional import MODES, make_agent, sampled, small_env
 from torchrl.objectives import DistributionalDQNLoss
 
 from agents.algorithms.rainbow import Rainbow
-from agents.networks.readout import CategoricalReadout
+from agents.networks.readouts.values import CategoricalReadout
 from agents.objectives import C51Loss
 from agents.objectives.c51 import project
 from packing_env.types import ParameterError

@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from agents.bench.measure.counting import READS
 from agents.policies import sampling
-from agents.policies.sampling import PlacementHeads, SingleHead, action_heads
+from agents.policies.heads import PlacementHeads, SingleHead, action_heads
 from packing_env.types import ParameterError
 
 

@@ -13,8 +13,8 @@ from agents.config.folders import ConfigError
 from agents.training.capture import CapturedCollector
 from packing_env import PackingEnv, PackingVectorEnv, kernels
 from packing_env.core.orientation import decode_placement
-from packing_env.engine.base import Task
-from packing_env.engine.compiled import CompiledEngine, supported_ground
+from packing_env.engine import Task, make_engine
+from packing_env.types import ParameterError
 
 Choose = Callable[[TensorDictBase], TensorDictBase]
 
@@ -72,26 +72,22 @@ class VectorLoop:
 
 
 class CoreLoop:
-    """Loop over the compiled step without an environment: state, rewards, metrics and masks.
+    """Loop over the compiled engine without an environment: state, rewards, metrics and masks.
 
     The masks are the only observation; finished rows start their next episode.
 
     Raises:
-        ConfigError: The task has no compiled step of whole cells.
+        ConfigError: The compiled engine cannot carry out the task.
     """
 
     def __init__(self, env: PackingEnv, actions: str) -> None:
-        items, params = env.catalogue.tensors(), env.params.evolve(observation=())
-        compiled = kernels.is_compiled_for(env.device.type)
-        if (
-            not (compiled and supported_ground(items, params) == "cells")
-            or params.action_mode != "placement"
-        ):
-            raise ConfigError(
-                "bench.through=[core] needs cuboids of whole cells, env.action_mode=placement and "
-                "the compiled kernels: env=cuboid_online bench.kernels=[numba]"
-            )
-        self._engine = CompiledEngine(Task(params, items, env.instances))
+        _check_mask(env, "bench.through=[core]")
+        params = env.params.evolve(observation=())
+        try:
+            task = Task(params, env.catalogue.tensors(), env.instances)
+            self._engine = make_engine(task, "compiled")
+        except ParameterError as error:
+            raise ConfigError(f"bench.through=[core] needs the compiled engine: {error}") from error
         self._mask = env.reset()["action_mask"]
         self._state = dict(env.get_state().items())
         self._actions = actions
@@ -104,9 +100,9 @@ class CoreLoop:
             action = first_true(self._mask)
         else:
             action = kernels.choose_uniform(self._mask, torch.rand(self._mask.shape[0]))
-        start = self._engine.advance(self._state, {"action": action}, reset=True).start
-        assert start is not None
-        self._mask = start.masks["action_mask"]
+        step = self._engine.advance(self._state, {"action": action}, reset=True)
+        assert step.start is not None
+        self._state, self._mask = step.state, step.start.masks["action_mask"]
 
 
 class CapturedLoop(Loop):

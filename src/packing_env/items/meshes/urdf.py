@@ -88,15 +88,19 @@ def _link_poses(path: Path, robot: ElementTree.Element) -> list[tuple[ElementTre
     return poses
 
 
-def _numbers(path: Path, text: str | None, default: str, count: int) -> list[float]:
+def _numbers(
+    path: Path, element: ElementTree.Element, name: str, count: int, default: str = ""
+) -> list[float]:
     """Parse `count` finite numbers from an attribute."""
-    words = (text or default).split()
+    text = element.get(name)
     try:
-        numbers = [float(word) for word in words]
-    except ValueError as error:
-        raise MeshError(f"{path}: expected {count} numbers, found {text!r}") from error
+        numbers = [float(word) for word in (text or default).split()]
+    except ValueError:
+        numbers = []
     if len(numbers) != count or not np.isfinite(numbers).all():
-        raise MeshError(f"{path}: expected {count} finite numbers, found {text!r}")
+        raise MeshError(
+            f"{path}: <{element.tag} {name}=...>: expected {count} finite numbers, found {text!r}"
+        )
     return numbers
 
 
@@ -106,14 +110,14 @@ def _origin(path: Path, element: ElementTree.Element) -> Matrix:
     origin = element.find("origin")
     if origin is None:
         return pose
-    roll, pitch, yaw = _numbers(path, origin.get("rpy"), "0 0 0", 3)
+    roll, pitch, yaw = _numbers(path, origin, "rpy", 3, "0 0 0")
     (cr, cp, cy), (sr, sp, sy) = np.cos([roll, pitch, yaw]), np.sin([roll, pitch, yaw])
     pose[:3, :3] = [
         [cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr],
         [sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr],
         [-sp, cp * sr, cp * cr],
     ]
-    pose[:3, 3] = _numbers(path, origin.get("xyz"), "0 0 0", 3)
+    pose[:3, 3] = _numbers(path, origin, "xyz", 3, "0 0 0")
     return pose
 
 
@@ -131,13 +135,13 @@ def _geometry(path: Path, element: ElementTree.Element) -> Surface:
     if shape.tag == "mesh":
         return _mesh_file(path, shape)
     if shape.tag == "box":
-        return _box(_numbers(path, shape.get("size"), "", 3))
+        return _box(_numbers(path, shape, "size", 3))
     if shape.tag == "cylinder":
-        (radius,) = _numbers(path, shape.get("radius"), "", 1)
-        (length,) = _numbers(path, shape.get("length"), "", 1)
+        (radius,) = _numbers(path, shape, "radius", 1)
+        (length,) = _numbers(path, shape, "length", 1)
         return _revolved([(radius, -length / 2), (radius, length / 2)], length / 2)
     if shape.tag == "sphere":
-        (radius,) = _numbers(path, shape.get("radius"), "", 1)
+        (radius,) = _numbers(path, shape, "radius", 1)
         reach = radius / np.cos(np.pi / CIRCLE_STEPS)
         angle = np.pi * ((2 * np.arange(CIRCLE_STEPS // 2) + 1) / CIRCLE_STEPS - 0.5)
         rings = zip(reach * np.cos(angle), reach * np.sin(angle), strict=True)
@@ -157,7 +161,7 @@ def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
             f"{', '.join(readers.PART_READERS)}"
         )
     piece = reader(file, file.read_bytes())
-    scale = np.array(_numbers(path, shape.get("scale"), "1 1 1", 3))
+    scale = np.array(_numbers(path, shape, "scale", 3, "1 1 1"))
     faces = piece.faces[:, ::-1].copy() if scale.prod() < 0 else piece.faces
     return replace(piece, vertices=piece.vertices * scale, faces=faces)
 

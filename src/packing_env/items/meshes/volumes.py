@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -65,7 +63,7 @@ def _measure_union(
 ) -> tuple[float, Tensor, bool]:
     """Measure the union of solids by an exact boolean, or return `simple` where that fails."""
     try:
-        union = _boolean_union()(points, solids)
+        union = _boolean_union(points, solids)
     except ImportError:
         warnings.append(
             "parts may overlap, so the volume is an upper bound; for the volume of the union "
@@ -85,30 +83,31 @@ def _measure_union(
     return *simple, True
 
 
-def _boolean_union() -> Callable[[Tensor, list[Tensor]], tuple[float, Tensor] | None]:
-    """Return the boolean union by manifold3d; raise ImportError where it is not installed."""
+def _boolean_union(points: Tensor, solids: list[Tensor]) -> tuple[float, Tensor] | None:
+    """Measure the boolean union by manifold3d; None where it has none.
+
+    Raises:
+        ImportError: manifold3d is not installed.
+    """
     import manifold3d
 
-    def union(points: Tensor, solids: list[Tensor]) -> tuple[float, Tensor] | None:
-        centre = points.mean(0)
-        parts = []
-        for faces in solids:
-            used, renumbered = torch.unique(faces, return_inverse=True)
-            shell = manifold3d.Mesh64(
-                vert_properties=(points[used] - centre).numpy(),
-                tri_verts=renumbered.numpy().astype("uint64"),
-            )
-            part = manifold3d.Manifold(shell)
-            if part.status() != manifold3d.Error.NoError:
-                return None
-            parts.append(part)
-        whole = manifold3d.Manifold.batch_boolean(parts, manifold3d.OpType.Add).to_mesh64()
-        corners = torch.as_tensor(whole.vert_properties[:, :3].astype("float64"))
-        surface = torch.as_tensor(whole.tri_verts.astype("int64"))
-        volume, moment = topology.signed_moments(corners, surface)
-        return float(volume.sum()), centre + moment.sum(0) / volume.sum()
-
-    return union
+    centre = points.mean(0)
+    parts = []
+    for faces in solids:
+        used, renumbered = torch.unique(faces, return_inverse=True)
+        shell = manifold3d.Mesh64(
+            vert_properties=(points[used] - centre).numpy(),
+            tri_verts=renumbered.numpy().astype("uint64"),
+        )
+        part = manifold3d.Manifold(shell)
+        if part.status() != manifold3d.Error.NoError:
+            return None
+        parts.append(part)
+    whole = manifold3d.Manifold.batch_boolean(parts, manifold3d.OpType.Add).to_mesh64()
+    corners = torch.as_tensor(whole.vert_properties[:, :3].astype("float64"))
+    surface = torch.as_tensor(whole.tri_verts.astype("int64"))
+    volume, moment = topology.signed_moments(corners, surface)
+    return float(volume.sum()), centre + moment.sum(0) / volume.sum()
 
 
 def parent(

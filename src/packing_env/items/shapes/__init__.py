@@ -7,7 +7,7 @@ The same functions make your own parts: `extrusion(outline, 0.05).mesh("part")`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from packing_env.items.meshes.mesh import Mesh
@@ -18,6 +18,7 @@ from packing_env.items.shapes.layers import extrusion, stack
 from packing_env.items.shapes.prismatic import BRACKETS, EXTRUSIONS
 from packing_env.items.shapes.revolved import CUPS, REVOLUTIONS
 from packing_env.items.shapes.solids import (
+    Maker,
     Solid,
     box,
     loft,
@@ -43,7 +44,7 @@ __all__ = [
     "superquadric",
 ]
 
-_TABLES: Mapping[str, Mapping[str, Callable[[], Solid]]] = {
+_TABLES: Mapping[str, Mapping[str, Maker]] = {
     "polycubes": POLYCUBES,
     "superquadrics": SUPERQUADRICS,
     "extrusions": EXTRUSIONS,
@@ -69,7 +70,7 @@ class Shape:
 
     name: str
     family: str
-    make: Callable[[], Solid]
+    make: Maker
 
 
 SHAPES: tuple[Shape, ...] = tuple(

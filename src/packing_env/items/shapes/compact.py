@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from itertools import product
 
-from packing_env.items.shapes.solids import Solid, polycube, superquadric
-
-Maker = Callable[[], Solid]
+from packing_env.items.shapes.solids import Maker, polycube, superquadric
 
 # Tetracubes, pentacubes and larger unions of cubes with edges of 4 to 6 cm.
 POLYCUBES: dict[str, Maker] = {

@@ -9,7 +9,6 @@ of the mug, the grip of the drill), its size is ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -25,9 +24,7 @@ from packing_env.items.shapes.polygons import (
     superellipse,
 )
 from packing_env.items.shapes.revolved import bowl_profile, revolved
-from packing_env.items.shapes.solids import Solid, box, loft, revolution
-
-Maker = Callable[[], Solid]
+from packing_env.items.shapes.solids import Maker, Solid, box, loft, revolution
 
 MM = 0.001
 

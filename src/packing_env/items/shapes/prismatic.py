@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -18,9 +17,7 @@ from packing_env.items.shapes.polygons import (
     shifted,
     star,
 )
-from packing_env.items.shapes.solids import Solid
-
-Maker = Callable[[], Solid]
+from packing_env.items.shapes.solids import Maker, Solid
 
 CM = 0.01
 

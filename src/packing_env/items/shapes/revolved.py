@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from packing_env.items.shapes.layers import stack
 from packing_env.items.shapes.polygons import Length, arc, rectangle, regular, shifted
-from packing_env.items.shapes.solids import Solid, loft, revolution
-
-Maker = Callable[[], Solid]
+from packing_env.items.shapes.solids import Maker, Solid, loft, revolution
 
 CM = 0.01
 

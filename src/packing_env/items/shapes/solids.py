@@ -8,7 +8,7 @@ sections.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +44,10 @@ class Solid(NamedTuple):
         return mesh_from_arrays(
             torch.from_numpy(self.vertices), torch.from_numpy(self.faces), name=name
         )
+
+
+Maker = Callable[[], Solid]
+"""Makes a solid of the library; the same arrays every time."""
 
 
 def closed_solid(

@@ -12,6 +12,7 @@ from packing_env.kernels.compiled.rules import (
     AT_HIGHEST,
     CENTRES,
     CORNERS,
+    COUNTS,
     HULLS,
     chords_hold,
     judge,
@@ -128,11 +129,14 @@ def _one_box(columns, num, base, found, rule):
         touching = highest == base[2]
         if not AT_HIGHEST[rule] and not touching:
             corners = 0
-    if judge(rule, Support(supported, shares, corners, touching, False)):
-        return True
-    if not HULLS[rule]:
-        return False
-    in_hull = _hull_holds(found, count, base, 1 if CENTRES[rule] else 0)
+    in_hull = False
+    if HULLS[rule]:
+        if COUNTS[rule] and judge(rule, Support(supported, shares, corners, touching, False)):
+            return True  # a rule that holds without its hull needs none
+        if CENTRES[rule]:  # two calls: each is compiled for its inset
+            in_hull = _hull_holds(found, count, base, 1)
+        else:
+            in_hull = _hull_holds(found, count, base, 0)
     return judge(rule, Support(supported, shares, corners, touching, in_hull))
 
 

@@ -124,16 +124,12 @@ def _maps(heightmap: Tensor, size: Tensor, task: Task) -> tuple[Tensor, Tensor]:
     inside = _inside(heightmap, sides, task)
     highest = (task.height + 1 - sides.d).clamp(min=0).to(torch.uint8)
     legal = inside & (raised <= highest)
-    on = [(top == raised).view(torch.uint8) for top in tops] if _measures(task.rule) else []
-    legal = legal & _judge(ground, rows, on, raised, sides, task)
+    if task.rule.measures:
+        on = [(top == raised).view(torch.uint8) for top in tops]
+        legal = legal & _judge(ground, rows, on, raised, sides, task)
     inside_first = _batch_first(inside)
     penalty = 1 / inside_first.float() - 1  # 0 or +inf
     return (_batch_first(raised) - 1).float() * task.cell + penalty, _batch_first(legal)
-
-
-def _measures(rule: Rule) -> bool:
-    """Return True for a rule that looks at the placement at all."""
-    return bool(rule.percents or rule.corners or rule.hull)
 
 
 def _batch_first(planes: Tensor) -> Tensor:
@@ -226,7 +222,7 @@ def _count(rows: WindowRows, on: Sequence[Tensor], task: Task) -> Tensor:
 
 def _judge(
     ground: Tensor, rows: WindowRows, on: Sequence[Tensor], raised: Tensor, sides: Sides, task: Task
-) -> Bool[Tensor, "P Xs Ys B"] | bool:
+) -> Bool[Tensor, "P Xs Ys B"]:
     """Return which placements the rule calls stable; ``on``: window rows that support, 0 or 1."""
     rule, support = task.rule, Support()
     if rule.percents:
@@ -247,7 +243,7 @@ def _judge(
             for e in (rows.up, rows.down)
         )
         support = support._replace(in_hull=upper & lower)
-    held: Tensor | bool = rule.formula(support)
+    held: Tensor = rule.formula(support)
     return held
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, jit_ordered
-from packing_env.kernels.compiled.rules import CENTRES, HULLS, chords_hold, judge, limits
+from packing_env.kernels.compiled.rules import CENTRES, COUNTS, HULLS, chords_hold, judge, limits
 from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
 from packing_env.kernels.rules import Support
 
@@ -58,11 +58,11 @@ def holds(heightmap, bottom, bar, point, area, rule, spans):
         low[u], high[u], found = _span(heightmap[u], bottom[u], bar)
         count += found
     shares = limits(rule, area)
-    if judge(rule, Support(count, shares, 0, False, False)):
-        return True
-    if not HULLS[rule]:
-        return False
-    in_hull = _in_hull(point, rows, nothing, CENTRES[rule], low, high)
+    in_hull = False
+    if HULLS[rule]:
+        if COUNTS[rule] and judge(rule, Support(count, shares, 0, False, False)):
+            return True  # a rule that holds without its hull needs none
+        in_hull = _in_hull(point, rows, nothing, CENTRES[rule], low, high)
     return judge(rule, Support(count, shares, 0, False, in_hull))
 
 

@@ -1,4 +1,4 @@
-"""Linear layers with learned noise, for exploration."""
+"""Linear layers with noise of learned scale, for exploration."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class NoisyLinear(nn.Module):
     exploration", ICLR 2018, section 3 (b), with the initialisation of its section 3.2.
 
     The noise is on under TorchRL's ``ExplorationType.RANDOM``, off under every other type, and
-    follows the training mode where no type is set. It stays the same until :meth:`reset_noise`.
+    follows the training mode where no type is set. It stays fixed until :meth:`reset_noise`.
     TorchRL's layer of this name has the same formula; it has no noise where no type is set, and
-    keeps the noise as a whole matrix.
+    stores the noise as a full matrix.
 
     Args:
-        in_features: Inputs.
-        out_features: Outputs.
-        bias: Whether to add one.
+        in_features: Number of inputs.
+        out_features: Number of outputs.
+        bias: Whether to add a bias.
         sigma: Initial scale of the noise, before division by the root of ``in_features``.
     """
 
@@ -47,34 +47,34 @@ class NoisyLinear(nn.Module):
         else:
             self.register_parameter("bias_mu", None)
             self.register_parameter("bias_sigma", None)
-        # drawn anew before every use: no part of what was learned
+        # redrawn before every use, hence not saved
         self.register_buffer("noise_in", torch.empty(in_features), persistent=False)
         self.register_buffer("noise_out", torch.empty(out_features), persistent=False)
         self.reset_noise()
 
     @torch.no_grad()
     def reset_noise(self) -> None:
-        """Draw the noise anew."""
+        """Draw new noise."""
         for noise in (self.noise_in, self.noise_out):
             drawn = torch.randn_like(noise)
             noise.copy_(drawn.sign() * drawn.abs().sqrt())
 
     @property
     def is_noisy(self) -> bool:
-        """Whether the noise is on."""
+        """True where the noise is on."""
         mode = exploration_type()
         return self.training if mode is None else mode is ExplorationType.RANDOM
 
     @property
     def weight(self) -> Float[Tensor, "out in"]:
-        """The weights in force."""
+        """The weights, with the noise if it is on."""
         if not self.is_noisy:
             return self.weight_mu
         return self.weight_mu + self.weight_sigma * torch.outer(self.noise_out, self.noise_in)
 
     @property
     def bias(self) -> Float[Tensor, " out"] | None:
-        """The bias in force."""
+        """The bias, with the noise if it is on."""
         if self.bias_mu is None or not self.is_noisy:
             return self.bias_mu
         return self.bias_mu + self.bias_sigma * self.noise_out
@@ -85,7 +85,7 @@ class NoisyLinear(nn.Module):
 
 
 def reset_noise(network: nn.Module) -> None:
-    """Draw the noise of all layers of a network anew."""
+    """Draw new noise for all layers of a network."""
     for layer in network.modules():
         if isinstance(layer, NoisyLinear):
             layer.reset_noise()

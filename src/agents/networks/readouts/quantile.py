@@ -1,4 +1,4 @@
-"""Quantiles of returns, at any level, and the risk by which actions are chosen."""
+"""Quantiles of returns at any level, and the risk measure that actions are chosen by."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.readout import ValueReadout
+from agents.networks.readouts.values import ValueReadout
 from packing_env.types import ParameterError
 
 Level = Callable[[TensorDictBase], Tensor]
 Risk = float | str | Sequence[str] | Level | None
 STATE_LEVELS = {"support": ("metrics", "support_ratio")}
-"""Names of levels that the environment's output holds: how well the items placed so far stand.
+"""Keys of named levels in the environment's output: the support ratio of the items placed so far.
 
-Where they are 0, nothing is placed yet, and the level is 1.
+Where it is 0, nothing is placed yet, and the level is 1.
 """
 _LEAST = 0.01
 
@@ -31,7 +31,7 @@ class CosineEmbedding(nn.Module):
     Dabney et al., "Implicit quantile networks", ICML 2018, equation 4.
 
     Args:
-        width: Of phi.
+        width: Length of phi.
         num_cosines: n; 64 in the paper.
     """
 
@@ -47,27 +47,28 @@ class CosineEmbedding(nn.Module):
 
 
 class QuantileReadout(ValueReadout):
-    """The quantile function of each action's return, and what it comes to at a risk level.
+    """The quantile function of each action's return, and its mean at a risk level.
 
-    ``Z_tau = f(psi(x) * phi(tau))``: the hidden numbers of a state and an action are multiplied by
+    ``Z_tau = f(psi(x) * phi(tau))``: the hidden features of a state and an action are multiplied by
     the embedding of tau, as in Dabney et al., ICML 2018. Here f is linear (the paper has one more
-    layer), so the mean over any number of taus costs what one costs: it is taken of phi.
+    layer), so the mean over any number of taus costs as much as one: it is taken of phi.
 
     Actions are chosen by the mean over K taus in [0, c], which is the conditional value at risk at
     level c: the mean of the worst share c of the returns, and for c = 1 the mean of all (section
-    3.1 there). The taus are the midpoints of K equal shares of [0, c] rather than draws, so the
-    same state always gets the same values.
+    3.1 of the paper). The taus are the midpoints of K equal shares of [0, c] rather than draws, so
+    that a state always gets the same values.
 
     Args:
-        width: Hidden numbers that phi scales.
-        num_cosines: Of the embedding.
+        width: Number of hidden features that phi scales.
+        num_cosines: Cosines of the embedding.
         num_samples: K.
         risk: c in (0, 1], None for 1; or the key of a tensor ``[*batch]`` or ``[*batch, 1]`` of
-            levels; or a name in :data:`STATE_LEVELS`; or a function of the tensordict (of what the
-            network reads) that gives such a tensor. Levels are clamped to [0.01, 1].
+            levels; or a name in :data:`STATE_LEVELS`; or a function of the tensordict (with the
+            entries that the network reads) that returns such a tensor. Levels are clamped to
+            [0.01, 1].
 
     Attributes:
-        level_key: The key of the levels, where there is one.
+        level_key: Key of the levels, or None.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class QuantileReadout(ValueReadout):
         self.in_keys = [] if self.level_key is None else [self.level_key]
 
     def levels(self, tensordict: TensorDictBase) -> Float[Tensor, " B"] | None:
-        """The risk level of each row, leading axes flattened; None if it is fixed."""
+        """Return the risk level of each row, leading axes flattened; None if it is fixed."""
         if self.level is not None:
             found = self.level(tensordict)
         elif self.level_key is not None:
@@ -105,7 +106,7 @@ class QuantileReadout(ValueReadout):
         return found.clamp(_LEAST, 1.0)
 
     def gain(self, tensordict: TensorDictBase) -> Float[Tensor, "B 1 D"]:
-        """The mean of phi over the K taus, one for all rows where the level is fixed."""
+        """Return the mean of phi over the K taus, one for all rows where the level is fixed."""
         level = self.levels(tensordict)
         tau = self.midpoint * self.risk if level is None else self.midpoint * level[:, None]
         embedded = self.embed(tau).mean(-2)

@@ -7,21 +7,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 _GROUP = 8
-"""Channels that are normalised together."""
+"""Number of channels that are normalised together."""
 
 
 def convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
-    """Padded to keep the image's size (over the stride), without a bias."""
+    """Build a convolution without bias, padded to keep the image's size (over the stride)."""
     return nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
 
 
 def norm(channels: int) -> nn.GroupNorm:
-    """Group normalisation (Wu and He, ECCV 2018)."""
+    """Build a group normalisation (Wu and He, ECCV 2018)."""
     return nn.GroupNorm(max(1, channels // _GROUP), channels)
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions around which the input is carried (He et al., CVPR 2016, fig. 5)."""
+    """Two 3 x 3 convolutions with a residual connection (He et al., CVPR 2016, fig. 5)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -37,21 +37,21 @@ class BasicBlock(nn.Module):
         )
 
     def forward(self, images: Float[Tensor, "N I H W"]) -> Float[Tensor, "N O Ho Wo"]:
-        """Images of the size over the stride."""
+        """Return images of the input's size over the stride."""
         hidden = functional.relu(self.first_norm(self.first(images)))
         return functional.relu(self.second_norm(self.second(hidden)) + self.carry(images))
 
 
 class ResNet(nn.Module):
-    """A residual network (He et al., CVPR 2016); as it stands, its 18-layer one.
+    """A residual network (He et al., CVPR 2016); by default the one of 18 layers.
 
     A 7 x 7 convolution and a pooling halve the image twice; stages of ``blocks`` basic blocks
     follow, each but the first with half the size and twice the channels; the mean over the image is
-    mapped to the embedding. Groups of channels of one image are normalised in place of a batch, so
-    that an image's embedding is its own: it may be computed once and looked up.
+    mapped to the embedding. Groups of channels of one image are normalised instead of a batch, so
+    that an embedding depends on its image alone: it may be computed once and looked up.
 
     Args:
-        channels: Of the images.
+        channels: Channels of the images.
         features: Length of the embedding.
         width: Channels of the first stage.
         stages: Number of stages.
@@ -73,6 +73,6 @@ class ResNet(nn.Module):
         self.out = nn.Linear(inputs, features)
 
     def forward(self, images: Float[Tensor, "N C H W"]) -> Float[Tensor, "N F"]:
-        """The images' embeddings."""
+        """Return the images' embeddings."""
         hidden = functional.max_pool2d(self.stem(images), 3, 2, padding=1)
         return self.out(self.blocks(hidden).mean((2, 3)))

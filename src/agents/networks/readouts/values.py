@@ -1,4 +1,4 @@
-"""From what a network makes of states and actions to values, or to distributions of returns."""
+"""Readouts of values and of categorical distributions, and the networks that have one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
 
-from agents.networks.noisy import NoisyLinear
+from agents.networks.readouts.noisy import NoisyLinear
 from packing_env.types import ParameterError
 
 _FIRST_SCORES = 1e-2
@@ -21,18 +21,18 @@ _FIRST_SCORES = 1e-2
 class ValueReadout(nn.Module):
     """One value per action: ``Q = V + A``.
 
-    A readout says how many numbers a network's last layers give, and what they mean. These are
-    ``V`` numbers per group of actions (a map of placements, a list of candidates) and ``S`` per
+    A readout defines how many outputs a network's last layers have, and their meaning. There are
+    ``V`` outputs per group of actions (a map of placements, a list of candidates) and ``S`` per
     action, centred over the group's legal actions: the two streams of Wang et al., ICML 2016.
 
     Args:
-        width: Hidden numbers that :meth:`gain` may scale; unused here.
+        width: Number of hidden features that :meth:`gain` may scale; unused here.
 
     Attributes:
         num_values: V.
         num_scores: S.
         is_additive: Whether only the sums of values and scores matter; V is S then.
-        in_keys: What :meth:`gain` reads besides the observations.
+        in_keys: Entries that :meth:`gain` reads besides the observations.
     """
 
     num_values = 1
@@ -46,20 +46,20 @@ class ValueReadout(nn.Module):
     def linear(
         self, inputs: int, outputs: int, *, bias: bool = True, small: bool = False
     ) -> nn.Module:
-        """A layer between the trunk and the streams; ``small`` where scores begin near 0."""
+        """Build a layer between trunk and streams; ``small`` where scores start near 0."""
         layer = nn.Linear(inputs, outputs, bias=bias)
         if small:
-            begin_small(layer.weight, layer.bias)
+            start_small(layer.weight, layer.bias)
         return layer
 
     def gain(self, tensordict: TensorDictBase) -> Float[Tensor, "B 1 D"] | None:
-        """What the hidden numbers are multiplied by for :meth:`mean`; None: nothing."""
+        """Return the factors of the hidden features for :meth:`mean`; None: no scaling."""
         return None
 
     def mean(
         self, value: Float[Tensor, "*batch V"], score: Float[Tensor, "*batch S A"]
     ) -> Float[Tensor, "*batch A"]:
-        """What actions are chosen by."""
+        """Return the values that actions are chosen by."""
         return value + score.squeeze(-2)
 
 
@@ -69,17 +69,17 @@ class CategoricalReadout(ValueReadout):
     Bellemare et al., ICML 2017 (C51). Without ``mixture``, every action has logits of its own,
     those of the two streams added up, as in Rainbow (Hessel et al., AAAI 2018).
 
-    With 24 maps of 1,024 placements that is a million logits per state only to choose an action.
-    With ``mixture = C`` each map has C distributions of its own, and each placement mixes them:
+    With 24 maps of 1,024 placements that is a million logits per state to choose one action. With
+    ``mixture = C`` each map has C distributions of its own, and each placement mixes them:
     ``p(z | placement) = sum over c of w_c(placement) p_c(z | map)``, w a softmax of C scores (a
     mixture of softmaxes: Yang et al., ICLR 2018). The expectation is then exactly
     ``sum over c of w_c E_c``, which takes C scores per placement.
 
     Args:
-        width: As of :class:`ValueReadout`.
+        width: See :class:`ValueReadout`.
         v_min: Lowest return on the support; lower ones count as this.
-        v_max: Highest.
-        num_atoms: Atoms from ``v_min`` to ``v_max``, equally far apart.
+        v_max: Highest return on the support; higher ones count as this.
+        num_atoms: Atoms from ``v_min`` to ``v_max``, equally spaced.
         mixture: Distributions per map; None: logits of its own for every action.
         noisy: Whether the layers after the trunk carry noise (:class:`NoisyLinear`).
         sigma: Initial scale of that noise.
@@ -113,25 +113,25 @@ class CategoricalReadout(ValueReadout):
         support = torch.linspace(v_min, v_max, num_atoms)
         self.register_buffer("support", support, persistent=False)
         if mixture is not None:
-            # equal distributions would stay equal: they begin tilted, from low to high returns
+            # equal distributions would stay equal: they start tilted, from low to high returns
             tilt = torch.linspace(-2, 2, mixture)[:, None] * torch.linspace(-1, 1, num_atoms)
             self.register_buffer("tilt", tilt, persistent=False)
 
     def linear(
         self, inputs: int, outputs: int, *, bias: bool = True, small: bool = False
     ) -> nn.Module:
-        """A noisy layer, unless there is to be no noise."""
+        """Build a noisy layer, or a plain one without noise."""
         if not self.noisy:
             return super().linear(inputs, outputs, bias=bias, small=small)
         layer = NoisyLinear(inputs, outputs, bias=bias, sigma=self.sigma)
         if small:
-            begin_small(layer.weight_mu, layer.bias_mu)
+            start_small(layer.weight_mu, layer.bias_mu)
         return layer
 
     def log_probs(
         self, value: Float[Tensor, "*batch V"], score: Float[Tensor, "*batch S A"]
     ) -> Float[Tensor, "*batch atoms A"]:
-        """Log-probabilities of the atoms."""
+        """Return the log-probabilities of the atoms."""
         if self.mixture is None:
             return torch.log_softmax(value[..., None] + score, -2)
         share = torch.log_softmax(score, -2)
@@ -141,7 +141,7 @@ class CategoricalReadout(ValueReadout):
     def mean(
         self, value: Float[Tensor, "*batch V"], score: Float[Tensor, "*batch S A"]
     ) -> Float[Tensor, "*batch A"]:
-        """Expected returns."""
+        """Return the expected returns."""
         if self.mixture is None:
             chance = torch.softmax(value[..., None] + score, -2)
             return torch.einsum("...za,z->...a", chance, self.support)
@@ -149,20 +149,20 @@ class CategoricalReadout(ValueReadout):
         return torch.linalg.vecdot(torch.softmax(score, -2), level[..., None], dim=-2)
 
     def _parts(self, value: Float[Tensor, "*batch V"]) -> Float[Tensor, "*batch C atoms"]:
-        """Logits of the distributions that are mixed."""
+        """Return the logits of the distributions that are mixed."""
         return value.unflatten(-1, (self.mixture, -1)) + self.tilt
 
 
 class ActionNetwork(TensorDictModuleBase):
-    """A network that judges all actions, or one: the base of those with streams and a readout.
+    """Base of the networks with two streams and a readout, which value all actions, or one.
 
     Reads :attr:`in_keys`, of which ``("observation", "heightmap")`` is the first; writes
     ``action_value [*batch, A]`` float32.
 
     Args:
-        in_keys: What :meth:`streams` gets.
-        readout: Makes the readout, given how many hidden numbers it may scale.
-        width: How many.
+        in_keys: Entries that :meth:`streams` gets.
+        readout: Builds the readout from the number of hidden features that it may scale.
+        width: That number.
     """
 
     role = "action values"
@@ -178,42 +178,42 @@ class ActionNetwork(TensorDictModuleBase):
 
     @abstractmethod
     def streams(
-        self, *seen: Tensor, gain: Float[Tensor, "B 1 D"] | None
+        self, *observed: Tensor, gain: Float[Tensor, "B 1 D"] | None
     ) -> tuple[Float[Tensor, "B P V"], Float[Tensor, "B P S A"]]:
-        """Values and scores of all actions, in P groups."""
+        """Return values and scores of all actions, in P groups."""
 
     @abstractmethod
     def streams_of(
-        self, *seen: Tensor, action: Int[Tensor, " B"], gain: Float[Tensor, "B N D"] | None
+        self, *observed: Tensor, action: Int[Tensor, " B"], gain: Float[Tensor, "B N D"] | None
     ) -> tuple[Float[Tensor, "B N V"], Float[Tensor, "B N S 1"]]:
-        """Values and scores of one action per row, for each of N gains."""
+        """Return values and scores of one action per row, for each of N gains."""
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write ``action_value``; any leading axes."""
-        seen = [tensordict.get(key) for key in self._read]
-        batch = seen[0].shape[:-2]
-        flat = (entry.flatten(0, len(batch) - 1) for entry in seen)
+        observed = [tensordict.get(key) for key in self._read]
+        batch = observed[0].shape[:-2]
+        flat = (entry.flatten(0, len(batch) - 1) for entry in observed)
         value = self.readout.mean(*self.streams(*flat, gain=self.readout.gain(tensordict)))
         return tensordict.set("action_value", value.flatten(1).unflatten(0, batch))
 
     def value_of(
         self, tensordict: TensorDictBase, action: Int[Tensor, " B"]
     ) -> Float[Tensor, " B"]:
-        """``action_value`` of one action per row."""
+        """Return ``action_value`` of one action per row."""
         streams = self._streams_of(tensordict, action, self.readout.gain(tensordict))
         return self.readout.mean(*streams).flatten()
 
     def log_probs_of(
         self, tensordict: TensorDictBase, action: Int[Tensor, " B"]
     ) -> Float[Tensor, "B atoms"]:
-        """Of one action per row, with a :class:`CategoricalReadout`."""
+        """Return the atoms' log-probabilities of one action per row (categorical readouts)."""
         streams = self._streams_of(tensordict, action, None)
         return self.readout.log_probs(*streams).flatten(1)
 
     def quantiles_of(
         self, tensordict: TensorDictBase, action: Int[Tensor, " B"], tau: Float[Tensor, "B N"]
     ) -> Float[Tensor, "B N"]:
-        """Quantiles of one action per row, with a ``QuantileReadout``."""
+        """Return the quantiles of one action per row (quantile readouts)."""
         streams = self._streams_of(tensordict, action, self.readout.embed(tau))
         return self.readout.mean(*streams).squeeze(-1)
 
@@ -225,12 +225,17 @@ class ActionNetwork(TensorDictModuleBase):
     def _streams_of(
         self, tensordict: TensorDictBase, action: Tensor, gain: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        seen = (tensordict.get(key) for key in self._read)
-        return self.streams_of(*seen, action=action, gain=gain)
+        observed = (tensordict.get(key) for key in self._read)
+        return self.streams_of(*observed, action=action, gain=gain)
 
 
-def begin_small(weight: Tensor, bias: Tensor | None) -> None:
-    """Initialise a layer so that what it gives is close to 0."""
+def scaled(hidden: Tensor, gain: Tensor | None) -> Tensor:
+    """Multiply hidden features by their gains, where there are any."""
+    return hidden if gain is None else hidden * gain
+
+
+def start_small(weight: Tensor, bias: Tensor | None) -> None:
+    """Initialize a layer so that its outputs are close to 0."""
     nn.init.normal_(weight, std=_FIRST_SCORES)
     if bias is not None:
         nn.init.zeros_(bias)

@@ -1,4 +1,4 @@
-"""What actors and critics of the ``continuous`` mode see: the container and all placements."""
+"""Encoder of the container and of all placements, for the ``continuous`` mode."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from agents.networks.encoders.maps import COARSE, FIT_FEATURES, coarse
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
-_FIT = 3  # lowest and mean rest height, share of legal places
-NUM_FEATURES = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES) + _FIT
-"""Of an item in an orientation."""
+NUM_FEATURES = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES) + len(FIT_FEATURES)
+"""Number of features of an item in an orientation."""
 _THERE = ORIENTATION_FEATURES.index("there")
 _IMAGES = 5  # ground, lowest rest height, share of legal orientations, x, y
-_COARSE = 8
 
 
 def tent(
     at: Float[Tensor, "*batch"], size: int, reach: float = 1.0
 ) -> Float[Tensor, "*batch {size}"]:
-    """Weights of ``size`` cells around a coordinate in [-1, 1]; they sum to 1.
+    """Return weights of ``size`` cells around a coordinate in [-1, 1]; they sum to 1.
 
     The centre of cell i is ``(2 i + 1) / size - 1``. With ``reach`` 1 this is linear interpolation
     between the two nearest centres (at a centre, that cell alone); a wider tent averages over more
-    cells, so that the gradient with respect to the coordinate knows of places further away.
+    cells, so that the gradient with respect to the coordinate covers cells further away.
     """
     cells = torch.arange(size, device=at.device, dtype=at.dtype)
     place = ((at[..., None] + 1) * size - 1) / 2
@@ -37,21 +36,21 @@ def tent(
 
 
 def centres(size: int) -> Float[Tensor, " {size}"]:
-    """Coordinates in [-1, 1] of the centres of ``size`` cells."""
+    """Return the coordinates in [-1, 1] of the centres of ``size`` cells."""
     return (2 * torch.arange(size) + 1) / size - 1
 
 
 @dataclass(frozen=True)
 class View:
-    """What an encoder makes of a batch of states; P = L R planes, one per item and orientation.
+    """Encoding of a batch of states; P = L R planes, one per item and orientation.
 
     Attributes:
         cells: Features of the coarse cells.
         ground: Height of the ground over H.
         rest: Rest heights over H, 1 where illegal.
         legal: 1 where a placement is legal.
-        features: Of item and orientation, and how well they still fit.
-        summary: Of the whole state.
+        features: Features of item and orientation, and of how well they still fit.
+        summary: Features of the whole state.
     """
 
     cells: Float[Tensor, "B C Xf Yf"]
@@ -66,12 +65,13 @@ class Encoder(nn.Module):
     """A small convolutional encoder of the container, with pooled features of the items.
 
     The images are folded ``fold x fold`` into channels (Shi et al., CVPR 2016), so that the
-    convolutions run on a coarse grid and see far; what is fine is kept beside their features.
+    convolutions run on a coarse grid with a wide receptive field; fine detail is kept beside their
+    features.
 
     Reads ``heightmap``, ``item_features``, ``orientation_features`` and, where the environment
-    shows them, the rest heights ``drop_height``; otherwise the ground under a placement's lower
-    corner stands in for its rest height, and every placement of an orientation that is there counts
-    as legal.
+    emits them, the rest heights ``drop_height``; otherwise the ground under a placement's lower
+    corner stands in for its rest height, and every placement of an existing orientation counts as
+    legal.
 
     Args:
         env: Sets the shapes.
@@ -104,7 +104,7 @@ class Encoder(nn.Module):
         self.register_buffer("y", centres(ys)[None, :].repeat(xs, 1), persistent=False)
         self.stem = nn.Conv2d(_IMAGES * fold * fold, channels, 3, padding=1)
         self.block = nn.Conv2d(channels, channels, 3, padding=1)
-        self.ground = nn.Linear(_COARSE * _COARSE + channels, width)
+        self.ground = nn.Linear(COARSE * COARSE + channels, width)
         self.items = nn.Linear(2 * NUM_FEATURES, width, bias=False)
 
     def forward(
@@ -114,7 +114,7 @@ class Encoder(nn.Module):
         orientation: Float[Tensor, "B S R G"],
         drop_height: Float[Tensor, "B L R Xs Ys"] | None = None,
     ) -> View:
-        """See the class."""
+        """Encode the observations of those names."""
         item, orientation = item[:, : self.num_items], orientation[:, : self.num_items]
         there = orientation[..., _THERE].flatten(1)[..., None]
         ground = functional.max_pool2d(heightmap[:, None], self.step, self.step, ceil_mode=True)
@@ -125,18 +125,18 @@ class Encoder(nn.Module):
             rest = drop_height.flatten(1, 2)
             legal = (rest < 1).to(rest.dtype)
         cells = self._convolve(ground, rest, legal)
-        turns = orientation.shape[2]
-        known = torch.cat((item[:, :, None].expand(-1, -1, turns, -1), orientation), -1)
+        orientations = orientation.shape[2]
+        given = torch.cat((item[:, :, None].expand(-1, -1, orientations, -1), orientation), -1)
         fit = (rest.amin((2, 3)), rest.mean((2, 3)), legal.mean((2, 3)))
-        features = torch.cat((known.flatten(1, 2), torch.stack(fit, -1)), -1)
-        shown = features * there
-        pooled = torch.cat((shown.sum(1) / there.sum(1).clamp(min=1), shown.amax(1)), -1)
-        coarse = functional.adaptive_avg_pool2d(heightmap[:, None], _COARSE).flatten(1)
-        hidden = self.ground(torch.cat((coarse, cells.mean((2, 3))), -1)) + self.items(pooled)
+        features = torch.cat((given.flatten(1, 2), torch.stack(fit, -1)), -1)
+        existing = features * there
+        pooled = torch.cat((existing.sum(1) / there.sum(1).clamp(min=1), existing.amax(1)), -1)
+        pooled_ground = torch.cat((coarse(heightmap), cells.mean((2, 3))), -1)
+        hidden = self.ground(pooled_ground) + self.items(pooled)
         return View(cells, ground, rest, legal, features, functional.relu(hidden))
 
     def _convolve(self, ground: Tensor, rest: Tensor, legal: Tensor) -> Tensor:
-        """Features of the coarse cells; the far sides are padded as if they were full."""
+        """Return features of the coarse cells; the far sides are padded as if they were full."""
         grid = torch.stack((self.x, self.y)).expand(len(ground), -1, -1, -1)
         lowest, share = rest.amin(1, keepdim=True), legal.mean(1, keepdim=True)
         images = torch.cat((ground, lowest, share, grid), 1)

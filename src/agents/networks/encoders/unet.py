@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 DEPTH = 3
-"""How often the image is halved: 2 * (DEPTH + 1 + DEPTH) = 14 convolutions of 3 x 3."""
+"""Number of times the image is halved: 2 * (DEPTH + 1 + DEPTH) = 14 convolutions of 3 x 3."""
 
 
 class _Level(nn.Module):
@@ -32,13 +32,13 @@ class UNet(nn.Module):
     """U-Net (Ronneberger et al., MICCAI 2015) of 14 3 x 3 convolutions.
 
     Two convolutions per level: three levels down (each halves the image and doubles the channels),
-    one at the bottom, three up again, which also see what the level of their size gave on the way
-    down. Images of any size; convolutions are padded, so the answer has the size of the image. A
-    condition per image modulates every level (Perez et al., AAAI 2018).
+    one at the bottom, three up, which also read the output of the level of their size on the way
+    down. Images may have any size; convolutions are padded, so the output has the size of the
+    image. A condition per image modulates every level (Perez et al., AAAI 2018).
 
     Args:
-        channels: Of the images.
-        outputs: Of the answer, by a 1 x 1 convolution.
+        channels: Channels of the images.
+        outputs: Channels of the output, by a 1 x 1 convolution.
         width: Channels of the first level.
         condition: Length of the condition.
     """
@@ -59,7 +59,7 @@ class UNet(nn.Module):
     def forward(
         self, images: Float[Tensor, "N C H W"], condition: Float[Tensor, "N F"]
     ) -> Float[Tensor, "N O H W"]:
-        """The answers, of the images' size."""
+        """Return the outputs, of the images' size."""
         hidden, passed = self.down[0](images, condition), []
         for level in self.down[1:]:
             passed.append(hidden)

@@ -1,4 +1,4 @@
-"""What a list of candidates looks like to a network: tokens that attend to each other."""
+"""Encoder of a list of candidates: tokens that attend to each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.score_maps import COARSE, coarse
+from agents.networks.encoders.maps import COARSE, coarse
 from packing_env.core import candidates
 from packing_env.core.observation import ITEM_FEATURES
 from packing_env.envs import PackingEnv
@@ -15,16 +15,16 @@ from packing_env.types import ParameterError
 
 THERE = candidates.FEATURES.index("there")
 TERRAIN = ("under", "gap", "around")
-"""What :func:`terrain` says of each candidate."""
+"""Features that :func:`terrain` computes for each candidate."""
 
 
 class CandidateEncoder(nn.Module):
     """A transformer over the candidates and the container.
 
-    Each candidate is a token of its features and of the terrain about it (:func:`terrain`); one
+    Each candidate is a token of its features and of the terrain around it (:func:`terrain`); one
     more token stands for the container, pooled to a few heights, and the items. They attend to each
-    other (Vaswani et al., NeurIPS 2017; pre-norm), so what a candidate becomes depends on the
-    others, but not on their order. Empty places of the list are not attended to; the container's
+    other (Vaswani et al., NeurIPS 2017; pre-norm), so the encoding of a candidate depends on the
+    others, but not on their order. Empty entries of the list are not attended to; the container's
     token is, so that a list without candidates gives no NaN.
 
     Args:
@@ -52,7 +52,7 @@ class CandidateEncoder(nn.Module):
         listed: Float[Tensor, "B K F"],
         item: Float[Tensor, "B S G"],
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B K D"]]:
-        """The container's token and the candidates'."""
+        """Return the container's token and the candidates'."""
         context = self.container(torch.cat((coarse(heightmap), item.flatten(1)), -1))
         tokens = self.candidate(torch.cat((listed, terrain(heightmap, listed)), -1))
         tokens = torch.cat((context[:, None], tokens), 1)
@@ -84,24 +84,24 @@ class AttentionBlock(nn.Module):
         )
 
     def forward(self, tokens: Tensor, there: Tensor) -> Tensor:
-        """``tokens [B, K, D]``, of which those ``there [B, K]`` are attended to."""
+        """Update ``tokens [B, K, D]``, of which those ``there [B, K]`` are attended to."""
         parts = self.inner(self.norms[0](tokens)).unflatten(-1, (3, self.heads, -1))
         query, key, value = parts.permute(2, 0, 3, 1, 4)
-        seen = functional.scaled_dot_product_attention(
+        attended = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=there[:, None, None]
         )
-        tokens = tokens + self.outer(seen.transpose(1, 2).flatten(2))
+        tokens = tokens + self.outer(attended.transpose(1, 2).flatten(2))
         return tokens + self.own(self.norms[1](tokens))
 
 
 def terrain(
     heightmap: Float[Tensor, "B X Y"], listed: Float[Tensor, "B K F"]
 ) -> Float[Tensor, "B K 3"]:
-    """The heights that each candidate would meet, over H, by sums over rectangles.
+    """Return the heights under and around each candidate, over H, by sums over rectangles.
 
-    ``under``: mean height below the item's window; ``gap``: how far it rests above that mean;
-    ``around``: mean height of the cells next to the window, where the wall is as high as H, so that
-    corners stand out. Zeros where there is no candidate.
+    ``under``: mean height below the item's window; ``gap``: distance of its rest height above that
+    mean; ``around``: mean height of the cells next to the window, where the wall is as high as H,
+    so that corners stand out. Zeros where there is no candidate.
     """
     across, along = heightmap.shape[1:]
     walled = functional.pad(heightmap.double(), (1, 1, 1, 1), value=1.0)
@@ -123,7 +123,7 @@ def terrain(
 def _rectangle(
     sums: Float[Tensor, "B Xp Yp"], x0: Tensor, y0: Tensor, x1: Tensor, y1: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The sum over the cells ``x0 <= x < x1, y0 <= y < y1`` of each place, and their number."""
+    """Return the sum over the cells ``x0 <= x < x1, y0 <= y < y1``, and their number."""
     flat, width = sums.flatten(1), sums.shape[2]
 
     def corner(x: Tensor, y: Tensor) -> Tensor:

@@ -12,24 +12,24 @@ from torch.nn import functional
 from packing_env.types import Catalogue, PackingParams
 
 DIRECTIONS = ((1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, -1, 0), (0, 0, 1), (0, 0, -1))
-"""Where an item is seen from, in the frame of its orientation 0."""
+"""View directions, in the frame of an item's orientation 0."""
 _ALIGNED = 1 - 1e-6
 _BLOCK_CELLS = 2**24
-"""Items are taken so many at a time as have this many cells in space."""
+"""Items are processed in blocks that have at most this many cells in space."""
 
 
 def principal_views(
     catalogue: Catalogue, params: PackingParams, size: int
 ) -> Float[Tensor, "M 6 P P"]:
-    """Depth images of every item from its six sides, as Huang et al., RA-L 2023 show items.
+    """Return depth images of every item from its six sides, as in Huang et al., RA-L 2023.
 
     A pixel holds the height of the surface above the opposite face of the bounding box, over the
-    container's largest side; 0 beside the item. Seen from a side, this height is the ``top`` of an
-    orientation that turns the side up, or what its ``bottom`` leaves of the item's full height in
-    an orientation that turns the side down (mirrored, since it is seen from below). At pi/2 these
+    container's largest side; 0 beside the item. From a side, this height is the ``top`` of an
+    orientation that turns the side up, or the item's full height less the ``bottom`` of an
+    orientation that turns the side down (mirrored, since it is viewed from below). At pi/2 these
     are the six face-up orientations. Where the catalogue has neither, since the task does not turn
-    items over or the item looks the same that way, the four walls are seen on the columns between
-    ``bottom`` and ``top`` of orientation 0, without the hollows that only a wall shows.
+    items over or the item is symmetric, the four walls are taken from the columns between
+    ``bottom`` and ``top`` of orientation 0, without the hollows that are visible from a wall only.
 
     All items are drawn to one scale, on windows that hold the largest, reduced to ``size`` pixels
     (fewer if the windows have fewer cells) by maxima.
@@ -42,9 +42,9 @@ def principal_views(
     pixels = min(size, canvas)
     views = []
     for side in range(len(DIRECTIONS)):
-        seen, found = _from_orientations(catalogue, side)
-        images = _fit(seen, canvas)
-        rows = (~found).nonzero().flatten()  # read once, where an agent is built
+        view, found = _from_orientations(catalogue, side)
+        images = _fit(view, canvas)
+        rows = (~found).nonzero().flatten()  # read once, when a network is built
         block = max(1, _BLOCK_CELLS // (top.shape[2] * top.shape[3] * levels))
         for some in rows.split(block):
             items = {key: value[some] for key, value in catalogue.items()}
@@ -54,9 +54,9 @@ def principal_views(
 
 
 def thumbnails(catalogue: Catalogue, params: PackingParams, size: int) -> Float[Tensor, "M R F"]:
-    """``top`` and ``bottom`` of every orientation over H, reduced to ``size x size`` pixels each.
+    """Return ``top`` and ``bottom`` of every orientation over H, in ``size x size`` pixels each.
 
-    The highest ``top`` and the lowest ``bottom`` of what a pixel covers; beside the item 0 and 1.
+    The highest ``top`` and the lowest ``bottom`` of the cells of a pixel; beside the item 0 and 1.
     """
     pixels = tuple(min(size, cells) for cells in catalogue["top"].shape[2:])
     highest = functional.adaptive_max_pool2d(catalogue["top"], pixels)
@@ -68,7 +68,7 @@ def thumbnails(catalogue: Catalogue, params: PackingParams, size: int) -> Float[
 def _from_orientations(
     items: Catalogue, side: int
 ) -> tuple[Float[Tensor, "M U V"], Bool[Tensor, " M"]]:
-    """What an orientation that turns the side up or down shows of it, metres; whether one does."""
+    """Return the view, metres, from an orientation with the side up or down, and if one exists."""
     up = items["rotation"][:, :, 2] @ items["rotation"][:, 0].mT
     along = torch.where(items["orientation_mask"], up @ up.new_tensor(DIRECTIONS[side]), 0.0)
     raised, lowered = along.amax(1) > _ALIGNED, along.amin(1) < -_ALIGNED
@@ -80,23 +80,25 @@ def _fit(view: Float[Tensor, "M U V"], canvas: int) -> Float[Tensor, "M C C"]:
     return functional.pad(view, (0, canvas - view.shape[2], 0, canvas - view.shape[1]))
 
 
-def _from_above(items: Catalogue, turn: Int[Tensor, " M"]) -> Float[Tensor, "M U V"]:
-    """Heights above the floor, in one orientation per item."""
-    return items["top"][torch.arange(len(turn), device=turn.device), turn].clamp(min=0)
+def _from_above(items: Catalogue, orientation: Int[Tensor, " M"]) -> Float[Tensor, "M U V"]:
+    """Return heights above the floor, in one orientation per item."""
+    rows = torch.arange(len(orientation), device=orientation.device)
+    return items["top"][rows, orientation].clamp(min=0)
 
 
-def _from_below(items: Catalogue, turn: Int[Tensor, " M"]) -> Float[Tensor, "M U V"]:
-    """Depths below the highest point, mirrored within the item's own window."""
-    rows = torch.arange(len(turn), device=turn.device)
-    bottom, peak = items["bottom"][rows, turn], items["peak"][rows, turn]
+def _from_below(items: Catalogue, orientation: Int[Tensor, " M"]) -> Float[Tensor, "M U V"]:
+    """Return depths below the highest point, mirrored within the item's own window."""
+    rows = torch.arange(len(orientation), device=orientation.device)
+    bottom, peak = items["bottom"][rows, orientation], items["peak"][rows, orientation]
     depth = torch.where(torch.isfinite(bottom), peak[:, None, None] - bottom, 0.0)
     wide = depth.shape[1]
-    mirrored = (items["size"][rows, turn, :1] - 1 - torch.arange(wide, device=turn.device)) % wide
+    last = items["size"][rows, orientation, :1] - 1
+    mirrored = (last - torch.arange(wide, device=last.device)) % wide
     return depth.gather(1, mirrored[:, :, None].expand_as(depth))
 
 
 def _from_columns(items: Catalogue, side: int, cell: float, levels: int) -> Tensor:
-    """What a side shows of the columns of orientation 0, metres: ``[M, U, V]`` or their walls."""
+    """Return a side's view of the columns of orientation 0, metres: ``[M, U, V]`` or the walls."""
     first = torch.zeros_like(items["size"][:, 0, 0])
     if side >= 4:
         return (_from_above, _from_below)[side - 4](items, first)

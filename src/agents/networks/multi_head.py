@@ -1,4 +1,4 @@
-"""Scores of item, orientation, x and y, each given the choices before it."""
+"""Actor-critic network of the ``multi_head`` mode: item, orientation, x and y, in turn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.actor_critic import DiscreteActorCritic, MapSummary, pooled
+from agents.networks.actor_critic import DiscreteActorCritic
+from agents.networks.encoders.maps import MapSummary, coordinates, pooled
 from packing_env.envs import PackingEnv
 
 _IMAGES = 5  # depth of rest, legality, heightmap, x, y
@@ -18,14 +19,14 @@ _FIRST_SCORES = 1e-2
 
 @dataclass
 class MapEncoding:
-    """What the heads of one state share.
+    """Encoding of a state that its heads share.
 
     Attributes:
         hidden: ``[B, L, R, D]``, each item in each orientation.
         drop_height: ``[B, L, R, Xs, Ys]``.
         shared: ``[B, 3, Xs, Ys]``: heightmap on the lattice, x, y.
-        image: ``[B, Xs, Ys, C]`` of the chosen item and orientation: made for the head x, and read
-            again by the head y, whose choices begin with the same two.
+        image: ``[B, Xs, Ys, C]`` of the chosen item and orientation: computed for the head x, and
+            read again by the head y, whose choices start with the same two.
     """
 
     hidden: Tensor
@@ -37,17 +38,17 @@ class MapEncoding:
 class MultiHeadActorCritic(DiscreteActorCritic):
     """Autoregressive scores for the ``multi_head`` mode, and the value of the state.
 
-    Item and orientation are judged without their maps, by what these come to
-    (:class:`MapSummary`); then the map of the chosen pair alone is convolved, with the heightmap
-    and the coordinates. The head x sees its columns (mean and maximum over y), the head y the cells
-    of the chosen column. So a decision convolves one map, where one over all placements convolves
-    each orientation's. The value sees the summaries of all pairs, not the choices.
+    Item and orientation are judged by summaries of their maps (:class:`MapSummary`); then the map
+    of the chosen pair alone is convolved, with the heightmap and the coordinates. The head x reads
+    its columns (mean and maximum over y), the head y the cells of the chosen column. A decision
+    convolves one map, whereas a network over all placements convolves one per orientation. The
+    value reads the summaries of all pairs, not the choices.
 
     Serves as logits and V for PPO, as advantages and V for branching Q-learning.
 
     Args:
         env: Sets the shapes; its action mode must be ``multi_head``.
-        width: Numbers per item and orientation.
+        width: Features per item and orientation.
         channels: Width of the convolutions.
         depth: Number of residual 3 x 3 convolutions after the first.
         precision: ``"fp32"``, ``"bf16"`` or ``"auto"``.
@@ -72,14 +73,7 @@ class MultiHeadActorCritic(DiscreteActorCritic):
             ("observation", "orientation_features"),
         ]
         self.stride = env.params.grid_step
-        xs, ys = env.params.lattice
-        grid = torch.stack(
-            (
-                torch.linspace(0, 1, xs)[:, None].expand(xs, ys),
-                torch.linspace(0, 1, ys)[None, :].expand(xs, ys),
-            )
-        )
-        self.register_buffer("grid", grid, persistent=False)
+        self.register_buffer("grid", coordinates(env.params.lattice), persistent=False)
         self.summary = MapSummary(width)
         self.item = nn.Linear(2 * width, 1)
         self.orientation = nn.Linear(width, 1)
@@ -96,9 +90,9 @@ class MultiHeadActorCritic(DiscreteActorCritic):
             nn.init.zeros_(last.bias)
         self.to(env.device)
 
-    def encode(self, seen: TensorDictBase) -> MapEncoding:
-        """Of the observations ``[B]``."""
-        heightmap, drop_height, item, orientation = (seen.get(key) for key in self.in_keys)
+    def encode(self, observed: TensorDictBase) -> MapEncoding:
+        """Encode observations ``[B]``."""
+        heightmap, drop_height, item, orientation = (observed.get(key) for key in self.in_keys)
         ground = functional.max_pool2d(heightmap, self.stride, self.stride, ceil_mode=True)
         grid = self.grid.expand(len(ground), -1, -1, -1)
         return MapEncoding(
@@ -108,7 +102,7 @@ class MultiHeadActorCritic(DiscreteActorCritic):
         )
 
     def scores(self, encoding: MapEncoding, chosen: Tensor) -> Tensor:
-        """``[B, L]``, ``[B, R]``, ``[B, Xs]`` or ``[B, Ys]``, by how many are chosen."""
+        """Return the next head's logits: ``[B, L]``, ``[B, R]``, ``[B, Xs]`` or ``[B, Ys]``."""
         head = chosen.shape[1]
         if head == 0:
             return self.item(pooled(encoding.hidden, 2)).squeeze(-1)
@@ -121,11 +115,11 @@ class MultiHeadActorCritic(DiscreteActorCritic):
         return self.y(_pick(encoding.image, chosen[:, 2:])).squeeze(-1)
 
     def value(self, encoding: MapEncoding) -> Tensor:
-        """``[B]``."""
+        """Return V of the state, ``[B]``."""
         return self.out(pooled(encoding.hidden.flatten(1, 2), 1)).squeeze(-1)
 
     def _image(self, encoding: MapEncoding, chosen: Tensor) -> Tensor:
-        """``[B, Xs, Ys, C]`` of the chosen item and orientation; 0 where a place is illegal."""
+        """Return ``[B, Xs, Ys, C]`` of the chosen item and orientation; 0 where illegal."""
         rest = _pick(encoding.drop_height, chosen)[:, None]
         legal = rest < 1
         inputs = torch.cat((1 - rest, legal.to(rest.dtype), encoding.shared), 1)
@@ -137,6 +131,6 @@ class MultiHeadActorCritic(DiscreteActorCritic):
 
 
 def _pick(values: Tensor, chosen: Tensor) -> Tensor:
-    """``[B, a, b, ...]`` and ``[B, h]`` to what is left of ``values`` at the first h places."""
+    """Index the h axes of ``values [B, a, b, ...]`` that follow the batch by ``chosen [B, h]``."""
     rows = torch.arange(len(chosen), device=chosen.device)
     return values[(rows, *chosen.unbind(1))]

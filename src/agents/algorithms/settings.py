@@ -1,0 +1,155 @@
+"""Groups of constructor options that several algorithms share, each documented here once.
+
+Users set their fields by flat names (``agent.lr=1e-3``), see :mod:`agents.options`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from torch import nn
+
+from agents.algorithms.optimization import GatedAdam
+from agents.networks.readouts.quantile import Risk
+from agents.policies.continuous import NoiseSchedule
+from agents.policies.policy_wrapper import EpsilonSchedule, schedule_share
+
+
+@dataclass(frozen=True)
+class Returns:
+    """The n-step return that values are learned from.
+
+    Attributes:
+        gamma: Discount per decision.
+        n_steps: Rewards summed before bootstrapping; the replay accumulates them.
+    """
+
+    gamma: float = 0.95
+    n_steps: int = 3
+
+
+@dataclass(frozen=True)
+class Optimization:
+    """Adam with a linear schedule of the learning rate.
+
+    Attributes:
+        lr: Learning rate at the start.
+        lr_end: Learning rate after ``lr_frames`` frames, reached linearly.
+        lr_frames: Frames of that schedule; None keeps ``lr``.
+        max_grad_norm: Gradients are scaled down to this norm.
+        adam_eps: Added to the root of Adam's second moment.
+    """
+
+    lr: float = 1e-3
+    lr_end: float = 1e-4
+    lr_frames: int | None = None
+    max_grad_norm: float = 10.0
+    adam_eps: float = 1e-8
+
+    def adam(self, parameters: Iterable[nn.Parameter]) -> GatedAdam:
+        """Build the optimizer of some parameters."""
+        return GatedAdam(
+            parameters,
+            lr=self.lr,
+            schedule=None if self.lr_frames is None else self.lr_after,
+            max_grad_norm=self.max_grad_norm,
+            eps=self.adam_eps,
+        )
+
+    def lr_after(self, frames: int) -> float:
+        """Return the learning rate after this many frames."""
+        return self.lr + schedule_share(frames, self.lr_frames or 0) * (self.lr_end - self.lr)
+
+
+@dataclass(frozen=True)
+class ActorCriticOptimization:
+    """Adam for a critic and an actor, with one linear schedule for both learning rates.
+
+    Attributes:
+        lr: Learning rate of the critic.
+        actor_lr: Learning rate of the actor.
+        lr_end: Share of both that is left after ``lr_frames`` frames, reached linearly.
+        lr_frames: Frames of that schedule; None keeps both.
+        max_grad_norm: Gradients are scaled down to this norm.
+    """
+
+    lr: float = 1e-3
+    actor_lr: float = 3e-4
+    lr_end: float = 0.1
+    lr_frames: int | None = None
+    max_grad_norm: float = 10.0
+
+    def adam(self, parameters: Iterable[nn.Parameter], lr: float) -> GatedAdam:
+        """Build the optimizer of some parameters, which starts at ``lr``."""
+        schedule = None if self.lr_frames is None else partial(self.lr_after, lr)
+        return GatedAdam(parameters, lr=lr, schedule=schedule, max_grad_norm=self.max_grad_norm)
+
+    def lr_after(self, lr: float, frames: int) -> float:
+        """Return what is left of ``lr`` after this many frames."""
+        return (1 + schedule_share(frames, self.lr_frames or 0) * (self.lr_end - 1)) * lr
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """Uniformly random actions: legal ones, or in ``continuous`` mode any point of the box.
+
+    Attributes:
+        epsilon_start: Share of random actions at frame 0.
+        epsilon_end: Their share after ``epsilon_frames`` frames.
+        epsilon_frames: Length of the linear schedule in frames.
+    """
+
+    epsilon_start: float = 1.0
+    epsilon_end: float = 0.02
+    epsilon_frames: int = 10_000
+
+    @property
+    def schedule(self) -> EpsilonSchedule:
+        """The schedule that a policy follows."""
+        return EpsilonSchedule(self.epsilon_start, self.epsilon_end, self.epsilon_frames)
+
+
+@dataclass(frozen=True)
+class ActionNoise:
+    """Gaussian noise on the actions of a deterministic actor.
+
+    Attributes:
+        noise_start: Standard deviation at frame 0, in the action's units.
+        noise_end: Standard deviation after ``noise_frames`` frames.
+        noise_frames: Length of the linear schedule in frames.
+    """
+
+    noise_start: float = 0.3
+    noise_end: float = 0.1
+    noise_frames: int = 20_000
+
+    @property
+    def schedule(self) -> NoiseSchedule:
+        """The schedule that a policy follows."""
+        return NoiseSchedule(self.noise_start, self.noise_end, self.noise_frames)
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Quantile regression of returns (Dabney et al., ICML 2018), and the risk level acted at.
+
+    Attributes:
+        num_taus: Levels of the action taken per update, N.
+        num_target_taus: Levels of the next action, N'.
+        num_cosines: Cosines in the embedding of a level.
+        kappa: Difference at which the quantile Huber loss turns from quadratic to linear, in units
+            of returns.
+        risk: CVaR level: a number in (0, 1], None for the mean; or the key of a level per row, or a
+            function that computes it, see
+            :class:`agents.networks.readouts.quantile.QuantileReadout`. ``"support"``: the support
+            ratio of the items packed so far, so that the less firmly they stand, the more the worst
+            returns count.
+    """
+
+    num_taus: int = 8
+    num_target_taus: int = 8
+    num_cosines: int = 64
+    kappa: float = 1.0
+    risk: Risk = None

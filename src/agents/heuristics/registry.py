@@ -1,0 +1,94 @@
+"""The heuristics by name, and how to build one for an environment.
+
+**By score**, for every item: each placement has a score, and the lowest legal one is chosen. The
+scores, their units and ties are those of :mod:`packing_env.core.scores`.
+
+| name | score |
+|---|---|
+| ``random_legal`` | a uniformly random legal action |
+| ``first_fit`` | none: the first in the order of ties |
+| ``lowest_z`` | ``100 z`` |
+| ``deepest_bottom_left`` | ``x + y + 100 z`` |
+| ``heightmap_minimization`` | ``x + y + 100 sum(new heightmap)`` |
+
+**By empty maximal spaces**, for cuboids, in tasks that keep them (``num_spaces=E``):
+``online_bph``, ``lsah``, ``br``, ``macs``, ``best_fit`` of :mod:`agents.heuristics.spaces`.
+
+**Items.** Where several items are visible, ``item_order`` (:data:`ITEM_ORDERS`) picks one, among
+those that can be placed, before placements are scored; ``None`` scores the placements of all items.
+
+**Inputs.** In ``placement`` and ``multi_head`` mode the first group reads the TensorDict and the
+catalogue, so that it works in any TorchRL loop and on stored observations; in ``candidate`` mode it
+also reads ``env.state["candidate"]``, because the observed candidates lack the orientation. In
+``hierarchical`` and ``continuous`` mode, which have no mask of all placements, it reads
+``env.state``, and so does the second group in all modes. There ``lowest_z`` over all items computes
+no map of placements where :mod:`packing_env.core.lowest` can avoid it. A heuristic that reads the
+state acts in the environment it was built for. Nothing is read back to the host.
+
+**Actions.** In every mode but ``candidate`` the placements are the same, each written as that
+mode's action (``env.mode.encode``). In ``candidate`` mode all choose among the proposals of the
+task's generator.
+
+To add a heuristic, write a function from :class:`~packing_env.core.scores.Placements` to scores and
+put it into :data:`HEURISTICS`.
+"""
+
+from __future__ import annotations
+
+from agents.heuristics.base import ITEM_ORDERS, Heuristic
+from agents.heuristics.scored import CandidateHeuristic, PlacementHeuristic
+from agents.heuristics.spaces import SPACE_HEURISTICS, SpaceHeuristic
+from packing_env import PackingEnv
+from packing_env.core.actions import CandidateMode, LatticeMode
+from packing_env.core.scores import (
+    Score,
+    deepest_bottom_left,
+    first_fit,
+    heightmap_minimization,
+    lowest_z,
+)
+from packing_env.types import ParameterError
+
+HEURISTICS: dict[str, Score | None] = {
+    "random_legal": None,
+    "first_fit": first_fit,
+    "deepest_bottom_left": deepest_bottom_left,
+    "lowest_z": lowest_z,
+    "heightmap_minimization": heightmap_minimization,
+}
+"""Score by name; None draws a legal action."""
+
+
+def build(
+    name: str, env: PackingEnv, item_order: str | None = None, *, fallback: bool = True
+) -> Heuristic:
+    """Build a heuristic for one environment's task.
+
+    Args:
+        name: Key of :data:`HEURISTICS` or :data:`SPACE_HEURISTICS`.
+        env: Sets the task; the module says what else of it is read.
+        item_order: Key of :data:`ITEM_ORDERS`; None leaves the choice of the item to the score.
+        fallback: Action of one of :data:`SPACE_HEURISTICS` where none of its own proposals is
+            legal: True: the first legal action; False: -1, which is not an action and ends the
+            episode (with ``illegal_action="terminate"``), as published programs do.
+
+    Raises:
+        ParameterError: The name is unknown, or the environment lacks what the heuristic reads.
+    """
+    known = {**HEURISTICS, **SPACE_HEURISTICS}
+    if name not in known:
+        raise ParameterError(f"heuristic={name!r} is unknown; choose one of {sorted(known)}")
+    if item_order is not None and item_order not in ITEM_ORDERS:
+        raise ParameterError(
+            f"item_order={item_order!r} is unknown; choose one of {sorted(ITEM_ORDERS)}, or null"
+        )
+    if name in SPACE_HEURISTICS:
+        return SpaceHeuristic(name, env, item_order, fallback=fallback)
+    if isinstance(env.mode, CandidateMode):
+        return CandidateHeuristic(HEURISTICS[name], env, item_order)
+    if isinstance(env.mode, LatticeMode):
+        return PlacementHeuristic(HEURISTICS[name], env, item_order)
+    raise ParameterError(
+        f"heuristics choose among candidates or among placements of the lattice; "
+        f"action_mode={env.params.action_mode!r} offers neither"
+    )

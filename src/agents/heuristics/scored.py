@@ -1,0 +1,130 @@
+"""Heuristics that score every placement, or every proposed candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from agents.heuristics.base import Heuristic, first_lowest
+from packing_env import PackingEnv
+from packing_env.core import candidates, scores
+from packing_env.core.lowest import LowestPlacement
+from packing_env.core.orientation import Placement, decode_placement, num_orientations
+from packing_env.core.scores import Placements, Score, lowest_z
+from packing_env.core.transition import is_done
+
+
+class PlacementHeuristic(Heuristic):
+    """Heuristic of all modes but ``candidate``: every placement on the lattice is scored.
+
+    Args:
+        score: From placements to scores; None draws a legal action.
+        env: The environment.
+        item_order: Key of :data:`agents.heuristics.base.ITEM_ORDERS`, or None.
+    """
+
+    def __init__(self, score: Score | None, env: PackingEnv, item_order: str | None) -> None:
+        reads = {"heightmap", "item_id", "drop_height"}
+        super().__init__(env, item_order, reads if score or item_order else set())
+        self.score = score
+
+        self._search: LowestPlacement | None = None
+        if self.from_state and score is lowest_z and item_order is None:
+            self._search = LowestPlacement(self.catalogue, self.params)
+
+    def _observe_state(self) -> tuple[torch.Size, dict[str, Tensor], Tensor]:
+        """Compute inputs from the state, without a map of all placements where possible."""
+        if self._search is None:
+            return super()._observe_state()
+        state = dict(self._state().items())
+        found = self._search.find(state).index
+        ended = is_done(state)[:, None]  # any placement is accepted there: take the first
+        found = torch.where(ended & (found < 0), 0, found)
+        return self._batch, {"lowest": found.squeeze(1)}, found >= 0
+
+    def choose(self, observed: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
+        """Return the index of each row's placement."""
+        if self._search is not None:
+            return observed["lowest"]
+        xs, ys = self.params.lattice
+        legal = mask.view(len(mask), self.params.num_visible, -1, xs, ys)
+        if self.item_order is None and self.score is None:
+            return self._draw(mask)
+        item_id = observed["item_id"][:, : self.params.num_visible]
+        if self.item_order is None:
+            return self._lowest(observed, item_id, observed["drop_height"], legal)
+        slot = self._pick_slot(item_id, legal.flatten(2).any(2))
+        rows = torch.arange(len(slot), device=slot.device)
+        of_item = legal[rows, slot][:, None]
+        if self.score is None:
+            action = self._draw(of_item.flatten(1))
+        else:
+            drop_height = observed["drop_height"][rows, slot][:, None]
+            action = self._lowest(observed, item_id.gather(1, slot[:, None]), drop_height, of_item)
+        return action + slot * (mask.shape[1] // self.params.num_visible)
+
+    def _lowest(
+        self, observed: dict[str, Tensor], item_id: Tensor, drop_height: Tensor, legal: Tensor
+    ) -> Int[Tensor, " B"]:
+        """Return the action of the lowest score, an index within the given items."""
+        assert self.score is not None
+        placements = scores.lattice_placements(
+            self._pitches(observed["heightmap"]),
+            self._pitches(drop_height),
+            item_id.clamp(min=0),
+            self.catalogue,
+            self.params,
+        )
+        return scores.best_of_lattice(self.score(placements).expand_as(legal), legal, 1).squeeze(1)
+
+
+class CandidateHeuristic(Heuristic):
+    """Heuristic of the ``candidate`` mode: the proposed placements are scored.
+
+    Args:
+        score: From placements to scores; None draws a legal action.
+        env: The environment.
+        item_order: Key of :data:`agents.heuristics.base.ITEM_ORDERS`, or None.
+    """
+
+    def __init__(self, score: Score | None, env: PackingEnv, item_order: str | None) -> None:
+        reads = {"heightmap", "item_id", "candidates"}
+        super().__init__(env, item_order, reads if score or item_order else set())
+        self.score = score
+        self._proposed: Callable[[], Tensor] = lambda: env.state["candidate"]
+
+    def choose(self, observed: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
+        """Return the action of each row."""
+        if self.item_order is None and self.score is None:
+            return self._draw(mask)
+        index = self._proposed().clamp(min=0)
+        place = decode_placement(index, num_orientations(self.catalogue), self.params)
+        legal = mask
+        if self.item_order is not None:
+            num_items = self.params.num_visible
+            of_item = place.slot[..., None] == torch.arange(num_items, device=mask.device)
+            offered = (of_item & mask[..., None]).any(1)
+            picked = self._pick_slot(observed["item_id"][:, :num_items], offered)
+            legal = mask & (place.slot == picked[:, None])
+        if self.score is None:
+            return self._draw(legal)
+        z = self._pitches(observed["candidates"][..., candidates.FEATURES.index("z")])
+        placements = Placements(
+            place.x.double(), place.y.double(), z, lambda: self._summed_rise(observed, place, z)
+        )
+        rank = scores.ticks(self.score(placements), legal)
+        return first_lowest(legal, rank, place.x, place.y, place.slot, place.orientation)[0]
+
+    def _summed_rise(
+        self, observed: dict[str, Tensor], place: Placement, z: Tensor
+    ) -> Float[Tensor, "B K"]:
+        item_id = observed["item_id"].gather(1, place.slot).clamp(min=0)
+        heights = self._pitches(observed["heightmap"])
+        if self.params.geometry == "boxes":
+            lower = torch.stack((place.x, place.y), -1)
+            size = self.catalogue["cuboid"][item_id, place.orientation]
+            return scores.summed_rise_of_boxes(heights, lower, size, z, self.params)
+        return scores.summed_rise_at(heights, item_id, place, z, self.catalogue, self.params)

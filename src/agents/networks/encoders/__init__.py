@@ -1,0 +1,1 @@
+"""Encoders: from observations of the container, the items and the candidates to features."""

@@ -1,0 +1,98 @@
+"""Features of the container's heightmap and of the maps of rest heights."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
+from packing_env.envs import PackingEnv
+
+COARSE = 8
+"""Cells along each side of the pooled heightmap that a value is computed from."""
+FIT_FEATURES = ("lowest", "mean", "share")
+"""Features of how well an item in an orientation still fits, see :func:`fits`."""
+
+
+def coarse(heightmap: Float[Tensor, "B X Y"]) -> Float[Tensor, "B C"]:
+    """Return the heightmap in :data:`COARSE` x :data:`COARSE` means."""
+    return functional.adaptive_avg_pool2d(heightmap[:, None], COARSE).flatten(1)
+
+
+def coordinates(lattice: tuple[int, int]) -> Float[Tensor, "2 Xs Ys"]:
+    """Return the coordinates x and y of the lattice's points, each from 0 to 1."""
+    axes = (torch.linspace(0, 1, size) for size in lattice)
+    return torch.stack(torch.meshgrid(*axes, indexing="ij"))
+
+
+class StateValue(nn.Module):
+    """V of the container and of how well the visible items still fit into it.
+
+    Args:
+        env: Sets the shapes.
+        width: Width of the hidden layers.
+    """
+
+    def __init__(self, env: PackingEnv, width: int) -> None:
+        super().__init__()
+        self.maps = MapSummary(width)
+        self.out = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
+
+    def forward(
+        self, heightmap: Tensor, drop_height: Tensor, item: Tensor, orientation: Tensor
+    ) -> Float[Tensor, " B"]:
+        """Return V from the observations of those names."""
+        hidden = self.maps(heightmap, drop_height, item, orientation)
+        return self.out(pooled(hidden.flatten(1, 2), 1)).squeeze(-1)
+
+
+class MapSummary(nn.Module):
+    """Encoder of each item in each orientation by features, fit and container, without its map.
+
+    Args:
+        width: Width of the layers.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        features = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES) + len(FIT_FEATURES)
+        self.ground = nn.Linear(COARSE * COARSE, width)
+        self.features = nn.Linear(features, width, bias=False)
+        self.hidden = nn.Linear(width, width)
+
+    def forward(
+        self,
+        heightmap: Float[Tensor, "B X Y"],
+        drop_height: Float[Tensor, "B L R Xs Ys"],
+        item: Float[Tensor, "B S F"],
+        orientation: Float[Tensor, "B S R G"],
+    ) -> Float[Tensor, "B L R D"]:
+        """Return ``D = width`` features per item and orientation; zeros where nothing is legal."""
+        items, orientations = drop_height.shape[1:3]
+        fit = fits(drop_height)
+        features = torch.cat(
+            (
+                item[:, :items, None].expand(-1, -1, orientations, -1),
+                orientation[:, :items],
+                fit,
+            ),
+            -1,
+        )
+        hidden = self.ground(coarse(heightmap))[:, None, None] + self.features(features)
+        return functional.relu(self.hidden(functional.relu(hidden))) * (fit[..., -1:] > 0)
+
+
+def fits(drop_height: Float[Tensor, "B L R Xs Ys"]) -> Float[Tensor, "B L R 3"]:
+    """Return :data:`FIT_FEATURES`: lowest and mean rest height, share of legal placements.
+
+    Illegal rest heights are 1, also in finished rows, whose mask is all True.
+    """
+    places = drop_height.flatten(3)
+    return torch.stack((places.amin(3), places.mean(3), (places < 1).float().mean(3)), -1)
+
+
+def pooled(hidden: Tensor, dim: int) -> Tensor:
+    """Return mean and maximum over an axis, concatenated along the last one."""
+    return torch.cat((hidden.mean(dim), hidden.amax(dim)), -1)

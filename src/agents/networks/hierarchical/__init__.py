@@ -1,0 +1,1 @@
+"""Networks of the ``hierarchical`` mode: a manager picks an item, a worker places it."""

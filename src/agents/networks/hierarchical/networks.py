@@ -1,0 +1,63 @@
+"""The networks of a manager, which picks an item, and a worker, which places it.
+
+Huang et al., "Planning Irregular Object Packing via Hierarchical Reinforcement Learning", RA-L
+2023: a residual encoder of container and items with a head of three layers, and a U-Net that
+outputs a score per placement.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from agents.networks.hierarchical.manager import ManagerNetwork, ManagerSize
+from agents.networks.hierarchical.worker import WorkerNetwork, WorkerSize
+from agents.networks.precision import runs_in_bf16
+from agents.options import option_groups
+from packing_env.envs import PackingEnv
+from packing_env.types import ParameterError
+
+
+class HierarchicalNetworks(nn.Module):
+    """Both networks, by default of the paper's size.
+
+    The encoders are 18-layer residual networks, the worker's U-Net has 14 3 x 3 convolutions and
+    base width 32 (Huang et al., RA-L 2023, who leave the rest open).
+
+    Args:
+        env: Sets the shapes and provides the items; its action mode must be ``hierarchical``.
+        manager: Sizes of the manager's network.
+        worker: Sizes of the worker's network.
+        precision: ``"fp32"``, ``"bf16"`` for the convolutions (values are float32 either way), or
+            ``"auto"``: bf16 where the device computes in it.
+    """
+
+    action_modes = ("hierarchical",)
+    role = "manager and worker"
+
+    @option_groups(manager=ManagerSize(), worker=WorkerSize())
+    def __init__(
+        self,
+        env: PackingEnv,
+        *,
+        manager: ManagerSize,
+        worker: WorkerSize,
+        precision: str = "auto",
+    ) -> None:
+        super().__init__()
+        if env.params.action_mode not in self.action_modes:
+            raise ParameterError(
+                f"HierarchicalNetworks act in action_mode='hierarchical', not "
+                f"{env.params.action_mode!r}"
+            )
+        missing = {"item_id", "item_features"} - set(env.params.observation)
+        if missing:
+            raise ParameterError(
+                f"HierarchicalNetworks read {sorted(missing)}; add them to "
+                f"observation={env.params.observation}"
+            )
+        autocast = runs_in_bf16(precision, env.device)
+        self.manager = ManagerNetwork(env, manager, autocast=autocast)
+        self.worker = WorkerNetwork(env, worker, autocast=autocast)
+        self.to(env.device)
+        self.to(memory_format=torch.channels_last)

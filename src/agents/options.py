@@ -1,0 +1,85 @@
+"""Constructor options: flat keywords outside, small dataclasses inside.
+
+Users name every option on one level, in YAML (``lr: 1e-3``), on the command line
+(``agent.lr=1e-3``) and in Python (``DQN(env, lr=1e-3)``). Constructors receive related options as
+one frozen dataclass, so that a field is documented once, where the dataclass is defined.
+:func:`option_groups` translates between the two, and keeps the flat signature visible to
+``inspect``, from which the check of configurations reads the known keys.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+Constructor = Callable[..., None]
+
+
+def option_groups(**defaults: Any) -> Callable[[Constructor], Constructor]:
+    """Return a decorator of ``__init__`` that gathers flat keywords into its dataclass parameters.
+
+    Args:
+        **defaults: For each dataclass parameter of the constructor, the instance that holds its
+            default values. Callers set single fields by their names, or pass a whole instance
+            under the parameter's name; fields given besides an instance replace those in it.
+
+    Returns:
+        The decorator. Its result raises ``TypeError`` for an unknown keyword, naming the closest
+        known ones. No field may have the name of another field or parameter.
+    """
+
+    def decorate(init: Constructor) -> Constructor:
+        signature = inspect.signature(init)
+        groups = {field.name: name for name, group in defaults.items() for field in fields(group)}
+        flat = _flat_signature(signature, defaults)
+
+        @functools.wraps(init)
+        def construct(self: Any, *args: Any, **options: Any) -> None:
+            _check_names(type(self).__name__, options, [*flat.parameters, *defaults])
+            given: dict[str, dict[str, Any]] = {name: {} for name in defaults}
+            for name in [name for name in options if name in groups]:
+                given[groups[name]][name] = options.pop(name)
+            for name, values in given.items():
+                options[name] = replace(options.get(name, defaults[name]), **values)
+            init(self, *args, **options)
+
+        construct.__signature__ = flat  # type: ignore[attr-defined]  # read by inspect.signature
+        return construct
+
+    return decorate
+
+
+def _flat_signature(signature: inspect.Signature, defaults: dict[str, Any]) -> inspect.Signature:
+    """Return the signature with each dataclass parameter replaced by its fields."""
+    flat: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        if name not in defaults:
+            flat.append(parameter)
+            continue
+        group = defaults[name]
+        flat += [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=getattr(group, field.name),
+                annotation=field.type,
+            )
+            for field in fields(group)
+        ]
+    return signature.replace(parameters=flat)  # raises ValueError for a name that occurs twice
+
+
+def _check_names(constructor: str, options: dict[str, Any], known: list[str]) -> None:
+    """Raise for a keyword that the constructor does not take."""
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+            hint = f", did you mean {' or '.join(near)}?" if near else ""
+            raise TypeError(
+                f"{constructor} got an unknown option {name!r}{hint} "
+                f"(it takes {', '.join(known[2:])})"
+            )

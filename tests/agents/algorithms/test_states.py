@@ -1,0 +1,72 @@
+"""States of agents: what their parts hold, moved and restored part by part."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.agents.algorithms.test_every_agent import LEARNERS, small_config
+from torch import nn
+
+from agents.algorithms.base import Learner
+from agents.algorithms.optimization import GatedAdam
+from agents.algorithms.states import named_tensors, tensors
+from agents.config.build import build_agent, build_env
+
+
+class Parts(Learner):
+    """A module, optimizers by name, a tensor and a number."""
+
+    parts = ("policy", "optimizers", "count", "updates")
+
+    def __init__(self) -> None:
+        self.policy = nn.Linear(2, 1)
+        self.optimizers = {
+            "first": GatedAdam(self.policy.parameters(), lr=0.1, schedule=lambda frames: 0.5)
+        }
+        self.count, self.updates = torch.zeros(()), 0
+
+
+def test_an_agent_is_its_parts() -> None:
+    one, other = Parts(), Parts()
+    one.optimizers["first"].step(one.policy(torch.ones(1, 2)).sum())
+    one.count += 3
+    one.updates = 7
+    memory = other.count
+    other.load_state_dict(one.state_dict())
+    assert other.count is memory
+    assert (other.count.item(), other.updates) == (3, 7)
+    states = [list(named_tensors(agent.state_dict())) for agent in (one, other)]
+    for (name, value), (again, restored) in zip(*states, strict=True):
+        assert name == again
+        assert torch.equal(value, restored), name
+    other.set_frames(1)
+    assert other.optimizers["first"].optimizer.param_groups[0]["lr"] == 0.5
+
+
+def test_an_agent_moves_whole() -> None:
+    agent = Parts()
+    agent.optimizers["first"].step(agent.policy(torch.ones(1, 2)).sum())
+    agent.to("meta")
+    assert {value.device.type for value in tensors(agent.state_dict())} == {"meta"}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_agents_return_what_their_parts_hold(name: str) -> None:
+    config = small_config(name)
+    agent = build_agent(config, build_env(config))
+    state = agent.state_dict()
+    assert tuple(state) == agent.parts
+    for part in ("policy", "target", "objective"):
+        if part in state:
+            module = getattr(agent, part)
+            assert list(state[part]) == list(module.state_dict())
+            memory = {value.data_ptr() for value in (*module.parameters(), *module.buffers())}
+            saved = [v for k, v in state[part].items() if not k.endswith("_extra_state")]
+            assert {value.data_ptr() for value in saved} <= memory
+
+
+def test_tensors_come_in_the_order_of_their_names() -> None:
+    one, two, three = (torch.full((), float(i)) for i in range(3))
+    state = {"a": [one, 1, None, {"b": two}], "c": "text", "d": (True, three)}
+    assert [t.item() for t in tensors(state)] == [0.0, 1.0, 2.0]
+    assert [name for name, _ in named_tensors(state)] == ["a/0", "a/3/b", "d/1"]
