@@ -325,8 +325,9 @@ def test_the_rules_of_the_environment_are_known() -> None:
         name: rule
         for name, rule in stability.RULES.items()
         if any(
-            judge is not None and judge.__module__.startswith("packing_env.")
+            getattr(judge, "func", judge).__module__.startswith("packing_env.")
             for judge in (rule.maps, rule.single)
+            if judge is not None
         )
     }
     maps = {name for name, rule in own.items() if rule.maps is not None}

@@ -73,7 +73,7 @@ OBSERVATIONS = (
     "drop_height",
     "boxes",
 )
-SHOWN_BY_DEFAULT = OBSERVATIONS[:-1]
+DEFAULT_OBSERVATIONS = OBSERVATIONS[:-1]
 NEED_MAPS = ("item_maps", "drop_height")
 """Observations that are not available in geometry ``"boxes"``."""
 MAX_SEED = 2**63 - 1
@@ -201,7 +201,7 @@ class PackingParams:
     reward: Mapping[str, float] = field(default_factory=lambda: {"utilization": 1.0})
     illegal_action: str = "terminate"
     max_steps: int | None = None
-    observation: tuple[str, ...] = SHOWN_BY_DEFAULT
+    observation: tuple[str, ...] = DEFAULT_OBSERVATIONS
     _penalty_is_default: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from tests.tiny import play, play_once, state_of, stream, tiny_env
 
 from packing_env.core import observation
 from packing_env.testing import random_catalogue, small_env
-from packing_env.types import SHOWN_BY_DEFAULT
+from packing_env.types import DEFAULT_OBSERVATIONS
 
 
 def test_everything_is_finite_and_within_its_bounds() -> None:
@@ -70,7 +70,7 @@ def test_item_features_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    "chosen", [(), ("heightmap",), ("item_id", "drop_height"), SHOWN_BY_DEFAULT]
+    "chosen", [(), ("heightmap",), ("item_id", "drop_height"), DEFAULT_OBSERVATIONS]
 )
 def test_only_what_is_asked_for_is_emitted(chosen: tuple[str, ...]) -> None:
     env = small_env(random_catalogue(), observation=chosen)

@@ -65,8 +65,12 @@ def test_block_runs(
     page: str, block: str, cache: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(rewards, "TERMS", dict(rewards.TERMS))
-    monkeypatch.setattr(heuristics, "HEURISTICS", dict(heuristics.HEURISTICS))
     monkeypatch.setenv("XDG_CACHE_HOME", cache)
     monkeypatch.chdir(tmp_path)
     Path("bracket.stl").write_text(BRACKET, encoding="utf-8")
-    exec(compile(block, page, "exec"), {})
+    kept = dict(heuristics.HEURISTICS)
+    try:
+        exec(compile(block, page, "exec"), {})
+    finally:
+        heuristics.HEURISTICS.clear()
+        heuristics.HEURISTICS.update(kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,14 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(autouse=True)
-def _registries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _registries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setattr(rewards, "TERMS", dict(rewards.TERMS))
-    monkeypatch.setattr(heuristics, "HEURISTICS", dict(heuristics.HEURISTICS))
+    kept = dict(heuristics.HEURISTICS)
     monkeypatch.setattr(Singleton, "_instances", Singleton.get_state()["instances"])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    yield
+    heuristics.HEURISTICS.clear()
+    heuristics.HEURISTICS.update(kept)
 
 
 def run(page: str) -> Any:

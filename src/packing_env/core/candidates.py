@@ -160,7 +160,7 @@ def propose(scene: Scene) -> Candidates:
     place = kept.cumsum(1) - 1
     capacity = params.num_candidates
     fits = kept & (place < capacity)
-    # a slot past the end takes what is left out
+    # an entry past the end takes what is left out
     target = torch.where(fits, place, capacity)
     shape = (len(target), capacity + 1)
     index = proposed.index.new_full(shape, -1).scatter(1, target, proposed.index)[:, :capacity]
@@ -200,7 +200,7 @@ def features(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Float[Tensor, "B K F"]:
-    """Return :data:`FEATURES` of each candidate, in [0, 1]; zeros in empty slots of the list."""
+    """Return :data:`FEATURES` of each candidate, in [0, 1]; zeros in empty entries of the list."""
     there = candidate >= 0
     place = decode_placement(candidate.clamp(min=0), num_orientations(catalogue), params)
     item = item_id.gather(1, place.slot)
@@ -221,5 +221,5 @@ def features(
 
 
 def mask(candidate: Int[Tensor, "B K"]) -> Bool[Tensor, "B K"]:
-    """Return which slots of the list hold a (legal) candidate."""
+    """Return which entries of the list hold a (legal) candidate."""
     return candidate >= 0

@@ -75,8 +75,8 @@ def general_maps(
     peak = catalogue["peak"][item_id].flatten(1, 2)
     com = catalogue["com"][item_id].flatten(1, 2)
     z = kernels.drop_height(heightmap, bottom, params.grid_step)
-    shown = there.repeat_interleave(catalogue["peak"].shape[1], dim=1)[:, :, None, None]
-    z = torch.where(shown, z, torch.inf)
+    present = there.repeat_interleave(catalogue["peak"].shape[1], dim=1)[:, :, None, None]
+    z = torch.where(present, z, torch.inf)
     below_lid = z + peak[:, :, None, None] <= params.lid
     judged = torch.where(below_lid, z, torch.inf)
     size = catalogue["size"][item_id].flatten(1, 2)
@@ -123,8 +123,8 @@ def empty_container_maps(
     ys = torch.arange(params.lattice[1], device=item_id.device) * step
     fits_x = xs + size[..., 0, None] <= params.grid[0]
     fits_y = ys + size[..., 1, None] <= params.grid[1]
-    shown = there[:, :, None] & catalogue["orientation_mask"][item_id]
-    inside = (fits_x & shown[..., None])[..., :, None] & fits_y[..., None, :]
+    present = there[:, :, None] & catalogue["orientation_mask"][item_id]
+    inside = (fits_x & present[..., None])[..., :, None] & fits_y[..., None, :]
     z = torch.where(inside, size.new_zeros((), dtype=torch.float32), torch.inf)
     maps = Maps(z, inside & legal_on_floor[item_id][..., None, None])
     return _within_range(maps, size, params)

@@ -24,7 +24,7 @@ from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import num_orientations
 from packing_env.engine.base import FLAGS, Observations, Step, Task
 from packing_env.engine.rules import RulesEngine
-from packing_env.types import SHOWN_BY_DEFAULT, Catalogue, PackingParams, State
+from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, State
 
 MODES = ("placement", "multi_head")
 """Action modes that look at the legality of all placements, and at nothing else."""
@@ -50,7 +50,7 @@ def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
         return None
     observed = set(params.observation)
     if not catalogue["cuboid"].shape[-1]:
-        return "heights" if observed <= set(SHOWN_BY_DEFAULT) else None
+        return "heights" if observed <= set(DEFAULT_OBSERVATIONS) else None
     on_cells = (
         cells.applies(catalogue, params)
         and not params.keeps_boxes
@@ -183,7 +183,7 @@ class CompiledEngine(RulesEngine):
         super().__init__(task)
         self.operations = Operations(task, self.legal_on_floor)
         shapes = _shapes(task.catalogue, task.params)
-        requested = [name for name in SHOWN_BY_DEFAULT if name in task.params.observation]
+        requested = [name for name in DEFAULT_OBSERVATIONS if name in task.params.observation]
         self._requested = observation.entries(requested)
         self._shapes = {name: shapes[name] for name in (*self._requested, "mask", *FLAGS)}
         self._empty = {name: torch.empty(0, dtype=dtype) for name, (dtype, _) in shapes.items()}

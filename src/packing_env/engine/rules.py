@@ -25,7 +25,7 @@ class View:
     Attributes:
         state: The state.
         versions: How often each of its tensors had been changed in place.
-        maps: All placements, if the next decision needs them.
+        maps: All placements, if a decision needs them.
         metrics: ``core.metrics.measure`` of it.
     """
 
@@ -132,7 +132,10 @@ class RulesEngine:
             view, self._view = self._view, None
             if view is not None and view.is_of(state):
                 return view
-        return View(state, (), None, metrics.measure(state, self.params))
+        maps = None
+        if self._carries_maps:
+            maps = feasibility.maps_in(state, self.catalogue, self.params)
+        return View(state, (), maps, metrics.measure(state, self.params))
 
     def _carry(self, state: State, maps: Maps | None, measured: dict[str, Tensor]) -> None:
         """Keep what is known of the state that the next decision will most likely start from."""
@@ -141,23 +144,16 @@ class RulesEngine:
         versions = tuple(value._version for value in state.values())
         self._view = View(state, versions, maps if self._carries_maps else None, measured)
 
-    def _maps(self, view: View) -> Maps | None:
-        """Return all placements of the viewed state."""
-        if view.maps is not None:
-            return view.maps
-        return feasibility.maps_in(view.state, self.catalogue, self.params)
-
     # ------------------------------------------------------------------ the rules, called
 
     def _placement(self, actions: Mapping[Key, Tensor], view: View) -> Placement:
         """Decode the action; with ``illegal_action="project"`` move it to a legal placement."""
         state = view.state
-        placement = self.mode.decode(actions, state, lambda: self._maps(view))
+        placement = self.mode.decode(actions, state, lambda: view.maps)
         if self.params.illegal_action != "project":
             return placement
-        maps = self._maps(view)
-        nearest = self.mode.project(placement, state, maps)
-        legal = None if maps is None else maps.legal
+        nearest = self.mode.project(placement, state, view.maps)
+        legal = None if view.maps is None else view.maps.legal
         return orientation.project(placement, nearest, legal, self.params)
 
     def _start(

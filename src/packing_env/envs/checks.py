@@ -78,7 +78,7 @@ def check_memory(engine: Engine, state: State, observations: Observations, num_r
         f"num_envs={num_rows}",
         num_rows * each,
         items["volume"].device,
-        lambda room: f"use {room // each} rows or fewer, or a coarser grid_step or cell",
+        lambda free: f"use {free // each} rows or fewer, or a coarser grid_step or cell",
     )
 
 

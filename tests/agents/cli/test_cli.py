@@ -451,7 +451,7 @@ def test_an_interrupted_comparison_leaves_the_counters(
             raise StoppedError("now")
         return evaluate(*arguments, **options)
 
-    monkeypatch.setattr(commands, "play_instances", play)
+    monkeypatch.setattr(commands, "evaluate_policy", play)
     options = ["evaluation.instances=4", "evaluation.heuristics=[first_fit]", "run_dir=run"]
     assert cli.main([*TRAIN, *options]) == 0
     assert "everything so far is saved" in capsys.readouterr().out

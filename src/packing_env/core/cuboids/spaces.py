@@ -30,7 +30,7 @@ def sides(params: PackingParams) -> tuple[int, int, int]:
 
 
 def initial(batch: int, params: PackingParams, device: torch.device) -> Int[Tensor, "B E 6"]:
-    """Return the whole container as the only space, then empty slots."""
+    """Return the whole container as the only space, then empty entries."""
     found = torch.zeros(batch, params.num_spaces, 6, dtype=torch.int32, device=device)
     if params.num_spaces:
         for axis, side in enumerate(sides(params)):

@@ -47,11 +47,11 @@ def event_points(scene: Scene) -> Proposals:
     boxes = scene.state["boxes"].long()
     across, along, height = sides(scene.params)
     pairs, dropped = _pairs(boxes, (across, along), height)
-    size, shown = item_sizes(scene)
+    size, present = item_sizes(scene)
     x = pairs.x[..., None, None] - pairs.ends_x[..., None, None] * size[:, None, ..., 0]
     y = pairs.y[..., None, None] - pairs.ends_y[..., None, None] * size[:, None, ..., 1]
     inside = (x + size[:, None, ..., 0] <= across) & (y + size[:, None, ..., 1] <= along)
-    index = indexed(scene, x, y, pairs.real[..., None, None] & shown[:, None] & inside)
+    index = indexed(scene, x, y, pairs.real[..., None, None] & present[:, None] & inside)
     level = pairs.level[..., None, None].expand(x.shape).flatten(1)
     free = rest_heights(scene, index) <= level
     return packed(scene, torch.where(free, index, -1), dropped)

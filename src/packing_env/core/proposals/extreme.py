@@ -15,11 +15,11 @@ def extreme_points(scene: Scene) -> Proposals:
 
     Order: point (by z, y, x), item, orientation.
     """
-    size, shown = item_sizes(scene)
+    size, present = item_sizes(scene)
     point, real = points_of_boxes(scene.state["boxes"].long())
     shape = (*point.shape[:2], *size.shape[1:3])
     x, y = (point[:, :, axis, None, None].expand(shape) for axis in (0, 1))
-    return packed(scene, indexed(scene, x, y, real[:, :, None, None] & shown[:, None]))
+    return packed(scene, indexed(scene, x, y, real[:, :, None, None] & present[:, None]))
 
 
 def points_of_boxes(

@@ -73,7 +73,7 @@ def packed(
 ) -> Proposals:
     """Return the first :data:`MAX_PROPOSALS` proposals per visible item; count those beyond.
 
-    Where the list is longer than that, slots that hold a proposal move to the front.
+    Where the list is longer than that, entries that hold a proposal move to the front.
     """
     dropped = torch.zeros_like(scene.item_id[:, 0]) if dropped is None else dropped
     capacity = MAX_PROPOSALS * scene.item_id.shape[1]
@@ -81,7 +81,7 @@ def packed(
         return Proposals(index, dropped)
     held = index >= 0
     place = held.cumsum(1) - 1
-    # a slot past the end takes what is left out
+    # an entry past the end takes what is left out
     target = torch.where(held & (place < capacity), place, capacity)
     front = index.new_full((len(index), capacity + 1), -1).scatter(1, target, index)
     return Proposals(front[:, :capacity], dropped + (held.sum(1) - capacity).clamp(min=0))

@@ -71,8 +71,8 @@ def _spaces(
     if lowest_first:
         order = by_height(spaces[..., :3], spaces[..., 3] > spaces[..., 0])
         spaces = spaces.gather(1, order[..., None].expand_as(spaces))
-    size, shown = item_sizes(scene)
-    real = (spaces[..., 3] > spaces[..., 0])[..., None, None] & shown[:, None]
+    size, present = item_sizes(scene)
+    real = (spaces[..., 3] > spaces[..., 0])[..., None, None] & present[:, None]
     return spaces[:, :, None, None], size[:, None], real
 
 
