@@ -301,7 +301,7 @@ def advance(constant: Any, action: Tensor, *filled: Tensors) -> None:
     observations, start, outcome = filled
     kept = (*observations, *start, *outcome)
     # Of a CPU's tensors: `numpy` shares their memory, nothing is read or copied.
-    given = (state, action.numpy(), items, pool, addresses_of(kept), counts, lengths)
+    tables = _tables(counts, lengths.cell)
+    given = (state, action.numpy(), items, pool, addresses_of(kept), counts, lengths, tables)
     work = observations[MASK].numel() * (counts.across + counts.along)
-    given = (*given, _tables(counts, lengths.cell))
     run(_advance, given, num_blocks(state.step.size), work, keep=kept)
