@@ -85,7 +85,7 @@ def test_items_longer_than_a_byte_tells_go_by_the_rules() -> None:
     for side, known in ((kernels.MAX_CUBOID_SIDE, True), (kernels.MAX_CUBOID_SIDE + 1, False)):
         tensors["bottom"] = torch.empty(1, 1, 1, side)
         assert (supported_ground(tensors, env.params) == "cells") == known
-    given = env.engine.operations.constants
+    given = env.engine.operations.task
     items, counts, lengths = (
         dict(zip(names._fields, values, strict=True))
         for names, values in (

@@ -103,13 +103,10 @@ def given(num_envs: int = 4) -> tuple[list[Any], list[Any]]:
     """Arguments of the two operations."""
     env = whole_env(num_envs)
     action = env.rand_action(env.reset())["action"][:, None]
-    engine, task = env.engine, env.engine.operations.constants
+    engine, task = env.engine, env.engine.operations.task
     state = [env.state[key] for key in State._fields]
     observations, start = (
-        [
-            {**engine._empty, **engine._buffers(num_envs, env.device)}[key]
-            for key in Observations._fields
-        ]
+        [engine._buffers(num_envs, env.device)[key] for key in Observations._fields]
         for _ in range(2)
     )
     for value in (*observations, *start):

@@ -100,10 +100,10 @@ def given(num_envs: int = 4) -> dict[str, list[Any]]:
     """Arguments of the operations."""
     env = whole_env(num_envs)
     action = env.rand_action(env.reset())["action"][:, None]
-    engine, task = env.engine, env.engine.operations.constants
+    engine, task = env.engine, env.engine.operations.task
     state = [env.state[key] for key in State._fields]
     ahead = engine.operations.ahead(num_envs, env.device)
-    buffers = [{**engine._empty, **engine._buffers(num_envs, env.device)} for _ in range(2)]
+    buffers = [engine._buffers(num_envs, env.device) for _ in range(2)]
     found = new_outcome(num_envs, env.device)
     under = torch.zeros(num_envs, dtype=torch.float64)
     kernels.decide_heights(task, env.state, action, ahead, under, found)

@@ -8,7 +8,8 @@ step, so that a new term needs nothing here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import torch
@@ -30,6 +31,8 @@ MODES = ("placement", "multi_head")
 
 ON_CELLS = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
 """Observations that the step on whole cells knows."""
+
+_INDEX = {name: index for index, name in enumerate(metrics.NAMES)}
 
 
 def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
@@ -72,7 +75,7 @@ class Operations:
         tables["orientation_features"] = tables["orientation_features"].flatten(1)
         levels = _observed_levels(catalogue, self.params) if self.on_cells else torch.empty(0)
         self._items = {**catalogue, **tables, "drop_height": levels, "on_floor": on_floor}
-        self.constants = kernels.StepTask(
+        self.task = kernels.StepTask(
             self._items,
             (task.instances.item_id, task.instances.num_items),
             _counts(task),
@@ -101,29 +104,16 @@ class Operations:
         """
         filled = (observations, start, outcome)
         if self.on_cells:
-            kernels.advance_cells(self.constants, state, action, *filled)
+            kernels.advance_cells(self.task, state, action, *filled)
             return
         # of the rules, only one that looks at contact needs surfaces
         needed = self.params.stability != "none"
         ahead = self.ahead(len(action), action.device, surfaces=needed)
-        self.decide(state, action, ahead, outcome)
+        under = metrics.sum_of_heights(state["heightmap"])
+        kernels.decide_heights(self.task, state, action, ahead, under, outcome)
         judged = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
         under = metrics.sum_of_heights(state["heightmap"])
-        kernels.observe_heights(self.constants, state, judged, under, *filled)
-
-    def decide(
-        self,
-        state: State,
-        action: Int[Tensor, "B heads"],
-        ahead: Mapping[str, Tensor],
-        outcome: Mapping[str, Tensor],
-    ) -> None:
-        """Carry out a decision on heightmaps, but for ``reward_sum`` and the end of episodes.
-
-        ``ahead`` and, but for ``after``, ``outcome`` are filled.
-        """
-        under = metrics.sum_of_heights(state["heightmap"])
-        kernels.decide_heights(self.constants, state, action, ahead, under, outcome)
+        kernels.observe_heights(self.task, state, judged, under, *filled)
 
     def ahead(
         self, batch: int, device: torch.device, *, surfaces: bool = True
@@ -194,10 +184,10 @@ class CompiledEngine(RulesEngine):
         self.operations = Operations(task, self.legal_on_floor)
         shapes = _shapes(task.catalogue, task.params)
         requested = [name for name in DEFAULT_OBSERVATIONS if name in task.params.observation]
-        self._shapes = {name: shapes[name] for name in (*observation.entries(requested), "mask")}
-        empty = {n: torch.empty([0] * (len(s) + 1), dtype=d) for n, (d, s) in shapes.items()}
-        empty |= {name: torch.empty(0, dtype=torch.bool) for name in FLAGS}
-        self._empty = empty | {"metrics": torch.empty(0, 0)}
+        self._requested = observation.entries(requested)
+        self._shapes = {name: shapes[name] for name in (*self._requested, "mask", *FLAGS)}
+        self._empty = {name: torch.empty(0, dtype=dtype) for name, (dtype, _) in shapes.items()}
+        self._empty["metrics"] = torch.empty(0, 0)
         self._metrics = (*metrics.NAMES, *(f"reward/{term}" for term in task.params.reward))
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
@@ -205,16 +195,12 @@ class CompiledEngine(RulesEngine):
         state, action = _writable(state), actions["action"]
         batch, device = len(action), action.device
         after, outcome = self._buffers(batch, device), new_outcome(batch, device)
-        start = self._buffers(batch, device) if reset else {}
-        filled = ({**self._empty, **after}, {**self._empty, **start}, outcome)
-        self.operations.advance(state, action.view(batch, -1).contiguous(), *filled)
-        legal, live = outcome["legal"], outcome["live"]
-        before, since = (
-            dict(zip(metrics.NAMES, outcome[when].unbind(), strict=True))
-            for when in ("before", "after")
-        )
-        terms = rewards.weighted_terms(self.params.reward, before, since, legal)
-        terms.masked_fill_(live.logical_not()[:, None], 0.0)
+        start = self._buffers(batch, device) if reset else self._empty
+        action = action.view(batch, -1).contiguous()
+        self.operations.advance(state, action, after, start, outcome)
+        before, since = (_Metrics(outcome[when]) for when in ("before", "after"))
+        terms = rewards.weighted_terms(self.params.reward, before, since, outcome["legal"])
+        terms.masked_fill_(outcome["live"].logical_not()[:, None], 0.0)
         sums, count = state["reward_sum"].add_(terms), len(metrics.NAMES)
         after["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
         if reset:
@@ -228,32 +214,30 @@ class CompiledEngine(RulesEngine):
     ) -> tuple[State, Observations]:
         """Start the next episode in some rows, in the given state's tensors."""
         state, observations = _writable(state), observations.clone()
-        shape = (len(rows), self.params.num_visible, -1, *self.params.lattice)
         filled = {**self._empty, **observations.entries, **observations.flags}
-        filled["mask"] = observations.masks["action_mask"].view(shape)
+        filled["mask"] = observations.masks["action_mask"]
         state["reward_sum"].masked_fill_(rows[:, None], 0.0)
         measured = list(observations.metrics.values())
-        kernels.reset_rows(self.operations.constants, state, rows, filled, measured)
+        kernels.reset_rows(self.operations.task, state, rows, filled, measured)
         return state, observations
 
     def _buffers(self, batch: int, device: torch.device) -> dict[str, Tensor]:
         """Return uninitialised observations and metrics."""
-        buffers = {
-            name: torch.empty([batch, *shape], dtype=dtype, device=device)
-            for name, (dtype, shape) in self._shapes.items()
-        }
-        flags = torch.empty(len(FLAGS), batch, dtype=torch.bool, device=device)
-        buffers |= zip(FLAGS, flags.unbind(), strict=True)
+        buffers = dict(self._empty)
+        for name, (dtype, shape) in self._shapes.items():
+            buffers[name] = torch.empty([batch, *shape], dtype=dtype, device=device)
         buffers["metrics"] = torch.empty(len(self._metrics), batch, device=device)
         return buffers
 
     def _named(self, buffers: dict[str, Tensor]) -> Observations:
         """Return filled buffers as the observations that they hold."""
-        masks: dict[Key, Tensor] = {"action_mask": buffers.pop("mask").flatten(1)}
-        flags = {name: buffers.pop(name) for name in FLAGS}
-        values = buffers.pop("metrics")[..., None].unbind()
-        measured = dict(zip(self._metrics, values, strict=True))
-        return Observations(buffers, masks, flags, measured)
+        values = buffers["metrics"][..., None].unbind()
+        return Observations(
+            {name: buffers[name] for name in self._requested},
+            {"action_mask": buffers["mask"]},
+            {name: buffers[name] for name in FLAGS},
+            dict(zip(self._metrics, values, strict=True)),
+        )
 
 
 def _writable(state: State) -> State:
@@ -263,6 +247,22 @@ def _writable(state: State) -> State:
     if state["step"].is_inference():
         return {key: value.clone() for key, value in state.items()}
     return state
+
+
+class _Metrics(Mapping[str, Tensor]):
+    """Metrics by name, which become tensors only where they are read."""
+
+    def __init__(self, values: Float[Tensor, "metrics B"]) -> None:
+        self._values = values
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._values[_INDEX[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_INDEX)
+
+    def __len__(self) -> int:
+        return len(_INDEX)
 
 
 def new_outcome(batch: int, device: torch.device) -> dict[str, Tensor]:
@@ -281,6 +281,7 @@ def _counts(task: Task) -> dict[str, int]:
         "height": params.height_units,
         "across": across,
         "along": along,
+        "visible": params.num_visible,
         "rule": kernels.CUBOID_RULES.index(params.stability),
         "metric_rule": kernels.CUBOID_RULES.index(params.stability_metric),
         "stride": params.grid_step,
@@ -288,6 +289,7 @@ def _counts(task: Task) -> dict[str, int]:
         "illegal_ends": int(params.illegal_action == "terminate"),
         "remaining": observation.ITEM_FEATURES.index("remaining"),
         "sequential": int(task.draw == "sequential"),
+        "metrics": len(metrics.NAMES) + len(params.reward),
     }
 
 
@@ -313,7 +315,7 @@ def _observed_levels(catalogue: Catalogue, params: PackingParams) -> Float[Tenso
 def _shapes(
     catalogue: Catalogue, params: PackingParams
 ) -> dict[str, tuple[torch.dtype, list[int]]]:
-    """Return type and shape, without the batch, of every observation and of the mask."""
+    """Return type and shape, without the batch, of every observation, mask and flag."""
     orientations, slots = num_orientations(catalogue), params.num_slots
     lattice = [params.num_visible, orientations, *params.lattice]
     turned = [slots, orientations, len(observation.ORIENTATION_FEATURES)]
@@ -326,5 +328,6 @@ def _shapes(
         "top": (torch.float32, surface),
         "bottom": (torch.float32, surface),
         "drop_height": (torch.float32, lattice),
-        "mask": (torch.bool, lattice),
+        "mask": (torch.bool, [math.prod(lattice)]),
+        **dict.fromkeys(FLAGS, (torch.bool, list[int]())),
     }

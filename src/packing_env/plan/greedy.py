@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from packing_env import kernels
 from packing_env.core import metrics, rewards, transition
 from packing_env.core.lowest import LowestPlacement
 from packing_env.core.orientation import decode_placement, num_orientations
@@ -71,7 +72,8 @@ class LowestPacker:
         legal, live = outcome["legal"], outcome["live"]
         before = metrics.measure(state, params)
         while not bool(transition.is_done(state).all()):
-            operations.decide(state, index, ahead, outcome)
+            under = metrics.sum_of_heights(state["heightmap"])
+            kernels.decide_heights(operations.task, state, index, ahead, under, outcome)
             after = metrics.measure(state, params)
             terms = rewards.weighted_terms(params.reward, before, after, legal)
             state["reward_sum"] += torch.where(live[:, None], terms, 0.0)

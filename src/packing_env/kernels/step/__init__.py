@@ -151,8 +151,8 @@ def advance_cells(
     Args:
         task: The constants.
         state: `State`.
-        action: ``[B, 1]`` indices ``((slot * R + orientation) * Xs + x) * Ys + y`` on the lattice
-            of the mask, or ``[B, 4]`` the four. Those out of range are illegal.
+        action: ``[B, 1]`` indices ``((slot * R + orientation) * Xs + x) * Ys + y`` of the mask,
+            or ``[B, 4]`` the four. Those out of range are illegal.
         observations: `Observations`.
         start: `Observations`.
         outcome: `Outcome`.

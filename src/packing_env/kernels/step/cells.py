@@ -7,7 +7,6 @@ is observed.
 
 from __future__ import annotations
 
-import math
 from collections import namedtuple
 from functools import cache
 from typing import Any
@@ -30,7 +29,7 @@ from packing_env.kernels.cuboids.numba import (
 from packing_env.kernels.layout import HALF_CELL
 from packing_env.kernels.rules import NAMES
 from packing_env.kernels.step import lines, shared
-from packing_env.kernels.step.entries import MASK, METRICS, Counts, Observations, Tensors
+from packing_env.kernels.step.entries import MASK, Counts, Observations, Tensors
 from packing_env.kernels.step.observe import observe, reset_finished
 from packing_env.kernels.step.stable import NONE, stands
 
@@ -101,8 +100,9 @@ def _measure(state, first, block, lengths, measured):
 def _decode(state, action, first, shape, stride, block):
     """Find the placement and the item of each row's action.
 
-    Items are looked up in a loop of their own, where many reads wait for memory at once, and so
-    does what :func:`_decide` will write: four numbers of the record, one of each of three others.
+    Items are looked up in a loop of their own, so that many reads wait for memory at once. It also
+    fetches the memory that :func:`_decide` will write: four numbers of the record, and one of each
+    of three other entries.
     """
     for lane in range(min(block.item.size, action.shape[0] - first)):
         slot, orientation, x, y = shared.decode(action, first + lane, shape, stride)
@@ -126,16 +126,15 @@ def _stands(rule, levels, near, window, top, count, edges):
     """
     w, h, width = window
     area = w * h
-    if rule == NONE or count == area:  # every rule holds for what is carried by all its cells
+    if rule == NONE or count == area:  # every rule accepts support by all cells
         return True
-    if rules.HULLS[rule]:
-        if 2 * count > area:  # a line through the centre has half of the cells on either side
-            return True
+    in_hull = 2 * count > area  # on one side of a line through the centre lie half at most
+    if rules.HULLS[rule] and not in_hull:
         lines.find_edges(levels.ctypes.data + near, window, top, edges)
     far = near + (w - 1) * width
     corners = (levels[near], levels[near + h - 1], levels[far], levels[far + h - 1])
     com = (HALF_CELL * w, HALF_CELL * h)
-    return stands(rule, count, area, corners, top, 0, edges, (w, h), com)
+    return stands(rule, count, area, corners, top, 0, in_hull, edges, (w, h), com)
 
 
 @jit
@@ -255,16 +254,16 @@ def _find_places(state, items, first, counts, buffers, tables, task, block, obse
 
 
 @kernel
-def _advance(state, action, items, pool, places, shape, counts, lengths, tables, begin, stop):
+def _advance(state, action, items, pool, places, counts, lengths, tables, begin, stop):
     """Take one decision in the blocks begin <= block < stop of rows of the batch.
 
-    ``places`` are the addresses of the observations, of those after resets and of the outcome;
-    ``shape`` is that of a row's mask, then the number of metrics. Where there are observations
-    after resets, finished rows start their next episode.
+    ``places`` are the addresses of the observations, of those after resets and of the outcome.
+    Where there are observations after resets, finished rows start their next episode.
     """
     batch, length, width = state.heightmap.shape
-    observations = shared.observations_at(places, state, items, shape)
-    start = shared.observations_at(places[_ENTRIES:], state, items, shape)
+    shape = shared.lattice(state, items, counts)
+    observations = shared.observations_at(places, state, items, counts)
+    start = shared.observations_at(places[_ENTRIES:], state, items, counts)
     outcome = shared.outcome_at(places[2 * _ENTRIES :], batch)
     window, lanes, (search, task) = (counts.across, counts.along), min(LANES, batch), tables
     buffers = (
@@ -300,10 +299,9 @@ def advance(constant: Any, action: Tensor, *filled: Tensors) -> None:
     """Run `packing_env.kernels.step.advance_cells`; ``constant`` is from `shared.constants`."""
     state, items, pool, counts, lengths = constant
     observations, start, outcome = filled
-    rows, *shape = observations[MASK].shape
     kept = (*observations, *start, *outcome)
-    places, lattice = addresses_of(kept), (*shape, observations[METRICS].shape[0])
     # Of a CPU's tensors: `numpy` shares their memory, nothing is read or copied.
-    given = (state, action.numpy(), items, pool, places, lattice, counts, lengths)
-    work = rows * math.prod(shape) * (counts.across + counts.along)
-    run(_advance, (*given, _tables(counts, lengths.cell)), num_blocks(rows), work, keep=kept)
+    tables = _tables(counts, lengths.cell)
+    given = (state, action.numpy(), items, pool, addresses_of(kept), counts, lengths, tables)
+    work = observations[MASK].numel() * (counts.across + counts.along)
+    run(_advance, given, num_blocks(state.step.size), work, keep=kept)

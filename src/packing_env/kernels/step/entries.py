@@ -40,6 +40,7 @@ Observations = namedtuple(
     " truncated done metrics",
 )
 """Observations, masks, flags and metrics of the state. Unrequested observations are empty.
+``mask [B, L R Xs Ys]`` is True where a placement is legal, and all True in finished rows.
 ``metrics [K, B]`` float32 are first those of `core.metrics.NAMES`; the rest is not written."""
 
 Outcome = namedtuple("Outcome", "legal live before after")
@@ -54,16 +55,17 @@ and windows ``[B, P, 2]``."""
 
 Counts = namedtuple(
     "Counts",
-    "height across along rule metric_rule stride step_limit illegal_ends remaining sequential",
+    "height across along visible rule metric_rule stride step_limit illegal_ends remaining"
+    " sequential metrics",
 )
-"""Cells of the container's height and of the items' window (2); stability rules by their index in
-`CUBOID_RULES`; cells between placements; decisions per episode; whether an illegal action ends the
-episode; the index of the item feature ``remaining``; whether row i takes the pool's instances
-i, i + B, i + 2 B, ... instead of random ones."""
+"""Cells of the container's height and of the items' window (2); the visible items ``L``; stability
+rules by their index in `CUBOID_RULES`; cells between placements; decisions per episode; whether an
+illegal action ends the episode; the index of the item feature ``remaining``; whether row i takes
+the pool's instances i, i + B, i + 2 B, ... instead of random ones; the observed metrics ``K``."""
 
 Lengths = namedtuple("Lengths", "cell cell_area base height lid tolerance")
 """Metres and m^2: a cell's side and area, the floor's area, the container's height, the highest
 legal top, and the gap that a supporting cell may have."""
 
-MASK, METRICS = Observations._fields.index("mask"), Observations._fields.index("metrics")
-"""Indices of two observations whose shapes say more than themselves."""
+MASK = Observations._fields.index("mask")
+"""Index of the observation that is never empty."""

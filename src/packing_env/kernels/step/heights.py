@@ -22,7 +22,7 @@ from packing_env.kernels.compiled.jit import (
     run,
 )
 from packing_env.kernels.step import shared
-from packing_env.kernels.step.entries import MASK, METRICS, Ahead, Observations, Tensors
+from packing_env.kernels.step.entries import Ahead, Observations, Tensors
 from packing_env.kernels.step.observe import observe, reset_finished
 from packing_env.kernels.step.stable import stands
 
@@ -30,10 +30,10 @@ _OBSERVED, _AHEAD = len(Observations._fields), len(Ahead._fields)
 
 
 @jit_arrays
-def _ahead_at(places, state, items, visible):
+def _ahead_at(places, state, items, counts):
     """Return `Ahead` by the addresses of its entries, all axes of a slot in one."""
     batch, surface = state.heightmap.shape[0], items.bottom[0].size
-    orientations = items.peak.shape[1]
+    visible, orientations = counts.visible, items.peak.shape[1]
     return Ahead(
         array_at(places[0], (batch, visible, orientations), np.int64),
         array_at(places[1], (batch if places[1] else 0, visible, surface), np.float32),
@@ -121,7 +121,7 @@ def _examine(heightmap, place, peak, counts, lengths, edges):
     bar = rest - tolerance
     count, area = _find_support(heightmap, bottom, x, y, bar, edges)
     levels = _corner_levels(heightmap, bottom, x, y, size)
-    measured = (count, area, levels, bar, tolerance, edges, size, com)
+    measured = (count, area, levels, bar, tolerance, False, edges, size, com)
     legal = stands(counts.rule, *measured)
     stable = legal and stands(counts.metric_rule, *measured)
     return legal, stable, rest, np.float64(count) / np.float64(max(area, 1))
@@ -173,12 +173,13 @@ def _decide_row(state, action, items, row, shape, counts, lengths, edges, outcom
 
 
 @kernel
-def _decide(state, action, items, places, shape, under, counts, lengths, start, stop):
+def _decide(state, action, items, places, under, counts, lengths, start, stop):
     """Take one decision in the rows start <= row < stop, and list what may be placed next.
 
-    ``places`` are the addresses of `Ahead` and `Outcome`, ``shape`` is that of a row's mask.
+    ``places`` are the addresses of `Ahead` and `Outcome`.
     """
-    ahead = _ahead_at(places, state, items, shape[0])
+    shape = shared.lattice(state, items, counts)
+    ahead = _ahead_at(places, state, items, counts)
     outcome = shared.outcome_at(places[_AHEAD:], state.step.size)
     edges = np.empty((2, items.bottom.shape[2] + 2), np.float64)
     for row in range(start, stop):
@@ -206,13 +207,13 @@ def _find_places(judged, row, height, observations):
 
 
 @kernel
-def _observe(state, judged, items, pool, under, places, shape, counts, lengths, begin, stop):
+def _observe(state, judged, items, pool, under, places, counts, lengths, begin, stop):
     """End rows whose episode is over, and observe, in the rows begin <= row < stop.
 
     Arguments are those of `step.cells`; ``judged`` are those of :func:`observe_places`.
     """
-    observations = shared.observations_at(places, state, items, shape)
-    start = shared.observations_at(places[_OBSERVED:], state, items, shape)
+    observations = shared.observations_at(places, state, items, counts)
+    start = shared.observations_at(places[_OBSERVED:], state, items, counts)
     outcome = shared.outcome_at(places[2 * _OBSERVED :], state.step.size)
     for row in range(begin, stop):
         playable = _find_places(judged, row, np.float32(lengths.height), observations)
@@ -235,12 +236,8 @@ def _close_lid(z, peak, lid, start, stop):
 def decide(constant: Any, action: Tensor, under: Tensor, ahead: Tensors, outcome: Tensors) -> None:
     """Run `packing_env.kernels.step.decide_heights`; ``constant`` is from `shared.constants`."""
     state, items, _, counts, lengths = constant
-    orientations, (_, length, width) = items.peak.shape[1], state.heightmap.shape
-    lattice = -(-length // counts.stride), -(-width // counts.stride)
-    shape = (ahead[0].shape[1] // orientations, orientations, *lattice)
     kept = (*ahead, *outcome)
-    places = addresses_of(kept)
-    given = (state, action.numpy(), items, places, shape, under.numpy(), counts, lengths)
+    given = (state, action.numpy(), items, addresses_of(kept), under.numpy(), counts, lengths)
     run(_decide, given, len(under), ahead[1].numel(), keep=kept)
 
 
@@ -249,10 +246,8 @@ def observe_places(constant: Any, under: Tensor, judged: Tensors, *filled: Tenso
     state, items, pool, counts, lengths = constant
     observations, start, outcome = filled
     z, stable = (tensor.numpy().reshape(*tensor.shape[:2], -1) for tensor in judged)
-    shape = (*observations[MASK].shape[1:], observations[METRICS].shape[0])
     kept = (*observations, *start, *outcome)
-    places = addresses_of(kept)
-    given = (state, (z, stable), items, pool, under.numpy(), places, shape, counts, lengths)
+    given = (state, (z, stable), items, pool, under.numpy(), addresses_of(kept), counts, lengths)
     run(_observe, given, len(under), sum(map(Tensor.numel, observations)), keep=kept)
 
 

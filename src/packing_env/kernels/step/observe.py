@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from packing_env.kernels.compiled.jit import addresses_of, jit, kernel
-from packing_env.kernels.step.entries import MASK, Tensors
+from packing_env.kernels.step.entries import Tensors
 from packing_env.kernels.step.shared import begin, clear_line, copy_line, observations_at
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -131,9 +131,9 @@ def reset_finished(state, pool, items, first, stop, counts, lengths, observation
 
 
 @kernel
-def _reset(state, rows, pool, items, places, shape, counts, lengths):
+def _reset(state, rows, pool, items, places, counts, lengths):
     """Reset the rows that are marked."""
-    observations = observations_at(places, state, items, shape)
+    observations = observations_at(places, state, items, counts)
     for row in range(rows.size):
         if rows[row]:
             _reset_row(state, pool, items, row, counts, lengths, observations)
@@ -144,8 +144,7 @@ def reset(constant: Any, rows: Tensor, observations: Tensors, metrics: Tensors) 
     if not all(tensor.is_contiguous() for tensor in observations):
         raise ValueError("the observations of a reset must be contiguous")
     state, items, pool, counts, lengths = constant
-    shape = (*observations[MASK].shape[1:], 0)
     chosen = rows.numpy()
-    _reset(state, chosen, pool, items, addresses_of(observations), shape, counts, lengths)
+    _reset(state, chosen, pool, items, addresses_of(observations), counts, lengths)
     for values in metrics:
         values.numpy()[chosen] = 0

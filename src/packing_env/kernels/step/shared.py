@@ -33,19 +33,26 @@ def constants(
 
     The arrays share the memory of the tensors: nothing is read or copied.
     """
-    tables = ([tensor.numpy() for tensor in tensors] for tensors in (state, items, pool))
-    now, table, instances = tables
+    now, table, instances = ([tensor.numpy() for tensor in each] for each in (state, items, pool))
     return State(*now), Items(*table), tuple(instances), Counts(*counts), Lengths(*lengths)
 
 
+@jit
+def lattice(state, items, counts):
+    """Return the shape of a row's mask, ``(L, R, Xs, Ys)``."""
+    _, length, width = state.heightmap.shape
+    xs, ys = -(-length // counts.stride), -(-width // counts.stride)
+    return counts.visible, items.peak.shape[1], xs, ys
+
+
 @jit_arrays
-def observations_at(places, state, items, shape):
+def observations_at(places, state, items, counts):
     """Return the `Observations` by the addresses of their entries, 0 for an empty one.
 
     All axes of a slot, and the lattice of an orientation, become one: what has many axes takes long
-    to compile. ``shape`` is that of a row's mask, then the number of metrics.
+    to compile.
     """
-    slots, orientations, xs, ys, num_metrics = shape
+    slots, orientations, xs, ys = lattice(state, items, counts)
     batch, length, width = state.heightmap.shape
     visible, features = state.queue.shape[1], items.item_features.shape[1]
     turned, plane = items.orientation_features.shape[1], (slots * orientations, xs * ys)
@@ -63,7 +70,7 @@ def observations_at(places, state, items, shape):
         array_at(places[8], (flags,), np.bool_),
         array_at(places[9], (flags,), np.bool_),
         array_at(places[10], (flags,), np.bool_),
-        array_at(places[11], (num_metrics, flags), np.float32),
+        array_at(places[11], (counts.metrics, flags), np.float32),
     )
 
 
@@ -97,9 +104,9 @@ def decode(action, row, shape, stride):
     """Return (slot, orientation, x, y) of a row's action, an index or the four themselves.
 
     See `core.orientation.decode_placement`. The slot is -1 where the action is out of range.
-    ``shape`` is that of the row's mask.
+    ``shape`` is from :func:`lattice`.
     """
-    slots, orientations, xs, ys = shape[0], shape[1], shape[2], shape[3]
+    slots, orientations, xs, ys = shape
     if action.shape[1] == 1:
         index = action[row, 0]
         known = 0 <= index < slots * orientations * xs * ys

@@ -42,7 +42,7 @@ def _chord(reach, rows, sign, point, centres):
 
 
 @jit
-def stands(rule, count, area, levels, bar, tolerance, edges, size, com):
+def stands(rule, count, area, levels, bar, tolerance, in_hull, edges, size, com):
     """Tell whether a rule calls a placement stable.
 
     Args:
@@ -53,18 +53,19 @@ def stands(rule, count, area, levels, bar, tolerance, edges, size, com):
             surface; -inf outside the footprint.
         bar: Level from which on a cell supports.
         tolerance: Gap that a supporting cell may have.
-        edges: The supporting cells; read only if the rule looks at a hull.
+        in_hull: Whether the rule's point is known to be in its hull.
+        edges: The supporting cells; read only if that is not known and the rule has a hull.
         size: Cells of the window along x and y.
         com: Centre of mass, 1/64 cell.
     """
-    corners, touching, in_hull = 0, False, False
+    corners, touching = 0, False
     if rules.CORNERS[rule]:
         highest = max(max(levels[0], levels[1]), max(levels[2], levels[3]))
         least = highest - tolerance if rules.AT_HIGHEST[rule] else bar
         for level in levels:
             corners += 1 if level >= least else 0
         touching = highest >= bar
-    if rules.HULLS[rule]:
+    if rules.HULLS[rule] and not in_hull:
         centres, rows = rules.CENTRES[rule], edges.shape[1] - 2
         point = (HALF_CELL * size[0], HALF_CELL * size[1]) if centres else (com[0], com[1])
         upper = _chord(edges[0], rows, 1, point, centres)
