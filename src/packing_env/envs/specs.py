@@ -98,8 +98,8 @@ class Specs:
     def _metrics(self) -> Composite:
         """Return the spec of the metrics, and of the episode's sum of each reward term."""
         limits = {
-            "items_packed": self.params.num_items,
-            "illegal_actions": self.params.step_limit,
+            "items_packed": float(self.params.num_items),
+            "illegal_actions": float(self.params.step_limit),
             "overflow": 1e9,
         }
         spaces = {name: Box((1,), 0.0, limits.get(name, 1 + _SLACK)) for name in metrics.NAMES}
