@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -44,13 +44,16 @@ def run(config: DictConfig, request: Request) -> int:
     with build.as_config_errors():
         bench = instantiate(config.bench)
         clock = _clock(config)
-        if config.out is not None:
-            _check_writable(Path(config.out))
+        path = None if config.out is None else Path(config.out)
+        if path is not None:
+            _check_writable(path)
     console = Console(width=max(_WIDTH, Console().width))
-    with _threads(int(config.threads)):
+    with ExitStack() as stack:
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(int(config.threads))  # of torch and the compiled kernels
         session = Session(config, request, clock)
         origin = origin_of(session)
-        record = Record(None if config.out is None else Path(config.out), origin, session)
+        record = Record(path, origin, session)
         _measure(bench, record, console)
     if not record.rows:
         reasons = dict.fromkeys(row.reason for row in record.left_out)
@@ -61,9 +64,9 @@ def run(config: DictConfig, request: Request) -> int:
         console.print(note, highlight=False, soft_wrap=True)
     if bench.measures:
         print_origin(console, origin, record.seconds)
-    if record.path is not None:
+    if path is not None:
         record.write(complete=True)
-        console.print(f"wrote {record.path}", highlight=False, soft_wrap=True)
+        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -101,26 +104,15 @@ def _check_writable(path: Path) -> None:
         raise ConfigError(f"out={path}: {path.parent} cannot be written to")
 
 
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Set the number of threads of torch and the compiled kernels inside the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _measure(bench: Benchmark, record: Record, console: Console) -> None:
     """Run every job; a job that raises is left out, with the error as its reason."""
     jobs = bench.jobs(record.session)
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("", total=len(jobs))
         for job in jobs:
-            progress.update(bar, description=job.name[:60])
+            progress.update(bar, description=job.title[:60])
             if not console.is_terminal:
-                console.print(job.name, highlight=False, soft_wrap=True)
+                console.print(job.title, highlight=False, soft_wrap=True)
             try:
                 with build.as_config_errors():
                     for row in job.work():
