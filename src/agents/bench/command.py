@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import torch
 from hydra.utils import instantiate
@@ -22,8 +23,14 @@ from agents.config.compose import Request
 from agents.config.folders import ConfigError
 
 _WIDTH = 120
-_LEAST = {"repeats": 1, "warmup": 0, "shortest": 0, "longest": 0, "singles": 1}
-"""Smallest allowed values of the clock's settings."""
+_CLOCK = {
+    "repeats": (int, 1),
+    "warmup": (int, 0),
+    "shortest": (float, 0),
+    "longest": (float, 0),
+    "singles": (int, 1),
+}
+"""Type and smallest allowed value of each of the clock's settings."""
 
 
 def settings(words: Sequence[str]) -> list[str]:
@@ -45,8 +52,12 @@ def run(config: DictConfig, request: Request) -> int:
         bench = instantiate(config.bench)
         clock = _clock(config)
         path = None if config.out is None else Path(config.out)
-        if path is not None:
-            _check_writable(path)
+        if path is not None:  # before the measurement
+            if path.is_dir():
+                raise ConfigError(f"out={path} is a folder; name a file")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not os.access(path.parent, os.W_OK):
+                raise ConfigError(f"out={path}: {path.parent} cannot be written to")
     console = Console(width=max(_WIDTH, Console().width))
     with ExitStack() as stack:
         stack.callback(torch.set_num_threads, torch.get_num_threads())
@@ -76,32 +87,18 @@ def _clock(config: DictConfig) -> Clock:
     Raises:
         ConfigError: A setting of the clock, ``threads`` or ``device`` is invalid.
     """
-    options = config.clock
-    for key, least in _LEAST.items():
-        if isinstance(options[key], str) or not options[key] >= least:
-            raise ConfigError(f"clock.{key}={options[key]} must be at least {least}")
+    options: dict[str, Any] = {}
+    for key, (kind, least) in _CLOCK.items():
+        value = config.clock[key]
+        if isinstance(value, str) or not value >= least:
+            raise ConfigError(f"clock.{key}={value} must be at least {least}")
+        options[key] = kind(value)
     if not isinstance(config.threads, int) or config.threads < 1:
         raise ConfigError(f"threads={config.threads} must be at least 1")
     device = torch.device(config.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"device={config.device}: torch finds no GPU here; use device=cpu")
-    return Clock(
-        device,
-        int(options.repeats),
-        int(options.warmup),
-        float(options.shortest),
-        float(options.longest),
-        int(options.singles),
-    )
-
-
-def _check_writable(path: Path) -> None:
-    """Raise before the measurement if the file cannot be written afterwards."""
-    if path.is_dir():
-        raise ConfigError(f"out={path} is a folder; name a file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"out={path}: {path.parent} cannot be written to")
+    return Clock(device, **options)
 
 
 def _measure(bench: Benchmark, record: Record, console: Console) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from agents.config.folders import ConfigError
 _ORIGIN = ("machine", "versions", "revision", "kernels", "configuration")
 
 
+@dataclass(kw_only=True)
 class Compare(Benchmark):
     """Numbers of the second file divided by those of the first, measurement by measurement.
 
@@ -28,21 +30,22 @@ class Compare(Benchmark):
 
     measures = False
     columns: ClassVar[Mapping[str, str]] = {"before": "A", "after": "B", "ratio": "B / A"}
+    files: Sequence[str]
+    values: Sequence[str] | None
 
-    def __init__(self, *, files: Sequence[str], values: Sequence[str] | None) -> None:
-        if len(files) != 2:
+    def __post_init__(self) -> None:
+        if len(self.files) != 2:
             raise ValueError(
-                f"packing bench compare takes two files of packing bench, not {len(files)}: "
+                f"packing bench compare takes two files of packing bench, not {len(self.files)}: "
                 f"packing bench compare A.json B.json"
             )
-        self.files, self.values = [Path(name) for name in files], values
 
     def jobs(self, session: Session) -> list[Job]:
         """Return one job, the comparison."""
-        return [Job({}, partial(self._rows, session), " ".join(map(str, self.files)))]
+        return [Job({}, partial(self._rows, session), " ".join(self.files))]
 
     def _rows(self, session: Session) -> Rows:
-        before, after = (read(path) for path in self.files)
+        before, after = (read(Path(path)) for path in self.files)
         if before["what"] != after["what"]:
             raise ConfigError(
                 f"{self.files[0]} is of packing bench {before['what']}, {self.files[1]} of packing "

@@ -65,7 +65,6 @@ class Kernel(Benchmark):
     visible: Sequence[int]
 
     def __post_init__(self) -> None:
-        """Check the names."""
         check_choices("bench.problems", self.problems, SIZES)
         check_choices("bench.baselines", self.baselines, BASELINES)
 
@@ -102,14 +101,15 @@ class Kernel(Benchmark):
             except TooLongError as error:
                 yield LeftOut(case, str(error))
                 continue
-            maps = _cut(compute(), problem.size)
-            if first is None:
-                first = maps
+            maps = _bits(compute(), problem.size)
+            first = first or maps
             seconds = timing.seconds("cpu" if method == "numpy" else device.type)
             values = timing.values() | {
                 "ns_per_operation": 1e9 * seconds / problem.size.operations,
                 **{f"times_{other}": then / seconds for other, then in spent.items()},
-                "same_bits": _same(first, maps),
+                "same_bits": all(
+                    all(map(torch.equal, *rows)) for rows in zip(first, maps, strict=False)
+                ),
                 "baseline_share": share,
             }
             if method in BASELINES:
@@ -150,23 +150,10 @@ def _method(problem: Problem, method: str) -> tuple[Compute, float]:
     return loop, rows / size.rows
 
 
-def _cut(maps: Maps | Tensor, size: Size) -> Maps:
-    """Cut off the padding; of more than 64 containers keep the first alone."""
-    if not isinstance(maps, Tensor):
-        return maps
-    kept = maps[: 1 if size.rows > 64 else size.rows]
-    inside = [(size.steps(w), size.steps(h)) for w, h in size.footprints]
-    return [[z[:x, :y] for z, (x, y) in zip(row, inside, strict=True)] for row in kept]
-
-
-def _same(one: Maps, other: Maps) -> bool:
-    """Return True if the maps that both computed are equal bit for bit."""
-    return all(
-        a.shape == b.shape and torch.equal(_bits(a), _bits(b))
-        for row, others in zip(one, other, strict=False)
-        for a, b in zip(row, others, strict=True)
-    )
-
-
-def _bits(z: Tensor) -> Tensor:
-    return z.cpu().contiguous().view(torch.int32)
+def _bits(maps: Maps | Tensor, size: Size) -> Maps:
+    """Return maps as integers on the host; of a padded tensor of over 64 containers, the first."""
+    if isinstance(maps, Tensor):
+        kept = maps[: 1 if size.rows > 64 else size.rows]
+        inside = [(size.steps(w), size.steps(h)) for w, h in size.footprints]
+        maps = [[z[:x, :y] for z, (x, y) in zip(row, inside, strict=True)] for row in kept]
+    return [[z.cpu().contiguous().view(torch.int32) for z in row] for row in maps]

@@ -48,7 +48,6 @@ class Replay(Benchmark):
     rebuild: tuple[str, ...] | None
 
     def __post_init__(self) -> None:
-        """Check the sizes."""
         self.capacity, self.batch_size = int(self.capacity), int(self.batch_size)
         if not 1 <= self.batch_size <= self.capacity:
             raise ValueError(

@@ -15,12 +15,9 @@ import torch
 from agents.bench.base import Benchmark, Job, LeftOut, Row, Rows, Session, at_least, check_choices
 from agents.bench.measure.timing import TooLongError, percentiles
 from agents.config import build
-from packing_env import PackingEnv
 from packing_env.core.lowest import ORDERS, Found, LowestPlacement
 from packing_env.plan import LowestPacker
 from packing_env.types import State
-
-METHODS = ("search", "maps")
 
 
 @dataclass(kw_only=True)
@@ -53,7 +50,6 @@ class Search(Benchmark):
     episodes: int
 
     def __post_init__(self) -> None:
-        """Check the orders and the number of episodes."""
         check_choices("bench.orders", self.orders, ORDERS)
         self.episodes = at_least(1, "episodes", self.episodes)
 
@@ -70,29 +66,31 @@ class Search(Benchmark):
         """Measure the maps, then the search, which is compared with them."""
         config = session.variant(env__stability=case["rule"])
         env = build.build_env(config, draw="sequential")
-        starts = self._starts(env)
+        starts = []
+        for _ in range(self.episodes):
+            env.reset()
+            starts.append(dict(env.get_state().items()))
         case = case | {"rows": env.batch_size.numel()}
         case["orientations"] = env.catalogue.num_orientations
         spent: dict[str, float] = {}
         packed: dict[str, list[State]] = {}
-        for method in reversed(METHODS):
+        for method in ("maps", "search"):
             here = case | {"method": method}
             maps = method == "maps"
             lowest = _Watched(env.catalogue.tensors(), env.params, case["order"], full_maps=maps)
             lowest.forget()
             if method == "search" and not lowest.searches:
-                yield LeftOut(
-                    here, "the search needs numba, a CPU and a stability rule that it supports"
-                )
+                needs = "the search needs numba, a CPU and a stability rule that it supports"
+                yield LeftOut(here, needs)
                 continue
-            packer = LowestPacker(lowest)
+            work = partial(_pack, starts, LowestPacker(lowest))
             try:
-                timing = session.clock.measure(partial(_pack, starts, packer))
+                timing = session.clock.measure(work)
             except TooLongError as error:
                 yield LeftOut(here, str(error))
                 continue
             lowest.forget()
-            packed[method] = _pack(starts, packer)
+            packed[method] = work()
             decisions = sum(int(state["step"].sum()) for state in packed[method])
             spent[method] = timing.seconds(session.clock.device.type)
             values = timing.values() | {
@@ -106,14 +104,6 @@ class Search(Benchmark):
                 values["times_maps"] = spent["maps"] / spent["search"]
                 values["same_placements"] = _same(packed["maps"], packed["search"])
             yield Row(here, values)
-
-    def _starts(self, env: PackingEnv) -> list[State]:
-        """Return the initial states of the environment's next episodes."""
-        starts = []
-        for _ in range(self.episodes):
-            env.reset()
-            starts.append({key: value.clone() for key, value in env.state.items()})
-        return starts
 
 
 class _Watched(LowestPlacement):

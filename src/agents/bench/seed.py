@@ -55,7 +55,6 @@ class Seed(Benchmark):
     explore: bool
 
     def __post_init__(self) -> None:
-        """Check the number of decisions."""
         self.steps = at_least(1, "steps", self.steps)
 
     def jobs(self, session: Session) -> list[Job]:
@@ -101,11 +100,12 @@ class Seed(Benchmark):
                 clock.synchronize()
                 ends.append(time.perf_counter())
                 taken.append(step)
+        spent_cpu = time.thread_time() - start_cpu
         metrics = taken[-1]["next", "metrics"]
         found = {name: float(metrics[name]) for name in METRICS}
         return found | {
             "elapsed_seconds": ends[-1] - start,
-            "cpu_seconds": time.thread_time() - start_cpu,
+            "cpu_seconds": spent_cpu,
             "build_seconds": built - start,
             "episode_seconds": ends[-1] - built,
             "step_ms": [1e3 * (b - a) for a, b in pairwise(ends)],

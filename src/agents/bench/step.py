@@ -73,7 +73,6 @@ class Step(Benchmark):
     plot: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the choices and the batch sizes."""
         check_choices("bench.actions", self.actions, ACTIONS, required=True)
         check_choices("bench.through", self.through, LOOPS, required=True)
         check_choices("bench.beside", self.beside, BESIDE)

@@ -52,7 +52,6 @@ class Sync(Learning):
     sites: int
 
     def __post_init__(self) -> None:
-        """Check the numbers of updates and of cycles."""
         super().__post_init__()
         self.cycles = at_least(2, "cycles", self.cycles)
 

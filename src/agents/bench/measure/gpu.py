@@ -30,7 +30,18 @@ def gpu_load(device: torch.device) -> Iterator[dict[str, Any]]:
     torch.cuda.reset_peak_memory_stats(device)
     samples: list[tuple[float, float]] = []
     ends = threading.Event()
-    thread = threading.Thread(target=_sample, args=(device, samples, ends), daemon=True)
+
+    def sample() -> None:
+        name = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+        query = ["--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits"]
+        command = ["nvidia-smi", *query, "-i", name]
+        while shutil.which("nvidia-smi") is not None and not ends.wait(_SECONDS):
+            taken = subprocess.run(command, capture_output=True, text=True, check=False)
+            parts = taken.stdout.strip().split(",")
+            if len(parts) == 2 and all(part.strip().isdigit() for part in parts):
+                samples.append((float(parts[0]), float(parts[1])))
+
+    thread = threading.Thread(target=sample, daemon=True)
     thread.start()
     try:
         yield found
@@ -42,19 +53,3 @@ def gpu_load(device: torch.device) -> Iterator[dict[str, Any]]:
         busy, memory = zip(*samples, strict=True)
         found["gpu_utilization_percent"] = statistics.mean(busy)
         found["gpu_memory_used_mb"] = max(memory)
-
-
-def _sample(
-    device: torch.device, samples: list[tuple[float, float]], ends: threading.Event
-) -> None:
-    """Append utilization and used memory until the event is set."""
-    if shutil.which("nvidia-smi") is None:
-        return
-    name = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
-    query = ["--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits"]
-    while not ends.wait(_SECONDS):
-        command = ["nvidia-smi", *query, "-i", name]
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-        parts = found.stdout.strip().split(",")
-        if len(parts) == 2 and all(part.strip().isdigit() for part in parts):
-            samples.append((float(parts[0]), float(parts[1])))

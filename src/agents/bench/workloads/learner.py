@@ -36,7 +36,6 @@ class Learning(Benchmark):
     updates: int
 
     def __post_init__(self) -> None:
-        """Check the number of updates."""
         self.updates = at_least(1, "updates", self.updates)
 
     def jobs(self, session: Session) -> list[Job]:
