@@ -23,14 +23,8 @@ from agents.config.compose import Request
 from agents.config.folders import ConfigError
 
 _WIDTH = 120
-_CLOCK = {
-    "repeats": (int, 1),
-    "warmup": (int, 0),
-    "shortest": (float, 0),
-    "longest": (float, 0),
-    "singles": (int, 1),
-}
-"""Type and smallest allowed value of each of the clock's settings."""
+_LEAST = {"repeats": 1, "warmup": 0, "shortest": 0, "longest": 0, "singles": 1}
+"""Smallest allowed values of the clock's settings."""
 
 
 def settings(words: Sequence[str]) -> list[str]:
@@ -88,11 +82,11 @@ def _clock(config: DictConfig) -> Clock:
         ConfigError: A setting of the clock, ``threads`` or ``device`` is invalid.
     """
     options: dict[str, Any] = {}
-    for key, (kind, least) in _CLOCK.items():
+    for key, least in _LEAST.items():
         value = config.clock[key]
         if isinstance(value, str) or not value >= least:
             raise ConfigError(f"clock.{key}={value} must be at least {least}")
-        options[key] = kind(value)
+        options[key] = type(getattr(Clock, key))(value)  # the type of its default value
     if not isinstance(config.threads, int) or config.threads < 1:
         raise ConfigError(f"threads={config.threads} must be at least 1")
     device = torch.device(config.device)

@@ -48,12 +48,12 @@ class Replay(Benchmark):
     rebuild: tuple[str, ...] | None
 
     def __post_init__(self) -> None:
-        self.capacity, self.batch_size = int(self.capacity), int(self.batch_size)
-        if not 1 <= self.batch_size <= self.capacity:
+        size, most = int(self.batch_size), int(self.capacity)
+        if not 1 <= size <= most:
             raise ValueError(
-                f"bench.batch_size={self.batch_size} must lie between 1 and "
-                f"bench.capacity={self.capacity}"
+                f"bench.batch_size={size} must lie between 1 and bench.capacity={most}"
             )
+        self.batch_size, self.capacity = size, most
 
     def jobs(self, session: Session) -> list[Job]:
         """Return a job with small transitions and one with those of the task."""

@@ -102,7 +102,11 @@ class Search(Benchmark):
             }
             if method == "search" and "maps" in spent:
                 values["times_maps"] = spent["maps"] / spent["search"]
-                values["same_placements"] = _same(packed["maps"], packed["search"])
+                values["same_placements"] = all(
+                    torch.equal(a[key], b[key])  # bit for bit
+                    for a, b in zip(*packed.values(), strict=True)
+                    for key in ("items_packed", "placement", "placement_z", "heightmap")
+                )
             yield Row(here, values)
 
 
@@ -137,12 +141,3 @@ class _Watched(LowestPlacement):
 def _pack(starts: Sequence[State], packer: LowestPacker) -> list[State]:
     """Return the final states of the episodes."""
     return [packer(state) for state in starts]
-
-
-def _same(one: Sequence[State], other: Sequence[State]) -> bool:
-    """Return True if all items lie at the same places, bit for bit."""
-    return all(
-        torch.equal(a[key], b[key])
-        for a, b in zip(one, other, strict=True)
-        for key in ("items_packed", "placement", "placement_z", "heightmap")
-    )

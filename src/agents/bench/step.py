@@ -23,7 +23,6 @@ from packing_env.kernels import available_backends
 from packing_env.memory import free_memory
 
 ACTIONS = ("first_legal", "random_legal")
-BESIDE = ("jumanji",)
 _COPIES = 8
 """Estimated memory of a step, as a multiple of the size of what it returns."""
 
@@ -75,7 +74,7 @@ class Step(Benchmark):
     def __post_init__(self) -> None:
         check_choices("bench.actions", self.actions, ACTIONS, required=True)
         check_choices("bench.through", self.through, LOOPS, required=True)
-        check_choices("bench.beside", self.beside, BESIDE)
+        check_choices("bench.beside", self.beside, ["jumanji"])
         if not self.rows or any(not isinstance(rows, int) or rows < 1 for rows in self.rows):
             raise ValueError(f"bench.rows={list(self.rows)} must be positive whole numbers")
         self.rows = sorted(self.rows)

@@ -104,7 +104,8 @@ class CallSites(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch is untyped
         self.counts: dict[str, Counter[str]] = {kind: Counter() for kind in self.kinds}
-        self._calls = _HostCalls(self)
+        self._calls = _HostCalls()
+        self._calls.reads = self.counts["reads"]
 
     def __enter__(self) -> CallSites:
         super().__enter__()  # type: ignore[no-untyped-call]  # torch is untyped
@@ -147,13 +148,11 @@ class CallSites(TorchDispatchMode):
 class _HostCalls(TorchFunctionMode):
     """Counter of reads that dispatch no operation."""
 
-    def __init__(self, sites: CallSites) -> None:
-        super().__init__()
-        self.sites = sites
+    reads: Counter[str]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "") in _HOST_CALLS:
-            self.sites.counts["reads"][call_site()] += 1
+            self.reads[call_site()] += 1
         return func(*args, **(kwargs or {}))
 
 

@@ -46,10 +46,8 @@ class Timing:
 
     def divided_by(self, parts: float) -> Timing:
         """Return the time of one of the equal parts of a call; a share below 1 scales it up."""
-        wall, thread, process = (
-            [seconds / parts for seconds in clock]
-            for clock in (self.wall, self.thread, self.process)
-        )
+        clocks = (self.wall, self.thread, self.process)
+        wall, thread, process = ([seconds / parts for seconds in clock] for clock in clocks)
         return Timing(wall, thread, process, self.calls)
 
     def values(self) -> dict[str, Any]:

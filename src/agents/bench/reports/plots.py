@@ -17,9 +17,8 @@ _SIDE = 4.2
 def draw_steps(rows: Sequence[Row], swept: Mapping[str, Sequence[Any]], path: Path) -> None:
     """Draw decisions per second over the batch size and over every swept key, as a PNG file."""
     panels = ["rows", *swept]
-    figure = require("matplotlib.figure").Figure(
-        figsize=(_SIDE * len(panels), _SIDE), layout="constrained"
-    )
+    size = (_SIDE * len(panels), _SIDE)
+    figure = require("matplotlib.figure").Figure(figsize=size, layout="constrained")
     places = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, key in zip(places, panels, strict=True):
         for name, points in _lines(rows, key, swept).items():
