@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -35,13 +35,21 @@ class LeftOut:
     reason: str
 
 
+Rows = Iterator[Row | LeftOut]
+
+
 @dataclass(frozen=True)
 class Job:
-    """Part of a benchmark; the progress bar shows its name."""
+    """Part of a benchmark; the progress bar shows its name, or else the values of its case."""
 
-    name: str
     case: dict[str, Any]
     work: Callable[[], Iterable[Row | LeftOut]]
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """Text of the progress bar."""
+        return self.name or " ".join(str(value) for value in self.case.values() if value)
 
 
 class Benchmark(Protocol):
@@ -53,8 +61,8 @@ class Benchmark(Protocol):
             hardware and versions.
     """
 
-    columns: Mapping[str, str]
-    measures: bool
+    columns: ClassVar[Mapping[str, str]]
+    measures: ClassVar[bool] = True
 
     def jobs(self, session: Session) -> Sequence[Job]:
         """Return the jobs in the order in which they run."""
@@ -89,15 +97,12 @@ class Session:
         chosen = {key.replace("__", "."): v for key, v in choices.items() if v is not None}
         if not chosen:
             return self.config
-        name = " ".join(f"{key}={value}" for key, value in chosen.items())
+        changes = [f"{key}={value}" for key, value in chosen.items()]
+        name = " ".join(changes)
         if name not in self._variants:
-            kept = [
-                override.input_line or ""
-                for override in parse(self.request.overrides)
-                if override.key_or_group not in chosen
-            ]
-            overrides = [*kept, *(f"{key}={value}" for key, value in chosen.items())]
-            config = compose(self.request.command, overrides, self.request.folders)
+            given = parse(self.request.overrides)
+            kept = [each.input_line or "" for each in given if each.key_or_group not in chosen]
+            config = compose(self.request.command, [*kept, *changes], self.request.folders)
             self._variants[name] = config
             self.configurations[name] = OmegaConf.to_container(config, resolve=True)
         return self._variants[name]
@@ -116,14 +121,18 @@ def check_choices(
         raise ValueError(f"{key}={list(given)}: choose from {', '.join(known)}")
 
 
+def at_least(least: int, key: str, value: Any) -> int:
+    """Return a setting of the benchmark as an integer; raise ValueError if it is too small."""
+    if not isinstance(value, (int, float)) or value < least:
+        raise ValueError(f"bench.{key}={value} must be at least {least}")
+    return int(value)
+
+
 @contextmanager
-def using(kernel: str | None) -> Iterator[str | None]:
-    """Run the hot operations on one backend inside the block; ``None`` keeps the default."""
-    if kernel is None:
-        yield None
-        return
+def using(kernel: str) -> Iterator[None]:
+    """Run the hot operations on one backend inside the block."""
     kernels.set_backend(kernel)
     try:
-        yield kernel
+        yield
     finally:
         kernels.set_backend(None)

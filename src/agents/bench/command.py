@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import torch
 from hydra.utils import instantiate
@@ -44,13 +45,20 @@ def run(config: DictConfig, request: Request) -> int:
     with build.as_config_errors():
         bench = instantiate(config.bench)
         clock = _clock(config)
-        if config.out is not None:
-            _check_writable(Path(config.out))
+        path = None if config.out is None else Path(config.out)
+        if path is not None:  # before the measurement
+            if path.is_dir():
+                raise ConfigError(f"out={path} is a folder; name a file")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not os.access(path.parent, os.W_OK):
+                raise ConfigError(f"out={path}: {path.parent} cannot be written to")
     console = Console(width=max(_WIDTH, Console().width))
-    with _threads(int(config.threads)):
+    with ExitStack() as stack:
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(int(config.threads))  # of torch and the compiled kernels
         session = Session(config, request, clock)
         origin = origin_of(session)
-        record = Record(None if config.out is None else Path(config.out), origin, session)
+        record = Record(path, origin, session)
         _measure(bench, record, console)
     if not record.rows:
         reasons = dict.fromkeys(row.reason for row in record.left_out)
@@ -61,9 +69,9 @@ def run(config: DictConfig, request: Request) -> int:
         console.print(note, highlight=False, soft_wrap=True)
     if bench.measures:
         print_origin(console, origin, record.seconds)
-    if record.path is not None:
+    if path is not None:
         record.write(complete=True)
-        console.print(f"wrote {record.path}", highlight=False, soft_wrap=True)
+        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -73,43 +81,18 @@ def _clock(config: DictConfig) -> Clock:
     Raises:
         ConfigError: A setting of the clock, ``threads`` or ``device`` is invalid.
     """
-    options = config.clock
+    options: dict[str, Any] = {}
     for key, least in _LEAST.items():
-        if isinstance(options[key], str) or not options[key] >= least:
-            raise ConfigError(f"clock.{key}={options[key]} must be at least {least}")
+        value = config.clock[key]
+        if isinstance(value, str) or not value >= least:
+            raise ConfigError(f"clock.{key}={value} must be at least {least}")
+        options[key] = type(getattr(Clock, key))(value)  # the type of its default value
     if not isinstance(config.threads, int) or config.threads < 1:
         raise ConfigError(f"threads={config.threads} must be at least 1")
     device = torch.device(config.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"device={config.device}: torch finds no GPU here; use device=cpu")
-    return Clock(
-        device,
-        int(options.repeats),
-        int(options.warmup),
-        float(options.shortest),
-        float(options.longest),
-        int(options.singles),
-    )
-
-
-def _check_writable(path: Path) -> None:
-    """Raise before the measurement if the file cannot be written afterwards."""
-    if path.is_dir():
-        raise ConfigError(f"out={path} is a folder; name a file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"out={path}: {path.parent} cannot be written to")
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Set the number of threads of torch and the compiled kernels inside the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return Clock(device, **options)
 
 
 def _measure(bench: Benchmark, record: Record, console: Console) -> None:
@@ -118,9 +101,9 @@ def _measure(bench: Benchmark, record: Record, console: Console) -> None:
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("", total=len(jobs))
         for job in jobs:
-            progress.update(bar, description=job.name[:60])
+            progress.update(bar, description=job.title[:60])
             if not console.is_terminal:
-                console.print(job.name, highlight=False, soft_wrap=True)
+                console.print(job.title, highlight=False, soft_wrap=True)
             try:
                 with build.as_config_errors():
                     for row in job.work():

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from agents.bench.base import Job, LeftOut, Row, Session, check_choices
+from agents.bench.base import Benchmark, Job, LeftOut, Row, Rows, Session, check_choices
 from agents.bench.baselines.agreement import compare_with_unfold
 from agents.bench.baselines.formulations import numpy_map, unfold_map
 from agents.bench.baselines.problems import SIZES, Problem, Size, random_problem
 from agents.bench.measure.memory import peak_bytes
-from agents.bench.measure.timing import Timing, TooLongError
+from agents.bench.measure.timing import TooLongError
 from agents.bench.workloads import visible
 from packing_env import kernels
 
@@ -25,7 +26,8 @@ Compute = Callable[[], Maps | Tensor]
 BASELINES = ("numpy", "unfold")
 
 
-class Kernel:
+@dataclass(kw_only=True)
+class Kernel(Benchmark):
     """Speed of every method on every problem, in one process, and equality of their bits.
 
     Kernels return all maps in one padded tensor, as an environment takes them, and the baselines a
@@ -42,7 +44,6 @@ class Kernel:
             episode of ``irregular_paper``, and compared with recomputed maps.
     """
 
-    measures = True
     columns: ClassVar[Mapping[str, str]] = {
         "wall_ms": "ms",
         "thread_cpu_ms": "CPU ms",
@@ -57,40 +58,35 @@ class Kernel:
         "differences": "differences",
         "ties": "ties",
     }
+    problems: Sequence[str]
+    kernels: Sequence[str] | None
+    baselines: Sequence[str]
+    cases: int
+    visible: Sequence[int]
 
-    def __init__(
-        self,
-        *,
-        problems: Sequence[str],
-        kernels: Sequence[str] | None,
-        baselines: Sequence[str],
-        cases: int,
-        visible: Sequence[int],
-    ) -> None:
-        check_choices("bench.problems", problems, SIZES)
-        check_choices("bench.baselines", baselines, BASELINES)
-        self.problems, self.kernels, self.baselines = problems, kernels, baselines
-        self.cases, self.visible = int(cases), visible
+    def __post_init__(self) -> None:
+        check_choices("bench.problems", self.problems, SIZES)
+        check_choices("bench.baselines", self.baselines, BASELINES)
 
     def jobs(self, session: Session) -> list[Job]:
         """Return a job per problem, one per number of visible items, and one of random problems."""
         made = [
-            Job(f"problem {name}", {"problem": name}, partial(self._rows, session, name))
+            Job({"problem": name}, partial(self._rows, session, name), f"problem {name}")
             for name in self.problems
         ]
         if kernels.updates_drop_height(session.clock.device.type):
             for count in self.visible:
                 work = partial(visible.measure, session, count)
-                made.append(Job(f"{count} visible items", {"problem": f"visible {count}"}, work))
+                made.append(Job({"problem": f"visible {count}"}, work, f"{count} visible items"))
         if self.cases:
-            case = {"problem": "random"}
-            made.append(Job("random problems", case, partial(self._agreement, session)))
+            work = partial(self._agreement, session)
+            made.append(Job({"problem": "random"}, work, "random problems"))
         return made
 
     def _backends(self, session: Session) -> list[str]:
         return list(self.kernels or kernels.available_backends(session.clock.device.type))
 
-    def _rows(self, session: Session, name: str) -> Iterator[Row | LeftOut]:
+    def _rows(self, session: Session, name: str) -> Rows:
         """Measure every method on a problem; ratios are to the baselines before it."""
         device = session.clock.device
         generator = torch.Generator().manual_seed(int(session.config.seed))
@@ -101,18 +97,19 @@ class Kernel:
             case = {"problem": name, "method": method}
             compute, share = _method(problem, method)
             try:
-                timing = session.clock.measure(compute)
+                timing = session.clock.measure(compute).divided_by(share)
             except TooLongError as error:
                 yield LeftOut(case, str(error))
                 continue
-            maps = _cut(compute(), problem.size)
-            if first is None:
-                first = maps
-            seconds = timing.seconds("cpu" if method == "numpy" else device.type) / share
-            values = _scaled(timing, share) | {
+            maps = _bits(compute(), problem.size)
+            first = first or maps
+            seconds = timing.seconds("cpu" if method == "numpy" else device.type)
+            values = timing.values() | {
                 "ns_per_operation": 1e9 * seconds / problem.size.operations,
                 **{f"times_{other}": then / seconds for other, then in spent.items()},
-                "same_bits": _same(first, maps),
+                "same_bits": all(
+                    all(map(torch.equal, *rows)) for rows in zip(first, maps, strict=False)
+                ),
                 "baseline_share": share,
             }
             if method in BASELINES:
@@ -121,16 +118,13 @@ class Kernel:
             values |= {} if peak is None else {"peak_mb": peak / 1e6}
             yield Row(case, values)
 
-    def _agreement(self, session: Session) -> Iterator[Row]:
+    def _agreement(self, session: Session) -> Rows:
         """Compare rest heights, legality and the lowest place on random problems."""
+        count, seed = int(self.cases), int(session.config.seed)
         for backend in self._backends(session):
-            found = compare_with_unfold(
-                backend, self.cases, int(session.config.seed), session.clock.device
-            )
-            yield Row(
-                {"problem": "random", "method": backend},
-                vars(found) | {"differences": found.differences},
-            )
+            found = compare_with_unfold(backend, count, seed, session.clock.device)
+            case = {"problem": "random", "method": backend}
+            yield Row(case, vars(found) | {"differences": found.differences})
 
 
 def _method(problem: Problem, method: str) -> tuple[Compute, float]:
@@ -140,7 +134,15 @@ def _method(problem: Problem, method: str) -> tuple[Compute, float]:
         inputs = (problem.heightmap, problem.bottom, size.stride)
         return partial(kernels.drop_height, *inputs, backend=method), 1.0
     rows = min(size.rows, size.baseline_rows or size.rows)
-    one = _numpy(problem) if method == "numpy" else _unfold(problem)
+    heights: Any = problem.heightmap
+    bottoms: Any = problem.bottom
+    if method == "numpy":  # its arrays are on the host before the measurement
+        heights, bottoms = heights.cpu().numpy(), bottoms.cpu().numpy()
+
+    def one(row: int, orientation: int) -> Tensor:
+        w, h = size.footprints[orientation]
+        inputs = heights[row], bottoms[row, orientation, :w, :h], size.stride
+        return unfold_map(*inputs) if method == "unfold" else torch.from_numpy(numpy_map(*inputs))
 
     def loop() -> Maps:
         return [[one(row, o) for o in range(len(size.footprints))] for row in range(rows)]
@@ -148,60 +150,10 @@ def _method(problem: Problem, method: str) -> tuple[Compute, float]:
     return loop, rows / size.rows
 
 
-def _numpy(problem: Problem) -> Callable[[int, int], Tensor]:
-    """Return a function that computes one map by NumPy; the arrays are on the host already."""
-    heights = problem.heightmap.cpu().numpy()
-    bottoms = problem.bottom.cpu().numpy()
-    size = problem.size
-
-    def one(row: int, orientation: int) -> Tensor:
-        w, h = size.footprints[orientation]
-        return torch.from_numpy(
-            numpy_map(heights[row], bottoms[row, orientation, :w, :h], size.stride)
-        )
-
-    return one
-
-
-def _unfold(problem: Problem) -> Callable[[int, int], Tensor]:
-    """Return a function that computes one map by the unfold formulation."""
-
-    def one(row: int, orientation: int) -> Tensor:
-        bottom = problem.cut(row, orientation)
-        return unfold_map(problem.heightmap[row], bottom, problem.size.stride)
-
-    return one
-
-
-def _scaled(timing: Timing, share: float) -> dict[str, Any]:
-    """Scale the values of a timing to the whole problem."""
-    values = timing.values()
-    for name in ("wall_ms", "thread_cpu_ms", "process_cpu_ms"):
-        values[name] /= share
-    return values
-
-
-def _cut(maps: Maps | Tensor, size: Size) -> Maps:
-    """Cut off the padding; of more than 64 containers keep the first alone."""
-    if not isinstance(maps, Tensor):
-        return maps
-    return [
-        [
-            plane[: size.steps(w), : size.steps(h)]
-            for plane, (w, h) in zip(row, size.footprints, strict=True)
-        ]
-        for row in maps[: 1 if size.rows > 64 else size.rows]
-    ]
-
-
-def _same(one: Maps, other: Maps) -> bool:
-    """Return True if the maps that both computed are equal bit for bit."""
-    return all(
-        a.shape == b.shape and torch.equal(_bits(a), _bits(b))
-        for row, others in zip(one, other, strict=False)
-        for a, b in zip(row, others, strict=True)
-    )
-
-
-def _bits(z: Tensor) -> Tensor:
-    return z.cpu().contiguous().view(torch.int32)
+def _bits(maps: Maps | Tensor, size: Size) -> Maps:
+    """Return maps as integers on the host; of a padded tensor of over 64 containers, the first."""
+    if isinstance(maps, Tensor):
+        kept = maps[: 1 if size.rows > 64 else size.rows]
+        inside = [(size.steps(w), size.steps(h)) for w, h in size.footprints]
+        maps = [[z[:x, :y] for z, (x, y) in zip(row, inside, strict=True)] for row in kept]
+    return [[z.cpu().contiguous().view(torch.int32) for z in row] for row in maps]

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from tensordict import TensorDict
-from torch import Tensor
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import RandomSampler, Sampler
 from torchrl.data.replay_buffers.writers import RoundRobinWriter
 
-from agents.bench.base import Job, Row, Session
+from agents.bench.base import Benchmark, Job, Row, Rows, Session
 from agents.config import build
 from agents.replay import DevicePrioritizedSampler, DeviceReplay
 
-Operations = Mapping[str, Callable[[], object]]
+Operations = tuple[Mapping[str, Callable[[], object]], dict[str, Any]]
+"""Operations by name, and values that all of them share."""
 NEW = 64
 """Transitions per ``extend``, which are the rows of the environment."""
 
 
-class Replay:
+@dataclass(kw_only=True)
+class Replay(Benchmark):
     """Speed of the prioritized sampler, of TorchRL's buffer around it, and of whole transitions.
 
     Uniform sampling is measured as well. Samples of :class:`DeviceReplay` include maps that are
@@ -35,40 +37,36 @@ class Replay:
         rebuild: Observations that are computed again for a sample.
     """
 
-    measures = True
     columns: ClassVar[Mapping[str, str]] = {
         "wall_ms": "ms",
         "thread_cpu_ms": "CPU ms",
         "bytes_per_transition": "bytes/transition",
     }
+    capacity: int
+    batch_size: int
+    n_steps: int
+    rebuild: tuple[str, ...] | None
 
-    def __init__(
-        self, *, capacity: int, batch_size: int, n_steps: int, rebuild: tuple[str, ...] | None
-    ) -> None:
-        self.capacity, self.batch_size, self.n_steps = int(capacity), int(batch_size), n_steps
-        self.rebuild = rebuild
-        if not 1 <= self.batch_size <= self.capacity:
+    def __post_init__(self) -> None:
+        size, most = int(self.batch_size), int(self.capacity)
+        if not 1 <= size <= most:
             raise ValueError(
-                f"bench.batch_size={batch_size} must lie between 1 and bench.capacity={capacity}"
+                f"bench.batch_size={size} must lie between 1 and bench.capacity={most}"
             )
+        self.batch_size, self.capacity = size, most
 
     def jobs(self, session: Session) -> list[Job]:
         """Return a job with small transitions and one with those of the task."""
         parts = {"sampler": self._sampler_operations, "DeviceReplay": self._task_operations}
-        return [
-            Job(name, {"what": name}, partial(self._rows, session, make))
-            for name, make in parts.items()
-        ]
+        return [Job({"what": k}, partial(self._rows, session, make)) for k, make in parts.items()]
 
-    def _rows(
-        self, session: Session, make: Callable[[Session], tuple[Operations, dict[str, Any]]]
-    ) -> Iterator[Row]:
+    def _rows(self, session: Session, make: Callable[[Session], Operations]) -> Rows:
         torch.manual_seed(int(session.config.seed))
         operations, values = make(session)
         for name, work in operations.items():
             yield Row({"operation": name}, session.clock.measure(work).values() | values)
 
-    def _sampler_operations(self, session: Session) -> tuple[Operations, dict[str, Any]]:
+    def _sampler_operations(self, session: Session) -> Operations:
         """Return sampling and updates, with and without TorchRL's buffer around the sampler."""
         device = session.clock.device
         uniform = self._plain_buffer(device, RandomSampler())
@@ -76,7 +74,8 @@ class Replay:
         buffer = self._plain_buffer(device, sampler)
         every = torch.arange(self.capacity, device=device)
         buffer.update_priority(every, torch.rand(self.capacity, device=device))
-        index = self._spread(every)
+        index = every[:: self.capacity // self.batch_size][: self.batch_size]  # over the ring
+        index = index[torch.randperm(self.batch_size, device=device)].contiguous()
         error = torch.rand(self.batch_size, device=device)
         new = TensorDict({"values": torch.zeros(NEW, 2, device=device)}, [NEW])
         operations = {
@@ -91,11 +90,6 @@ class Replay:
         }
         return operations, {"capacity": self.capacity}
 
-    def _spread(self, every: Tensor) -> Tensor:
-        """Return ``batch_size`` indices spread over the ring, in random order."""
-        chosen = every[:: len(every) // self.batch_size][: self.batch_size]
-        return chosen[torch.randperm(self.batch_size, device=every.device)].contiguous()
-
     def _plain_buffer(self, device: torch.device, sampler: Sampler) -> TensorDictReplayBuffer:
         """Build a buffer full of transitions of two numbers."""
         buffer = TensorDictReplayBuffer(
@@ -108,7 +102,7 @@ class Replay:
         buffer.extend(TensorDict({"values": values}, [self.capacity], device=device))
         return buffer
 
-    def _task_operations(self, session: Session) -> tuple[Operations, dict[str, Any]]:
+    def _task_operations(self, session: Session) -> Operations:
         """Return sampling and updates of whole transitions of ``config.env``."""
         env = build.build_env(session.config, num_envs=NEW)
         sampler = DevicePrioritizedSampler(self.capacity, beta_frames=100_000)
@@ -129,5 +123,8 @@ class Replay:
             "DeviceReplay: update priorities": lambda: replay.update_priority(index, error),
             f"DeviceReplay: extend by {NEW}": lambda: replay.extend(step),
         }
-        sizes = {"bytes_per_transition": replay.bytes_per_transition, "num_bytes": replay.num_bytes}
-        return operations, {"capacity": self.capacity} | sizes
+        return operations, {
+            "capacity": self.capacity,
+            "bytes_per_transition": replay.bytes_per_transition,
+            "num_bytes": replay.num_bytes,
+        }

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any, ClassVar
 
 import torch
 
-from agents.bench.base import Job, LeftOut, Row, Session, check_choices
+from agents.bench.base import Benchmark, Job, LeftOut, Row, Rows, Session, at_least, check_choices
 from agents.bench.measure.timing import TooLongError, percentiles
 from agents.config import build
-from packing_env import PackingEnv
 from packing_env.core.lowest import ORDERS, Found, LowestPlacement
 from packing_env.plan import LowestPacker
 from packing_env.types import State
 
-METHODS = ("search", "maps")
 
-
-class Search:
+@dataclass(kw_only=True)
+class Search(Benchmark):
     """Speed of whole episodes with every item at its lowest legal placement, without observations.
 
     A decision consists of the choice (``choose_ms``: the search, or the maps and the choice among
@@ -35,7 +35,6 @@ class Search:
         episodes: Number of episodes, each in all containers of the environment at once.
     """
 
-    measures = True
     columns: ClassVar[Mapping[str, str]] = {
         "decisions_per_second": "decisions/s",
         "decisions_per_cpu_second": "per CPU s",
@@ -46,48 +45,52 @@ class Search:
         "times_maps": "x maps",
         "same_placements": "same",
     }
+    rules: Sequence[str]
+    orders: Sequence[str]
+    episodes: int
 
-    def __init__(self, *, rules: Sequence[str], orders: Sequence[str], episodes: int) -> None:
-        check_choices("bench.orders", orders, ORDERS)
-        if not isinstance(episodes, int) or episodes < 1:
-            raise ValueError(f"bench.episodes={episodes} must be at least 1")
-        self.rules, self.orders, self.episodes = rules, orders, episodes
+    def __post_init__(self) -> None:
+        check_choices("bench.orders", self.orders, ORDERS)
+        self.episodes = at_least(1, "episodes", self.episodes)
 
     def jobs(self, session: Session) -> list[Job]:
         """Return a job per rule and order."""
         made = []
-        for rule in self.rules:
-            for order in self.orders:
-                case = {"preset": session.config.env.task, "rule": rule, "order": order}
-                work = partial(self._rows, session, case)
-                made.append(Job(f"rule {rule}, order {order}", case, work))
+        for rule, order in product(self.rules, self.orders):
+            case = {"preset": session.config.env.task, "rule": rule, "order": order}
+            work = partial(self._rows, session, case)
+            made.append(Job(case, work, f"rule {rule}, order {order}"))
         return made
 
-    def _rows(self, session: Session, case: dict[str, Any]) -> Iterator[Row | LeftOut]:
+    def _rows(self, session: Session, case: dict[str, Any]) -> Rows:
         """Measure the maps, then the search, which is compared with them."""
         config = session.variant(env__stability=case["rule"])
         env = build.build_env(config, draw="sequential")
-        starts = self._starts(env)
-        shape = {"rows": env.batch_size.numel(), "orientations": env.catalogue.num_orientations}
-        case = case | shape
+        starts = []
+        for _ in range(self.episodes):
+            env.reset()
+            starts.append(dict(env.get_state().items()))
+        case = case | {"rows": env.batch_size.numel()}
+        case["orientations"] = env.catalogue.num_orientations
         spent: dict[str, float] = {}
         packed: dict[str, list[State]] = {}
-        for method in reversed(METHODS):
+        for method in ("maps", "search"):
             here = case | {"method": method}
-            lowest = _Watched(env, case["order"], full_maps=method == "maps")
+            maps = method == "maps"
+            lowest = _Watched(env.catalogue.tensors(), env.params, case["order"], full_maps=maps)
+            lowest.forget()
             if method == "search" and not lowest.searches:
-                yield LeftOut(
-                    here, "the search needs numba, a CPU and a stability rule that it supports"
-                )
+                needs = "the search needs numba, a CPU and a stability rule that it supports"
+                yield LeftOut(here, needs)
                 continue
-            packer = LowestPacker(lowest)
+            work = partial(_pack, starts, LowestPacker(lowest))
             try:
-                timing = session.clock.measure(partial(_pack, starts, packer))
+                timing = session.clock.measure(work)
             except TooLongError as error:
                 yield LeftOut(here, str(error))
                 continue
             lowest.forget()
-            packed[method] = _pack(starts, packer)
+            packed[method] = work()
             decisions = sum(int(state["step"].sum()) for state in packed[method])
             spent[method] = timing.seconds(session.clock.device.type)
             values = timing.values() | {
@@ -99,33 +102,19 @@ class Search:
             }
             if method == "search" and "maps" in spent:
                 values["times_maps"] = spent["maps"] / spent["search"]
-                values["same_placements"] = _same(packed["maps"], packed["search"])
+                values["same_placements"] = all(
+                    torch.equal(a[key], b[key])  # bit for bit
+                    for a, b in zip(*packed.values(), strict=True)
+                    for key in ("items_packed", "placement", "placement_z", "heightmap")
+                )
             yield Row(here, values)
-
-    def _starts(self, env: PackingEnv) -> list[State]:
-        """Return the initial states of the environment's next episodes."""
-        starts = []
-        for _ in range(self.episodes):
-            env.reset()
-            starts.append({key: value.clone() for key, value in env.state.items()})
-        return starts
 
 
 class _Watched(LowestPlacement):
-    """Search that times its choices and counts the placements it visits.
-
-    Args:
-        env: Provides the items and the task.
-        order: Order of the placements.
-        full_maps: See :class:`LowestPlacement`.
-    """
-
-    def __init__(self, env: PackingEnv, order: str, *, full_maps: bool) -> None:
-        super().__init__(env.catalogue.tensors(), env.params, order, full_maps=full_maps)
-        self.forget()
+    """Search that times its choices and counts the placements it visits."""
 
     def forget(self) -> None:
-        """Clear the counts and times."""
+        """Start with no counts and times."""
         self._milliseconds: list[float] = []
         self._measured = self._judged = 0
 
@@ -152,12 +141,3 @@ class _Watched(LowestPlacement):
 def _pack(starts: Sequence[State], packer: LowestPacker) -> list[State]:
     """Return the final states of the episodes."""
     return [packer(state) for state in starts]
-
-
-def _same(one: Sequence[State], other: Sequence[State]) -> bool:
-    """Return True if all items lie at the same places, bit for bit."""
-    return all(
-        torch.equal(a[key], b[key])
-        for a, b in zip(one, other, strict=True)
-        for key in ("items_packed", "placement", "placement_z", "heightmap")
-    )

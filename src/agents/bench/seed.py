@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -12,8 +13,8 @@ import torch
 from tensordict import TensorDictBase
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from agents.bench.base import Job, Row, Session
-from agents.bench.measure.gpu import GPUWatch
+from agents.bench.base import Benchmark, Job, Row, Rows, Session, at_least
+from agents.bench.measure.gpu import gpu_load
 from agents.bench.measure.timing import percentiles
 from agents.config import build
 from agents.config.folders import ConfigError
@@ -21,7 +22,8 @@ from agents.config.folders import ConfigError
 METRICS = ("utilization", "compactness", "pyramidality", "items_packed", "illegal_actions")
 
 
-class Seed:
+@dataclass(kw_only=True)
+class Seed(Benchmark):
     """Time to build the task and the agent and to play ``steps`` decisions of one episode.
 
     ``elapsed_seconds`` includes everything but imports. It is reported for the first run, which may
@@ -34,7 +36,6 @@ class Seed:
         explore: True if the policy explores as it does in training.
     """
 
-    measures = True
     columns: ClassVar[Mapping[str, str]] = {
         "first_elapsed_seconds": "first s",
         "elapsed_seconds": "s",
@@ -50,20 +51,20 @@ class Seed:
         "gpu_utilization_percent": "GPU %",
         "peak_allocated_mb": "GPU MB",
     }
+    steps: int
+    explore: bool
 
-    def __init__(self, *, steps: int, explore: bool) -> None:
-        self.steps, self.explore = int(steps), bool(explore)
-        if self.steps < 1:
-            raise ValueError(f"bench.steps={steps} must be at least 1")
+    def __post_init__(self) -> None:
+        self.steps = at_least(1, "steps", self.steps)
 
     def jobs(self, session: Session) -> list[Job]:
         """Return one job, the episodes."""
         config = session.config
         case = {"preset": config.env.task, "agent": config.agent["_target_"].rpartition(".")[2]}
-        return [Job("episodes", case, lambda: self._rows(session, case))]
+        return [Job(case, lambda: self._rows(session, case), "episodes")]
 
-    def _rows(self, session: Session, case: dict[str, Any]) -> Iterator[Row]:
-        with GPUWatch(session.clock.device) as watch:
+    def _rows(self, session: Session, case: dict[str, Any]) -> Rows:
+        with gpu_load(session.clock.device) as load:
             first = self._play(session)
             played = [self._play(session) for _ in range(session.clock.repeats)]
         values: dict[str, Any] = {
@@ -75,7 +76,7 @@ class Seed:
         values["steps_per_second"] = last["steps"] / values["episode_seconds"]
         values |= percentiles([ms for one in played for ms in one["step_ms"]])
         values |= {name: last[name] for name in ("steps", "reward", "success", *METRICS)}
-        yield Row(case, values | {"repeats": len(played)} | watch.values())
+        yield Row(case, values | {"repeats": len(played)} | load)
 
     @torch.no_grad()
     def _play(self, session: Session) -> dict[str, Any]:
@@ -99,21 +100,16 @@ class Seed:
                 clock.synchronize()
                 ends.append(time.perf_counter())
                 taken.append(step)
-        return {
+        spent_cpu = time.thread_time() - start_cpu
+        metrics = taken[-1]["next", "metrics"]
+        found = {name: float(metrics[name]) for name in METRICS}
+        return found | {
             "elapsed_seconds": ends[-1] - start,
-            "cpu_seconds": time.thread_time() - start_cpu,
+            "cpu_seconds": spent_cpu,
             "build_seconds": built - start,
             "episode_seconds": ends[-1] - built,
             "step_ms": [1e3 * (b - a) for a, b in pairwise(ends)],
-            **_outcome(taken),
+            "steps": len(taken),
+            "reward": sum(float(step["next", "reward"]) for step in taken),
+            "success": found["items_packed"] / len(taken),
         }
-
-
-def _outcome(taken: list[TensorDictBase]) -> dict[str, float]:
-    """Return the metrics and the reward of the episode."""
-    metrics = taken[-1]["next", "metrics"]
-    found = {name: float(metrics[name]) for name in METRICS}
-    found["steps"] = len(taken)
-    found["reward"] = sum(float(step["next", "reward"]) for step in taken)
-    found["success"] = found["items_packed"] / len(taken)
-    return found

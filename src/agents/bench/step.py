@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
-from agents.bench.base import Job, LeftOut, Row, Session, check_choices, using
+from agents.bench.base import Benchmark, Job, LeftOut, Row, Rows, Session, check_choices, using
 from agents.bench.baselines import jumanji_bin_pack
 from agents.bench.measure.counting import dispatches
 from agents.bench.measure.timing import TooLongError
@@ -22,12 +23,12 @@ from packing_env.kernels import available_backends
 from packing_env.memory import free_memory
 
 ACTIONS = ("first_legal", "random_legal")
-BESIDE = ("jumanji",)
 _COPIES = 8
 """Estimated memory of a step, as a multiple of the size of what it returns."""
 
 
-class Step:
+@dataclass(kw_only=True)
+class Step(Benchmark):
     """Speed of a decision in every row: choose, step, reset finished rows; exact masks included.
 
     The number of rows grows until a measurement would take too long (``longest``) or too much
@@ -50,7 +51,6 @@ class Step:
         plot: PNG file of decisions per second over rows and swept keys; ``None`` draws nothing.
     """
 
-    measures = True
     columns: ClassVar[Mapping[str, str]] = {
         "wall_ms": "ms/step",
         "thread_cpu_ms": "CPU ms/step",
@@ -60,58 +60,51 @@ class Step:
         "p99_ms": "p99 ms",
         "step_p50_ms": "step p50 ms",
     }
+    presets: Sequence[str]
+    modes: Sequence[str | None] | None
+    kernels: Sequence[str] | None
+    actions: Sequence[str]
+    through: Sequence[str]
+    rows: Sequence[int]
+    sweep: Sequence[Sequence[Any]] = ()
+    sweep_rows: int = 64
+    beside: Sequence[str] = ()
+    plot: str | None = None
 
-    def __init__(
-        self,
-        *,
-        presets: Sequence[str],
-        modes: Sequence[str] | None,
-        kernels: Sequence[str] | None,
-        actions: Sequence[str],
-        through: Sequence[str],
-        rows: Sequence[int],
-        sweep: Sequence[Sequence[Any]] = (),
-        sweep_rows: int = 64,
-        beside: Sequence[str] = (),
-        plot: str | None = None,
-    ) -> None:
-        check_choices("bench.actions", actions, ACTIONS, required=True)
-        check_choices("bench.through", through, LOOPS, required=True)
-        check_choices("bench.beside", beside, BESIDE)
-        if not rows or any(not isinstance(count, int) or count < 1 for count in rows):
-            raise ValueError(f"bench.rows={list(rows)} must be positive whole numbers")
-        self.presets, self.modes, self.kernels = presets, modes, kernels
-        self.actions, self.through, self.rows = actions, through, sorted(rows)
-        self.swept, self.sweep_rows = {key: values for key, *values in sweep}, sweep_rows
-        self.beside, self.plot = beside, None if plot is None else Path(plot)
-        self._rates = _Rates()
+    def __post_init__(self) -> None:
+        check_choices("bench.actions", self.actions, ACTIONS, required=True)
+        check_choices("bench.through", self.through, LOOPS, required=True)
+        check_choices("bench.beside", self.beside, ["jumanji"])
+        if not self.rows or any(not isinstance(rows, int) or rows < 1 for rows in self.rows):
+            raise ValueError(f"bench.rows={list(self.rows)} must be positive whole numbers")
+        self.rows = sorted(self.rows)
+        self._swept = {key: values for key, *values in self.sweep}
+        self._measured: list[Row] = []
 
     def jobs(self, session: Session) -> list[Job]:
         """Return a job per combination, which sweeps the rows; then comparisons and the plot."""
         presets: Sequence[str | None] = [None] if session.chosen("env") else self.presets
-        modes: Sequence[str | None] = self.modes or [None]
-        device = torch.device(session.config.device).type
-        points = [{key: value} for key, values in self.swept.items() for value in values]
+        kernels = self.kernels or available_backends(torch.device(session.config.device).type)
+        points = [{key: value} for key, values in self._swept.items() for value in values]
         made = []
-        for preset in presets:
-            for mode in modes:
-                for kernel in self.kernels or available_backends(device):
-                    for action in self.actions:
-                        case = {"preset": preset or session.config.env.task, "mode": mode}
-                        case |= {"kernel": kernel, "actions": action}
-                        made += [
-                            _job(case | own, partial(self._sweep, session, preset, case, own))
-                            for own in ({}, *points)
-                        ]
+        for preset, mode, kernel, action in product(
+            presets, self.modes or [None], kernels, self.actions
+        ):
+            case = {"preset": preset or session.config.env.task, "mode": mode}
+            case |= {"kernel": kernel, "actions": action}
+            made += [
+                Job(case | own, partial(self._sweep, session, preset, case, own))
+                for own in ({}, *points)
+            ]
         if self.beside:
-            made.append(_job(jumanji_bin_pack.CASE, partial(self._compare_jumanji, session)))
+            made.append(Job(jumanji_bin_pack.CASE, partial(self._compare_jumanji, session)))
         if self.plot is not None:
-            made.append(Job(f"plot {self.plot}", {}, self._draw))
+            made.append(Job({}, partial(self._draw, Path(self.plot)), f"plot {self.plot}"))
         return made
 
     def _sweep(
         self, session: Session, preset: str | None, case: dict[str, Any], own: dict[str, Any]
-    ) -> Iterator[Row | LeftOut]:
+    ) -> Rows:
         choices = {key.replace(".", "__"): value for key, value in own.items()}
         config = session.variant(env=preset, env__action_mode=case["mode"], **choices)
         with using(case["kernel"]):
@@ -119,57 +112,52 @@ class Step:
             like = build.build_env(config, num_envs=1)
             case = case | own | {"mode": like.params.action_mode}
             for through in self.through:
-                for row in self._rows(session, like, case | {"through": through}, own):
-                    if isinstance(row, Row):
-                        self._rates.rows.append(row)
-                    yield row
+                yield from self._rows(session, like, case | {"through": through}, own)
 
-    def _compare_jumanji(self, session: Session) -> Iterator[Row | LeftOut]:
+    def _compare_jumanji(self, session: Session) -> Rows:
         """Measure Jumanji's environment and note how ours compare."""
-        rates = _Rates()
         rows = [count for count in self.rows if 1 < count <= jumanji_bin_pack.MOST] or [1]
+        theirs = 0.0
         for row in jumanji_bin_pack.measure(session.clock, rows):
             if isinstance(row, Row):
-                rates.rows.append(row)
+                theirs = max(theirs, row.values["decisions_per_cpu_second"])
             yield row
-        theirs = rates.best()
-        for through in self.through if theirs else ():
-            for action in self.actions:
-                ours = self._rates.best(through=through, actions=action)
-                session.notes.append(
-                    f"through {through}, {action}: {ours:,.0f} decisions per CPU second, "
-                    f"{ours / theirs:.0f} times those of {jumanji_bin_pack.CASE['preset']}"
-                )
+        for through, action in product(self.through if theirs else (), self.actions):
+            case = {"through": through, "actions": action}.items()
+            found = [row.values for row in self._measured if case <= row.case.items()]
+            ours = max((values["decisions_per_cpu_second"] for values in found), default=0.0)
+            session.notes.append(
+                f"through {through}, {action}: {ours:,.0f} decisions per CPU second, "
+                f"{ours / theirs:.0f} times those of {jumanji_bin_pack.CASE['preset']}"
+            )
 
-    def _draw(self) -> Iterator[Row | LeftOut]:
-        assert self.plot is not None
-        plots.draw_steps(self._rates.rows, self.swept, self.plot)
-        yield from ()
+    def _draw(self, path: Path) -> tuple[()]:
+        plots.draw_steps(self._measured, self._swept, path)
+        return ()
 
     def _rows(
         self, session: Session, like: PackingEnv, case: dict[str, Any], own: dict[str, Any]
-    ) -> Iterator[Row | LeftOut]:
+    ) -> Rows:
         """Measure ascending batch sizes until one is too large."""
-        last: tuple[int, float, int] | None = None  # rows, seconds and bytes of a step
+        last, seconds, size = 1, 0.0, 0  # rows, seconds and bytes of the step before
         for rows in [self.sweep_rows] if own else self.rows:
             here = case | {"rows": rows}
-            if last is not None:
-                growth = rows / last[0]
-                free = free_memory(session.clock.device)
-                if free is not None and last[2] * growth * _COPIES > free:
-                    yield LeftOut(here, f"a step returns {last[2] * growth / 1e9:.2g} GB")
-                    return
+            growth, free = rows / last, free_memory(session.clock.device)
+            if free is not None and size * growth * _COPIES > free:
+                yield LeftOut(here, f"a step returns {size * growth / 1e9:.2g} GB")
+                return
             try:
-                if last is not None:
-                    session.clock.check(last[1] * growth)
+                session.clock.check(seconds * growth)
                 row, size = measure(session, like, here)
             except TooLongError as error:
                 yield LeftOut(here, str(error))
                 return
-            last = (rows, row.values["wall_ms"] / 1e3, size)
+            last, seconds = rows, row.values["wall_ms"] / 1e3
+            self._measured.append(row)
             yield row
 
 
+@torch.no_grad()
 def measure(session: Session, like: PackingEnv, case: dict[str, Any]) -> tuple[Row, int]:
     """Measure one batch size; also return the bytes that a step returns."""
     rows = case["rows"]
@@ -195,23 +183,3 @@ def measure(session: Session, like: PackingEnv, case: dict[str, Any]) -> tuple[R
             alone = session.clock.latencies(play.act, between=play.choose)
             values |= {f"step_{name}": value for name, value in alone.items()}
     return Row(case, values), play.num_bytes
-
-
-@dataclass
-class _Rates:
-    """Results so far, for the picture and for the comparison with other environments."""
-
-    rows: list[Row] = field(default_factory=list)
-
-    def best(self, **case: Any) -> float:
-        """Return the most decisions per CPU second among the rows with these entries, or 0."""
-        rates = [
-            row.values["decisions_per_cpu_second"]
-            for row in self.rows
-            if all(row.case.get(key) == value for key, value in case.items())
-        ]
-        return max(rates, default=0.0)
-
-
-def _job(case: dict[str, Any], work: Callable[[], Iterator[Row | LeftOut]]) -> Job:
-    return Job(" ".join(str(value) for value in case.values() if value), case, work)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,20 +11,15 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from agents.bench.base import Job, Row, Session
-from agents.bench.measure.counting import (
-    STEP_COUNTERS,
-    CallSites,
-    allocations,
-    reading_operations,
-    tensors_in,
-)
-from agents.bench.workloads.learner import build_trainer, learning_jobs, run_updates
+from agents.bench.base import Row, Rows, Session, at_least
+from agents.bench.measure import counting
+from agents.bench.workloads.learner import Learning, build_trainer, run_updates
 from agents.loggers.logging import NullLogger
 from agents.training.trainer import Trainer
 
 
-class Sync:
+@dataclass(kw_only=True)
+class Sync(Learning):
     """Counts over whole cycles of training, from update to update, after warm-up.
 
     ``host_reads`` are values read back and sizes that depend on data, also inside torch's
@@ -34,14 +30,12 @@ class Sync:
     ``fixed``; n-step windows that wait for their last reward are ``moving``.
 
     Args:
-        agents: Options of the group ``agent``; ``None`` means that of the configuration.
-        presets: Options of the group ``env``; ``None`` means that of the configuration.
+        agents, presets: See :class:`Learning`.
         updates: Updates per cycle.
         cycles: Number of cycles; steady training allocates the same in each.
         sites: Number of call sites listed per kind, largest counts first.
     """
 
-    measures = True
     columns: ClassVar[Mapping[str, str]] = {
         "host_reads": "reads",
         "copies": "copies",
@@ -54,34 +48,22 @@ class Sync:
         "replay_moving_mb": "moved",
         "reads_per_log_total": "reads/log",
     }
+    cycles: int
+    sites: int
 
-    def __init__(
-        self,
-        *,
-        agents: Sequence[str] | None,
-        presets: Sequence[str] | None,
-        updates: int,
-        cycles: int,
-        sites: int,
-    ) -> None:
-        self.agents, self.presets = agents, presets
-        self.updates, self.cycles, self.sites = int(updates), int(cycles), int(sites)
-        for key, value, least in (("updates", updates, 1), ("cycles", cycles, 2)):
-            if value < least:
-                raise ValueError(f"bench.{key}={value} must be at least {least}")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.cycles = at_least(2, "cycles", self.cycles)
 
-    def jobs(self, session: Session) -> list[Job]:
-        """Return a job per agent and preset."""
-        return learning_jobs(session, self.agents, self.presets, self._rows)
-
-    def _rows(self, session: Session, config: DictConfig, case: dict[str, Any]) -> Iterator[Row]:
+    def rows(self, session: Session, config: DictConfig, case: dict[str, Any]) -> Rows:
+        """Count over some cycles, each with one instrument."""
         trainer = build_trainer(config)
         run_updates(trainer, self.updates * max(1, session.clock.warmup))
         kept = {"parameters": list(trainer.agent.policy.parameters()), "replay": trainer.replay}
-        places = {name: set(tensors_in(thing)) for name, thing in kept.items()}
+        places = {name: set(counting.tensors_in(thing)) for name, thing in kept.items()}
         values = self.reads(trainer) | self.memory(trainer) | self.by_site(trainer)
         for name, thing in kept.items():
-            values |= _moved(name, tensors_in(thing), places[name])
+            values |= _moved(name, counting.tensors_in(thing), places[name])
         values |= _reads_of_a_log(trainer)
         if session.clock.device.type == "cuda":
             values |= self._reserved(trainer)
@@ -90,8 +72,8 @@ class Sync:
 
     def reads(self, trainer: Trainer) -> dict[str, Any]:
         """Count host reads with the profiler, those inside operations included."""
-        found = reading_operations(lambda: run_updates(trainer, self.updates))
-        counters = found.pop(STEP_COUNTERS, 0)
+        found = counting.reading_operations(lambda: run_updates(trainer, self.updates))
+        counters = found.pop(counting.STEP_COUNTERS, 0)
         return {
             "host_reads": found.total(),
             "reading_operations": dict(found),
@@ -107,7 +89,7 @@ class Sync:
             trainer.meter.read()  # otherwise it sums its values every few steps
 
         trainer.meter.read()
-        taken = [allocations(cycle) for _ in range(self.cycles)]
+        taken = [counting.allocations(cycle) for _ in range(self.cycles)]
         return {
             "allocations_per_step": taken[-1][0] / steps[-1],
             "mb_per_step": taken[-1][1] / steps[-1] / 1e6,
@@ -118,15 +100,13 @@ class Sync:
 
     def by_site(self, trainer: Trainer) -> dict[str, Any]:
         """Count the operations that Python called, by call site."""
-        with CallSites() as sites:
+        with counting.CallSites() as sites:
             steps = run_updates(trainer, self.updates)
-        listed = {
-            kind: dict(counts.most_common(self.sites)) for kind, counts in sites.counts.items()
-        }
+        listed = int(self.sites)
         return {
             "operations_per_step": sites.total("operations") / steps,
             "copies": sites.total("copies") + sites.total("from_host"),
-            "by_call_site": listed,
+            "by_call_site": {k: dict(v.most_common(listed)) for k, v in sites.counts.items()},
         }
 
     def _reserved(self, trainer: Trainer) -> dict[str, Any]:
@@ -150,7 +130,7 @@ def _moved(name: str, now: Mapping[int, Tensor], before: Set[int]) -> dict[str, 
 def _reads_of_a_log(trainer: Trainer) -> dict[str, Any]:
     """Count the reads of one more step and of the log and checks that end the run, by call site."""
     trainer.total = trainer.frames + 1  # one more step, and the end, which logs
-    with CallSites() as sites:
+    with counting.CallSites() as sites:
         trainer.run(NullLogger(Path()))
     found = dict(sites.counts["reads"])
     return {"reads_per_log": found, "reads_per_log_total": sum(found.values())}

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from omegaconf import DictConfig, OmegaConf
 
-from agents.bench.base import Job, Row, Session
-from agents.bench.workloads.learner import Stopwatch, build_trainer, learning_jobs, run_updates
+from agents.bench.base import Row, Rows, Session
+from agents.bench.workloads.learner import Learning, Stopwatch, build_trainer, run_updates
 from agents.training.trainer import Trainer
 
 PARTS = ("environment", "inference", "learning")
 
 
-class Train:
+@dataclass(kw_only=True)
+class Train(Learning):
     """Time of a training run by part: environment, inference, and the rest, which is learning.
 
     It reports three rates, as Isaac Lab's benchmarks do: the environment alone, environment and
@@ -25,13 +28,11 @@ class Train:
     a loop that does not wait.
 
     Args:
-        agents: Options of the group ``agent``; ``None`` means that of the configuration.
-        presets: Options of the group ``env``; ``None`` means that of the configuration.
+        agents, presets: See :class:`Learning`.
         updates: Updates per repeat.
         frames: Smallest number of frames per repeat.
     """
 
-    measures = True
     columns: ClassVar[Mapping[str, str]] = {
         "parameters": "parameters",
         "sampled_per_frame": "sampled/frame",
@@ -42,40 +43,25 @@ class Train:
         "inference_frames_per_second": "+inference",
         "frames_per_second": "+learning",
     }
+    frames: int
 
-    def __init__(
-        self,
-        *,
-        agents: Sequence[str] | None,
-        presets: Sequence[str] | None,
-        updates: int,
-        frames: int,
-    ) -> None:
-        self.agents, self.presets = agents, presets
-        self.updates, self.frames = int(updates), int(frames)
-        if self.updates < 1:
-            raise ValueError(f"bench.updates={updates} must be at least 1")
-
-    def jobs(self, session: Session) -> list[Job]:
-        """Return a job per agent and preset."""
-        return learning_jobs(session, self.agents, self.presets, self._rows)
-
-    def _rows(self, session: Session, config: DictConfig, case: dict[str, Any]) -> Iterator[Row]:
+    def rows(self, session: Session, config: DictConfig, case: dict[str, Any]) -> Rows:
+        """Measure whole repeats and, in a second loop, their parts."""
         clock = session.clock
         watch = Stopwatch(clock.synchronize)
         trainer = build_trainer(config, watch)
         run_updates(trainer, max(1, clock.warmup))
-        repeats: dict[str, list[float]] = {}
+        repeats: dict[str, list[float]] = defaultdict(list)
         for _ in range(clock.repeats):
             start = time.perf_counter()
             count = self._repeat(trainer)
             clock.synchronize()
-            _add(repeats, "us_per_frame", 1e6 * (time.perf_counter() - start) / count)
+            repeats["us_per_frame"].append(1e6 * (time.perf_counter() - start) / count)
             clock.check(time.perf_counter() - start)
             for part, spent in self._apart(trainer, watch).items():
-                _add(repeats, part, spent)
-        values = {name: statistics.median(numbers) for name, numbers in repeats.items()}
-        found = _rates(values) | {"repeats": clock.repeats}
+                repeats[part].append(spent)
+        found = _rates({name: statistics.median(numbers) for name, numbers in repeats.items()})
+        found["repeats"] = clock.repeats
         found["us_per_frame_range"] = [min(repeats["us_per_frame"]), max(repeats["us_per_frame"])]
         rows = trainer.collector.env.batch_size.numel()
         yield Row(case | {"rows": rows}, found | work_per_frame(trainer, config))
@@ -85,7 +71,7 @@ class Train:
         before = trainer.frames
         while True:
             run_updates(trainer, self.updates)
-            if trainer.frames - before >= self.frames:
+            if trainer.frames - before >= int(self.frames):
                 return trainer.frames - before
 
     def _apart(self, trainer: Trainer, watch: Stopwatch) -> dict[str, float]:
@@ -95,18 +81,12 @@ class Train:
         watch.runs = True
         frames = watch.run("all", self._repeat, trainer)
         watch.runs = False
-        found = {}
+        found: dict[str, float] = {}
         clocks = {"us_per_frame": watch.seconds, "cpu_us_per_frame": watch.thread_seconds}
         for unit, spent in clocks.items():
-            known = spent["environment"] + spent["inference"]
-            parts = {**spent, "learning": spent["all"] - known}
-            for part in PARTS:
-                found[f"{part}_{unit}"] = 1e6 * parts[part] / frames
+            spent["learning"] = spent["all"] - (spent["environment"] + spent["inference"])
+            found |= {f"{part}_{unit}": 1e6 * spent[part] / frames for part in PARTS}
         return found
-
-
-def _add(repeats: dict[str, list[float]], name: str, value: float) -> None:
-    repeats.setdefault(name, []).append(value)
 
 
 def _rates(us: dict[str, float]) -> dict[str, Any]:

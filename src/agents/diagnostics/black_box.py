@@ -11,8 +11,9 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from agents.algorithms.base import Agent
-from agents.algorithms.states import named_tensors
+from agents.algorithms.states import named_tensors, tensors
 
 FOLDER = "black_box"
 """Its folder inside that of the run."""
@@ -185,45 +186,37 @@ def retrace(agent: Agent, update: Mapping[str, Any]) -> Findings:
     torch.set_rng_state(update["random"]["cpu"].cpu())
     if device.type == "cuda" and "cuda" in update["random"]:
         torch.cuda.set_rng_state(update["random"]["cuda"].cpu(), device)
-    with _Watch(agent, findings), _Origin(findings):
+    with _checked(agent, findings), _Origin(findings):
         found = agent.update(batch.unflatten_keys("/"))
     for name, value in found.items():
         findings.check("loss", name, value)
     return findings
 
 
-class _Watch(AbstractContextManager["_Watch"]):
-    """Hooks that check the outputs of every module, and every gradient once it is complete."""
+@contextmanager
+def _checked(agent: Agent, findings: Findings) -> Iterator[None]:
+    """Check the outputs of every module, and every gradient once it is complete."""
+    names: dict[int, str] = {}
 
-    def __init__(self, agent: Agent, findings: Findings) -> None:
-        self.findings, self.agent = findings, agent
-        self.names: dict[int, str] = {}
-        self._undo = ExitStack()
+    def check_outputs(module: nn.Module, given: Any, returned: Any) -> None:
+        name = names.get(id(module), type(module).__name__)
+        for place, value in named_tensors(returned):
+            label = f"{name}: {place}" if place else name
+            findings.check("network", label, value, allowed=-torch.inf)  # masked scores
 
-    def __enter__(self) -> _Watch:
-        self._undo.callback(register_module_forward_hook(self._after_forward).remove)
-        for name, module in _modules(self.agent):
-            if self.names.setdefault(id(module), name) != name:
+    def check_gradient(name: str, weight: Tensor) -> None:
+        findings.check("gradient", name, weight.grad)
+
+    with ExitStack() as undo:
+        undo.callback(register_module_forward_hook(check_outputs).remove)
+        for name, module in _modules(agent):
+            if names.setdefault(id(module), name) != name:
                 continue  # shared by two attributes
             for own, parameter in module.named_parameters(recurse=False):
                 if parameter.requires_grad and parameter.is_leaf:
-                    self._watch_gradient(f"{name}.{own}", parameter)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._undo.close()
-
-    def _watch_gradient(self, name: str, parameter: nn.Parameter) -> None:
-        handle = parameter.register_post_accumulate_grad_hook(
-            lambda weight: self.findings.check("gradient", name, weight.grad)
-        )
-        self._undo.callback(handle.remove)
-
-    def _after_forward(self, module: nn.Module, given: Any, returned: Any) -> None:
-        name = self.names.get(id(module), type(module).__name__)
-        for place, value in named_tensors(returned):
-            label = f"{name}: {place}" if place else name
-            self.findings.check("network", label, value, allowed=-torch.inf)  # masked scores
+                    check = partial(check_gradient, f"{name}.{own}")
+                    undo.callback(parameter.register_post_accumulate_grad_hook(check).remove)
+        yield
 
 
 def _modules(agent: Agent) -> Iterator[tuple[str, nn.Module]]:
@@ -241,14 +234,11 @@ class _Origin(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self.findings = findings
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        sound = self.findings.origin is None and "empty" not in func.__name__
-        sound = sound and not _has_nan((*args, *kwargs.values()))
-        returned = func(*args, **kwargs)
-        if sound and _has_nan((returned,)):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        watched = self.findings.origin is None and "empty" not in func.__name__
+        sound = watched and not _has_nan((args, kwargs))
+        returned = func(*args, **(kwargs or {}))
+        if sound and _has_nan(returned):
             self.findings.origin = f"{func} at {_calling_line()}"
         return returned
 
@@ -265,8 +255,5 @@ def _calling_line() -> str:
 
 
 def _has_nan(values: Any) -> bool:
-    """Return whether a tensor among arguments or results, lists included, has a NaN."""
-    return any(
-        tensor.is_floating_point() and bool(tensor.isnan().any())
-        for _, tensor in named_tensors(values)
-    )
+    """Return True if a tensor among arguments or results, lists included, has a NaN."""
+    return any(t.is_floating_point() and bool(t.isnan().any()) for t in tensors(values))

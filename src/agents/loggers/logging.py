@@ -85,5 +85,5 @@ class CSVLogger:
 
 
 def _whole(row: Mapping[str, str | None]) -> bool:
-    """Return whether a line has all its values; the last one of a killed run may not."""
+    """Return True if a line has all its values; the last one of a killed run may not."""
     return None not in row.values() and (row["frames"] or "").isdigit()

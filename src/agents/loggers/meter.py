@@ -104,11 +104,10 @@ class Meter:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned; a former format, pairs by name, loads too."""
-        if isinstance(state.get("sums"), list):
-            self._keep({tuple(part["names"]): part["pairs"] for part in state["sums"]})
-        else:
+        if not isinstance(state.get("sums"), list):
             self._keep({(name,): pair.view(2, 1) for name, pair in state.items()})
             return
+        self._keep({tuple(part["names"]): part["pairs"] for part in state["sums"]})
         for part in state["waiting"]:
             values = part["values"]
             key = (tuple(part["names"]), part["somewhere"], values.shape[2:])

@@ -56,15 +56,10 @@ class ProgressBar:
             value = values.get(name, math.nan)
             numbers.append(f"{label} {'-' if math.isnan(value) else f'{value:.4f}'}")
         text = "  ".join(numbers)
+        share = self._share(frames, elapsed)
         if self._bar is not None:
-            self._bar.update(
-                self._task,
-                completed=self._share(frames, elapsed),
-                frames=frames,
-                numbers=text,
-            )
-        share = min(1.0, self._share(frames, elapsed))
-        self._waiting = f"train {share:4.0%}  {frames:,} frames  {text}"
+            self._bar.update(self._task, completed=share, frames=frames, numbers=text)
+        self._waiting = f"train {min(1.0, share):4.0%}  {frames:,} frames  {text}"
         if elapsed - self._printed_at >= 10:
             self._printed_at = elapsed
             self._print()

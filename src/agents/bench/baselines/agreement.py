@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from agents.bench.base import using
 from agents.bench.baselines.formulations import lowest, unfold_legal, unfold_map
@@ -59,14 +61,10 @@ def compare_with_unfold(
             problem = random_problem(random_size(generator), generator, device)
             height = 0.2 + 0.3 * float(torch.rand((), generator=generator))
             if case % 2:
-                problem, height = _in_hundredths(problem), round(height, 2)
+                rounded = [(100 * z).round() / 100 for z in (problem.heightmap, problem.bottom)]
+                problem, height = Problem(problem.size, *rounded), round(height, 2)
             _compare(problem, height, found)
     return found
-
-
-def _in_hundredths(problem: Problem) -> Problem:
-    rounded = [(100 * values).round() / 100 for values in (problem.heightmap, problem.bottom)]
-    return Problem(problem.size, *rounded)
 
 
 def _compare(problem: Problem, height: float, found: Agreement) -> None:
@@ -78,14 +76,13 @@ def _compare(problem: Problem, height: float, found: Agreement) -> None:
     theirs, legal = [], []
     for bottom, peak, z, may in zip(bottoms, peaks, maps.z[0, 0], maps.legal[0, 0], strict=True):
         inside = unfold_map(problem.heightmap[0], bottom, size.stride)
-        theirs.append(_padded(inside, z.shape, torch.inf))
-        legal.append(_padded(unfold_legal(inside, float(peak), height), z.shape, False))
+        missing = [0, z.shape[1] - inside.shape[1], 0, z.shape[0] - inside.shape[0]]
+        theirs.append(functional.pad(inside, missing, value=torch.inf))  # to the whole lattice
+        legal.append(unfold_legal(theirs[-1], float(peak), height))
         found.heights += not torch.equal(z.view(torch.int32), theirs[-1].view(torch.int32))
         found.legality += not torch.equal(may, legal[-1])
     choice, ties = lowest(theirs, legal)
-    index = -1
-    if choice is not None:
-        index = (choice[0] * z.shape[0] + choice[1]) * z.shape[1] + choice[2]
+    index = -1 if choice is None else int(np.ravel_multi_index(choice, maps.z.shape[2:]))
     found.cases += 1
     found.choices += index != int(candidates.lowest(maps, 1))
     found.none_legal += choice is None
@@ -95,12 +92,8 @@ def _compare(problem: Problem, height: float, found: Agreement) -> None:
 def _by_the_rules(problem: Problem, peaks: Tensor, height: float) -> feasibility.Maps:
     """Compute all placements in the problem's first container as an environment does."""
     size = problem.size
-    params = PackingParams(
-        container=(CELL * size.cells, CELL * size.cells, height),
-        cell=CELL,
-        grid_step=size.stride,
-        stability="none",
-    )
+    container = (CELL * size.cells, CELL * size.cells, height)
+    params = PackingParams(container, CELL, grid_step=size.stride, stability="none")
     device = problem.heightmap.device
     footprints = torch.tensor(size.footprints, device=device)
     catalogue = {
@@ -112,10 +105,3 @@ def _by_the_rules(problem: Problem, peaks: Tensor, height: float) -> feasibility
     item = torch.zeros(1, 1, dtype=torch.int64, device=device)
     z, legal = feasibility.general_maps(problem.heightmap[:1], item, item == 0, catalogue, params)
     return feasibility.Maps(z, legal)
-
-
-def _padded(inside: Tensor, shape: torch.Size, outside: float | bool) -> Tensor:
-    """Pad a map of the places inside to the whole lattice."""
-    whole = inside.new_full(shape, outside)
-    whole[: inside.shape[0], : inside.shape[1]] = inside
-    return whole

@@ -52,16 +52,11 @@ def lowest(
         ``(orientation, x, y)`` on the lattice, ``None`` if nothing is legal; and the number of
         places that are equally low.
     """
-    best, choice, ties = torch.inf, None, 0
-    for orientation, (z, may) in enumerate(zip(maps, legal, strict=True)):
-        judged = torch.where(may, z, torch.inf)
-        low = float(judged.min())
-        if low == torch.inf:
-            continue
-        if low < best:
-            place = int(judged.argmin())
-            best, ties = low, 0
-            choice = (orientation, place // judged.shape[1], place % judged.shape[1])
-        if low == best:
-            ties += int((judged == low).sum())
-    return choice, ties
+    judged = [torch.where(may, z, torch.inf) for z, may in zip(maps, legal, strict=True)]
+    lows = [float(z.min()) for z in judged]
+    low = min(lows)
+    if low == torch.inf:
+        return None, 0
+    orientation = lows.index(low)
+    x, y = divmod(int(judged[orientation].argmin()), judged[orientation].shape[1])
+    return (orientation, x, y), sum(int((z == low).sum()) for z in judged)

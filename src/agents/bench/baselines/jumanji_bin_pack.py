@@ -7,12 +7,12 @@ ICLR 2024. It offers the corners of empty spaces instead of every place, and che
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
-from agents.bench.base import LeftOut, Row
+from agents.bench.base import LeftOut, Row, Rows
 from agents.bench.measure.timing import Clock, TooLongError
 
 CASE = {"preset": "Jumanji BinPack-v2", "actions": "random_legal", "through": "lax.scan"}
@@ -22,22 +22,17 @@ MOST = 1024
 """Largest batch: that of its published rates."""
 
 
-def measure(clock: Clock, rows: Sequence[int]) -> Iterator[Row | LeftOut]:
+def measure(clock: Clock, rows: Sequence[int]) -> Rows:
     """Measure random legal decisions, automatic resets included, jitted whole, on one thread."""
     if find_spec("jumanji") is None:
         yield LeftOut(CASE, "jumanji is not installed: pip install packing-env[bench]")
         return
     for count in rows:
         try:
-            timing = clock.measure(_player(count))
+            values = clock.measure(_player(count)).divided_by(_STEPS).values()
         except TooLongError as error:
             yield LeftOut({**CASE, "rows": count}, str(error))
             return
-        values = timing.values()
-        for name, value in values.items():
-            if name.endswith("_ms"):
-                part = [x / _STEPS for x in value] if isinstance(value, list) else value / _STEPS
-                values[name] = part
         values["decisions_per_second"] = 1e3 * count / values["wall_ms"]
         values["decisions_per_cpu_second"] = 1e3 * count / values["process_cpu_ms"]
         values |= {"jumanji": version("jumanji"), "jax": version("jax")}

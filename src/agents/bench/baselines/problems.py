@@ -102,12 +102,11 @@ def random_problem(
 
 def random_size(generator: torch.Generator, largest: int = 24) -> Size:
     """Draw small dimensions; an orientation may be a single cell or fill the container."""
-    cells = _between(2, largest, generator)
-    count = _between(1, 4, generator)
-    pairs = [(_between(1, cells, generator), _between(1, cells, generator)) for _ in range(count)]
-    stride = _between(1, min(4, cells), generator)
-    return Size(_between(1, 3, generator), cells, stride, tuple(pairs))
 
+    def draw(low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (), generator=generator))
 
-def _between(low: int, high: int, generator: torch.Generator) -> int:
-    return int(torch.randint(low, high + 1, (), generator=generator))
+    cells = draw(2, largest)
+    pairs = tuple((draw(1, cells), draw(1, cells)) for _ in range(draw(1, 4)))
+    stride = draw(1, min(4, cells))
+    return Size(draw(1, 3), cells, stride, pairs)

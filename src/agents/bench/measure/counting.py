@@ -8,10 +8,10 @@ CPU a read costs nothing, but it is the same operation that would stall the queu
 from __future__ import annotations
 
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import packing_env
+from agents.algorithms.states import tensors
 from packing_env import PackingEnv
 
 READS = (
@@ -35,15 +36,15 @@ STEP_COUNTERS = "aten::_fused_adam_"
 """Operation that reads its own step counters, on a CPU only."""
 _HOST_CALLS = ("tolist", "numpy", "__array__")
 """Methods that read a CPU tensor without an operation."""
-_MEMORY = "[memory]"
 _OURS = (str(Path(packing_env.__file__).parent), str(Path(__file__).parents[2]))
 _HERE = str(Path(__file__).parents[1])
 
 
-def _events(work: Callable[[], object], *, memory: bool = False) -> list[Any]:
-    """Return the profiler's events of one call, those inside operations included."""
+def _events(work: Callable[[], object], times: int = 1, *, memory: bool = False) -> list[Any]:
+    """Return the profiler's events of some calls, those inside operations included."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=memory) as watch:
-        work()
+        for _ in range(times):
+            work()
     return list(watch.profiler.kineto_results.events())
 
 
@@ -53,12 +54,7 @@ def host_reads(work: Callable[[], object], times: int = 1) -> Counter[str]:
     Raises:
         RuntimeError: The profiler saw no operation at all, so a count of 0 would mean nothing.
     """
-
-    def repeat() -> None:
-        for _ in range(times):
-            work()
-
-    names = [event.name() for event in _events(repeat)]
+    names = [event.name() for event in _events(work, times)]
     if not any(name.startswith("aten::") for name in names):
         raise RuntimeError("the profiler saw no operation")
     return Counter(name for name in names if name in READS)
@@ -67,25 +63,21 @@ def host_reads(work: Callable[[], object], times: int = 1) -> Counter[str]:
 def reading_operations(work: Callable[[], object]) -> Counter[str]:
     """Count the reads of each operation that Python called, those inside it included."""
     found: Counter[str] = Counter()
-    ends = [0]
-    names = [""]
+    running: list[tuple[str, int]] = []  # names and ends of the operations around an event
     events = [e for e in _events(work) if e.name().startswith("aten::")]
     for event in sorted(events, key=lambda e: (e.start_ns(), -e.duration_ns())):
-        while ends[1:] and event.start_ns() >= ends[-1]:
-            ends.pop()
-            names.pop()
-        ends.append(event.start_ns() + event.duration_ns())
-        names.append(event.name())
-        outer = [name for name in names[1:-1] if name in READS]
-        if event.name() in READS and not outer:
-            found[names[1]] += 1
+        while running and event.start_ns() >= running[-1][1]:
+            running.pop()
+        if event.name() in READS and not any(name in READS for name, _ in running):
+            found[running[0][0] if running else event.name()] += 1
+        running.append((event.name(), event.start_ns() + event.duration_ns()))
     return found
 
 
 def allocations(work: Callable[[], object]) -> tuple[int, int]:
     """Return the number of allocations and their bytes, temporaries included, on any device."""
-    taken = [e.nbytes() for e in _events(work, memory=True) if e.name() == _MEMORY]
-    taken = [size for size in taken if size > 0]
+    events = [event for event in _events(work, memory=True) if event.name() == "[memory]"]
+    taken = [event.nbytes() for event in events if event.nbytes() > 0]
     return len(taken), sum(taken)
 
 
@@ -112,7 +104,8 @@ class CallSites(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch is untyped
         self.counts: dict[str, Counter[str]] = {kind: Counter() for kind in self.kinds}
-        self._calls = _HostCalls(self)
+        self._calls = _HostCalls()
+        self._calls.reads = self.counts["reads"]
 
     def __enter__(self) -> CallSites:
         super().__enter__()  # type: ignore[no-untyped-call]  # torch is untyped
@@ -127,56 +120,39 @@ class CallSites(TorchDispatchMode):
         """Return the sum over all call sites."""
         return self.counts[kind].total()
 
-    def note(self, kind: str, site: str, amount: int = 1) -> None:
-        """Add to a counter."""
-        self.counts[kind][site] += amount
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         site = call_site()
-        given = _tensors((*args, *kwargs.values()))
+        given = tensors((args, kwargs))
         owned = {tensor.untyped_storage()._cdata for tensor in given}
-        devices = {tensor.device for tensor in given if tensor.dim()}
         returned = func(*args, **kwargs)
-        made = _tensors((returned,))
-        self.note("operations", site)
-        if _reads(func, args):
-            self.note("reads", site)
-        if func is torch.ops.aten.lift_fresh.default:
-            self.note("from_host", site)
-        if len(devices | {tensor.device for tensor in made if tensor.dim()}) > 1:
-            self.note("copies", site)
+        made = tensors(returned)
+        devices = {tensor.device for tensor in (*given, *made) if tensor.dim()}
+        self.counts["operations"][site] += 1
+        for kind, happened in (
+            ("reads", _reads(func, args)),
+            ("from_host", func is torch.ops.aten.lift_fresh.default),
+            ("copies", len(devices) > 1),
+        ):
+            if happened:
+                self.counts[kind][site] += 1
         for tensor in made:
             storage = tensor.untyped_storage()
             if storage._cdata not in owned:
                 owned.add(storage._cdata)
-                self.note("allocations", site)
-                self.note("bytes", site, storage.nbytes())
+                self.counts["allocations"][site] += 1
+                self.counts["bytes"][site] += storage.nbytes()
         return returned
 
 
 class _HostCalls(TorchFunctionMode):
     """Counter of reads that dispatch no operation."""
 
-    def __init__(self, sites: CallSites) -> None:
-        super().__init__()
-        self.sites = sites
+    reads: Counter[str]
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "") in _HOST_CALLS:
-            self.sites.note("reads", call_site())
+            self.reads[call_site()] += 1
         return func(*args, **(kwargs or {}))
 
 
@@ -188,25 +164,14 @@ def _reads(func: Any, args: tuple[Any, ...]) -> bool:
     return any(tag in func.tags for tag in tags)
 
 
-def _tensors(values: Any) -> list[Tensor]:
-    """Return the tensors in arguments or results, those in lists included."""
-    if isinstance(values, Tensor):
-        return [values]
-    if isinstance(values, (tuple, list)):
-        return [tensor for value in values for tensor in _tensors(value)]
-    return []
-
-
 def call_site() -> str:
     """Return ``file:line function`` of the innermost frame of this project outside this package."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    for frame, line in traceback.walk_stack(sys._getframe(1)):
         name = frame.f_code.co_filename
         if name.startswith(_OURS) and not name.startswith(_HERE):
             folder = next(ours for ours in _OURS if name.startswith(ours))
             path = Path(name).relative_to(Path(folder).parent).as_posix()
-            return f"{path}:{frame.f_lineno} {frame.f_code.co_name}"
-        frame = frame.f_back
+            return f"{path}:{line} {frame.f_code.co_name}"
     return "elsewhere"
 
 

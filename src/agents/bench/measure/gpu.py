@@ -6,65 +6,50 @@ import shutil
 import statistics
 import subprocess
 import threading
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 _SECONDS = 0.2
-_QUERY = "--query-gpu=utilization.gpu,memory.used"
+"""Time between two samples."""
 
 
-class GPUWatch:
-    """Thread that samples utilization and memory of a GPU; on a CPU it does nothing.
+@contextmanager
+def gpu_load(device: torch.device) -> Iterator[dict[str, Any]]:
+    """Yield a mapping that receives the load of a GPU inside the block when the block ends.
 
-    Args:
-        device: GPU to watch.
+    Its values are the utilization in percent and memory in megabytes. It stays empty on a CPU, and
+    has the peak of torch's allocator alone without nvidia-smi.
     """
+    found: dict[str, Any] = {}
+    if device.type != "cuda":
+        yield found
+        return
+    torch.cuda.reset_peak_memory_stats(device)
+    samples: list[tuple[float, float]] = []
+    ends = threading.Event()
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self._samples: list[tuple[float, float]] = []
-        self._ends = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> GPUWatch:
-        if self.device.type != "cuda":
-            return self
-        torch.cuda.reset_peak_memory_stats(self.device)
-        if shutil.which("nvidia-smi") is not None:
-            self._thread = threading.Thread(target=self._watch, daemon=True)
-            self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ends.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _watch(self) -> None:
-        name = f"GPU-{torch.cuda.get_device_properties(self.device).uuid}"
-        command = ["nvidia-smi", _QUERY, "--format=csv,noheader,nounits", "-i", name]
-        while not self._ends.wait(_SECONDS):
-            found = subprocess.run(command, capture_output=True, text=True, check=False)
-            parts = found.stdout.strip().split(",")
+    def sample() -> None:
+        name = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+        query = ["--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits"]
+        command = ["nvidia-smi", *query, "-i", name]
+        while shutil.which("nvidia-smi") is not None and not ends.wait(_SECONDS):
+            taken = subprocess.run(command, capture_output=True, text=True, check=False)
+            parts = taken.stdout.strip().split(",")
             if len(parts) == 2 and all(part.strip().isdigit() for part in parts):
-                self._samples.append((float(parts[0]), float(parts[1])))
+                samples.append((float(parts[0]), float(parts[1])))
 
-    def values(self) -> dict[str, Any]:
-        """Return utilization in percent and memory in megabytes; empty on a CPU."""
-        if self.device.type != "cuda":
-            return {}
-        found: dict[str, Any] = {
-            "peak_allocated_mb": torch.cuda.max_memory_allocated(self.device) / 1e6
-        }
-        if self._samples:
-            busy, memory = zip(*self._samples, strict=True)
-            found["gpu_utilization_percent"] = statistics.mean(busy)
-            found["gpu_memory_used_mb"] = max(memory)
-        return found
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        ends.set()
+        thread.join()
+    found["peak_allocated_mb"] = torch.cuda.max_memory_allocated(device) / 1e6
+    if samples:
+        busy, memory = zip(*samples, strict=True)
+        found["gpu_utilization_percent"] = statistics.mean(busy)
+        found["gpu_memory_used_mb"] = max(memory)

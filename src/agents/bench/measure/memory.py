@@ -24,19 +24,14 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
     try:
-        _return_free_memory()
+        if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
+            ctypes.CDLL(None).malloc_trim(0)  # the call would otherwise reuse free memory unseen
         _RESET.write_text("5")  # resets the high-water mark, see proc(5)
         before = _resident("VmRSS")
         work()
         return max(0, _resident("VmHWM") - before)
     except OSError:
         return None
-
-
-def _return_free_memory() -> None:
-    """Return free memory to the system; the next call would otherwise reuse it unseen."""
-    if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _resident(field: str) -> int:

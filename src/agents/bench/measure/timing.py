@@ -44,6 +44,12 @@ class Timing:
             return statistics.median(self.wall)
         return statistics.median(self.thread if torch.get_num_threads() == 1 else self.process)
 
+    def divided_by(self, parts: float) -> Timing:
+        """Return the time of one of the equal parts of a call; a share below 1 scales it up."""
+        clocks = (self.wall, self.thread, self.process)
+        wall, thread, process = ([seconds / parts for seconds in clock] for clock in clocks)
+        return Timing(wall, thread, process, self.calls)
+
     def values(self) -> dict[str, Any]:
         """Return medians and ranges in milliseconds."""
         found: dict[str, Any] = {}
@@ -101,11 +107,9 @@ class Clock:
             for _ in range(calls):
                 work()
             self.synchronize()
-            spent.append(
-                [(clock() - then) / calls for clock, then in zip(clocks, before, strict=True)]
-            )
+            spent.append([clock() - then for clock, then in zip(clocks, before, strict=True)])
         wall, thread, process = (list(column) for column in zip(*spent, strict=True))
-        return Timing(wall, thread, process, calls)
+        return Timing(wall, thread, process, calls).divided_by(calls)
 
     def check(self, once: float) -> None:
         """Raise if repeats of a call that takes ``once`` seconds would take too long."""

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from agents.bench.base import Row
+from agents.bench.reports.table import shared
 from packing_env.render.figures import require
 
 _SIDE = 4.2
@@ -18,15 +17,12 @@ _SIDE = 4.2
 def draw_steps(rows: Sequence[Row], swept: Mapping[str, Sequence[Any]], path: Path) -> None:
     """Draw decisions per second over the batch size and over every swept key, as a PNG file."""
     panels = ["rows", *swept]
-    figure = require("matplotlib.figure").Figure(
-        figsize=(_SIDE * len(panels), _SIDE), layout="constrained"
-    )
-    for axes, key in zip(
-        np.ravel(figure.subplots(1, len(panels), squeeze=False)), panels, strict=True
-    ):
+    size = (_SIDE * len(panels), _SIDE)
+    figure = require("matplotlib.figure").Figure(figsize=size, layout="constrained")
+    places = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, key in zip(places, panels, strict=True):
         for name, points in _lines(rows, key, swept).items():
-            places, rates = zip(*points, strict=True)
-            axes.plot(places, rates, marker="o", label=name)
+            axes.plot(*zip(*points, strict=True), marker="o", label=name)
         axes.set_yscale("log")
         if key == "rows":
             axes.set_xscale("log", base=2)
@@ -42,9 +38,7 @@ def _lines(
 ) -> dict[str, list[tuple[Any, float]]]:
     """Return the points over ``key`` of each line of the plot, by the line's name."""
     lines: dict[str, list[tuple[Any, float]]] = {}
-    common = {
-        name for name in rows[0].case if len({str(row.case.get(name)) for row in rows}) == 1
-    } | {"rows"}
+    common = {*shared(rows), "rows"}
     for row in rows:
         own = [name for name in swept if name in row.case]
         if own != ([] if key == "rows" else [key]) or "decisions_per_second" not in row.values:

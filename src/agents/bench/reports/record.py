@@ -64,10 +64,9 @@ class Record:
 
 def origin_of(session: Session) -> dict[str, Any]:
     """Return the command, hardware, versions, revision and configuration behind the numbers."""
-    config = session.config
-    chosen = [o for o in session.request.overrides if o.startswith("bench=")]
-    given = [o for o in session.request.overrides if o not in chosen]
-    what = chosen[-1].removeprefix("bench=")
+    config, overrides = session.config, session.request.overrides
+    what = [o.removeprefix("bench=") for o in overrides if o.startswith("bench=")][-1]
+    given = [o for o in overrides if not o.startswith("bench=")]
     return {
         "packing_bench": FORMAT,
         "what": what,
@@ -85,17 +84,13 @@ def revision() -> str | None:
     top = config_folder().parent
     if not (top / ".git").exists():
         return None
+    command = ["git", "describe", "--always", "--dirty=+"]
     try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+"],
-            cwd=top,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        return subprocess.check_output(
+            command, cwd=top, stderr=subprocess.DEVNULL, text=True
+        ).strip()
     except (OSError, subprocess.CalledProcessError):
         return None
-    return described.stdout.strip()
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -12,18 +12,19 @@ from agents.bench.base import LeftOut, Row
 from agents.training.evaluate import LINE
 
 
+def shared(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the entries that all cases share."""
+    first = rows[0].case
+    return {k: v for k, v in first.items() if all(row.case.get(k) == v for row in rows)}
+
+
 def table(rows: Sequence[Row], columns: Mapping[str, str]) -> Table:
     """Return a table with a line per measurement: its case, and the values of ``columns``.
 
     Entries that all cases share stand in the title.
     """
-    keys = list(dict.fromkeys(key for row in rows for key in row.case))
-    common = {
-        key: rows[0].case.get(key)
-        for key in keys
-        if all(row.case.get(key) == rows[0].case.get(key) for row in rows)
-    }
-    keys = [key for key in keys if key not in common]
+    common = shared(rows)
+    keys = dict.fromkeys(key for row in rows for key in row.case if key not in common)
     names = [name for name in columns if any(name in row.values for row in rows)]
     title = " ".join(f"{key}={_text(value)}" for key, value in common.items())
     made = Table(title=title, title_justify="left", box=LINE, pad_edge=False, padding=(0, 1, 0, 0))

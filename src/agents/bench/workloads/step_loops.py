@@ -1,4 +1,7 @@
-"""Loops over steps: the core, the environment, Gymnasium's vector interface, a CUDA graph."""
+"""Loops over steps: the core, the environment, Gymnasium's vector interface, a CUDA graph.
+
+They run under ``torch.no_grad``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from typing import Any
 
 import torch
 from tensordict import TensorDict, TensorDictBase
-from torch import Tensor
 
 from agents.config.folders import ConfigError
 from agents.training.capture import CapturedCollector
@@ -32,12 +34,10 @@ class Loop:
         self._root = env.reset()
         self.num_bytes = int(self._root.bytes())
 
-    @torch.no_grad()
     def choose(self) -> None:
         """Choose the next actions."""
         self._root = self._choose(self._root)
 
-    @torch.no_grad()
     def act(self) -> None:
         """Take the step."""
         _, self._root = self.env.step_and_maybe_reset(self._root)
@@ -63,7 +63,6 @@ class VectorLoop:
         self._mask = info["action_mask"]
         self.num_bytes = sum(entry.nbytes for entry in observation.values())
 
-    @torch.no_grad()
     def step(self) -> None:
         """Take one decision in every row."""
         mask = torch.from_numpy(self._mask).view(torch.bool)
@@ -82,24 +81,19 @@ class CoreLoop:
 
     def __init__(self, env: PackingEnv, actions: str) -> None:
         _check_mask(env, "bench.through=[core]")
-        params = env.params.evolve(observation=())
+        task = Task(env.params.evolve(observation=()), env.catalogue.tensors(), env.instances)
         try:
-            task = Task(params, env.catalogue.tensors(), env.instances)
             self._engine = make_engine(task, "compiled")
         except ParameterError as error:
             raise ConfigError(f"bench.through=[core] needs the compiled engine: {error}") from error
         self._mask = env.reset()["action_mask"]
         self._state = dict(env.get_state().items())
-        self._actions = actions
+        self._uniform = torch.zeros if actions == "first_legal" else torch.rand
         self.num_bytes = sum(value.nbytes for value in self._state.values())
 
-    @torch.no_grad()
     def step(self) -> None:
         """Take one decision in every row."""
-        if self._actions == "first_legal":
-            action = first_true(self._mask)
-        else:
-            action = kernels.choose_uniform(self._mask, torch.rand(self._mask.shape[0]))
+        action = kernels.choose_uniform(self._mask, self._uniform(self._mask.shape[0]))
         step = self._engine.advance(self._state, {"action": action}, reset=True)
         assert step.start is not None
         self._state, self._mask = step.state, step.start.masks["action_mask"]
@@ -119,10 +113,9 @@ class CapturedLoop(Loop):
                 f"use device=cuda"
             )
         super().__init__(env, actions)
-        chooses: Any = self._choose
-        self._collector = CapturedCollector(env, chooses)
+        policy: Any = self._choose
+        self._collector = CapturedCollector(env, policy)
 
-    @torch.no_grad()
     def step(self) -> None:
         """Take one decision in every row."""
         self._collector.step()
@@ -136,11 +129,6 @@ LOOPS: dict[str, Callable[[PackingEnv, str], Any]] = {
 }
 
 
-def first_true(mask: Tensor) -> Tensor:
-    """Return the ``[*batch]`` index of the first True along the last axis, 0 without any."""
-    return kernels.choose_uniform(mask, mask.new_zeros(mask.shape[:-1], dtype=torch.float32))
-
-
 def chooser(env: PackingEnv, actions: str) -> Choose:
     """Return a function that writes the actions of one kind: first or random legal ones."""
     if actions == "random_legal":
@@ -148,7 +136,8 @@ def chooser(env: PackingEnv, actions: str) -> Choose:
     _check_mask(env, "bench.actions=[first_legal]")
 
     def choose(root: TensorDictBase) -> TensorDictBase:
-        index = first_true(root.get("action_mask"))
+        mask = root.get("action_mask")
+        index = kernels.choose_uniform(mask, torch.zeros(mask.shape[:-1], device=mask.device))
         if env.takes["action"][1] == env.batch_size:
             return root.set("action", index)
         orientations = env.catalogue.tensors()["peak"].shape[1]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import torch
-from tensordict import TensorDictBase
 from torch import Tensor
 
-from agents.bench.base import Row, Session
+from agents.bench.base import Row, Rows, Session
 from packing_env import kernels, make_env
 from packing_env.core.orientation import visible_items
 
@@ -23,6 +21,7 @@ class Decision:
         heightmap: ``[1, X, Y]`` metres.
         item_id: ``[1, L]`` catalogue rows, -1 for an empty slot.
         bottom: ``[M, R, U, V]`` metres, of every catalogue row.
+        stride: Cells between two placements.
         size: ``[M, R, 2]`` footprints, cells.
         pairs: Pairs of a placement inside the container and a cell of its window, over all items.
     """
@@ -30,12 +29,18 @@ class Decision:
     heightmap: Tensor
     item_id: Tensor
     bottom: Tensor
+    stride: int
     size: Tensor
     pairs: int
 
+    @property
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor, int, Tensor]:
+        """All but the number of pairs."""
+        return self.heightmap, self.item_id, self.bottom, self.stride, self.size
 
-def episode(visible: int, seed: int) -> tuple[list[Decision], int]:
-    """Return the decisions of an ``irregular_paper`` episode packed lowest first; and its stride.
+
+def episode(visible: int, seed: int) -> list[Decision]:
+    """Return the decisions of an ``irregular_paper`` episode packed lowest first.
 
     Args:
         visible: Number of items to choose from.
@@ -52,66 +57,52 @@ def episode(visible: int, seed: int) -> tuple[list[Decision], int]:
         steps = (grid - sizes[item_id]).div(stride, rounding_mode="floor") + 1
         pairs = (steps.clamp(min=0) * sizes[item_id]).prod(-1).sum(-1)[there]
         item_id = torch.where(there, item_id, -1)
-        found.append(Decision(heightmap, item_id, bottom, sizes, int(pairs.sum())))
-        root["action"] = _lowest(root)
+        found.append(Decision(heightmap, item_id, bottom, stride, sizes, int(pairs.sum())))
+        z = root["observation", "drop_height"].flatten(1)
+        root["action"] = torch.where(root["action_mask"], z, torch.inf).argmin(1)
         root = env.step(root)["next"]
         if bool(root["done"].any()):
-            return found, stride
+            return found
 
 
-def _lowest(root: TensorDictBase) -> Tensor:
-    """Return the ``[1]`` index of the lowest legal placement."""
-    z = root["observation", "drop_height"].flatten(1)
-    return torch.where(root["action_mask"], z, torch.inf).argmin(1)
-
-
-def measure(session: Session, visible: int) -> Iterator[Row]:
+def measure(session: Session, visible: int) -> Rows:
     """Measure both ways over the same episode, per decision."""
-    decisions, stride = episode(visible, int(session.config.seed))
-    case = {"problem": f"visible {visible}", "method": "numba"}
-    full = session.clock.measure(lambda: _maps(decisions, stride, _recompute))
-    updated = session.clock.measure(lambda: _maps(decisions, stride, kernels.update_drop_height))
-    same = all(map(torch.equal, _maps(decisions, stride, _recompute), _maps(decisions, stride)))
-    for maps, timing in (("recomputed", full), ("updated", updated)):
-        computed = _pairs(decisions, stride, maps == "updated")
+    decisions = episode(visible, int(session.config.seed))
+    ways = {"recomputed": False, "updated": True}
+    seconds = {
+        maps: session.clock.measure(partial(_maps, decisions, updated=updated)).seconds()
+        for maps, updated in ways.items()
+    }
+    same = all(map(torch.equal, *(_maps(decisions, updated=way) for way in ways.values())))
+    for maps, updated in ways.items():
         values = {
-            "thread_cpu_ms": 1e3 * timing.seconds() / len(decisions),
+            "thread_cpu_ms": 1e3 * seconds[maps] / len(decisions),
             "decisions": len(decisions),
-            "times_recomputed": full.seconds() / timing.seconds(),
-            "pairs_computed": computed / sum(one.pairs for one in decisions),
+            "times_recomputed": seconds["recomputed"] / seconds[maps],
+            "pairs_computed": _pairs(decisions, updated=updated) / sum(d.pairs for d in decisions),
             "same_bits": same,
         }
-        yield Row(case | {"maps": maps}, values)
+        yield Row({"problem": f"visible {visible}", "method": "numba", "maps": maps}, values)
 
 
-def _recompute(_: object, *arguments: Any) -> kernels.DropHeights:
-    """Compute the maps without the known ones."""
-    return kernels.update_drop_height(None, *arguments)
-
-
-def _maps(
-    decisions: list[Decision],
-    stride: int,
-    compute: Callable[..., kernels.DropHeights] = kernels.update_drop_height,
-) -> list[Tensor]:
-    """Return the maps of every decision, in order."""
+def _maps(decisions: list[Decision], *, updated: bool) -> list[Tensor]:
+    """Return the maps of every decision, in order: updated, or each computed from nothing."""
     known, made = None, []
     for one in decisions:
-        known = compute(known, one.heightmap, one.item_id, one.bottom, stride, one.size)
+        known = kernels.update_drop_height(known if updated else None, *one.inputs)
         made.append(known.z)
     return made
 
 
-def _pairs(decisions: list[Decision], stride: int, updated: bool) -> int:
+def _pairs(decisions: list[Decision], *, updated: bool) -> int:
     """Return the number of pairs of a placement and a cell that the kernel visits."""
     from packing_env.kernels.drop.update.numba import update_drop_height
 
-    maps, count = _maps(decisions, stride), torch.zeros(1, dtype=torch.int64)
+    maps, count = _maps(decisions, updated=True), torch.zeros(1, dtype=torch.int64)
     for index, one in enumerate(decisions):
-        then = decisions[max(0, index - 1)]
+        last = max(0, index - 1)
+        then = decisions[last]
         others = then.item_id if updated and index else torch.full_like(then.item_id, -1)
-        before = (then.heightmap, others, maps[max(0, index - 1)])
-        update_drop_height(
-            before, one.heightmap, one.item_id, one.bottom, stride, one.size, pairs=count
-        )
+        known = (then.heightmap, others, maps[last])
+        update_drop_height(known, *one.inputs, pairs=count)
     return int(count)
