@@ -122,7 +122,7 @@ def _rule(plan: PlanClaim) -> Iterator[Violation]:
         yield _wrong(
             "stability",
             repr(plan.stability),
-            f"stability rule {plan.stability!r} is unknown; known: {', '.join(known)}",
+            f"stability rule {plan.stability!r} is unknown; known: {', '.join(sorted(known))}",
         )
     if plan.contact_tol < 0:
         yield _wrong("contact_tol", f"{plan.contact_tol} m", "a negative tolerance")
@@ -156,12 +156,10 @@ def _geometry(plan: PlanClaim) -> Iterator[Violation]:
 def _sums(plan: PlanClaim, utilization: float) -> Iterator[Violation]:
     """Check the claims about all items together."""
     if plan.num_items < len(plan.items):
-        yield Violation(
-            None, "num_items", "num_items", f"{plan.num_items}", f"{len(plan.items)} packed items"
-        )
+        yield _wrong("num_items", f"{plan.num_items}", f"{len(plan.items)} packed items")
     claimed = plan.utilization
     if claimed is not None and abs(claimed - utilization) > RELATIVE:
-        yield Violation(None, "utilization", "utilization", f"{claimed:.6f}", f"{utilization:.6f}")
+        yield _wrong("utilization", f"{claimed:.6f}", f"{utilization:.6f}")
 
 
 # ------------------------------------------------------------------ one item
