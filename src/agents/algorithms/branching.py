@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from agents.algorithms.base import Learner
 from agents.algorithms.optimization import follow
-from agents.algorithms.settings import Exploration, Optimization, Returns
+from agents.algorithms.settings import Exploration, OffPolicy, Optimization
 from agents.networks.actor_critic import DiscreteActorCritic, run
 from agents.networks.multi_head import MultiHeadActorCritic
 from agents.objectives.transitions import mean_loss, n_step_target
@@ -122,10 +122,8 @@ class Branching(Learner):
     Args:
         env: Sets the shapes; nothing of it is kept.
         network: Builds the network that scores the heads and values the state.
-        batch_size: Transitions per update.
-        target_rate: Share of the online network that enters the target network per update.
         double: Choose the next action with the online network.
-        returns: ``gamma`` and ``n_steps``.
+        learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr``, its schedule, and Adam's other options.
         exploration: Schedule of epsilon.
     """
@@ -134,21 +132,22 @@ class Branching(Learner):
     network_role = "actor and critic"
     parts = ("policy", "target", "optimizer")
 
-    @option_groups(returns=Returns(), optimization=Optimization(), exploration=Exploration())
+    @option_groups(
+        learning=OffPolicy(target_rate=0.01), optimization=Optimization(), exploration=Exploration()
+    )
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], DiscreteActorCritic] = MultiHeadActorCritic,
-        batch_size: int = 64,
-        target_rate: float = 0.01,
         double: bool = True,
-        returns: Returns,
+        learning: OffPolicy,
         optimization: Optimization,
         exploration: Exploration,
     ) -> None:
-        self.gamma, self.n_steps, self.batch_size = returns.gamma, returns.n_steps, batch_size
-        self.target_rate, self.double = target_rate, double
+        self.gamma, self.n_steps = learning.gamma, learning.n_steps
+        self.batch_size = learning.batch_size
+        self.target_rate, self.double = learning.target_rate, double
         self.network = network(env)
         self.heads = action_heads(env)
         self.policy = BranchingPolicy(self.network, self.heads, exploration.schedule)
@@ -184,11 +183,7 @@ class Branching(Learner):
         return (losses * found.weight).sum(-1), found, surprise
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """Take one gradient step on a batch of transitions.
-
-        Returns:
-            Scalars on the device; nothing is read back.
-        """
+        """Take one gradient step on a batch of transitions."""
         losses, found, surprise = self.loss(batch)
         batch.set("td_error", surprise)
         loss = mean_loss(losses, batch.get("priority_weight", None))

@@ -39,10 +39,7 @@ class C51Loss(BootstrapLoss):
     taken and of the greedy next ones are evaluated.
 
     Args:
-        network: A :class:`CategoricalNetwork`.
-        gamma: See :class:`BootstrapLoss`.
-        double: See :class:`BootstrapLoss`.
-        delay_value: See :class:`BootstrapLoss`.
+        network: A :class:`CategoricalNetwork`; further arguments as in :class:`BootstrapLoss`.
     """
 
     def compare(self, batch: TensorDictBase, target: Target) -> tuple[Tensor, Tensor, Tensor]:

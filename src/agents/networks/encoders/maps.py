@@ -73,11 +73,7 @@ class MapSummary(nn.Module):
         items, orientations = drop_height.shape[1:3]
         fit = fits(drop_height)
         features = torch.cat(
-            (
-                item[:, :items, None].expand(-1, -1, orientations, -1),
-                orientation[:, :items],
-                fit,
-            ),
+            (item[:, :items, None].expand(-1, -1, orientations, -1), orientation[:, :items], fit),
             -1,
         )
         hidden = self.ground(coarse(heightmap))[:, None, None] + self.features(features)

@@ -37,12 +37,7 @@ class HierarchicalNetworks(nn.Module):
 
     @option_groups(manager=ManagerSize(), worker=WorkerSize())
     def __init__(
-        self,
-        env: PackingEnv,
-        *,
-        manager: ManagerSize,
-        worker: WorkerSize,
-        precision: str = "auto",
+        self, env: PackingEnv, *, manager: ManagerSize, worker: WorkerSize, precision: str = "auto"
     ) -> None:
         super().__init__()
         if env.params.action_mode not in self.action_modes:
