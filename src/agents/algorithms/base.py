@@ -78,8 +78,7 @@ class Learner:
 
     Attributes:
         parts: Names of the attributes that training changes, in the order of saving and loading.
-        policy: Writes the actions for a batch of observations.
-        batch_size: Transitions per update.
+        policy: See :class:`Agent`, as ``batch_size``.
     """
 
     parts: tuple[str, ...]

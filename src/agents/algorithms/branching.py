@@ -24,6 +24,7 @@ from agents.algorithms.optimization import follow
 from agents.algorithms.settings import Exploration, OffPolicy, Optimization
 from agents.networks.actor_critic import DiscreteActorCritic, run
 from agents.networks.multi_head import MultiHeadActorCritic
+from agents.networks.readouts.noisy import explores
 from agents.objectives.transitions import mean_loss, n_step_target
 from agents.options import option_groups
 from agents.policies.heads import Heads, action_heads
@@ -103,7 +104,7 @@ class BranchingPolicy(PolicyWrapper):
         flat = tensordict.select(*self.in_keys).reshape(-1)
         mask = flat.get(self.mask_key)
         chosen = judge(self.network, self.heads, flat, mask).chosen
-        if self.explores and self._exploring():
+        if self.explores and explores(self):
             index = torch.zeros_like(chosen[:, 0])
             for head, size in enumerate(sizes):
                 index = index * size + chosen[:, head]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from tensordict import TensorDictBase
@@ -28,22 +28,14 @@ from agents.policies.sampling import best
 from packing_env.envs import PackingEnv
 
 
-class QNetwork(Protocol):
-    """Interface of DQN's network, besides that of ``nn.Module``."""
-
-    def __call__(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write ``action_value [*batch, A]``."""
-
-    def value_of(self, tensordict: TensorDictBase, action: Tensor) -> Tensor:
-        """Return ``action_value`` of one action per row, ``[B]``."""
-
-
 class DQN(Learner):
     """DQN: a policy, and one gradient step at a time.
 
     Args:
         env: Sets the shapes; nothing of it is kept.
-        network: Builds the Q network from the environment; it writes ``action_value``.
+        network: Builds the Q network from the environment: a TensorDict module that writes
+            ``action_value [*batch, A]``, with a method ``value_of(tensordict, action)`` that
+            returns it for one action per row, ``[B]``.
         double: Choose the next action with the online network.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr``, its schedule, and Adam's other options.

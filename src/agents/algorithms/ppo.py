@@ -15,12 +15,12 @@ import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
-from torchrl.envs.utils import ExplorationType, exploration_type
 
 from agents.algorithms.base import Learner
 from agents.algorithms.settings import Optimization
 from agents.collective import average
 from agents.networks.actor_critic import DiscreteActorCritic, PlacementActorCritic, run
+from agents.networks.readouts.noisy import explores
 from agents.objectives.gae import generalised_advantage
 from agents.objectives.multi_head_ppo import MultiHeadPPOLoss, Scores, Surrogate
 from agents.options import option_groups
@@ -98,9 +98,7 @@ class ActorCriticPolicy(TensorDictModuleBase):
         return run(self.network, self.network.encode, observed)
 
     def _choose(self, log_prob: Tensor, legal: Tensor) -> Tensor:
-        mode = exploration_type()
-        explores = self.training if mode is None else mode is ExplorationType.RANDOM
-        if not explores:
+        if not explores(self):
             return best(log_prob, legal)
         uniform = torch.rand(log_prob.shape[0], dtype=torch.float64, device=log_prob.device)
         return draw(log_prob, legal, uniform)

@@ -19,7 +19,7 @@ from torchrl.objectives import SoftUpdate
 from agents.algorithms.base import ReturnsLearner
 from agents.algorithms.settings import Exploration, OffPolicy, Optimization
 from agents.networks import ScoreMaps
-from agents.networks.readouts.noisy import reset_noise
+from agents.networks.readouts.noisy import explores, reset_noise
 from agents.networks.readouts.values import ActionNetwork, CategoricalReadout, Distribution
 from agents.objectives import C51Loss
 from agents.options import option_groups
@@ -35,7 +35,7 @@ class NoisyPolicy(PolicyWrapper):
 
     def action_values(self, tensordict: TensorDictBase) -> Tensor:
         """Return the expected returns ``[*batch, A]``, float32."""
-        if self._exploring():
+        if explores(self):
             reset_noise(self.network)
         return super().action_values(tensordict)
 

@@ -161,11 +161,9 @@ class Quantiles(QuantileRegression):
 
     Attributes:
         num_cosines: Cosines in the embedding of a level.
-        risk: CVaR level: a number in (0, 1], None for the mean; or the key of a level per row, or a
-            function that computes it, see
-            :class:`agents.networks.readouts.quantile.QuantileReadout`. ``"support"``: the support
-            ratio of the items packed so far, so that the less firmly they stand, the more the worst
-            returns count.
+        risk: CVaR level, see :class:`agents.networks.readouts.quantile.QuantileReadout`.
+            ``"support"``: the support ratio of the items packed so far, so that the less firmly
+            they stand, the more the worst returns count.
     """
 
     num_cosines: int = 64

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -13,16 +13,6 @@ from torch import Tensor
 
 from agents.objectives.bootstrap import BootstrapLoss, Target
 from agents.options import option_groups
-
-
-class QuantileNetwork(Protocol):
-    """Interface of the loss's network, besides that of an ``nn.Module`` with ``in_keys``."""
-
-    def __call__(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write ``action_value [*batch, A]``, by which actions are chosen, at the risk level."""
-
-    def quantiles_of(self, tensordict: TensorDictBase, action: Tensor, tau: Tensor) -> Tensor:
-        """Return the quantiles at levels ``tau [B, N]`` of one action per row, ``[B, N]``."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,10 @@ class IQNLoss(BootstrapLoss):
     of a random return is not 0.
 
     Args:
-        network: A :class:`QuantileNetwork`; further arguments as in :class:`BootstrapLoss`.
+        network: Writes ``action_value [*batch, A]``, by which actions are chosen, at its risk
+            level; has a method ``quantiles_of(tensordict, action, tau)``, the quantiles at levels
+            ``tau [B, N]`` of one action per row, ``[B, N]``. Further arguments as in
+            :class:`BootstrapLoss`.
         regression: N, N' and kappa; a keyword for each.
         level_key: Key of the network's risk levels in a state, if it reads them. Batches that do
             not hold them in ``next`` are bootstrapped at level 1.

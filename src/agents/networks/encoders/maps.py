@@ -27,6 +27,21 @@ def coordinates(lattice: tuple[int, int]) -> Float[Tensor, "2 Xs Ys"]:
     return torch.stack(torch.meshgrid(*axes, indexing="ij"))
 
 
+def folded(images: Float[Tensor, "N C Xs Ys"], fold: int) -> Float[Tensor, "N Cf Xf Yf"]:
+    """Fold neighbours into channels; the far sides are padded with 1, as if they were full."""
+    xs, ys = images.shape[-2:]
+    padded = functional.pad(images, (0, -ys % fold, 0, -xs % fold), value=1.0)
+    return functional.pixel_unshuffle(padded, fold)
+
+
+def per_orientation(
+    item: Float[Tensor, "B S F"], orientation: Float[Tensor, "B S R G"], num_items: int
+) -> Float[Tensor, "B L R FG"]:
+    """Return the features of the first items beside those of each of their orientations."""
+    of_item = item[:, :num_items, None].expand(-1, -1, orientation.shape[2], -1)
+    return torch.cat((of_item, orientation[:, :num_items]), -1)
+
+
 class StateValue(nn.Module):
     """V of the container and of how well the visible items still fit into it.
 
@@ -70,12 +85,9 @@ class MapSummary(nn.Module):
         orientation: Float[Tensor, "B S R G"],
     ) -> Float[Tensor, "B L R D"]:
         """Return ``D = width`` features per item and orientation; zeros where nothing is legal."""
-        items, orientations = drop_height.shape[1:3]
         fit = fits(drop_height)
-        features = torch.cat(
-            (item[:, :items, None].expand(-1, -1, orientations, -1), orientation[:, :items], fit),
-            -1,
-        )
+        features = per_orientation(item, orientation, drop_height.shape[1])
+        features = torch.cat((features, fit), -1)
         hidden = self.ground(coarse(heightmap))[:, None, None] + self.features(features)
         return functional.relu(self.hidden(functional.relu(hidden))) * (fit[..., -1:] > 0)
 

@@ -17,8 +17,6 @@ from agents.networks.readouts.noisy import NoisyLinear
 from agents.options import option_groups
 from packing_env.types import ParameterError
 
-_FIRST_SCORES = 1e-2
-
 
 class ValueReadout(nn.Module):
     """One value per action: ``Q = V + A``.
@@ -207,9 +205,7 @@ class ActionNetwork(TensorDictModuleBase):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write ``action_value``; any leading axes."""
-        observed = [tensordict.get(key) for key in self._read]
-        batch = observed[0].shape[:-2]
-        flat = (entry.flatten(0, len(batch) - 1) for entry in observed)
+        batch, flat = flattened(tensordict, self._read)
         value = self.readout.mean(*self.streams(*flat, gain=self.readout.gain(tensordict)))
         return tensordict.set("action_value", value.flatten(1).unflatten(0, batch))
 
@@ -246,13 +242,23 @@ class ActionNetwork(TensorDictModuleBase):
         return self.streams_of(*observed, action=action, gain=gain)
 
 
+def flattened(tensordict: TensorDictBase, keys: Sequence[Any]) -> tuple[torch.Size, list[Tensor]]:
+    """Return entries with their leading axes flattened, and these axes.
+
+    The first entry has two further axes.
+    """
+    observed = [tensordict.get(key) for key in keys]
+    batch = observed[0].shape[:-2]
+    return batch, [entry.flatten(0, len(batch) - 1) for entry in observed]
+
+
 def scaled(hidden: Tensor, gain: Tensor | None) -> Tensor:
     """Multiply hidden features by their gains, where there are any."""
     return hidden if gain is None else hidden * gain
 
 
-def start_small(weight: Tensor, bias: Tensor | None) -> None:
+def start_small(weight: Tensor, bias: Tensor | None, std: float = 1e-2) -> None:
     """Initialize a layer so that its outputs are close to 0."""
-    nn.init.normal_(weight, std=_FIRST_SCORES)
+    nn.init.normal_(weight, std=std)
     if bias is not None:
         nn.init.zeros_(bias)
