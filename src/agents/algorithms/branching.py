@@ -84,11 +84,6 @@ class BranchingPolicy(PolicyWrapper):
 
     A random action is drawn uniformly from all legal placements, as :class:`PolicyWrapper` draws
     it; not from the options of each head, where a rare item would be as likely as a common one.
-
-    Args:
-        network: Scores the options and values the state.
-        heads: How an action splits.
-        epsilon: Schedule of the exploration rate.
     """
 
     def __init__(

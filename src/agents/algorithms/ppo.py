@@ -41,10 +41,6 @@ class ActorCriticPolicy(TensorDictModuleBase):
 
     Writes the action, ``action_log_prob [*batch, H]``, one column per head, and
     ``state_value [*batch, 1]``.
-
-    Args:
-        network: Scores the options and values the state.
-        heads: How an action splits.
     """
 
     def __init__(self, network: DiscreteActorCritic, heads: Heads) -> None:

@@ -91,7 +91,7 @@ class PlacementActorCritic(DiscreteActorCritic):
         self.actor = ScoreMaps(
             env, channels=channels, depth=depth, fold=fold, dueling=False, precision=precision
         )
-        self.critic = StateValue(env, width)
+        self.critic = StateValue(width)
         self.in_keys = [key for key in self.actor.in_keys if key != "action_mask"]
         self.to(env.device)
 

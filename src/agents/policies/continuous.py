@@ -109,11 +109,10 @@ class ContinuousPolicy(PolicyWrapper):
     Args:
         network: Writes ``action [*batch, D]``; with ``distribution`` its arguments.
         noise: Schedule of the standard deviation; None adds no noise.
-        epsilon: Schedule of the share of uniform actions; None draws none.
         distribution: Built from the network's outputs, e.g. :class:`TanhGaussian`; None if the
             network writes the action.
-        autocast: Dtype the network runs in; the distribution is float32.
-        action_key: Key of the action.
+        epsilon: Schedule of the share of uniform actions. Further arguments as in the base; the
+            distribution is float32 under ``autocast`` too.
     """
 
     noise: Tensor

@@ -18,11 +18,7 @@ _ITEM_ID = ("observation", "item_id")
 
 
 class LargestFirst(TensorDictModuleBase):
-    """The manager of the first stage: the legal item with the largest bounding box.
-
-    Args:
-        env: Provides the items.
-    """
+    """The manager of the first stage: the legal item with the largest bounding box."""
 
     priority: Tensor
 

@@ -89,10 +89,6 @@ class Encoder(nn.Module):
     emits them, the rest heights ``drop_height``; otherwise the ground under a placement's lower
     corner stands in for its rest height, and every placement of an existing orientation counts as
     legal.
-
-    Args:
-        env: Sets the shapes.
-        size: Sizes and precision.
     """
 
     x: Tensor

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
-from packing_env.envs import PackingEnv
 
 COARSE = 8
 """Cells along each side of the pooled heightmap that a value is computed from."""
@@ -43,14 +42,9 @@ def per_orientation(
 
 
 class StateValue(nn.Module):
-    """V of the container and of how well the visible items still fit into it.
+    """V of the container and of how well the visible items still fit into it."""
 
-    Args:
-        env: Sets the shapes.
-        width: Width of the hidden layers.
-    """
-
-    def __init__(self, env: PackingEnv, width: int) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
         self.maps = MapSummary(width)
         self.out = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
@@ -64,11 +58,7 @@ class StateValue(nn.Module):
 
 
 class MapSummary(nn.Module):
-    """Encoder of each item in each orientation by features, fit and container, without its map.
-
-    Args:
-        width: Width of the layers.
-    """
+    """Encoder of each item in each orientation by features, fit and container, without its map."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -30,9 +30,7 @@ class NoisyLinear(nn.Module):
     stores the noise as a full matrix.
 
     Args:
-        in_features: Number of inputs.
-        out_features: Number of outputs.
-        bias: Whether to add a bias.
+        in_features: See ``nn.Linear``, as ``out_features`` and ``bias``.
         sigma: Initial scale of the noise, before division by the root of ``in_features``.
     """
 
