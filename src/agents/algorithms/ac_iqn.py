@@ -22,14 +22,14 @@ from agents.algorithms.settings import (
     ActionNoise,
     ActorCriticOptimization,
     Exploration,
+    LearnFrom,
     Quantiles,
-    Returns,
 )
 from agents.networks import ContinuousActorCritic
 from agents.networks.continuous import Actor
 from agents.networks.readouts.quantile import QuantileReadout
 from agents.objectives import ACIQNLoss
-from agents.objectives.transitions import check_learn_from, mean_loss, with_valued_action
+from agents.objectives.transitions import mean_loss, with_valued_action
 from agents.options import option_groups
 from agents.policies.continuous import ContinuousPolicy
 from packing_env.envs import PackingEnv
@@ -65,12 +65,8 @@ class ACIQN(Learner):
     Args:
         env: Sets the shapes; nothing of it is kept.
         network: Builds the builder of actor and critic from the environment.
-        batch_size: Transitions per update.
-        target_rate: Share of the online networks that enters the target networks per update.
-        learn_from: Action that the critic values: ``"executed"``, the one that the environment
-            carried out, or ``"asked"``, the one that the actor gave.
         num_actor_taus: Levels at which the actor's action is judged, K.
-        returns: ``gamma`` and ``n_steps``.
+        learning: ``gamma``, ``n_steps``, ``batch_size``, ``target_rate`` and ``learn_from``.
         quantiles: Levels of the regression, and ``risk``, the CVaR level that the actor aims at.
             Where the level is not fixed, the actor observes it, and where a batch does not hold it,
             it learns from levels drawn uniformly: one actor for all levels.
@@ -84,7 +80,7 @@ class ACIQN(Learner):
     parts = ("policy", "objective", "optimizer", "actor_optimizer")
 
     @option_groups(
-        returns=Returns(),
+        learning=LearnFrom(),
         quantiles=Quantiles(risk=1.0),
         optimization=ActorCriticOptimization(),
         noise=ActionNoise(),
@@ -95,18 +91,15 @@ class ACIQN(Learner):
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], ContinuousActorCritic] = ContinuousActorCritic,
-        batch_size: int = 64,
-        target_rate: float = 0.02,
-        learn_from: str = "executed",
         num_actor_taus: int = 8,
-        returns: Returns,
+        learning: LearnFrom,
         quantiles: Quantiles,
         optimization: ActorCriticOptimization,
         noise: ActionNoise,
         exploration: Exploration,
     ) -> None:
-        self.gamma, self.n_steps, self.batch_size = returns.gamma, returns.n_steps, batch_size
-        self.learn_from = check_learn_from(learn_from)
+        self.gamma, self.n_steps = learning.gamma, learning.n_steps
+        self.batch_size, self.learn_from = learning.batch_size, learning.learn_from
         builder = network(env)
         self.critic = builder.quantile_critic(
             num_cosines=quantiles.num_cosines, num_samples=num_actor_taus, risk=quantiles.risk
@@ -123,24 +116,18 @@ class ACIQN(Learner):
         self.objective = ACIQNLoss(
             self.actor,
             self.critic,
-            gamma=returns.gamma,
+            gamma=learning.gamma,
             risk=None if self.sees_risk else self.readout.risk,
-            num_taus=quantiles.num_taus,
-            num_target_taus=quantiles.num_target_taus,
             num_actor_taus=num_actor_taus,
-            kappa=quantiles.kappa,
+            regression=quantiles,
         )
-        self.targets = SoftUpdate(self.objective, tau=target_rate)
+        self.targets = SoftUpdate(self.objective, tau=learning.target_rate)
         self.optimizer = optimization.adam(self.critic.parameters(), optimization.lr)
         self.actor_optimizer = optimization.adam(self.actor.parameters(), optimization.actor_lr)
         self.to(env.device)
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """Take one step of the critic, then one of the actor.
-
-        Returns:
-            Scalars on the device; nothing is read back.
-        """
+        """Take one step of the critic, then one of the actor."""
         valued = with_valued_action(batch, self.learn_from)
         if self.sees_risk:
             self._set_levels(valued)

@@ -9,8 +9,10 @@ import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
+from torchrl.objectives import SoftUpdate
 
 from agents.algorithms.optimization import GatedAdam
+from agents.objectives.bootstrap import BootstrapLoss
 from packing_env.envs import PackingEnv
 
 
@@ -76,8 +78,7 @@ class Learner:
 
     Attributes:
         parts: Names of the attributes that training changes, in the order of saving and loading.
-        policy: Writes the actions for a batch of observations.
-        batch_size: Transitions per update.
+        policy: See :class:`Agent`, as ``batch_size``.
     """
 
     parts: tuple[str, ...]
@@ -111,6 +112,34 @@ class Learner:
             for inner in _stateful(getattr(self, name)):
                 if isinstance(inner, Scheduled):
                     inner.set_frames(frames)
+
+
+class ReturnsLearner(Learner):
+    """Base of learners of return distributions: one gradient step on their loss at a time.
+
+    Attributes:
+        objective: The loss, which holds online and target parameters.
+        targets: Moves the target parameters.
+        optimizer: Steps the online ones.
+    """
+
+    action_modes = ("placement", "candidate")
+    network_role = "action values"
+    parts = ("policy", "objective", "optimizer")
+    objective: BootstrapLoss
+    targets: SoftUpdate
+    optimizer: GatedAdam
+
+    def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
+        """Take one gradient step on a batch of transitions."""
+        found = self.objective(batch)
+        step = self.optimizer.step(found.get("loss"))
+        self.targets.step()
+        return {"loss": found.get("loss").detach(), "q": found.get("q"), **step}
+
+    def copy_to_targets(self) -> None:
+        """Make the target network equal to the online one."""
+        self.targets = SoftUpdate(self.objective, eps=self.targets.eps)  # copies as it is made
 
 
 def _stateful(part: Any) -> Iterator[nn.Module | GatedAdam]:

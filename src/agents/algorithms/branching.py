@@ -21,9 +21,10 @@ from torch.nn import functional
 
 from agents.algorithms.base import Learner
 from agents.algorithms.optimization import follow
-from agents.algorithms.settings import Exploration, Optimization, Returns
+from agents.algorithms.settings import Exploration, OffPolicy, Optimization
 from agents.networks.actor_critic import DiscreteActorCritic, run
 from agents.networks.multi_head import MultiHeadActorCritic
+from agents.networks.readouts.noisy import explores
 from agents.objectives.transitions import mean_loss, n_step_target
 from agents.options import option_groups
 from agents.policies.heads import Heads, action_heads
@@ -83,11 +84,6 @@ class BranchingPolicy(PolicyWrapper):
 
     A random action is drawn uniformly from all legal placements, as :class:`PolicyWrapper` draws
     it; not from the options of each head, where a rare item would be as likely as a common one.
-
-    Args:
-        network: Scores the options and values the state.
-        heads: How an action splits.
-        epsilon: Schedule of the exploration rate.
     """
 
     def __init__(
@@ -103,7 +99,7 @@ class BranchingPolicy(PolicyWrapper):
         flat = tensordict.select(*self.in_keys).reshape(-1)
         mask = flat.get(self.mask_key)
         chosen = judge(self.network, self.heads, flat, mask).chosen
-        if self.explores and self._exploring():
+        if self.explores and explores(self):
             index = torch.zeros_like(chosen[:, 0])
             for head, size in enumerate(sizes):
                 index = index * size + chosen[:, head]
@@ -122,10 +118,8 @@ class Branching(Learner):
     Args:
         env: Sets the shapes; nothing of it is kept.
         network: Builds the network that scores the heads and values the state.
-        batch_size: Transitions per update.
-        target_rate: Share of the online network that enters the target network per update.
         double: Choose the next action with the online network.
-        returns: ``gamma`` and ``n_steps``.
+        learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr``, its schedule, and Adam's other options.
         exploration: Schedule of epsilon.
     """
@@ -134,21 +128,22 @@ class Branching(Learner):
     network_role = "actor and critic"
     parts = ("policy", "target", "optimizer")
 
-    @option_groups(returns=Returns(), optimization=Optimization(), exploration=Exploration())
+    @option_groups(
+        learning=OffPolicy(target_rate=0.01), optimization=Optimization(), exploration=Exploration()
+    )
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], DiscreteActorCritic] = MultiHeadActorCritic,
-        batch_size: int = 64,
-        target_rate: float = 0.01,
         double: bool = True,
-        returns: Returns,
+        learning: OffPolicy,
         optimization: Optimization,
         exploration: Exploration,
     ) -> None:
-        self.gamma, self.n_steps, self.batch_size = returns.gamma, returns.n_steps, batch_size
-        self.target_rate, self.double = target_rate, double
+        self.gamma, self.n_steps = learning.gamma, learning.n_steps
+        self.batch_size = learning.batch_size
+        self.target_rate, self.double = learning.target_rate, double
         self.network = network(env)
         self.heads = action_heads(env)
         self.policy = BranchingPolicy(self.network, self.heads, exploration.schedule)
@@ -184,11 +179,7 @@ class Branching(Learner):
         return (losses * found.weight).sum(-1), found, surprise
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """Take one gradient step on a batch of transitions.
-
-        Returns:
-            Scalars on the device; nothing is read back.
-        """
+        """Take one gradient step on a batch of transitions."""
         losses, found, surprise = self.loss(batch)
         batch.set("td_error", surprise)
         loss = mean_loss(losses, batch.get("priority_weight", None))

@@ -16,9 +16,9 @@ from torchrl.objectives import DDPGLoss, SoftUpdate
 
 from agents.algorithms.base import Learner
 from agents.algorithms.optimization import worst
-from agents.algorithms.settings import ActionNoise, ActorCriticOptimization, Exploration, Returns
+from agents.algorithms.settings import ActionNoise, ActorCriticOptimization, Exploration, LearnFrom
 from agents.networks import ContinuousActorCritic
-from agents.objectives.transitions import check_learn_from, with_valued_action
+from agents.objectives.transitions import with_valued_action
 from agents.options import option_groups
 from agents.policies.continuous import ContinuousPolicy
 from packing_env.envs import PackingEnv
@@ -30,12 +30,7 @@ class DDPG(Learner):
     Args:
         env: Sets the shapes; nothing of it is kept.
         network: Builds the builder of actor and critic from the environment.
-        batch_size: Transitions per update.
-        target_rate: Share of the online networks that enters the target networks per update.
-        learn_from: Action that the critic values: ``"executed"``, the one that the environment
-            carried out, or ``"asked"``, the one that the actor gave (a point whose nearest legal
-            placement was carried out).
-        returns: ``gamma`` and ``n_steps``.
+        learning: ``gamma``, ``n_steps``, ``batch_size``, ``target_rate`` and ``learn_from``.
         optimization: ``lr``, ``actor_lr`` and their schedule.
         noise: Schedule of the Gaussian noise.
         exploration: Schedule of the share of uniform actions.
@@ -46,7 +41,7 @@ class DDPG(Learner):
     parts = ("policy", "objective", "optimizer", "actor_optimizer")
 
     @option_groups(
-        returns=Returns(),
+        learning=LearnFrom(),
         optimization=ActorCriticOptimization(),
         noise=ActionNoise(),
         exploration=Exploration(epsilon_end=0.1, epsilon_frames=15_000),
@@ -56,16 +51,13 @@ class DDPG(Learner):
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], ContinuousActorCritic] = ContinuousActorCritic,
-        batch_size: int = 64,
-        target_rate: float = 0.02,
-        learn_from: str = "executed",
-        returns: Returns,
+        learning: LearnFrom,
         optimization: ActorCriticOptimization,
         noise: ActionNoise,
         exploration: Exploration,
     ) -> None:
-        self.gamma, self.n_steps, self.batch_size = returns.gamma, returns.n_steps, batch_size
-        self.learn_from = check_learn_from(learn_from)
+        self.gamma, self.n_steps = learning.gamma, learning.n_steps
+        self.batch_size, self.learn_from = learning.batch_size, learning.learn_from
         builder = network(env)
         self.actor, self.critic = builder.actor(), builder.critic()
         self.policy = ContinuousPolicy(
@@ -79,18 +71,14 @@ class DDPG(Learner):
             delay_value=True,
             reduction="none",
         )
-        self.objective.make_value_estimator(gamma=returns.gamma)
-        self.targets = SoftUpdate(self.objective, tau=target_rate)
+        self.objective.make_value_estimator(gamma=learning.gamma)
+        self.targets = SoftUpdate(self.objective, tau=learning.target_rate)
         self.optimizer = optimization.adam(self.critic.parameters(), optimization.lr)
         self.actor_optimizer = optimization.adam(self.actor.parameters(), optimization.actor_lr)
         self.to(env.device)
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """Take one step of the critic, then one of the actor.
-
-        Returns:
-            Scalars on the device; nothing is read back.
-        """
+        """Take one step of the critic, then one of the actor."""
         valued = with_valued_action(batch, self.learn_from)
         losses, found = self.objective.loss_value(valued)
         batch.set("td_error", found["td_error"].sqrt())

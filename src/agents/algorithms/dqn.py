@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from tensordict import TensorDictBase
@@ -19,22 +19,13 @@ from torch.nn import functional
 
 from agents.algorithms.base import Learner
 from agents.algorithms.optimization import follow
-from agents.algorithms.settings import Exploration, Optimization, Returns
+from agents.algorithms.settings import Exploration, OffPolicy, Optimization
 from agents.networks import ScoreMaps
 from agents.objectives.transitions import mean_loss, n_step_target
 from agents.options import option_groups
 from agents.policies.policy_wrapper import PolicyWrapper
+from agents.policies.sampling import best
 from packing_env.envs import PackingEnv
-
-
-class QNetwork(Protocol):
-    """Interface of DQN's network, besides that of ``nn.Module``."""
-
-    def __call__(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write ``action_value [*batch, A]``."""
-
-    def value_of(self, tensordict: TensorDictBase, action: Tensor) -> Tensor:
-        """Return ``action_value`` of one action per row, ``[B]``."""
 
 
 class DQN(Learner):
@@ -42,11 +33,11 @@ class DQN(Learner):
 
     Args:
         env: Sets the shapes; nothing of it is kept.
-        network: Builds the Q network from the environment; it writes ``action_value``.
-        batch_size: Transitions per update.
-        target_rate: Share of the online network that enters the target network per update.
+        network: Builds the Q network from the environment: a TensorDict module that writes
+            ``action_value [*batch, A]``, with a method ``value_of(tensordict, action)`` that
+            returns it for one action per row, ``[B]``.
         double: Choose the next action with the online network.
-        returns: ``gamma`` and ``n_steps``.
+        learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr``, its schedule, and Adam's other options.
         exploration: Schedule of epsilon.
     """
@@ -55,21 +46,22 @@ class DQN(Learner):
     network_role = "action values"
     parts = ("policy", "target", "optimizer")
 
-    @option_groups(returns=Returns(), optimization=Optimization(), exploration=Exploration())
+    @option_groups(
+        learning=OffPolicy(target_rate=0.01), optimization=Optimization(), exploration=Exploration()
+    )
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], Any] = ScoreMaps,
-        batch_size: int = 64,
-        target_rate: float = 0.01,
         double: bool = True,
-        returns: Returns,
+        learning: OffPolicy,
         optimization: Optimization,
         exploration: Exploration,
     ) -> None:
-        self.gamma, self.n_steps, self.batch_size = returns.gamma, returns.n_steps, batch_size
-        self.target_rate, self.double = target_rate, double
+        self.gamma, self.n_steps = learning.gamma, learning.n_steps
+        self.batch_size = learning.batch_size
+        self.target_rate, self.double = learning.target_rate, double
         self.network = network(env)
         self.policy = PolicyWrapper(self.network, epsilon=exploration.schedule)
         self.target = copy.deepcopy(self.network).requires_grad_(False)
@@ -92,18 +84,14 @@ class DQN(Learner):
         with torch.no_grad():
             scorer = self.network if self.double else self.target
             scores = scorer(following.clone(False)).get("action_value")
-            best = scores.masked_fill(~following.get("action_mask"), -torch.inf).argmax(-1)
-            target = n_step_target(batch, self.target.value_of(following, best), self.gamma)
+            chosen = best(scores, following.get("action_mask"))
+            target = n_step_target(batch, self.target.value_of(following, chosen), self.gamma)
         value = self.network.value_of(batch, batch.get("action"))
         batch.set("td_error", (value.detach() - target).abs())
         return functional.smooth_l1_loss(value, target, reduction="none"), value
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """Take one gradient step on a batch of transitions.
-
-        Returns:
-            Scalars on the device; nothing is read back.
-        """
+        """Take one gradient step on a batch of transitions."""
         losses, value = self.loss(batch)
         loss = mean_loss(losses, batch.get("priority_weight", None))
         step = self.optimizer.step(loss)

@@ -24,18 +24,13 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.base import Learner
 from agents.algorithms.optimization import GatedAdam, follow, worst
-from agents.algorithms.settings import Exploration, Returns
+from agents.algorithms.settings import Exploration, OffPolicy
 from agents.networks import HierarchicalNetworks
 from agents.networks.hierarchical.manager import ManagerNetwork
 from agents.objectives.transitions import mean_loss, n_step_target
 from agents.options import option_groups
-from agents.policies.hierarchical import (
-    MANAGER,
-    MANAGER_MASK,
-    WORKER,
-    WORKER_MASK,
-    HierarchicalPolicy,
-)
+from agents.policies.hierarchical import MANAGER, MANAGER_MASK, WORKER, HierarchicalPolicy
+from agents.policies.sampling import at, best
 from packing_env.envs import PackingEnv
 
 LEGAL_MASK = ("manager", "legal_mask")
@@ -64,10 +59,8 @@ class Hierarchical(Learner):
     Args:
         env: Sets the shapes, and provides the rules that the maps of a chosen item come from.
         network: Builds the two networks from the environment.
-        batch_size: Transitions per update.
-        target_rate: Share of a network that enters its target per update of that network.
         max_grad_norm: The gradients of either level are scaled down to this norm.
-        returns: ``gamma`` and ``n_steps`` of both levels.
+        learning: ``gamma`` and ``n_steps`` of both levels, ``batch_size`` and ``target_rate``.
         stages: Length and learning rates of the stages.
         exploration: Schedule of epsilon for either level: the worker's starts at frame 0, the
             manager's with stage 2.
@@ -79,33 +72,32 @@ class Hierarchical(Learner):
     updates_alike = False
     """The manager learns in every ``manager_every``-th update of stage 2."""
 
-    @option_groups(returns=Returns(), stages=Stages(), exploration=Exploration())
+    @option_groups(
+        learning=OffPolicy(batch_size=128, target_rate=0.01),
+        stages=Stages(),
+        exploration=Exploration(),
+    )
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], HierarchicalNetworks] = HierarchicalNetworks,
-        batch_size: int = 128,
-        target_rate: float = 0.01,
         max_grad_norm: float = 10.0,
-        returns: Returns,
+        learning: OffPolicy,
         stages: Stages,
         exploration: Exploration,
     ) -> None:
-        self.gamma, self.n_steps, self.batch_size = returns.gamma, returns.n_steps, batch_size
-        self.target_rate, self.stages = target_rate, stages
-        self.networks = network(env)
+        self.gamma, self.n_steps = learning.gamma, learning.n_steps
+        self.batch_size = learning.batch_size
+        self.target_rate, self.stages = learning.target_rate, stages
+        self.networks = networks = network(env)
         self.policy = HierarchicalPolicy(
-            env, self.networks, epsilon=exploration.schedule, stage1_frames=stages.stage1_frames
+            env, networks, epsilon=exploration.schedule, stage1_frames=stages.stage1_frames
         )
-        self.target = copy.deepcopy(self.networks).requires_grad_(False)
+        self.target = copy.deepcopy(networks).requires_grad_(False)
         self.optimizers = {
-            level: GatedAdam(
-                getattr(self.networks, level).parameters(),
-                lr=stages.lr,
-                max_grad_norm=max_grad_norm,
-            )
-            for level in ("worker", "manager")
+            level: GatedAdam(part.parameters(), lr=stages.lr, max_grad_norm=max_grad_norm)
+            for level, part in (("worker", networks.worker), ("manager", networks.manager))
         }
         self.joint_updates = 0
         self.to(env.device)
@@ -127,8 +119,7 @@ class Hierarchical(Learner):
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """Take a step of the worker, and in stage 2 every ``manager_every``-th time of the manager.
 
-        Returns:
-            Scalars on the device, ``loss`` being the worker's; nothing is read back.
+        The reported ``loss`` is the worker's.
         """
         following = self.following(batch)
         weight = batch.get("priority_weight", None)
@@ -156,12 +147,11 @@ class Hierarchical(Learner):
         """
         with torch.no_grad():
             scores = self.networks.worker(following.clone(False)).get(("worker", "action_value"))
-            best = scores.masked_fill(~following.get(WORKER_MASK), -torch.inf).argmax(-1)
-            future = self.target.worker.value_of(following, best)
+            chosen = best(scores, following.get(("worker", "action_mask")))
+            future = self.target.worker.value_of(following, chosen)
             target = n_step_target(batch, future, self.gamma)
-        value = self.networks.worker.value_of(
-            self.policy.maps(batch.clone(False)), batch.get(WORKER)
-        )
+        whole = self.policy.maps(batch.clone(False))
+        value = self.networks.worker.value_of(whole, batch.get(WORKER))
         batch.set("td_error", (value.detach() - target).abs())
         return functional.smooth_l1_loss(value, target, reduction="none"), value
 
@@ -202,4 +192,4 @@ class Hierarchical(Learner):
 def _item_value(manager: ManagerNetwork, batch: TensorDictBase) -> Tensor:
     """Return the manager's values ``[B]`` of the items that were picked."""
     value = manager(batch.clone(False)).get(("manager", "action_value"))
-    return value.gather(-1, batch.get(MANAGER)[:, None]).squeeze(-1)
+    return at(value, batch.get(MANAGER))

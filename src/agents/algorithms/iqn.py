@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tensordict import TensorDictBase
-from torch import Tensor
 from torchrl.objectives import SoftUpdate
 
-from agents.algorithms.base import Learner
-from agents.algorithms.settings import Exploration, Optimization, Quantiles, Returns
+from agents.algorithms.base import ReturnsLearner
+from agents.algorithms.settings import Exploration, OffPolicy, Optimization, Quantiles
 from agents.networks import ScoreMaps
 from agents.networks.readouts.quantile import QuantileReadout
 from agents.networks.readouts.values import ActionNetwork
@@ -25,7 +23,7 @@ from agents.policies.policy_wrapper import PolicyWrapper
 from packing_env.envs import PackingEnv
 
 
-class IQN(Learner):
+class IQN(ReturnsLearner):
     """IQN: a policy, and one gradient step at a time.
 
     A replay that keeps no risk levels per row bootstraps at level 1.
@@ -33,23 +31,17 @@ class IQN(Learner):
     Args:
         env: Sets the shapes; nothing of it is kept.
         network: Builds the network from the environment and a readout (``readout=``).
-        batch_size: Transitions per update.
-        target_rate: Share of the online network that enters the target network per update.
         double: Choose the next action with the online network.
         num_samples: Levels at which an action is judged, K.
-        returns: ``gamma`` and ``n_steps``.
+        learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         quantiles: Levels of the regression, and ``risk``, the CVaR level that actions are chosen
             at.
         optimization: ``lr``, its schedule, and Adam's other options.
         exploration: Schedule of epsilon.
     """
 
-    action_modes = ("placement", "candidate")
-    network_role = "action values"
-    parts = ("policy", "objective", "optimizer")
-
     @option_groups(
-        returns=Returns(),
+        learning=OffPolicy(),
         quantiles=Quantiles(),
         optimization=Optimization(adam_eps=1.5e-4),
         exploration=Exploration(),
@@ -59,16 +51,15 @@ class IQN(Learner):
         env: PackingEnv,
         *,
         network: Callable[..., ActionNetwork] = ScoreMaps,
-        batch_size: int = 64,
-        target_rate: float = 0.02,
         double: bool = True,
         num_samples: int = 32,
-        returns: Returns,
+        learning: OffPolicy,
         quantiles: Quantiles,
         optimization: Optimization,
         exploration: Exploration,
     ) -> None:
-        self.gamma, self.n_steps, self.batch_size = returns.gamma, returns.n_steps, batch_size
+        self.gamma, self.n_steps = learning.gamma, learning.n_steps
+        self.batch_size = learning.batch_size
         readout = partial(
             QuantileReadout,
             num_cosines=quantiles.num_cosines,
@@ -79,28 +70,11 @@ class IQN(Learner):
         self.policy = PolicyWrapper(self.network, epsilon=exploration.schedule)
         self.objective = IQNLoss(
             self.network,
-            gamma=returns.gamma,
+            gamma=learning.gamma,
             double=double,
-            num_taus=quantiles.num_taus,
-            num_target_taus=quantiles.num_target_taus,
-            kappa=quantiles.kappa,
+            regression=quantiles,
             level_key=self.network.readout.level_key,
         )
-        self.targets = SoftUpdate(self.objective, tau=target_rate)
+        self.targets = SoftUpdate(self.objective, tau=learning.target_rate)
         self.optimizer = optimization.adam(self.network.parameters())
         self.to(env.device)
-
-    def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """Take one gradient step on a batch of transitions.
-
-        Returns:
-            Scalars on the device; nothing is read back.
-        """
-        found = self.objective(batch)
-        step = self.optimizer.step(found.get("loss"))
-        self.targets.step()
-        return {"loss": found.get("loss").detach(), "q": found.get("q"), **step}
-
-    def copy_to_targets(self) -> None:
-        """Make the target network equal to the online one."""
-        self.targets = SoftUpdate(self.objective, eps=self.targets.eps)  # copies as it is made

@@ -57,13 +57,12 @@ class GatedAdam:
             moments.update({name: value.to(device) for name, value in moments.items()})
         self.skipped, self.in_a_row = self.skipped.to(device), self.in_a_row.to(device)
         if self._lr is not None:
-            self._lr = None
-            self.keep_lr_in_memory()
+            self.keep_lr_in_memory(remake=True)
 
-    def keep_lr_in_memory(self) -> None:
+    def keep_lr_in_memory(self, remake: bool = False) -> None:
         """Make the learning rate a tensor, so that a captured step follows :meth:`set_lr`."""
         (group,) = self.optimizer.param_groups
-        if self._lr is None:
+        if self._lr is None or remake:
             self._lr = torch.tensor(float(group["lr"]), device=self.skipped.device)
             group.update(lr=self._lr, capturable=self.skipped.device.type == "cuda")
 
@@ -129,8 +128,7 @@ class GatedAdam:
         # a state saved under capture holds the rate as a tensor; this optimizer may not be captured
         group.update(lr=float(group["lr"]), capturable=False)
         if self._lr is not None:
-            self._lr = None
-            self.keep_lr_in_memory()
+            self.keep_lr_in_memory(remake=True)
         self.skipped.copy_(state["skipped"])
         self.in_a_row.copy_(state["in_a_row"])
 

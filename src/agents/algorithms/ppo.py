@@ -8,21 +8,21 @@ Schulman et al., "Proximal policy optimization algorithms", 2017; advantages: Sc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
-from torchrl.envs.utils import ExplorationType, exploration_type
 
 from agents.algorithms.base import Learner
 from agents.algorithms.settings import Optimization
 from agents.collective import average
 from agents.networks.actor_critic import DiscreteActorCritic, PlacementActorCritic, run
+from agents.networks.readouts.noisy import explores
 from agents.objectives.gae import generalised_advantage
-from agents.objectives.multi_head_ppo import MultiHeadPPOLoss, Scores
+from agents.objectives.multi_head_ppo import MultiHeadPPOLoss, Scores, Surrogate
 from agents.options import option_groups
 from agents.policies.heads import Heads, action_heads
 from agents.policies.sampling import at, best, draw, masked_log_softmax, normalised_entropy
@@ -41,10 +41,6 @@ class ActorCriticPolicy(TensorDictModuleBase):
 
     Writes the action, ``action_log_prob [*batch, H]``, one column per head, and
     ``state_value [*batch, 1]``.
-
-    Args:
-        network: Scores the options and values the state.
-        heads: How an action splits.
     """
 
     def __init__(self, network: DiscreteActorCritic, heads: Heads) -> None:
@@ -98,9 +94,7 @@ class ActorCriticPolicy(TensorDictModuleBase):
         return run(self.network, self.network.encode, observed)
 
     def _choose(self, log_prob: Tensor, legal: Tensor) -> Tensor:
-        mode = exploration_type()
-        explores = self.training if mode is None else mode is ExplorationType.RANDOM
-        if not explores:
+        if not explores(self):
             return best(log_prob, legal)
         uniform = torch.rand(log_prob.shape[0], dtype=torch.float64, device=log_prob.device)
         return draw(log_prob, legal, uniform)
@@ -117,27 +111,6 @@ class Advantage:
 
     gamma: float = 0.99
     lam: float = 0.95
-
-
-@dataclass(frozen=True)
-class Surrogate:
-    """The clipped objective, see :class:`agents.objectives.MultiHeadPPOLoss`.
-
-    Attributes:
-        clip_epsilon: Half-width of the interval of the probability ratio.
-        clip: ``"joint"`` ratio of all heads, or that of each of the ``"heads"``.
-        clip_value: Half-width of the interval of the value; None does not clip.
-        entropy_coeff: Weight of the normalised entropy.
-        critic_coeff: Weight of the value loss.
-        normalize_advantage: Whether to centre and scale the advantages of a minibatch.
-    """
-
-    clip_epsilon: float = 0.2
-    clip: str = "joint"
-    clip_value: float | None = None
-    entropy_coeff: float = 0.01
-    critic_coeff: float = 0.5
-    normalize_advantage: bool = True
 
 
 class PPO(Learner):
@@ -186,7 +159,7 @@ class PPO(Learner):
         self.epochs, self.batch_size = epochs, batch_size
         self.target_kl = torch.inf if target_kl is None else target_kl
         self.policy = ActorCriticPolicy(network(env), action_heads(env))
-        self.loss = MultiHeadPPOLoss(self.policy, **asdict(surrogate))
+        self.loss = MultiHeadPPOLoss(self.policy, surrogate=surrogate)
         self.maps = RebuildMaps(env, maps_read(self.policy, env))
         self.step_limit = env.params.step_limit
         self.optimizer = optimization.adam(self.policy.parameters())

@@ -19,9 +19,9 @@ from torchrl.objectives import SACLoss, SoftUpdate
 
 from agents.algorithms.base import Learner
 from agents.algorithms.optimization import GatedAdam, worst
-from agents.algorithms.settings import ActorCriticOptimization, Exploration, Returns
+from agents.algorithms.settings import ActorCriticOptimization, Exploration, LearnFrom
 from agents.networks import ContinuousActorCritic
-from agents.objectives.transitions import check_learn_from, with_valued_action
+from agents.objectives.transitions import with_valued_action
 from agents.options import option_groups
 from agents.policies.continuous import ContinuousPolicy, TanhGaussian
 from packing_env.envs import PackingEnv
@@ -52,11 +52,7 @@ class SAC(Learner):
     Args:
         env: Sets the shapes; nothing of it is kept.
         network: Builds the builder of actor and critics from the environment.
-        batch_size: Transitions per update.
-        target_rate: Share of the online critics that enters the target critics per update.
-        learn_from: Action that the critics value: ``"executed"``, the one that the environment
-            carried out, or ``"asked"``, the one that the actor gave.
-        returns: ``gamma`` and ``n_steps``.
+        learning: ``gamma``, ``n_steps``, ``batch_size``, ``target_rate`` and ``learn_from``.
         optimization: ``lr`` of the critics, ``actor_lr`` and their schedule.
         temperature: Start, target and learning rate of the temperature.
         exploration: Schedule of the share of uniform actions.
@@ -67,7 +63,7 @@ class SAC(Learner):
     parts = ("policy", "objective", "optimizer", "actor_optimizer", "alpha_optimizer")
 
     @option_groups(
-        returns=Returns(),
+        learning=LearnFrom(),
         optimization=ActorCriticOptimization(),
         temperature=Temperature(),
         exploration=Exploration(epsilon_end=0.1, epsilon_frames=15_000),
@@ -77,16 +73,13 @@ class SAC(Learner):
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], ContinuousActorCritic] = ContinuousActorCritic,
-        batch_size: int = 64,
-        target_rate: float = 0.02,
-        learn_from: str = "executed",
-        returns: Returns,
+        learning: LearnFrom,
         optimization: ActorCriticOptimization,
         temperature: Temperature,
         exploration: Exploration,
     ) -> None:
-        self.gamma, self.n_steps, self.batch_size = returns.gamma, returns.n_steps, batch_size
-        self.learn_from = check_learn_from(learn_from)
+        self.gamma, self.n_steps = learning.gamma, learning.n_steps
+        self.batch_size, self.learn_from = learning.batch_size, learning.learn_from
         builder = network(env)
         self.actor = builder.actor(stochastic=True)
         self.policy = ContinuousPolicy(
@@ -100,8 +93,8 @@ class SAC(Learner):
             alpha_init=temperature.alpha,
             target_entropy=target_entropy,
         )
-        self.objective.make_value_estimator(gamma=returns.gamma)
-        self.targets = SoftUpdate(self.objective, tau=target_rate)
+        self.objective.make_value_estimator(gamma=learning.gamma)
+        self.targets = SoftUpdate(self.objective, tau=learning.target_rate)
         critics = self.objective.qvalue_network_params.parameters()
         self.optimizer = optimization.adam(critics, optimization.lr)
         self.actor_optimizer = optimization.adam(self.actor.parameters(), optimization.actor_lr)
@@ -132,11 +125,7 @@ class SAC(Learner):
         )
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """Take one step of critics, actor and temperature.
-
-        Returns:
-            Scalars on the device; nothing is read back.
-        """
+        """Take one step of critics, actor and temperature."""
         valued = with_valued_action(batch, self.learn_from)
         losses, found = self.objective.qvalue_v2_loss(valued)
         batch.set("td_error", found["td_error"])

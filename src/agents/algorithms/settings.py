@@ -13,21 +13,45 @@ from torch import nn
 
 from agents.algorithms.optimization import GatedAdam
 from agents.networks.readouts.quantile import Risk
+from agents.objectives.iqn import QuantileRegression
+from agents.objectives.transitions import LEARN_FROM
 from agents.policies.continuous import NoiseSchedule
 from agents.policies.policy_wrapper import EpsilonSchedule, schedule_share
 
 
 @dataclass(frozen=True)
-class Returns:
-    """The n-step return that values are learned from.
+class OffPolicy:
+    """Learning from a replay: the n-step return of the values, and the updates.
 
     Attributes:
         gamma: Discount per decision.
         n_steps: Rewards summed before bootstrapping; the replay accumulates them.
+        batch_size: Transitions per update.
+        target_rate: Share of the online networks that enters the target networks per update.
     """
 
     gamma: float = 0.95
     n_steps: int = 3
+    batch_size: int = 64
+    target_rate: float = 0.02
+
+
+@dataclass(frozen=True)
+class LearnFrom(OffPolicy):
+    """Learning of continuous actions from a replay.
+
+    Attributes:
+        learn_from: Action that the critics value: ``"executed"``, the one that the environment
+            carried out, or ``"asked"``, the one that the actor gave (a point whose nearest legal
+            placement was carried out).
+    """
+
+    learn_from: str = "executed"
+
+    def __post_init__(self) -> None:
+        if self.learn_from not in LEARN_FROM:
+            known = ", ".join(LEARN_FROM)
+            raise ValueError(f"learn_from={self.learn_from!r} is unknown; choose one of {known}")
 
 
 @dataclass(frozen=True)
@@ -132,24 +156,15 @@ class ActionNoise:
 
 
 @dataclass(frozen=True)
-class Quantiles:
-    """Quantile regression of returns (Dabney et al., ICML 2018), and the risk level acted at.
+class Quantiles(QuantileRegression):
+    """Quantile regression of returns, and the risk level acted at.
 
     Attributes:
-        num_taus: Levels of the action taken per update, N.
-        num_target_taus: Levels of the next action, N'.
         num_cosines: Cosines in the embedding of a level.
-        kappa: Difference at which the quantile Huber loss turns from quadratic to linear, in units
-            of returns.
-        risk: CVaR level: a number in (0, 1], None for the mean; or the key of a level per row, or a
-            function that computes it, see
-            :class:`agents.networks.readouts.quantile.QuantileReadout`. ``"support"``: the support
-            ratio of the items packed so far, so that the less firmly they stand, the more the worst
-            returns count.
+        risk: CVaR level, see :class:`agents.networks.readouts.quantile.QuantileReadout`.
+            ``"support"``: the support ratio of the items packed so far, so that the less firmly
+            they stand, the more the worst returns count.
     """
 
-    num_taus: int = 8
-    num_target_taus: int = 8
     num_cosines: int = 64
-    kappa: float = 1.0
     risk: Risk = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,20 +20,9 @@ from packing_env.core.transition import is_done
 from packing_env.types import Catalogue, PackingParams, ParameterError
 
 
-def arrival(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
-    """Rank items in the order of the queue."""
-    places = torch.arange(extent.shape[1], device=extent.device)
-    return -places.expand(extent.shape[:2]).double()
-
-
 def largest_first(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
     """Rank items by the volume of the bounding box, largest first."""
     return extent.prod(-1)
-
-
-def smallest_first(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
-    """Rank items by the volume of the bounding box, smallest first."""
-    return -extent.prod(-1)
 
 
 def flattest_first(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
@@ -46,17 +34,18 @@ def flattest_first(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
     return -shortest / middle
 
 
-def random_order(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
-    """Draw a uniformly random order."""
-    return torch.rand_like(extent[..., 0])
+def arrival(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
+    """Rank items in the order of the queue."""
+    places = torch.arange(extent.shape[1], device=extent.device)
+    return -places.expand(extent.shape[:2]).double()
 
 
 ITEM_ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
     "arrival": arrival,
     "largest_first": largest_first,
-    "smallest_first": smallest_first,
+    "smallest_first": lambda extent: -largest_first(extent),
     "flattest_first": flattest_first,
-    "random": random_order,
+    "random": lambda extent: torch.rand_like(extent[..., 0]),
 }
 """Functions from the bounding boxes of the visible items to priorities; the highest is taken."""
 
@@ -64,13 +53,9 @@ ITEM_ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
 class Heuristic(TensorDictModuleBase):
     """A rule that chooses a placement per row and writes the mode's action for it.
 
-    In modes without an ``action_mask`` over placements (``hierarchical``, ``continuous``) masks and
-    observations come from ``env.state``, else from the TensorDict.
-
-    Args:
-        env: The environment.
-        item_order: Key of :data:`ITEM_ORDERS`, or None.
-        reads: Names of the observations that it needs.
+    Built by :func:`agents.heuristics.build`, which documents the arguments. In modes without an
+    ``action_mask`` over placements (``hierarchical``, ``continuous``) masks and observations come
+    from ``env.state``, else from the TensorDict; ``reads`` names the observations that it needs.
     """
 
     def __init__(self, env: PackingEnv, item_order: str | None, reads: set[str]) -> None:
@@ -82,7 +67,7 @@ class Heuristic(TensorDictModuleBase):
         self.from_state = "action_mask" not in env.mode.mask_keys
         self.out_keys = list(env.action_keys)
         self._batch = env.batch_size
-        self._state: Callable[[], Any] = lambda: env.state
+        self._state: Callable[[], dict[str, Tensor]] = lambda: dict(env.state.items())
         if self.from_state:
             self._observed = env.params.evolve(observation=tuple(sorted(reads)))
             self.in_keys = []
@@ -115,7 +100,7 @@ class Heuristic(TensorDictModuleBase):
 
     def _observe_state(self) -> tuple[torch.Size, dict[str, Tensor], Tensor]:
         """Return batch shape, observations and mask computed from the environment's state."""
-        state = dict(self._state().items())
+        state = self._state()
         items = visible_items(state, self.params.num_visible)
         maps = feasibility.placement_maps(state["heightmap"], *items, self.catalogue, self.params)
         observed = observation.observe(state, maps, self.catalogue, self._observed)

@@ -2,31 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
-
-
-@dataclass(frozen=True)
-class SideAreas:
-    """Area of the largest empty rectangle on one side of a line, on each of H levels.
-
-    A rectangle that avoids a rectangular obstacle lies entirely on one side of it, so these four
-    tables cover every obstacle.
-
-    Attributes:
-        before_x: ``[B, H, X + 1]`` in the columns below i.
-        after_x: ``[B, H, X + 1]`` in the columns from i on.
-        before_y: ``[B, H, Y + 1]`` in the rows below j.
-        after_y: ``[B, H, Y + 1]`` in the rows from j on.
-    """
-
-    before_x: Int[Tensor, "B H I"]
-    after_x: Int[Tensor, "B H I"]
-    before_y: Int[Tensor, "B H J"]
-    after_y: Int[Tensor, "B H J"]
 
 
 def longest_run(open_: Bool[Tensor, "*batch N"]) -> Int[Tensor, "*batch"]:
@@ -51,15 +29,23 @@ def _sides(empty: Bool[Tensor, "B H X Y"]) -> tuple[Tensor, Tensor]:
     return before.cummax(-1).values, after.flip(-1).cummax(-1).values.flip(-1)
 
 
-def side_areas(heightmap: Int[Tensor, "B X Y"], levels: int) -> SideAreas:
-    """Compute the tables of a heightmap in cells; a cell is empty from its height up."""
+def side_areas(heightmap: Int[Tensor, "B X Y"], levels: int) -> tuple[Tensor, ...]:
+    """Compute the area of the largest empty rectangle on each side of a line, on each level.
+
+    A rectangle that avoids a rectangular obstacle lies entirely on one side of it, so these four
+    tables cover every obstacle. Heights are in cells; a cell is empty from its height up.
+
+    Returns:
+        Areas in the columns below i and in those from i on, ``[B, H, X + 1]``, in the rows below j
+        and in those from j on, ``[B, H, Y + 1]``, int32.
+    """
     level = torch.arange(levels, device=heightmap.device)[:, None, None]
     empty = heightmap[:, None] <= level
-    return SideAreas(*_sides(empty), *_sides(empty.mT))
+    return *_sides(empty), *_sides(empty.mT)
 
 
 def area_beside(
-    areas: SideAreas,
+    tables: tuple[Tensor, ...],
     lower: Int[Tensor, "B P 2"],
     upper: Int[Tensor, "B P 2"],
     z: Int[Tensor, "B P"],
@@ -67,21 +53,16 @@ def area_beside(
     """Sum the largest empty rectangles beside each obstacle over the levels below ``z``.
 
     Args:
-        areas: Tables of the heightmap.
+        tables: :func:`side_areas` of the heightmap.
         lower: Lower corners of the obstacles, cells; one outside the grid counts as at its edge.
         upper: Upper corners.
         z: Bases of the obstacles, cells.
     """
-    tables = (
-        (areas.before_x, lower[..., 0]),
-        (areas.after_x, upper[..., 0]),
-        (areas.before_y, lower[..., 1]),
-        (areas.after_y, upper[..., 1]),
-    )
+    lines = (lower[..., 0], upper[..., 0], lower[..., 1], upper[..., 1])
     total = torch.zeros_like(z)
-    for level in range(areas.before_x.shape[1]):
+    for level in range(tables[0].shape[1]):
         best = torch.zeros_like(z)
-        for table, at in tables:
+        for table, at in zip(tables, lines, strict=True):
             line = at.clamp(0, table.shape[2] - 1)
             best = torch.maximum(best, table[:, level].long().gather(1, line))
         total = total + torch.where(level < z, best, 0)

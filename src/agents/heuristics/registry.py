@@ -39,22 +39,16 @@ from agents.heuristics.base import ITEM_ORDERS, Heuristic
 from agents.heuristics.scored import CandidateHeuristic, PlacementHeuristic
 from agents.heuristics.spaces import SPACE_HEURISTICS, SpaceHeuristic
 from packing_env import PackingEnv
+from packing_env.core import scores
 from packing_env.core.actions import CandidateMode, LatticeMode
-from packing_env.core.scores import (
-    Score,
-    deepest_bottom_left,
-    first_fit,
-    heightmap_minimization,
-    lowest_z,
-)
 from packing_env.types import ParameterError
 
-HEURISTICS: dict[str, Score | None] = {
+HEURISTICS: dict[str, scores.Score | None] = {
     "random_legal": None,
-    "first_fit": first_fit,
-    "deepest_bottom_left": deepest_bottom_left,
-    "lowest_z": lowest_z,
-    "heightmap_minimization": heightmap_minimization,
+    "first_fit": scores.first_fit,
+    "deepest_bottom_left": scores.deepest_bottom_left,
+    "lowest_z": scores.lowest_z,
+    "heightmap_minimization": scores.heightmap_minimization,
 }
 """Score by name; None draws a legal action."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -17,8 +15,8 @@ from packing_env.core.scores import Placements, Score, lowest_z
 from packing_env.core.transition import is_done
 
 
-class PlacementHeuristic(Heuristic):
-    """Heuristic of all modes but ``candidate``: every placement on the lattice is scored.
+class ScoredHeuristic(Heuristic):
+    """Base: placements get a score, and the lowest legal one is chosen.
 
     Args:
         score: From placements to scores; None draws a legal action.
@@ -26,11 +24,22 @@ class PlacementHeuristic(Heuristic):
         item_order: Key of :data:`agents.heuristics.base.ITEM_ORDERS`, or None.
     """
 
+    rest_heights: str
+    """Observation that holds the rest heights."""
+
     def __init__(self, score: Score | None, env: PackingEnv, item_order: str | None) -> None:
-        reads = {"heightmap", "item_id", "drop_height"}
+        reads = {"heightmap", "item_id", self.rest_heights}
         super().__init__(env, item_order, reads if score or item_order else set())
         self.score = score
 
+
+class PlacementHeuristic(ScoredHeuristic):
+    """Heuristic of all modes but ``candidate``: every placement on the lattice is scored."""
+
+    rest_heights = "drop_height"
+
+    def __init__(self, score: Score | None, env: PackingEnv, item_order: str | None) -> None:
+        super().__init__(score, env, item_order)
         self._search: LowestPlacement | None = None
         if self.from_state and score is lowest_z and item_order is None:
             self._search = LowestPlacement(self.catalogue, self.params)
@@ -39,7 +48,7 @@ class PlacementHeuristic(Heuristic):
         """Compute inputs from the state, without a map of all placements where possible."""
         if self._search is None:
             return super()._observe_state()
-        state = dict(self._state().items())
+        state = self._state()
         found = self._search.find(state).index
         ended = is_done(state)[:, None]  # any placement is accepted there: take the first
         found = torch.where(ended & (found < 0), 0, found)
@@ -71,36 +80,23 @@ class PlacementHeuristic(Heuristic):
     ) -> Int[Tensor, " B"]:
         """Return the action of the lowest score, an index within the given items."""
         assert self.score is not None
+        heights, rest = self._pitches(observed["heightmap"]), self._pitches(drop_height)
         placements = scores.lattice_placements(
-            self._pitches(observed["heightmap"]),
-            self._pitches(drop_height),
-            item_id.clamp(min=0),
-            self.catalogue,
-            self.params,
+            heights, rest, item_id.clamp(min=0), self.catalogue, self.params
         )
         return scores.best_of_lattice(self.score(placements).expand_as(legal), legal, 1).squeeze(1)
 
 
-class CandidateHeuristic(Heuristic):
-    """Heuristic of the ``candidate`` mode: the proposed placements are scored.
+class CandidateHeuristic(ScoredHeuristic):
+    """Heuristic of the ``candidate`` mode: the proposed placements are scored."""
 
-    Args:
-        score: From placements to scores; None draws a legal action.
-        env: The environment.
-        item_order: Key of :data:`agents.heuristics.base.ITEM_ORDERS`, or None.
-    """
-
-    def __init__(self, score: Score | None, env: PackingEnv, item_order: str | None) -> None:
-        reads = {"heightmap", "item_id", "candidates"}
-        super().__init__(env, item_order, reads if score or item_order else set())
-        self.score = score
-        self._proposed: Callable[[], Tensor] = lambda: env.state["candidate"]
+    rest_heights = "candidates"
 
     def choose(self, observed: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
         """Return the action of each row."""
         if self.item_order is None and self.score is None:
             return self._draw(mask)
-        index = self._proposed().clamp(min=0)
+        index = self._state()["candidate"].clamp(min=0)
         place = decode_placement(index, num_orientations(self.catalogue), self.params)
         legal = mask
         if self.item_order is not None:

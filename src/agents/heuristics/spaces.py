@@ -75,15 +75,15 @@ class Offers:
     """Proposals with axes ``[B, E, L, R, C]``: space, item, orientation, corner; int64, pitches.
 
     Attributes:
-        legal: ``[B, E, L, R, C]``.
-        space: ``[B, E, 1, 1, 1, 6]``.
-        size: ``[B, 1, L, R, 1, 3]`` rotated sides.
-        x: ``[B, E, L, R, C]`` x of the lower corner.
-        y: ``[B, E, L, R, C]`` y of the lower corner.
-        z: ``[B, E, L, R, C]`` rest height; arbitrary where the proposal is not legal.
-        boxes: ``[B, N, 6]`` the packed items; zeros where there is none.
-        heightmap: ``[B, X, Y]`` in cells, as int64.
-        types: ``[T, 3]`` item types that ``br`` counts, in pitches.
+        legal: True where the proposal is legal.
+        space: Lower and upper corner of the space.
+        size: Rotated sides.
+        x: Coordinate of the lower corner.
+        y: Coordinate of the lower corner.
+        z: Rest height; arbitrary where the proposal is not legal.
+        boxes: The packed items; zeros where there is none.
+        heightmap: In cells.
+        types: Item types that ``br`` counts, in pitches.
         volume_unit: Volume in pitches that weighs as much as one type in ``br``.
         limits: Sides ``(X, Y, H)`` of the container.
     """
@@ -184,10 +184,10 @@ def br(offers: Offers) -> Chosen:
 
 def macs(offers: Offers) -> Chosen:
     """Choose the most area left on the levels below the item's base."""
-    areas = side_areas(offers.heightmap, offers.limits[2])
+    tables = side_areas(offers.heightmap, offers.limits[2])
     lower = torch.stack((offers.x, offers.y), -1)
     upper = lower + offers.size[..., :2]
-    area = area_beside(areas, lower.flatten(1, -2), upper.flatten(1, -2), offers.z.flatten(1))
+    area = area_beside(tables, lower.flatten(1, -2), upper.flatten(1, -2), offers.z.flatten(1))
     return offers.lowest(-area.view(offers.z.shape))
 
 
@@ -195,6 +195,10 @@ def best_fit(offers: Offers) -> Chosen:
     """Choose the least residual volume, then the lowest (z, y, x)."""
     residual = offers.sides.prod(-1) - offers.size.prod(-1)
     return offers.lowest(residual, offers.z, offers.y, offers.x)
+
+
+_DROPS = ("split_space_drops", "all_placements")
+_CORNERS = ("split_space_corners", "all_placements")
 
 
 @dataclass(frozen=True)
@@ -213,24 +217,15 @@ class SpaceRule:
     fits: bool = True
     corners: int = 1
     whole_cells: bool = False
-    generators: tuple[str, ...] = (
-        "split_spaces",
-        "split_space_corners",
-        "split_space_drops",
-        "all_placements",
-    )
+    generators: tuple[str, ...] = ("split_spaces", "split_space_corners", *_DROPS)
 
 
 SPACE_HEURISTICS: dict[str, SpaceRule] = {
-    "online_bph": SpaceRule(
-        online_bph, fits=False, generators=("split_space_drops", "all_placements")
-    ),
+    "online_bph": SpaceRule(online_bph, fits=False, generators=_DROPS),
     "lsah": SpaceRule(lsah),
     "lsah_pct": SpaceRule(lsah_pct),
     "br": SpaceRule(br),
-    "macs": SpaceRule(
-        macs, corners=4, whole_cells=True, generators=("split_space_corners", "all_placements")
-    ),
+    "macs": SpaceRule(macs, corners=4, whole_cells=True, generators=_CORNERS),
     "best_fit": SpaceRule(best_fit),
 }
 """The heuristics by name."""
@@ -254,14 +249,7 @@ def item_types(catalogue: Catalogue, params: PackingParams) -> tuple[Tensor, int
 
 
 class SpaceHeuristic(Heuristic):
-    """One of :data:`SPACE_HEURISTICS`, for an environment.
-
-    Args:
-        name: Key of :data:`SPACE_HEURISTICS`.
-        env: The environment, whose state is read.
-        item_order: Key of ``agents.heuristics.base.ITEM_ORDERS``, or None.
-        fallback: Without a legal proposal of its own, take the first legal action (else -1).
-    """
+    """One of :data:`SPACE_HEURISTICS`, which reads the environment's state."""
 
     def __init__(self, name: str, env: PackingEnv, item_order: str | None, fallback: bool) -> None:
         listed = env.params.action_mode == "candidate"
@@ -289,7 +277,7 @@ class SpaceHeuristic(Heuristic):
 
     def choose(self, observed: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
         """Return the action of each row."""
-        state = dict(self._state().items())
+        state = self._state()
         item_id, there = visible_items(state, self.params.num_visible)
         spaces, size, x, y, proposed = self._propose(state["spaces"].long(), item_id, there)
         index = self._encode(x, y, proposed)

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from agents.networks.encoders.candidates import CandidateEncoder
 from agents.networks.encoders.maps import StateValue
-from agents.networks.precision import runs_in_bf16
+from agents.networks.precision import check_mode, runs_in_bf16
+from agents.networks.readouts.values import start_small
 from agents.networks.score_maps import ScoreMaps
 from packing_env.envs import PackingEnv
-from packing_env.types import ParameterError
 
 _FIRST_LOGITS = 0.05  # almost uniform: a policy explores at first
 
@@ -42,11 +42,7 @@ class DiscreteActorCritic(nn.Module, ABC):
 
     def __init__(self, env: PackingEnv, precision: str) -> None:
         super().__init__()
-        if env.params.action_mode not in self.action_modes:
-            raise ParameterError(
-                f"{type(self).__name__} acts in action_mode {' or '.join(self.action_modes)}, not "
-                f"{env.params.action_mode!r}; choose another network or env.action_mode"
-            )
+        check_mode(self, env)
         self.autocast = runs_in_bf16(precision, env.device)
 
     @abstractmethod
@@ -74,9 +70,7 @@ class PlacementActorCritic(DiscreteActorCritic):
 
     Args:
         env: Sets the shapes; its action mode must be ``placement``.
-        channels: Width of the convolutions.
-        depth: Number of residual 3 x 3 convolutions after the stem.
-        fold: Lattice cells per coarse cell and axis.
+        channels: See :class:`ScoreMaps`, as ``depth`` and ``fold``.
         width: Width of the value's layers.
         precision: ``"fp32"``, ``"bf16"`` or ``"auto"``.
     """
@@ -97,7 +91,7 @@ class PlacementActorCritic(DiscreteActorCritic):
         self.actor = ScoreMaps(
             env, channels=channels, depth=depth, fold=fold, dueling=False, precision=precision
         )
-        self.critic = StateValue(env, width)
+        self.critic = StateValue(width)
         self.in_keys = [key for key in self.actor.in_keys if key != "action_mask"]
         self.to(env.device)
 
@@ -121,9 +115,7 @@ class CandidateActorCritic(DiscreteActorCritic):
 
     Args:
         env: Sets the shapes; its action mode must be ``candidate``.
-        width: Width of a token; a multiple of ``attention_heads``.
-        attention_heads: Heads of each attention.
-        depth: Blocks of attention.
+        width: See :class:`CandidateEncoder`, as ``attention_heads`` and ``depth``.
         precision: ``"fp32"``, ``"bf16"`` or ``"auto"``.
     """
 
@@ -139,18 +131,14 @@ class CandidateActorCritic(DiscreteActorCritic):
         precision: str = "auto",
     ) -> None:
         super().__init__(env, precision)
-        self.in_keys = [
-            ("observation", "heightmap"),
-            ("observation", "candidates"),
-            ("observation", "item_features"),
-        ]
+        names = ("heightmap", "candidates", "item_features")
+        self.in_keys = [("observation", name) for name in names]
         self.encoder = CandidateEncoder(env, width, attention_heads, depth)
         self.query = nn.Linear(width, width)
         self.own = nn.Linear(width, 1)
         self.out = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
         for last in (self.query, self.own):
-            nn.init.normal_(last.weight, std=_FIRST_LOGITS)
-            nn.init.zeros_(last.bias)
+            start_small(last.weight, last.bias, std=_FIRST_LOGITS)
         self.to(env.device)
 
     def encode(self, observed: TensorDictBase) -> tuple[Tensor, Tensor]:

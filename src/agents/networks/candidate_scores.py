@@ -10,10 +10,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from agents.networks.encoders.candidates import THERE, CandidateEncoder
-from agents.networks.precision import runs_in_bf16
+from agents.networks.precision import check_mode, runs_in_bf16
 from agents.networks.readouts.values import ActionNetwork, ValueReadout, scaled
 from packing_env.envs import PackingEnv
-from packing_env.types import ParameterError
 
 
 class CandidateScores(ActionNetwork):
@@ -31,9 +30,7 @@ class CandidateScores(ActionNetwork):
     Args:
         env: Sets the shapes; its action mode must be ``candidate``.
         readout: Meaning of a candidate's outputs: one value, or a distribution.
-        width: Width of a token; a multiple of ``attention_heads``.
-        attention_heads: Heads of each attention.
-        depth: Blocks of attention.
+        width: See :class:`CandidateEncoder`, as ``attention_heads`` and ``depth``.
         precision: ``"fp32"``, ``"bf16"`` for the transformer (values are float32 either way), or
             ``"auto"``: bf16 where the device computes in it.
     """
@@ -50,11 +47,7 @@ class CandidateScores(ActionNetwork):
         depth: int = 1,
         precision: str = "auto",
     ) -> None:
-        if env.params.action_mode not in self.action_modes:
-            raise ParameterError(
-                f"CandidateScores scores candidates; action_mode={env.params.action_mode!r} needs "
-                f"another network (or set env.action_mode=candidate)"
-            )
+        check_mode(self, env)
         names = ("heightmap", "candidates", "item_features")
         super().__init__([("observation", name) for name in names], readout, 2 * width)
         self.autocast = runs_in_bf16(precision, env.device)

@@ -17,10 +17,10 @@ from agents.networks.encoders.continuous import (
     centres,
     tent,
 )
-from agents.networks.precision import runs_in_bf16
+from agents.networks.precision import check_mode, runs_in_bf16
 from agents.networks.readouts.quantile import QuantileReadout, Risk
+from agents.networks.readouts.values import flattened, start_small
 from packing_env.envs import PackingEnv
-from packing_env.types import ParameterError
 
 _FINE = 4  # keys of a placement besides the coarse features: rest height, ground, x, y
 _SHARPNESS = 16.0
@@ -81,15 +81,13 @@ class Actor(TensorDictModuleBase):
         )
         self.hidden = nn.Linear(heads * self.size + width + int(risk), width)
         self.move = nn.Linear(width, self.size * (2 if stochastic else 1))
-        nn.init.normal_(self.move.weight, std=1e-2)
-        nn.init.zeros_(self.move.bias)
+        start_small(self.move.weight, self.move.bias)
         self.to(env.device)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the entries of ``out_keys``."""
-        observed = [tensordict.get(key) for key in self.in_keys]
-        batch = observed[0].shape[:-2]
-        written = self.act(*(entry.flatten(0, len(batch) - 1) for entry in observed))
+        batch, observed = flattened(tensordict, self.in_keys)
+        written = self.act(*observed)
         for key, value in zip(self.out_keys, written, strict=True):
             tensordict.set(key, value.unflatten(0, batch))
         return tensordict
@@ -190,9 +188,8 @@ class Critic(TensorDictModuleBase):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the entry of ``out_keys``."""
-        observed = [tensordict.get(key) for key in self.in_keys]
-        batch = observed[0].shape[:-2]
-        value = self.value(*(entry.flatten(0, len(batch) - 1) for entry in observed))
+        batch, observed = flattened(tensordict, self.in_keys)
+        value = self.value(*observed)
         return tensordict.set(self.out_keys[0], value.unflatten(0, batch))
 
     def value(self, *observed: Tensor) -> Tensor:
@@ -258,11 +255,7 @@ class ContinuousActorCritic:
         fold: int = 4,
         precision: str = "auto",
     ) -> None:
-        if env.params.action_mode not in self.action_modes:
-            raise ParameterError(
-                f"ContinuousActorCritic acts in action_mode='continuous', not "
-                f"{env.params.action_mode!r}; choose another network or env.action_mode=continuous"
-            )
+        check_mode(self, env)
         self.env, self.heads = env, heads
         self.size = EncoderSize(channels, width, fold, runs_in_bf16(precision, env.device))
 

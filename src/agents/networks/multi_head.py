@@ -11,10 +11,10 @@ from torch.nn import functional
 
 from agents.networks.actor_critic import DiscreteActorCritic
 from agents.networks.encoders.maps import MapSummary, coordinates, pooled
+from agents.networks.readouts.values import start_small
 from packing_env.envs import PackingEnv
 
 _IMAGES = 5  # depth of rest, legality, heightmap, x, y
-_FIRST_SCORES = 1e-2
 
 
 @dataclass
@@ -67,12 +67,8 @@ class MultiHeadActorCritic(DiscreteActorCritic):
         precision: str = "auto",
     ) -> None:
         super().__init__(env, precision)
-        self.in_keys = [
-            ("observation", "heightmap"),
-            ("observation", "drop_height"),
-            ("observation", "item_features"),
-            ("observation", "orientation_features"),
-        ]
+        names = ("heightmap", "drop_height", "item_features", "orientation_features")
+        self.in_keys = [("observation", name) for name in names]
         self.stride = env.params.grid_step
         self.register_buffer("grid", coordinates(env.params.lattice), persistent=False)
         self.summary = MapSummary(width)
@@ -87,8 +83,7 @@ class MultiHeadActorCritic(DiscreteActorCritic):
         self.y = nn.Linear(channels + _IMAGES, 1)
         self.out = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
         for last in (self.item, self.orientation, self.x, self.y):
-            nn.init.normal_(last.weight, std=_FIRST_SCORES)
-            nn.init.zeros_(last.bias)
+            start_small(last.weight, last.bias)
         self.to(env.device)
 
     def encode(self, observed: TensorDictBase) -> MapEncoding:

@@ -1,14 +1,26 @@
-"""Numeric precision of a network: float32 or bfloat16."""
+"""Checks of a network's action mode, and its numeric precision: float32 or bfloat16."""
 
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import torch
 
+from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
 _LOGGER = logging.getLogger("agents.networks")
+
+
+def check_mode(network: Any, env: PackingEnv) -> None:
+    """Raise for an environment in whose action mode the network does not act."""
+    if env.params.action_mode not in network.action_modes:
+        modes = " or ".join(network.action_modes)
+        raise ParameterError(
+            f"{type(network).__name__} acts in action_mode={modes}, not "
+            f"{env.params.action_mode!r}; choose another network or env.action_mode={modes}"
+        )
 
 
 def runs_in_bf16(precision: str, device: torch.device) -> bool:

@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.encoders.maps import COARSE, coarse, coordinates
-from agents.networks.precision import runs_in_bf16
+from agents.networks.encoders.maps import COARSE, coarse, coordinates, folded, per_orientation
+from agents.networks.precision import check_mode, runs_in_bf16
 from agents.networks.readouts.values import ActionNetwork, ValueReadout, scaled
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 from packing_env.envs import PackingEnv
@@ -27,10 +27,10 @@ class Planes:
     """Maps to be scored: P of them per row, one per item and orientation.
 
     Attributes:
-        heightmap: ``[B, X, Y]``, over H.
-        rest: ``[B, P, Xs, Ys]`` rest heights over H, 1 where illegal.
-        scalars: ``[B, P, F]`` features of item and orientation.
-        legal: ``[B, P, XsYs]``.
+        heightmap: Heights over H.
+        rest: Rest heights over H, 1 where illegal.
+        scalars: Features of item and orientation.
+        legal: True where a placement is legal.
     """
 
     heightmap: Float[Tensor, "B X Y"]
@@ -81,11 +81,7 @@ class ScoreMaps(ActionNetwork):
         dueling: bool = True,
         precision: str = "auto",
     ) -> None:
-        if env.params.action_mode not in self.action_modes:
-            raise ParameterError(
-                f"ScoreMaps scores placements; action_mode={env.params.action_mode!r} needs "
-                f"another network, such as candidate_scores (or set env.action_mode=placement)"
-            )
+        check_mode(self, env)
         names = ("heightmap", "drop_height", "item_features", "orientation_features")
         keys = [*(("observation", name) for name in names), "action_mask"]
         super().__init__(keys, readout, 2 * channels + _VALUE_WIDTH)
@@ -119,11 +115,10 @@ class ScoreMaps(ActionNetwork):
         """Return values and scores of all maps."""
         heightmap, drop_height, item, orientation, mask = observed
         items, orientations = drop_height.shape[1:3]
-        item = item[:, :items, None].expand(-1, -1, orientations, -1)
         planes = Planes(
             heightmap,
             drop_height.flatten(1, 2),
-            torch.cat((item, orientation[:, :items]), -1).flatten(1, 2),
+            per_orientation(item, orientation, items).flatten(1, 2),
             mask.view(len(mask), items * orientations, -1),
         )
         return self.judge(planes, gain)
@@ -146,18 +141,6 @@ class ScoreMaps(ActionNetwork):
         value, score = self.judge(planes, gain)
         place = place.view(-1, 1, 1, 1).expand(*score.shape[:3], 1)
         return value, score.gather(3, place)
-
-    def action_value(
-        self,
-        heightmap: Float[Tensor, "B X Y"],
-        drop_height: Float[Tensor, "B L R Xs Ys"],
-        item: Float[Tensor, "B S F"],
-        orientation: Float[Tensor, "B S R G"],
-        mask: Bool[Tensor, "B A"],
-    ) -> Float[Tensor, "B A"]:
-        """Return the values of all placements, from the observations of those names."""
-        observed = (heightmap, drop_height, item, orientation, mask)
-        return self.readout.mean(*self.streams(*observed, gain=None)).flatten(1)
 
     def judge(
         self, planes: Planes, gain: Float[Tensor, "B N D"] | None
@@ -216,12 +199,9 @@ class ScoreMaps(ActionNetwork):
         return maps.unflatten(0, (len(ground), -1)).flatten(3)
 
     def _folded(self, images: Float[Tensor, "N C Xs Ys"]) -> Float[Tensor, "N Cf Xf Yf"]:
-        """Fold neighbours into channels; sides are padded with 1 (an illegal rest height)."""
+        """Fold neighbours into channels, in the convolutions' dtype and memory format."""
         images = images.to(torch.bfloat16) if self.autocast else images
-        xs, ys = images.shape[-2:]
-        padded = functional.pad(images, (0, -ys % self.fold, 0, -xs % self.fold), value=1.0)
-        folded = functional.pixel_unshuffle(padded, self.fold)
-        return folded.contiguous(memory_format=torch.channels_last)
+        return folded(images, self.fold).contiguous(memory_format=torch.channels_last)
 
 
 class _MapValue(nn.Module):

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from tensordict import TensorDict, TensorDictBase
-from tensordict.nn import TensorDictModule, TensorDictParams
 from tensordict.utils import NestedKey
 from torch import Tensor
 from torchrl.envs.utils import ExplorationType
-from torchrl.objectives import LossModule
 
 from agents.networks.readouts.noisy import reset_noise
-from agents.objectives.transitions import TransitionKeys, mean_loss, under_next
+from agents.objectives.transitions import TransitionKeys, TransitionLoss, mean_loss
 
 
 @dataclass(frozen=True)
@@ -37,20 +34,13 @@ class Target:
     discount: Float[Tensor, " B"]
 
 
-class BootstrapLoss(LossModule):
+class BootstrapLoss(TransitionLoss):
     """Base of losses that compare an action's return with the reward plus the next return.
 
-    A batch ``[B]`` holds transitions: the state at the root with ``action``, and in ``next`` the
-    state reached, ``reward [B, 1]`` (for several decisions, their discounted sum), ``terminated``
-    and, of replays that keep it, ``legal_mask`` (else ``action_mask``), the actions to bootstrap
-    from. ``steps_to_next_obs`` at the root is the number of decisions in between; without it, one.
-    Truncated states are bootstrapped from.
-
-    ``loss(batch)`` returns ``loss``, a scalar with a graph (its rows weighted by
-    ``priority_weight [B]`` if the batch has it), and ``q``, the mean value of the actions taken;
-    in the batch it sets ``td_error [B]``, the non-negative new priorities. Target parameters are
-    moved by TorchRL's updaters (``SoftUpdate(loss, tau=...)``). Noisy layers draw new noise for
-    both networks in each call; it is on under every exploration type.
+    Batches of replays that keep it hold ``legal_mask`` in ``next`` (else ``action_mask``), the
+    actions to bootstrap from. ``loss(batch)`` returns ``loss`` and ``q``, see
+    :class:`TransitionLoss`. Noisy layers draw new noise for both networks in each call; it is on
+    under every exploration type.
 
     Args:
         network: Writes ``action_value``, and has the method for single actions that the subclass
@@ -74,29 +64,18 @@ class BootstrapLoss(LossModule):
     # not MEAN: the noise of a network is part of the learned function
     deterministic_sampling_mode = ExplorationType.RANDOM
 
-    value_network: TensorDictModule
-    value_network_params: TensorDictParams
-    target_value_network_params: TensorDictParams
-    gamma: Tensor
-
     def __init__(
         self, network: Any, *, gamma: float, double: bool = True, delay_value: bool = True
     ) -> None:
         super().__init__()
         self.convert_to_functional(network, "value_network", create_target_params=delay_value)
         self.double, self.delay_value = double, delay_value
-        device = next(network.parameters()).device
-        self.register_buffer("gamma", torch.tensor(gamma, device=device))
+        self.keep_gamma(gamma, network)
 
     @property
     def in_keys(self) -> list[NestedKey]:
         """Entries that a batch must hold."""
-        keys = self.tensor_keys
-        following = [*self.value_network.in_keys, keys.reward, keys.terminated]
-        return [*self.value_network.in_keys, keys.action, *(under_next(key) for key in following)]
-
-    def _forward_value_estimator_keys(self, **kwargs: Any) -> None:
-        """Ignore the keys: without a value estimator, the return is bootstrapped here."""
+        return self.keys_read(self.value_network.in_keys)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDict:
         """Return the loss of a batch of transitions."""
@@ -115,14 +94,6 @@ class BootstrapLoss(LossModule):
     def compare(self, batch: TensorDictBase, target: Target) -> tuple[Tensor, Tensor, Tensor]:
         """Return losses, priorities and values of the actions taken, each ``[B]``."""
 
-    def online(self) -> AbstractContextManager[Any]:
-        """Return a context in which the network has its online parameters."""
-        return self.value_network_params.to_module(self.value_network)
-
-    def target(self) -> AbstractContextManager[Any]:
-        """Return a context in which the network has its target parameters."""
-        return self.target_value_network_params.to_module(self.value_network)
-
     @torch.no_grad()
     def _target(self, batch: TensorDictBase) -> Target:
         """Return the states that the transitions reach, with the greedy actions there."""
@@ -131,14 +102,8 @@ class BootstrapLoss(LossModule):
         mask = following.get(keys.action_mask)
         with self.online() if self.double else self.target():
             value = self.value_network(following.clone(False)).get(keys.action_value)
-        steps = batch.get(keys.steps_to_next_obs, None)
-        alive = (~following.get(keys.terminated).flatten()).float()
-        return Target(
-            following,
-            value.masked_fill(~mask, -torch.inf).argmax(-1),
-            following.get(keys.reward).flatten(),
-            alive * (self.gamma if steps is None else self.gamma ** steps.flatten()),
-        )
+        action = value.masked_fill(~mask, -torch.inf).argmax(-1)
+        return Target(following, action, *self.reward_and_discount(batch))
 
     def next_state(self, batch: TensorDictBase) -> TensorDictBase:
         """Return a shallow copy of ``next``, with the mask to bootstrap under."""

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import torch
 from jaxtyping import Float
 from tensordict import TensorDictBase
 from torch import Tensor
 
 from agents.objectives.bootstrap import BootstrapLoss, Target
-
-
-class CategoricalNetwork(Protocol):
-    """Interface of the loss's network, besides that of an ``nn.Module`` with ``in_keys``."""
-
-    support: Tensor
-    """The atoms, ``[atoms]``, equally spaced, ascending."""
-
-    def __call__(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the expected returns ``action_value [*batch, A]``."""
-
-    def log_probs_of(self, tensordict: TensorDictBase, action: Tensor) -> Tensor:
-        """Return the atoms' log-probabilities for one action per row, ``[B, atoms]``."""
 
 
 class C51Loss(BootstrapLoss):
@@ -39,10 +24,10 @@ class C51Loss(BootstrapLoss):
     taken and of the greedy next ones are evaluated.
 
     Args:
-        network: A :class:`CategoricalNetwork`.
-        gamma: See :class:`BootstrapLoss`.
-        double: See :class:`BootstrapLoss`.
-        delay_value: See :class:`BootstrapLoss`.
+        network: Writes the expected returns, ``action_value [*batch, A]``; has the atoms
+            ``support [atoms]``, equally spaced and ascending, and a method ``log_probs_of(
+            tensordict, action)``, their log-probabilities for one action per row, ``[B, atoms]``.
+            Further arguments as in :class:`BootstrapLoss`.
     """
 
     def compare(self, batch: TensorDictBase, target: Target) -> tuple[Tensor, Tensor, Tensor]:

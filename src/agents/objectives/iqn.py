@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -11,16 +12,31 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 
 from agents.objectives.bootstrap import BootstrapLoss, Target
+from agents.options import option_groups
 
 
-class QuantileNetwork(Protocol):
-    """Interface of the loss's network, besides that of an ``nn.Module`` with ``in_keys``."""
+@dataclass(frozen=True)
+class QuantileRegression:
+    """Quantile regression of returns (Dabney et al., ICML 2018, "Implicit quantile networks").
 
-    def __call__(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write ``action_value [*batch, A]``, by which actions are chosen, at the risk level."""
+    Attributes:
+        num_taus: Levels of the action taken per update, N.
+        num_target_taus: Levels of the next action, N'.
+        kappa: Difference at which the quantile Huber loss turns from quadratic to linear, in units
+            of returns.
+    """
 
-    def quantiles_of(self, tensordict: TensorDictBase, action: Tensor, tau: Tensor) -> Tensor:
-        """Return the quantiles at levels ``tau [B, N]`` of one action per row, ``[B, N]``."""
+    num_taus: int = 8
+    num_target_taus: int = 8
+    kappa: float = 1.0
+
+    def compare(
+        self, found: Float[Tensor, "B N"], wanted: Float[Tensor, "B M"], tau: Float[Tensor, "B N"]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the losses, the magnitude of the difference of the means, and the means found."""
+        value = found.detach().mean(-1)
+        losses = quantile_huber(found, wanted, tau, self.kappa)
+        return losses, (wanted.mean(-1) - value).abs(), value
 
 
 class IQNLoss(BootstrapLoss):
@@ -35,17 +51,16 @@ class IQNLoss(BootstrapLoss):
     of a random return is not 0.
 
     Args:
-        network: A :class:`QuantileNetwork`.
-        gamma: See :class:`BootstrapLoss`.
-        double: See :class:`BootstrapLoss`.
-        delay_value: See :class:`BootstrapLoss`.
-        num_taus: N.
-        num_target_taus: N'.
-        kappa: Difference at which the quantile Huber loss turns from quadratic to linear.
+        network: Writes ``action_value [*batch, A]``, by which actions are chosen, at its risk
+            level; has a method ``quantiles_of(tensordict, action, tau)``, the quantiles at levels
+            ``tau [B, N]`` of one action per row, ``[B, N]``. Further arguments as in
+            :class:`BootstrapLoss`.
+        regression: N, N' and kappa; a keyword for each.
         level_key: Key of the network's risk levels in a state, if it reads them. Batches that do
             not hold them in ``next`` are bootstrapped at level 1.
     """
 
+    @option_groups(regression=QuantileRegression())
     def __init__(
         self,
         network: Any,
@@ -53,14 +68,11 @@ class IQNLoss(BootstrapLoss):
         gamma: float,
         double: bool = True,
         delay_value: bool = True,
-        num_taus: int = 8,
-        num_target_taus: int = 8,
-        kappa: float = 1.0,
+        regression: QuantileRegression,
         level_key: NestedKey | None = None,
     ) -> None:
         super().__init__(network, gamma=gamma, double=double, delay_value=delay_value)
-        self.num_taus, self.num_target_taus, self.kappa = num_taus, num_target_taus, kappa
-        self.level_key = level_key
+        self.regression, self.level_key = regression, level_key
 
     def next_state(self, batch: TensorDictBase) -> TensorDictBase:
         """Return a shallow copy of ``next``, with a mask and risk levels."""
@@ -73,16 +85,14 @@ class IQNLoss(BootstrapLoss):
         """Return quantile losses, differences of means, and mean returns of the actions taken."""
         rows, device = len(target.action), target.reward.device
         with torch.no_grad(), self.target():
-            tau = torch.rand(rows, self.num_target_taus, device=device)
+            tau = torch.rand(rows, self.regression.num_target_taus, device=device)
             future = self.value_network.quantiles_of(target.state, target.action, tau)
         wanted = target.reward[:, None] + target.discount[:, None] * future
-        tau = torch.rand(rows, self.num_taus, device=device)
+        tau = torch.rand(rows, self.regression.num_taus, device=device)
         with self.online():
             action = batch.get(self.tensor_keys.action)
             found = self.value_network.quantiles_of(batch, action, tau)
-        losses = quantile_huber(found, wanted, tau, self.kappa)
-        value = found.detach().mean(-1)
-        return losses, (wanted.mean(-1) - value).abs(), value
+        return self.regression.compare(found, wanted, tau)
 
 
 def quantile_huber(

@@ -11,7 +11,35 @@ from tensordict import NestedKey, TensorDict, TensorDictBase
 from torch import Tensor
 from torchrl.objectives import LossModule
 
+from agents.options import option_groups
+
 CLIPS = ("joint", "heads")
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """The clipped objective, see :class:`MultiHeadPPOLoss`.
+
+    Attributes:
+        clip_epsilon: Half-width of the interval of the probability ratio.
+        clip: ``"joint"`` ratio of all heads, or that of each of the ``"heads"``.
+        clip_value: Half-width of the interval about the old value in which the value loss follows
+            the new one; None does not clip.
+        entropy_coeff: Weight of the normalised entropy.
+        critic_coeff: Weight of the value loss, half the mean squared error.
+        normalize_advantage: Whether to centre and scale the advantages of a minibatch.
+    """
+
+    clip_epsilon: float = 0.2
+    clip: str = "joint"
+    clip_value: float | None = None
+    entropy_coeff: float = 0.01
+    critic_coeff: float = 0.5
+    normalize_advantage: bool = True
+
+    def __post_init__(self) -> None:
+        if self.clip not in CLIPS:
+            raise ValueError(f"clip={self.clip!r} is unknown; choose one of {', '.join(CLIPS)}")
 
 
 class Scores(NamedTuple):
@@ -64,13 +92,7 @@ class MultiHeadPPOLoss(LossModule):
 
     Args:
         policy: Scores the actions.
-        clip_epsilon: Half-width of the interval of the ratio.
-        clip: ``"joint"`` or ``"heads"``.
-        entropy_coeff: Weight of the entropy.
-        critic_coeff: Weight of the value loss, half the mean squared error.
-        clip_value: Half-width of the interval about the old value in which the value loss follows
-            the new one; None does not clip.
-        normalize_advantage: Whether to centre and scale the advantages of the batch.
+        surrogate: Clipping and weights; a keyword for each.
     """
 
     @dataclass
@@ -92,24 +114,10 @@ class MultiHeadPPOLoss(LossModule):
         "explained_variance",
     )
 
-    def __init__(
-        self,
-        policy: Scorer,
-        *,
-        clip_epsilon: float = 0.2,
-        clip: str = "joint",
-        entropy_coeff: float = 0.01,
-        critic_coeff: float = 0.5,
-        clip_value: float | None = None,
-        normalize_advantage: bool = True,
-    ) -> None:
+    @option_groups(surrogate=Surrogate())
+    def __init__(self, policy: Scorer, *, surrogate: Surrogate) -> None:
         super().__init__()
-        if clip not in CLIPS:
-            raise ValueError(f"clip={clip!r} is unknown; choose one of {', '.join(CLIPS)}")
-        self.policy = policy
-        self.clip_epsilon, self.clip_heads = clip_epsilon, clip == "heads"
-        self.entropy_coeff, self.critic_coeff = entropy_coeff, critic_coeff
-        self.clip_value, self.normalize_advantage = clip_value, normalize_advantage
+        self.policy, self.surrogate = policy, surrogate
 
     @property
     def functional(self) -> bool:
@@ -129,16 +137,19 @@ class MultiHeadPPOLoss(LossModule):
         keys = self.tensor_keys
         found = self.policy.evaluate(tensordict, tensordict.get(keys.action))
         advantage = tensordict.get(keys.advantage).squeeze(-1)
-        if self.normalize_advantage:
+        if self.surrogate.normalize_advantage:
             spread = variance(advantage).sqrt().clamp(min=1e-6)
             advantage = (advantage - advantage.mean()) / spread
         change = found.log_prob - tensordict.get(keys.sample_log_prob)
         joint = change.sum(-1, keepdim=True)
-        gain, clipped = self._surrogate(change if self.clip_heads else joint, advantage)
+        gain, clipped = self._surrogate(
+            change if self.surrogate.clip == "heads" else joint, advantage
+        )
         heads = found.free.sum(-1).clamp(min=1)
         entropy = ((found.entropy * found.free).sum(-1) / heads).mean()
         target = tensordict.get(keys.value_target).squeeze(-1)
         old = tensordict.get(keys.value).squeeze(-1)
+        value_loss = self._value_loss(found.value, old, target)
         with torch.no_grad():
             kl = (joint.exp() - 1 - joint).mean()
             left = variance(target - found.value)
@@ -146,8 +157,8 @@ class MultiHeadPPOLoss(LossModule):
         return TensorDict(
             {
                 "loss_objective": -gain,
-                "loss_entropy": -self.entropy_coeff * entropy,
-                "loss_critic": self.critic_coeff * self._value_loss(found.value, old, target),
+                "loss_entropy": -self.surrogate.entropy_coeff * entropy,
+                "loss_critic": self.surrogate.critic_coeff * value_loss,
                 "entropy": entropy.detach(),
                 "kl_approx": kl,
                 "clip_fraction": clipped,
@@ -157,9 +168,8 @@ class MultiHeadPPOLoss(LossModule):
 
     def _surrogate(self, change: Tensor, advantage: Tensor) -> tuple[Tensor, Tensor]:
         """Return Eq. 7 of the paper, summed over ``change``'s columns, and the clipped share."""
-        low, high = 1 - self.clip_epsilon, 1 + self.clip_epsilon
-        ratio = change.exp()
-        limited = ratio.clamp(low, high)
+        width, ratio = self.surrogate.clip_epsilon, change.exp()
+        limited = ratio.clamp(1 - width, 1 + width)
         gain = torch.minimum(ratio * advantage[:, None], limited * advantage[:, None])
         clipped = (ratio.detach() != limited.detach()).any(-1).to(gain.dtype).mean()
         return gain.sum(-1).mean(), clipped
@@ -167,8 +177,8 @@ class MultiHeadPPOLoss(LossModule):
     def _value_loss(self, value: Tensor, old: Tensor, target: Tensor) -> Tensor:
         """Return half the mean squared error; with clipping, the larger of both values' errors."""
         error = (value - target).square()
-        if self.clip_value is not None:
-            near = old + (value - old).clamp(-self.clip_value, self.clip_value)
+        if (width := self.surrogate.clip_value) is not None:
+            near = old + (value - old).clamp(-width, width)
             error = torch.maximum(error, (near - target).square())
         return 0.5 * error.mean()
 

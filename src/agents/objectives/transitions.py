@@ -1,13 +1,17 @@
-"""Quantities that losses take from a batch of transitions: targets, valued actions, means."""
+"""Losses of transitions: their base, and targets, valued actions and means of a batch."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from jaxtyping import Float
 from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
-from torch import Tensor
+from torch import Tensor, nn
+from torchrl.objectives import LossModule
 
 
 @dataclass
@@ -24,13 +28,6 @@ class TransitionKeys:
 
 LEARN_FROM = {"executed": "executed_action", "asked": "action"}
 """Key of the action that a critic values, by the name of the option ``learn_from``."""
-
-
-def check_learn_from(name: str) -> str:
-    """Return a name of :data:`LEARN_FROM`, or raise ``ValueError``."""
-    if name not in LEARN_FROM:
-        raise ValueError(f"learn_from={name!r} is unknown; choose one of {', '.join(LEARN_FROM)}")
-    return name
 
 
 def with_valued_action(batch: TensorDictBase, learn_from: str) -> TensorDictBase:
@@ -55,11 +52,58 @@ def n_step_target(
     return following.get("reward").squeeze(-1) + discount * alive * future
 
 
+class TransitionLoss(LossModule):
+    """Base of losses that bootstrap from the state that a transition reaches.
+
+    A batch ``[B]`` holds transitions: the state at the root with ``action``, and in ``next`` the
+    state reached, ``reward [B, 1]`` (for several decisions, their discounted sum) and
+    ``terminated``; ``steps_to_next_obs`` at the root is the number of decisions in between (without
+    it, one). Truncated states are bootstrapped from.
+
+    ``loss(batch)`` returns scalars with graphs (rows weighted by ``priority_weight [B]`` if the
+    batch has it) and ``q``, the mean value of the actions taken; in the batch it sets
+    ``td_error [B]``, the non-negative new priorities. Target parameters are moved by TorchRL's
+    updaters (``SoftUpdate(loss, tau=...)``).
+    """
+
+    tensor_keys: TransitionKeys
+    gamma: Tensor
+    value_network: Any
+    value_network_params: Any
+    target_value_network_params: Any
+
+    def keep_gamma(self, gamma: float, network: nn.Module) -> None:
+        """Keep the discount per decision as a buffer on the network's device."""
+        device = next(network.parameters()).device
+        self.register_buffer("gamma", torch.tensor(gamma, device=device))
+
+    def keys_read(self, states: list[NestedKey]) -> list[NestedKey]:
+        """Return the entries that a batch must hold, given those that the networks read."""
+        keys = self.tensor_keys
+        following = [*states, keys.reward, keys.terminated]
+        below = (key if isinstance(key, tuple) else (key,) for key in following)
+        return [*states, keys.action, *(("next", *key) for key in below)]
+
+    def reward_and_discount(self, batch: TensorDictBase) -> tuple[Tensor, Tensor]:
+        """Return the rewards ``[B]``, and the factors of the next values, 0 if terminated."""
+        keys, following = self.tensor_keys, batch.get("next")
+        steps = batch.get(keys.steps_to_next_obs, None)
+        alive = (~following.get(keys.terminated).flatten()).float()
+        discount = self.gamma if steps is None else self.gamma ** steps.flatten()
+        return following.get(keys.reward).flatten(), alive * discount
+
+    def online(self) -> AbstractContextManager[Any]:
+        """Return a context in which the value network has its online parameters."""
+        return self.value_network_params.to_module(self.value_network)
+
+    def target(self) -> AbstractContextManager[Any]:
+        """Return a context in which the value network has its target parameters."""
+        return self.target_value_network_params.to_module(self.value_network)
+
+    def _forward_value_estimator_keys(self, **kwargs: Any) -> None:
+        """Ignore the keys: without a value estimator, the return is bootstrapped here."""
+
+
 def mean_loss(losses: Float[Tensor, " B"], weight: Tensor | None = None) -> Float[Tensor, ""]:
     """Return the mean of the losses, weighted by the importance weights of a prioritized sample."""
     return losses.mean() if weight is None else (losses * weight).mean()
-
-
-def under_next(key: NestedKey) -> NestedKey:
-    """Return the key of an entry's successor."""
-    return ("next", *key) if isinstance(key, tuple) else ("next", key)

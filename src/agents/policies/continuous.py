@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -15,7 +15,14 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.nn import functional
 
-from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper, schedule_share
+from agents.networks.readouts.noisy import explores
+from agents.policies.policy_wrapper import (
+    EpsilonSchedule,
+    LinearSchedule,
+    PolicyWrapper,
+    schedule_share,
+    trailing,
+)
 
 Shape = torch.Size | list[int] | tuple[int, ...]
 _NO_SHAPE = torch.Size()
@@ -81,26 +88,13 @@ class TanhGaussian(Distribution):
 
 
 @dataclass(frozen=True)
-class NoiseSchedule:
-    """Standard deviation of Gaussian noise, linear in the number of environment frames.
-
-    Attributes:
-        start: Value at frame 0, in the action's units: one number, or one per row (see
-            :class:`agents.policies.policy_wrapper.EpsilonSchedule`).
-        end: Value from ``frames`` on, one number or one per row.
-        frames: Length of the descent; 0 means ``end`` at once.
-    """
+class NoiseSchedule(LinearSchedule):
+    """Standard deviation of Gaussian noise, in the action's units, see :class:`LinearSchedule`."""
 
     start: float | Tensor = 0.3
     end: float | Tensor = 0.1
     frames: int = 100_000
-
-    def __post_init__(self) -> None:
-        for name in ("start", "end"):
-            if not bool((torch.as_tensor(getattr(self, name)) >= 0).all()):
-                raise ValueError(f"noise {name}={getattr(self, name)} must be 0 or more")
-        if self.frames < 0:
-            raise ValueError(f"noise frames={self.frames} must be 0 or more")
+    name: ClassVar[str] = "noise"
 
 
 class ContinuousPolicy(PolicyWrapper):
@@ -115,11 +109,10 @@ class ContinuousPolicy(PolicyWrapper):
     Args:
         network: Writes ``action [*batch, D]``; with ``distribution`` its arguments.
         noise: Schedule of the standard deviation; None adds no noise.
-        epsilon: Schedule of the share of uniform actions; None draws none.
         distribution: Built from the network's outputs, e.g. :class:`TanhGaussian`; None if the
             network writes the action.
-        autocast: Dtype the network runs in; the distribution is float32.
-        action_key: Key of the action.
+        epsilon: Schedule of the share of uniform actions. Further arguments as in the base; the
+            distribution is float32 under ``autocast`` too.
     """
 
     noise: Tensor
@@ -141,13 +134,8 @@ class ContinuousPolicy(PolicyWrapper):
         self.distribution = distribution
         self.adds_noise = noise is not None
         schedule = noise if noise is not None else NoiseSchedule(0.0, 0.0, 0)
-        start = torch.as_tensor(schedule.start, dtype=torch.float32)
-        end = torch.as_tensor(schedule.end, dtype=torch.float32)
-        start, end = torch.broadcast_tensors(start, end)
         self.noise_frames = schedule.frames
-        self.register_buffer("noise_start", start.clone())
-        self.register_buffer("noise_end", end.clone())
-        self.register_buffer("noise", start.clone() if schedule.frames else end.clone())
+        schedule.add_buffers(self)
 
     def set_frames(self, frames: int | Tensor) -> None:
         """Set both schedules to their values after ``frames`` environment frames."""
@@ -158,22 +146,17 @@ class ContinuousPolicy(PolicyWrapper):
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the action ``[*batch, D]``."""
         written = self.written(tensordict, *self.network.out_keys)
-        exploring = self._exploring()
+        exploring = explores(self)
         if self.distribution is None:
             action = written[0]
         else:
             distribution = self.distribution(*written)
             action = distribution.sample() if exploring else distribution.mode
         if exploring and self.adds_noise:
-            action = action + _trailing(self.noise, action) * torch.randn_like(action)
+            action = action + trailing(self.noise, action) * torch.randn_like(action)
         if exploring and self.explores:
             draw = torch.rand(action.shape[:-1], device=action.device)
             uniform = torch.rand_like(action) * 2 - 1
-            chosen = draw < _trailing(self.epsilon, draw)
+            chosen = draw < trailing(self.epsilon, draw)
             action = torch.where(chosen[..., None], uniform, action)
         return tensordict.set(self.action_key, action.clamp(-1, 1))
-
-
-def _trailing(per_row: Tensor, like: Tensor) -> Tensor:
-    """Add trailing axes of size 1 to a number, or one per row, to broadcast against ``like``."""
-    return per_row.view(*per_row.shape, *(1,) * (like.dim() - per_row.dim()))

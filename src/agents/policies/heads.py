@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -13,83 +11,56 @@ from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
 
-class Heads(ABC):
+class Heads:
     """Split of an action into choices made one after the other.
 
-    Attributes:
+    By itself one index under one mask (``placement``, ``candidate``).
+
+    Args:
         sizes: Number of options of each head.
     """
 
-    sizes: tuple[int, ...]
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self.sizes = sizes
 
-    @abstractmethod
     def next_mask(self, mask: Bool[Tensor, "B A"], chosen: Int[Tensor, "B h"]) -> Tensor:
         """Return the options that the next head has after ``chosen``, ``[B, sizes[h]]``."""
-
-    @abstractmethod
-    def masks(self, mask: Bool[Tensor, "B A"], heads: Int[Tensor, "B H"]) -> tuple[Tensor, ...]:
-        """Return the options that each head had after those before it in ``heads``."""
-
-    @abstractmethod
-    def split(self, action: Tensor) -> Int[Tensor, "B H"]:
-        """Return the choices that an action consists of."""
-
-    @abstractmethod
-    def join(self, heads: Int[Tensor, "B H"]) -> Tensor:
-        """Return the action of these choices; inverse of :meth:`split`."""
-
-
-class SingleHead(Heads):
-    """One index under one mask (``placement``, ``candidate``).
-
-    Args:
-        num_actions: ``A``.
-    """
-
-    def __init__(self, num_actions: int) -> None:
-        self.sizes = (num_actions,)
-
-    def next_mask(self, mask: Tensor, chosen: Tensor) -> Tensor:
-        """Return the mask itself."""
         return mask
 
-    def masks(self, mask: Tensor, heads: Tensor) -> tuple[Tensor, ...]:
-        """Return the mask of the only head."""
+    def masks(self, mask: Bool[Tensor, "B A"], heads: Int[Tensor, "B H"]) -> tuple[Tensor, ...]:
+        """Return the options that each head had after those before it in ``heads``."""
         return (mask,)
 
-    def split(self, action: Tensor) -> Tensor:
-        """Add the axis of heads, ``[B]`` to ``[B, 1]``."""
+    def split(self, action: Tensor) -> Int[Tensor, "B H"]:
+        """Return the choices that an action consists of."""
         return action[:, None]
 
-    def join(self, heads: Tensor) -> Tensor:
-        """Remove the axis of heads, ``[B, 1]`` to ``[B]``."""
+    def join(self, heads: Int[Tensor, "B H"]) -> Tensor:
+        """Return the action of these choices; inverse of :meth:`split`."""
         return heads[:, 0]
 
 
 class PlacementHeads(Heads):
-    """Item, orientation, x and y (``multi_head``), each masked by what is still legal.
+    """Item, orientation, x and y (``multi_head``), of ``sizes`` ``(L, R, Xs, Ys)``.
 
-    Args:
-        sizes: ``(L, R, Xs, Ys)``.
+    Each is masked by what is still legal: the options that some legal placement completes. An
+    action is its choices.
     """
 
-    def __init__(self, sizes: tuple[int, int, int, int]) -> None:
-        self.sizes = sizes
-
     def next_mask(self, mask: Tensor, chosen: Tensor) -> Tensor:
-        """Return the options of the next head that some legal placement completes."""
+        """Return the options of the next head."""
         return next_head_mask(mask.view(-1, *self.sizes), chosen)
 
     def masks(self, mask: Tensor, heads: Tensor) -> tuple[Tensor, ...]:
-        """Return these options for all heads at once."""
+        """Return the options of all heads at once."""
         return head_masks(mask.view(-1, *self.sizes), heads)
 
     def split(self, action: Tensor) -> Tensor:
-        """Return the action: it is its choices."""
+        """Return the action."""
         return action
 
     def join(self, heads: Tensor) -> Tensor:
-        """Return the choices: they are the action."""
+        """Return the choices."""
         return heads
 
 
@@ -99,7 +70,7 @@ def action_heads(env: PackingEnv) -> Heads:
     if isinstance(mode, MultiHeadMode):
         return PlacementHeads(mode.shape)
     if isinstance(mode, (PlacementMode, CandidateMode)):
-        return SingleHead(mode.num_actions)
+        return Heads((mode.num_actions,))
     raise ParameterError(
         f"action_mode={env.params.action_mode!r} has no heads of indices; use placement, candidate "
         f"or multi_head"

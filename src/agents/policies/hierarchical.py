@@ -13,16 +13,12 @@ from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from packing_env import PackingEnv, WorkerMaps
 
 MANAGER, WORKER = ("manager", "action"), ("worker", "action")
-MANAGER_MASK, WORKER_MASK = ("manager", "action_mask"), ("worker", "action_mask")
+MANAGER_MASK = ("manager", "action_mask")
 _ITEM_ID = ("observation", "item_id")
 
 
 class LargestFirst(TensorDictModuleBase):
-    """The manager of the first stage: the legal item with the largest bounding box.
-
-    Args:
-        env: Provides the items.
-    """
+    """The manager of the first stage: the legal item with the largest bounding box."""
 
     priority: Tensor
 
@@ -69,20 +65,19 @@ class HierarchicalPolicy(TensorDictModuleBase):
         stage1_frames: int = 0,
     ) -> None:
         super().__init__()
-        self.manager = PolicyWrapper(
-            networks.manager,
-            epsilon=epsilon,
-            action_key=MANAGER,
-            mask_key=MANAGER_MASK,
-            value_key=("manager", "action_value"),
-            chosen_key=("manager", "chosen_action_value"),
-        )
-        self.worker = PolicyWrapper(
-            networks.worker,
-            epsilon=epsilon,
-            action_key=WORKER,
-            mask_key=WORKER_MASK,
-            value_key=("worker", "action_value"),
+        self.manager, self.worker = (
+            PolicyWrapper(
+                network,
+                epsilon=epsilon,
+                action_key=(level, "action"),
+                mask_key=(level, "action_mask"),
+                value_key=(level, "action_value"),
+                chosen_key=chosen_key,
+            )
+            for level, network, chosen_key in (
+                ("manager", networks.manager, ("manager", "chosen_action_value")),
+                ("worker", networks.worker, "chosen_action_value"),
+            )
         )
         self.largest_first = LargestFirst(env)
         self.maps = WorkerMaps(env)

@@ -2,40 +2,63 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
-from torchrl.envs.utils import ExplorationType, exploration_type
 
+from agents.networks.readouts.noisy import explores
 from packing_env.core.random import choose_uniform
 
 
 @dataclass(frozen=True)
-class EpsilonSchedule:
-    """Exploration rate, linear in the number of environment frames so far.
+class LinearSchedule:
+    """A value that is linear in the number of environment frames so far, and its bounds.
 
     Attributes:
-        start: Rate at frame 0: one number, or one per row (a tensor that broadcasts against the
+        start: Value at frame 0: one number, or one per row (a tensor that broadcasts against the
             leading axes of the batch, e.g. ``[E]`` or ``[E, A]``).
-        end: Rate from ``frames`` on, one number or one per row.
+        end: Value from ``frames`` on, one number or one per row.
         frames: Length of the descent; 0 means ``end`` at once.
     """
+
+    start: float | Tensor = 0.0
+    end: float | Tensor = 0.0
+    frames: int = 0
+    name: ClassVar[str] = "schedule"
+    most: ClassVar[float] = math.inf
+
+    def __post_init__(self) -> None:
+        bounds = "be 0 or more" if self.most == math.inf else f"lie in [0, {self.most}]"
+        for name in ("start", "end"):
+            value = torch.as_tensor(getattr(self, name))
+            if not bool(((value >= 0) & (value <= self.most)).all()):
+                raise ValueError(f"{self.name} {name}={getattr(self, name)} must {bounds}")
+        if self.frames < 0:
+            raise ValueError(f"{self.name} frames={self.frames} must be 0 or more")
+
+    def add_buffers(self, module: nn.Module) -> None:
+        """Register its ends (``NAME_start``, ``NAME_end``) and its current value (``NAME``)."""
+        ends = (torch.as_tensor(end, dtype=torch.float32) for end in (self.start, self.end))
+        start, end = torch.broadcast_tensors(*ends)
+        module.register_buffer(f"{self.name}_start", start.clone())
+        module.register_buffer(f"{self.name}_end", end.clone())
+        module.register_buffer(self.name, (start if self.frames else end).clone())
+
+
+@dataclass(frozen=True)
+class EpsilonSchedule(LinearSchedule):
+    """Exploration rate, see :class:`LinearSchedule`."""
 
     start: float | Tensor = 1.0
     end: float | Tensor = 0.05
     frames: int = 100_000
-
-    def __post_init__(self) -> None:
-        for name in ("start", "end"):
-            value = torch.as_tensor(getattr(self, name))
-            if not bool(((value >= 0) & (value <= 1)).all()):
-                raise ValueError(f"epsilon {name}={getattr(self, name)} must lie in [0, 1]")
-        if self.frames < 0:
-            raise ValueError(f"epsilon frames={self.frames} must be 0 or more")
+    name: ClassVar[str] = "epsilon"
+    most: ClassVar[float] = 1
 
 
 @overload
@@ -104,13 +127,8 @@ class PolicyWrapper(TensorDictModuleBase):
         self.out_keys = [action_key, chosen_key]
         self.explores = epsilon is not None
         schedule = epsilon if epsilon is not None else EpsilonSchedule(0.0, 0.0, 0)
-        start = torch.as_tensor(schedule.start, dtype=torch.float32)
-        end = torch.as_tensor(schedule.end, dtype=torch.float32)
-        start, end = torch.broadcast_tensors(start, end)
         self.frames = schedule.frames
-        self.register_buffer("epsilon_start", start.clone())
-        self.register_buffer("epsilon_end", end.clone())
-        self.register_buffer("epsilon", start.clone() if schedule.frames else end.clone())
+        schedule.add_buffers(self)
 
     def set_frames(self, frames: int | Tensor) -> None:
         """Set the exploration rate to its value after ``frames`` environment frames.
@@ -144,20 +162,19 @@ class PolicyWrapper(TensorDictModuleBase):
         else:
             mask = tensordict.get(self.mask_key)
         action = torch.where(mask, value, -torch.inf).argmax(-1)
-        if self.explores and self._exploring():
+        if self.explores and explores(self):
             action = self._explore(action, mask)
         chosen = value.gather(-1, action[..., None])
         tensordict.set(self.action_key, action)
         return tensordict.set(self.chosen_key, chosen)
 
-    def _exploring(self) -> bool:
-        mode = exploration_type()
-        return self.training if mode is None else mode is ExplorationType.RANDOM
-
     def _explore(self, action: Tensor, mask: Tensor) -> Tensor:
         """Replace each element's action by a uniform legal one with its own probability."""
         draw = torch.rand(action.shape, device=action.device)
         place = torch.rand(action.shape, device=action.device, dtype=torch.float64)
-        epsilon = self.epsilon
-        epsilon = epsilon.view(*epsilon.shape, *(1,) * (action.dim() - epsilon.dim()))
-        return torch.where(draw < epsilon, choose_uniform(mask, place), action)
+        return torch.where(draw < trailing(self.epsilon, draw), choose_uniform(mask, place), action)
+
+
+def trailing(per_row: Tensor, like: Tensor) -> Tensor:
+    """Add trailing axes of size 1 to a number, or one per row, to broadcast against ``like``."""
+    return per_row.view(*per_row.shape, *(1,) * (like.dim() - per_row.dim()))

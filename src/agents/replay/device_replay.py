@@ -1,4 +1,4 @@
-"""`DeviceReplay`: transitions in a ring on the device, compact inside, whole outside."""
+"""Replays of transitions in a ring on the device, compact inside (`DeviceReplay`) or whole."""
 
 from __future__ import annotations
 
@@ -223,6 +223,21 @@ class DeviceReplay:
         self.buffer.writer.load_state_dict(state["writer"])
         self.buffer.sampler.load_state_dict(state["sampler"])
         self.n_step.load_state_dict(state["n_step"])
+
+
+class TorchRLReplay(DeviceReplay):
+    """A ``TensorDictReplayBuffer`` over a ``LazyTensorStorage`` of whole transitions.
+
+    Transitions, n-step returns, interface and arguments are those of :class:`DeviceReplay`. Maps
+    are computed once, when a transition is written, instead of whenever it is sampled: samples cost
+    less, and each transition takes the memory of all maps.
+    """
+
+    def _stored(self, ready: TensorDictBase) -> TensorDictBase:
+        return super()._whole(ready)
+
+    def _whole(self, stored: TensorDictBase) -> TensorDictBase:
+        return stored
 
 
 def to_16_bits(height: Float[Tensor, "*batch X Y"]) -> Int16[Tensor, "*batch X Y"]:

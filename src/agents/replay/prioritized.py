@@ -237,15 +237,8 @@ class DevicePrioritizedSampler(PrioritizedSampler):
 
     def state_dict(self) -> dict[str, Any]:
         """Return priorities, sums and exponents, as tensors and numbers."""
-        return {
-            "alpha": self._alpha,
-            "beta": self._beta,
-            "eps": self._eps,
-            "powers": self._powers[: self._max_capacity].clone(),
-            "sums": self._sums.clone(),
-            "top": self._top.clone(),
-            "last": self._last.clone(),
-        }
+        numbers = {"alpha": self._alpha, "beta": self._beta, "eps": self._eps}
+        return numbers | {name: tensor.clone() for name, tensor in self._tensors().items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned, for the same capacity, in the same memory."""
@@ -256,10 +249,13 @@ class DevicePrioritizedSampler(PrioritizedSampler):
             )
         self._alpha, self._eps = float(state_dict["alpha"]), float(state_dict["eps"])
         self.beta = state_dict["beta"]
-        self._powers[: self._max_capacity].copy_(state_dict["powers"])
-        self._sums.copy_(state_dict["sums"])
-        self._top.copy_(state_dict["top"])
-        self._last.copy_(state_dict["last"])
+        for name, tensor in self._tensors().items():
+            tensor.copy_(state_dict[name])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Return the tensors that are saved, by their names."""
+        powers = self._powers[: self._max_capacity]
+        return {"powers": powers, "sums": self._sums, "top": self._top, "last": self._last}
 
     def dumps(self, path: str | Path) -> None:
         """Write :meth:`state_dict` to ``sampler.pt`` in a folder."""

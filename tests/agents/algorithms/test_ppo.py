@@ -22,7 +22,7 @@ from agents.algorithms.ppo import PPO, ActorCriticPolicy
 from agents.loggers.logging import NullLogger
 from agents.objectives import MultiHeadPPOLoss
 from agents.objectives.gae import generalised_advantage
-from agents.policies.heads import SingleHead
+from agents.policies.heads import Heads
 from agents.replay import Rollout
 from agents.training.rollout import DeviceCollector
 from agents.training.trainer import NonFiniteError, OnPolicyTrainer
@@ -113,7 +113,7 @@ def table(rows: int = 40, actions: int = 6) -> tuple[Given, TensorDict]:
 @pytest.mark.parametrize("normalize", [True, False])
 def test_with_one_head_it_is_the_objective_of_torchrl(clip: str, normalize: bool) -> None:
     network, batch = table()
-    policy = ActorCriticPolicy(network, SingleHead(6))
+    policy = ActorCriticPolicy(network, Heads((6,)))
     ours = MultiHeadPPOLoss(policy, clip=clip, normalize_advantage=normalize, entropy_coeff=0.0)
     found = ours(batch)
     actor = ProbabilisticTensorDictSequential(
@@ -181,7 +181,7 @@ def test_a_head_of_its_own_is_clipped_alone() -> None:
 
 def test_values_are_clipped_about_the_old_ones() -> None:
     network, batch = table()
-    policy = ActorCriticPolicy(network, SingleHead(6))
+    policy = ActorCriticPolicy(network, Heads((6,)))
     plain, clipped = (
         MultiHeadPPOLoss(policy, clip_value=width, critic_coeff=1.0)(batch)["loss_critic"]
         for width in (None, 0.1)
@@ -199,7 +199,7 @@ def test_values_are_clipped_about_the_old_ones() -> None:
 
 def test_its_keys_can_be_renamed() -> None:
     network, batch = table()
-    policy = ActorCriticPolicy(network, SingleHead(6))
+    policy = ActorCriticPolicy(network, Heads((6,)))
     plain, other = MultiHeadPPOLoss(policy), MultiHeadPPOLoss(policy)
     other.set_keys(advantage="gain", sample_log_prob=("then", "log_prob"))
     moved = batch.clone()

@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from agents.bench.measure.counting import READS
 from agents.policies import sampling
-from agents.policies.heads import PlacementHeads, SingleHead, action_heads
+from agents.policies.heads import PlacementHeads, action_heads
 from packing_env.types import ParameterError
 
 
@@ -113,7 +113,7 @@ def test_nothing_is_read() -> None:
 
 def test_heads_split_and_join(tiny) -> None:
     one = action_heads(tiny(2))
-    assert isinstance(one, SingleHead)
+    assert type(one) is Heads
     action = torch.tensor([3, 5])
     assert torch.equal(one.join(one.split(action)), action)
     env = tiny(2, action_mode="multi_head")

@@ -64,12 +64,7 @@ class CandidateEncoder(nn.Module):
 
 
 class AttentionBlock(nn.Module):
-    """Attention and a layer of its own for each token, both residual (pre-norm).
-
-    Args:
-        width: Width of a token; a multiple of ``heads``.
-        heads: Heads of the attention.
-    """
+    """Attention and a layer of its own for each token, both residual (pre-norm)."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

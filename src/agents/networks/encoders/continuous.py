@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.encoders.maps import COARSE, FIT_FEATURES, coarse
+from agents.networks.encoders.maps import COARSE, FIT_FEATURES, coarse, folded, per_orientation
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
@@ -89,10 +89,6 @@ class Encoder(nn.Module):
     emits them, the rest heights ``drop_height``; otherwise the ground under a placement's lower
     corner stands in for its rest height, and every placement of an existing orientation counts as
     legal.
-
-    Args:
-        env: Sets the shapes.
-        size: Sizes and precision.
     """
 
     x: Tensor
@@ -128,8 +124,7 @@ class Encoder(nn.Module):
         drop_height: Float[Tensor, "B L R Xs Ys"] | None = None,
     ) -> View:
         """Encode the observations of those names."""
-        item, orientation = item[:, : self.num_items], orientation[:, : self.num_items]
-        there = orientation[..., _THERE].flatten(1)[..., None]
+        there = orientation[:, : self.num_items, :, _THERE].flatten(1)[..., None]
         ground = functional.max_pool2d(heightmap[:, None], self.step, self.step, ceil_mode=True)
         if drop_height is None:
             legal = there[..., None].expand(-1, -1, *ground.shape[2:])
@@ -138,8 +133,7 @@ class Encoder(nn.Module):
             rest = drop_height.flatten(1, 2)
             legal = (rest < 1).to(rest.dtype)
         cells = self._convolve(ground, rest, legal)
-        orientations = orientation.shape[2]
-        given = torch.cat((item[:, :, None].expand(-1, -1, orientations, -1), orientation), -1)
+        given = per_orientation(item, orientation, self.num_items)
         fit = (rest.amin((2, 3)), rest.mean((2, 3)), legal.mean((2, 3)))
         features = torch.cat((given.flatten(1, 2), torch.stack(fit, -1)), -1)
         existing = features * there
@@ -149,12 +143,11 @@ class Encoder(nn.Module):
         return View(cells, ground, rest, legal, features, functional.relu(hidden))
 
     def _convolve(self, ground: Tensor, rest: Tensor, legal: Tensor) -> Tensor:
-        """Return features of the coarse cells; the far sides are padded as if they were full."""
+        """Return features of the coarse cells."""
         grid = torch.stack((self.x, self.y)).expand(len(ground), -1, -1, -1)
         lowest, share = rest.amin(1, keepdim=True), legal.mean(1, keepdim=True)
         images = torch.cat((ground, lowest, share, grid), 1)
-        xs, ys = images.shape[2:]
-        images = functional.pad(images, (0, -ys % self.fold, 0, -xs % self.fold), value=1.0)
+        images = folded(images, self.fold)
         with torch.autocast(ground.device.type, torch.bfloat16, enabled=self.autocast):
-            hidden = functional.relu(self.stem(functional.pixel_unshuffle(images, self.fold)))
+            hidden = functional.relu(self.stem(images))
             return (hidden + functional.relu(self.block(hidden))).float()

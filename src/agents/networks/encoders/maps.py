@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
-from packing_env.envs import PackingEnv
 
 COARSE = 8
 """Cells along each side of the pooled heightmap that a value is computed from."""
@@ -27,15 +26,25 @@ def coordinates(lattice: tuple[int, int]) -> Float[Tensor, "2 Xs Ys"]:
     return torch.stack(torch.meshgrid(*axes, indexing="ij"))
 
 
+def folded(images: Float[Tensor, "N C Xs Ys"], fold: int) -> Float[Tensor, "N Cf Xf Yf"]:
+    """Fold neighbours into channels; the far sides are padded with 1, as if they were full."""
+    xs, ys = images.shape[-2:]
+    padded = functional.pad(images, (0, -ys % fold, 0, -xs % fold), value=1.0)
+    return functional.pixel_unshuffle(padded, fold)
+
+
+def per_orientation(
+    item: Float[Tensor, "B S F"], orientation: Float[Tensor, "B S R G"], num_items: int
+) -> Float[Tensor, "B L R FG"]:
+    """Return the features of the first items beside those of each of their orientations."""
+    of_item = item[:, :num_items, None].expand(-1, -1, orientation.shape[2], -1)
+    return torch.cat((of_item, orientation[:, :num_items]), -1)
+
+
 class StateValue(nn.Module):
-    """V of the container and of how well the visible items still fit into it.
+    """V of the container and of how well the visible items still fit into it."""
 
-    Args:
-        env: Sets the shapes.
-        width: Width of the hidden layers.
-    """
-
-    def __init__(self, env: PackingEnv, width: int) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
         self.maps = MapSummary(width)
         self.out = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
@@ -49,11 +58,7 @@ class StateValue(nn.Module):
 
 
 class MapSummary(nn.Module):
-    """Encoder of each item in each orientation by features, fit and container, without its map.
-
-    Args:
-        width: Width of the layers.
-    """
+    """Encoder of each item in each orientation by features, fit and container, without its map."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -70,16 +75,9 @@ class MapSummary(nn.Module):
         orientation: Float[Tensor, "B S R G"],
     ) -> Float[Tensor, "B L R D"]:
         """Return ``D = width`` features per item and orientation; zeros where nothing is legal."""
-        items, orientations = drop_height.shape[1:3]
         fit = fits(drop_height)
-        features = torch.cat(
-            (
-                item[:, :items, None].expand(-1, -1, orientations, -1),
-                orientation[:, :items],
-                fit,
-            ),
-            -1,
-        )
+        features = per_orientation(item, orientation, drop_height.shape[1])
+        features = torch.cat((features, fit), -1)
         hidden = self.ground(coarse(heightmap))[:, None, None] + self.features(features)
         return functional.relu(self.hidden(functional.relu(hidden))) * (fit[..., -1:] > 0)
 

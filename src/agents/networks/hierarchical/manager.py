@@ -73,14 +73,9 @@ class ManagerNetwork(TensorDictModuleBase):
         self.out_keys = [("manager", "action_value")]
         self.height, self.num_visible = env.params.height, env.params.num_visible
         self.autocast = autocast
+        width, stages, blocks = size.encoder_width, size.encoder_stages, size.encoder_blocks
         self.container, self.items = (
-            ResNet(
-                channels,
-                size.features,
-                width=size.encoder_width,
-                stages=size.encoder_stages,
-                blocks=size.encoder_blocks,
-            )
+            ResNet(channels, size.features, width=width, stages=stages, blocks=blocks)
             for channels in (1, 6)
         )
         self.head = nn.Sequential(

@@ -12,7 +12,7 @@ from torch import nn
 
 from agents.networks.hierarchical.manager import ManagerNetwork, ManagerSize
 from agents.networks.hierarchical.worker import WorkerNetwork, WorkerSize
-from agents.networks.precision import runs_in_bf16
+from agents.networks.precision import check_mode, runs_in_bf16
 from agents.options import option_groups
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
@@ -37,19 +37,10 @@ class HierarchicalNetworks(nn.Module):
 
     @option_groups(manager=ManagerSize(), worker=WorkerSize())
     def __init__(
-        self,
-        env: PackingEnv,
-        *,
-        manager: ManagerSize,
-        worker: WorkerSize,
-        precision: str = "auto",
+        self, env: PackingEnv, *, manager: ManagerSize, worker: WorkerSize, precision: str = "auto"
     ) -> None:
         super().__init__()
-        if env.params.action_mode not in self.action_modes:
-            raise ParameterError(
-                f"HierarchicalNetworks act in action_mode='hierarchical', not "
-                f"{env.params.action_mode!r}"
-            )
+        check_mode(self, env)
         missing = {"item_id", "item_features"} - set(env.params.observation)
         if missing:
             raise ParameterError(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from agents.networks.encoders.item_views import thumbnails
-from agents.networks.encoders.maps import COARSE, FIT_FEATURES, coarse, coordinates
+from agents.networks.encoders.maps import COARSE, FIT_FEATURES, coarse, coordinates, folded
 from agents.networks.encoders.unet import UNet
 from agents.networks.readouts.values import start_small
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
@@ -71,14 +71,9 @@ class WorkerNetwork(TensorDictModuleBase):
 
     def __init__(self, env: PackingEnv, size: WorkerSize, *, autocast: bool) -> None:
         super().__init__()
-        self.in_keys = [
-            ("observation", "heights"),
-            ("observation", "item_id"),
-            ("observation", "item_features"),
-            ("manager", "action"),
-            ("worker", "drop_height"),
-            ("worker", "orientation_features"),
-        ]
+        names = ("heights", "item_id", "item_features")
+        self.in_keys = [("observation", name) for name in names] + [("manager", "action")]
+        self.in_keys += [("worker", name) for name in ("drop_height", "orientation_features")]
         self.out_keys = [("worker", "action_value")]
         self.height, self.stride = env.params.height, env.params.grid_step
         self.fold, self.autocast = size.fold, autocast
@@ -156,13 +151,12 @@ class WorkerNetwork(TensorDictModuleBase):
         shared: Float[Tensor, "B C Xs Ys"],
         condition: Float[Tensor, "B R F"],
     ) -> Float[Tensor, "B R XsYs"]:
-        """Return the U-Net's scores of the images, whose sides are padded with 1, as illegal."""
+        """Return the U-Net's scores of the images."""
         orientations, xs, ys = drop_height.shape[1:]
         own = torch.stack((drop_height, (drop_height >= 1).to(drop_height.dtype)), 2)
         shared = shared[:, None].expand(-1, orientations, -1, -1, -1)
         images = torch.cat((own, shared), 2).flatten(0, 1)
-        images = functional.pad(images, (0, -ys % self.fold, 0, -xs % self.fold), value=1.0)
-        images = functional.pixel_unshuffle(images, self.fold)
+        images = folded(images, self.fold)
         with torch.autocast(images.device.type, torch.bfloat16, enabled=self.autocast):
             images = images.contiguous(memory_format=torch.channels_last)
             scores = self.unet(images, condition.flatten(0, 1)).float()

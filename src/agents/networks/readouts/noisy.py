@@ -11,6 +11,12 @@ from torch.nn import functional
 from torchrl.envs.utils import ExplorationType, exploration_type
 
 
+def explores(module: nn.Module) -> bool:
+    """Return whether a module explores by TorchRL's type; in training mode where none is set."""
+    mode = exploration_type()
+    return module.training if mode is None else mode is ExplorationType.RANDOM
+
+
 class NoisyLinear(nn.Module):
     """A linear layer whose weights carry factorised Gaussian noise of learned scale.
 
@@ -24,9 +30,7 @@ class NoisyLinear(nn.Module):
     stores the noise as a full matrix.
 
     Args:
-        in_features: Number of inputs.
-        out_features: Number of outputs.
-        bias: Whether to add a bias.
+        in_features: See ``nn.Linear``, as ``out_features`` and ``bias``.
         sigma: Initial scale of the noise, before division by the root of ``in_features``.
     """
 
@@ -60,22 +64,16 @@ class NoisyLinear(nn.Module):
             noise.copy_(drawn.sign() * drawn.abs().sqrt())
 
     @property
-    def is_noisy(self) -> bool:
-        """True where the noise is on."""
-        mode = exploration_type()
-        return self.training if mode is None else mode is ExplorationType.RANDOM
-
-    @property
     def weight(self) -> Float[Tensor, "out in"]:
         """The weights, with the noise if it is on."""
-        if not self.is_noisy:
+        if not explores(self):
             return self.weight_mu
         return self.weight_mu + self.weight_sigma * torch.outer(self.noise_out, self.noise_in)
 
     @property
     def bias(self) -> Float[Tensor, " out"] | None:
         """The bias, with the noise if it is on."""
-        if self.bias_mu is None or not self.is_noisy:
+        if self.bias_mu is None or not explores(self):
             return self.bias_mu
         return self.bias_mu + self.bias_sigma * self.noise_out
 

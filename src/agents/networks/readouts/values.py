@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,9 +14,8 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
 
 from agents.networks.readouts.noisy import NoisyLinear
+from agents.options import option_groups
 from packing_env.types import ParameterError
-
-_FIRST_SCORES = 1e-2
 
 
 class ValueReadout(nn.Module):
@@ -63,6 +63,39 @@ class ValueReadout(nn.Module):
         return value + score.squeeze(-2)
 
 
+@dataclass(frozen=True)
+class Distribution:
+    """Return distributions on fixed atoms, and the noise of the layers that produce them.
+
+    Attributes:
+        v_min: Lowest return on the support; it must not exceed what an episode can give, since
+            lower returns count as this one.
+        v_max: Highest return on the support; higher ones count as this one.
+        num_atoms: Atoms from ``v_min`` to ``v_max``, equally spaced.
+        mixture: Distributions that the placements of a map mix, see :class:`CategoricalReadout`;
+            None: every action has logits of its own.
+        noisy: Whether the layers after the trunk carry noise (:class:`NoisyLinear`) and explore.
+        sigma: Initial scale of that noise.
+    """
+
+    v_min: float = -1.0
+    v_max: float = 1.5
+    num_atoms: int = 51
+    mixture: int | None = None
+    noisy: bool = True
+    sigma: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.v_min < self.v_max or self.num_atoms < 2:
+            raise ParameterError(
+                f"the support from v_min={self.v_min} to v_max={self.v_max} in "
+                f"num_atoms={self.num_atoms} is empty; v_min must be less than v_max, and "
+                f"num_atoms 2 or more"
+            )
+        if self.mixture is not None and self.mixture < 2:
+            raise ParameterError(f"mixture={self.mixture} must be at least 2, or null for none")
+
+
 class CategoricalReadout(ValueReadout):
     """A return distribution per action on fixed atoms, and its expectation.
 
@@ -77,40 +110,21 @@ class CategoricalReadout(ValueReadout):
 
     Args:
         width: See :class:`ValueReadout`.
-        v_min: Lowest return on the support; lower ones count as this.
-        v_max: Highest return on the support; higher ones count as this.
-        num_atoms: Atoms from ``v_min`` to ``v_max``, equally spaced.
-        mixture: Distributions per map; None: logits of its own for every action.
-        noisy: Whether the layers after the trunk carry noise (:class:`NoisyLinear`).
-        sigma: Initial scale of that noise.
+        distribution: Atoms, mixture and noise; a keyword for each.
     """
 
     support: Tensor
 
-    def __init__(
-        self,
-        width: int,
-        *,
-        v_min: float = -1.0,
-        v_max: float = 1.5,
-        num_atoms: int = 51,
-        mixture: int | None = None,
-        noisy: bool = True,
-        sigma: float = 0.5,
-    ) -> None:
+    @option_groups(distribution=Distribution())
+    def __init__(self, width: int, *, distribution: Distribution) -> None:
         super().__init__(width)
-        if not v_min < v_max or num_atoms < 2:
-            raise ParameterError(
-                f"the support from v_min={v_min} to v_max={v_max} in num_atoms={num_atoms} is "
-                f"empty; v_min must be less than v_max, and num_atoms 2 or more"
-            )
-        if mixture is not None and mixture < 2:
-            raise ParameterError(f"mixture={mixture} must be at least 2, or null for none")
-        self.noisy, self.sigma, self.mixture = noisy, sigma, mixture
+        self.noisy, self.sigma = distribution.noisy, distribution.sigma
+        self.mixture = mixture = distribution.mixture
+        num_atoms = distribution.num_atoms
         self.is_additive = mixture is None
         self.num_scores = num_atoms if mixture is None else mixture
         self.num_values = num_atoms if mixture is None else mixture * num_atoms
-        support = torch.linspace(v_min, v_max, num_atoms)
+        support = torch.linspace(distribution.v_min, distribution.v_max, num_atoms)
         self.register_buffer("support", support, persistent=False)
         if mixture is not None:
             # equal distributions would stay equal: they start tilted, from low to high returns
@@ -191,9 +205,7 @@ class ActionNetwork(TensorDictModuleBase):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write ``action_value``; any leading axes."""
-        observed = [tensordict.get(key) for key in self._read]
-        batch = observed[0].shape[:-2]
-        flat = (entry.flatten(0, len(batch) - 1) for entry in observed)
+        batch, flat = flattened(tensordict, self._read)
         value = self.readout.mean(*self.streams(*flat, gain=self.readout.gain(tensordict)))
         return tensordict.set("action_value", value.flatten(1).unflatten(0, batch))
 
@@ -230,13 +242,23 @@ class ActionNetwork(TensorDictModuleBase):
         return self.streams_of(*observed, action=action, gain=gain)
 
 
+def flattened(tensordict: TensorDictBase, keys: Sequence[Any]) -> tuple[torch.Size, list[Tensor]]:
+    """Return entries with their leading axes flattened, and these axes.
+
+    The first entry has two further axes.
+    """
+    observed = [tensordict.get(key) for key in keys]
+    batch = observed[0].shape[:-2]
+    return batch, [entry.flatten(0, len(batch) - 1) for entry in observed]
+
+
 def scaled(hidden: Tensor, gain: Tensor | None) -> Tensor:
     """Multiply hidden features by their gains, where there are any."""
     return hidden if gain is None else hidden * gain
 
 
-def start_small(weight: Tensor, bias: Tensor | None) -> None:
+def start_small(weight: Tensor, bias: Tensor | None, std: float = 1e-2) -> None:
     """Initialize a layer so that its outputs are close to 0."""
-    nn.init.normal_(weight, std=_FIRST_SCORES)
+    nn.init.normal_(weight, std=std)
     if bias is not None:
         nn.init.zeros_(bias)
