@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from packing_env.items.shapes.layers import stack
-from packing_env.items.shapes.polygons import Length, arc, rectangle, regular, shifted
+from packing_env.items.shapes.polygons import CM, Length, arc, rectangle, regular, shifted
+from packing_env.items.shapes.prismatic import layered
 from packing_env.items.shapes.solids import Maker, Solid, loft, revolution
 
-CM = 0.01
 
-
-def revolved(*profile: tuple[Length, Length], segments: int = 24, closed: bool = False) -> Solid:
-    """Make a solid of revolution from (radius, z) pairs in centimetres."""
-    return revolution([(r * CM, z * CM) for r, z in profile], segments, closed)
+def revolved(
+    *profile: tuple[Length, Length], segments: int = 24, closed: bool = False, unit: Length = CM
+) -> Solid:
+    """Make a solid of revolution from (radius, z) pairs, by default in centimetres."""
+    return revolution([(r * unit, z * unit) for r, z in profile], segments, closed)
 
 
 def _tapered(sides: int, *profile: tuple[Length, Length]) -> Solid:
@@ -33,14 +33,13 @@ def bowl_profile(radius: Length, height: Length, wall: Length) -> list[tuple[flo
 
 def _open_box(width: Length, depth: Length, height: Length, wall: Length) -> Solid:
     outer, inner = rectangle(width, depth), rectangle(width - 2 * wall, depth - 2 * wall)
-    rim = ([CM * outer, CM * inner], (height - wall) * CM)
-    return stack([([CM * outer], wall * CM), rim])
+    return layered(([outer], wall), ([outer, inner], height - wall))
 
 
 def _divided_tray() -> Solid:
-    outer, pocket = CM * rectangle(18, 10), rectangle(7.5, 8)
-    pockets = [CM * shifted(pocket, x, 0) for x in (-4.25, 4.25)]
-    return stack([([outer], 1.5 * CM), ([outer, *pockets], 4 * CM)])
+    outer, pocket = rectangle(18, 10), rectangle(7.5, 8)
+    pockets = [shifted(pocket, x, 0) for x in (-4.25, 4.25)]
+    return layered(([outer], 1.5), ([outer, *pockets], 4))
 
 
 REVOLUTIONS: dict[str, Maker] = {

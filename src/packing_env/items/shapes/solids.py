@@ -101,9 +101,8 @@ def polycube(cells: Iterable[Cell], cell: Length = 0.04) -> Solid:
 
 
 def _moved(cell: Cell, axis: int, step: int) -> Cell:
-    shifted = list(cell)
-    shifted[axis] += step
-    return (shifted[0], shifted[1], shifted[2])
+    x, y, z = (at + step * (i == axis) for i, at in enumerate(cell))
+    return x, y, z
 
 
 def _cube_side(cell: Cell, axis: int, side: int) -> list[Cell]:
