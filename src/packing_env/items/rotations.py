@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from packing_env.items.meshes.topology import first_rows
+
 QUARTER = math.pi / 2
 
 UPWARD_FACES = (
@@ -174,7 +176,4 @@ def _distinct(rotations: Float[Tensor, "S 3 3"]) -> Float[Tensor, "R 3 3"]:
     rounding, so integer keys in units of 1e-7, offset from all common entries, compare them safely.
     """
     key = torch.floor((rotations.flatten(1) + 0.1234567891) * 1e7).to(torch.int64)
-    groups, group = torch.unique(key, dim=0, return_inverse=True)
-    order = torch.arange(len(key), device=key.device)
-    first = torch.full((len(groups),), len(key), device=key.device)
-    return rotations[first.scatter_reduce(0, group, order, "amin").sort().values]
+    return rotations[first_rows(key)]
