@@ -129,7 +129,7 @@ def _read_obj(path: Path, data: bytes) -> Surface:
         elif words[0] == "f":
             ids = [_obj_index(path, number, word, len(vertices)) for word in words[1:]]
             polygons.append((number, ids))
-    return surface(vertices, triangulate_faces(path, vertices, polygons))
+    return surface(vertices, triangulate_faces(path, vertices, polygons, first=1))
 
 
 def _obj_index(path: Path, number: int, word: str, num_vertices: int) -> int:

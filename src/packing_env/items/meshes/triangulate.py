@@ -20,7 +20,11 @@ _EPS = 1e-14  # m^2: twice the area below which three corners count as collinear
 
 
 def triangulate_faces(
-    path: Path, vertices: Any, polygons: Sequence[tuple[int, Sequence[int]]], place: str = "line"
+    path: Path,
+    vertices: Any,
+    polygons: Sequence[tuple[int, Sequence[int]]],
+    place: str = "line",
+    first: int = 0,
 ) -> list[Sequence[int]]:
     """Split the polygons of a mesh file into triangles: convex ones as fans, others by their ears.
 
@@ -29,6 +33,7 @@ def triangulate_faces(
         vertices: [V, 3].
         polygons: the number and the vertex ids of each.
         place: what the numbers count.
+        first: number of the first vertex in the file, for errors; the ids count from 0.
 
     Raises:
         MeshError: a polygon crosses itself, has fewer than three vertices, or an id out of range.
@@ -37,9 +42,13 @@ def triangulate_faces(
     triangles: list[Sequence[int]] = []
     for number, ids in polygons:
         if len(ids) < 3 or min(ids) < 0 or max(ids) >= len(points):
+            outside = [i + first for i in ids if not 0 <= i < len(points)]
+            what = (
+                f"vertex {outside[0]} of {len(points)}" if outside else "fewer than three vertices"
+            )
             raise MeshError(
-                f"{path}: {place} {number}: bad face {list(ids[:8])}: a face needs three or more "
-                f"vertex ids, counted from 0, in 0..{len(points) - 1}; export the file again"
+                f"{path}: {place} {number}: a face refers to {what} (counted from {first}); the "
+                "file is damaged, export it again"
             )
         if len(ids) == 3:
             triangles.append(ids)

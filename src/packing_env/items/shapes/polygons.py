@@ -53,8 +53,9 @@ def regular(sides: int, radius: Length, turn: Length = 0.0) -> Float[np.ndarray,
 def superellipse(exponent: Length, sides: int) -> Float[np.ndarray, "P 2"]:
     """Make the unit curve (cos^e, sin^e): e = 1 a circle, towards 0 a square, 2 a diamond."""
     values = regular(sides, 1.0)
-    values = np.where(np.abs(values) < 1e-12, 0.0, values)  # rounding noise of cos and sin
-    return np.sign(values) * np.abs(values) ** exponent
+    values[np.abs(values) < 1e-12] = 0.0  # rounding noise of cos and sin
+    curve: np.ndarray = np.sign(values) * np.abs(values) ** exponent
+    return curve
 
 
 def star(points: int, radius: Length, inner: Length) -> Float[np.ndarray, "P 2"]:
