@@ -157,8 +157,8 @@ class Catalogue:
             )
         inside = windows(tensors["size"], meta["window"])
         for name, outside in _MAPS.items():
-            cells = tensors[name]
-            tensors[name] = torch.full(inside.shape, outside).masked_scatter_(inside, cells)
+            padding = torch.full(inside.shape, outside)
+            tensors[name] = padding.masked_scatter_(inside, tensors[name])
         return cls(
             **tensors,
             names=list(meta["names"]),

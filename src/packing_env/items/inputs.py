@@ -42,7 +42,7 @@ Item = str | Source
 
 def expand(paths_or_meshes: Item | Iterable[Item]) -> list[Source]:
     """Replace folders by the mesh files below them."""
-    if isinstance(paths_or_meshes, (str, Path, Mesh, EmbeddedShape)):
+    if isinstance(paths_or_meshes, Item):
         paths_or_meshes = [paths_or_meshes]
     inputs: list[Source] = []
     for item in paths_or_meshes:

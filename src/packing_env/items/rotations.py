@@ -117,13 +117,12 @@ def quarter_turn_plan(rotations: Float[Tensor, "R 3 3"]) -> tuple[list[int], lis
         The index of that rotation, and the number of quarter turns from it.
     """
     turn = rotations.new_tensor(QUARTER_TURN)
-    base: list[int] = []
-    turns: list[int] = []
+    base, turns = [], []
     distinct: list[int] = []
     for i, rotation in enumerate(rotations):
         for k in range(4):
-            same = (rotations[distinct] - rotation).abs().amax((1, 2)) < 1e-12 if distinct else None
-            if same is not None and bool(same.any()):
+            same = (rotations[distinct] - rotation).abs().amax((1, 2)) < 1e-12
+            if bool(same.any()):
                 base.append(distinct[int(same.int().argmax())])
                 turns.append(k)
                 break

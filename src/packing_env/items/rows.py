@@ -73,19 +73,19 @@ class Row:
     extent: Float[Tensor, " 3"]
 
 
+@dataclass
 class MemoryEstimate:
     """The memory that a catalogue under construction needs, refused as soon as it cannot fit.
 
     Every row is padded to the largest number of orientations and the largest window of any row.
     One large item therefore enlarges all rows, which is detected before it is rasterised.
 
-    Args:
+    Attributes:
         num_rows: number of rows of the finished catalogue.
     """
 
-    def __init__(self, num_rows: int) -> None:
-        self.num_rows = num_rows
-        self._largest = (1, 1, 1)
+    num_rows: int
+    _largest: tuple[int, int, int] = (1, 1, 1)
 
     def add(self, orientations: int, sizes: Int[Tensor, "R 2"]) -> None:
         """Take account of one item.

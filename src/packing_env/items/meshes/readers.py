@@ -45,11 +45,10 @@ def _text(path: Path, data: bytes, kind: str) -> str:
     return data.decode("utf-8", errors="replace")
 
 
-def _numbered_lines(text: str, comment: str = "#") -> Iterator[tuple[int, list[str]]]:
+def _numbered_lines(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and the words of each non-empty line, comments removed."""
     for number, line in enumerate(text.split("\n"), 1):
-        words = line.split(comment, 1)[0].split()
-        if words:
+        if words := line.split("#", 1)[0].split():
             yield number, words
 
 
@@ -71,7 +70,9 @@ def _read_stl(path: Path, data: bytes) -> Surface:
     if len(data) >= STL_HEADER:
         count = struct.unpack_from("<I", data, 80)[0]
         if len(data) == STL_HEADER + STL_FACET * count:
-            return _stl_binary(data, count)
+            facet = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("extra", "<u2")])
+            facets = np.frombuffer(data, dtype=facet, count=count, offset=STL_HEADER)
+            return surface(facets["corners"], np.arange(3 * count))
     if data.lstrip()[:5].lower() == b"solid" and b"\0" not in data:
         return _stl_ascii(path, data.decode("utf-8", errors="replace"))
     if len(data) < STL_HEADER or b"\0" not in data:
@@ -81,13 +82,6 @@ def _read_stl(path: Path, data: bytes) -> Surface:
         f"{STL_HEADER + STL_FACET * count} bytes, but the file has {len(data)}; "
         "it is truncated or damaged, export it again"
     )
-
-
-def _stl_binary(data: bytes, count: int) -> Surface:
-    """Read the triangles of a binary STL whose size has been checked."""
-    facet = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
-    corners = np.frombuffer(data, dtype=facet, count=count, offset=STL_HEADER)["corners"]
-    return surface(corners, np.arange(3 * count))
 
 
 def _stl_ascii(path: Path, text: str) -> Surface:

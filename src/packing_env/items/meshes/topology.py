@@ -5,8 +5,9 @@ Pure torch on the CPU; nothing here knows about files, units or messages.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import count, product
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -84,8 +85,7 @@ def weld(
     pairs: list[Int[Tensor, "2 P"]] = []
     primes = torch.tensor([73856093, 19349663, 83492791])
     for shift in product((0.0, 0.5), repeat=3):
-        offset = vertices.new_tensor(shift) * pitch
-        cell = torch.floor((vertices - origin + offset) / pitch).to(torch.int64)
+        cell = torch.floor((vertices - origin + vertices.new_tensor(shift) * pitch) / pitch).long()
         key = (cell * primes).sum(1) + 19 * part
         pairs += [p[:, part[p[0]] == part[p[1]]] for p in _near_pairs(vertices, key, tolerance)]
     if not pairs:
@@ -96,21 +96,18 @@ def weld(
 
 def _near_pairs(
     vertices: Float[Tensor, "V 3"], key: Int[Tensor, " V"], tolerance: float
-) -> list[Int[Tensor, "2 P"]]:
+) -> Iterator[Int[Tensor, "2 P"]]:
     """Find the pairs of vertices with the same key and at most `tolerance` apart."""
     key, order = key.sort()
     start = torch.arange(len(key))
-    pairs: list[Int[Tensor, "2 P"]] = []
-    step = 1
-    while True:
+    for step in count(1):
         start = start[start + step < len(key)]
         start = start[key[start] == key[start + step]]
         if start.numel() == 0:
-            return pairs
+            return
         a, b = order[start], order[start + step]
         near = (vertices[a] - vertices[b]).norm(dim=1) <= tolerance
-        pairs.append(torch.stack([a[near], b[near]]))
-        step += 1
+        yield torch.stack([a[near], b[near]])
 
 
 def edge_table(faces: Int[Tensor, "F 3"], num_vertices: int) -> EdgeTable:

@@ -43,12 +43,11 @@ def triangulate_faces(
     for number, ids in polygons:
         if len(ids) < 3 or min(ids) < 0 or max(ids) >= len(points):
             outside = [i + first for i in ids if not 0 <= i < len(points)]
-            what = (
-                f"vertex {outside[0]} of {len(points)}" if outside else "fewer than three vertices"
-            )
+            what = "has fewer than three vertices"
+            if outside:
+                what = f"refers to vertex {outside[0]} of {len(points)} (counted from {first})"
             raise MeshError(
-                f"{path}: {place} {number}: a face refers to {what} (counted from {first}); the "
-                "file is damaged, export it again"
+                f"{path}: {place} {number}: a face {what}; the file is damaged, export it again"
             )
         if len(ids) == 3:
             triangles.append(ids)

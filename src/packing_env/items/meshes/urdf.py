@@ -55,8 +55,7 @@ def referenced_files(path: Path) -> set[Path]:
         robot = ElementTree.fromstring(path.read_bytes())
     except (ElementTree.ParseError, OSError):
         return set()  # `read_tree` reports the error
-    names = [mesh.get("filename", "") for mesh in robot.iter("mesh")]
-    found = (_find(path, name) for name in names)
+    found = (_find(path, mesh.get("filename", "")) for mesh in robot.iter("mesh"))
     return {file.resolve() for file in found if file is not None}
 
 
@@ -124,8 +123,7 @@ def _origin(path: Path, element: ElementTree.Element) -> Matrix:
 
 def _geometry(path: Path, element: ElementTree.Element) -> Surface:
     """Return the surface of a <visual> or <collision> element in its own frame."""
-    geometry = element.find("geometry")
-    shape = None if geometry is None or len(geometry) == 0 else geometry[0]
+    shape = element.find("geometry/*")
     if shape is None:
         raise MeshError(f"{path}: a <{element.tag}> without <geometry>; add one or remove it")
     if shape.tag == "mesh":
@@ -198,10 +196,8 @@ def _revolved(rings: list[tuple[float, float]], pole: float) -> Surface:
     here, ahead = np.arange(n), (np.arange(n) + 1) % n
     bottom, top = len(vertices) - 2, len(vertices) - 1
     last = n * (len(rings) - 1)
-    faces = [np.stack([ahead, here, np.full(n, bottom)], 1)]
+    faces = [(ahead, here, np.full(n, bottom)), (here + last, ahead + last, np.full(n, top))]
     for base in range(0, last, n):
         low, low_next = here + base, ahead + base
-        faces.append(np.stack([low, low_next, low_next + n], 1))
-        faces.append(np.stack([low, low_next + n, low + n], 1))
-    faces.append(np.stack([here + last, ahead + last, np.full(n, top)], 1))
-    return surface(vertices, np.concatenate(faces))
+        faces[-1:-1] = [(low, low_next, low_next + n), (low, low_next + n, low + n)]
+    return surface(vertices, np.concatenate([np.stack(corners, 1) for corners in faces]))

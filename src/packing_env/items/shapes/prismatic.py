@@ -1,15 +1,20 @@
-"""Embedded items of the families `extrusions` and `brackets` (lengths written in centimetres)."""
+"""Embedded items of the families `polycubes`, `extrusions` and `brackets`.
+
+Lengths of extrusions and brackets are written in centimetres.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import product
 
 import numpy as np
 
 from packing_env.items.shapes import polygons
 from packing_env.items.shapes.layers import Outline, stack
 from packing_env.items.shapes.polygons import CM, Length, arc, polygon, rectangle, regular, shifted
-from packing_env.items.shapes.solids import Maker, Solid
+from packing_env.items.shapes.solids import Maker, Solid, polycube
 
 
 def layered(*layers: tuple[Sequence[Outline], Length]) -> Solid:
@@ -41,11 +46,6 @@ def _angle_bracket() -> Solid:
     plate = polygon((0, 0), (3, 0), (14, 0), (14, 10), (3, 10), (0, 10))
     leg = polygon((0, 0), (3, 0), (3, 10), (0, 10))
     return layered(([plate, _disc(1.2, 9.5, 2.5), _disc(1.2, 9.5, 7.5)], 3), ([leg], 9))
-
-
-def _counterbored_block() -> Solid:
-    block = rectangle(12, 9)
-    return layered(([block, _disc(1.8)], 3.5), ([block, _disc(3.2)], 4))
 
 
 def _pillow_block() -> Solid:
@@ -87,6 +87,28 @@ def _t_slot_rail() -> Solid:
     return _prism(18, _quartered(polygon((4, -4), *slot, *((x, -y) for x, y in slot[::-1]))))
 
 
+# Tetracubes, pentacubes and larger unions of cubes with edges of 4 to 6 cm.
+POLYCUBES: dict[str, Maker] = {
+    "tetracube_l": partial(polycube, [(0, 0, 0), (1, 0, 0), (2, 0, 0), (2, 1, 0)], 0.05),
+    "tetracube_t": partial(polycube, [(0, 0, 0), (1, 0, 0), (2, 0, 0), (1, 1, 0)], 0.055),
+    "tetracube_skew": partial(polycube, [(0, 0, 0), (1, 0, 0), (1, 1, 0), (2, 1, 0)], 0.05),
+    "tetracube_screw": partial(polycube, [(0, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1)], 0.06),
+    "tetracube_tripod": partial(polycube, [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)], 0.06),
+    "pentacube_cross": partial(
+        polycube, [(1, 0, 0), (0, 1, 0), (1, 1, 0), (2, 1, 0), (1, 2, 0)], 0.05
+    ),
+    "arch": partial(
+        polycube,
+        [(x, y, z) for x, y, z in product(range(3), range(2), range(2)) if x != 1 or z],
+        0.04,
+    ),
+    "staircase": partial(
+        polycube,
+        [(x, y, z) for x, y, z in product(range(3), range(2), range(3)) if x + z < 3],
+        0.04,
+    ),
+}
+
 EXTRUSIONS: dict[str, Maker] = {
     "l_profile": lambda: _prism(9, polygon((0, 0), (14, 0), (14, 4), (4, 4), (4, 10), (0, 10))),
     "t_profile": lambda: _prism(
@@ -107,7 +129,9 @@ EXTRUSIONS: dict[str, Maker] = {
 BRACKETS: dict[str, Maker] = {
     "flange": _flange,
     "angle_bracket": _angle_bracket,
-    "counterbored_block": _counterbored_block,
+    "counterbored_block": lambda: layered(
+        ([rectangle(12, 9), _disc(1.8)], 3.5), ([rectangle(12, 9), _disc(3.2)], 4)
+    ),
     "pillow_block": _pillow_block,
     "clevis": _clevis,
     "stepped_block": _stepped_block,

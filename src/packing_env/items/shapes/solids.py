@@ -9,6 +9,7 @@ sections.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -181,9 +182,8 @@ def _skin(corners: int, is_ring: np.ndarray, closed: bool) -> list[Cell]:
     if closed:
         first[-1] = 0
     faces: list[Cell] = []
-    for low, high, ring_low, ring_high in zip(
-        first[:-1].tolist(), first[1:].tolist(), is_ring[:-1], is_ring[1:], strict=True
-    ):
+    sections = zip(first.tolist(), is_ring, strict=True)
+    for (low, ring_low), (high, ring_high) in pairwise(sections):
         for j in range(corners):
             k = (j + 1) % corners
             if ring_low:
