@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
 
 from packing_env.generators import Cuboids
-from packing_env.items import Catalogue, Mesh, shapes
-from packing_env.items.inputs import EmbeddedShape
-from packing_env.types import PackingParams, ParameterError, check_number, whole_cells
+from packing_env.items import Catalogue, shapes
+from packing_env.items.inputs import Item
+from packing_env.types import PackingParams, ParameterError, check_number
 
-MESH_INPUTS = (str, Path, Mesh, EmbeddedShape)
-"""Types of the entries of ``items.paths``."""
 _LOGGER = logging.getLogger("packing_env.tasks")
 _LISTED = 5
 """Number of parts whose warnings are logged one by one."""
@@ -48,8 +46,6 @@ def build_catalogue(
     options = _items_options(items)
     source = options.pop("source")
     holdout = options.pop("holdout", 0.0)
-    for axis, length in zip("XY", params.container[:2], strict=True):
-        whole_cells(length, params.cell, axis)
     options |= {"cell": params.pitch, "container": params.container, **poses}
     if supplied is not None and (source != "cuboids" or options.get("extents") is not None):
         raise ParameterError(
@@ -67,7 +63,7 @@ def build_catalogue(
         catalogue = Catalogue.from_meshes(options.pop("paths"), **options)
         _check_meshes(catalogue)
     else:
-        catalogue = _SOURCES[source](**options)
+        catalogue = Catalogue.from_shapes(**options)
     return _hold_out(catalogue, holdout, split) if holdout else catalogue
 
 
@@ -92,22 +88,14 @@ def _check_meshes(catalogue: Catalogue) -> None:
             f"every part is smaller than a cell: the largest measures {largest:.3g} m, the cell "
             f"{catalogue.cell} m; check items.unit (mm, cm, m, in, ...)"
         )
-    warned = {
-        name: source["warnings"]
-        for name, source in zip(catalogue.names, catalogue.sources, strict=True)
-        if source.get("warnings")
-    }
+    rows = zip(catalogue.names, catalogue.sources, strict=True)
+    warned = {name: source["warnings"] for name, source in rows if source.get("warnings")}
     for name, warnings in list(warned.items())[:_LISTED]:
         _LOGGER.warning("%s: %s", name, "; ".join(warnings))
     if len(warned) > _LISTED:
         _LOGGER.warning("%d more parts have warnings; see `packing items`", len(warned) - _LISTED)
 
 
-_SOURCES: dict[str, Callable[..., Catalogue]] = {
-    "shapes": Catalogue.from_shapes,
-    "meshes": Catalogue.from_meshes,
-    "cuboids": Catalogue.from_cuboids,
-}
 _BUILDING = {"unit", "strict", "use_cache", "cache_dir"}
 ITEM_ARGUMENTS: dict[str, set[str]] = {
     "shapes": {"families", *_BUILDING},
@@ -118,12 +106,17 @@ ITEM_ARGUMENTS: dict[str, set[str]] = {
 
 
 def _items_options(items: Any) -> dict[str, Any]:
-    """Return ``items`` as a mapping; raise unless its source, arguments and values are valid."""
-    options = dict(items if isinstance(items, Mapping) else _named_source(items))
+    """Return ``items`` as a mapping; raise unless its source, arguments and values are valid.
+
+    ``"shapes"``, or a path or a list of paths of meshes, stands for a mapping with that source.
+    """
+    if not isinstance(items, Mapping):
+        items = {"source": "shapes"} if items == "shapes" else {"source": "meshes", "paths": items}
+    options = dict(items)
     source = options.get("source")
-    if not isinstance(source, str) or source not in _SOURCES:
+    if not isinstance(source, str) or source not in ITEM_ARGUMENTS:
         raise ParameterError(
-            f"items.source={source!r} is unknown; choose one of {', '.join(_SOURCES)}"
+            f"items.source={source!r} is unknown; choose one of {', '.join(ITEM_ARGUMENTS)}"
         )
     check_names(f"items (source {source})", options, {"source", "holdout"} | ITEM_ARGUMENTS[source])
     share = check_number("items.holdout", options.setdefault("holdout", 0.0))
@@ -152,12 +145,12 @@ def _check_families(families: Any) -> None:
 
 def _paths(paths: Any) -> list[Any]:
     """Return the inputs of ``Catalogue.from_meshes`` as a list."""
-    one = isinstance(paths, MESH_INPUTS) or not isinstance(paths, Iterable)
+    one = isinstance(paths, Item) or not isinstance(paths, Iterable)
     given = [paths] if one else list(paths)
     if paths is None or not given or "" in given:
         raise ParameterError("items.paths is empty; name a folder or mesh files")
     for item in given:
-        if not isinstance(item, MESH_INPUTS):
+        if not isinstance(item, Item):
             raise ParameterError(f"items.paths holds {item!r}; name folders or mesh files")
     return given
 
@@ -166,19 +159,13 @@ def _check_extents(extents: Any) -> None:
     """Raise unless ``extents`` is null or [M, 3] numbers."""
     if extents is None:
         return
-    try:
-        fits = torch.as_tensor(extents, dtype=torch.float64).shape[1:] == (3,)
-    except (RuntimeError, TypeError, ValueError):
-        fits = False
-    if not fits:
+    shape = None
+    with suppress(RuntimeError, TypeError, ValueError):
+        shape = torch.as_tensor(extents, dtype=torch.float64).shape[1:]
+    if shape != (3,):
         raise ParameterError(
             f"items.extents={extents!r} must be a list of (dx, dy, dz), one for each cuboid"
         )
-
-
-def _named_source(items: Any) -> Mapping[str, Any]:
-    """Convert ``"shapes"``, or a path or list of paths of meshes, to a mapping with a source."""
-    return {"source": "shapes"} if items == "shapes" else {"source": "meshes", "paths": items}
 
 
 def _hold_out(catalogue: Catalogue, share: float, split: str) -> Catalogue:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -17,14 +17,8 @@ import torch
 from packing_env.core import candidates, feasibility
 from packing_env.core.actions import get_mode
 from packing_env.envs import PackingEnv, checks
-from packing_env.generators import (
-    GENERATORS,
-    Generator,
-    GeneratorError,
-    check_pool,
-    make_pool,
-    split_stream,
-)
+from packing_env.generators import GENERATORS, Generator, GeneratorError
+from packing_env.generators.base import check_pool, make_pool, split_stream
 from packing_env.item_source import build_catalogue, check_names
 from packing_env.types import (
     PackingParams,
@@ -77,9 +71,7 @@ CUBOID = PackingParams(
 
 PRESETS: dict[str, Task] = {
     # The default of the demo and of training.
-    "irregular": Task(
-        PackingParams(container=(0.32, 0.32, 0.30), cell=0.01, num_items=24),
-    ),
+    "irregular": Task(PackingParams(container=(0.32, 0.32, 0.30), cell=0.01, num_items=24)),
     # Huang et al., RA-L 2023: 0.40 x 0.40 x 0.30 m at 200 x 200 pixels, 50 objects of household
     # size scaled by 0.8-1.2, the largest K = 20 offered.
     "irregular_paper": Task(
@@ -187,8 +179,7 @@ def make_env(
     supplied = generator.cuboids(preset.params, seed, split, size)
     poses = {"orientations": preset.orientations, "scales": preset.scales}
     catalogue = build_catalogue(preset.items, preset.params, poses, split, supplied)
-    tensors = catalogue.tensors()
-    playable = feasibility.legal_on_floor(tensors, preset.params).any(1)
+    playable = feasibility.legal_on_floor(catalogue.tensors(), preset.params).any(1)
     instances = make_pool(
         generator, catalogue, preset.params, playable, seed=seed, size=size, **pool
     )
@@ -259,11 +250,10 @@ def _override(preset: Task, options: dict[str, Any]) -> Task:
                 f"cell={changes['cell']} is given too; remove one of them"
             )
         changes["cell"] = cell
-    kept = {f.name: getattr(preset, f.name) for f in fields(Task)}
-    kept.update({name: value for name, value in options.items() if name in own})
-    kept["params"] = preset.params.evolve(**changes)
-    kept["scales"] = _scales(kept["scales"])
-    return Task(**kept)
+    params = preset.params.evolve(**changes)
+    kept = {name: value for name, value in options.items() if name in own}
+    kept["scales"] = _scales(kept.get("scales", preset.scales))
+    return replace(preset, params=params, **kept)
 
 
 def _scales(scales: Any) -> tuple[float, ...]:

@@ -132,11 +132,11 @@ def check_container(container: Any) -> tuple[float, float, float]:
     given = container.tolist() if hasattr(container, "tolist") else container
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 3:
         raise ParameterError(f"container={given!r} must be three lengths (X, Y, H) in metres")
-    for length in given:
-        real = isinstance(length, Real) and not isinstance(length, bool)
-        if not real or not 0 < float(length) < math.inf:
-            raise ParameterError(f"container={given!r} must be positive numbers (X, Y, H), metres")
-    return float(given[0]), float(given[1]), float(given[2])
+    real = all(isinstance(length, Real) and not isinstance(length, bool) for length in given)
+    if not real or not all(0 < float(length) < math.inf for length in given):
+        raise ParameterError(f"container={given!r} must be positive numbers (X, Y, H), metres")
+    x, y, height = map(float, given)
+    return x, y, height
 
 
 @dataclass(frozen=True)
@@ -211,11 +211,15 @@ class PackingParams:
         self._check_choices()
         object.__setattr__(self, "observation", tuple(self.observation))
         self._check_geometry()
-        reward = self._checked_reward()
+        if not isinstance(self.reward, Mapping):
+            raise ParameterError(
+                f"reward={self.reward!r} must give each term a weight, as in utilization: 1.0"
+            )
+        reward = {name: check_number(f"reward.{name}", w) for name, w in self.reward.items()}
         if self.illegal_action == "noop" and "illegal" not in reward:
             reward["illegal"] = NOOP_PENALTY
             object.__setattr__(self, "_penalty_is_default", True)
-        object.__setattr__(self, "reward", reward)
+        object.__setattr__(self, "reward", reward)  # `core.rewards` checks the names
 
     def _check_counts(self) -> None:
         """Raise on counts and lengths that are invalid or exceed each other."""
@@ -230,21 +234,13 @@ class PackingParams:
             )
         if self.max_steps is not None:
             object.__setattr__(self, "max_steps", check_integer("max_steps", self.max_steps, 1))
-        if self.grid_step > min(self.grid):
+        most = min(self.grid)
+        if self.grid_step > most:
             raise ParameterError(
-                f"grid_step={self.grid_step} exceeds the grid {self.grid}; use at most "
-                f"{min(self.grid)}"
+                f"grid_step={self.grid_step} exceeds the grid {self.grid}; use at most {most}"
             )
         if self.contact_tol is not None and check_number("contact_tol", self.contact_tol) < 0:
             raise ParameterError(f"contact_tol={self.contact_tol} must be 0 or more, in metres")
-
-    def _checked_reward(self) -> dict[str, float]:
-        """Return the weights as floats; :mod:`packing_env.core.rewards` checks the names."""
-        if not isinstance(self.reward, Mapping):
-            raise ParameterError(
-                f"reward={self.reward!r} must give each term a weight, as in utilization: 1.0"
-            )
-        return {name: check_number(f"reward.{name}", w) for name, w in self.reward.items()}
 
     def _check_choices(self) -> None:
         """Raise on values that are not among their choices."""
@@ -301,10 +297,8 @@ class PackingParams:
     @property
     def grid(self) -> tuple[int, int]:
         """Cells of the container, ``(X, Y)``."""
-        return (
-            whole_cells(self.container[0], self.cell, "X"),
-            whole_cells(self.container[1], self.cell, "Y"),
-        )
+        x, y, _ = self.container
+        return whole_cells(x, self.cell, "X"), whole_cells(y, self.cell, "Y")
 
     @property
     def lattice(self) -> tuple[int, int]:

@@ -58,10 +58,8 @@ class Draw:
         which = torch.arange(self.num_instances) if instance is None else instance
         shape = (len(which), num_places)
         place = torch.arange(num_places).expand(shape)
-        seed = torch.full(shape, self.seed)
-        fixed = torch.zeros_like(seed)
-        counters = (which[:, None].expand(shape), place, fixed + self.stream, fixed + purpose)
-        return philox(seed, *counters)
+        seed, stream, kind = (torch.full(shape, n) for n in (self.seed, self.stream, purpose))
+        return philox(seed, which[:, None].expand(shape), place, stream, kind)
 
 
 @dataclass(frozen=True)

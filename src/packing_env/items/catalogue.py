@@ -17,24 +17,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.items import shapes, storage
-from packing_env.items.build import (
-    MeshBuild,
-    Orientations,
-    check_grid,
-    check_rotations,
-    check_scales,
-)
-from packing_env.items.cuboids import (
-    check_boxes,
-    check_upright,
-    cuboid_names,
-    cuboid_tensors,
-    whole_cuboids,
-)
+from packing_env.items import cuboids, shapes, storage
+from packing_env.items.build import MeshBuild, Orientations, check_settings
 from packing_env.items.inputs import CatalogueError, EmbeddedShape, Item, expand
 from packing_env.items.meshes.mesh import UNITS
-from packing_env.items.rows import Grid, MemoryEstimate, Row, cuboid_row, stack, windows
+from packing_env.items.rows import REMEDY, Grid, MemoryEstimate, Row, cuboid_row, stack, windows
 from packing_env.memory import check_memory, num_bytes
 
 FORMAT = 2
@@ -104,24 +91,19 @@ class Catalogue:
 
     def to(self, device: torch.device | str) -> Catalogue:
         """Return the catalogue on another device; raise where it does not fit its free memory."""
-        device, tensors = torch.device(device), [getattr(self, name) for name in _TENSORS]
+        device, tensors = torch.device(device), {name: getattr(self, name) for name in _TENSORS}
         if device.type != self.top.device.type:
-            check_memory(
-                f"a catalogue of {len(self)} items",
-                num_bytes(tensors),
-                device,
-                lambda _: "use fewer items, scales or orientations, or a larger cell",
-                error=CatalogueError,
-            )
-        return replace(self, **{name: getattr(self, name).to(device) for name in _TENSORS})
+            what = f"a catalogue of {len(self)} items"
+            size = num_bytes(tensors.values())
+            check_memory(what, size, device, lambda _: REMEDY, error=CatalogueError)
+        return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items()})
 
     def select(self, ids: Sequence[int] | Tensor) -> Catalogue:
         """Return the rows with the given indices, in their order."""
         rows = torch.as_tensor(ids, dtype=torch.int64, device=self.top.device).flatten()
         picked: dict[str, Any] = {name: getattr(self, name)[rows] for name in _TENSORS}
-        indices = rows.tolist()
-        picked["names"] = [self.names[i] for i in indices]
-        picked["sources"] = [self.sources[i] for i in indices]
+        for name in ("names", "sources"):
+            picked[name] = [getattr(self, name)[i] for i in rows.tolist()]
         return replace(self, **picked)
 
     def save(self, path: str | Path, *, key: str | None = None) -> None:
@@ -138,11 +120,11 @@ class Catalogue:
             "sources": self.sources,
             "cell": self.cell,
             "container": list(self.container),
+            "window": list(self.top.shape[2:]),
         }
         inside = windows(self.size, self.top.shape[2:])
         maps = {name: getattr(self, name)[inside] for name in _MAPS}
         rest = {name: getattr(self, name) for name in _TENSORS if name not in _MAPS}
-        meta["window"] = list(self.top.shape[2:])
         storage.write(Path(path), {**maps, **rest}, meta)
 
     @classmethod
@@ -175,8 +157,8 @@ class Catalogue:
             )
         inside = windows(tensors["size"], meta["window"])
         for name, outside in _MAPS.items():
-            cells = tensors[name]
-            tensors[name] = torch.full(inside.shape, outside).masked_scatter_(inside, cells)
+            padding = torch.full(inside.shape, outside)
+            tensors[name] = padding.masked_scatter_(inside, tensors[name])
         return cls(
             **tensors,
             names=list(meta["names"]),
@@ -220,8 +202,8 @@ class Catalogue:
             MeshError: a mesh that cannot be used; names the file.
         """
         inputs = expand(paths_or_meshes)
-        grid, rotations = check_grid(cell, container), check_rotations(orientations)
-        build = MeshBuild(inputs, grid, rotations, check_scales(scales), unit, strict)
+        grid, rotations, sizes = check_settings(cell, container, orientations, scales)
+        build = MeshBuild(inputs, grid, rotations, sizes, unit, strict)
         found = _cached(build, cache_dir) if use_cache else _assemble(build.rows(), grid)
         _report(found, unit)
         return found.to(device)
@@ -272,13 +254,11 @@ class Catalogue:
             CatalogueError: no boxes, bad extents, rotations that are not axis-aligned, or nothing
                 that fits.
         """
-        grid, rotations = check_grid(cell, container), check_rotations(orientations)
-        scales = check_scales(scales)
-        boxes = check_boxes(extents, unit, rotations)
-        stands = check_upright(upright, len(boxes)).repeat_interleave(len(scales), 0)
+        grid, rotations, scales = check_settings(cell, container, orientations, scales)
+        boxes = cuboids.check_boxes(extents, unit, rotations)
+        stands = cuboids.check_upright(upright, len(boxes)).repeat_interleave(len(scales), 0)
         metres = torch.stack([boxes * (UNITS[unit] * scale) for scale in scales], 1).flatten(0, 1)
-        each = cuboid_names(boxes, names)
-        names = [name for name in each for _ in scales]
+        names = [name for name in cuboids.cuboid_names(boxes, names) for _ in scales]
         sources = [
             {"source": "cuboid", "extent": box, "unit": unit, "scale": scale}
             for box in boxes.tolist()
@@ -291,21 +271,14 @@ class Catalogue:
             memory.check()
             found = _assemble(rows, grid)
         else:
-            found = cls(
-                **cuboid_tensors(metres, rotations, stands, grid),
-                names=names,
-                sources=sources,
-                cell=grid.cell,
-                container=grid.container,
-            )
+            tensors = cuboids.cuboid_tensors(metres, rotations, stands, grid)
+            found = _catalogue(tensors, names, sources, grid)
         _report(found, unit)
         return found.to(device)
 
 
 _TENSORS = tuple(
-    field.name
-    for field in fields(Catalogue)
-    if field.name not in ("names", "sources", "cell", "container")
+    f.name for f in fields(Catalogue) if f.name not in ("names", "sources", "cell", "container")
 )
 _MAPS = {"top": -torch.inf, "bottom": torch.inf}
 """Tensors stored without their padding, and what the padding holds."""
@@ -317,15 +290,17 @@ def _assemble(rows: Sequence[Row], grid: Grid) -> Catalogue:
     """Stack rows into a catalogue."""
     made = stack(rows, grid)
     maps = made["top"], made["bottom"], made["size"]
-    cuboid = whole_cuboids(*maps, made["orientation_mask"], made["volume"], grid.cell)
-    return Catalogue(
-        **made,
-        cuboid=cuboid,
-        names=[row.name for row in rows],
-        sources=[row.source for row in rows],
-        cell=grid.cell,
-        container=grid.container,
-    )
+    mask, volume = made["orientation_mask"], made["volume"]
+    made["cuboid"] = cuboids.whole_cuboids(*maps, mask, volume, grid.cell)
+    return _catalogue(made, [row.name for row in rows], [row.source for row in rows], grid)
+
+
+def _catalogue(
+    tensors: dict[str, Tensor], names: list[str], sources: list[dict[str, Any]], grid: Grid
+) -> Catalogue:
+    """Make the catalogue of some tensors."""
+    cell, container = grid.cell, grid.container
+    return Catalogue(**tensors, names=names, sources=sources, cell=cell, container=container)
 
 
 def _cached(build: MeshBuild, folder: str | Path | None) -> Catalogue:
@@ -353,14 +328,9 @@ def _report(catalogue: Catalogue, unit: str) -> None:
     if not never:
         return
     if len(never) < len(catalogue):
-        names = ", ".join(catalogue.names[i] for i in never[:8])
-        _LOGGER.warning(
-            "%d of %d items fit into the container in no orientation: %s%s",
-            len(never),
-            len(catalogue),
-            names,
-            ", ..." if len(never) > 8 else "",
-        )
+        names = [catalogue.names[i] for i in never[:8]] + ["..."] * (len(never) > 8)
+        text = "%d of %d items fit into the container in no orientation: %s"
+        _LOGGER.warning(text, len(never), len(catalogue), ", ".join(names))
         return
     smallest = float(catalogue.extent.amax(1).min())
     size = " x ".join(f"{length:g}" for length in catalogue.container)

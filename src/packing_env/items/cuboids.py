@@ -62,9 +62,8 @@ def check_upright(
 
 def cuboid_names(boxes: Float[Tensor, "M 3"], names: Sequence[str] | None) -> list[str]:
     """Give each box a unique name; by default its extents."""
-    given = names
-    if given is None:
-        given = ["x".join([f"{side:g}" for side in box]) for box in boxes.tolist()]
+    extents = ["x".join([f"{side:g}" for side in box]) for box in boxes.tolist()]
+    given = extents if names is None else names
     if len(given) != len(boxes):
         raise CatalogueError(
             f"names has {len(given)} entries for {len(boxes)} cuboids; give one each"
@@ -94,20 +93,18 @@ def whole_cuboids(
         volume: m^3.
         cell: metres.
     """
-    num_rows, num_orientations = mask.shape
-    sides = torch.zeros(num_rows, num_orientations, 3, dtype=torch.int32)
-    for row in range(num_rows):  # most catalogues of meshes return at the first row
-        inside = windows(size[row], (top.shape[2], top.shape[3]))
+    sides = torch.zeros(*mask.shape, 3, dtype=torch.int32)
+    for row in range(len(mask)):  # most catalogues of meshes return at the first row
+        inside = windows(size[row], top.shape[2:])
         height = top[row].amax((1, 2))
-        expected = height[:, None, None]
-        flat = (bottom[row] == torch.where(inside, 0.0, torch.inf)).all(2).all(1)
-        flat &= (top[row] == torch.where(inside, expected, -torch.inf)).all(2).all(1)
+        expected = torch.where(inside, height[:, None, None], -torch.inf)
+        flat = (bottom[row] == torch.where(inside, 0.0, torch.inf)) & (top[row] == expected)
         levels = (height.double() / cell).round().nan_to_num(0.0, 0.0, 0.0)
         whole = (height == (levels * cell).float()) & (levels >= 1)
         cells = torch.cat([size[row].double(), levels[:, None]], 1)
         boxed = cells.prod(1) * cell**3
         full = (boxed - volume[row]).abs() <= VOLUME_TOLERANCE * boxed
-        if not bool((flat & whole & full | ~mask[row]).all()):
+        if not bool((flat.all((1, 2)) & whole & full | ~mask[row]).all()):
             return sides[..., :0]
         sides[row] = torch.where(mask[row][:, None], cells, 0.0).to(torch.int32)
     return sides
@@ -137,9 +134,9 @@ def cuboid_tensors(
     num = max(1, int(kept.sum(1).max()))
     order = kept.int().argsort(dim=1, descending=True, stable=True)[:, :num]
     mask = kept.gather(1, order)
-    sides = rotated.gather(1, order[..., None].expand(-1, -1, 3)) * mask[..., None]
-    offset = _offsets(boxes, cells, rotations, grid.cell)
-    offset = offset.gather(1, order[..., None].expand(-1, -1, 3)) * mask[..., None]
+    offsets = _offsets(boxes, cells, rotations, grid.cell)
+    index = order[..., None].expand(-1, -1, 3)
+    sides, offset = (each.gather(1, index) * mask[..., None] for each in (rotated, offsets))
     identity = torch.eye(3, dtype=torch.float64)
     first = torch.where(mask[:, 0], order[:, 0], 0)
     peak = torch.where(mask, (sides[..., 2].double() * grid.cell).float(), torch.inf)
@@ -184,8 +181,7 @@ def _distinct_fitting(
     longest = int(sides.max()) + 1
     key = ((sides[..., 0] * longest + sides[..., 1]) * longest + sides[..., 2]).mT.contiguous()
     for r in range(1, len(key)):
-        for earlier in range(r):
-            kept[r] &= ~(kept[earlier] & (key[earlier] == key[r]))
+        kept[r] &= ~(kept[:r] & (key[:r] == key[r])).any(0)
     return kept.mT
 
 

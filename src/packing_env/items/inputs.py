@@ -42,7 +42,7 @@ Item = str | Source
 
 def expand(paths_or_meshes: Item | Iterable[Item]) -> list[Source]:
     """Replace folders by the mesh files below them."""
-    if isinstance(paths_or_meshes, (str, Path, Mesh, EmbeddedShape)):
+    if isinstance(paths_or_meshes, Item):
         paths_or_meshes = [paths_or_meshes]
     inputs: list[Source] = []
     for item in paths_or_meshes:
@@ -94,7 +94,7 @@ def item_names(inputs: Sequence[Source]) -> list[str]:
 
 
 def _name_parts(inputs: Sequence[Source]) -> list[list[str]]:
-    """Return the parts of each name: folders and stem of a file, or the one name of a mesh."""
+    """Return the parts of each name: folders and stem of a file, or the name of a mesh."""
     files = {item for item in inputs if isinstance(item, Path)}
     same = Counter(file.with_suffix("") for file in files)
     parts = []

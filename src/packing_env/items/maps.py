@@ -59,10 +59,5 @@ class ItemMaps:
         for k in range(quarter_turns % 4):
             rotation, offset = turn @ rotation, turn @ offset
             offset = offset + offset.new_tensor([sides[k % 2] * self.cell, 0.0, 0.0])
-        return ItemMaps(
-            torch.rot90(self.top, quarter_turns),
-            torch.rot90(self.bottom, quarter_turns),
-            rotation + 0.0,
-            offset,
-            self.cell,
-        )
+        top, bottom = (torch.rot90(m, quarter_turns) for m in (self.top, self.bottom))
+        return ItemMaps(top, bottom, rotation + 0.0, offset, self.cell)

@@ -10,7 +10,7 @@ the plane of each triangle at the cell corners it covers. Cells are open: they a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -71,14 +71,13 @@ def rasterize_many(
     rotations = rotations.to(device, torch.float64)
     base, turns = quarter_turn_plan(rotations)
     distinct = sorted(set(base))
-    faces = mesh.faces.to(device)
-    edges = _undirected_edges(faces)
-    vertices = mesh.vertices.to(device)
+    mesh = replace(mesh, vertices=mesh.vertices.to(device), faces=mesh.faces.to(device))
+    edges = _undirected_edges(mesh.faces)
     maps: dict[int, ItemMaps] = {}
     group = max(1, CHUNK // len(edges))
     for start in range(0, len(distinct), group):
         ids = distinct[start : start + group]
-        solid = _Posed.make(vertices, faces, edges, rotations[ids], cell, mesh.name)
+        solid = _Posed.make(mesh, edges, rotations[ids], cell)
         maps.update(zip(ids, solid.rasterize(), strict=True))
     return [maps[b].rotated(k) for b, k in zip(base, turns, strict=True)]
 
@@ -102,10 +101,9 @@ def rasterize_cuboid(
         rotation = rotations[b]
         rotated = rotation @ extent.to(torch.float64)
         dx, dy, dz = rotated.abs().tolist()
-        width, depth = _window(torch.tensor([[dx / cell, dy / cell]]).double())[0].tolist()
-        bottom = torch.zeros(width, depth)
-        top = torch.full((width, depth), dz)
-        maps[b] = ItemMaps(top, bottom, rotation, (-rotated).clamp(min=0.0), cell)
+        size = _window(torch.tensor([[dx / cell, dy / cell]]).double())[0].tolist()
+        offset = (-rotated).clamp(min=0.0)
+        maps[b] = ItemMaps(torch.full(size, dz), torch.zeros(size), rotation, offset, cell)
     return [maps[b].rotated(k) for b, k in zip(base, turns, strict=True)]
 
 
@@ -142,17 +140,9 @@ class _Posed:
     cell: float
 
     @classmethod
-    def make(
-        cls,
-        vertices: Tensor,
-        faces: Tensor,
-        edges: Tensor,
-        rotations: Tensor,
-        cell: float,
-        name: str,
-    ) -> _Posed:
+    def make(cls, mesh: Mesh, edges: Tensor, rotations: Tensor, cell: float) -> _Posed:
         """Rotate the solid and lay out the windows one after the other in a flat buffer."""
-        points = (rotations[:, None] * vertices[None, :, None]).sum(-1)
+        points = (rotations[:, None] * mesh.vertices[None, :, None]).sum(-1)
         low = points.amin(1)
         points = points - low[:, None]
         points[..., :2] /= cell
@@ -160,10 +150,11 @@ class _Posed:
         cells = size.prod(1)
         if float(size.double().prod(1).max()) > MAX_CELLS:
             raise ValueError(
-                f"{name}: a window of {size.amax(0).tolist()} cells of {cell} m is too large; "
+                f"{mesh.name}: a window of {size.amax(0).tolist()} cells of {cell} m is too large; "
                 "check the unit of the mesh, or use larger cells"
             )
-        return cls(points, faces, edges, size, cells.cumsum(0) - cells, rotations, low, cell)
+        start = cells.cumsum(0) - cells
+        return cls(points, mesh.faces, edges, size, start, rotations, low, cell)
 
     def rasterize(self) -> list[ItemMaps]:
         """Compute the height maps of each orientation."""
@@ -171,18 +162,16 @@ class _Posed:
         top = self.points.new_full((total,), -torch.inf)
         bottom = self.points.new_full((total,), torch.inf)
         triangles, owner = self.points[:, self.faces].flatten(0, 1), self._owner(len(self.faces))
-        ends, edge_owner = self.points[:, self.edges].flatten(0, 1), self._owner(len(self.edges))
-        walls, wall_owner = self._walls_on_grid_lines(triangles, owner)
-        ends = torch.cat([ends, walls])
-        edge_owner = torch.cat([edge_owner, wall_owner])
+        edges = self.points[:, self.edges].flatten(0, 1), self._owner(len(self.edges))
+        walls = self._walls_on_grid_lines(triangles, owner)
+        ends, edge_owner = (torch.cat(pair) for pair in zip(edges, walls, strict=True))
         for cells, high, low in self._clipped_edges(ends, edge_owner):
             top.scatter_reduce_(0, cells, high, "amax")
             bottom.scatter_reduce_(0, cells, low, "amin")
         for cells, height in self._covered_corners(triangles, owner):
             top.scatter_reduce_(0, cells, height, "amax")
-            bottom.scatter_reduce_(
-                0, cells, torch.where(height > -torch.inf, height, torch.inf), "amin"
-            )
+            height = torch.where(height > -torch.inf, height, torch.inf)
+            bottom.scatter_reduce_(0, cells, height, "amin")
         return [self._maps(k, top, bottom) for k in range(len(self.size))]
 
     def _owner(self, count: int) -> Tensor:
@@ -192,15 +181,12 @@ class _Posed:
     def _maps(self, k: int, top: Tensor, bottom: Tensor) -> ItemMaps:
         """Cut out the maps of orientation k, with the lowest point of the bottom map at zero."""
         width, depth = self.size[k].tolist()
-        begin = int(self.start[k])
-        upper = top[begin : begin + width * depth].view(width, depth)
-        lower = bottom[begin : begin + width * depth].view(width, depth)
-        floor = lower.min()
+        here = slice(int(self.start[k]), int(self.start[k]) + width * depth)
+        floor = bottom[here].min()
+        upper, lower = ((m[here] - floor).float().view(width, depth) for m in (top, bottom))
         offset = -self.low[k]
         offset[2] -= floor
-        return ItemMaps(
-            (upper - floor).float(), (lower - floor).float(), self.rotations[k], offset, self.cell
-        )
+        return ItemMaps(upper, lower, self.rotations[k], offset, self.cell)
 
     def _walls_on_grid_lines(self, triangles: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
         """Return the edges of triangles on a grid line, moved into the cell on their inner side.
@@ -208,9 +194,8 @@ class _Posed:
         Such a triangle reaches into no cell. On a closed solid the cell on its inner side is
         covered anyway; an open or very thin part would vanish without this.
         """
-        normal = torch.linalg.cross(
-            triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0]
-        )
+        a, b, c = triangles.unbind(1)
+        normal = torch.linalg.cross(b - a, c - a)
         low, high = triangles[..., :2].amin(1), triangles[..., :2].amax(1)
         first, last = _cell_range(low, high)
         on_line = last < first
@@ -281,15 +266,10 @@ def _corner_range(low: Tensor, high: Tensor) -> tuple[Int[Tensor, "P 2"], Int[Te
 
     Corner 2 i is at i + margin, where cell i starts, and corner 2 i + 1 at its end.
     """
-    cell, last_cell = torch.floor(low), torch.floor(high)
-    within, last_within = low - cell, high - last_cell
-    first = 2 * cell + (within > CELL_MARGIN).double() + (within > 1.0 - CELL_MARGIN).double()
-    last = (
-        2 * last_cell
-        - 1
-        + (last_within >= CELL_MARGIN).double()
-        + (last_within >= 1.0 - CELL_MARGIN).double()
-    )
+    cell, last_cell = low.floor(), high.floor()
+    corners = low.new_tensor([CELL_MARGIN, 1.0 - CELL_MARGIN])
+    first = 2 * cell + ((low - cell)[..., None] > corners).sum(-1)
+    last = 2 * last_cell - 1 + ((high - last_cell)[..., None] >= corners).sum(-1)
     return first.to(torch.int64), last.to(torch.int64)
 
 

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from packing_env.items.meshes.topology import first_rows
+
 QUARTER = math.pi / 2
 
 UPWARD_FACES = (
@@ -115,13 +117,12 @@ def quarter_turn_plan(rotations: Float[Tensor, "R 3 3"]) -> tuple[list[int], lis
         The index of that rotation, and the number of quarter turns from it.
     """
     turn = rotations.new_tensor(QUARTER_TURN)
-    base: list[int] = []
-    turns: list[int] = []
+    base, turns = [], []
     distinct: list[int] = []
     for i, rotation in enumerate(rotations):
         for k in range(4):
-            same = (rotations[distinct] - rotation).abs().amax((1, 2)) < 1e-12 if distinct else None
-            if same is not None and bool(same.any()):
+            same = (rotations[distinct] - rotation).abs().amax((1, 2)) < 1e-12
+            if bool(same.any()):
                 base.append(distinct[int(same.int().argmax())])
                 turns.append(k)
                 break
@@ -174,7 +175,4 @@ def _distinct(rotations: Float[Tensor, "S 3 3"]) -> Float[Tensor, "R 3 3"]:
     rounding, so integer keys in units of 1e-7, offset from all common entries, compare them safely.
     """
     key = torch.floor((rotations.flatten(1) + 0.1234567891) * 1e7).to(torch.int64)
-    groups, group = torch.unique(key, dim=0, return_inverse=True)
-    order = torch.arange(len(key), device=key.device)
-    first = torch.full((len(groups),), len(key), device=key.device)
-    return rotations[first.scatter_reduce(0, group, order, "amin").sort().values]
+    return rotations[first_rows(key)]

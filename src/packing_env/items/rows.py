@@ -18,6 +18,8 @@ from packing_env.items.rotations import source_axes
 from packing_env.memory import check_memory
 from packing_env.types import whole_cells
 
+REMEDY = "use fewer items, scales or orientations, or a larger cell"
+"""Advice for a catalogue that does not fit the memory."""
 COM_STEPS = 64
 """Steps per cell to which the centre of mass is rounded."""
 LID_TOLERANCE = 1e-6
@@ -71,19 +73,19 @@ class Row:
     extent: Float[Tensor, " 3"]
 
 
+@dataclass
 class MemoryEstimate:
     """The memory that a catalogue under construction needs, refused as soon as it cannot fit.
 
     Every row is padded to the largest number of orientations and the largest window of any row.
     One large item therefore enlarges all rows, which is detected before it is rasterised.
 
-    Args:
+    Attributes:
         num_rows: number of rows of the finished catalogue.
     """
 
-    def __init__(self, num_rows: int) -> None:
-        self.num_rows = num_rows
-        self._largest = (1, 1, 1)
+    num_rows: int
+    _largest: tuple[int, int, int] = (1, 1, 1)
 
     def add(self, orientations: int, sizes: Int[Tensor, "R 2"]) -> None:
         """Take account of one item.
@@ -103,16 +105,11 @@ class MemoryEstimate:
 
     def check(self, *, log: bool = True) -> None:
         """Raise `CatalogueError` unless the maps fit; log their size if `log` is set."""
-        orientations, width, depth = self._largest
-        check_memory(
-            f"a catalogue of {self.num_rows} items in {orientations} orientations of {width} x "
-            f"{depth} cells",
-            2 * torch.float32.itemsize * self.num_rows * orientations * width * depth,
-            torch.device("cpu"),
-            lambda _: "use fewer items, scales or orientations, or a larger cell",
-            error=CatalogueError,
-            log=log,
-        )
+        turns, width, depth = self._largest
+        what = f"a catalogue of {self.num_rows} items in {turns} orientations of {width} x {depth}"
+        size = 2 * torch.float32.itemsize * self.num_rows * turns * width * depth
+        cpu = torch.device("cpu")
+        check_memory(f"{what} cells", size, cpu, lambda _: REMEDY, error=CatalogueError, log=log)
 
 
 def mesh_row(
@@ -123,13 +120,15 @@ def mesh_row(
     maps = _fitting_maps(solid, grid, rotations, memory)
     extents = (maps[0].rotation if maps else rotations[0]) @ solid.vertices.mT
     columns = [m.column_volume for m in maps]
+    is_needle = int((solid.extents < grid.cell).sum()) >= 2
+    needle = f"thinner than a cell ({grid.cell:g} m) in two directions: its footprint is rounded up"
     return Row(
         name=mesh.name,
         source={
             "source": mesh.source.path or f"mesh:{mesh.name}",
             "unit": mesh.source.unit,
             "scale": solid.source.scale,
-            "warnings": [*mesh.warnings, *_needle_warning(solid, grid.cell)],
+            "warnings": [*mesh.warnings, *[needle] * is_needle],
         },
         maps=maps,
         volume=solid.volume if mesh.volume_reliable or not columns else min(columns),
@@ -153,7 +152,7 @@ def _fitting_maps(
     fitting = sizes[(sizes[:, 0] <= width) & (sizes[:, 1] <= depth)]
     memory.add(1, fitting)  # at least one; equal maps are kept once
     maps = rasterize_many(solid, rotations[possible], grid.cell) if bool(possible.any()) else []
-    found = distinct_maps([m for m in maps if m.size[0] <= width and m.size[1] <= depth])
+    found = _distinct_fitting(maps, grid)
     memory.add(len(found), fitting)
     return found
 
@@ -171,39 +170,25 @@ def cuboid_row(
 
     Rotations that bring a side to the vertical that is not `upright` are left out.
     """
-    width, depth = grid.cells
     allowed = rotations[upright[source_axes(rotations)[:, 2]]]
-    maps = [
-        m
-        for m in rasterize_cuboid(box, allowed, grid.cell)
-        if m.size[0] <= width and m.size[1] <= depth
-    ]
-    kept = distinct_maps(maps)
+    kept = _distinct_fitting(rasterize_cuboid(box, allowed, grid.cell), grid)
     memory.add(len(kept), torch.tensor([m.size for m in kept], dtype=torch.int64).view(-1, 2))
     first = kept[0].rotation if kept else rotations[0]
     return Row(name, source, kept, float(box.prod()), True, box / 2.0, (first @ box).abs())
 
 
-def _needle_warning(solid: Mesh, cell: float) -> list[str]:
-    """Return a warning if the solid is thinner than a cell in two directions."""
-    if int((solid.extents < cell).sum()) < 2:
-        return []
-    return [f"thinner than a cell ({cell:g} m) in two directions: its footprint is rounded up"]
+def _distinct_fitting(maps: Sequence[ItemMaps], grid: Grid) -> list[ItemMaps]:
+    """Drop maps wider than the container, and those that repeat an earlier one, keeping the order.
 
-
-def distinct_maps(maps: Sequence[ItemMaps]) -> list[ItemMaps]:
-    """Drop maps that repeat an earlier one (equal windows, tops and bottoms), keeping the order."""
+    Maps are equal if their windows, tops and bottoms are.
+    """
+    width, depth = grid.cells
     seen: dict[tuple[Any, ...], ItemMaps] = {}
     for m in maps:
-        key = (m.size, m.top.cpu().numpy().tobytes(), m.bottom.cpu().numpy().tobytes())
-        seen.setdefault(key, m)
+        if m.size[0] <= width and m.size[1] <= depth:
+            key = (m.size, m.top.cpu().numpy().tobytes(), m.bottom.cpu().numpy().tobytes())
+            seen.setdefault(key, m)
     return list(seen.values())
-
-
-def com_steps(maps: ItemMaps, com: Float[Tensor, " 3"]) -> Int[Tensor, " 2"]:
-    """Round the centre of mass (x, y) to 1/64 cell, from the window's lower corner."""
-    at = maps.rotation @ com + maps.offset
-    return (at[:2] * (COM_STEPS / maps.cell)).round().to(torch.int64)
 
 
 def windows(size: Int[Tensor, "*rows 2"], shape: Sequence[int]) -> Bool[Tensor, "*rows U V"]:
@@ -215,23 +200,18 @@ def windows(size: Int[Tensor, "*rows 2"], shape: Sequence[int]) -> Bool[Tensor, 
 
 def stack(rows: Sequence[Row], grid: Grid) -> dict[str, Tensor]:
     """Stack the rows to padded tensors; see `Catalogue`."""
-    num_rows = len(rows)
-    every = [m for row in rows for m in row.maps]
-    num_orientations = max([1, *(len(row.maps) for row in rows)])
-    width = max([1, *(m.size[0] for m in every)])
-    depth = max([1, *(m.size[1] for m in every)])
-    shape = (num_rows, num_orientations)
-    identity = torch.eye(3, dtype=torch.float64)
+    shape = (len(rows), max([1, *(len(row.maps) for row in rows)]))
+    window = [max([1, *(m.size[axis] for row in rows for m in row.maps)]) for axis in (0, 1)]
     out = {
-        "top": torch.full((*shape, width, depth), -torch.inf),
-        "bottom": torch.full((*shape, width, depth), torch.inf),
+        "top": torch.full((*shape, *window), -torch.inf),
+        "bottom": torch.full((*shape, *window), torch.inf),
         "size": torch.zeros(*shape, 2, dtype=torch.int64),
         "peak": torch.full(shape, torch.inf),
         "com": torch.zeros(*shape, 2, dtype=torch.int64),
         "volume": torch.tensor([row.volume for row in rows], dtype=torch.float64),
         "extent": torch.stack([row.extent for row in rows]),
         "orientation_mask": torch.zeros(shape, dtype=torch.bool),
-        "rotation": identity.expand(*shape, 3, 3).clone(),
+        "rotation": torch.eye(3, dtype=torch.float64).repeat(*shape, 1, 1),
         "offset": torch.zeros(*shape, 3, dtype=torch.float64),
         "volume_reliable": torch.tensor([row.volume_reliable for row in rows]),
     }
@@ -242,7 +222,8 @@ def stack(rows: Sequence[Row], grid: Grid) -> dict[str, Tensor]:
             out["bottom"][i, r, :u, :v] = m.bottom
             out["size"][i, r] = torch.tensor([u, v])
             out["peak"][i, r] = m.top.max()
-            out["com"][i, r] = com_steps(m, row.com)
+            com = (m.rotation @ row.com + m.offset)[:2]  # from the window's lower corner
+            out["com"][i, r] = (com * (COM_STEPS / m.cell)).round().to(torch.int64)
             out["orientation_mask"][i, r] = True
             out["rotation"][i, r] = m.rotation
             out["offset"][i, r] = m.offset

@@ -13,13 +13,7 @@ from torch import Tensor
 from packing_env.core.random import below
 from packing_env.generators.base import Cuboids, GeneratorError, full_length
 from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource
-from packing_env.types import (
-    Instances,
-    PackingParams,
-    ParameterError,
-    check_integer,
-    check_number,
-)
+from packing_env.types import Instances, PackingParams, ParameterError, check_integer, check_number
 
 SIDES = 2
 """Purpose of the draws (:meth:`Draw.words`)."""

@@ -43,11 +43,10 @@ def read_loads(path: str | Path) -> list[Load]:
         raise SequenceError(f"{path}: the file is empty; needed: sequences of cuboids")
     if text.lstrip()[0] in "[{":
         try:
-            return _from_json(Value(path, "", json.loads(text)))
-        except SequenceError:
-            raise
+            value = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise SequenceError(f"{path}: cannot be read as JSON: {error}") from error
+        return _from_json(Value(path, "", value))
     return read_csv(path, text) if "," in text else read_thpack(path, text)
 
 
@@ -138,29 +137,28 @@ def _boxes(file: Value, entry: Value) -> Load:
     """Read a knapsack instance; where its problem forbids rotation, boxes stay upright."""
     rotated = "problem" not in file or "no rotation" not in file["problem"].text()
     upright = ANY_SIDE if rotated else Z_ONLY
-    counts = [row.count() for row in entry["count"].entries()] if "count" in entry else []
     boxes = entry["boxes"].entries()
-    if counts and len(counts) != len(boxes):
+    counts = [1] * len(boxes)
+    if "count" in entry:
+        counts = [row.count() for row in entry["count"].entries()]
+    if len(counts) != len(boxes):
         raise entry["count"].error(f"{len(boxes)} counts, one for each of the boxes")
-    kinds = tuple(
-        Kind(box.sides(), upright, count)
-        for box, count in zip(boxes, counts or [1] * len(boxes), strict=True)
-    )
+    each = zip(boxes, counts, strict=True)
+    kinds = tuple(Kind(box.sides(), upright, count) for box, count in each)
     remark = "" if rotated else "its problem allows no rotation: use orientations=none"
     return Load(entry["name"].text(), kinds, container=entry["container"].sides(), remark=remark)
 
 
 def _order(entry: Value) -> Load:
     """Read a customer's order: items in arrival order, upright, on a target of nominal height."""
-    names: list[str | None] = [None] * len(entry["items_mm"].entries())
+    items = entry["items_mm"].entries()
+    names: list[str | None] = [None] * len(items)
     if "article_id" in entry:
         names = [article.text() for article in entry["article_id"].entries()]
-    items = entry["items_mm"].entries()
     if len(names) != len(items):
         raise entry["article_id"].error(f"{len(items)} names, one for each of the items")
-    kinds = tuple(
-        Kind(item.sides(), Z_ONLY, 1, name) for item, name in zip(items, names, strict=True)
-    )
+    each = zip(items, names, strict=True)
+    kinds = tuple(Kind(item.sides(), Z_ONLY, 1, name) for item, name in each)
     footprint = entry["target_footprint_mm"]
     height = entry["nominal_max_height_mm"].number()
     ground = [side.number() for side in footprint.entries()]
@@ -197,10 +195,7 @@ def _unit(file: Value, group: str) -> str | None:
     """Parse the unit of a group: ``cm``, or ``mm for LN, abstract integer units for IMM``."""
     parts = file["unit"].text().split(",")
     own = [part for part in parts if group and f"for {group}" in part]
-    part = (own or parts)[0].strip()
-    word = part.split(" ")[0]
-    if word in UNITS:
-        return word
-    if word == "abstract":
-        return None
+    word = (own or parts)[0].strip().split(" ")[0]
+    if word in UNITS or word == "abstract":
+        return word if word in UNITS else None
     raise file["unit"].error(f"one of {', '.join(UNITS)}, or abstract units")

@@ -95,12 +95,8 @@ class Guillotine(CuboidSource):
         boxes, count = self._cut(request, instance)
         in_order = _by_height if self.variant == "cut1" else _by_support
         draw = request.words(ORDER, boxes.shape[1], instance)[0]
-        rank = torch.cat(
-            [
-                in_order(boxes[i : i + _CHUNK], count[i : i + _CHUNK], draw[i : i + _CHUNK])
-                for i in range(0, len(boxes), _CHUNK)
-            ]
-        )
+        chunks = zip(*(rows.split(_CHUNK) for rows in (boxes, count, draw)), strict=True)
+        rank = torch.cat([in_order(*chunk) for chunk in chunks])
         boxes = boxes.gather(1, rank[..., None].expand_as(boxes))
         padding = request.num_items - boxes.shape[1]
         return torch.nn.functional.pad(boxes, (0, 0, 0, padding)), count
@@ -129,8 +125,14 @@ class Guillotine(CuboidSource):
             left, right = self._halves(boxes, long, words[0], words[1])
             place = count[:, None] + cut.long().cumsum(1) - 1
             count = count + cut.sum(1)
-            self._check_capacity(int(count.max()), request)
-            grown = torch.nn.functional.pad(left, (0, 0, 0, int(count.max()) - left.shape[1]))
+            most = int(count.max())
+            if most > request.num_items:
+                bound = math.prod(side // self.low for side in whole)
+                raise GeneratorError(
+                    f"guillotine: an instance is cut into {most} or more pieces, but episodes have "
+                    f"num_items={request.num_items}; num_items={bound} is always enough here"
+                )
+            grown = torch.nn.functional.pad(left, (0, 0, 0, most - left.shape[1]))
             row = torch.arange(len(instance))[:, None].expand_as(place)
             grown[row[cut], place[cut]] = right[cut]
             boxes = grown
@@ -150,19 +152,9 @@ class Guillotine(CuboidSource):
         side = (high - low).gather(2, axis)
         at = self.low + below(where[..., None], side - 2 * self.low + 1)
         here = (torch.arange(3) == axis) & long.any(2, keepdim=True)
-        middle = low + at
-        left = torch.cat((low, torch.where(here, middle, high)), 2)
-        right = torch.cat((torch.where(here, middle, low), high), 2)
+        left = torch.cat((low, torch.where(here, low + at, high)), 2)
+        right = torch.cat((torch.where(here, low + at, low), high), 2)
         return left, right
-
-    def _check_capacity(self, most: int, request: CuboidRequest) -> None:
-        """Raise if an instance has more pieces than an episode has items."""
-        if most > request.num_items:
-            bound = math.prod(side // self.low for side in request.steps)
-            raise GeneratorError(
-                f"guillotine: an instance is cut into {most} or more pieces, but episodes have "
-                f"num_items={request.num_items}; num_items={bound} is always enough here"
-            )
 
 
 def _by_height(

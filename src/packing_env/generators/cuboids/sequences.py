@@ -130,12 +130,13 @@ class CuboidSequences(CuboidSource):
             ids = []
             for kind in load.kinds:
                 key = (kind.name, kind.sides, kind.upright, metres)
-                if key not in rows:
-                    rows[key] = len(kinds)
+                ids.append(rows.setdefault(key, len(kinds)))
+                if ids[-1] == len(kinds):
                     kinds.append((kind, metres))
-                ids.append(rows[key])
             sequences.append([ids[i] for i in self._arrival(load, number, request)])
-        return _cuboids(kinds), self._instances(loads, sequences, request)
+            if not sequences[-1]:
+                raise SequenceError(f"{self.path}: instance {load.name} has no items; give it some")
+        return _cuboids(kinds), padded(sequences, request.num_items)
 
     def _metres(self, load: Load, pitch: float) -> float:
         """Return the length of the load's unit."""
@@ -166,15 +167,6 @@ class CuboidSequences(CuboidSource):
                 f"{self.path}: instance {longest.name} has {most} items, episodes have "
                 f"num_items={request.num_items}; set num_items={most} or more, or generator.limit"
             )
-
-    def _instances(
-        self, loads: list[Load], sequences: list[list[int]], request: CuboidRequest
-    ) -> Instances:
-        """Pad the sequences with row 0; raise if one is empty."""
-        empty = [load.name for load, ids in zip(loads, sequences, strict=True) if not ids]
-        if empty:
-            raise SequenceError(f"{self.path}: instance {empty[0]} has no items; give it some")
-        return padded(sequences, request.num_items)
 
     def _container(self, loads: list[Load], pitch: float) -> tuple[float, float, float] | None:
         """Return the one container of the loads, if any; raise if they have several."""

@@ -7,22 +7,15 @@ from dataclasses import dataclass
 
 import torch
 
-from packing_env.generators.base import (
-    Cuboids,
-    Draw,
-    Generator,
-    GeneratorError,
-    Request,
-    check_pool,
-    split_stream,
-)
+from packing_env.generators import base
+from packing_env.generators.base import Cuboids, Request
 from packing_env.items import Catalogue
 from packing_env.items.cuboids import VOLUME_TOLERANCE
 from packing_env.types import Instances, PackingParams, whole_cells
 
 
 @dataclass(frozen=True)
-class CuboidRequest(Draw):
+class CuboidRequest(base.Draw):
     """The arguments of a generator that supplies its own cuboids.
 
     Attributes:
@@ -36,21 +29,18 @@ class CuboidRequest(Draw):
     @classmethod
     def of(cls, params: PackingParams, seed: int, split: str, size: int) -> CuboidRequest:
         """Make the request of a pool with these arguments."""
-        size, seed = check_pool(size, seed)
-        draw = (size, params.num_items, seed, split_stream(split))
+        size, seed = base.check_pool(size, seed)
+        draw = (size, params.num_items, seed, base.split_stream(split))
         return cls(*draw, params.container, params.pitch)
 
     @property
     def steps(self) -> tuple[int, int, int]:
         """The container in pitches; all three must be whole."""
-        x, y, z = (
-            whole_cells(length, self.pitch, axis)
-            for axis, length in zip("XYH", self.container, strict=True)
-        )
+        x, y, z = map(whole_cells, self.container, (self.pitch,) * 3, "XYH")
         return x, y, z
 
 
-class CuboidSource(Generator):
+class CuboidSource(base.Generator):
     """A generator that supplies the cuboids of its instances.
 
     Its tasks have ``items={"source": "cuboids"}`` without extents. One method makes both cuboids
@@ -76,7 +66,7 @@ class CuboidSource(Generator):
         if len(catalogue) != len(volume) or not torch.allclose(
             catalogue.volume.cpu(), volume, rtol=VOLUME_TOLERANCE, atol=0.0
         ):
-            raise GeneratorError(
+            raise base.GeneratorError(
                 f"{type(self).__name__} supplies its own {len(volume)} cuboids, but the catalogue "
                 f"holds {len(catalogue)} other items; use items.source=cuboids "
                 f"without extents and holdout, scales=[1.0], and the same seed, split and pool_size"

@@ -72,13 +72,11 @@ def _csv_kind(at: Value, cells: dict[str, str]) -> Kind:
 
 def _is_number(text: str) -> bool:
     """Return whether a text is a number, without white space around it."""
-    if text != text.strip():
-        return False  # a newline within quotes
     try:
         float(text)
     except ValueError:
         return False
-    return True
+    return text == text.strip()  # it may hold newlines within quotes
 
 
 def _number(at: Value, text: str) -> int | float:

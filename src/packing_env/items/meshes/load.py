@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -11,10 +10,7 @@ from packing_env.items.meshes import readers, urdf
 from packing_env.items.meshes.mesh import UNITS, Mesh, MeshSource, mesh_from_arrays
 from packing_env.items.meshes.surface import MeshError, Surface
 
-READERS: dict[str, Callable[[Path, bytes], Surface]] = {
-    **readers.READERS,
-    ".urdf": urdf.read_tree,
-}
+READERS = {**readers.READERS, ".urdf": urdf.read_tree}
 """Reader of each supported suffix."""
 SUPPORTED = tuple(READERS)
 
@@ -39,7 +35,7 @@ def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
     file = Path(path)
     if unit not in UNITS:
         raise MeshError(f"{file}: unknown unit {unit!r}; use one of {', '.join(UNITS)}")
-    surface = read(file)
+    surface = _read(file)
     unit = surface.unit or unit
     return mesh_from_arrays(
         torch.from_numpy(surface.vertices) * UNITS[unit],
@@ -51,12 +47,8 @@ def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
     )
 
 
-def read(path: Path) -> Surface:
-    """Read a mesh file of any supported format.
-
-    Raises:
-        MeshError: the file is missing, a directory, empty, of an unknown format, or damaged.
-    """
+def _read(path: Path) -> Surface:
+    """Read a file; raise if it is missing, a directory, empty, of an unknown format, or damaged."""
     suffix = path.suffix.lower()
     if not path.exists():
         raise MeshError(f"{path}: no such file; check the path")

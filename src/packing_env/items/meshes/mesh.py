@@ -25,14 +25,7 @@ SMALLEST_EXTENT = 1e-5
 """A mesh smaller than this (metres) on each axis is refused."""
 UNIT_HINT_EXTENT = 5.0
 """Above this extent (metres) a warning suggests another unit."""
-UNITS = {
-    "m": 1.0,
-    "cm": 1e-2,
-    "mm": 1e-3,
-    "um": 1e-6,
-    "in": 0.0254,
-    "ft": 0.3048,
-}
+UNITS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254, "ft": 0.3048}
 """Metres per unit, by name."""
 
 
@@ -139,17 +132,7 @@ def mesh_from_arrays(
         raise MeshError(
             f"{label}: refused in strict mode: {'; '.join(warnings)}; repair it or use strict=false"
         )
-    return Mesh(
-        vertices=points,
-        faces=triangles,
-        volume=volume,
-        com=com,
-        watertight=closed,
-        warnings=tuple(warnings),
-        name=name,
-        source=source,
-        volume_reliable=reliable,
-    )
+    return Mesh(points, triangles, volume, com, closed, tuple(warnings), name, source, reliable)
 
 
 def _check_arrays(points: Tensor, triangles: Tensor, label: str) -> None:
@@ -239,26 +222,19 @@ def _without_duplicates(triangles: Tensor) -> Tensor:
     """Drop repeated faces of the same winding, keeping the order."""
     start = triangles.argmin(1, keepdim=True)
     canonical = triangles.gather(1, (start + torch.arange(3)) % 3)
-    distinct, group = torch.unique(canonical, dim=0, return_inverse=True)
-    if len(distinct) == len(triangles):
-        return triangles
-    first = torch.full((len(distinct),), len(triangles)).scatter_reduce(
-        0, group, torch.arange(len(triangles)), "amin"
-    )
-    return triangles[first.sort().values]
+    return triangles[topology.first_rows(canonical)]
 
 
 def _without_slivers(points: Tensor, triangles: Tensor) -> Tensor:
     """Drop faces without area, unless the surface is closed only with them."""
     has_area = topology.face_areas(points, triangles) > 0.0
-    if bool(has_area.all()):
-        return triangles
     kept = triangles[has_area]
-    if len(kept) == 0:
+    if len(kept) in (0, len(triangles)):
         return kept
-    with_slivers = topology.edge_table(triangles, len(points)).open_edges
-    without = topology.edge_table(kept, len(points)).open_edges
-    return triangles if with_slivers < without else kept
+    all_open, kept_open = (
+        topology.edge_table(t, len(points)).open_edges for t in (triangles, kept)
+    )
+    return triangles if all_open < kept_open else kept
 
 
 def _size_warnings(points: Tensor, source: MeshSource) -> list[str]:
@@ -315,7 +291,7 @@ def _outward(
         triangles, volume = triangles.flip(1), -volume
         warnings.append("inside out (negative signed volume): all faces flipped")
     parts = topology.face_components(edges)
-    signed = volumes.sum_by_label(volume, parts.label)
+    signed = topology.sum_by_label(volume, parts.label)
     if len(signed) == 1:
         return triangles
     for part in ((signed < 0.0) & parts.closed).nonzero().flatten().tolist():

@@ -45,11 +45,10 @@ def _text(path: Path, data: bytes, kind: str) -> str:
     return data.decode("utf-8", errors="replace")
 
 
-def _numbered_lines(text: str, comment: str = "#") -> Iterator[tuple[int, list[str]]]:
+def _numbered_lines(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and the words of each non-empty line, comments removed."""
     for number, line in enumerate(text.split("\n"), 1):
-        words = line.split(comment, 1)[0].split()
-        if words:
+        if words := line.split("#", 1)[0].split():
             yield number, words
 
 
@@ -71,7 +70,9 @@ def _read_stl(path: Path, data: bytes) -> Surface:
     if len(data) >= STL_HEADER:
         count = struct.unpack_from("<I", data, 80)[0]
         if len(data) == STL_HEADER + STL_FACET * count:
-            return _stl_binary(data, count)
+            facet = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("extra", "<u2")])
+            facets = np.frombuffer(data, dtype=facet, count=count, offset=STL_HEADER)
+            return surface(facets["corners"], np.arange(3 * count))
     if data.lstrip()[:5].lower() == b"solid" and b"\0" not in data:
         return _stl_ascii(path, data.decode("utf-8", errors="replace"))
     if len(data) < STL_HEADER or b"\0" not in data:
@@ -83,17 +84,10 @@ def _read_stl(path: Path, data: bytes) -> Surface:
     )
 
 
-def _stl_binary(data: bytes, count: int) -> Surface:
-    """Read the triangles of a binary STL whose size has been checked."""
-    facet = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
-    corners = np.frombuffer(data, dtype=facet, count=count, offset=STL_HEADER)["corners"]
-    return surface(corners, np.arange(3 * count))
-
-
 def _stl_ascii(path: Path, text: str) -> Surface:
     """Read the triangles of an ASCII STL; raise on incomplete facets and on an unended solid."""
     vertices: list[list[float]] = []
-    known = {"solid", "facet", "outer", "endloop"}
+    known = {"solid", "facet", "outer", "endloop", "endfacet"}
     inside, number = False, 0
     for number, words in _numbered_lines(text):
         word = words[0].lower()
@@ -107,7 +101,7 @@ def _stl_ascii(path: Path, text: str) -> Surface:
             )
         elif word == "endsolid":
             inside = False
-        elif word not in known and word != "endfacet":
+        elif word not in known:
             raise MeshError(
                 f"{path}: line {number}: {words[0][:40]!r} is not an STL keyword; "
                 "the file is truncated, or not STL"
@@ -129,14 +123,7 @@ def _read_obj(path: Path, data: bytes) -> Surface:
         elif words[0] == "f":
             ids = [_obj_index(path, number, word, len(vertices)) for word in words[1:]]
             polygons.append((number, ids))
-    for number, ids in polygons:
-        if len(ids) < 3 or max(ids) >= len(vertices):
-            raise MeshError(
-                f"{path}: line {number}: a face refers to vertex {max(ids, default=-1) + 1} of "
-                f"{len(vertices)}, or has fewer than three vertices; the file is damaged, export "
-                "it again"
-            )
-    return surface(vertices, triangulate_faces(path, vertices, polygons))
+    return surface(vertices, triangulate_faces(path, vertices, polygons, first=1))
 
 
 def _obj_index(path: Path, number: int, word: str, num_vertices: int) -> int:
@@ -160,8 +147,7 @@ def _read_off(path: Path, data: bytes) -> Surface:
     lines = list(_numbered_lines(_text(path, data, "OFF")))
     if not lines or lines[0][1][0].upper() not in {"OFF", "COFF"}:
         raise MeshError(f"{path}: does not begin with OFF; check the file's suffix")
-    number, words = lines[0][0], lines[0][1][1:]
-    body = lines[1:]
+    (number, (_, *words)), *body = lines
     if not words and body:
         (number, words), body = body[0], body[1:]
     try:
@@ -177,40 +163,28 @@ def _read_off(path: Path, data: bytes) -> Surface:
         )
     vertices = [_floats(path, at, line) for at, line in body[:num_vertices]]
     polygons = [
-        (at, _off_polygon(path, at, line, num_vertices))
+        (at, _off_polygon(path, at, line))
         for at, line in body[num_vertices : num_vertices + num_faces]
     ]
     return surface(vertices, triangulate_faces(path, vertices, polygons))
 
 
-def _off_polygon(path: Path, number: int, words: list[str], num_vertices: int) -> list[int]:
-    """Parse one OFF face line: a count, then as many vertex ids."""
+def _off_polygon(path: Path, number: int, words: list[str]) -> list[int]:
+    """Parse one OFF face line: a count, then as many vertex ids; perhaps a colour."""
     try:
-        count = int(words[0])
-        ids = [int(word) for word in words[1 : 1 + count]]
-    except ValueError as error:
+        return [int(words[1 + i]) for i in range(int(words[0]))]
+    except (IndexError, ValueError) as error:
         raise MeshError(f"{path}: line {number}: expected a face, found {words[:4]}") from error
-    if len(ids) != count or count < 3 or min(ids) < 0 or max(ids) >= num_vertices:
-        raise MeshError(
-            f"{path}: line {number}: bad face {ids[:8]}: a face needs three or more vertex ids in "
-            f"0..{num_vertices - 1}"
-        )
-    return ids
-
-
-def _trimesh(path: Path) -> Any:
-    """Import trimesh, or raise an error that says how to install it."""
-    try:
-        return import_module("trimesh")
-    except ImportError as error:
-        raise MeshError(
-            f"{path}: reading {path.suffix} files needs trimesh: pip install packing-env[mesh]"
-        ) from error
 
 
 def _with_trimesh(path: Path, load: Callable[[Any], Any]) -> Any:
     """Call a trimesh loader; turn any failure in it into a `MeshError` that names the file."""
-    trimesh = _trimesh(path)
+    try:
+        trimesh = import_module("trimesh")
+    except ImportError as error:
+        raise MeshError(
+            f"{path}: reading {path.suffix} files needs trimesh: pip install packing-env[mesh]"
+        ) from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -249,12 +223,6 @@ def _read_ply(path: Path, data: bytes) -> Surface:
             f"faces, the file has {len(vertices)} and {len(polygons)}; it is truncated, export it "
             "again"
         )
-    for ids in polygons:
-        if len(ids) < 3 or min(ids) < 0 or max(ids) >= len(vertices):
-            raise MeshError(
-                f"{path}: bad face {list(ids)}: a face needs three or more vertex ids in "
-                f"0..{len(vertices) - 1}"
-            )
     return surface(vertices, triangulate_faces(path, vertices, list(enumerate(polygons)), "face"))
 
 
@@ -278,10 +246,9 @@ def _ply_counts(path: Path, data: bytes) -> dict[str, int]:
 def _ply_polygons(loaded: dict[str, Any]) -> list[list[int]]:
     """Return the faces of a PLY as lists of vertex ids, as they were before trimesh split them."""
     raw = loaded.get("metadata", {}).get("_ply_raw", {}).get("face", {}).get("data")
-    if isinstance(raw, dict):
-        for key in ("vertex_indices", "vertex_index"):
-            if key in raw:
-                return [[int(i) for i in ids] for ids in raw[key]]
+    for key in ("vertex_indices", "vertex_index"):
+        if isinstance(raw, dict) and key in raw:
+            return [[int(i) for i in ids] for ids in raw[key]]
     faces = loaded.get("faces")
     return [] if faces is None else np.asarray(faces, dtype=np.int64).tolist()
 

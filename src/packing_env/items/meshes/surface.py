@@ -30,11 +30,11 @@ class Surface:
     unit: str | None = None
 
 
-def surface(vertices: Any, faces: Any, unit: str | None = None) -> Surface:
+def surface(vertices: Any, faces: Any) -> Surface:
     """Make a surface of one part from anything array-like; empty lists become empty arrays."""
     points = widened(np.asarray(vertices)).reshape(-1, 3)
     triangles = np.array(faces, dtype=np.int64).reshape(-1, 3)
-    return Surface(points, triangles, np.zeros(len(points), dtype=np.int64), unit)
+    return Surface(points, triangles, np.zeros(len(points), dtype=np.int64))
 
 
 def widened(values: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:

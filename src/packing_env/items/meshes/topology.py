@@ -5,11 +5,12 @@ Pure torch on the CPU; nothing here knows about files, units or messages.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import count, product
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 WELD_TOLERANCE = 1e-6
@@ -60,9 +61,7 @@ def connected_labels(
     while True:
         root_a, root_b = labels[first], labels[second]
         low = torch.minimum(root_a, root_b)
-        hooked = labels.scatter_reduce(0, root_a, low, "amin").scatter_reduce(
-            0, root_b, low, "amin"
-        )
+        hooked = labels.scatter_reduce(0, torch.cat([root_a, root_b]), low.repeat(2), "amin")
         jumped = hooked[hooked]
         while not torch.equal(jumped, hooked):
             hooked, jumped = jumped, jumped[jumped]
@@ -86,8 +85,7 @@ def weld(
     pairs: list[Int[Tensor, "2 P"]] = []
     primes = torch.tensor([73856093, 19349663, 83492791])
     for shift in product((0.0, 0.5), repeat=3):
-        offset = vertices.new_tensor(shift) * pitch
-        cell = torch.floor((vertices - origin + offset) / pitch).to(torch.int64)
+        cell = torch.floor((vertices - origin + vertices.new_tensor(shift) * pitch) / pitch).long()
         key = (cell * primes).sum(1) + 19 * part
         pairs += [p[:, part[p[0]] == part[p[1]]] for p in _near_pairs(vertices, key, tolerance)]
     if not pairs:
@@ -98,21 +96,18 @@ def weld(
 
 def _near_pairs(
     vertices: Float[Tensor, "V 3"], key: Int[Tensor, " V"], tolerance: float
-) -> list[Int[Tensor, "2 P"]]:
+) -> Iterator[Int[Tensor, "2 P"]]:
     """Find the pairs of vertices with the same key and at most `tolerance` apart."""
     key, order = key.sort()
     start = torch.arange(len(key))
-    pairs: list[Int[Tensor, "2 P"]] = []
-    step = 1
-    while True:
+    for step in count(1):
         start = start[start + step < len(key)]
         start = start[key[start] == key[start + step]]
         if start.numel() == 0:
-            return pairs
+            return
         a, b = order[start], order[start + step]
         near = (vertices[a] - vertices[b]).norm(dim=1) <= tolerance
-        pairs.append(torch.stack([a[near], b[near]]))
-        step += 1
+        yield torch.stack([a[near], b[near]])
 
 
 def edge_table(faces: Int[Tensor, "F 3"], num_vertices: int) -> EdgeTable:
@@ -153,22 +148,27 @@ def face_components(edges: EdgeTable) -> Components:
     separable = True
     if edges.non_manifold_edges:
         shared = torch.unique(side * len(side) + patch[:, None], return_inverse=True)[1]
-        num_shared = int(shared.max()) + 1
-        balance = torch.zeros(num_shared, dtype=torch.int64).scatter_add(
-            0, shared.flatten(), edges.direction.flatten()
-        )
+        balance = sum_by_label(edges.direction.flatten(), shared.flatten())
         separable = bool((balance == 0).all())
     if not separable:
-        labels = connected_labels(
-            len(count), torch.cat([side[:, 0], side[:, 1]]), torch.cat([side[:, 1], side[:, 2]])
-        )
+        labels = connected_labels(len(count), side[:, :2].flatten(), side[:, 1:].flatten())
         patch = labels[side[:, 0]]
     label = torch.unique(patch, return_inverse=True)[1]
-    open_sides = (count % 2)[side].sum(1)
-    num_open = torch.zeros(int(label.max()) + 1, dtype=torch.int64).scatter_add(
-        0, label, open_sides
-    )
+    num_open = sum_by_label((count % 2)[side].sum(1), label)
     return Components(label, num_open == 0, separable)
+
+
+def sum_by_label(values: Tensor, label: Tensor) -> Tensor:
+    """Sum the values of each label 0..C-1; [C]."""
+    return values.new_zeros(int(label.max()) + 1).scatter_add(0, label, values)
+
+
+def first_rows(rows: Shaped[Tensor, "S D"]) -> Int[Tensor, " R"]:
+    """Return the indices of the rows that repeat no earlier row, in order."""
+    groups, group = torch.unique(rows, dim=0, return_inverse=True)
+    order = torch.arange(len(rows), device=rows.device)
+    first = torch.full((len(groups),), len(rows), device=rows.device)
+    return first.scatter_reduce(0, group, order, "amin").sort().values
 
 
 def _faces_at_two_face_edges(edges: EdgeTable) -> tuple[Int[Tensor, " P"], Int[Tensor, " P"]]:
@@ -198,12 +198,11 @@ def winding_flips(edges: EdgeTable) -> Bool[Tensor, " F"]:
     )
     as_given, flipped = labels[:num_faces], labels[num_faces:]
     patch = torch.minimum(as_given, flipped)
-    ones = torch.ones_like(patch)
-    size = torch.zeros_like(labels).scatter_add(0, patch, ones)
-    on_other_side = (as_given != patch).to(torch.int64)
-    num_other = torch.zeros_like(labels).scatter_add(0, patch, on_other_side)
+    on_other_side = as_given != patch
+    size = torch.bincount(patch, minlength=num_faces)
+    num_other = torch.bincount(patch[on_other_side], minlength=num_faces)
     flip_other = 2 * num_other[patch] <= size[patch]
-    return (as_given != flipped) & (on_other_side.bool() == flip_other)
+    return (as_given != flipped) & (on_other_side == flip_other)
 
 
 def signed_moments(

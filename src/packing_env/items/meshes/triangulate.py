@@ -16,12 +16,15 @@ from packing_env.items.meshes.surface import MeshError
 
 Triangle = tuple[int, int, int]
 
-
 _EPS = 1e-14  # m^2: twice the area below which three corners count as collinear
 
 
 def triangulate_faces(
-    path: Path, vertices: Any, polygons: Sequence[tuple[int, Sequence[int]]], place: str = "line"
+    path: Path,
+    vertices: Any,
+    polygons: Sequence[tuple[int, Sequence[int]]],
+    place: str = "line",
+    first: int = 0,
 ) -> list[Sequence[int]]:
     """Split the polygons of a mesh file into triangles: convex ones as fans, others by their ears.
 
@@ -30,13 +33,22 @@ def triangulate_faces(
         vertices: [V, 3].
         polygons: the number and the vertex ids of each.
         place: what the numbers count.
+        first: number of the first vertex in the file, for errors; the ids count from 0.
 
     Raises:
-        MeshError: a polygon crosses itself.
+        MeshError: a polygon crosses itself, has fewer than three vertices, or an id out of range.
     """
     points = np.array(vertices, dtype=np.float64).reshape(-1, 3)
     triangles: list[Sequence[int]] = []
     for number, ids in polygons:
+        if len(ids) < 3 or min(ids) < 0 or max(ids) >= len(points):
+            outside = [i + first for i in ids if not 0 <= i < len(points)]
+            what = "has fewer than three vertices"
+            if outside:
+                what = f"refers to vertex {outside[0]} of {len(points)} (counted from {first})"
+            raise MeshError(
+                f"{path}: {place} {number}: a face {what}; the file is damaged, export it again"
+            )
         if len(ids) == 3:
             triangles.append(ids)
         else:
@@ -125,38 +137,30 @@ def _inside_corner(
     before: np.ndarray, corner: np.ndarray, after: np.ndarray, point: np.ndarray
 ) -> bool:
     """Return whether the direction from `corner` to `point` enters the polygon at that corner."""
-    left_of_in = _doubled_area(before, corner, point) > _EPS
-    left_of_out = _doubled_area(corner, after, point) > _EPS
-    if _doubled_area(before, corner, after) > _EPS:
-        return bool(left_of_in and left_of_out)
-    return bool(left_of_in or left_of_out)
+    is_left = [_doubled_area(*line, point) > _EPS for line in ((before, corner), (corner, after))]
+    return all(is_left) if _doubled_area(before, corner, after) > _EPS else any(is_left)
 
 
 def _clear(a: np.ndarray, b: np.ndarray, start: np.ndarray, end: np.ndarray) -> bool:
     """Return whether the segment a b meets no edge, apart from those that end in a or b."""
-    own = np.zeros(len(start), dtype=bool)
-    for tip in (a, b):
-        own |= np.all(start == tip, axis=1) | np.all(end == tip, axis=1)
+    own = np.any([(ends == tip).all(1) for ends in (start, end) for tip in (a, b)], axis=0)
     start, end = start[~own], end[~own]
-    side_start, side_end = _doubled_area(a, b, start), _doubled_area(a, b, end)
-    side_a, side_b = _doubled_area(start, end, a), _doubled_area(start, end, b)
-    apart = (np.minimum(side_start, side_end) > _EPS) | (np.maximum(side_start, side_end) < -_EPS)
-    apart |= (np.minimum(side_a, side_b) > _EPS) | (np.maximum(side_a, side_b) < -_EPS)
-    return bool(np.all(apart))
+    tips = np.array([_doubled_area(a, b, start), _doubled_area(a, b, end)])  # side of the segment
+    own_tips = np.array([_doubled_area(start, end, a), _doubled_area(start, end, b)])
+    apart = [(pair.min(0) > _EPS) | (pair.max(0) < -_EPS) for pair in (tips, own_tips)]
+    return bool(np.all(apart[0] | apart[1]))
 
 
 def _clip_ears(points: np.ndarray, ring: list[int]) -> list[Triangle]:
     """Cut off the best-shaped ear until a triangle remains, which avoids slivers."""
-    ring = list(ring)
-    quality = [_ear_quality(points, ring, i) for i in range(len(ring))]
+    quality: list[float] = []
     triangles: list[Triangle] = []
     while len(ring) > 3:
+        if max(quality, default=0.0) <= 0:
+            quality = [_ear_quality(points, ring, i) for i in range(len(ring))]
         best = int(np.argmax(quality))
         if quality[best] <= 0:
-            quality = [_ear_quality(points, ring, i) for i in range(len(ring))]
-            best = int(np.argmax(quality))
-            if quality[best] <= 0:
-                raise ValueError("the outline crosses itself or touches itself")
+            raise ValueError("the outline crosses itself or touches itself")
         triangles.append((ring[best - 1], ring[best], ring[(best + 1) % len(ring)]))
         del ring[best], quality[best]
         for i in ((best - 1) % len(ring), best % len(ring)):
@@ -173,14 +177,11 @@ def _ear_quality(points: np.ndarray, ring: list[int], at: int) -> float:
     if area <= _EPS:
         return 0.0
     rest = points[ring]
-    tips = [np.all(rest == tip, axis=1) for tip in (a, b, c)]
-    rest = rest[~(tips[0] | tips[1] | tips[2])]
-    inside = (_doubled_area(a, b, rest) >= -_EPS) & (_doubled_area(b, c, rest) >= -_EPS)
-    inside &= _doubled_area(c, a, rest) >= -_EPS
-    if np.any(inside):
+    rest = rest[~np.any([(rest == tip).all(1) for tip in (a, b, c)], axis=0)]
+    sides = (a, b), (b, c), (c, a)
+    if np.all([_doubled_area(p, q, rest) >= -_EPS for p, q in sides], axis=0).any():
         return 0.0
-    longest = max(float(np.sum((p - q) ** 2)) for p, q in ((a, b), (b, c), (c, a)))
-    return area / longest
+    return area / max(float(np.sum((p - q) ** 2)) for p, q in sides)
 
 
 def _flip_edges(points: np.ndarray, triangles: list[Triangle]) -> list[Triangle]:

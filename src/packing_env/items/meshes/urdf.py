@@ -36,7 +36,8 @@ def read_tree(path: Path, data: bytes) -> Surface:
     for link, pose in _link_poses(path, robot):
         for element in link.findall("visual") or link.findall("collision"):
             piece = _geometry(path, element)
-            pieces.append(_moved(piece, pose @ _origin(path, element)))
+            rotation, shift = np.split((pose @ _origin(path, element))[:3], [3], axis=1)
+            pieces.append(replace(piece, vertices=piece.vertices @ rotation.T + shift[:, 0]))
     if not pieces:
         raise MeshError(f"{path}: no visual or collision geometry in it; add some to a link")
     counts = np.cumsum([0] + [len(piece.vertices) for piece in pieces])
@@ -54,8 +55,7 @@ def referenced_files(path: Path) -> set[Path]:
         robot = ElementTree.fromstring(path.read_bytes())
     except (ElementTree.ParseError, OSError):
         return set()  # `read_tree` reports the error
-    names = [mesh.get("filename", "") for mesh in robot.iter("mesh")]
-    found = (_find(path, name) for name in names)
+    found = (_find(path, mesh.get("filename", "")) for mesh in robot.iter("mesh"))
     return {file.resolve() for file in found if file is not None}
 
 
@@ -121,15 +121,9 @@ def _origin(path: Path, element: ElementTree.Element) -> Matrix:
     return pose
 
 
-def _moved(piece: Surface, pose: Matrix) -> Surface:
-    """Return a surface moved by a rigid pose."""
-    return replace(piece, vertices=piece.vertices @ pose[:3, :3].T + pose[:3, 3])
-
-
 def _geometry(path: Path, element: ElementTree.Element) -> Surface:
     """Return the surface of a <visual> or <collision> element in its own frame."""
-    geometry = element.find("geometry")
-    shape = None if geometry is None or len(geometry) == 0 else geometry[0]
+    shape = element.find("geometry/*")
     if shape is None:
         raise MeshError(f"{path}: a <{element.tag}> without <geometry>; add one or remove it")
     if shape.tag == "mesh":
@@ -153,7 +147,13 @@ def _geometry(path: Path, element: ElementTree.Element) -> Surface:
 
 def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
     """Read a mesh that a URDF refers to, scaled; mirrored where the scale is negative."""
-    file = _resolve(path, shape.get("filename", ""))
+    reference = shape.get("filename", "")
+    file = _find(path, reference)
+    if file is None:
+        raise MeshError(
+            f"{path}: refers to {reference!r}, which is not in the folders around it; copy the "
+            "mesh there or correct the path"
+        )
     reader = readers.PART_READERS.get(file.suffix.lower())
     if reader is None:
         raise MeshError(
@@ -166,17 +166,6 @@ def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
     return replace(piece, vertices=piece.vertices * scale, faces=faces)
 
 
-def _resolve(path: Path, reference: str) -> Path:
-    """Return the file that a URDF refers to; raise where it does not exist."""
-    file = _find(path, reference)
-    if file is None:
-        raise MeshError(
-            f"{path}: refers to {reference!r}, which is not in the folders around it; copy the "
-            "mesh there or correct the path"
-        )
-    return file
-
-
 def _find(path: Path, reference: str) -> Path | None:
     """Find the file that a URDF refers to; package:// is searched in the folders above the URDF."""
     scheme, found, rest = reference.partition("://")
@@ -184,10 +173,9 @@ def _find(path: Path, reference: str) -> Path | None:
     folder = path.resolve().parent
     candidates = [folder / name]
     if scheme == "package" and found:
-        inner = name.partition("/")[2]
-        above = [folder, *folder.parents]
-        candidates = [base / tail for base in above for tail in (name, inner)]
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
+        tails = name, name.partition("/")[2]
+        candidates = [base / tail for base in (folder, *folder.parents) for tail in tails]
+    return next((file for file in candidates if file.is_file()), None)
 
 
 def _box(size: list[float]) -> Surface:
@@ -208,10 +196,8 @@ def _revolved(rings: list[tuple[float, float]], pole: float) -> Surface:
     here, ahead = np.arange(n), (np.arange(n) + 1) % n
     bottom, top = len(vertices) - 2, len(vertices) - 1
     last = n * (len(rings) - 1)
-    faces = [np.stack([ahead, here, np.full(n, bottom)], 1)]
+    faces = [(ahead, here, np.full(n, bottom)), (here + last, ahead + last, np.full(n, top))]
     for base in range(0, last, n):
         low, low_next = here + base, ahead + base
-        faces.append(np.stack([low, low_next, low_next + n], 1))
-        faces.append(np.stack([low, low_next + n, low + n], 1))
-    faces.append(np.stack([here + last, ahead + last, np.full(n, top)], 1))
-    return surface(vertices, np.concatenate(faces))
+        faces[-1:-1] = [(low, low_next, low_next + n), (low, low_next + n, low + n)]
+    return surface(vertices, np.concatenate([np.stack(corners, 1) for corners in faces]))

@@ -24,7 +24,7 @@ def measure(
         com = (points[triangles].mean(1) * areas[:, None]).sum(0) / areas.sum()
         return min(abs(total), box), com, False
     parts = topology.face_components(topology.edge_table(triangles, len(points)))
-    signed = sum_by_label(volume, parts.label)
+    signed = topology.sum_by_label(volume, parts.label)
     com = centre + moment.sum(0) / total
     if len(signed) == 1 or not parts.separable:
         return total, com, parts.separable
@@ -123,8 +123,3 @@ def parent(
         if bool(boxed.all()) and topology.winding_number(mine[0], points, around) > 0.5:
             inside.append((float(signed[other]), other))
     return min(inside)[1] if inside else None
-
-
-def sum_by_label(values: Tensor, label: Tensor) -> Tensor:
-    """Sum the values of each label 0..C-1; [C]."""
-    return values.new_zeros(int(label.max()) + 1).scatter_add(0, label, values)

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.shapes import polygons
-from packing_env.items.shapes.compact import POLYCUBES, SUPERQUADRICS
 from packing_env.items.shapes.goods import HOUSEHOLD, RODS_PLATES
 from packing_env.items.shapes.layers import extrusion, stack
-from packing_env.items.shapes.prismatic import BRACKETS, EXTRUSIONS
-from packing_env.items.shapes.revolved import CUPS, REVOLUTIONS
+from packing_env.items.shapes.prismatic import BRACKETS, EXTRUSIONS, POLYCUBES
+from packing_env.items.shapes.revolved import CUPS, REVOLUTIONS, SUPERQUADRICS
 from packing_env.items.shapes.solids import (
     Maker,
     Solid,
@@ -81,6 +80,8 @@ SHAPES: tuple[Shape, ...] = tuple(
 def select(families: Sequence[str] | None = None) -> list[Shape]:
     """Select the shapes of some families (default: all), in order of `FAMILIES` and their tables.
 
+    The order does not depend on the order in which families are given.
+
     Raises:
         ValueError: A family does not exist, or none is given.
     """
@@ -93,20 +94,10 @@ def select(families: Sequence[str] | None = None) -> list[Shape]:
 
 
 def names(family: str | None = None) -> list[str]:
-    """List the names of the embedded items of one family (default: all), in library order.
-
-    Raises:
-        ValueError: The family does not exist.
-    """
+    """List the names of the embedded items of one family (default: all), as by `select`."""
     return [shape.name for shape in select(None if family is None else [family])]
 
 
 def build(families: Sequence[str] | None = None) -> list[Mesh]:
-    """Build the meshes of the embedded items of some families (default: all), in library order.
-
-    The order does not depend on the order in which families are given, and is the same every time.
-
-    Raises:
-        ValueError: A family does not exist, or none is given.
-    """
+    """Build the meshes of the embedded items of some families (default: all), as by `select`."""
     return [shape.make().mesh(shape.name) for shape in select(families)]

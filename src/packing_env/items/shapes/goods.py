@@ -13,20 +13,11 @@ from functools import partial
 
 import numpy as np
 
-from packing_env.items.shapes.layers import Outline, extrusion, stack
-from packing_env.items.shapes.polygons import (
-    Length,
-    arc,
-    polygon,
-    rectangle,
-    regular,
-    shifted,
-    superellipse,
-)
+from packing_env.items.shapes import polygons
+from packing_env.items.shapes.layers import extrusion, stack
+from packing_env.items.shapes.polygons import MM, Length, arc, polygon, rectangle, regular, shifted
 from packing_env.items.shapes.revolved import bowl_profile, revolved
-from packing_env.items.shapes.solids import Maker, Solid, box, loft, revolution
-
-MM = 0.001
+from packing_env.items.shapes.solids import Maker, Solid, box, loft
 
 
 def _perforated_plate() -> Solid:
@@ -38,8 +29,7 @@ def _perforated_plate() -> Solid:
 def _can(diameter: Length, height: Length) -> Solid:
     """Make a can with a slightly narrower foot and lid; millimetres."""
     r, h = diameter / 2, height
-    profile = [(0.94 * r, 0.0), (r, 0.05 * h), (r, 0.95 * h), (0.94 * r, h)]
-    return revolution([(x * MM, z * MM) for x, z in profile])
+    return revolved((0.94 * r, 0.0), (r, 0.05 * h), (r, 0.95 * h), (0.94 * r, h), unit=MM)
 
 
 def _mustard_bottle() -> Solid:
@@ -55,8 +45,7 @@ def _banana() -> Solid:
     t = np.linspace(-1.0, 1.0, 15)
     radius = 18 * np.clip(1 - np.abs(t) ** 5, 0, 1) ** 0.5
     radius[[0, -1]] = [3.0, 5.0]
-    bend = 40 * t**2
-    offsets = [(0.0, y * MM) for y in bend.tolist()]
+    offsets = [(0.0, y * MM) for y in (40 * t**2).tolist()]
     heights = (95 * MM * (t + 1)).tolist()
     return loft(regular(12, 1.0), heights, (radius * MM).tolist(), offsets).lying()
 
@@ -68,8 +57,7 @@ def _apple() -> Solid:
     dimple = 10 * np.sign(angle) * (1 - np.cos(angle)) ** 4
     height = 37.5 * np.sin(angle) - dimple
     height -= height.min()
-    points = zip((radius * MM).tolist(), (height * MM).tolist(), strict=True)
-    return revolution(list(points))
+    return revolved(*zip(radius.tolist(), height.tolist(), strict=True), unit=MM)
 
 
 def _mug() -> Solid:
@@ -80,41 +68,31 @@ def _mug() -> Solid:
     arm = np.vstack([wall, [[near, -half], [far, -half], [far, half], [near, half]]])
     bar = polygon((near, -half), (far, -half), (far, half), (near, half))
     cavity = regular(24, 34 * MM, turn=np.pi / 24)
-    return stack(
-        [
-            ([wall], 8 * MM),
-            ([wall, cavity], 8 * MM),
-            ([arm, cavity], 11 * MM),
-            ([wall, bar, cavity], 30 * MM),
-            ([arm, cavity], 11 * MM),
-            ([wall, cavity], 14 * MM),
-        ]
-    )
+    hollow, held = [wall, cavity], [arm, cavity]
+    layers = [wall], hollow, held, [wall, bar, cavity], held, hollow
+    return stack([(lines, h * MM) for lines, h in zip(layers, (8, 8, 11, 30, 11, 14), strict=True)])
 
 
 def _wine_glass() -> Solid:
     """Make a wine glass, 89 x 137 mm: foot, stem and a hollow bowl."""
     outside = [(35, 0), (35, 3), (6, 8), (6, 55), (30, 70), (44.5, 95), (40, 137)]
     inside = [(37, 137), (41, 95), (27, 73), (0, 60)]
-    return revolution([(r * MM, z * MM) for r, z in outside + inside])
+    return revolved(*outside, *inside, unit=MM)
 
 
-def _drill_outlines() -> tuple[Outline, Outline, Outline]:
-    """Make side views from millimetres: the whole tool, its motor housing, and its battery."""
+def _power_drill() -> Solid:
+    """Make a drill, 184 mm long and 46 mm thick, on its side; the grip is 26 mm thick.
+
+    The outlines are side views: the whole tool, its motor housing, and its battery.
+    """
     grip = [(20.0, 46.0), (60.0, 46.0), (60.0, 130.0), (20.0, 130.0)]
     foot = [(90.0, 130.0), (90.0, 165.0), (0.0, 165.0), (0.0, 130.0)]
     chuck = [(135.0, 0.0), (184.0, 10.0), (184.0, 36.0), (135.0, 46.0)]
     housing = [(0.0, 0.0), chuck[0], chuck[3], grip[1], grip[0], (0.0, 46.0)]
     battery = [*foot, grip[3], grip[2]]
     whole = [(0.0, 0.0), *chuck, *grip[1:3], *foot, grip[3], grip[0], (0.0, 46.0)]
-    return MM * polygon(*whole), MM * polygon(*housing), MM * polygon(*battery)
-
-
-def _power_drill() -> Solid:
-    """Make a drill, 184 mm long and 46 mm thick, on its side; the grip is 26 mm thick."""
-    whole, housing, battery = _drill_outlines()
-    side = ([housing, battery], 10 * MM)
-    return stack([side, ([whole], 26 * MM), side])
+    side = ([MM * polygon(*housing), MM * polygon(*battery)], 10 * MM)
+    return stack([side, ([MM * polygon(*whole)], 26 * MM), side])
 
 
 RODS_PLATES: dict[str, Maker] = {
@@ -138,7 +116,7 @@ HOUSEHOLD: dict[str, Maker] = {
     "master_chef_can": partial(_can, 102, 139),
     "tuna_fish_can": partial(_can, 85, 33),
     "potted_meat_can": lambda: extrusion(
-        superellipse(0.35, 24) * [97 * MM / 2, 50 * MM / 2], 82 * MM
+        polygons.superellipse(0.35, 24) * [97 * MM / 2, 50 * MM / 2], 82 * MM
     ),
     "mustard_bottle": _mustard_bottle,
     "banana": _banana,

@@ -7,7 +7,7 @@ that the other does not cover is triangulated, so the union is closed by constru
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import count
 
 import numpy as np
 from jaxtyping import Float
@@ -48,7 +48,8 @@ def stack(layers: Sequence[Layer]) -> Solid:
         ValueError: Outlines cross or touch in a point, or layers are joined by an edge only.
     """
     edges = [{}, *(_layer_edges(outlines) for outlines, _ in layers), {}]
-    levels = np.concatenate([[0.0], np.cumsum([thickness for _, thickness in layers])])
+    thicknesses = [thickness for _, thickness in layers]
+    levels = np.concatenate([[0.0], np.cumsum(thicknesses)])
     vertex_of: dict[tuple[Point, int], int] = {}
     faces: list[tuple[int, int, int]] = []
 
@@ -62,8 +63,7 @@ def stack(layers: Sequence[Layer]) -> Solid:
             low_a, low_b = vertex(a, level), vertex(b, level)
             high_a, high_b = vertex(a, level + 1), vertex(b, level + 1)
             faces += [(low_a, low_b, high_b), (low_a, high_b, high_a)]
-    vertices: list[Corner] = [(p[0] * 1e-9, p[1] * 1e-9, levels[at]) for p, at in vertex_of]
-    thicknesses = [thickness for _, thickness in layers]
+    vertices: list[Corner] = [(x * 1e-9, y * 1e-9, levels[at]) for (x, y), at in vertex_of]
     return closed_solid(vertices, faces, sum(map(_volume, edges[1:-1], thicknesses)))
 
 
@@ -104,12 +104,9 @@ def _cap(below: Edges, above: Edges) -> list[tuple[Point, Point, Point]]:
     triangles: list[tuple[Point, Point, Point]] = []
     for i, outer in enumerate(arrays):
         if depth[i] % 2 == 0:
-            inner = [
-                j
-                for j, other in enumerate(arrays)
-                if depth[j] == depth[i] + 1 and contains(outer, other[0])
-            ]
-            triangles += _region(loops[i], [loops[j] for j in inner], signed_area(outer) > 0)
+            nested = zip(loops, arrays, depth, strict=True)
+            holes = [h for h, o, d in nested if d == depth[i] + 1 and contains(outer, o[0])]
+            triangles += _region(loops[i], holes, signed_area(outer) > 0)
     return triangles
 
 
@@ -118,13 +115,11 @@ def _region(
 ) -> list[tuple[Point, Point, Point]]:
     """Split one connected region into triangles, counter-clockwise where it faces up."""
     loops = [loop if faces_up else loop[::-1] for loop in (outer, *holes)]
-    points = [point for loop in loops for point in loop]
-    starts = np.cumsum([0] + [len(loop) for loop in loops])
-    spans = [list(range(a, b)) for a, b in pairwise(starts.tolist())]
-    corners = np.array(points, dtype=np.float64) * 1e-9
-    found = triangulate(corners, spans[0], spans[1:])
-    order = (0, 1, 2) if faces_up else (2, 1, 0)
-    return [(points[t[order[0]]], points[t[order[1]]], points[t[order[2]]]) for t in found]
+    points, at = [point for loop in loops for point in loop], count()
+    ring, *rings = ([next(at) for _ in loop] for loop in loops)
+    found = triangulate(np.array(points, dtype=np.float64) * 1e-9, ring, rings)
+    ordered = (triangle if faces_up else triangle[::-1] for triangle in found)
+    return [(points[a], points[b], points[c]) for a, b, c in ordered]
 
 
 def _loops(boundary: Edges) -> list[list[Point]]:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 Length = int | float  # metres or degrees; whole numbers are welcome
+CM, MM = 0.01, 0.001
 
 
 def signed_area(outline: Float[np.ndarray, "P 2"]) -> float:
@@ -51,7 +52,10 @@ def regular(sides: int, radius: Length, turn: Length = 0.0) -> Float[np.ndarray,
 
 def superellipse(exponent: Length, sides: int) -> Float[np.ndarray, "P 2"]:
     """Make the unit curve (cos^e, sin^e): e = 1 a circle, towards 0 a square, 2 a diamond."""
-    return _power(regular(sides, 1.0), exponent)
+    values = regular(sides, 1.0)
+    values[np.abs(values) < 1e-12] = 0.0  # rounding noise of cos and sin
+    curve: np.ndarray = np.sign(values) * np.abs(values) ** exponent
+    return curve
 
 
 def star(points: int, radius: Length, inner: Length) -> Float[np.ndarray, "P 2"]:
@@ -73,9 +77,3 @@ def arc(radius: Length, start: Length, end: Length, steps: int) -> list[tuple[fl
     """Return points along a circle from angle `start` to `end` (degrees), ends included."""
     angle = np.deg2rad(np.linspace(start, end, steps + 1))
     return [(float(radius * np.cos(a)), float(radius * np.sin(a))) for a in angle]
-
-
-def _power(values: np.ndarray, exponent: Length) -> np.ndarray:
-    """Compute sign(v) |v|^e, with the rounding noise of cos and sin around zero removed first."""
-    clean = np.where(np.abs(values) < 1e-12, 0.0, values)
-    return np.sign(clean) * np.abs(clean) ** exponent

@@ -1,19 +1,25 @@
-"""Embedded items of the families `revolutions` and `cups` (lengths written in centimetres)."""
+"""Embedded items of the families `superquadrics`, `revolutions` and `cups`.
+
+Lengths of revolutions and cups are written in centimetres.
+"""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from packing_env.items.shapes.layers import stack
-from packing_env.items.shapes.polygons import Length, arc, rectangle, regular, shifted
-from packing_env.items.shapes.solids import Maker, Solid, loft, revolution
+from packing_env.items.shapes.layers import Outline
+from packing_env.items.shapes.polygons import CM, Length, arc, rectangle, regular, shifted
+from packing_env.items.shapes.prismatic import layered
+from packing_env.items.shapes.solids import Maker, Solid, loft, revolution, superquadric
 
-CM = 0.01
 
-
-def revolved(*profile: tuple[Length, Length], segments: int = 24, closed: bool = False) -> Solid:
-    """Make a solid of revolution from (radius, z) pairs in centimetres."""
-    return revolution([(r * CM, z * CM) for r, z in profile], segments, closed)
+def revolved(
+    *profile: tuple[Length, Length], segments: int = 24, closed: bool = False, unit: Length = CM
+) -> Solid:
+    """Make a solid of revolution from (radius, z) pairs, by default in centimetres."""
+    return revolution([(r * unit, z * unit) for r, z in profile], segments, closed)
 
 
 def _tapered(sides: int, *profile: tuple[Length, Length]) -> Solid:
@@ -31,17 +37,21 @@ def bowl_profile(radius: Length, height: Length, wall: Length) -> list[tuple[flo
     return [foot, *outside[1:], *inside[:-1], (0.0, wall)]
 
 
-def _open_box(width: Length, depth: Length, height: Length, wall: Length) -> Solid:
-    outer, inner = rectangle(width, depth), rectangle(width - 2 * wall, depth - 2 * wall)
-    rim = ([CM * outer, CM * inner], (height - wall) * CM)
-    return stack([([CM * outer], wall * CM), rim])
+def _tray(outer: Outline, floor: Length, height: Length, *pockets: Outline) -> Solid:
+    """Make an open box from the thickness of its floor and the height of its walls above that."""
+    return layered(([outer], floor), ([outer, *pockets], height))
 
 
-def _divided_tray() -> Solid:
-    outer, pocket = CM * rectangle(18, 10), rectangle(7.5, 8)
-    pockets = [CM * shifted(pocket, x, 0) for x in (-4.25, 4.25)]
-    return stack([([outer], 1.5 * CM), ([outer, *pockets], 4 * CM)])
-
+SUPERQUADRICS: dict[str, Maker] = {
+    "sphere": partial(superquadric, (0.055, 0.055, 0.055)),
+    "ellipsoid": partial(superquadric, (0.085, 0.055, 0.045)),
+    "rounded_box": partial(superquadric, (0.06, 0.045, 0.04), (0.3, 0.3)),
+    "rounded_cylinder": partial(superquadric, (0.045, 0.045, 0.065), (0.3, 1.0)),
+    "pillow": partial(superquadric, (0.08, 0.065, 0.035), (1.0, 0.4)),
+    "octahedron": partial(superquadric, (0.085, 0.085, 0.085), (2.0, 2.0), 8, 4),
+    "bicone": partial(superquadric, (0.07, 0.07, 0.09), (2.0, 1.0), 24, 2),
+    "pinched_star": partial(superquadric, (0.1, 0.1, 0.05), (0.6, 2.6), 24, 10),
+}
 
 REVOLUTIONS: dict[str, Maker] = {
     "cone": lambda: revolved((6.5, 0), (0, 16)),
@@ -71,7 +81,9 @@ CUPS: dict[str, Maker] = {
     ),
     "hexagon_cup": lambda: _tapered(6, (5, 0), (6.5, 9), (5.2, 9), (4, 1.5), (0, 1.5)),
     "planter": lambda: _tapered(4, (6, 0), (8.5, 10), (7, 10), (4.8, 1.5), (0, 1.5)),
-    "open_box": lambda: _open_box(13, 10, 9, 1),
-    "tray": lambda: _open_box(18, 13, 4, 1),
-    "divided_tray": _divided_tray,
+    "open_box": lambda: _tray(rectangle(13, 10), 1, 8, rectangle(11, 8)),
+    "tray": lambda: _tray(rectangle(18, 13), 1, 3, rectangle(16, 11)),
+    "divided_tray": lambda: _tray(
+        rectangle(18, 10), 1.5, 4, *(shifted(rectangle(7.5, 8), x, 0) for x in (-4.25, 4.25))
+    ),
 }

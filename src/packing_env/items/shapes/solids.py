@@ -9,6 +9,7 @@ sections.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -101,9 +102,8 @@ def polycube(cells: Iterable[Cell], cell: Length = 0.04) -> Solid:
 
 
 def _moved(cell: Cell, axis: int, step: int) -> Cell:
-    shifted = list(cell)
-    shifted[axis] += step
-    return (shifted[0], shifted[1], shifted[2])
+    x, y, z = (at + step * (i == axis) for i, at in enumerate(cell))
+    return x, y, z
 
 
 def _cube_side(cell: Cell, axis: int, side: int) -> list[Cell]:
@@ -182,9 +182,8 @@ def _skin(corners: int, is_ring: np.ndarray, closed: bool) -> list[Cell]:
     if closed:
         first[-1] = 0
     faces: list[Cell] = []
-    for low, high, ring_low, ring_high in zip(
-        first[:-1].tolist(), first[1:].tolist(), is_ring[:-1], is_ring[1:], strict=True
-    ):
+    sections = zip(first.tolist(), is_ring, strict=True)
+    for (low, ring_low), (high, ring_high) in pairwise(sections):
         for j in range(corners):
             k = (j + 1) % corners
             if ring_low:
