@@ -50,6 +50,39 @@ class Contact:
     stride: int
     size: Int[Tensor, "B R 2"]
 
+    def areas(self) -> tuple[Tensor, Tensor]:
+        """Return the counts of supporting cells, and of the cells of the footprints."""
+        area = torch.isfinite(self.bottom).sum((2, 3))[:, :, None, None]
+        ground = (self.heightmap, self.bottom, self.z, self.contact_tol, self.stride)
+        return kernels.support_count(*ground), area
+
+    def corners(self, at_highest: bool) -> tuple[Tensor, Tensor]:
+        """Count the corner cells at a level, and test if the highest supports.
+
+        A window one cell wide has some of them twice. Where the placement leaves the container
+        (``z = +inf``) they mean nothing.
+        """
+        _, length, width = self.heightmap.shape
+        heights, bottom = self.heightmap.flatten(1), self.bottom.flatten(2)
+        device = heights.device
+        xs = torch.arange(0, length, self.stride, device=device)
+        ys = torch.arange(0, width, self.stride, device=device)
+        levels = []
+        for u, v in _corner_cells(self.size):
+            x = (xs + u[..., None]).clamp(max=length - 1)
+            y = (ys + v[..., None]).clamp(max=width - 1)
+            cell = x[..., :, None] * width + y[..., None, :]
+            ground = heights.gather(1, cell.flatten(1)).view(cell.shape)
+            edge = bottom.gather(2, (u * self.bottom.shape[3] + v)[..., None])
+            levels.append(ground - edge[..., None])
+        return _count_corners(levels, self, at_highest)
+
+    def in_hull(self, centres: bool) -> Bool[Tensor, "B R Xs Ys"]:
+        """Test if the windows' centres, or the centres of mass, lie in the hulls."""
+        point = _HALF * self.size if centres else self.com
+        ground = (self.heightmap, self.bottom, self.z)
+        return kernels.com_hull(*ground, point, self.contact_tol, self.stride, centres=centres)
+
 
 @dataclass(frozen=True)
 class Touch:
@@ -72,6 +105,22 @@ class Touch:
     com: Int[Tensor, "B 2"]
     contact_tol: float
     size: Int[Tensor, "B 2"]
+
+    def areas(self) -> tuple[Tensor, Tensor]:
+        """Return the counts of supporting cells, and of the cells of the footprints."""
+        return self.support.sum((1, 2)), self.footprint.sum((1, 2))
+
+    def corners(self, at_highest: bool) -> tuple[Tensor, Tensor]:
+        """Count the corner cells at a level, and test if the highest supports."""
+        level = torch.where(self.footprint, self.level, -torch.inf).flatten(1)
+        columns = self.footprint.shape[2]
+        cells = [(u * columns + v)[:, None] for u, v in _corner_cells(self.size)]
+        return _count_corners([level.gather(1, c).squeeze(1) for c in cells], self, at_highest)
+
+    def in_hull(self, centres: bool) -> Bool[Tensor, " B"]:
+        """Test if the windows' centres, or the centres of mass, lie in the hulls."""
+        point = _HALF * self.size if centres else self.com
+        return hull_holds(self.support, point, centres=centres)
 
 
 @dataclass(frozen=True)
@@ -106,16 +155,21 @@ def get_rule(name: Any) -> Rule:
 
 def check_rule(name: str, params: PackingParams) -> None:
     """Refuse a rule that is unknown, or that the task's geometry cannot evaluate."""
-    rule = get_rule(name)
-    if params.geometry == "maps" and (rule.maps is None or rule.single is None):
-        raise _needs_boxes(name)
+    get_rule(name)
+    if params.geometry == "maps":
+        for function in ("maps", "single"):
+            _judge_of(name, function)
     if params.geometry == "boxes":
         boxes.check_rule(name)
 
 
-def _needs_boxes(name: str) -> ParameterError:
+def _judge_of(name: str, function: str) -> Callable[..., Tensor]:
+    """Return one of the functions of a rule; raise for a rule that needs the packed boxes."""
+    found: Callable[..., Tensor] | None = getattr(get_rule(name), function)
+    if found is not None:
+        return found
     known = sorted(other for other, rule in RULES.items() if rule.maps is not None)
-    return ParameterError(
+    raise ParameterError(
         f"stability rule {name!r} follows the load from box to box, which heightmaps do not tell; "
         f"use geometry='boxes' with action_mode='candidate', or choose one of {known}"
     )
@@ -123,18 +177,12 @@ def _needs_boxes(name: str) -> ParameterError:
 
 def judge_maps(name: str, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
     """Return which of many placements a rule calls stable."""
-    rule = get_rule(name)
-    if rule.maps is None:
-        raise _needs_boxes(name)
-    return rule.maps(contact)
+    return _judge_of(name, "maps")(contact)
 
 
 def judge(name: str, touch: Touch) -> Bool[Tensor, " B"]:
     """Return which rows' placements a rule calls stable."""
-    rule = get_rule(name)
-    if rule.single is None:
-        raise _needs_boxes(name)
-    return rule.single(touch)
+    return _judge_of(name, "single")(touch)
 
 
 def supporting_cells(
@@ -192,108 +240,35 @@ def _chord(slope: Tensor, left: Tensor, right: Tensor) -> Float[Tensor, " B"]:
     return steepest[0] + steepest[1]
 
 
-# ---------------------------------------------------------------------- measurements
+# ---------------------------------------------------------------------- judgements
 
 
 def _judge_maps(rule: rules.Rule, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
     """Return which of many placements a formula calls stable."""
-    support = rules.Support()
-    if rule.percents:
-        area = torch.isfinite(contact.bottom).sum((2, 3))[:, :, None, None]
-        count = kernels.support_count(
-            contact.heightmap, contact.bottom, contact.z, contact.contact_tol, contact.stride
-        )
-        support = _counted(support, rule, count, area)
-    if rule.corners:
-        levels = _corner_levels_maps(contact)
-        support = _with_corners(support, rule, levels, contact.z, contact.contact_tol)
-    if rule.hull:
-        centres = rule.hull == "centres"
-        in_hull = kernels.com_hull(
-            contact.heightmap,
-            contact.bottom,
-            contact.z,
-            _HALF * contact.size if centres else contact.com,
-            contact.contact_tol,
-            contact.stride,
-            centres=centres,
-        )
-        support = support._replace(in_hull=in_hull)
-    return (contact.z < torch.inf) & rule.formula(support)
+    return (contact.z < torch.inf) & rules.evaluate(rule, contact)
 
 
 def _judge_one(rule: rules.Rule, touch: Touch) -> Bool[Tensor, " B"]:
     """Return which rows' placements a formula calls stable."""
-    support = rules.Support()
-    if rule.percents:
-        count, area = (cells.sum((1, 2)) for cells in (touch.support, touch.footprint))
-        support = _counted(support, rule, count, area)
-    if rule.corners:
-        levels = _corner_levels(touch)
-        support = _with_corners(support, rule, levels, touch.z, touch.contact_tol)
-    if rule.hull:
-        centres = rule.hull == "centres"
-        point = _HALF * touch.size if centres else touch.com
-        support = support._replace(in_hull=hull_holds(touch.support, point, centres=centres))
-    return torch.ones_like(touch.z, dtype=torch.bool) & rule.formula(support)
+    return torch.ones_like(touch.z, dtype=torch.bool) & rules.evaluate(rule, touch)
 
 
-def _counted(
-    support: rules.Support, rule: rules.Rule, count: Tensor, area: Tensor
-) -> rules.Support:
-    """Add the count of supporting cells and the rule's shares of the footprint."""
-    limits = tuple(rules.limit(area, percent) for percent in rule.percents)
-    return support._replace(count=count, limits=limits)
+def _count_corners(
+    levels: Sequence[Tensor], placed: Contact | Touch, at_highest: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the count of corner cells at the rule's level, and whether the highest supports.
 
-
-def _with_corners(
-    support: rules.Support,
-    rule: rules.Rule,
-    levels: Sequence[Tensor],
-    z: Tensor,
-    contact_tol: float,
-) -> rules.Support:
-    """Add the count of corner cells at the rule's level, and whether the highest supports."""
-    stacked, rest = torch.stack(list(levels)), z - contact_tol
-    highest = stacked.amax(0)
-    bar = highest - contact_tol if rule.corners == "highest" else rest
-    return support._replace(corners=(stacked >= bar).sum(0), touching=highest >= rest)
-
-
-def _corner_levels_maps(contact: Contact) -> list[Float[Tensor, "B R Xs Ys"]]:
-    """Return the levels of the four corner cells of each window; -inf outside the footprint.
-
-    A window one cell wide has some of them twice. Where the placement leaves the container
-    (``z = +inf``) they mean nothing.
+    ``levels`` are those of the four corner cells of each window, -inf outside the footprint.
     """
-    _, length, width = contact.heightmap.shape
-    heights, bottom = contact.heightmap.flatten(1), contact.bottom.flatten(2)
-    last = (contact.size - 1).clamp(min=0)
-    device = last.device
-    xs = torch.arange(0, length, contact.stride, device=device)
-    ys = torch.arange(0, width, contact.stride, device=device)
-    levels = []
-    for u, v in _corner_cells(last):
-        x = (xs + u[..., None]).clamp(max=length - 1)
-        y = (ys + v[..., None]).clamp(max=width - 1)
-        cell = x[..., :, None] * width + y[..., None, :]
-        ground = heights.gather(1, cell.flatten(1)).view(cell.shape)
-        edge = bottom.gather(2, (u * contact.bottom.shape[3] + v)[..., None])
-        levels.append(ground - edge[..., None])
-    return levels
+    stacked, rest = torch.stack(list(levels)), placed.z - placed.contact_tol
+    highest = stacked.amax(0)
+    bar = highest - placed.contact_tol if at_highest else rest
+    return (stacked >= bar).sum(0), highest >= rest
 
 
-def _corner_levels(touch: Touch) -> list[Float[Tensor, " B"]]:
-    """Return the levels of the four corner cells of one placement per row; -inf outside."""
-    level = torch.where(touch.footprint, touch.level, -torch.inf).flatten(1)
-    last = (touch.size - 1).clamp(min=0)
-    columns = touch.footprint.shape[2]
-    return [level.gather(1, (u * columns + v)[:, None]).squeeze(1) for u, v in _corner_cells(last)]
-
-
-def _corner_cells(last: Int[Tensor, "*rows 2"]) -> list[tuple[Tensor, Tensor]]:
-    """Return ``(u, v)`` of the four corner cells of windows that end with the cell ``last``."""
-    u, v = last.unbind(-1)
+def _corner_cells(size: Int[Tensor, "*rows 2"]) -> list[tuple[Tensor, Tensor]]:
+    """Return ``(u, v)`` of the four corner cells of windows of a size."""
+    u, v = (size - 1).clamp(min=0).unbind(-1)
     zero = torch.zeros_like(u)
     return [(zero, zero), (u, zero), (zero, v), (u, v)]
 

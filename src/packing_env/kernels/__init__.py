@@ -11,13 +11,8 @@ from packing_env.kernels.drop.update import (
     updates_drop_height,
 )
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT, MAX_CUBOID_SIDE, surface_sizes
-from packing_env.kernels.search import (
-    SEARCHED_RULES,
-    Search,
-    finds_lowest,
-    lowest_placements,
-    search_items,
-)
+from packing_env.kernels.search import finds_lowest, lowest_placements
+from packing_env.kernels.search.items import SEARCHED_RULES, Search, search_items
 from packing_env.kernels.spaces import split_spaces
 from packing_env.kernels.step import (
     StepTask,

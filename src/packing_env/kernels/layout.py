@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 from torch.nn import functional
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 SUBCELL = 64
 """Centres of mass are given in 1/64 of a cell."""
@@ -28,7 +32,7 @@ NUM_METRICS = 10
 """Entries of ``core.metrics.NAMES``."""
 
 _CHUNK_FLOATS = 160_000
-"""Placements handled at once on a CPU, so that the running maxima stay in its L2 cache."""
+"""Placements whose running maxima stay in the L2 cache of a CPU."""
 
 _MEASURED = 256
 """Lower surfaces measured at once, which bounds the memory that it takes."""
@@ -70,24 +74,36 @@ def extents(bottom: Float[Tensor, "*K U V"]) -> Int[Tensor, "*K 2"]:
     return torch.stack([line.amax(-1) for line in lines], -1)
 
 
-def chunks(
-    stride: int, heightmap: Tensor, bottom: Tensor, *others: Tensor
-) -> list[tuple[Tensor, ...]]:
-    """Return the tensors split along B into pieces that fit a CPU cache; elsewhere one piece."""
-    tensors = (heightmap, bottom, *others)
-    batch, orientations, xs, ys = lattice_shape(heightmap, bottom, stride)
-    rows = max(1, _CHUNK_FLOATS // max(1, orientations * xs * ys))
-    if batch <= rows or heightmap.device.type != "cpu" or torch.compiler.is_compiling():
-        return [tensors]
-    return list(zip(*(tensor.split(rows) for tensor in tensors), strict=True))
+def in_rows(num: int, rows: Callable[..., int]) -> Callable[[_Function], _Function]:
+    """Make a function compute few rows of the batch at once on a CPU, so that its cache suffices.
+
+    Args:
+        num: tensors ``[B, ...]`` among its arguments, the first ones. It returns a tensor or a
+            tuple of them, rows first.
+        rows: of the same arguments, how many rows are computed at once.
+    """
+
+    def decorate(function: _Function) -> _Function:
+        @wraps(function)
+        def compute(*arguments: Any) -> Any:
+            tensors, others = arguments[:num], arguments[num:]
+            batch, most = len(tensors[0]), max(1, rows(*arguments))
+            if batch <= most or tensors[0].device.type != "cpu" or torch.compiler.is_compiling():
+                return function(*arguments)
+            split = zip(*(tensor.chunk(-(-batch // most)) for tensor in tensors), strict=True)
+            parts = [function(*part, *others) for part in split]
+            if isinstance(parts[0], Tensor):
+                return torch.cat(parts)
+            return tuple(torch.cat(part) for part in zip(*parts, strict=True))
+
+        return cast(_Function, compute)
+
+    return decorate
 
 
-def in_chunks(
-    function: Callable[..., Tensor], stride: int, tensors: Sequence[Tensor], *options: Any
-) -> Tensor:
-    """Return ``function(*tensors, stride, *options)``, computed chunk by chunk."""
-    parts = [function(*chunk, stride, *options) for chunk in chunks(stride, *tensors)]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+def rows_at_once(places: Sequence[int]) -> int:
+    """Return the rows whose running maxima over ``places [R, Xs, Ys]`` stay in an L2 cache."""
+    return _CHUNK_FLOATS // max(1, math.prod(places))
 
 
 def phases_of(

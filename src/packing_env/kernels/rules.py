@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 
 class Support(NamedTuple):
@@ -63,6 +63,34 @@ class Rule:
     def measures(self) -> bool:
         """True for a rule that depends on the placement at all."""
         return bool(self.percents or self.corners or self.hull)
+
+
+class Measurements(Protocol):
+    """Placements that :func:`evaluate` judges; the methods measure them with tensors."""
+
+    def areas(self) -> tuple[Any, Any]:
+        """Return the counts of supporting cells, and of the cells of the footprints."""
+
+    def corners(self, at_highest: bool) -> tuple[Any, Any]:
+        """Return ``corners``, at the level of the highest or at rest, and ``touching``."""
+
+    def in_hull(self, centres: bool) -> Any:
+        """Return ``in_hull`` for the hull of the cells' centres, or that of their squares."""
+
+
+def evaluate(rule: Rule, placements: Measurements) -> Any:
+    """Return the verdict of a rule, from those measurements alone that it declares."""
+    support = Support()
+    if rule.percents:
+        count, area = placements.areas()
+        limits = tuple(limit(area, percent).to(count.dtype) for percent in rule.percents)
+        support = support._replace(count=count, limits=limits)
+    if rule.corners:
+        corners, touching = placements.corners(rule.corners == "highest")
+        support = support._replace(corners=corners, touching=touching)
+    if rule.hull:
+        support = support._replace(in_hull=placements.in_hull(rule.hull == "centres"))
+    return rule.formula(support)
 
 
 def limit(area: Any, percent: Any) -> Any:

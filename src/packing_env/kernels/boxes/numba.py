@@ -7,18 +7,8 @@ import torch
 from torch import Tensor
 
 from packing_env.kernels.boxes.tree_numba import holds, new_pile, read_pile
+from packing_env.kernels.compiled import rules
 from packing_env.kernels.compiled.jit import array, jit, kernel, run
-from packing_env.kernels.compiled.rules import (
-    AT_HIGHEST,
-    CENTRES,
-    CORNERS,
-    COUNTS,
-    HULLS,
-    chords_hold,
-    judge,
-    limits,
-)
-from packing_env.kernels.layout import VERTICAL
 from packing_env.kernels.rules import NAMES, Support
 
 
@@ -103,41 +93,35 @@ def _corners(columns, num, base):
 def _hull_holds(found, count, base, inset):
     """Return True for a centre in the hull of the contacts, moved in by half units; see eager."""
     cx, cy = base[0] + base[3], base[1] + base[4]
-    up_left = up_right = down_left = down_right = -np.inf
+    slopes = rules.NO_SLOPES
     for k in range(count):
-        high = float(2 * found[k, 4] - inset - cy)
-        low = float(cy - 2 * found[k, 2] - inset)
-        for side in range(2):
-            dx = 2 * found[k, 3] - inset - cx if side else 2 * found[k, 1] + inset - cx
-            distance = float(abs(dx)) if dx else VERTICAL
-            steep, shallow = high / distance, low / distance
-            if dx <= 0:
-                up_left, down_left = max(up_left, steep), max(down_left, shallow)
-            if dx >= 0:
-                up_right, down_right = max(up_right, steep), max(down_right, shallow)
-    return chords_hold(up_left + up_right, down_left + down_right)
+        above, below = 2 * found[k, 4] - inset - cy, cy - 2 * found[k, 2] - inset
+        slopes = rules.steepen(slopes, 2 * found[k, 1] + inset - cx, above, below)
+        slopes = rules.steepen(slopes, 2 * found[k, 3] - inset - cx, above, below)
+    return rules.spanned(slopes)
 
 
 @jit
 def _one_box(columns, num, base, found, rule):
     """Return True if a box on others is stable by a rule that looks at it alone."""
     count, supported = _contacts(columns, num, base, found)
-    shares = limits(rule, (base[3] - base[0]) * (base[4] - base[1]))
+    shares = rules.limits(rule, (base[3] - base[0]) * (base[4] - base[1]))
     corners, touching = 0, False
-    if CORNERS[rule]:
+    if rules.CORNERS[rule]:
         highest, corners = _corners(columns, num, base)
         touching = highest == base[2]
-        if not AT_HIGHEST[rule] and not touching:
+        if not rules.AT_HIGHEST[rule] and not touching:
             corners = 0
     in_hull = False
-    if HULLS[rule]:
-        if COUNTS[rule] and judge(rule, Support(supported, shares, corners, touching, False)):
+    if rules.HULLS[rule]:
+        without = Support(supported, shares, corners, touching, False)
+        if rules.COUNTS[rule] and rules.judge(rule, without):
             return True  # a rule that holds without its hull needs none
-        if CENTRES[rule]:  # two calls: each is compiled for its inset
+        if rules.CENTRES[rule]:  # two calls: each is compiled for its inset
             in_hull = _hull_holds(found, count, base, 1)
         else:
             in_hull = _hull_holds(found, count, base, 0)
-    return judge(rule, Support(supported, shares, corners, touching, in_hull))
+    return rules.judge(rule, Support(supported, shares, corners, touching, in_hull))
 
 
 @jit

@@ -53,40 +53,19 @@ class _Support:
     count: Int[Tensor, "B C"]
 
 
-@dataclass
-class _Loads:
-    """Mass and moment of each packed box with its load, and which boxes are judged.
-
-    Attributes:
-        mass: ``[B, P, N]`` float64; ``moment_x moment_y``, too.
-        judged: ``[B, P, N]``: the box is below the candidate.
-    """
-
-    mass: Float[Tensor, "B P N"]
-    moment_x: Float[Tensor, "B P N"]
-    moment_y: Float[Tensor, "B P N"]
-    judged: Bool[Tensor, "B P N"]
-
-
 def stacking_tree(
     boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], found: Contacts
 ) -> Bool[Tensor, "B P"]:
     """Return which candidates hold, with all boxes below; meaningless for those on the floor."""
-    num, queries = boxes.shape[1], base.shape[1]
     packed = _supports(_among_packed(boxes))
-    own, own_x, own_y = (
-        term[:, None].expand(-1, queries, -1).clone() for term in _mass_and_moment(boxes)
-    )
-    loads = _Loads(own, own_x, own_y, torch.zeros_like(own, dtype=torch.bool))
-    mass, moment_x, moment_y = _mass_and_moment(base)
-    everywhere = torch.ones_like(mass, dtype=torch.bool)
-    held = _pass_down(loads, mass, (moment_x / mass, moment_y / mass), _supports(found), everywhere)
-    for i in reversed(range(1, num)):
-        support = _one(packed, i)
-        mass = loads.mass[..., i]
-        centre = (loads.moment_x[..., i] / mass, loads.moment_y[..., i] / mass)
-        judged = loads.judged[..., i] & (boxes[:, None, i, 2] > 0)
-        held = held & (_pass_down(loads, mass, centre, support, judged) | ~judged)
+    loads = _mass_and_moment(boxes)[:, :, None].repeat(1, 1, base.shape[1], 1)
+    below = torch.zeros_like(loads[0], dtype=torch.bool)
+    everywhere = torch.ones_like(base[..., 0], dtype=torch.bool)
+    held = _pass_down(loads, below, _mass_and_moment(base), _supports(found), everywhere)
+    for i in reversed(range(1, boxes.shape[1])):
+        judged = below[..., i] & (boxes[:, None, i, 2] > 0)
+        holds = _pass_down(loads, below, loads[..., i], _one(packed, i), judged)
+        held = held & (holds | ~judged)
     return held
 
 
@@ -97,11 +76,11 @@ def _among_packed(boxes: Int[Tensor, "B N 6"]) -> Contacts:
     return replace(found, touch=found.touch & (order < order[:, None]))
 
 
-def _mass_and_moment(boxes: Int[Tensor, "B Q 6"]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the volume, and volume times centre, of boxes without loads."""
+def _mass_and_moment(boxes: Int[Tensor, "B Q 6"]) -> Float[Tensor, "3 B Q"]:
+    """Return the volume, and volume times centre ``(x, y)``, of boxes without loads."""
     x0, y0, z0, x1, y1, z1 = boxes.double().unbind(-1)
     mass = (x1 - x0) * (y1 - y0) * (z1 - z0)
-    return mass, mass * (0.5 * (x0 + x1)), mass * (0.5 * (y0 + y1))
+    return torch.stack((mass, mass * (0.5 * (x0 + x1)), mass * (0.5 * (y0 + y1))))
 
 
 def _supports(found: Contacts) -> _Support:
@@ -122,21 +101,23 @@ def _one(packed: _Support, i: int) -> _Support:
 
 
 def _pass_down(
-    loads: _Loads,
-    mass: Float[Tensor, "B P"],
-    centre: tuple[Tensor, Tensor],
+    loads: Float[Tensor, "3 B P N"],
+    below: Bool[Tensor, "B P N"],
+    load: Float[Tensor, "3 B P"],
     support: _Support,
     judged: Bool[Tensor, "B P"],
 ) -> Bool[Tensor, "B P"]:
-    """Put a load on its supports, and return True where they hold its centre of mass."""
-    found = support.found
-    n = found.touch.shape[-1]
+    """Put a load on its supports, and return True where they hold its centre of mass.
+
+    ``loads`` are mass and moments of each packed box with its load, and ``below`` says which boxes
+    are below the candidate; both are updated in place.
+    """
+    touch, (mass, moment_x, moment_y) = support.found.touch, load
+    n, centre = touch.shape[-1], (moment_x / mass, moment_y / mass)
     share, at_x, at_y = _shares(support, centre)
     part = share * mass[..., None]
-    loads.mass[..., :n] += torch.where(found.touch, part, 0.0)
-    loads.moment_x[..., :n] += torch.where(found.touch, part * at_x, 0.0)
-    loads.moment_y[..., :n] += torch.where(found.touch, part * at_y, 0.0)
-    loads.judged[..., :n] |= found.touch & judged[..., None]
+    loads[..., :n] += torch.where(touch, torch.stack((part, part * at_x, part * at_y)), 0.0)
+    below[..., :n] |= touch & judged[..., None]
     return _is_held(support, centre)
 
 

@@ -7,59 +7,43 @@ of a row. A candidate then only touches the boxes below it. Sums are taken in th
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
 from packing_env.kernels.boxes.tree_eager import BLOW_UP, MAX_SHARING, RIDGE, SHRINK, TOLERANCE
 from packing_env.kernels.compiled.jit import jit, jit_arrays
 
+Pile = namedtuple(
+    "Pile",
+    "first below owner following rectangle middle load changed newest mean own stamp mark direct"
+    " share matrix points chain",
+)
+"""The packed boxes N of one row, their contacts, and scratch memory; arrays.
 
-class Pile(NamedTuple):
-    """The packed boxes N of one row, their contacts, and scratch memory; arrays.
+A *contact* is where a box rests on another one; those of the candidate come last. A load is mass
+and moments ``(m, m x, m y)``.
 
-    A *contact* is where a box rests on another one; those of the candidate come last. A load is
-    mass and moments ``(m, m x, m y)``.
-
-    Attributes:
-        first: ``[N + 1]`` box i has the contacts ``first[i] .. first[i + 1]``.
-        below: Per contact, the supporting box.
-        owner: Per contact, the supported box.
-        following: Per contact, the one of the next older box on the same supporting box, or -1.
-        rectangle: Per contact, ``(x0, y0, x1, y1)``.
-        middle: Per contact, its centre.
-        load: Per contact, the load that goes down there.
-        changed: Per contact, the load with the current candidate, where it differs.
-        newest: Per box, the contact of the last packed box on it, or -1.
-        mean: Per box, the mean of the corners of its contacts' hull.
-        own: Per box, its own load, without the boxes on it.
-        stamp: Per box, the last candidate above it.
-        mark: Per box, the last candidate that rests on it.
-        direct: Per box, the contact of that candidate.
-        share: Scratch: shares of a load.
-        matrix: Scratch: normal equations.
-        points: Scratch: points to take the hull of.
-        chain: Scratch: its upper corners.
-    """
-
-    first: Any
-    below: Any
-    owner: Any
-    following: Any
-    rectangle: Any
-    middle: Any
-    load: Any
-    changed: Any
-    newest: Any
-    mean: Any
-    own: Any
-    stamp: Any
-    mark: Any
-    direct: Any
-    share: Any
-    matrix: Any
-    points: Any
-    chain: Any
+Attributes:
+    first: ``[N + 1]`` box i has the contacts ``first[i] .. first[i + 1]``.
+    below: Per contact, the supporting box.
+    owner: Per contact, the supported box.
+    following: Per contact, the one of the next older box on the same supporting box, or -1.
+    rectangle: Per contact, ``(x0, y0, x1, y1)``.
+    middle: Per contact, its centre.
+    load: Per contact, the load that goes down there.
+    changed: Per contact, the load with the current candidate, where it differs.
+    newest: Per box, the contact of the last packed box on it, or -1.
+    mean: Per box, the mean of the corners of its contacts' hull.
+    own: Per box, its own load, without the boxes on it.
+    stamp: Per box, the last candidate above it.
+    mark: Per box, the last candidate that rests on it.
+    direct: Per box, the contact of that candidate.
+    share: Scratch: shares of a load.
+    matrix: Scratch: normal equations.
+    points: Scratch: points to take the hull of.
+    chain: Scratch: its upper corners.
+"""
 
 
 @jit_arrays

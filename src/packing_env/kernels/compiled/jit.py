@@ -159,6 +159,19 @@ def lowest_of(values):
 
 
 @jit_ordered
+def is_flat(heightmap):
+    """Return True if all heights of a window are equal."""
+    level = heightmap[0, 0]
+    for u in range(heightmap.shape[0]):
+        differ, row = np.int32(0), heightmap[u]
+        for v in range(row.size):
+            differ |= np.int32(row[v] != level)
+        if differ:
+            return False
+    return True
+
+
+@jit_ordered
 def row_maxima(heightmap, ridge):
     """Fill ridge with the maximum of each row; return the minimum and the maximum of all."""
     lowest, highest = INF, -INF
@@ -172,13 +185,15 @@ def row_maxima(heightmap, ridge):
     return lowest, highest
 
 
-@jit
-def tap_offsets(stride, xs, ys, at_row, at_column):
-    """Fill offsets: window cell (u, v) reads the phases from at_row[u] + at_column[v] on."""
-    for u in range(at_row.size):
+@jit_arrays
+def tap_offsets(window_x, window_y, stride, xs, ys):
+    """Return offsets: window cell (u, v) reads the phases from at_row[u] + at_column[v] on."""
+    at_row, at_column = np.empty(window_x, np.int64), np.empty(window_y, np.int64)
+    for u in range(window_x):
         at_row[u] = (u % stride * stride * xs + u // stride) * ys
-    for v in range(at_column.size):
+    for v in range(window_y):
         at_column[v] = v % stride * xs * ys + v // stride
+    return at_row, at_column
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,16 +18,8 @@ CUBOID_RULES = NAMES
 """Stability rules that :func:`cuboid_maps` knows."""
 
 
-def _empty(
-    heightmap: Tensor,
-    size: Tensor,
-    cell: float,
-    height: int,
-    window: Sequence[int],
-    rule: str,
-    stride: int,
-) -> tuple[Tensor, Tensor]:
-    shape = (*size.shape[:2], *lattice(heightmap, stride))
+def _empty(heightmap: Tensor, size: Tensor, *task: Any) -> tuple[Tensor, Tensor]:
+    shape = (*size.shape[:2], *lattice(heightmap, task[-1]))
     return heightmap.new_empty(shape), heightmap.new_empty(shape, dtype=torch.bool)
 
 

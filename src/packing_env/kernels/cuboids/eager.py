@@ -10,8 +10,10 @@ that high, and the first and last of them do not depend on the other rows. Masks
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 
 import torch
@@ -19,8 +21,8 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 from torch.nn import functional
 
-from packing_env.kernels.layout import lattice
-from packing_env.kernels.rules import RULES, Rule, Support, limit
+from packing_env.kernels.layout import in_rows, lattice
+from packing_env.kernels.rules import RULES, Rule, evaluate
 
 _CHUNK = 100_000
 """Placements handled at once on a CPU, so that intermediate results stay in its cache."""
@@ -78,16 +80,7 @@ def cuboid_maps(
     """Carry out :func:`packing_env.kernels.cuboid_maps`."""
     xs, ys = lattice(heightmap, stride)
     task = Task(cell, height, (window[0], window[1]), RULES[rule], stride, (xs, ys))
-    if heightmap.device.type != "cpu" or torch.compiler.is_compiling():
-        return _maps(heightmap, size, task)
-    count = max(1, -(-size.shape[0] * size.shape[1] * xs * ys // _CHUNK))
-    parts = [
-        _maps(ground, sides, task)
-        for ground, sides in zip(heightmap.chunk(count), size.chunk(count), strict=True)
-    ]
-    if len(parts) == 1:
-        return parts[0]
-    return torch.cat([z for z, _ in parts]), torch.cat([legal for _, legal in parts])
+    return _maps(heightmap, size, task)
 
 
 def slope_scale(window: tuple[int, int]) -> tuple[int, int]:
@@ -114,19 +107,20 @@ def integers(window: tuple[int, int]) -> tuple[torch.dtype, torch.dtype]:
     return torch.int32, torch.int64
 
 
+@in_rows(2, lambda _, size, task: _CHUNK // max(1, size.shape[1] * math.prod(task.lattice)))
 def _maps(heightmap: Tensor, size: Tensor, task: Task) -> tuple[Tensor, Tensor]:
     """Compute the maps of some rows of the batch."""
     sides = Sides(*(side[:, None, None] for side in size.permute(2, 1, 0).contiguous()))
     ground = _ground(heightmap, task)
     rows = _window_rows(ground, sides.h, task)
     tops = [top & mask for top, mask in _pairs(rows.top, sides.w, task)]
-    raised = _maximum(tops)
+    raised = reduce(torch.maximum, tops)
     inside = _inside(heightmap, sides, task)
     highest = (task.height + 1 - sides.d).clamp(min=0).to(torch.uint8)
     legal = inside & (raised <= highest)
     if task.rule.measures:
         on = [(top == raised).view(torch.uint8) for top in tops]
-        legal = legal & _judge(ground, rows, on, raised, sides, task)
+        legal = legal & evaluate(task.rule, _Placements(ground, rows, on, raised, sides, task))
     inside_first = _batch_first(inside)
     penalty = 1 / inside_first.float() - 1  # 0 or +inf
     return (_batch_first(raised) - 1).float() * task.cell + penalty, _batch_first(legal)
@@ -170,13 +164,6 @@ def _pairs(planes: Tensor, w: Tensor, task: Task) -> list[tuple[Tensor, Tensor]]
     return [(_row_of(planes, u, task), mask) for u, mask in enumerate(masks)]
 
 
-def _maximum(planes: Sequence[Tensor]) -> Tensor:
-    highest = planes[0]
-    for plane in planes[1:]:
-        highest = torch.maximum(highest, plane)
-    return highest
-
-
 def _inside(heightmap: Tensor, sides: Sides, task: Task) -> Bool[Tensor, "P Xs Ys B"]:
     """Return which placements of real items stay in the container."""
     x, y = (torch.arange(n, device=heightmap.device) * task.stride for n in task.lattice)
@@ -211,53 +198,54 @@ def _blend(one: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
     return one + (other - one) * chosen.to(torch.uint8)
 
 
-def _count(rows: WindowRows, on: Sequence[Tensor], task: Task) -> Tensor:
-    """Count the supporting cells of each placement."""
-    counts = [_row_of(rows.count, u, task) * touches for u, touches in enumerate(on)]
-    total = counts[0]
-    for count in counts[1:]:
-        total = total + count
-    return total
+@dataclass(frozen=True)
+class _Placements:
+    """Measurements of the placements, for the rules.
 
+    Attributes:
+        ground: Raised heights as from :func:`_ground`.
+        rows: Rows of cells that the windows may cover.
+        on: Per row of the window, 1 where it supports, else 0.
+        raised: ``[P, Xs, Ys, B]`` raised rest heights.
+        sides: Sides of the items.
+        task: The constants of the call.
+    """
 
-def _judge(
-    ground: Tensor, rows: WindowRows, on: Sequence[Tensor], raised: Tensor, sides: Sides, task: Task
-) -> Bool[Tensor, "P Xs Ys B"]:
-    """Return which placements the rule calls stable; ``on``: window rows that support, 0 or 1."""
-    rule, support = task.rule, Support()
-    if rule.percents:
-        count, area = _count(rows, on, task), sides.w * sides.h
-        limits = tuple(limit(area, percent).to(count.dtype) for percent in rule.percents)
-        support = support._replace(count=count, limits=limits)
-    if rule.corners:
-        corners = _corners(ground, rows, len(on), raised, sides, task)
-        highest = _maximum(corners)
-        level = highest if rule.corners == "highest" else raised
-        same = torch.zeros_like(raised)
-        for corner in corners:
-            same = same + (corner == level).view(torch.uint8)
-        support = support._replace(corners=same, touching=highest == raised)
-    if rule.hull:
+    ground: Tensor
+    rows: WindowRows
+    on: Sequence[Tensor]
+    raised: Tensor
+    sides: Sides
+    task: Task
+
+    def areas(self) -> tuple[Tensor, Tensor]:
+        """Return the counts of supporting cells, and of the cells of the footprints."""
+        return reduce(torch.add, self._where_on(self.rows.count)), self.sides.w * self.sides.h
+
+    def corners(self, at_highest: bool) -> tuple[Tensor, Tensor]:
+        """Count the corner cells at a level, and test if the highest supports."""
+        corners = []
+        for edge in (_row_cells(self.ground, 0, self.task), self.rows.end):
+            near = far = _row_of(edge, 0, self.task).expand_as(self.raised)
+            for u in range(1, len(self.on)):
+                far = _blend(far, _row_of(edge, u, self.task), self.sides.w == u + 1)
+            corners += [near, far]
+        highest = reduce(torch.maximum, corners)
+        level = highest if at_highest else self.raised
+        found = [(corner == level).view(torch.uint8) for corner in corners]
+        return reduce(torch.add, found), highest == self.raised
+
+    def in_hull(self, centres: bool) -> Bool[Tensor, "P Xs Ys B"]:
+        """Test if the windows' centres lie in the hulls."""
         upper, lower = (
-            _chord_passes([_row_of(e, u, task) * to for u, to in enumerate(on)], sides, task)
-            for e in (rows.up, rows.down)
+            _chord_passes(self._where_on(edge), self.sides, self.task)
+            for edge in (self.rows.up, self.rows.down)
         )
-        support = support._replace(in_hull=upper & lower)
-    held: Tensor = rule.formula(support)
-    return held
+        return upper & lower
 
-
-def _corners(
-    ground: Tensor, rows: WindowRows, num: int, raised: Tensor, sides: Sides, task: Task
-) -> list[UInt8[Tensor, "P Xs Ys B"]]:
-    """Return the raised heights of the windows' four corner cells; ``num`` is the rows' count."""
-    corners = []
-    for edge in (_row_cells(ground, 0, task), rows.end):
-        near = far = _row_of(edge, 0, task).expand_as(raised)
-        for u in range(1, num):
-            far = _blend(far, _row_of(edge, u, task), sides.w == u + 1)
-        corners += [near, far]
-    return corners
+    def _where_on(self, planes: Tensor) -> list[Tensor]:
+        """Return a number of each window row, 0 where the row does not support."""
+        return [_row_of(planes, u, self.task) * touches for u, touches in enumerate(self.on)]
 
 
 def _chord_passes(reach: Sequence[Tensor], sides: Sides, task: Task) -> Bool[Tensor, "P Xs Ys B"]:

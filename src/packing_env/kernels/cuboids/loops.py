@@ -288,10 +288,8 @@ def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights):
             base[lane] = kind(steepest - (np.int64(sides[1, lane]) + centres) * weight)
             left[lane] = kind(-1) if run <= 0 else kind(0)
             right[lane] = kind(-1) if run >= 0 else kind(0)
-        tile(factor, lanes)
-        tile(base, lanes)
-        tile(left, lanes)
-        tile(right, lanes)
+        for filled in (factor, base, left, right):
+            tile(filled, lanes)
 
 
 @jit

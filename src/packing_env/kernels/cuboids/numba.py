@@ -15,16 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from packing_env.kernels.compiled import rules
 from packing_env.kernels.compiled.jit import array, jit, jit_arrays, kernel, run
-from packing_env.kernels.compiled.rules import (
-    AT_HIGHEST,
-    CENTRES,
-    CORNERS,
-    COUNTS,
-    HULLS,
-    NUM_LIMITS,
-    PERCENTS,
-)
 from packing_env.kernels.cuboids import loops
 from packing_env.kernels.cuboids.eager import integers, slope_scale
 from packing_env.kernels.layout import lattice
@@ -48,7 +40,7 @@ def _find_hulls(buffers, item, rule, tables):
     _, weights, _, slope_like = tables
     ground, step, tops = buffers.ground, buffers.step, buffers.tops
     stride, _, lanes = step
-    span = 0 if CENTRES[rule] else 1
+    span = 0 if rules.CENTRES[rule] else 1
     lines, (length, n) = mask_x.shape[0] + span, tops.shape
     ups = np.empty((length, n), sides.dtype)
     downs = np.empty_like(ups)
@@ -81,25 +73,25 @@ def _judge(buffers, item, rule):
     ground, step, tops = buffers.ground, buffers.step, buffers.tops
     stride, _, lanes = step
     length, n = tops.shape
-    counts = np.empty((length if COUNTS[rule] else 0, n), sides.dtype)
-    limits, total = np.empty((NUM_LIMITS, n), sides.dtype), np.empty(n, sides.dtype)
-    if COUNTS[rule]:
+    counts = np.empty((length if rules.COUNTS[rule] else 0, n), sides.dtype)
+    limits, total = np.empty((rules.NUM_LIMITS, n), sides.dtype), np.empty(n, sides.dtype)
+    if rules.COUNTS[rule]:
         loops.scan_counts(ground, mask_y, step, tops, counts)
-        loops.fill_limits(sides, PERCENTS[rule], lanes, limits)
-    ends = np.empty((length if CORNERS[rule] else 0, n), _U8)
-    if CORNERS[rule]:
+        loops.fill_limits(sides, rules.PERCENTS[rule], lanes, limits)
+    ends = np.empty((length if rules.CORNERS[rule] else 0, n), _U8)
+    if rules.CORNERS[rule]:
         loops.scan_ends(ground, sides[1], step, ends, mask_y.shape[0])
     corner, highest, corners = np.empty((4, n), _U8), np.empty(n, _U8), np.empty(n, _U8)
     for i in range(buffers.raised.shape[0]):
         x, levels = i * stride, buffers.raised[i]
         num = min(mask_x.shape[0], length - x)
-        if COUNTS[rule]:
+        if rules.COUNTS[rule]:
             loops.count_support(tops[x:], counts[x:], mask_x, num, levels, total)
-        if CORNERS[rule]:
+        if rules.CORNERS[rule]:
             loops.find_corners(ground[x:, :n], num, sides[0], corner[0], corner[1])
             loops.find_corners(ends[x:], num, sides[0], corner[2], corner[3])
             loops.find_highest(corner, highest)
-            loops.count_at_level(corner, highest if AT_HIGHEST[rule] else levels, corners)
+            loops.count_at_level(corner, highest if rules.AT_HIGHEST[rule] else levels, corners)
         loops.judge_lanes(rule, total, limits, corners, highest, levels, buffers.stable[i])
 
 
@@ -135,11 +127,11 @@ def find_maps(buffers, size, first, p, task, tables):
     loops.scan_tops(buffers.ground, buffers.mask_y, buffers.step, buffers.tops)
     loops.find_rest(buffers.tops, buffers.mask_x, stride, buffers.raised)
     item = (buffers.sides, buffers.mask_x, buffers.mask_y)
-    if HULLS[rule]:
+    if rules.HULLS[rule]:
         _find_hulls(buffers, item, rule, tables)
-    if COUNTS[rule] or CORNERS[rule]:
+    if rules.COUNTS[rule] or rules.CORNERS[rule]:
         _judge(buffers, item, rule)
-    elif not HULLS[rule]:
+    elif not rules.HULLS[rule]:
         buffers.stable[:] = 1
     box = (width, height, stride)
     loops.fill_places(size, first, p, box, lanes, buffers.highest, buffers.places)

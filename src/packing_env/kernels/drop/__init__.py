@@ -11,14 +11,8 @@ from packing_env.kernels.drop import eager
 from packing_env.kernels.layout import lattice_shape
 
 
-def _empty(
-    heightmap: Tensor,
-    bottom: Tensor,
-    stride: int,
-    which: Tensor | None = None,
-    size: Tensor | None = None,
-) -> Tensor:
-    like = which if which is not None else bottom
+def _empty(heightmap: Tensor, bottom: Tensor, stride: int, *chosen: Tensor | None) -> Tensor:
+    like = chosen[0] if chosen and chosen[0] is not None else bottom
     return heightmap.new_empty(lattice_shape(heightmap, like, stride))
 
 

@@ -13,9 +13,10 @@ from torch import Tensor
 from packing_env.kernels.layout import (
     extents,
     gather_surfaces,
-    in_chunks,
+    in_rows,
     lattice_shape,
     phases_of,
+    rows_at_once,
     window_cell,
     window_cells,
 )
@@ -61,18 +62,15 @@ def drop_height(
     return drop_height_by_torch(heightmap, bottom, stride)
 
 
+@in_rows(2, lambda *arguments: rows_at_once(lattice_shape(*arguments)[1:]))
 def drop_height_by_torch(
-    heightmap: Float[Tensor, "B X Y"], bottom: Float[Tensor, "B R U V"], stride: int = 1
+    heightmap: Float[Tensor, "B X Y"], bottom: Float[Tensor, "B R U V"], stride: int
 ) -> Float[Tensor, "B R Xs Ys"]:
     """Carry out `packing_env.kernels.drop_height` in torch: any device, traceable, no host read.
 
     Loops run over the cells of the window, whose size is static, never over data; padding
     orientations cost as much as real ones.
     """
-    return in_chunks(_drop_height, stride, (heightmap, bottom))
-
-
-def _drop_height(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
     shape = lattice_shape(heightmap, bottom, stride)
     phases = phases_of(heightmap, bottom, stride)
     window_x, window_y = window_cells(heightmap, bottom)

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from packing_env.kernels.layout import lattice_shape
+from packing_env.kernels.layout import lattice_shape, surface_sizes
 
 _BLOCK = 250_000
 """Taps times placements of a block: few calls, and a megabyte of scratch."""
@@ -40,11 +40,13 @@ def drop_height(
     phases = np.zeros((stride, stride, xs, ys), np.float32)
     row = -(-min(bottom.shape[3], width) // stride) * ys
     scratch = np.empty(max(_BLOCK, row), np.float32), np.empty(xs * ys, np.float32)
+    # Sizes become Python numbers here alone: these tensors are on the host, no device waits.
+    sizes = surface_sizes(bottom).tolist()
     arrays = (tensor.detach().numpy() for tensor in (heightmap, bottom, z))
     with _settings():
-        for heights, surfaces, maps in zip(*arrays, strict=True):
+        for heights, surfaces, maps, extents in zip(*arrays, sizes, strict=True):
             _split_phases(heights, phases)
-            for (w, h), surface, plane in zip(_extents(surfaces), surfaces, maps, strict=True):
+            for (w, h), surface, plane in zip(extents, surfaces, maps, strict=True):
                 if w == 0 or w > length or h > width:
                     plane[:] = np.inf
                     continue
@@ -75,18 +77,6 @@ def _split_phases(
         for q in range(stride):
             cells = heightmap[p::stride, q::stride]
             phases[p, q, : cells.shape[0], : cells.shape[1]] = cells
-
-
-def _extents(bottom: Float[np.ndarray, "R U V"]) -> list[tuple[int, int]]:
-    """Return the window cells (w, h) of each orientation up to the last finite one; (0, 0) if none.
-
-    Sizes become Python numbers here alone: NumPy's arrays are on the host, no device waits.
-    """
-    footprint = np.isfinite(bottom)
-    count_u, count_v = (np.arange(1, side + 1) for side in bottom.shape[1:])
-    w = (footprint.any(axis=2) * count_u).max(axis=1, initial=0)
-    h = (footprint.any(axis=1) * count_v).max(axis=1, initial=0)
-    return list(zip(w.tolist(), h.tolist(), strict=True))
 
 
 def _fill_plane(

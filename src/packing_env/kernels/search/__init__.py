@@ -22,8 +22,8 @@ The search exists compiled for the CPU alone (:func:`finds_lowest`). Elsewhere
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -31,33 +31,16 @@ from torch import Tensor
 
 from packing_env.kernels.backends import implement, resolve
 from packing_env.kernels.rules import NAMES
-from packing_env.kernels.search.items import SEARCHED_RULES, Search, SearchItems, search_items
-
-__all__ = [
-    "PATIENCE",
-    "SEARCHED_RULES",
-    "Search",
-    "SearchItems",
-    "finds_lowest",
-    "lowest_placements",
-    "search_items",
-]
+from packing_env.kernels.search.items import Search, SearchItems
 
 PATIENCE = 400
 """Placements of a row that the rule judges before the row is given up."""
 
 
-def _empty(
-    heightmap: Tensor,
-    item_id: Tensor,
-    there: Tensor,
-    items: Sequence[Tensor],
-    counts: Sequence[int],
-    lengths: Sequence[float],
-) -> tuple[Tensor, Tensor, Tensor]:
-    shape = (len(heightmap), counts[0])
-    index = item_id.new_empty(shape)
-    return index, heightmap.new_empty(shape), item_id.new_empty(len(heightmap), 3)
+def _empty(heightmap: Tensor, item_id: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
+    batch, counts = len(heightmap), others[2]
+    index = item_id.new_empty(batch, counts[0])
+    return index, heightmap.new_empty(index.shape), item_id.new_empty(batch, 3)
 
 
 _LOWEST = implement(

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional
 
-from packing_env.kernels.layout import HALF_CELL
+from packing_env.kernels.layout import HALF_CELL, extents
 from packing_env.kernels.rules import RULES
 
 SEARCHED_RULES = tuple(name for name, rule in RULES.items() if rule.corners is None)
@@ -27,17 +28,7 @@ _LEVELS = 3
 _TAPS = 8
 """Lists of squares are padded to a multiple."""
 
-WHOLE = (
-    "width",
-    "depth",
-    "last_x",
-    "last_y",
-    "point_x",
-    "point_y",
-    "area",
-    "first",
-    "taps",
-)
+WHOLE = ("width", "depth", "last_x", "last_y", "point_x", "point_y", "area", "first", "taps")
 """Integers of an item in an orientation: window cells up to the last footprint cell (0 without
 any), the largest lower corner that ``candidate_range`` allows, the point that the rule tests with
 the hull (the centre of mass or the window's centre, 1/64 cell), footprint cells. Then for each
@@ -123,13 +114,8 @@ def search_items(
     where = torch.stack((first, taps), -1).unflatten(0, (-1, _LEVELS)).transpose(1, 2).flatten(2)
     last = torch.tensor(search.grid, device=bottom.device) - size[:, :1] * unrotated
     point = HALF_CELL * size if RULES[search.rule].hull == "centres" else catalogue["com"]
-    columns = (
-        torch.stack(extent),
-        last.expand_as(size),
-        point,
-        torch.stack(area)[..., None],
-        where,
-    )
+    areas = torch.stack(area)[..., None]
+    columns = (torch.stack(extent), last.expand_as(size), point, areas, where)
     return SearchItems(
         bottom=bottom.contiguous(),
         whole=torch.cat(columns, -1),
@@ -147,16 +133,10 @@ def _pooled(
     w, h = (-(-int(side) // widest) * widest for side in size.amax(0))
     at = torch.arange(max(w, h), device=bottom.device)
     within = (at[:w, None] < size[:, None, :1]) & (at[:h] < size[:, None, 1:])
-    known = torch.full(within.shape, torch.inf, device=bottom.device)
-    part = bottom[:, :w, :h]
-    known[:, : part.shape[1], : part.shape[2]] = part
-    known = torch.where(within, known, torch.inf)
-    footprint = torch.isfinite(known)
-    extent = torch.stack(
-        [(footprint.any(axis) * (at[:n] + 1)).amax(1) for axis, n in ((2, w), (1, h))], -1
-    )
+    beyond = (0, h - bottom.shape[2], 0, w - bottom.shape[1])
+    known = torch.where(within, functional.pad(bottom, beyond, value=torch.inf), torch.inf)
     squares = [_squares(known, widest >> depth, search) for depth in range(_LEVELS)]
-    return extent, footprint.sum((1, 2)), known.amin((1, 2)), squares
+    return extents(known), torch.isfinite(known).sum((1, 2)), known.amin((1, 2)), squares
 
 
 def _squares(

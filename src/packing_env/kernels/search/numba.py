@@ -14,12 +14,22 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
-from packing_env.kernels.compiled.jit import INF, array, jit, jit_arrays, jit_ordered, kernel, run
+from packing_env.kernels.compiled.jit import (
+    INF,
+    array,
+    is_flat,
+    jit,
+    jit_arrays,
+    jit_ordered,
+    kernel,
+    lowest_of,
+    run,
+)
 from packing_env.kernels.compiled.lanes import LANES
 from packing_env.kernels.compiled.rules import COUNTS, HULLS
 from packing_env.kernels.search.bounds_numba import pool, raise_bounds
 from packing_env.kernels.search.items import REAL, WHOLE
-from packing_env.kernels.search.stability_numba import holds, is_flat
+from packing_env.kernels.search.stability_numba import holds
 
 _NEVER = np.iinfo(np.int64).max
 """The claim of a plane without placements."""
@@ -82,22 +92,13 @@ def _key(z, scale, bits):
     return np.int64(np.rint(value))
 
 
-@jit_ordered
-def _least(values):
-    """Return the minimum of some heights."""
-    least = INF
-    for i in range(values.size):
-        least = values[i] if values[i] < least else least
-    return least
-
-
 @jit
 def _row_claim(z, peak, task, bits, first, step):
     """Return the least claim of a lattice row whose places are first, first + step, ...
 
     Ties among keys go to the first, whatever their heights.
     """
-    least = _least(z)
+    least = lowest_of(z)
     if least == INF or least + peak > task.lid:
         return _NEVER
     key = _key(least, task.scale, bits)
@@ -300,20 +301,18 @@ def lowest_placements(
     lengths: Sequence[float],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Carry out `packing_env.kernels.search.lowest_placements`."""
-    batch, count = len(heightmap), counts[0]
-    index = item_id.new_empty((batch, count))
-    heights = heightmap.new_empty((batch, count))
-    examined = item_id.new_empty((batch, 3))
+    index = item_id.new_empty((len(heightmap), counts[0]))
+    heights, examined = heightmap.new_empty(index.shape), item_id.new_empty((len(index), 3))
     lid, tolerance, *scale = lengths
-    arrays = (
+    arguments = (
         array(heightmap),
         (array(item_id), array(there)),
-        tuple(array(tensor) for tensor in items),
+        tuple(map(array, items)),
         tuple(counts),
         (np.float32(lid), np.float32(tolerance)),
         np.array(scale, np.float64),
         (index.numpy(), heights.numpy(), examined.numpy()),
     )
     placements = there.shape[1] * items[0].shape[1] * heightmap[0].numel() // counts[1] ** 2
-    run(_search, arrays, batch, batch * placements * _WORK)
+    run(_search, arguments, len(index), len(index) * placements * _WORK)
     return index, heights, examined

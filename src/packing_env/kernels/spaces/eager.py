@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from packing_env.kernels.layout import in_rows
+
 PIECES = ((0, 3), (3, 0), (1, 4), (4, 1), (5, 2))
 """The five remainders of a space, in order: which of its bounds (x0 y0 z0 x1 y1 z1) moves up to
 which bound of the box: its end in x to the box's start, its start to the box's end, and so on."""
@@ -14,6 +16,7 @@ _CHUNK_PAIRS = 160_000
 """Pairs of spaces handled at once on a CPU, so that intermediate results stay in its cache."""
 
 
+@in_rows(3, lambda spaces, *_: _CHUNK_PAIRS // max(1, spaces.shape[1] ** 2))
 def split_spaces(
     spaces: Int[Tensor, "B E 6"],
     box: Int[Tensor, "B 6"],
@@ -21,18 +24,6 @@ def split_spaces(
     smallest: Int[Tensor, ""],
 ) -> tuple[Int[Tensor, "B E 6"], Int[Tensor, " B"]]:
     """Carry out :func:`packing_env.kernels.split_spaces`."""
-    batch, capacity, _ = spaces.shape
-    rows = max(1, _CHUNK_PAIRS // max(1, capacity**2))
-    if batch <= rows or spaces.device.type != "cpu" or torch.compiler.is_compiling():
-        return _split_chunk(spaces, box, placed, smallest)
-    chunks = zip(spaces.split(rows), box.split(rows), placed.split(rows), strict=True)
-    lists, dropped = zip(*(_split_chunk(*chunk, smallest) for chunk in chunks), strict=True)
-    return torch.cat(lists), torch.cat(dropped)
-
-
-def _split_chunk(
-    spaces: Tensor, box: Tensor, placed: Tensor, smallest: Tensor
-) -> tuple[Tensor, Tensor]:
     capacity = spaces.shape[1]
     cut = _overlaps(spaces, box) & placed[:, None]
     pieces, usable = _pieces(spaces, box, smallest)

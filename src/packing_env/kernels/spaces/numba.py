@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from packing_env.kernels.compiled.jit import array, jit, kernel, run
+from packing_env.kernels.spaces.eager import PIECES
 
 
 @jit
@@ -33,16 +34,9 @@ def _copy(space, target):
 def _piece_of(space, box, index, piece):
     """Fill in remainder `index` (order of `eager.PIECES`) of a space that the box cuts."""
     _copy(space, piece)
-    if index == 0:
-        piece[3] = max(box[0], space[0])
-    elif index == 1:
-        piece[0] = min(box[3], space[3])
-    elif index == 2:
-        piece[4] = max(box[1], space[1])
-    elif index == 3:
-        piece[1] = min(box[4], space[4])
-    else:
-        piece[2] = min(box[5], space[5])
+    border, moved = PIECES[index]
+    edge, opposite = box[border], space[(moved + 3) % 6]
+    piece[moved] = max(edge, opposite) if moved >= 3 else min(edge, opposite)
 
 
 @jit

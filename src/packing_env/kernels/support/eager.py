@@ -14,48 +14,28 @@ from packing_env.kernels.layout import (
     HALF_CELL,
     SUBCELL,
     VERTICAL,
-    in_chunks,
+    in_rows,
     phases_of,
+    rows_at_once,
     window_cell,
     window_cells,
 )
 from packing_env.kernels.rules import chords_hold
 
 
+@in_rows(4, lambda *arguments: rows_at_once(arguments[2].shape[1:]))
 def com_hull(
     heightmap: Float[Tensor, "B X Y"],
     bottom: Float[Tensor, "B R U V"],
     z: Float[Tensor, "B R Xs Ys"],
     com: Int[Tensor, "B R 2"],
     contact_tol: float,
-    stride: int = 1,
-    centres: bool = False,
-) -> Bool[Tensor, "B R Xs Ys"]:
-    """Carry out `packing_env.kernels.com_hull`."""
-    return in_chunks(_com_hull, stride, (heightmap, bottom, z, com), contact_tol, centres)
-
-
-def support_count(
-    heightmap: Float[Tensor, "B X Y"],
-    bottom: Float[Tensor, "B R U V"],
-    z: Float[Tensor, "B R Xs Ys"],
-    contact_tol: float,
-    stride: int = 1,
-) -> Int[Tensor, "B R Xs Ys"]:
-    """Carry out `packing_env.kernels.support_count`."""
-    return in_chunks(_support_count, stride, (heightmap, bottom, z), contact_tol)
-
-
-def _com_hull(
-    heightmap: Tensor,
-    bottom: Tensor,
-    z: Tensor,
-    com: Tensor,
     stride: int,
-    contact_tol: float,
     centres: bool,
-) -> Tensor:
-    """Walk over the lines of corners; only a line's first and last supporting ones can be extreme.
+) -> Bool[Tensor, "B R Xs Ys"]:
+    """Carry out `packing_env.kernels.com_hull`.
+
+    Walk over the lines of corners; only a line's first and last supporting ones can be extreme.
 
     Line a lies between the window rows a - 1 and a, and takes corners from both. A line of centres
     is drawn in by half a cell, into row a, and takes from that row alone.
@@ -87,12 +67,19 @@ def _com_hull(
         max_right = torch.maximum(max_right, steepest + not_right)
         neg_min_left = torch.maximum(neg_min_left, shallowest + not_left)
         neg_min_right = torch.maximum(neg_min_right, shallowest + not_right)
-    return chords_hold(max_left + max_right, neg_min_left + neg_min_right)
+    held: Tensor = chords_hold(max_left + max_right, neg_min_left + neg_min_right)
+    return held
 
 
-def _support_count(
-    heightmap: Tensor, bottom: Tensor, z: Tensor, stride: int, contact_tol: float
-) -> Tensor:
+@in_rows(3, lambda *arguments: rows_at_once(arguments[2].shape[1:]))
+def support_count(
+    heightmap: Float[Tensor, "B X Y"],
+    bottom: Float[Tensor, "B R U V"],
+    z: Float[Tensor, "B R Xs Ys"],
+    contact_tol: float,
+    stride: int,
+) -> Int[Tensor, "B R Xs Ys"]:
+    """Carry out `packing_env.kernels.support_count`."""
     window_x, window_y = window_cells(heightmap, bottom)
     phases = phases_of(heightmap, bottom, stride)
     threshold = z - contact_tol

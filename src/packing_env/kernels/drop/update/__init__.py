@@ -28,12 +28,7 @@ class DropHeights(NamedTuple):
 
 
 def _empty(
-    before: list[Tensor],
-    heightmap: Tensor,
-    item_id: Tensor,
-    bottom: Tensor,
-    stride: int,
-    size: Tensor | None = None,
+    before: list[Tensor], heightmap: Tensor, item_id: Tensor, bottom: Tensor, *options: object
 ) -> Tensor:
     return heightmap.new_empty((*item_id.shape, bottom.shape[-3], *before[2].shape[3:]))
 

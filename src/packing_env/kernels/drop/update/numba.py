@@ -23,34 +23,16 @@ from packing_env.kernels.compiled.jit import (
     row_maxima,
     run,
     split_phases,
-    tap_offsets,
 )
 from packing_env.kernels.compiled.lanes import LANES, raise_lanes
 from packing_env.kernels.drop.numba import (
     drop_plane,
     drop_work,
     ground_buffers,
+    list_rows,
     sizes_of,
     surfaces,
 )
-
-
-@jit
-def _list_taps(bottom, columns, bounds, places, taps, first):
-    """List the cells of some window columns that lift z from the highest ground, row by row.
-
-    first[u] is the first of row u.
-    """
-    top, low = bounds
-    at_row, at_column = places
-    offset, level = taps
-    n = 0
-    for u in range(bottom.shape[0]):
-        first[u] = n
-        for v in range(columns[0], columns[1]):
-            offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
-            n += 1 if top - bottom[u, v] > low else 0
-    first[bottom.shape[0]] = n
 
 
 @jit
@@ -78,7 +60,7 @@ def _raise_map(z, bottom, size, rectangle, heights, work, top, stride):
     for i in range(i0, i1 + 1):
         low = min(low, lowest_of(z[i, j0 : j1 + 1]))
     columns = (max(0, y0 - stride * j1), min(h, y1 - stride * j0))
-    _list_taps(bottom[:w], columns, (top, low), places, taps, first)
+    list_rows(bottom[:w], columns, (top, low), places, taps, first)
     for i in range(i0, i1 + 1):
         start = first[max(0, x0 - stride * i)]
         count = first[min(w, x1 - stride * i)] - start
@@ -154,10 +136,8 @@ def _update(before, item_id, heightmap, bottom, which, size, z, stride, pairs, s
     heights, phases = ground_buffers(stride, xs, ys)
     ridge = np.empty(length, np.float32)
     drop = drop_work(length, width, window_x, window_y, stride)
-    places = (np.empty(window_x, np.int64), np.empty(window_y, np.int64))
-    tap_offsets(stride, xs, ys, places[0], places[1])
-    first, best = np.empty(window_x + 1, np.int64), np.empty(2 * LANES, np.float32)
-    work, nothing = (places, (drop[0], drop[1]), first, best), old_z[0, 0, :0]
+    taps, first, _, _, places, _, best = drop
+    work, nothing = (places, taps, first, best[: 2 * LANES]), old_z[0, 0, :0]
     for b in range(start, stop):
         split_phases(heightmap[b], stride, phases)
         lowest, highest = row_maxima(heightmap[b], ridge)
@@ -193,16 +173,7 @@ def update_drop_height(
     planes, chosen = surfaces(bottom, None if bottom.dim() == 5 else item_id)
     z = heightmap.new_empty((*item_id.shape, planes.shape[1], *before[2].shape[3:]))
     counted = item_id.new_zeros(len(item_id)) if pairs is None else pairs
-    arrays = (
-        tuple(array(tensor) for tensor in before),
-        array(item_id),
-        array(heightmap),
-        planes,
-        chosen,
-        sizes_of(size),
-        z.numpy(),
-        stride,
-        counted.numpy(),
-    )
+    state = (tuple(map(array, before)), array(item_id), array(heightmap))
+    arrays = (*state, planes, chosen, sizes_of(size), z.numpy(), stride, counted.numpy())
     run(_update, arrays, len(item_id), z.numel() * math.prod(planes.shape[2:]) // 8)
     return z
