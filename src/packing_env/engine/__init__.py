@@ -16,15 +16,7 @@ from packing_env.engine.compiled import CompiledEngine
 from packing_env.engine.rules import RulesEngine
 from packing_env.types import ParameterError
 
-__all__ = [
-    "ENGINES",
-    "FLAGS",
-    "Engine",
-    "Observations",
-    "Step",
-    "Task",
-    "make_engine",
-]
+__all__ = ["ENGINES", "FLAGS", "Engine", "Observations", "Step", "Task", "make_engine"]
 
 _LOGGER = logging.getLogger("packing_env.engine")
 

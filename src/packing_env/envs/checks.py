@@ -126,10 +126,7 @@ def _wrong_action(
 
 
 def check_state(
-    given: TensorDictBase | None,
-    like: State,
-    batch_size: torch.Size,
-    mode: ActionMode,
+    given: TensorDictBase | None, like: State, batch_size: torch.Size, mode: ActionMode
 ) -> State:
     """Return the entries of a state; raise if it is incomplete or of another environment.
 
