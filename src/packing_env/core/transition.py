@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -85,7 +87,9 @@ def begin(
     }
 
 
-def select(rows: Bool[Tensor, " B"], chosen: State, other: State) -> State:
+def select(
+    rows: Bool[Tensor, " B"], chosen: Mapping[Any, Tensor], other: Mapping[Any, Tensor]
+) -> dict[Any, Tensor]:
     """Return ``chosen`` in the given rows, ``other`` elsewhere; nothing is read or indexed."""
     return {
         key: torch.where(rows.view(-1, *(1,) * (value.dim() - 1)), value, other[key])
