@@ -133,9 +133,9 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
         return catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
     window = catalogue["bottom"].shape[2:]
     u, v = (torch.arange(cells, device=catalogue["peak"].device) for cells in window)
-    inside = (u[:, None] < params.grid[0]) & (v < params.grid[1])
     shape = catalogue["bottom"].shape[1:]
-    floor, inside = catalogue["bottom"].new_zeros(()).expand(shape), inside.expand(shape)
+    inside = ((u[:, None] < params.grid[0]) & (v < params.grid[1])).expand(shape)
+    floor = catalogue["bottom"].new_zeros(()).expand(shape)
     rows = []
     for row in range(catalogue["peak"].shape[0]):  # once, when an environment is built
         items = {key: catalogue[key][row] for key in _TOUCHING}
@@ -180,8 +180,7 @@ def examine(
 ) -> Examined:
     """Return rest height, legality and support of a placement; lower corner ``(x, y)``, cells."""
     items = {key: catalogue[key][item_id, orientation] for key in _TOUCHING}
-    across, along = catalogue["bottom"].shape[2:]
-    window, inside = hm.read_window(heightmap, x, y, (across, along))
+    window, inside = hm.read_window(heightmap, x, y, catalogue["bottom"].shape[2:])
     legal, z, touch = _touch(window, inside, items, params)
     if params.candidate_range == "pct":
         legal = legal & unrotated_fits(x, y, catalogue["size"][item_id, 0], params)

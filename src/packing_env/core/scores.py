@@ -168,8 +168,7 @@ def summed_rise_at(
     """Compute :func:`summed_rise` of single placements ``[B, K]``."""
     top = catalogue["top"][item_id, place.orientation]
     maps = heights[:, None].expand(*item_id.shape, *heights.shape[1:]).flatten(0, 1)
-    size = (top.shape[2], top.shape[3])
-    window, _ = hm.read_window(maps, place.x.flatten(), place.y.flatten(), size)
+    window, _ = hm.read_window(maps, place.x.flatten(), place.y.flatten(), top.shape[2:])
     under = torch.where(torch.isfinite(top), window.view_as(top), 0.0).sum((-2, -1))
     count, total = _footprint(top, params.cell)
     return count * z + total - under

@@ -115,13 +115,7 @@ def decide(
     """Carry out one placement per row; finished rows stay as they are (reward 0).
 
     ``terminated`` and ``truncated`` are left for :func:`finish`, which is told what is still legal.
-
-    Args:
-        state: The state.
-        placement: One per row.
-        catalogue: The items.
-        params: The task.
-        before: Metrics of ``state``, where they are known.
+    ``before`` are the metrics of ``state``, where they are known.
     """
     if before is None:
         before = metrics.measure(state, params)
@@ -234,14 +228,8 @@ def finish(
 
     A row terminates when all its items are packed, no legal action is on offer, or (by
     ``illegal_action``) its action was illegal; it is truncated after ``step_limit`` decisions. A
-    finished row keeps its flags.
-
-    Args:
-        before: The state before the decision.
-        after: The state after it.
-        legal: Whether the action was legal.
-        playable: Whether a legal action is on offer after it.
-        params: The task.
+    finished row keeps its flags. ``before`` and ``after`` are the states before and after the
+    decision; ``legal`` is of its action, ``playable`` of those on offer after it.
     """
     stuck = ~playable | (after["items_packed"] >= after["num_items"])
     if params.illegal_action == "terminate":

@@ -37,9 +37,8 @@ def make_engine(task: Task, name: str = "auto") -> Engine:
     if name != "auto" and name not in ENGINES:
         raise ParameterError(f"engine={name!r} is unknown; choose one of {['auto', *ENGINES]}")
     refusals: list[str] = []
-    for candidate, engine in ENGINES.items():
-        if name not in ("auto", candidate):
-            continue
+    for candidate in ENGINES if name == "auto" else (name,):
+        engine = ENGINES[candidate]
         refusal = engine.refusal(task)
         if not refusal:
             ground = feasibility.ground_of(task.catalogue, task.params)
