@@ -18,11 +18,11 @@ from packing_env.core.random import choose_uniform
 from packing_env.types import Catalogue, PackingParams, State
 
 Actions = Mapping[Key, Tensor]
-"""What the agent wrote, ``[B, ...]`` by key."""
+"""Entries that the agent wrote, ``[B, ...]`` by key."""
 Masks = Mapping[Key, Bool[Tensor, "*batch A"]]
-"""What is legal, by key."""
+"""Masks by key, True = legal."""
 LazyMaps = Callable[[], Maps | None]
-"""Computes all placements, on demand."""
+"""Function that computes all placements, on demand."""
 
 
 @dataclass(frozen=True)
