@@ -191,7 +191,7 @@ def test_with_units_as_cells_the_rules_are_those_of_the_maps(seed: int, world: W
     places = torch.cartesian_prod(window, window).int().repeat(len(sizes), 1).expand(4, -1, -1)
     sides = torch.nn.functional.pad(size, (0, 1), value=1).repeat_interleave(100, 1).int()
     fits = torch.isfinite(z).flatten(1)
-    dropped = boxes.drop(listed, places, sides)
+    dropped = kernels.box_drop(listed, places, sides)
     assert torch.equal(dropped[fits].float(), z.flatten(1)[fits])
     params = cells().evolve(container=(10.0, 10.0, 1000.0))
     for rule in RULES:

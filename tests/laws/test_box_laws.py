@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.laws.cases import core_laws, seeds, sides_of_grids
 from torch import Tensor
 
+from packing_env import kernels
 from packing_env.core import feasibility, transition
 from packing_env.core.cuboids import boxes, spaces
 from packing_env.core.orientation import Placement
@@ -233,7 +234,7 @@ def test_empty_spaces_are_all_that_is_open_from_above(pile: Pile) -> None:
     params = pile.params.evolve(num_spaces=256)
     found = spaces.initial(1, params, torch.device("cpu"))
     for box in torch.from_numpy(pile.boxes.astype(np.int32)):
-        found, dropped = spaces.split(found, box[None], (box[5:] > 0), torch.tensor(1).int())
+        found, dropped = kernels.split_spaces(found, box[None], box[5:] > 0, torch.tensor(1).int())
         assert int(dropped) == 0
     listed = [space for space in found[0].tolist() if any(space)]
     covered = np.zeros((*pile.heights.shape, HEIGHT), bool)

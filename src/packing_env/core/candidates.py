@@ -184,13 +184,9 @@ def _with_fallback(found: Candidates, scene: Scene) -> Candidates:
     instead = lowest(scene.maps, 1)
     z = scene.maps.z.flatten(1).gather(1, instead.clamp(min=0))
     empty = (found.index[:, :1] < 0) & (instead >= 0)
-    first = torch.where(empty, instead, found.index[:, :1])
-    height = torch.where(empty, z, found.z[:, :1])
-    return Candidates(
-        torch.cat((first, found.index[:, 1:]), 1),
-        torch.cat((height, found.z[:, 1:]), 1),
-        found.overflow,
-    )
+    index = torch.cat((torch.where(empty, instead, found.index[:, :1]), found.index[:, 1:]), 1)
+    heights = torch.cat((torch.where(empty, z, found.z[:, :1]), found.z[:, 1:]), 1)
+    return Candidates(index, heights, found.overflow)
 
 
 def features(
@@ -201,7 +197,6 @@ def features(
     params: PackingParams,
 ) -> Float[Tensor, "B K F"]:
     """Return :data:`FEATURES` of each candidate, in [0, 1]; zeros in empty entries of the list."""
-    there = candidate >= 0
     place = decode_placement(candidate.clamp(min=0), num_orientations(catalogue), params)
     item = item_id.gather(1, place.slot)
     size = catalogue["size"][item, place.orientation].float()
@@ -217,9 +212,4 @@ def features(
         place.slot / params.num_visible,
         torch.ones_like(place.x, dtype=torch.float32),
     )
-    return torch.where(there[..., None], torch.stack(columns, -1), 0.0)
-
-
-def mask(candidate: Int[Tensor, "B K"]) -> Bool[Tensor, "B K"]:
-    """Return which entries of the list hold a (legal) candidate."""
-    return candidate >= 0
+    return torch.where((candidate >= 0)[..., None], torch.stack(columns, -1), 0.0)

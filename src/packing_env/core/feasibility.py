@@ -72,8 +72,7 @@ def general_maps(
 ) -> tuple[Float[Tensor, "B L R Xs Ys"], Bool[Tensor, "B L R Xs Ys"]]:
     """Compute rest height and legality of items of any shape, whatever ``candidate_range``."""
     bottom = catalogue["bottom"][item_id].flatten(1, 2)
-    peak = catalogue["peak"][item_id].flatten(1, 2)
-    com = catalogue["com"][item_id].flatten(1, 2)
+    peak, com = (catalogue[key][item_id].flatten(1, 2) for key in ("peak", "com"))
     z = kernels.drop_height(heightmap, bottom, params.grid_step)
     present = there.repeat_interleave(catalogue["peak"].shape[1], dim=1)[:, :, None, None]
     z = torch.where(present, z, torch.inf)
@@ -118,9 +117,7 @@ def empty_container_maps(
     if params.geometry == "boxes":
         return None
     size = catalogue["size"][item_id]
-    step = params.grid_step
-    xs = torch.arange(params.lattice[0], device=item_id.device) * step
-    ys = torch.arange(params.lattice[1], device=item_id.device) * step
+    xs, ys = (torch.arange(n, device=size.device) * params.grid_step for n in params.lattice)
     fits_x = xs + size[..., 0, None] <= params.grid[0]
     fits_y = ys + size[..., 1, None] <= params.grid[1]
     present = there[:, :, None] & catalogue["orientation_mask"][item_id]
@@ -136,9 +133,9 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
         return catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
     window = catalogue["bottom"].shape[2:]
     u, v = (torch.arange(cells, device=catalogue["peak"].device) for cells in window)
-    inside = (u[:, None] < params.grid[0]) & (v < params.grid[1])
     shape = catalogue["bottom"].shape[1:]
-    floor, inside = catalogue["bottom"].new_zeros(()).expand(shape), inside.expand(shape)
+    inside = ((u[:, None] < params.grid[0]) & (v < params.grid[1])).expand(shape)
+    floor = catalogue["bottom"].new_zeros(()).expand(shape)
     rows = []
     for row in range(catalogue["peak"].shape[0]):  # once, when an environment is built
         items = {key: catalogue[key][row] for key in _TOUCHING}
@@ -183,8 +180,7 @@ def examine(
 ) -> Examined:
     """Return rest height, legality and support of a placement; lower corner ``(x, y)``, cells."""
     items = {key: catalogue[key][item_id, orientation] for key in _TOUCHING}
-    across, along = catalogue["bottom"].shape[2:]
-    window, inside = hm.read_window(heightmap, x, y, (across, along))
+    window, inside = hm.read_window(heightmap, x, y, catalogue["bottom"].shape[2:])
     legal, z, touch = _touch(window, inside, items, params)
     if params.candidate_range == "pct":
         legal = legal & unrotated_fits(x, y, catalogue["size"][item_id, 0], params)
@@ -212,15 +208,9 @@ def _touch(
     z = torch.where(leaves, torch.inf, level.amax((1, 2)))
     under_lid = z + items["peak"] <= params.lid
     judged = torch.where(under_lid, z, torch.inf)
-    touch = stability.Touch(
-        stability.supporting_cells(window, items["bottom"], judged, params.tolerance),
-        footprint,
-        level,
-        judged,
-        items["com"],
-        params.tolerance,
-        items["size"],
-    )
+    support = stability.supporting_cells(window, items["bottom"], judged, params.tolerance)
+    item = (items["com"], params.tolerance, items["size"])
+    touch = stability.Touch(support, footprint, level, judged, *item)
     return under_lid & stability.judge(params.stability, touch), z, touch
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
 def _window_index(
-    shape: tuple[int, int], x: Tensor, y: Tensor, window: tuple[int, int]
+    shape: Sequence[int], x: Tensor, y: Tensor, window: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
     """Return the flat, clamped index ``[B, U*V]`` of each window cell, and whether it is inside."""
     u = x[:, None] + torch.arange(window[0], device=x.device)
@@ -22,13 +24,12 @@ def read_window(
     heightmap: Float[Tensor, "B X Y"],
     x: Int[Tensor, " B"],
     y: Int[Tensor, " B"],
-    window: tuple[int, int],
+    window: Sequence[int],
 ) -> tuple[Float[Tensor, "B U V"], Bool[Tensor, "B U V"]]:
     """Return the ``U x V`` cells from lower corner ``(x, y)``, and which are in the container."""
-    flat, inside = _window_index((heightmap.shape[1], heightmap.shape[2]), x, y, window)
+    flat, inside = _window_index(heightmap.shape[1:], x, y, window)
     values = heightmap.flatten(1).gather(1, flat)
-    shape = (-1, *window)
-    return values.view(shape), inside.view(shape)
+    return values.view(-1, *window), inside.view(-1, *window)
 
 
 def raise_window(
@@ -42,9 +43,7 @@ def raise_window(
     The maximum is order-independent, so clamped cells outside the container (which hold -inf)
     cannot disturb their neighbours.
     """
-    flat, inside = _window_index(
-        (heightmap.shape[1], heightmap.shape[2]), x, y, (surface.shape[1], surface.shape[2])
-    )
+    flat, inside = _window_index(heightmap.shape[1:], x, y, surface.shape[1:])
     lifted = torch.where(inside, surface.flatten(1), -torch.inf)
     raised = heightmap.flatten(1).scatter_reduce(1, flat, lifted, "amax", include_self=True)
     return raised.view_as(heightmap)

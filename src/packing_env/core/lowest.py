@@ -85,8 +85,8 @@ class LowestPlacement:
             )
         self.catalogue, self.params, self.order = catalogue, params, order
         device = catalogue["peak"].device.type
-        known = _is_searchable(catalogue, params) and kernels.finds_lowest(device)
-        self.searches = known and not full_maps
+        known = params.stability in kernels.SEARCHED_RULES and catalogue["bottom"].numel() > 0
+        self.searches = known and kernels.finds_lowest(device) and not full_maps
         if self.searches:
             self._search = _search(params, order)
             unrotated = params.candidate_range == "pct"
@@ -123,26 +123,16 @@ class LowestPlacement:
         else:
             pitches = drop_heights(maps, self.params).double()
             pitches = pitches * (self.params.height / self.params.pitch)
-            score = scores.HEIGHT_WEIGHT * pitches
-            index = scores.best_of_lattice(score, maps.legal, count)
+            index = scores.best_of_lattice(scores.HEIGHT_WEIGHT * pitches, maps.legal, count)
         z = maps.z.flatten(1).gather(1, index.clamp(min=0))
         every = torch.full_like(index[:, 0], maps.z[0].numel())
         return Found(index, torch.where(index >= 0, z, torch.inf), every, every)
 
 
-def _is_searchable(catalogue: Catalogue, params: PackingParams) -> bool:
-    """Return whether the compiled search knows the rule, and the items have height maps."""
-    return params.stability in kernels.SEARCHED_RULES and catalogue["bottom"].numel() > 0
-
-
 def _search(params: PackingParams, order: str) -> kernels.Search:
     """Return the parameters of the compiled search."""
-    scale = (
-        params.height,
-        params.height / params.pitch,
-        scores.HEIGHT_WEIGHT,
-        float(scores.TIES_PER_UNIT),
-    )
+    weights = (scores.HEIGHT_WEIGHT, float(scores.TIES_PER_UNIT))
+    scale = (params.height, params.height / params.pitch, *weights)
     return kernels.Search(
         grid=params.grid,
         stride=params.grid_step,

@@ -18,9 +18,8 @@ ORIENTATION_FEATURES = ("size_x", "size_y", "peak", "there")
 
 def entries(names: Sequence[str]) -> list[str]:
     """Return the entries that observations of these names consist of."""
-    return [
-        entry for name in names for entry in (("top", "bottom") if name == "item_maps" else (name,))
-    ]
+    parts = {"item_maps": ("top", "bottom")}
+    return [entry for name in names for entry in parts.get(name, (name,))]
 
 
 def over_height(heightmap: Float[Tensor, "B X Y"], params: PackingParams) -> Float[Tensor, "B X Y"]:

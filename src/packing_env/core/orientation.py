@@ -101,11 +101,9 @@ def num_orientations(catalogue: Catalogue) -> int:
 
 def choose(rows: Bool[Tensor, " B"], chosen: Placement, other: Placement) -> Placement:
     """Return ``chosen`` in the given rows, ``other`` elsewhere."""
+    names = ("slot", "orientation", "x", "y", "valid")
     return Placement(
-        *(
-            torch.where(rows, getattr(chosen, name), getattr(other, name))
-            for name in ("slot", "orientation", "x", "y", "valid")
-        )
+        *(torch.where(rows, getattr(chosen, name), getattr(other, name)) for name in names)
     )
 
 
@@ -118,11 +116,10 @@ def nearest_legal(
     lattice (squared); ties go to the lower index.
     """
     _, items, orientations, xs, ys = legal.shape
-    device = legal.device
     step = params.grid_step
 
     def axis(size: int, at: Tensor) -> Tensor:
-        return torch.arange(size, device=device) - at[:, None]
+        return torch.arange(size, device=legal.device) - at[:, None]
 
     across = axis(xs, placement.x // step)[:, :, None] ** 2
     along = axis(ys, placement.y // step)[:, None, :] ** 2
@@ -146,9 +143,8 @@ def project(
     """
     if legal is None:
         return replace(choose(placement.valid, placement, nearest), projected=~placement.valid)
-    index = encode_placement(
-        placement.slot, placement.orientation, placement.x, placement.y, legal.shape[2], params
-    )
+    where = (placement.slot, placement.orientation, placement.x, placement.y)
+    index = encode_placement(*where, legal.shape[2], params)
     on_lattice = (placement.x % params.grid_step == 0) & (placement.y % params.grid_step == 0)
     good = legal.flatten(1).gather(1, index[:, None]).squeeze(1)
     kept = placement.valid & on_lattice & good

@@ -8,10 +8,12 @@ size and inside a captured graph.
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from packing_env import kernels
+from packing_env.kernels import choose_uniform
+
+__all__ = ["below", "choose_uniform", "philox"]
 
 _WORD = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -48,14 +50,3 @@ def philox(
 def below(word: Int[Tensor, "*batch"], bound: int | Tensor) -> Int[Tensor, "*batch"]:
     """Map 32-bit words to ``0 .. bound - 1`` by multiplication (bias below ``bound / 2**32``)."""
     return (word * bound) >> 32
-
-
-def choose_uniform(
-    mask: Bool[Tensor, "*batch A"], uniform: Float[Tensor, "*batch"]
-) -> Int[Tensor, "*batch"]:
-    """Return the index of a True entry, each equally likely, by one uniform number per row.
-
-    The numbers are in [0, 1); see :func:`packing_env.kernels.choose_uniform`. A row without a True
-    entry gives some index in range.
-    """
-    return kernels.choose_uniform(mask, uniform)

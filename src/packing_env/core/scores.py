@@ -101,19 +101,8 @@ def lattice_placements(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Placements:
-    """Return all placements of geometry ``"maps"``.
-
-    Args:
-        heights: The heightmap in cells, float64.
-        z: Rest heights in cells, float64.
-        item_id: The items.
-        catalogue: All items.
-        params: The task.
-    """
-    step = params.grid_step
-    x, y = (
-        torch.arange(count, device=z.device, dtype=torch.float64) * step for count in z.shape[3:]
-    )
+    """Return all placements of geometry ``"maps"``; heightmap and rest heights: cells, float64."""
+    x, y = (torch.arange(n, device=z.device).double() * params.grid_step for n in z.shape[3:])
     return Placements(x[:, None], y, z, lambda: summed_rise(heights, item_id, z, catalogue, params))
 
 
@@ -132,9 +121,9 @@ def best_of_lattice(
     key = torch.where(rank < NEVER, rank * size + order, NEVER)
     kept = min(count, size)
     best = key.topk(kept, dim=1, largest=False, sorted=True).values
+    planes = num_items * num_orientations
     place = best % size
-    plane = place % (num_items * num_orientations)
-    at = place // (num_items * num_orientations)
+    plane, at = place % planes, place // planes
     index = torch.where(best < NEVER, plane * (xs * ys) + at, -1)
     return torch.nn.functional.pad(index, (0, count - kept), value=-1)
 
@@ -153,10 +142,10 @@ def summed_rise(
     by Fourier transform. Where a footprint leaves the container the value has no meaning.
     """
     spectrum = torch.fft.rfft2(heights)
-    batch = torch.arange(item_id.shape[0], device=item_id.device)
-    batch = batch[:, None].expand_as(item_id).flatten()
-    num_orientations = catalogue["bottom"].shape[1]
-    pairs = max(1, _SPECTRUM_BYTES // (16 * spectrum[0].numel() * num_orientations))
+    batch = torch.arange(item_id.shape[0], device=item_id.device)[:, None]
+    batch = batch.expand_as(item_id).flatten()
+    of_pair = 16 * spectrum[0].numel() * catalogue["bottom"].shape[1]
+    pairs = max(1, _SPECTRUM_BYTES // of_pair)
     under = []
     for rows, items in zip(batch.split(pairs), item_id.flatten().split(pairs), strict=True):
         footprint = torch.isfinite(catalogue["bottom"][items]).double()
@@ -179,9 +168,7 @@ def summed_rise_at(
     """Compute :func:`summed_rise` of single placements ``[B, K]``."""
     top = catalogue["top"][item_id, place.orientation]
     maps = heights[:, None].expand(*item_id.shape, *heights.shape[1:]).flatten(0, 1)
-    window, _ = hm.read_window(
-        maps, place.x.flatten(), place.y.flatten(), (top.shape[2], top.shape[3])
-    )
+    window, _ = hm.read_window(maps, place.x.flatten(), place.y.flatten(), top.shape[2:])
     under = torch.where(torch.isfinite(top), window.view_as(top), 0.0).sum((-2, -1))
     count, total = _footprint(top, params.cell)
     return count * z + total - under
@@ -196,12 +183,8 @@ def summed_rise_of_boxes(
 ) -> Float[Tensor, "B K"]:
     """Compute the rise in geometry ``"boxes"``: a box raises all cells that its base touches.
 
-    Args:
-        heights: The raster, in pitches, float64.
-        lower: Lower corners ``(x, y)``, pitches.
-        size: Rotated sides ``(w, h, d)``, pitches.
-        z: Rest heights, pitches.
-        params: The task.
+    All are in pitches: the raster ``heights`` (float64), lower corners ``(x, y)``, rotated sides
+    ``(w, h, d)`` and rest heights.
     """
     pitches = params.units_per_cell
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env import kernels
 from packing_env.core import feasibility, metrics, rewards
 from packing_env.core import heightmap as hm
 from packing_env.core.cuboids import boxes, spaces
@@ -53,39 +55,41 @@ def begin(
     """
     batch, capacity = item_id.shape
     device = item_id.device
-    long: dict[str, Any] = {"dtype": torch.int64, "device": device}
-    double: dict[str, Any] = {"dtype": torch.float64, "device": device}
-    single: dict[str, Any] = {"dtype": torch.float32, "device": device}
+    num_boxes = capacity if params.keeps_boxes else 0
+
+    def zeros(dtype: torch.dtype, *shape: int) -> Tensor:
+        return torch.zeros(batch, *shape, dtype=dtype, device=device)
+
     return {
-        "heightmap": torch.zeros(batch, *params.grid, **single),
+        "heightmap": zeros(torch.float32, *params.grid),
         "item_id": item_id,
         "num_items": num_items,
         "queue": torch.arange(params.num_slots, device=device).repeat(batch, 1),
-        "packed": torch.zeros(batch, capacity, dtype=torch.bool, device=device),
-        "items_packed": torch.zeros(batch, **long),
-        "placement": torch.zeros(batch, capacity, 4, **long),
-        "placement_z": torch.zeros(batch, capacity, **single),
-        "placement_support": torch.zeros(batch, capacity, **single),
-        "volume": torch.zeros(batch, **double),
-        "stable_items": torch.zeros(batch, **long),
-        "support_sum": torch.zeros(batch, **double),
-        "reward_sum": torch.zeros(batch, len(params.reward), **double),
-        "illegal_actions": torch.zeros(batch, **long),
-        "overflow": torch.zeros(batch, **long),
-        "boxes": torch.zeros(
-            batch, capacity if params.keeps_boxes else 0, 6, dtype=torch.int32, device=device
-        ),
+        "packed": zeros(torch.bool, capacity),
+        "items_packed": zeros(torch.int64),
+        "placement": zeros(torch.int64, capacity, 4),
+        "placement_z": zeros(torch.float32, capacity),
+        "placement_support": zeros(torch.float32, capacity),
+        "volume": zeros(torch.float64),
+        "stable_items": zeros(torch.int64),
+        "support_sum": zeros(torch.float64),
+        "reward_sum": zeros(torch.float64, len(params.reward)),
+        "illegal_actions": zeros(torch.int64),
+        "overflow": zeros(torch.int64),
+        "boxes": zeros(torch.int32, num_boxes, 6),
         "spaces": spaces.initial(batch, params, device),
-        "step": torch.zeros(batch, **long),
-        "terminated": torch.zeros(batch, dtype=torch.bool, device=device),
-        "truncated": torch.zeros(batch, dtype=torch.bool, device=device),
+        "step": zeros(torch.int64),
+        "terminated": zeros(torch.bool),
+        "truncated": zeros(torch.bool),
         "seed": seed,
         "row": row,
         "episode": episode,
     }
 
 
-def select(rows: Bool[Tensor, " B"], chosen: State, other: State) -> State:
+def select(
+    rows: Bool[Tensor, " B"], chosen: Mapping[Any, Tensor], other: Mapping[Any, Tensor]
+) -> dict[Any, Tensor]:
     """Return ``chosen`` in the given rows, ``other`` elsewhere; nothing is read or indexed."""
     return {
         key: torch.where(rows.view(-1, *(1,) * (value.dim() - 1)), value, other[key])
@@ -111,13 +115,7 @@ def decide(
     """Carry out one placement per row; finished rows stay as they are (reward 0).
 
     ``terminated`` and ``truncated`` are left for :func:`finish`, which is told what is still legal.
-
-    Args:
-        state: The state.
-        placement: One per row.
-        catalogue: The items.
-        params: The task.
-        before: Metrics of ``state``, where they are known.
+    ``before`` are the metrics of ``state``, where they are known.
     """
     if before is None:
         before = metrics.measure(state, params)
@@ -167,9 +165,8 @@ def _commit(
     count = state["items_packed"]
     after["placement"] = _write_at(state["placement"], count, record, carried)
     after["placement_z"] = _write_at(state["placement_z"], count, found.z, carried)
-    after["placement_support"] = _write_at(
-        state["placement_support"], count, found.support_ratio.float(), carried
-    )
+    ratio = found.support_ratio.float()
+    after["placement_support"] = _write_at(state["placement_support"], count, ratio, carried)
     after["items_packed"] = count + carried
     after["volume"] = state["volume"] + torch.where(carried, catalogue["volume"][item_id], 0.0)
     after["stable_items"] = state["stable_items"] + (carried & found.stable)
@@ -205,13 +202,12 @@ def _commit_box(
     state: State, box: Tensor, carried: Tensor, catalogue: Catalogue, params: PackingParams
 ) -> State:
     """Return the entries that list cuboids, with ``box`` in them where ``carried``."""
-    listed = _write_at(state["boxes"], state["items_packed"], box, carried)
-    after = {"boxes": listed}
+    after = {"boxes": _write_at(state["boxes"], state["items_packed"], box, carried)}
     if params.geometry == "boxes":
         after["heightmap"] = boxes.raise_heightmap(state["heightmap"], box, carried, params)
     if params.num_spaces:
         smallest = spaces.smallest_side(catalogue)
-        after["spaces"], dropped = spaces.split(state["spaces"], box, carried, smallest)
+        after["spaces"], dropped = kernels.split_spaces(state["spaces"], box, carried, smallest)
         after["overflow"] = state["overflow"] + dropped
     return after
 
@@ -232,14 +228,8 @@ def finish(
 
     A row terminates when all its items are packed, no legal action is on offer, or (by
     ``illegal_action``) its action was illegal; it is truncated after ``step_limit`` decisions. A
-    finished row keeps its flags.
-
-    Args:
-        before: The state before the decision.
-        after: The state after it.
-        legal: Whether the action was legal.
-        playable: Whether a legal action is on offer after it.
-        params: The task.
+    finished row keeps its flags. ``before`` and ``after`` are the states before and after the
+    decision; ``legal`` is of its action, ``playable`` of those on offer after it.
     """
     stuck = ~playable | (after["items_packed"] >= after["num_items"])
     if params.illegal_action == "terminate":

@@ -16,15 +16,7 @@ from packing_env.engine.compiled import CompiledEngine
 from packing_env.engine.rules import RulesEngine
 from packing_env.types import ParameterError
 
-__all__ = [
-    "ENGINES",
-    "FLAGS",
-    "Engine",
-    "Observations",
-    "Step",
-    "Task",
-    "make_engine",
-]
+__all__ = ["ENGINES", "FLAGS", "Engine", "Observations", "Step", "Task", "make_engine"]
 
 _LOGGER = logging.getLogger("packing_env.engine")
 
@@ -45,9 +37,8 @@ def make_engine(task: Task, name: str = "auto") -> Engine:
     if name != "auto" and name not in ENGINES:
         raise ParameterError(f"engine={name!r} is unknown; choose one of {['auto', *ENGINES]}")
     refusals: list[str] = []
-    for candidate, engine in ENGINES.items():
-        if name not in ("auto", candidate):
-            continue
+    for candidate in ENGINES if name == "auto" else (name,):
+        engine = ENGINES[candidate]
         refusal = engine.refusal(task)
         if not refusal:
             ground = feasibility.ground_of(task.catalogue, task.params)

@@ -43,13 +43,8 @@ class Task:
     def fingerprint(self) -> int:
         """Return a number that tasks share only with the same items and container."""
         params, items = self.params, self.catalogue
-        world = (
-            params.container,
-            params.cell,
-            params.pitch,
-            params.num_items,
-            sorted(params.reward),
-        )
+        lengths = (params.container, params.cell, params.pitch)
+        world = (*lengths, params.num_items, sorted(params.reward))
         digest = hashlib.sha256(repr(world).encode())
         real = items["orientation_mask"]
         peak = torch.where(real, items["peak"], 0.0)  # padding garbage must not count
@@ -122,7 +117,6 @@ class Engine(Protocol):
     @classmethod
     def refusal(cls, task: Task) -> str:
         """Return why this engine cannot carry out the task here; "" if it can."""
-        ...
 
     def __init__(self, task: Task) -> None: ...
 
@@ -130,11 +124,9 @@ class Engine(Protocol):
         self, seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"]
     ) -> tuple[State, Observations]:
         """Return the start of the given episode of each row's stream, and its observations."""
-        ...
 
     def observe(self, state: State) -> tuple[State, Observations]:
         """Return a state of any origin with this task's candidate list, and its observations."""
-        ...
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row.
@@ -144,7 +136,6 @@ class Engine(Protocol):
             actions: ``[B, ...]``, what the agent wrote, by key.
             reset: Whether rows that are finished then start their next episode.
         """
-        ...
 
     def reset(
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
@@ -156,4 +147,3 @@ class Engine(Protocol):
             state: The state.
             observations: Observations of it, which the other rows keep.
         """
-        ...

@@ -14,7 +14,7 @@ from packing_env.core import feasibility, metrics, observation, orientation, tra
 from packing_env.core.actions import Key, get_mode
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement, visible_items
-from packing_env.engine.base import Observations, Step, Task
+from packing_env.engine.base import FLAGS, Observations, Step, Task
 from packing_env.types import State
 
 
@@ -58,9 +58,8 @@ class RulesEngine:
         self.mode = get_mode(task.params.action_mode)(task.params, task.catalogue)
         self.legal_on_floor = feasibility.legal_on_floor(task.catalogue, task.params)
         self._fingerprint = task.fingerprint()
-        self._carries_maps = (
-            self.mode.decodes_with_maps or task.params.illegal_action == "project"
-        ) and task.params.geometry == "maps"
+        reads_maps = self.mode.decodes_with_maps or task.params.illegal_action == "project"
+        self._carries_maps = reads_maps and task.params.geometry == "maps"
         self._view: View | None = None
 
     # ------------------------------------------------------------------ the contract of an engine
@@ -69,8 +68,8 @@ class RulesEngine:
         self, seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"]
     ) -> tuple[State, Observations]:
         """Return the start of the given episode of each row's stream, and its observations."""
-        state, maps, measured = self._start(seed, row, episode)
-        return state, self._observations(state, maps, measured)
+        start = self._start(seed, row, episode)
+        return start[0], self._observations(*start)
 
     def observe(self, state: State) -> tuple[State, Observations]:
         """Return a state of any origin with this task's candidate list, and its observations."""
@@ -80,18 +79,11 @@ class RulesEngine:
         return state, self._observations(state, maps, metrics.measure(state, self.params))
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
-        """Carry out one decision per row.
-
-        Args:
-            state: The state.
-            actions: ``[B, ...]``, what the agent wrote, by key.
-            reset: Whether rows that are finished then start their next episode.
-        """
+        """Carry out one decision per row; with ``reset`` finished rows start their next episode."""
         view = self._viewed(state)
         placement = self._placement(actions, view)
-        after, outcome = transition.decide(
-            state, placement, self.catalogue, self.params, view.metrics
-        )
+        task = (self.catalogue, self.params)
+        after, outcome = transition.decide(state, placement, *task, view.metrics)
         maps = feasibility.maps_in(after, self.catalogue, self.params)
         outlook = self.mode.outlook(after, maps)
         after |= outlook.entries
@@ -108,19 +100,15 @@ class RulesEngine:
             after = transition.select(rows, begun[0], after)
             measured = transition.select(rows, begun[2], measured)
             maps = _mixed_maps(rows, begun[1], maps) if self._carries_maps else None
-        self._carry(after, maps, measured)
+        if not _is_recorded(after):
+            versions = tuple(value._version for value in after.values())
+            self._view = View(after, versions, maps if self._carries_maps else None, measured)
         return Step(after, outcome.reward, observations, start)
 
     def reset(
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
     ) -> tuple[State, Observations]:
-        """Start the next episode in some rows.
-
-        Args:
-            rows: Which.
-            state: The state.
-            observations: Observations of it, which the other rows keep.
-        """
+        """Start the next episode in some rows; the others keep their observations."""
         fresh, begun = self.begin(state["seed"], state["row"], state["episode"] + rows)
         return transition.select(rows, fresh, state), _mix(rows, begun, observations)
 
@@ -132,17 +120,9 @@ class RulesEngine:
             view, self._view = self._view, None
             if view is not None and view.is_of(state):
                 return view
-        maps = None
-        if self._carries_maps:
-            maps = feasibility.maps_in(state, self.catalogue, self.params)
+        task = (self.catalogue, self.params)
+        maps = feasibility.maps_in(state, *task) if self._carries_maps else None
         return View(state, (), maps, metrics.measure(state, self.params))
-
-    def _carry(self, state: State, maps: Maps | None, measured: dict[str, Tensor]) -> None:
-        """Keep what is known of the state that the next decision will most likely start from."""
-        if _is_recorded(state):
-            return
-        versions = tuple(value._version for value in state.values())
-        self._view = View(state, versions, maps if self._carries_maps else None, measured)
 
     # ------------------------------------------------------------------ the rules, called
 
@@ -165,13 +145,10 @@ class RulesEngine:
             index = (row + episode * len(row)) % len(pool)
         else:
             index = transition.draw_instance(seed, row, episode, len(pool))
-        state = transition.begin(
-            pool.item_id[index], pool.num_items[index], seed, row, episode, self.params
-        )
-        item_id, there = visible_items(state, self.params.num_visible)
-        maps = feasibility.empty_container_maps(
-            item_id, there, self.legal_on_floor, self.catalogue, self.params
-        )
+        items = (pool.item_id[index], pool.num_items[index])
+        state = transition.begin(*items, seed, row, episode, self.params)
+        visible = (*visible_items(state, self.params.num_visible), self.legal_on_floor)
+        maps = feasibility.empty_container_maps(*visible, self.catalogue, self.params)
         state |= self.mode.outlook(state, maps).entries
         state["task"] = torch.full_like(seed, self._fingerprint)
         return state, maps, metrics.measure_empty(state)
@@ -187,18 +164,12 @@ class RulesEngine:
         entries = observation.observe(state, maps, self.catalogue, self.params)
         entries |= self.mode.observe(state, maps)
         finished = transition.is_done(state)
-        sums = state["reward_sum"].unbind(1)
-        terms = {
-            f"reward/{term}": total for term, total in zip(self.params.reward, sums, strict=True)
-        }
+        names = [f"reward/{term}" for term in self.params.reward]
+        terms = dict(zip(names, state["reward_sum"].unbind(1), strict=True))
         return Observations(
             entries,
-            {k: mask | _like(finished, mask) for k, mask in self.mode.masks(state, maps).items()},
-            {
-                "done": finished,
-                "terminated": state["terminated"].clone(),
-                "truncated": state["truncated"].clone(),
-            },
+            {k: mask | finished[:, None] for k, mask in self.mode.masks(state, maps).items()},
+            {"done": finished} | {name: state[name].clone() for name in FLAGS[1:]},
             {name: value.float()[:, None] for name, value in (measured | terms).items()},
             self.mode.report(torch.zeros_like(finished), None) if report is None else report,
         )
@@ -219,22 +190,13 @@ def _is_recorded(state: State) -> bool:
 
 def _mix(rows: Bool[Tensor, " B"], chosen: Observations, other: Observations) -> Observations:
     """Return ``chosen`` in the given rows, ``other`` elsewhere."""
-    return Observations(
-        *(
-            {key: torch.where(_like(rows, value), value, old[key]) for key, value in new.items()}
-            for new, old in zip(chosen.parts(), other.parts(), strict=True)
-        )
-    )
+    pairs = zip(chosen.parts(), other.parts(), strict=True)
+    return Observations(*(transition.select(rows, new, old) for new, old in pairs))
 
 
 def _mixed_maps(rows: Bool[Tensor, " B"], chosen: Maps | None, other: Maps | None) -> Maps | None:
     """Return ``chosen`` in the given rows, ``other`` elsewhere."""
     if chosen is None or other is None:
         return None
-    here = _like(rows, other.legal)
+    here = rows.view(-1, 1, 1, 1, 1)
     return Maps(torch.where(here, chosen.z, other.z), torch.where(here, chosen.legal, other.legal))
-
-
-def _like(rows: Bool[Tensor, " B"], value: Tensor) -> Tensor:
-    """Return ``rows`` with trailing axes of size 1, to broadcast against ``value``."""
-    return rows.view(*rows.shape, *(1,) * (value.dim() - rows.dim()))

@@ -88,58 +88,34 @@ def read_actions(
     action_mode: str,
     device: torch.device,
 ) -> dict[Key, Tensor]:
-    """Return what the agent wrote; raise on the wrong kind, before anything has changed.
+    """Return what the agent wrote, by key; raise where an entry is missing or not as ``wanted``.
 
-    Args:
-        tensordict: Holds the action.
-        wanted: dtype and shape of each entry.
-        action_mode: Name of the action mode.
-        device: Device of the environment.
+    That is before anything has changed.
     """
     found = {}
     for key, (dtype, shape) in wanted.items():
         action = tensordict.get(key, None)
-        if (
-            action is None
-            or action.dtype != dtype
-            or action.shape != shape
-            or action.device != device
-        ):
-            raise _wrong_action(key, action, f"{dtype} {tuple(shape)}", action_mode, device)
         found[key] = action
+        if action is not None and action.dtype == dtype and action.shape == shape:
+            if action.device == device:
+                continue
+            raise ValueError(f"{key!r} is on {action.device}, the environment on {device}")
+        expected = f"action_mode={action_mode!r} takes {dtype} {tuple(shape)}"
+        if action is None:
+            raise KeyError(f"the TensorDict has no {key!r} entry; {expected}")
+        if action.dtype != dtype:
+            raise TypeError(f"{key!r} is {action.dtype}; {expected}")
+        raise ValueError(f"{key!r} has shape {tuple(action.shape)}; {expected}")
     return found
 
 
-def _wrong_action(
-    key: Key, action: Tensor | None, wanted: str, action_mode: str, device: torch.device
-) -> Exception:
-    """Return the error that names how an entry differs from the wanted dtype, shape and device."""
-    expected = f"action_mode={action_mode!r} takes {wanted}"
-    if action is None:
-        return KeyError(f"the TensorDict has no {key!r} entry; {expected}")
-    given = f"{action.dtype} {tuple(action.shape)}"
-    if not given.startswith(wanted.partition(" ")[0] + " "):
-        return TypeError(f"{key!r} is {action.dtype}; {expected}")
-    if given != wanted:
-        return ValueError(f"{key!r} has shape {tuple(action.shape)}; {expected}")
-    return ValueError(f"{key!r} is on {action.device}, the environment on {device}")
-
-
 def check_state(
-    given: TensorDictBase | None,
-    like: State,
-    batch_size: torch.Size,
-    mode: ActionMode,
+    given: TensorDictBase | None, like: State, batch_size: torch.Size, mode: ActionMode
 ) -> State:
     """Return the entries of a state; raise if it is incomplete or of another environment.
 
-    Reads the device.
-
-    Args:
-        given: What ``get_state`` returned, ``[*batch_size, ...]``.
-        like: A state of this environment, ``[B, ...]``.
-        batch_size: Batch size of this environment.
-        mode: Its action mode, which knows the task and the items.
+    Reads the device. ``like`` is a state of this environment, ``[B, ...]``; ``mode`` knows the task
+    and the items.
     """
     if given is None:
         raise ValueError("reset(set_state=True) needs the TensorDict that get_state() returned")

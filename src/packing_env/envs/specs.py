@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
-from torchrl.data import (
-    Binary,
-    Bounded,
-    Categorical,
-    Composite,
-    MultiCategorical,
-    TensorSpec,
-    Unbounded,
-)
+from torchrl import data
+from torchrl.data import Composite, TensorSpec
 
 from packing_env.core import metrics, observation
-from packing_env.core.actions import ActionMode, Box, Flags, Index, Key, Space
+from packing_env.core.actions import ActionMode, Box, Flags, Index, Indices, Key, Space
+from packing_env.engine import FLAGS
 
 _SLACK = 1e-4
 """Metrics are never clipped: rounding may carry a ratio this far past 1 (or the lid, 1e-6 m)."""
@@ -44,10 +39,7 @@ class Specs:
         found = self.actions()
         if set(found) == {"action"}:
             return found["action"]
-        composite = self._composite({})
-        for key, spec in found.items():
-            composite[key] = spec
-        return composite
+        return self._composite(found)
 
     def observation(self) -> Composite:
         """Return the spec of observations, metrics, masks and the mode's report."""
@@ -56,30 +48,24 @@ class Specs:
         if "item_id" in params.observation:
             last = len(self.mode.catalogue["volume"]) - 1
             shape = (*self.batch_size, params.num_slots)
-            entries["item_id"] = Bounded(
-                -1, last, shape=shape, dtype=torch.int64, device=self.device
-            )
+            kind = {"shape": shape, "dtype": torch.int64, "device": self.device}
+            entries["item_id"] = data.Bounded(-1, last, **kind)
         if "item_maps" in params.observation:
             window = entries.pop("item_maps")
             entries |= {"top": window, "bottom": window.clone()}
         entries |= {name: self._spec(s) for name, s in self.mode.observation_spaces.items()}
-        found = self._composite(
-            {"observation": self._composite(entries), "metrics": self._metrics()}
-        )
-        for key, space in (*self.mode.mask_spaces.items(), *self.mode.report_spaces.items()):
-            found[key] = self._spec(space)
-        return found
+        others = {**self.mode.mask_spaces, **self.mode.report_spaces}
+        found = {"observation": self._composite(entries), "metrics": self._metrics()}
+        return self._composite({**found, **{key: self._spec(s) for key, s in others.items()}})
 
     def reward(self) -> TensorSpec:
         """Return the spec of one float32 per row."""
         shape = (*self.batch_size, 1)
-        return Unbounded(shape=shape, dtype=torch.float32, device=self.device)
+        return data.Unbounded(shape=shape, dtype=torch.float32, device=self.device)
 
     def done(self) -> Composite:
         """Return the spec of ``done``, ``terminated`` and ``truncated``."""
-        return self._composite(
-            {name: self._spec(Flags(1)) for name in ("done", "terminated", "truncated")}
-        )
+        return self._composite({name: self._spec(Flags(1)) for name in FLAGS})
 
     def _observation_spaces(self) -> dict[str, Box]:
         """Return the spaces of the observations that are numbers, in [0, 1], by name."""
@@ -97,29 +83,30 @@ class Specs:
 
     def _metrics(self) -> Composite:
         """Return the spec of the metrics, and of the episode's sum of each reward term."""
-        limits = {
-            "items_packed": float(self.params.num_items),
-            "illegal_actions": float(self.params.step_limit),
-            "overflow": 1e9,
-        }
+        params = self.params
+        limits = {"items_packed": float(params.num_items), "overflow": 1e9}
+        limits["illegal_actions"] = float(params.step_limit)
         spaces = {name: Box((1,), 0.0, limits.get(name, 1 + _SLACK)) for name in metrics.NAMES}
         spaces |= {f"reward/{term}": Box((1,), -1e6, 1e6) for term in self.params.reward}
         return self._composite({name: self._spec(space) for name, space in spaces.items()})
 
-    def _composite(self, entries: Mapping[str, TensorSpec]) -> Composite:
+    def _composite(self, entries: Mapping[Any, TensorSpec]) -> Composite:
         """Return a composite of the batch's shape."""
-        return Composite(dict(entries), shape=self.batch_size, device=self.device)
+        composite = Composite({}, shape=self.batch_size, device=self.device)
+        for key, spec in entries.items():
+            composite[key] = spec
+        return composite
 
     def _spec(self, space: Space) -> TensorSpec:
         """Return the spec of a space."""
         batch, device = self.batch_size, self.device
         if isinstance(space, Index):
-            return Categorical(space.size, shape=batch, device=device)
+            return data.Categorical(space.size, shape=batch, device=device)
         if isinstance(space, Flags):
             shape = (*batch, space.size)
-            return Binary(space.size, shape=shape, dtype=torch.bool, device=device)
-        if isinstance(space, Box):
-            shape = (*batch, *space.shape)
-            return Bounded(space.low, space.high, shape=shape, dtype=torch.float32, device=device)
-        shape = (*batch, len(space.sizes))
-        return MultiCategorical(nvec=space.sizes, shape=shape, device=device)
+            return data.Binary(space.size, shape=shape, dtype=torch.bool, device=device)
+        if isinstance(space, Indices):
+            shape = (*batch, len(space.sizes))
+            return data.MultiCategorical(nvec=space.sizes, shape=shape, device=device)
+        kind = {"shape": (*batch, *space.shape), "dtype": torch.float32, "device": device}
+        return data.Bounded(space.low, space.high, **kind)

@@ -95,7 +95,7 @@ class PackingEnv(EnvBase):
 
         ``env.reset(state, set_state=True)`` continues from it, bit for bit.
         """
-        state = {key: self._shaped(value).clone() for key, value in self._current().items()}
+        state = {key: value.clone() for key, value in self._shaped(self._current()).items()}
         return TensorDict(state, self.batch_size, device=self.device)
 
     def _current(self) -> State:
@@ -108,9 +108,11 @@ class PackingEnv(EnvBase):
         """Make ``state`` the environment's state."""
         self.state = TensorDict(state, [self._rows.shape[0]], device=self.device)
 
-    def _shaped(self, value: Tensor) -> Tensor:
-        """Return ``[B, ...]`` as ``[*batch_size, ...]``."""
-        return value if len(self.batch_size) == 1 else value.unflatten(0, self.batch_size)
+    def _shaped(self, entries: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
+        """Return entries ``[B, ...]`` as ``[*batch_size, ...]``."""
+        if len(self.batch_size) == 1:
+            return dict(entries)
+        return {key: value.unflatten(0, self.batch_size) for key, value in entries.items()}
 
     def _flat(self, value: Tensor) -> Tensor:
         """Return ``[*batch_size, ...]`` as ``[B, ...]``."""
@@ -122,10 +124,10 @@ class PackingEnv(EnvBase):
         rows |= {**observations.masks, **observations.report}
         if reward is not None:
             rows["reward"] = reward[:, None]
-        rows = self._all_shaped(rows)
+        rows = self._shaped(rows)
         nested = {key: rows.pop(key) for key in [*rows] if isinstance(key, tuple)}
-        entries = self._bare(self._all_shaped(observations.entries))
-        measured = self._bare(self._all_shaped(observations.metrics))
+        entries = self._bare(self._shaped(observations.entries))
+        measured = self._bare(self._shaped(observations.metrics))
         packed = self._bare({"observation": entries, "metrics": measured, **rows})
         for key, value in nested.items():
             packed.set(key, value)
@@ -140,12 +142,6 @@ class PackingEnv(EnvBase):
             {key: self._flat(value) for key, value in emitted["metrics"].items()},
             {key: self._flat(emitted[key]) for key in self.mode.report_keys},
         )
-
-    def _all_shaped(self, entries: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
-        """Return entries ``[B, ...]`` as ``[*batch_size, ...]``."""
-        if len(self.batch_size) == 1:
-            return dict(entries)
-        return {key: self._shaped(value) for key, value in entries.items()}
 
     def _bare(self, entries: dict[str, Any]) -> TensorDict:
         """Return a TensorDict of entries whose batch shape and device are known to be right."""
@@ -183,9 +179,8 @@ class PackingEnv(EnvBase):
             self._keep(state)
             return self._packed(observations)
         rows = None if tensordict is None else tensordict.get("_reset", None)
-        chosen = torch.ones_like(self._rows, dtype=torch.bool)
-        if rows is not None:
-            chosen = self._flat(rows).squeeze(-1)
+        every = torch.ones_like(self._rows, dtype=torch.bool)
+        chosen = every if rows is None else self._flat(rows).squeeze(-1)
         old = self._current()
         fresh, observations = self.engine.begin(old["seed"], old["row"], old["episode"] + chosen)
         self._keep(transition.select(chosen, fresh, old))
@@ -207,7 +202,8 @@ class PackingEnv(EnvBase):
         """
         if kwargs.get("set_state"):
             given = None if tensordict is None else tensordict.copy()
-            return super().reset(given, **kwargs).select(*self._observed, *FLAGS)
+            keys = (*self.mode.mask_keys, *self.mode.report_keys, *FLAGS)
+            return super().reset(given, **kwargs).select("observation", "metrics", *keys)
         partly = (
             tensordict is not None
             and tensordict.get("metrics", None) is None
@@ -292,9 +288,4 @@ class PackingEnv(EnvBase):
         if not self.mode.masks_suffice and maps is not None:
             masks = {"joint_mask": maps.legal.flatten(1)}
         finished = transition.is_done(state)[:, None]
-        return {key: self._shaped(mask | finished) for key, mask in masks.items()}
-
-    @property
-    def _observed(self) -> tuple[NestedKey, ...]:
-        """Keys of everything observed but the flags."""
-        return ("observation", "metrics", *self.mode.mask_keys, *self.mode.report_keys)
+        return self._shaped({key: mask | finished for key, mask in masks.items()})

@@ -10,12 +10,7 @@ from __future__ import annotations
 from packing_env.core.actions.base import ActionMode, LatticeMode, Outlook
 from packing_env.core.actions.candidate import CandidateMode
 from packing_env.core.actions.continuous import ContinuousMode
-from packing_env.core.actions.hierarchical import (
-    MANAGER,
-    MANAGER_MASK,
-    WORKER,
-    HierarchicalMode,
-)
+from packing_env.core.actions.hierarchical import MANAGER, MANAGER_MASK, WORKER, HierarchicalMode
 from packing_env.core.actions.multi_head import MultiHeadMode
 from packing_env.core.actions.placement import PlacementMode
 from packing_env.core.actions.spaces import Box, Flags, Index, Indices, Key, Space

@@ -17,6 +17,13 @@ from packing_env.core.orientation import Placement
 from packing_env.core.random import choose_uniform
 from packing_env.types import Catalogue, PackingParams, State
 
+Actions = Mapping[Key, Tensor]
+"""Entries that the agent wrote, ``[B, ...]`` by key."""
+Masks = Mapping[Key, Bool[Tensor, "*batch A"]]
+"""Masks by key, True = legal."""
+LazyMaps = Callable[[], Maps | None]
+"""Function that computes all placements, on demand."""
+
 
 @dataclass(frozen=True)
 class Outlook:
@@ -90,15 +97,13 @@ class ActionMode(ABC):
         """Return what can be done in ``state``, and what to keep of it there."""
         nothing = torch.zeros(len(state["step"]), 0, device=state["step"].device)
         entries = {"candidate": nothing.long(), "candidate_z": nothing}
-        return Outlook(_all_placements(maps).legal.flatten(1).any(1), entries)
+        return Outlook(all_placements(maps).legal.flatten(1).any(1), entries)
 
     @abstractmethod
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
         """Return by key what is legal in unfinished rows; finished rows are up to the caller."""
 
-    def random(
-        self, masks: Mapping[Key, Bool[Tensor, "*batch A"]], batch_size: Sequence[int]
-    ) -> dict[Key, Tensor]:
+    def random(self, masks: Masks, batch_size: Sequence[int]) -> dict[Key, Tensor]:
         """Draw actions uniformly from those that the masks allow."""
         return {"action": draw(masks["action_mask"])}
 
@@ -116,35 +121,33 @@ class ActionMode(ABC):
     def report(self, carried: Bool[Tensor, " B"], placement: Placement | None) -> dict[Key, Tensor]:
         """Return the outcome of the last decision, zeros in rows that carried out none.
 
-        Args:
-            carried: Whether a placement was carried out.
-            placement: It; None at the start of an episode.
+        Where ``carried``, ``placement`` was carried out; it is None at the start of an episode.
         """
         return {}
 
     @abstractmethod
-    def decode(
-        self, actions: Mapping[Key, Tensor], state: State, maps: Callable[[], Maps | None]
-    ) -> Placement:
-        """Return the placement that the agent's entries stand for.
-
-        Args:
-            actions: ``[B, ...]`` by key.
-            state: The state.
-            maps: Computes all placements, on demand.
-        """
+    def decode(self, actions: Actions, state: State, maps: LazyMaps) -> Placement:
+        """Return the placement that the agent's entries stand for."""
 
     @abstractmethod
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
         """Return the agent's entries for a placement, the inverse of :meth:`decode`.
 
         A placement that is not ``valid``, or that the mode cannot express, gives an action that is
-        out of range.
-
-        Args:
-            placement: One per row, ``[B]``; without ``state`` any leading axes.
-            state: The state it is meant for; only a mode whose actions depend on it needs it.
+        out of range. One per row, ``[B]``; without ``state``, which only a mode whose actions
+        depend on it needs, any leading axes.
         """
+
+    def index_of(self, placement: Placement, otherwise: int = -1) -> Int[Tensor, "*rows"]:
+        """Return the index of a placement, ``otherwise`` where it is not :meth:`expressible`."""
+        where = (placement.slot, placement.orientation, placement.x, placement.y)
+        index = orientation.encode_placement(*where, self.num_orientations, self.params)
+        return torch.where(self.expressible(placement), index, otherwise)
+
+    def expressible(self, placement: Placement) -> Bool[Tensor, "*rows"]:
+        """Return whether a placement is valid and on the lattice."""
+        step = self.params.grid_step
+        return placement.valid & (placement.x % step == 0) & (placement.y % step == 0)
 
     @abstractmethod
     def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
@@ -166,7 +169,7 @@ class LatticeMode(ActionMode):
 
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
         """Return every placement's legality."""
-        return {"action_mask": _all_placements(maps).legal.flatten(1)}
+        return {"action_mask": all_placements(maps).legal.flatten(1)}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
         """Return the legality that ``drop_height`` shows: it is 1 where illegal."""
@@ -174,16 +177,14 @@ class LatticeMode(ActionMode):
             return {}
         return {"action_mask": (observations["drop_height"] < 1).flatten(-4)}
 
-    def random(
-        self, masks: Mapping[Key, Bool[Tensor, "*batch A"]], batch_size: Sequence[int]
-    ) -> dict[Key, Tensor]:
+    def random(self, masks: Masks, batch_size: Sequence[int]) -> dict[Key, Tensor]:
         """Draw actions; each legal placement is equally likely."""
         index = draw(masks["action_mask" if self.masks_suffice else "joint_mask"])
         return self.encode(orientation.decode_placement(index, self.num_orientations, self.params))
 
     def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
         """Return the nearest on the lattice: the same item first, then the same orientation."""
-        legal = _all_placements(maps).legal
+        legal = all_placements(maps).legal
         nearest = orientation.nearest_legal(placement, legal, self.params)
         return orientation.decode_placement(nearest, self.num_orientations, self.params)
 
@@ -192,23 +193,16 @@ class LatticeMode(ActionMode):
 
         One out of range is not valid, and stands at the nearest index in range.
         """
-        limits = zip(indices, self.shape, strict=True)
-        inside = [(index >= 0) & (index < size) for index, size in limits]
-        limits = zip(indices, self.shape, strict=True)
-        slot, orientation_id, x, y = (index.clamp(0, size - 1) for index, size in limits)
+        limits = [(index, size - 1) for index, size in zip(indices, self.shape, strict=True)]
+        slot, orientation_id, x, y = (index.clamp(0, last) for index, last in limits)
+        inside = torch.stack([(index >= 0) & (index <= last) for index, last in limits]).all(0)
         step = self.params.grid_step
-        return Placement(slot, orientation_id, x * step, y * step, torch.stack(inside).all(0))
+        return Placement(slot, orientation_id, x * step, y * step, inside)
 
     def indices(self, placement: Placement) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return lattice indices item, orientation, x, y of a placement, the inverse of `at`."""
         step = self.params.grid_step
         return placement.slot, placement.orientation, placement.x // step, placement.y // step
-
-
-def expressible(placement: Placement, params: PackingParams) -> Bool[Tensor, "*rows"]:
-    """Return whether a placement is valid and on the lattice."""
-    step = params.grid_step
-    return placement.valid & (placement.x % step == 0) & (placement.y % step == 0)
 
 
 def draw(mask: Bool[Tensor, "*batch A"]) -> Int[Tensor, "*batch"]:
@@ -217,7 +211,7 @@ def draw(mask: Bool[Tensor, "*batch A"]) -> Int[Tensor, "*batch"]:
     return choose_uniform(mask, uniform)
 
 
-def _all_placements(maps: Maps | None) -> Maps:
+def all_placements(maps: Maps | None) -> Maps:
     """Return the maps, which only geometry ``"boxes"`` lacks."""
     assert maps is not None, "geometry='boxes' takes action_mode='candidate' only"
     return maps

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from packing_env.core import candidates, orientation
-from packing_env.core.actions.base import ActionMode, Outlook, expressible
+from packing_env.core.actions.base import ActionMode, Actions, LazyMaps, Outlook
 from packing_env.core.actions.spaces import Box, Key, Space
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
@@ -39,32 +39,25 @@ class CandidateMode(ActionMode):
         item_id, there = orientation.visible_items(state, self.params.num_visible)
         scene = candidates.Scene(state, item_id, there, maps, self.catalogue, self.params)
         found = candidates.propose(scene)
-        entries = {
-            "candidate": found.index,
-            "candidate_z": found.z,
-            "overflow": state["overflow"] + torch.where(is_done(state), 0, found.overflow),
-        }
-        return Outlook(candidates.mask(found.index).any(1), entries)
+        overflow = state["overflow"] + torch.where(is_done(state), 0, found.overflow)
+        entries = {"candidate": found.index, "candidate_z": found.z, "overflow": overflow}
+        return Outlook((found.index >= 0).any(1), entries)
 
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
         """Return which places of the list are filled."""
-        return {"action_mask": candidates.mask(state["candidate"])}
+        return {"action_mask": state["candidate"] >= 0}
 
     def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
         """Return the candidates' features."""
         item_id, _ = orientation.visible_items(state, self.params.num_visible)
-        found = candidates.features(
-            state["candidate"], state["candidate_z"], item_id, self.catalogue, self.params
-        )
-        return {"candidates": found}
+        listed = (state["candidate"], state["candidate_z"])
+        return {"candidates": candidates.features(*listed, item_id, self.catalogue, self.params)}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
         """Return the last feature, which says whether a candidate is there."""
         return {"action_mask": observations["candidates"][..., -1] > 0}
 
-    def decode(
-        self, actions: Mapping[Key, Tensor], state: State, maps: Callable[[], Maps | None]
-    ) -> Placement:
+    def decode(self, actions: Actions, state: State, maps: LazyMaps) -> Placement:
         """Return the placement listed under ``action [B]``."""
         return self.decode_index(actions["action"], state)
 
@@ -81,9 +74,7 @@ class CandidateMode(ActionMode):
             raise ParameterError(
                 "what a candidate's index means is in the state; pass dict(env.state.items())"
             )
-        where = (placement.slot, placement.orientation, placement.x, placement.y)
-        index = orientation.encode_placement(*where, self.num_orientations, self.params)
-        wanted = torch.where(expressible(placement, self.params), index, -2)  # -1 is an empty place
+        wanted = self.index_of(placement, otherwise=-2)  # -1 is an empty place
         listed = state["candidate"] == wanted[:, None]
         return {"action": torch.where(listed.any(1), listed.byte().argmax(1), -1)}
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.core.actions.base import LatticeMode, expressible
+from packing_env.core.actions.base import Actions, LatticeMode, LazyMaps, Masks, all_placements
 from packing_env.core.actions.spaces import Box, Flags, Key, Space
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
@@ -57,23 +57,17 @@ class ContinuousMode(LatticeMode):
         """Return no masks: every point of the box is legal."""
         return {}
 
-    def random(
-        self, masks: Mapping[Key, Bool[Tensor, "*batch A"]], batch_size: Sequence[int]
-    ) -> dict[Key, Tensor]:
+    def random(self, masks: Masks, batch_size: Sequence[int]) -> dict[Key, Tensor]:
         """Draw actions uniformly in the box."""
         shape = (*batch_size, self.num_components)
         return {"action": 2 * torch.rand(shape, device=self.catalogue["peak"].device) - 1}
 
-    def decode(
-        self, actions: Mapping[Key, Tensor], state: State, maps: Callable[[], Maps | None]
-    ) -> Placement:
+    def decode(self, actions: Actions, state: State, maps: LazyMaps) -> Placement:
         """Return the nearest legal placement; NaN (read as 0) and points outside are not valid."""
         action = actions["action"]
-        found = maps()
-        assert found is not None
         inside = (action.abs() <= 1).all(-1)  # False for NaN
-        snapped = self._snap(action.nan_to_num(nan=0.0).clamp(-1, 1), found.legal)
-        return replace(snapped, valid=inside)
+        legal = all_placements(maps()).legal
+        return replace(self._snap(action.nan_to_num(nan=0.0).clamp(-1, 1), legal), valid=inside)
 
     def _snap(self, action: Float[Tensor, "B D"], legal: Bool[Tensor, "B L R Xs Ys"]) -> Placement:
         """Return the nearest legal placement; any where nothing is legal."""
@@ -88,32 +82,28 @@ class ContinuousMode(LatticeMode):
         across, along = _gaps(x, xs)[:, :, None], _gaps(y, ys)[:, None, :]
         distance = across * across + along * along
         point = _lowest(distance.flatten(1), plane.flatten(1))
-        return self.at(
-            slot, orientation_id, torch.div(point, ys, rounding_mode="floor"), point % ys
-        )
+        x_id, y_id = torch.div(point, ys, rounding_mode="floor"), point % ys
+        return self.at(slot, orientation_id, x_id, y_id)
 
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
         """Return ``action [B, D]``, the centre of the placement's intervals; NaN if it has none."""
-        good = expressible(placement, self.params)
+        good = self.expressible(placement)
         return {"action": torch.where(good[..., None], self._centre(placement), torch.nan)}
 
     def _centre(self, placement: Placement) -> Float[Tensor, "*rows D"]:
         """Return the centre of a placement's intervals."""
         slot, orientation_id, x, y = self.indices(placement)
         items, orientations, xs, ys = self.shape
-        axes = [(x, xs), (y, ys), (orientation_id, orientations), (slot, items)][
-            : self.num_components
-        ]
-        return torch.stack([((2 * i + 1).double() / n - 1).float() for i, n in axes], -1)
+        axes = ((x, xs), (y, ys), (orientation_id, orientations), (slot, items))
+        centres = [((2 * i + 1).double() / n - 1).float() for i, n in axes[: self.num_components]]
+        return torch.stack(centres, -1)
 
     def report(self, carried: Bool[Tensor, " B"], placement: Placement | None) -> dict[Key, Tensor]:
         """Return ``executed_action [B, D]``."""
         if placement is None:
             shape = (len(carried), self.num_components)
-            nowhere = torch.zeros(shape, dtype=torch.float32, device=carried.device)
-            return {"executed_action": nowhere}
-        centre = self._centre(placement)
-        return {"executed_action": torch.where(carried[:, None], centre, 0.0)}
+            return {"executed_action": carried.new_zeros(shape, dtype=torch.float32)}
+        return {"executed_action": torch.where(carried[:, None], self._centre(placement), 0.0)}
 
     def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
         """Return the placement itself: it is the nearest to the action inside the box already."""

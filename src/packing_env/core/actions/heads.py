@@ -31,24 +31,18 @@ def next_head_mask(
 
 def head_masks(
     legal: Bool[Tensor, "*batch L R Xs Ys"], action: Int[Tensor, "*batch 4"]
-) -> tuple[
-    Bool[Tensor, "*batch L"],
-    Bool[Tensor, "*batch R"],
-    Bool[Tensor, "*batch Xs"],
-    Bool[Tensor, "*batch Ys"],
-]:
+) -> tuple[Bool[Tensor, "*batch _"], ...]:
     """Return the legal values of every head, each given the heads before it in ``action``.
 
-    The maps are narrowed head by head: each head's mask is a reduction over what the heads before
-    it have left.
+    They are four masks, over ``L``, ``R``, ``Xs`` and ``Ys``. The maps are narrowed head by head:
+    each head's mask is a reduction over what the heads before it have left.
     """
     left, masks = legal, []
     first = action.dim()  # the axis of the head that is chosen next
     for value in action.unbind(-1):
         masks.append(left.flatten(first).any(-1) if left.dim() > first else left)
         left = _given(left, value)
-    item, orientation, x, y = masks
-    return item, orientation, x, y
+    return tuple(masks)
 
 
 def _given(left: Tensor, value: Int[Tensor, "*batch"]) -> Tensor:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from packing_env.core.actions.base import LatticeMode, expressible
+from packing_env.core.actions.base import Actions, LatticeMode, LazyMaps, all_placements
 from packing_env.core.actions.spaces import Box, Flags, Index, Key, Space
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
@@ -53,23 +53,21 @@ class HierarchicalMode(LatticeMode):
 
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
         """Return which visible items have a legal placement."""
-        return {MANAGER_MASK: _placeable(maps)}
+        return {MANAGER_MASK: all_placements(maps).legal.flatten(2).any(2)}
 
     def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
         """Return ``heights`` and ``placeable``."""
-        return {"heights": state["heightmap"].clone(), "placeable": _placeable(maps)}
+        placeable = self.masks(state, maps)[MANAGER_MASK]
+        return {"heights": state["heightmap"].clone(), "placeable": placeable}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
         """Return ``placeable``."""
         return {MANAGER_MASK: observations["placeable"]}
 
-    def decode(
-        self, actions: Mapping[Key, Tensor], state: State, maps: Callable[[], Maps | None]
-    ) -> Placement:
+    def decode(self, actions: Actions, state: State, maps: LazyMaps) -> Placement:
         """Return a placement of the manager's item; an index out of range makes both illegal."""
-        xs, ys = self.params.lattice
-        action = actions[WORKER]
-        place = action.clamp(0, self.num_orientations * xs * ys - 1)
+        action, (_, orientations, xs, ys) = actions[WORKER], self.shape
+        place = action.clamp(0, orientations * xs * ys - 1)
         plane = torch.div(place, ys, rounding_mode="floor")
         orientation_id = torch.div(plane, xs, rounding_mode="floor")
         found = self.at(actions[MANAGER], orientation_id, plane % xs, place % ys)
@@ -79,12 +77,6 @@ class HierarchicalMode(LatticeMode):
         """Return both entries, -1 where the placement has none."""
         item, orientation_id, x, y = self.indices(placement)
         xs, ys = self.params.lattice
-        good = expressible(placement, self.params)
+        good = self.expressible(placement)
         place = (orientation_id * xs + x) * ys + y
         return {MANAGER: torch.where(good, item, -1), WORKER: torch.where(good, place, -1)}
-
-
-def _placeable(maps: Maps | None) -> Bool[Tensor, "B L"]:
-    """Return which visible items have a legal placement."""
-    assert maps is not None
-    return maps.legal.flatten(2).any(2)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import torch
 from torch import Tensor
 
-from packing_env.core.actions.base import LatticeMode, expressible
+from packing_env.core.actions.base import Actions, LatticeMode, LazyMaps
 from packing_env.core.actions.spaces import Indices, Key, Space
-from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
 from packing_env.types import State
 
@@ -28,14 +25,11 @@ class MultiHeadMode(LatticeMode):
         """``action [B, 4]``."""
         return {"action": Indices(self.shape)}
 
-    def decode(
-        self, actions: Mapping[Key, Tensor], state: State, maps: Callable[[], Maps | None]
-    ) -> Placement:
+    def decode(self, actions: Actions, state: State, maps: LazyMaps) -> Placement:
         """Return the placement of the four indices; one out of range makes the action illegal."""
         return self.at(*actions["action"].unbind(-1))
 
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
         """Return ``action [B, 4]``, -1 where the placement has no indices."""
         heads = torch.stack(self.indices(placement), -1)
-        good = expressible(placement, self.params)
-        return {"action": torch.where(good[..., None], heads, -1)}
+        return {"action": torch.where(self.expressible(placement)[..., None], heads, -1)}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
-import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from packing_env.core import orientation
-from packing_env.core.actions.base import LatticeMode, draw, expressible
+from packing_env.core.actions.base import Actions, LatticeMode, LazyMaps, Masks, draw
 from packing_env.core.actions.spaces import Key
-from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
 from packing_env.types import State
 
@@ -21,15 +19,11 @@ class PlacementMode(LatticeMode):
 
     mask_is_joint = True
 
-    def decode(
-        self, actions: Mapping[Key, Tensor], state: State, maps: Callable[[], Maps | None]
-    ) -> Placement:
+    def decode(self, actions: Actions, state: State, maps: LazyMaps) -> Placement:
         """Return the placement of ``action [B]``."""
         return self.decode_index(actions["action"])
 
-    def random(
-        self, masks: Mapping[Key, Bool[Tensor, "*batch A"]], batch_size: Sequence[int]
-    ) -> dict[Key, Tensor]:
+    def random(self, masks: Masks, batch_size: Sequence[int]) -> dict[Key, Tensor]:
         """Draw actions; each legal placement is equally likely, and its index is the action."""
         return {"action": draw(masks["action_mask"])}
 
@@ -39,6 +33,4 @@ class PlacementMode(LatticeMode):
 
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
         """Return ``action [B]``, -1 where the placement has no index."""
-        where = (placement.slot, placement.orientation, placement.x, placement.y)
-        index = orientation.encode_placement(*where, self.num_orientations, self.params)
-        return {"action": torch.where(expressible(placement, self.params), index, -1)}
+        return {"action": self.index_of(placement)}

@@ -56,13 +56,6 @@ def check_rule(name: str) -> None:
         )
 
 
-def drop(
-    boxes: Int[Tensor, "B N 6"], lower: Int[Tensor, "B P 2"], size: Int[Tensor, "B P 3"]
-) -> Int[Tensor, "B P"]:
-    """Return rest heights: the highest top of a packed box that the base overlaps, or 0."""
-    return kernels.box_drop(boxes, lower, size)
-
-
 def judge(
     boxes: Int[Tensor, "B N 6"],
     lower: Int[Tensor, "B P 2"],
@@ -92,8 +85,7 @@ def examine(
     check_rule(params.stability_metric)
     corner, sides = lower[:, None], size[:, None]
     judged = judge(boxes, corner, sides, params)
-    legal = judged.legal
-    stable = legal
+    stable = legal = judged.legal
     if params.stability_metric != params.stability:
         sides = torch.where(legal[..., None], sides, 0)
         stable = kernels.box_stable(boxes, corner, sides, judged.z, params.stability_metric)
@@ -112,13 +104,12 @@ def raise_heightmap(
     Every cell that the box touches with positive area gets at least its top.
     """
     step = params.units_per_cell
-    touched = [
+    edges = (torch.arange(cells, device=box.device) * step for cells in heightmap.shape[1:])
+    across, along = (
         (edge < box[:, axis + 3, None]) & (edge + step > box[:, axis, None])
-        for axis, edge in enumerate(
-            torch.arange(cells, device=box.device) * step for cells in heightmap.shape[1:]
-        )
-    ]
-    inside = (touched[0] & placed[:, None])[:, :, None] & touched[1][:, None, :]
+        for axis, edge in enumerate(edges)
+    )
+    inside = (across & placed[:, None])[:, :, None] & along[:, None, :]
     top = metres(box[:, 5], params)[:, None, None]
     return torch.where(inside, torch.maximum(heightmap, top), heightmap)
 

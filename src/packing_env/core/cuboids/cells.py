@@ -51,15 +51,8 @@ def placement_maps(
     The heightmap holds whole cells, as in every episode with such a catalogue.
     """
     size = catalogue["cuboid"][item_id] * there[:, :, None, None]
-    window = catalogue["bottom"].shape[2:]
-    z, legal = kernels.cuboid_maps(
-        heightmap,
-        size.flatten(1, 2),
-        params.cell,
-        params.height_units,
-        (window[0], window[1]),
-        params.stability,
-        params.grid_step,
-    )
+    u, v = catalogue["bottom"].shape[2:]
+    height, rule = (params.cell, params.height_units), (params.stability, params.grid_step)
+    z, legal = kernels.cuboid_maps(heightmap, size.flatten(1, 2), *height, (u, v), *rule)
     shape = (*size.shape[:3], *z.shape[2:])
     return z.view(shape), legal.view(shape)

@@ -5,18 +5,18 @@ list, its order included, is that of the program of Zhao et al., ICLR 2022 (PCT)
 :mod:`packing_env.reference.spaces`. The order matters: heuristics that score spaces take the first
 of equals.
 
-Every space reaches up to the lid, and there is none under an overhang. A cuboid dropped where it
-fits into a space comes to rest on the space's floor or lower; one dropped at the corner of a space
-that it does not fit into may come to rest on anything.
+:func:`packing_env.kernels.split_spaces` gives the list after a cuboid was put down. Every space
+reaches up to the lid, and there is none under an overhang. A cuboid dropped where it fits into a
+space comes to rest on the space's floor or lower; one dropped at the corner of a space that it does
+not fit into may come to rest on anything.
 """
 
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from packing_env import kernels
 from packing_env.types import Catalogue, PackingParams
 
 _LARGE = 2**30
@@ -42,17 +42,3 @@ def smallest_side(catalogue: Catalogue) -> Int[Tensor, ""]:
     """Return the shortest side of any item, pitches; one orientation has all three sides."""
     extents = catalogue["cuboid"][:, 0]
     return torch.where(extents > 0, extents, _LARGE).amin()
-
-
-def split(
-    spaces: Int[Tensor, "B E 6"],
-    box: Int[Tensor, "B 6"],
-    placed: Bool[Tensor, " B"],
-    smallest: Int[Tensor, ""],
-) -> tuple[Int[Tensor, "B E 6"], Int[Tensor, " B"]]:
-    """Return the lists after ``box`` was put down where ``placed``, and the count left out.
-
-    A space with a side below ``smallest`` is not listed; spaces that exceed the list's capacity are
-    left out and counted. See :func:`packing_env.kernels.split_spaces`.
-    """
-    return kernels.split_spaces(spaces, box, placed, smallest)

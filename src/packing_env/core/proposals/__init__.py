@@ -24,7 +24,7 @@ In geometry ``"boxes"`` there is no map of all placements: ``all_placements`` (s
 
 from __future__ import annotations
 
-from packing_env.core.candidates import register
+from packing_env.core import candidates
 from packing_env.core.proposals.events import event_points
 from packing_env.core.proposals.heightmap_spaces import empty_maximal_spaces
 from packing_env.core.proposals.lattice import all_placements, corner_points, level_set_vertices
@@ -44,16 +44,5 @@ __all__ = [
     "split_spaces",
 ]
 
-for _generator in (
-    all_placements,
-    corner_points,
-    deepest_bottom_left,
-    empty_maximal_spaces,
-    event_points,
-    heightmap_minimization,
-    level_set_vertices,
-    split_space_corners,
-    split_space_drops,
-    split_spaces,
-):
-    register(_generator.__name__, _generator)
+for _name in __all__:
+    candidates.register(_name, globals()[_name])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -46,42 +44,24 @@ def event_points(scene: Scene) -> Proposals:
     need_cuboids(scene, "event_points")
     boxes = scene.state["boxes"].long()
     across, along, height = sides(scene.params)
-    pairs, dropped = _pairs(boxes, (across, along), height)
+    pairs, real, dropped = _pairs(boxes, (across, along), height)
+    level, x, ends_x, y, ends_y = (part[..., None, None] for part in pairs)
     size, present = item_sizes(scene)
-    x = pairs.x[..., None, None] - pairs.ends_x[..., None, None] * size[:, None, ..., 0]
-    y = pairs.y[..., None, None] - pairs.ends_y[..., None, None] * size[:, None, ..., 1]
+    x = x - ends_x * size[:, None, ..., 0]
+    y = y - ends_y * size[:, None, ..., 1]
     inside = (x + size[:, None, ..., 0] <= across) & (y + size[:, None, ..., 1] <= along)
-    index = indexed(scene, x, y, pairs.real[..., None, None] & present[:, None] & inside)
-    level = pairs.level[..., None, None].expand(x.shape).flatten(1)
-    free = rest_heights(scene, index) <= level
+    index = indexed(scene, x, y, real[..., None, None] & present[:, None] & inside)
+    free = rest_heights(scene, index) <= level.expand(x.shape).flatten(1)
     return packed(scene, torch.where(free, index, -1), dropped)
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Pairs of an x-event and a y-event of one level, ``[B, C]`` each.
-
-    Attributes:
-        level: Height, pitches.
-        x: Where an item begins, or ends if ``ends_x``.
-        ends_x: 1 for an end, 0 for a start.
-        y: The same along Y.
-        ends_y: 1 for an end, 0 for a start.
-        real: False where there are fewer pairs.
-    """
-
-    level: Int[Tensor, "B C"]
-    x: Int[Tensor, "B C"]
-    ends_x: Int[Tensor, "B C"]
-    y: Int[Tensor, "B C"]
-    ends_y: Int[Tensor, "B C"]
-    real: Bool[Tensor, "B C"]
 
 
 def _pairs(
     boxes: Int[Tensor, "B N 6"], lengths: tuple[int, int], height: int
-) -> tuple[Pairs, Int[Tensor, " B"]]:
+) -> tuple[tuple[Int[Tensor, "B C"], ...], Bool[Tensor, "B C"], Int[Tensor, " B"]]:
     """Return the first :data:`MAX_PAIRS` pairs by level, x-event, y-event, and the count beyond.
+
+    A pair is ``(level, x, ends_x, y, ends_y)``: its level in pitches, where an item begins along X,
+    or ends if ``ends_x`` is 1, and the same along Y. The mask is False where there are fewer pairs.
 
     Events are sorted keys ``(level * (length + 1) + coordinate) * 2 + end``, so those of a level
     are a range; an x-event has as many pairs as there are y-events in the range of its level.
@@ -98,15 +78,10 @@ def _pairs(
     offset = place - (last - count).gather(1, which)
     other = (first.gather(1, which) + offset).clamp(0, of_y.shape[1] - 1)
     key_x, key_y = of_x.gather(1, which), of_y.gather(1, other)
-    found = Pairs(
-        level=level.gather(1, which),
-        x=torch.div(key_x % span_x, 2, rounding_mode="floor"),
-        ends_x=key_x % 2,
-        y=torch.div(key_y % span_y, 2, rounding_mode="floor"),
-        ends_y=key_y % 2,
-        real=place < total,
-    )
-    return found, (total.squeeze(1) - MAX_PAIRS).clamp(min=0)
+    x = torch.div(key_x % span_x, 2, rounding_mode="floor")
+    y = torch.div(key_y % span_y, 2, rounding_mode="floor")
+    pairs = (level.gather(1, which), x, key_x % 2, y, key_y % 2)
+    return pairs, place < total, (total.squeeze(1) - MAX_PAIRS).clamp(min=0)
 
 
 def _events(boxes: Int[Tensor, "B N 6"], axis: int, length: int, height: int) -> Int[Tensor, "B M"]:

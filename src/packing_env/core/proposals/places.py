@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from packing_env import kernels
 from packing_env.core.candidates import NEVER, Proposals, Scene
-from packing_env.core.cuboids import boxes
 from packing_env.core.cuboids.spaces import sides
 from packing_env.core.orientation import decode_placement, encode_placement, num_orientations
 from packing_env.types import ParameterError
@@ -42,14 +42,12 @@ def indexed(
 
     -1 where nothing is proposed, and where the corner is not on the lattice of the container.
     """
-    count = num_orientations(scene.catalogue)
-    device = scene.item_id.device
+    count, device = num_orientations(scene.catalogue), scene.item_id.device
     slot = torch.arange(scene.item_id.shape[1], device=device)[:, None]
     orientation = torch.arange(count, device=device)
     across, along, _ = sides(scene.params)
     step = scene.params.grid_step
-    inside = (x >= 0) & (x < across) & (y >= 0) & (y < along)
-    good = proposed & inside
+    good = proposed & ((x >= 0) & (x < across) & (y >= 0) & (y < along))
     if step > 1:
         good = good & (x % step == 0) & (y % step == 0)
     index = encode_placement(slot, orientation, x, y, count, scene.params)
@@ -65,7 +63,7 @@ def rest_heights(scene: Scene, index: Int[Tensor, "B P"]) -> Int[Tensor, "B P"]:
     place = decode_placement(at, num_orientations(scene.catalogue), scene.params)
     size = scene.catalogue["cuboid"][scene.item_id.gather(1, place.slot), place.orientation]
     lower = torch.stack((place.x, place.y), -1).int()
-    return boxes.drop(scene.state["boxes"], lower, size).long()
+    return kernels.box_drop(scene.state["boxes"], lower, size).long()
 
 
 def packed(

@@ -16,9 +16,8 @@ def best_by(score: Score, name: str, scene: Scene) -> Proposals:
     heights = scene.state["heightmap"].double() / params.pitch
     z = maps.z.double() / params.pitch
     placements = scores.lattice_placements(heights, z, scene.item_id, scene.catalogue, params)
-    index = scores.best_of_lattice(
-        score(placements).expand_as(maps.legal), maps.legal, params.num_candidates
-    )
+    found = score(placements).expand_as(maps.legal)
+    index = scores.best_of_lattice(found, maps.legal, params.num_candidates)
     return Proposals(index, torch.zeros_like(index[:, 0]))
 
 

@@ -11,13 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from packing_env.core.candidates import Proposals, Scene
-from packing_env.core.proposals.places import (
-    by_height,
-    indexed,
-    item_sizes,
-    need_cuboids,
-    packed,
-)
+from packing_env.core.proposals.places import by_height, indexed, item_sizes, need_cuboids, packed
 from packing_env.types import ParameterError
 
 
