@@ -15,10 +15,9 @@ def extreme_points(scene: Scene) -> Proposals:
 
     Order: point (by z, y, x), item, orientation.
     """
-    size, present = item_sizes(scene)
+    _, present = item_sizes(scene)
     point, real = points_of_boxes(scene.state["boxes"].long())
-    shape = (*point.shape[:2], *size.shape[1:3])
-    x, y = (point[:, :, axis, None, None].expand(shape) for axis in (0, 1))
+    x, y = (point[:, :, axis, None, None] for axis in (0, 1))
     return packed(scene, indexed(scene, x, y, real[:, :, None, None] & present[:, None]))
 
 

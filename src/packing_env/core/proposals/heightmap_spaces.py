@@ -44,9 +44,7 @@ def empty_maximal_spaces(scene: Scene) -> Proposals:
     fits = (x1 - x0 >= size[..., 0]) & (y1 - y0 >= size[..., 1])
     fits = fits & (floor[..., None, None] + peak <= params.lid)
     real = scene.there[..., None] & scene.catalogue["orientation_mask"][scene.item_id]
-    shape = fits.shape
-    index = indexed(scene, x0.expand(shape), y0.expand(shape), fits & real[:, None])
-    return Proposals(index, dropped)
+    return Proposals(indexed(scene, x0, y0, fits & real[:, None]), dropped)
 
 
 def spaces_of_heightmap(

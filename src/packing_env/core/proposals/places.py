@@ -34,8 +34,8 @@ def need_cuboids(scene: Scene, name: str) -> None:
 
 def indexed(
     scene: Scene,
-    x: Int[Tensor, "B P L R"],
-    y: Int[Tensor, "B P L R"],
+    x: Int[Tensor, "B P #L #R"],
+    y: Int[Tensor, "B P #L #R"],
     proposed: Bool[Tensor, "B P L R"],
 ) -> Int[Tensor, "B Q"]:
     """Return placements with these lower corners, pitches, by point, item, orientation.

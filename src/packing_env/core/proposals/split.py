@@ -23,7 +23,7 @@ def split_spaces(scene: Scene) -> Proposals:
     """
     space, size, real = _spaces(scene, "split_spaces")
     fits = real & (space[..., 3:] - space[..., :3] >= size).all(-1)
-    return packed(scene, _indexed(scene, space[..., 0], space[..., 1], fits))
+    return packed(scene, indexed(scene, space[..., 0], space[..., 1], fits))
 
 
 def split_space_corners(scene: Scene) -> Proposals:
@@ -34,10 +34,10 @@ def split_space_corners(scene: Scene) -> Proposals:
     """
     space, size, real = _spaces(scene, "split_space_corners")
     fits = real & (space[..., 3:] - space[..., :3] >= size).all(-1)
-    low_x, low_y = space[..., 0].expand(fits.shape), space[..., 1].expand(fits.shape)
+    low_x, low_y = space[..., 0], space[..., 1]
     far_x, far_y = space[..., 3] - size[..., 0], space[..., 4] - size[..., 1]
     corners = ((low_x, low_y), (far_x, low_y), (low_x, far_y), (far_x, far_y))
-    parts = [_indexed(scene, x, y, fits) for x, y in corners]
+    parts = [indexed(scene, x, y, fits) for x, y in corners]
     return packed(scene, torch.stack(parts, -1).flatten(1))
 
 
@@ -48,7 +48,7 @@ def split_space_drops(scene: Scene) -> Proposals:
     one is the choice of OnlineBPH (Ha et al. 2017, as in the program of Zhao et al., ICLR 2022).
     """
     space, _, real = _spaces(scene, "split_space_drops", lowest_first=True)
-    return packed(scene, _indexed(scene, space[..., 0], space[..., 1], real))
+    return packed(scene, indexed(scene, space[..., 0], space[..., 1], real))
 
 
 def _spaces(
@@ -68,8 +68,3 @@ def _spaces(
     size, present = item_sizes(scene)
     real = (spaces[..., 3] > spaces[..., 0])[..., None, None] & present[:, None]
     return spaces[:, :, None, None], size[:, None], real
-
-
-def _indexed(scene: Scene, x: Tensor, y: Tensor, proposed: Bool[Tensor, "B E L R"]) -> Tensor:
-    shape = proposed.shape
-    return indexed(scene, x.expand(shape), y.expand(shape), proposed)
