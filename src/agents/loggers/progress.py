@@ -58,10 +58,7 @@ class ProgressBar:
         text = "  ".join(numbers)
         if self._bar is not None:
             self._bar.update(
-                self._task,
-                completed=self._share(frames, elapsed),
-                frames=frames,
-                numbers=text,
+                self._task, completed=self._share(frames, elapsed), frames=frames, numbers=text
             )
         share = min(1.0, self._share(frames, elapsed))
         self._waiting = f"train {share:4.0%}  {frames:,} frames  {text}"

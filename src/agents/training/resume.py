@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from agents.config import compose as composition
 from agents.config.build import build_agent
 from agents.config.folders import ConfigError
+from agents.config.names import walk
 from agents.training import checkpoint
 from agents.training.checkpoint import Checkpoint, CheckpointError
 from packing_env.envs import PackingEnv
@@ -144,17 +145,8 @@ def _differences(config: DictConfig, run: DictConfig, keys: Sequence[str]) -> li
 
 def flat(config: DictConfig) -> dict[str, Any]:
     """Return dotted keys and their values, interpolations resolved."""
-    found: dict[str, Any] = {}
-
-    def walk(node: Any, prefix: str) -> None:
-        if isinstance(node, Mapping):
-            for key, value in node.items():
-                walk(value, f"{prefix}.{key}" if prefix else str(key))
-        else:
-            found[prefix] = node
-
-    walk(OmegaConf.to_container(config, resolve=True), "")
-    return found
+    values = walk(OmegaConf.to_container(config, resolve=True), lists=False)
+    return {key: value for key, value in values if not isinstance(value, Mapping)}
 
 
 def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> Any:
