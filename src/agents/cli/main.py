@@ -113,10 +113,9 @@ def _epilog(command: Command) -> str:
 
 def _first_comment(path: Path) -> str:
     """Return the first comment of a YAML file that is not for Hydra."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith("# ") and not line.startswith("# @"):
-            return line.removeprefix("# ")
-    return ""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comments = (line for line in lines if line.startswith("# ") and not line.startswith("# @"))
+    return next(comments, "").removeprefix("# ")
 
 
 # ---------------------------------------------------------------------- running a command

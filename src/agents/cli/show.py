@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Column
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torchrl.envs.utils import ExplorationType, set_exploration_type
@@ -18,7 +18,7 @@ from agents.cli.eval import from_run, own_policy
 from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
-from agents.training.evaluate import LINE, number_column
+from agents.training.evaluate import number_column, plain_table
 from packing_env.core import feasibility
 from packing_env.envs import PackingEnv
 from packing_env.items import shapes
@@ -31,9 +31,7 @@ def play(config: DictConfig, request: Request) -> int:
     console = Console()
     numbers = ("orien-\ntation", "x", "y", "z [m]", "support", "reward", "filled")
     headings = number_column("step"), Column("item", no_wrap=True, max_width=24)
-    table = Table(
-        *headings, *map(number_column, numbers), box=LINE, pad_edge=False, padding=(0, 1, 0, 0)
-    )
+    table = plain_table(*headings, *map(number_column, numbers))
     rewards, filled = _episode(env, policy)
     packing = packing_of(env)
     for item, reward, share in zip(packing.items, rewards, filled, strict=False):
@@ -135,14 +133,13 @@ def items(config: DictConfig, request: Request) -> int:
     family = {shape.name: shape.family for shape in shapes.SHAPES}
     x, y, height = env.params.container
     numbers = ("scale", "extent\n[mm]", "volume\n[cm3]", "orien-\ntations", "fits")
-    table = Table(
+    table = plain_table(
         *(Column(heading, no_wrap=True) for heading in ("item", "family")),
         *map(number_column, numbers),
         title=f"{len(catalogue)} items for {x:g} x {y:g} x {height:g} m in cells of "
         f"{env.params.cell * 1e3:g} mm",
         title_justify="left",
-        box=LINE,
-        pad_edge=False,
+        padding=(0, 1),
     )
     for row, name in enumerate(catalogue.names):
         source = catalogue.sources[row]

@@ -16,10 +16,11 @@ from rich.console import Console
 from agents.cli.eval import INTERRUPTED, RESULTS, agent_name, compare, describe, origin
 from agents.config import build
 from agents.config.compose import Request
-from agents.config.folders import ConfigError, close_names
+from agents.config.folders import ConfigError
 from agents.diagnostics import black_box
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
+from agents.options import close_names
 from agents.training import checkpoint, distributed, imitation, resume, runs
 from agents.training.distributed import World
 from agents.training.evaluate import StoppedError

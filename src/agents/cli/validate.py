@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -21,15 +20,14 @@ from agents import heuristics
 from agents.cli.protocols import DISCRIMINATING, STRICTER, Protocol, ordering_protocols, protocols
 from agents.training import runs
 from agents.training.evaluate import (
-    LINE,
     Estimate,
     Evaluation,
     evaluate,
     number_column,
     paired_difference,
+    plain_table,
 )
 from packing_env import make_env
-from packing_env.plan import whole_file
 
 VERDICT = {True: "ok", False: "MISSED", None: ""}
 
@@ -164,9 +162,8 @@ def missed(found: Iterable[Result] | Iterable[Ordering]) -> int:
 
 def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Table]:
     """Tabulate our values beside the paper's, and the paired differences of V5; 100 wide."""
-    style: dict[str, Any] = {"box": LINE, "pad_edge": False, "padding": (0, 1, 0, 0)}
     names = ("seed", "utilization %", "paper", "accept", "items", "paper", "sd %")
-    cells = Table("", "setting", "policy", *map(number_column, names), "", **style)
+    cells = plain_table("", "setting", "policy", *map(number_column, names), "")
     for result in results:
         protocol = result.protocol
         window = protocol.windows.get("utilization")
@@ -184,7 +181,7 @@ def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Tab
             VERDICT[result.passed],
         )
     numbers = map(number_column, ("seed", "points"))
-    pairs = Table("V5: paired differences of utilization", *numbers, "", **style)
+    pairs = plain_table("V5: paired differences of utilization", *numbers, "")
     for pair in orderings:
         difference = pair.difference
         pairs.add_row(
@@ -255,7 +252,6 @@ def validate(options: argparse.Namespace) -> int:
             "results": [{**asdict(one), "passed": one.passed} for one in results],
             "orderings": [{**asdict(one), "passed": one.passed} for one in orderings],
         }
-        with whole_file(options.json) as draft:
-            draft.write_text(json.dumps(found, indent=1) + "\n")
+        runs.write_json(options.json, found)
         console.print(f"wrote {options.json}")
     return 1 if misses else 0

@@ -11,8 +11,9 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
-from agents.config.folders import ConfigError, close_names, config_folder
+from agents.config.folders import ConfigError, config_folder
 from agents.config.names import present_name, rename_targets, targets, walk
+from agents.options import close_names
 from packing_env.core.actions import MODES
 from packing_env.tasks import PRESETS
 

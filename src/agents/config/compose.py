@@ -26,8 +26,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.config import checks
-from agents.config.folders import ConfigError, close_names, config_folder, groups
+from agents.config.folders import ConfigError, config_folder, groups
 from agents.config.names import rename_saved, rename_targets, targets, walk
+from agents.options import close_names
 
 HYDRA_VERSION = "1.3"
 _PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -185,45 +186,37 @@ def retrace(agent: Agent, update: Mapping[str, Any]) -> Findings:
     torch.set_rng_state(update["random"]["cpu"].cpu())
     if device.type == "cuda" and "cuda" in update["random"]:
         torch.cuda.set_rng_state(update["random"]["cuda"].cpu(), device)
-    with _Watch(agent, findings), _Origin(findings):
+    with _hooks(agent, findings), _Origin(findings):
         found = agent.update(batch.unflatten_keys("/"))
     for name, value in found.items():
         findings.check("loss", name, value)
     return findings
 
 
-class _Watch(AbstractContextManager["_Watch"]):
-    """Hooks that check the outputs of every module, and every gradient once it is complete."""
+@contextmanager
+def _hooks(agent: Agent, findings: Findings) -> Iterator[None]:
+    """Check the outputs of every module, and every gradient once it is complete."""
+    names: dict[int, str] = {}
 
-    def __init__(self, agent: Agent, findings: Findings) -> None:
-        self.findings, self.agent = findings, agent
-        self.names: dict[int, str] = {}
-        self._undo = ExitStack()
+    def after_forward(module: nn.Module, given: Any, returned: Any) -> None:
+        name = names.get(id(module), type(module).__name__)
+        for place, value in named_tensors(returned):
+            label = f"{name}: {place}" if place else name
+            findings.check("network", label, value, allowed=-torch.inf)  # masked scores
 
-    def __enter__(self) -> _Watch:
-        self._undo.callback(register_module_forward_hook(self._after_forward).remove)
-        for name, module in _modules(self.agent):
-            if self.names.setdefault(id(module), name) != name:
+    def after_backward(name: str, weight: Tensor) -> None:
+        findings.check("gradient", name, weight.grad)
+
+    with ExitStack() as undo:
+        undo.callback(register_module_forward_hook(after_forward).remove)
+        for name, module in _modules(agent):
+            if names.setdefault(id(module), name) != name:
                 continue  # shared by two attributes
             for own, parameter in module.named_parameters(recurse=False):
                 if parameter.requires_grad and parameter.is_leaf:
-                    self._watch_gradient(f"{name}.{own}", parameter)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._undo.close()
-
-    def _watch_gradient(self, name: str, parameter: nn.Parameter) -> None:
-        handle = parameter.register_post_accumulate_grad_hook(
-            lambda weight: self.findings.check("gradient", name, weight.grad)
-        )
-        self._undo.callback(handle.remove)
-
-    def _after_forward(self, module: nn.Module, given: Any, returned: Any) -> None:
-        name = self.names.get(id(module), type(module).__name__)
-        for place, value in named_tensors(returned):
-            label = f"{name}: {place}" if place else name
-            self.findings.check("network", label, value, allowed=-torch.inf)  # masked scores
+                    hook = partial(after_backward, f"{name}.{own}")
+                    undo.callback(parameter.register_post_accumulate_grad_hook(hook).remove)
+        yield
 
 
 def _modules(agent: Agent) -> Iterator[tuple[str, nn.Module]]:

@@ -44,10 +44,11 @@ class ProgressBar:
     def _share(self, frames: int, elapsed: float) -> float:
         return max(frames / self.frames, elapsed / self.seconds if self.seconds else 0.0)
 
-    def advance(self, frames: int, elapsed: float) -> None:
-        """Show the frames between two log intervals; reads nothing from the device."""
+    def advance(self, frames: int, elapsed: float, **fields: str) -> None:
+        """Show the frames, and ``fields`` of the line; reads nothing from the device."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=self._share(frames, elapsed), frames=frames)
+            share = self._share(frames, elapsed)
+            self._bar.update(self._task, completed=share, frames=frames, **fields)
 
     def show(self, frames: int, elapsed: float, values: Mapping[str, float]) -> None:
         """Show the values of a log interval."""
@@ -56,10 +57,7 @@ class ProgressBar:
             value = values.get(name, math.nan)
             numbers.append(f"{label} {'-' if math.isnan(value) else f'{value:.4f}'}")
         text = "  ".join(numbers)
-        if self._bar is not None:
-            self._bar.update(
-                self._task, completed=self._share(frames, elapsed), frames=frames, numbers=text
-            )
+        self.advance(frames, elapsed, numbers=text)
         share = min(1.0, self._share(frames, elapsed))
         self._waiting = f"train {share:4.0%}  {frames:,} frames  {text}"
         if elapsed - self._printed_at >= 10:

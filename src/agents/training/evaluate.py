@@ -35,6 +35,8 @@ COLUMNS = (
 
 LINE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 """A rule under the headings only: the table has to fit 80 characters."""
+plain_table = partial(Table, box=LINE, pad_edge=False, padding=(0, 1, 0, 0))
+"""A table in that style."""
 number_column = partial(Column, justify="right", no_wrap=True)
 """A column of numbers."""
 
@@ -239,7 +241,7 @@ class _Game:
 
 def table(evaluations: Mapping[str, Evaluation], title: str = "") -> Table:
     """Tabulate means and half-widths of their 95 % intervals; 80 characters wide."""
-    grid = Table(title=title or None, title_justify="left", box=LINE, pad_edge=False, padding=0)
+    grid = plain_table(title=title or None, title_justify="left", padding=0)
     grid.add_column("policy", overflow="fold")
     for heading in (*(heading for _, heading, _ in COLUMNS), "ms per\ndecision"):
         width = max(8, *map(len, heading.split("\n")))  # a long name folds, not the numbers
