@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -44,7 +45,7 @@ class ProgressBar:
     def _share(self, frames: int, elapsed: float) -> float:
         return max(frames / self.frames, elapsed / self.seconds if self.seconds else 0.0)
 
-    def advance(self, frames: int, elapsed: float, **fields: str) -> None:
+    def advance(self, frames: int, elapsed: float, **fields: Any) -> None:
         """Show the frames, and ``fields`` of the line; reads nothing from the device."""
         if self._bar is not None:
             share = self._share(frames, elapsed)

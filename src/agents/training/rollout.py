@@ -46,7 +46,7 @@ class DeviceCollector:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the environment's state; it is empty before the first step."""
-        return {} if self._root is None else self._state().to_dict()
+        return {} if self._root is None else self._saved().to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
@@ -58,7 +58,7 @@ class DeviceCollector:
     def close(self) -> None:
         """Release nothing: no process was started."""
 
-    def _state(self) -> TensorDictBase:
+    def _saved(self) -> TensorDictBase:
         """Return the state of all rows."""
         return self.env.get_state()
 

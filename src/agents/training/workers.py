@@ -119,7 +119,7 @@ class WorkerCollector(DeviceCollector):
         """End the processes; the environment stays open."""
         self._shards.close()
 
-    def _state(self) -> TensorDictBase:
+    def _saved(self) -> TensorDictBase:
         return self._whole(self._shards.get_state())
 
     def _restored(self, state: TensorDictBase) -> TensorDictBase:
