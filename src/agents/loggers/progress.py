@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -44,10 +45,11 @@ class ProgressBar:
     def _share(self, frames: int, elapsed: float) -> float:
         return max(frames / self.frames, elapsed / self.seconds if self.seconds else 0.0)
 
-    def advance(self, frames: int, elapsed: float) -> None:
-        """Show the frames between two log intervals; reads nothing from the device."""
+    def advance(self, frames: int, elapsed: float, **fields: Any) -> None:
+        """Show the frames, and ``fields`` of the line; reads nothing from the device."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=self._share(frames, elapsed), frames=frames)
+            share = self._share(frames, elapsed)
+            self._bar.update(self._task, completed=share, frames=frames, **fields)
 
     def show(self, frames: int, elapsed: float, values: Mapping[str, float]) -> None:
         """Show the values of a log interval."""
@@ -56,10 +58,9 @@ class ProgressBar:
             value = values.get(name, math.nan)
             numbers.append(f"{label} {'-' if math.isnan(value) else f'{value:.4f}'}")
         text = "  ".join(numbers)
-        share = self._share(frames, elapsed)
-        if self._bar is not None:
-            self._bar.update(self._task, completed=share, frames=frames, numbers=text)
-        self._waiting = f"train {min(1.0, share):4.0%}  {frames:,} frames  {text}"
+        self.advance(frames, elapsed, numbers=text)
+        share = min(1.0, self._share(frames, elapsed))
+        self._waiting = f"train {share:4.0%}  {frames:,} frames  {text}"
         if elapsed - self._printed_at >= 10:
             self._printed_at = elapsed
             self._print()
