@@ -24,7 +24,6 @@ def average(tensors: Iterable[Tensor]) -> None:
     flat = torch.cat([tensor.flatten() for tensor in pending])
     distributed.all_reduce(flat)
     flat /= distributed.get_world_size()
-    start = 0
-    for tensor in pending:
-        tensor.copy_(flat[start : start + tensor.numel()].view_as(tensor))
-        start += tensor.numel()
+    means = flat.split([tensor.numel() for tensor in pending])
+    for tensor, mean in zip(pending, means, strict=True):
+        tensor.copy_(mean.view_as(tensor))

@@ -16,7 +16,7 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 from torchrl.objectives import SoftUpdate
 
-from agents.algorithms.base import Learner
+from agents.algorithms.base import ContinuousLearner
 from agents.algorithms.optimization import worst
 from agents.algorithms.settings import (
     ActionNoise,
@@ -59,7 +59,7 @@ class RiskActor(TensorDictModuleBase):
         return self.actor(tensordict)
 
 
-class ACIQN(Learner):
+class ACIQN(ContinuousLearner):
     """AC-IQN: a policy, and one gradient step of critic and actor at a time.
 
     Args:
@@ -74,10 +74,6 @@ class ACIQN(Learner):
         noise: Schedule of the Gaussian noise.
         exploration: Schedule of the share of uniform actions.
     """
-
-    action_modes = ("continuous",)
-    network_role = "continuous actor and critic"
-    parts = ("policy", "objective", "optimizer", "actor_optimizer")
 
     @option_groups(
         learning=LearnFrom(),

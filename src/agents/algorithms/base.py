@@ -142,6 +142,14 @@ class ReturnsLearner(Learner):
         self.targets = SoftUpdate(self.objective, eps=self.targets.eps)  # copies as it is made
 
 
+class ContinuousLearner(Learner):
+    """Base of learners of a continuous actor and its critics, each with its optimizer."""
+
+    action_modes = ("continuous",)
+    network_role = "continuous actor and critic"
+    parts = ("policy", "objective", "optimizer", "actor_optimizer")
+
+
 def _stateful(part: Any) -> Iterator[nn.Module | GatedAdam]:
     """Yield the modules and optimizers of a part."""
     if isinstance(part, (nn.Module, GatedAdam)):

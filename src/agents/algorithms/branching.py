@@ -101,8 +101,8 @@ class BranchingPolicy(PolicyWrapper):
         chosen = judge(self.network, self.heads, flat, mask).chosen
         if self.explores and explores(self):
             index = torch.zeros_like(chosen[:, 0])
-            for head, size in enumerate(sizes):
-                index = index * size + chosen[:, head]
+            for size, choice in zip(sizes, chosen.unbind(1), strict=True):
+                index = index * size + choice
             index = self._explore(index.unflatten(0, batch), mask.unflatten(0, batch))
             rest, heads = index.flatten(), []
             for size in reversed(sizes):  # torch's unravel_index copies the sizes to the device

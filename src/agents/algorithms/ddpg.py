@@ -14,7 +14,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 from torchrl.objectives import DDPGLoss, SoftUpdate
 
-from agents.algorithms.base import Learner
+from agents.algorithms.base import ContinuousLearner
 from agents.algorithms.optimization import worst
 from agents.algorithms.settings import ActionNoise, ActorCriticOptimization, Exploration, LearnFrom
 from agents.networks import ContinuousActorCritic
@@ -24,7 +24,7 @@ from agents.policies.continuous import ContinuousPolicy
 from packing_env.envs import PackingEnv
 
 
-class DDPG(Learner):
+class DDPG(ContinuousLearner):
     """DDPG: a policy, and one gradient step of critic and actor at a time.
 
     Args:
@@ -35,10 +35,6 @@ class DDPG(Learner):
         noise: Schedule of the Gaussian noise.
         exploration: Schedule of the share of uniform actions.
     """
-
-    action_modes = ("continuous",)
-    network_role = "continuous actor and critic"
-    parts = ("policy", "objective", "optimizer", "actor_optimizer")
 
     @option_groups(
         learning=LearnFrom(),

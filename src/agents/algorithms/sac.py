@@ -17,7 +17,7 @@ from torch import Tensor
 from torchrl.modules import ProbabilisticActor
 from torchrl.objectives import SACLoss, SoftUpdate
 
-from agents.algorithms.base import Learner
+from agents.algorithms.base import ContinuousLearner
 from agents.algorithms.optimization import GatedAdam, worst
 from agents.algorithms.settings import ActorCriticOptimization, Exploration, LearnFrom
 from agents.networks import ContinuousActorCritic
@@ -43,7 +43,7 @@ class Temperature:
     target_entropy: float | None = None
 
 
-class SAC(Learner):
+class SAC(ContinuousLearner):
     """SAC: a policy, and one gradient step of critics, actor and temperature at a time.
 
     While exploring, an action is drawn from the policy's distribution; otherwise it is the tanh of
@@ -58,9 +58,7 @@ class SAC(Learner):
         exploration: Schedule of the share of uniform actions.
     """
 
-    action_modes = ("continuous",)
-    network_role = "continuous actor and critic"
-    parts = ("policy", "objective", "optimizer", "actor_optimizer", "alpha_optimizer")
+    parts = (*ContinuousLearner.parts, "alpha_optimizer")
 
     @option_groups(
         learning=LearnFrom(),

@@ -234,10 +234,8 @@ class ContinuousActorCritic:
 
     Args:
         env: Sets the shapes.
-        channels: Width of the convolutions.
-        width: Width of the hidden layers.
+        channels: See :class:`EncoderSize`, as ``width``, also of the hidden layers, and ``fold``.
         heads: Score maps of the actor.
-        fold: Lattice cells per coarse cell and axis; the convolutions run on coarse cells.
         precision: ``"fp32"``, ``"bf16"`` for the convolutions (all else is float32 either way), or
             ``"auto"``: bf16 where the device computes in it.
     """

@@ -215,9 +215,8 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         if index.dim() > 1:
             if storage is None:
                 raise ValueError(f"an index of shape {tuple(index.shape)} needs its storage")
-            columns = index.unbind(-1)
-            index = columns[0]
-            for size, column in zip(storage.shape[1:], columns[1:], strict=True):
+            index, *columns = index.unbind(-1)
+            for size, column in zip(storage.shape[1:], columns, strict=True):
                 index = index * size + column
         index = index.reshape(-1) if index.dim() != 1 else index
         return index.clamp(-1, self._max_capacity).remainder_(self._max_capacity + 1)

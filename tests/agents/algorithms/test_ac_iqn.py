@@ -53,8 +53,8 @@ def by_hand(agent, batch, action, seed):
     """Losses and TD errors of r + gamma^m (1 - terminated) Z'_tau(s', mu'(s'))."""
     objective = agent.objective
     torch.manual_seed(seed)
-    target_tau = torch.rand(len(batch), objective.num_target_taus)
-    tau = torch.rand(len(batch), objective.num_taus)
+    target_tau = torch.rand(len(batch), objective.regression.num_target_taus)
+    tau = torch.rand(len(batch), objective.regression.num_taus)
     following = batch["next"].select("observation").set("tau", target_tau)
     with objective.target_actor_network_params.to_module(agent.actor):
         following = agent.actor(following)
@@ -65,7 +65,7 @@ def by_hand(agent, batch, action, seed):
     seen = batch.select("observation").set("action", batch[action]).set("tau", tau)
     found = agent.critic(seen)["quantile_value"]
     rows = zip(found.tolist(), wanted.tolist(), tau.tolist(), strict=True)
-    losses = torch.tensor([quantile_huber(*row, objective.kappa) for row in rows])
+    losses = torch.tensor([quantile_huber(*row, objective.regression.kappa) for row in rows])
     return losses, (found.mean(1) - wanted.mean(1)).abs()
 
 

@@ -94,11 +94,11 @@ def by_hand(agent, batch, best, seed):
     network, objective = agent.network, agent.objective
     torch.manual_seed(seed)
     with torch.no_grad(), objective.target():
-        tau = torch.rand(len(batch), objective.num_target_taus)
+        tau = torch.rand(len(batch), objective.regression.num_target_taus)
         future = network.quantiles_of(objective.next_state(batch), best, tau)
     alive = 1 - batch["next", "terminated"].float()
     discount = agent.gamma ** batch["steps_to_next_obs"] * alive
-    tau = torch.rand(len(batch), objective.num_taus)
+    tau = torch.rand(len(batch), objective.regression.num_taus)
     found = network.quantiles_of(batch, batch["action"], tau)
     return quantile_huber(found, batch["next", "reward"] + discount * future, tau)
 

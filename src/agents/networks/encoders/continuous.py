@@ -47,7 +47,7 @@ class EncoderSize:
     Attributes:
         channels: Width of the convolutions.
         width: Width of the summary.
-        fold: Lattice cells per coarse cell and axis.
+        fold: Lattice cells per coarse cell and axis; the convolutions run on coarse cells.
         autocast: Whether the convolutions run in bfloat16.
     """
 
