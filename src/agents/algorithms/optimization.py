@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from agents.collective import average
+from agents.process_group import average
 
 
 class GatedAdam:

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from agents.algorithms.base import Learner
 from agents.algorithms.settings import Optimization
-from agents.collective import average
 from agents.networks.actor_critic import DiscreteActorCritic, PlacementActorCritic, run
 from agents.networks.readouts.noisy import explores
 from agents.objectives.gae import generalised_advantage
@@ -26,6 +25,7 @@ from agents.objectives.multi_head_ppo import MultiHeadPPOLoss, Scores, Surrogate
 from agents.options import option_groups
 from agents.policies.heads import Heads, action_heads
 from agents.policies.sampling import at, best, draw, masked_log_softmax, normalised_entropy
+from agents.process_group import average
 from agents.replay.compact import RebuildMaps, maps_read
 from packing_env.envs import PackingEnv
 

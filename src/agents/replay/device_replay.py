@@ -14,7 +14,7 @@ from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler, RandomSampler, Sampler
 from torchrl.data.replay_buffers.writers import RoundRobinWriter
 
-from agents.collective import processes
+from agents.process_group import processes
 from agents.replay.compact import RebuildMaps
 from agents.replay.n_step import NStep
 from agents.replay.prioritized import DevicePrioritizedSampler

@@ -19,7 +19,7 @@ from torch import Tensor
 from agents.algorithms.base import Agent
 from agents.algorithms.optimization import GatedAdam
 from agents.algorithms.states import tensors
-from agents.collective import processes
+from agents.process_group import processes
 from agents.training import process
 from agents.training.rollout import DeviceCollector
 from packing_env.envs import PackingEnv

@@ -2,8 +2,8 @@
 
 A rule judges placements from the cells that support them: a footprint cell supports if
 ``float32(heightmap - bottom) >= float32(z - contact_tol)``, and its level is
-``heightmap - bottom``. The formulas, and how to add one: :mod:`packing_env.kernels.rules`; here
-tensors are measured for them. A rule that needs other measurements writes the two functions of
+``heightmap - bottom``. The formulas, and how to add one, are in
+:mod:`packing_env.kernels.stability_rules`; here tensors are measured for them. A rule that needs other measurements writes the two functions of
 :class:`Rule` and calls :func:`register`. The rules in plain loops:
 :mod:`packing_env.reference.stability`.
 """
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from packing_env import kernels
 from packing_env.core.cuboids import boxes
-from packing_env.kernels import rules
+from packing_env.kernels import stability_rules as rules
 from packing_env.types import SLOPE_UNITS, PackingParams, ParameterError
 
 _HALF = SLOPE_UNITS // 2

@@ -15,7 +15,7 @@ from tests.agents.conftest import TINY_OVERRIDES
 from torch import nn
 
 from agents.algorithms.optimization import GatedAdam
-from agents.collective import average
+from agents.process_group import average
 from agents.training.checkpoint import find, load
 from agents.training.distributed import World, joined
 

@@ -11,7 +11,7 @@ from packing_env.kernels.boxes import eager
 from packing_env.kernels.boxes.contacts import is_box
 from packing_env.kernels.checks import check_tensor
 from packing_env.kernels.operators import declare
-from packing_env.kernels.rules import NAMES
+from packing_env.kernels.stability_rules import NAMES
 
 BOX_RULES = (*NAMES, "stacking_tree")
 """Stability rules that can be evaluated from the packed boxes."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from packing_env.kernels.boxes.contacts import Contacts, at_rest, chord, contacts, is_box, overlap
 from packing_env.kernels.boxes.tree_eager import stacking_tree
 from packing_env.kernels.layout import VERTICAL
-from packing_env.kernels.rules import RULES, chords_hold, evaluate
+from packing_env.kernels.stability_rules import RULES, chords_hold, evaluate
 
 
 def box_drop(
@@ -82,8 +82,7 @@ class _Rest:
     def in_hull(self, centres: bool) -> Bool[Tensor, "B Q"]:
         """Return True for a centre in the hull of the contacts, boundary included; in half units.
 
-        See :func:`packing_env.kernels.rules.chords_hold`. Corners straight above or below count on
-        both sides. Fractions of integers this small, rounded to float64, keep their order.
+        See `kernels.stability_rules.chords_hold`. Corners straight above or below count on both sides. Fractions of integers this small, rounded to float64, keep their order.
         With ``centres``, the corners are moved in by half a unit.
         """
         base, found, inset = self.base, self.found, int(centres)

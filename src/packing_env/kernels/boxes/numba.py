@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from packing_env.kernels.boxes.tree_numba import holds, new_pile, read_pile
-from packing_env.kernels.compiled import rules
+from packing_env.kernels.compiled import stability_rules as rules
 from packing_env.kernels.compiled.jit import array, jit, kernel, run
 from packing_env.kernels.layout import VERTICAL
-from packing_env.kernels.rules import NAMES, Support
+from packing_env.kernels.stability_rules import NAMES, Support
 
 
 @jit

@@ -12,7 +12,7 @@ from packing_env.kernels.backends import implement, select
 from packing_env.kernels.checks import check_dtype, check_stride
 from packing_env.kernels.cuboids import eager
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT, lattice
-from packing_env.kernels.rules import NAMES
+from packing_env.kernels.stability_rules import NAMES
 
 CUBOID_RULES = NAMES
 """Stability rules that :func:`cuboid_maps` knows."""

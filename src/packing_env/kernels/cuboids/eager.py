@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from packing_env.kernels.layout import in_rows, lattice
-from packing_env.kernels.rules import RULES, Rule, evaluate
+from packing_env.kernels.stability_rules import RULES, Rule, evaluate
 
 _CHUNK = 100_000
 """Placements handled at once on a CPU, so that intermediate results stay in its cache."""

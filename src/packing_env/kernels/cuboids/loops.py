@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit
-from packing_env.kernels.compiled.rules import limit, select
-from packing_env.kernels.rules import RULES, Support
+from packing_env.kernels.compiled.stability_rules import limit, select
+from packing_env.kernels.stability_rules import RULES, Support
 
 _U8 = np.uint8
 

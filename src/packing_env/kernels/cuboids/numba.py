@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packing_env.kernels.compiled import rules
+from packing_env.kernels.compiled import stability_rules as rules
 from packing_env.kernels.compiled.jit import array, jit, jit_arrays, kernel, run
 from packing_env.kernels.cuboids import loops
 from packing_env.kernels.cuboids.eager import integers, slope_scale
 from packing_env.kernels.layout import lattice
-from packing_env.kernels.rules import NAMES
+from packing_env.kernels.stability_rules import NAMES
 
 LANES = 64
 """Rows of the batch that are handled together."""

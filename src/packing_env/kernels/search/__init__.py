@@ -30,8 +30,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.kernels.backends import implement, resolve
-from packing_env.kernels.rules import NAMES
 from packing_env.kernels.search.items import Search, SearchItems
+from packing_env.kernels.stability_rules import NAMES
 
 PATIENCE = 400
 """Placements of a row that the rule judges before the row is given up."""

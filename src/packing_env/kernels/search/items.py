@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from packing_env.kernels.layout import HALF_CELL, extents
-from packing_env.kernels.rules import RULES
+from packing_env.kernels.stability_rules import RULES
 
 SEARCHED_RULES = tuple(name for name, rule in RULES.items() if rule.corners is None)
 """Stability rules that the search can evaluate for a single placement: those without corners."""

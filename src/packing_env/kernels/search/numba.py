@@ -25,7 +25,7 @@ from packing_env.kernels.compiled.jit import (
     run,
 )
 from packing_env.kernels.compiled.lanes import LANES
-from packing_env.kernels.compiled.rules import COUNTS, HULLS
+from packing_env.kernels.compiled.stability_rules import COUNTS, HULLS
 from packing_env.kernels.search.bounds_numba import pool, raise_bounds
 from packing_env.kernels.search.items import REAL, WHOLE
 from packing_env.kernels.search.stability_numba import holds, is_flat

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from packing_env.kernels.compiled import rules
+from packing_env.kernels.compiled import stability_rules as rules
 from packing_env.kernels.compiled.jit import jit, jit_ordered
 from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
-from packing_env.kernels.rules import Support
+from packing_env.kernels.stability_rules import Support
 
 
 @jit

@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from packing_env.kernels.compiled import bytes as vectors
-from packing_env.kernels.compiled import rules
+from packing_env.kernels.compiled import stability_rules as rules
 from packing_env.kernels.compiled.jit import addresses_of, jit, jit_arrays, kernel, run
 from packing_env.kernels.cuboids import loops
 from packing_env.kernels.cuboids.numba import (
@@ -27,7 +27,7 @@ from packing_env.kernels.cuboids.numba import (
     task_of,
 )
 from packing_env.kernels.layout import HALF_CELL
-from packing_env.kernels.rules import NAMES
+from packing_env.kernels.stability_rules import NAMES
 from packing_env.kernels.step import lines, shared
 from packing_env.kernels.step.entries import MASK, Counts, Observations, Tensors
 from packing_env.kernels.step.observe import observe, reset_finished

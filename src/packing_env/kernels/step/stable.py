@@ -1,4 +1,4 @@
-"""Stability of one placement at rest, compiled: measured here, judged by `kernels.rules`.
+"""Stability of one placement at rest, compiled: measured here, judged by `kernels.stability_rules`.
 
 The supporting cells come as ``edges [2, U + 2]`` float64: for window row u, ``edges[0, u + 1]`` is
 where the last supporting cell ends, and ``edges[1, u + 1]`` where the first begins, negated. Both
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from packing_env.kernels.compiled import rules
+from packing_env.kernels.compiled import stability_rules as rules
 from packing_env.kernels.compiled.jit import jit
 from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
-from packing_env.kernels.rules import NAMES, Support
+from packing_env.kernels.stability_rules import NAMES, Support
 
 NONE = NAMES.index("none")
 """Index of the rule that all placements satisfy."""
@@ -22,8 +22,8 @@ NONE = NAMES.index("none")
 def _chord(reach, rows, sign, point, centres):
     """Return the sum of the steepest slopes to the left and to the right of a point.
 
-    See `kernels.rules.chords_hold`. With ``centres`` the hull is that of the cells' centres, else
-    of their squares; ``sign`` is -1 for the mirrored corners.
+    See `kernels.stability_rules.chords_hold`. With ``centres`` the hull is that of the cells'
+    centres, else of their squares; ``sign`` is -1 for the mirrored corners.
     """
     inset = HALF_CELL if centres else 0
     left = right = -np.inf

@@ -20,7 +20,7 @@ from packing_env.kernels.layout import (
     window_cell,
     window_cells,
 )
-from packing_env.kernels.rules import chords_hold
+from packing_env.kernels.stability_rules import chords_hold
 
 
 @in_rows(4, lambda *arguments: rows_at_once(arguments[2].shape[1:]))

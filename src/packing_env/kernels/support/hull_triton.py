@@ -96,7 +96,7 @@ def com_hull_kernel(
         max_right = tl.maximum(max_right, steepest + not_right)
         neg_min_left = tl.maximum(neg_min_left, shallowest + not_left)
         neg_min_right = tl.maximum(neg_min_right, shallowest + not_right)
-    # the formula of `kernels.rules.chords_hold`
+    # the formula of `kernels.stability_rules.chords_hold`
     held = (max_left + max_right >= 0) & (neg_min_left + neg_min_right >= 0)
     tl.store(stable + maps + index, held.to(tl.uint8), mask=inside)
 

@@ -28,7 +28,7 @@ from packing_env.kernels.compiled.jit import (
     split_phases,
     tap_offsets,
 )
-from packing_env.kernels.compiled.rules import chords_hold
+from packing_env.kernels.compiled.stability_rules import chords_hold
 from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
 
 _COUNT_BLOCK = 1024

@@ -8,7 +8,7 @@ import torch
 
 from packing_env import kernels
 from packing_env.core import stability
-from packing_env.kernels import rules
+from packing_env.kernels import stability_rules as rules
 from packing_env.testing import KNOWN_RULES
 
 NUM = 200_000
@@ -61,7 +61,7 @@ def test_torch_evaluates_the_formula(name: str) -> None:
 @pytest.mark.skipif("numba" not in kernels.available_backends(), reason="needs numba")
 def test_numba_compiles_the_same_formula(name: str) -> None:
     from packing_env.kernels.compiled.jit import kernel
-    from packing_env.kernels.compiled.rules import judge, limits
+    from packing_env.kernels.compiled.stability_rules import judge, limits
 
     @kernel
     def judge_all(rule, found, out):

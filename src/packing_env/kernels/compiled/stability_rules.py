@@ -1,4 +1,4 @@
-"""The stability rules of `packing_env.kernels.rules`, compiled, by their number in `NAMES`."""
+"""The rules of `kernels.stability_rules`, compiled, by their number in `NAMES`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from packing_env.kernels import rules
+from packing_env.kernels import stability_rules as rules
 from packing_env.kernels.compiled.jit import jit
-from packing_env.kernels.rules import RULES
+from packing_env.kernels.stability_rules import RULES
 
 NUM_LIMITS = 3
 """Limits that compiled code computes for every rule."""
