@@ -3,9 +3,9 @@
 A rule judges placements from the cells that support them: a footprint cell supports if
 ``float32(heightmap - bottom) >= float32(z - contact_tol)``, and its level is
 ``heightmap - bottom``. The formulas, and how to add one, are in
-:mod:`packing_env.kernels.stability_rules`; here tensors are measured for them. A rule that needs other measurements writes the two functions of
-:class:`Rule` and calls :func:`register`. The rules in plain loops:
-:mod:`packing_env.reference.stability`.
+:mod:`packing_env.kernels.stability_rules`; here tensors are measured for them. A rule that needs
+other measurements writes the two functions of :class:`Rule` and calls :func:`register`. The rules
+in plain loops: :mod:`packing_env.reference.stability`.
 """
 
 from __future__ import annotations

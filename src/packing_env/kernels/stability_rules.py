@@ -3,8 +3,8 @@
 A formula is written with operators only (``&``, ``|``, comparisons, arithmetic), so that torch
 evaluates it on tensors and numba compiles the same function for numbers
 (:mod:`packing_env.kernels.compiled.stability_rules`). :mod:`packing_env.reference` alone rewrites
-them, as the specification. To add a rule, write its formula, list it in :data:`RULES`, and write it in
-`reference`; a new rule is best listed last.
+them, as the specification. To add a rule, write its formula, list it in :data:`RULES`, and write
+it in `reference`; a new rule is best listed last.
 
 Every rule is monotone: more supporting cells, and a point that is in the hull, never make a stable
 placement unstable.
