@@ -82,9 +82,9 @@ class _Rest:
     def in_hull(self, centres: bool) -> Bool[Tensor, "B Q"]:
         """Return True for a centre in the hull of the contacts, boundary included; in half units.
 
-        See `kernels.stability_rules.chords_hold`. Corners straight above or below count on both sides.
-        Fractions of integers this small, rounded to float64, keep their order. With ``centres``,
-        the corners are moved in by half a unit.
+        See `kernels.stability_rules.chords_hold`. Corners straight above or below count on both
+        sides. Fractions of integers this small, rounded to float64, keep their order. With
+        ``centres``, the corners are moved in by half a unit.
         """
         base, found, inset = self.base, self.found, int(centres)
         cx, cy = base[..., 0:1] + base[..., 3:4], base[..., 1:2] + base[..., 4:5]
