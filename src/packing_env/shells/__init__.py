@@ -1,5 +1,6 @@
 """Adapters to other libraries: Gymnasium, single and vectorised, and TorchRL's Hydra groups."""
 
-from packing_env.shells.gymnasium_env import PackingGymEnv, PackingVectorEnv
+from packing_env.shells.gymnasium_env import PackingGymEnv
+from packing_env.shells.gymnasium_vector_env import PackingVectorEnv
 
 __all__ = ["PackingGymEnv", "PackingVectorEnv"]

@@ -17,6 +17,7 @@ from packing_env.tasks import LEAN, make_env
 from packing_env.types import ParameterError
 
 _LARGEST_SEED = 2**63 - 1
+RENDER_FPS = 4
 
 
 def space_of(spec: TensorSpec) -> spaces.Space[Any]:
@@ -32,6 +33,10 @@ def space_of(spec: TensorSpec) -> spaces.Space[Any]:
         low, high = spec.space.low[0].cpu().numpy(), spec.space.high[0].cpu().numpy()
         return spaces.Box(low, high, shape, low.dtype.type)
     raise TypeError(f"{type(spec).__name__} has no Gymnasium space here; use the TorchRL interface")
+
+
+Observation = dict[str, Any]
+Info = dict[str, Any]
 
 
 class Shell:
@@ -171,3 +176,9 @@ def to_numpy(value: Tensor) -> np.ndarray:
     """Convert to NumPy on the host; masks as int8, as in Gymnasium's spaces."""
     array = value.cpu().numpy()
     return array.view(np.int8) if array.dtype == bool else array
+
+
+def check_render_mode(given: str | None, known: Sequence[str]) -> None:
+    """Raise ValueError on a render mode that the environment lacks."""
+    if given is not None and given not in known:
+        raise ValueError(f"render_mode={given!r} is unknown; choose one of {tuple(known)} or None")

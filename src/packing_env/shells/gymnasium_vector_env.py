@@ -1,0 +1,188 @@
+"""A batch of containers as a Gymnasium vector environment.
+
+Spaces and ``info`` are those of :mod:`packing_env.shells.gymnasium_env`, with a batch axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from packing_env import render
+from packing_env.envs.torchrl_env import PackingEnv
+from packing_env.shells.gymnasium_shell import (
+    RENDER_FPS,
+    Info,
+    Observation,
+    Shell,
+    check_render_mode,
+    to_numpy,
+)
+
+
+class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
+    """A batch of containers as a ``gymnasium.vector.VectorEnv``, without a loop over rows.
+
+    Args:
+        task: A preset, or a :class:`PackingEnv` with ``batch_size [num_envs]``.
+        num_envs: Rows.
+        autoreset_mode: ``SAME_STEP`` (a finished row returns the first observation of its next
+            episode, its terminal one is in ``info["final_obs"]`` and ``info["final_info"]``),
+            ``NEXT_STEP`` (the next call of :meth:`step` starts the episode and ignores the action),
+            or ``DISABLED`` (finished rows do not change, with reward 0, until
+            ``reset(options={"reset_mask": rows})``).
+        to_torch: Return tensors on the environment's device, without a copy or a host read; masks
+            are bool, and ``final_obs`` is a dict of whole batches.
+        render_mode: ``"rgb_array"`` or ``None``.
+        seed: Seed of the instance pool and of the first episodes.
+        max_episode_steps: Alias of ``max_steps``, used by ``make_vec``.
+        **overrides: Arguments of :func:`packing_env.make_env`.
+    """
+
+    def __init__(
+        self,
+        task: str | PackingEnv = "irregular",
+        *,
+        num_envs: int = 1,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        to_torch: bool = False,
+        render_mode: str | None = None,
+        seed: int | None = None,
+        max_episode_steps: int | None = None,
+        **overrides: Any,
+    ) -> None:
+        check_render_mode(render_mode, ("rgb_array",))
+        if max_episode_steps is not None:
+            overrides["max_steps"] = max_episode_steps
+        self._shell = Shell(task, num_envs, seed, overrides)
+        self.num_envs = num_envs
+        self.to_torch = to_torch
+        self.render_mode = render_mode
+        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        self.metadata = {
+            "render_modes": ["rgb_array"],
+            "render_fps": RENDER_FPS,
+            "autoreset_mode": self.autoreset_mode,
+        }
+        self.single_observation_space = self._shell.observation_space
+        self.single_action_space = self._shell.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._observed: TensorDictBase | None = None
+
+    @property
+    def packing_env(self) -> PackingEnv:
+        """The environment underneath, with its state, catalogue and parameters."""
+        return self._shell.env
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Observation, Info]:
+        """Start an episode in every row, or in the rows of ``options["reset_mask"]``.
+
+        From one seed every row gets its own stream; a sequence gives one seed per row.
+        """
+        mask = (options or {}).get("reset_mask")
+        if mask is None:
+            if isinstance(seed, Sequence) and len(seed) != self.num_envs:
+                raise ValueError(f"{len(seed)} seeds for {self.num_envs} rows; pass one per row")
+            super().reset(seed=None if isinstance(seed, Sequence) else seed)
+            self._observed = self._shell.start(seed, self.np_random)
+        else:
+            if seed is not None:
+                raise ValueError("seed restarts every row; omit it with a reset_mask")
+            if self._observed is None:
+                raise RuntimeError("the first reset() starts every row; omit reset_mask")
+            self._observed = self.packing_env.reset_rows(self._rows_of(mask), self._observed)
+        return self._observation(self._observed), self._info(self._observed)
+
+    def step(self, actions: Any) -> tuple[Observation, Any, Any, Any, Info]:
+        """Place an item in every row."""
+        if self._observed is None:
+            raise RuntimeError("call reset() before step()")
+        before = self._observed["done"].squeeze(-1)
+        final: Info = {}
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            out, self._observed = self._shell.step_and_restart(actions)
+            rows = out["done"].squeeze(-1)
+            if self.to_torch or bool(rows.any()):
+                final = self._final(rows, out)
+        else:
+            out = self._observed = self._shell.step(actions)
+        reward, terminated, truncated = (
+            out[key].squeeze(-1).clone() for key in ("reward", "terminated", "truncated")
+        )
+        if self.autoreset_mode is AutoresetMode.NEXT_STEP:
+            terminated, truncated = terminated & ~before, truncated & ~before
+            if self.to_torch or bool(before.any()):
+                self._observed = self.packing_env.reset_rows(before, out.exclude("reward"))
+        flags = (self._give(value) for value in (reward, terminated, truncated))
+        return self._observation(self._observed), *flags, self._info(self._observed) | final
+
+    def action_masks(self) -> Any:
+        """Return the mask ``[num_envs, A]`` bool, True = legal."""
+        return self._give(self._shell.action_mask(self._observed))
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """Return one picture per row; ``None`` without a render mode."""
+        if self.render_mode is None:
+            return None
+        return tuple(render.frame(self.packing_env, row) for row in range(self.num_envs))
+
+    def _give(self, value: Tensor) -> Any:
+        return value if self.to_torch else value.cpu().numpy()
+
+    def _observation(self, out: TensorDictBase) -> Observation:
+        entries = self._shell.observation(out)
+        return entries if self.to_torch else {key: to_numpy(v) for key, v in entries.items()}
+
+    def _info(self, out: TensorDictBase, rows: Tensor | None = None) -> Info:
+        """Return masks and metrics, each with its ``_key`` flags per row, as Gymnasium does."""
+        found = self._shell.info(out) | self._shell.masks(out)
+        values: Info = found if self.to_torch else {k: to_numpy(v) for k, v in found.items()}
+        there = torch.ones_like(out["done"]).squeeze(-1) if rows is None else rows
+        return values | {f"_{key}": self._give(there) for key in values}
+
+    def _final(self, rows: Tensor, out: TensorDictBase) -> Info:
+        """Return the terminal observation and info of the rows that finished.
+
+        The info includes the observation's entries as whole batches, where TorchRL reads them.
+        """
+        every = self._observation(out)
+        finished = self._give(rows)
+        info = self._info(out, rows) | every | {f"_{key}": finished for key in every}
+        last: Any = every
+        if not self.to_torch:
+            last = np.full(self.num_envs, None, dtype=object)
+            for row in rows.nonzero().flatten().tolist():
+                last[row] = {key: value[row] for key, value in every.items()}
+        flags = {"_final_obs": finished, "_final_info": finished}
+        return {"final_obs": last, "final_info": info, **flags}
+
+    def _rows_of(self, mask: Any) -> Tensor:
+        rows = torch.as_tensor(mask, device=self._shell.env.device)
+        if rows.dtype != torch.bool or rows.shape != (self.num_envs,):
+            raise ValueError(
+                f"options['reset_mask'] is {rows.dtype} {tuple(rows.shape)}, expected bool "
+                f"({self.num_envs},)"
+            )
+        return rows
+
+
+def _autoreset_mode(given: AutoresetMode | str) -> AutoresetMode:
+    """Convert a mode, its name or its value to the mode."""
+    for mode in AutoresetMode:
+        if given in (mode, mode.name, mode.value):
+            return mode
+    known = [mode.name for mode in AutoresetMode]
+    raise ValueError(f"autoreset_mode={given!r} is unknown; choose one of {known}")
