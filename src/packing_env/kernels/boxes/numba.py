@@ -9,6 +9,7 @@ from torch import Tensor
 from packing_env.kernels.boxes.tree_numba import holds, new_pile, read_pile
 from packing_env.kernels.compiled import rules
 from packing_env.kernels.compiled.jit import array, jit, kernel, run
+from packing_env.kernels.layout import VERTICAL
 from packing_env.kernels.rules import NAMES, Support
 
 
@@ -93,12 +94,19 @@ def _corners(columns, num, base):
 def _hull_holds(found, count, base, inset):
     """Return True for a centre in the hull of the contacts, moved in by half units; see eager."""
     cx, cy = base[0] + base[3], base[1] + base[4]
-    slopes = rules.NO_SLOPES
+    up_left = up_right = down_left = down_right = -np.inf
     for k in range(count):
-        above, below = 2 * found[k, 4] - inset - cy, cy - 2 * found[k, 2] - inset
-        slopes = rules.steepen(slopes, 2 * found[k, 1] + inset - cx, above, below)
-        slopes = rules.steepen(slopes, 2 * found[k, 3] - inset - cx, above, below)
-    return rules.spanned(slopes)
+        high = float(2 * found[k, 4] - inset - cy)
+        low = float(cy - 2 * found[k, 2] - inset)
+        for side in range(2):
+            dx = 2 * found[k, 3] - inset - cx if side else 2 * found[k, 1] + inset - cx
+            distance = float(abs(dx)) if dx else VERTICAL
+            steep, shallow = high / distance, low / distance
+            if dx <= 0:
+                up_left, down_left = max(up_left, steep), max(down_left, shallow)
+            if dx >= 0:
+                up_right, down_right = max(up_right, steep), max(down_right, shallow)
+    return rules.chords_hold(up_left + up_right, down_left + down_right)
 
 
 @jit

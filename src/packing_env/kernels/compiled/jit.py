@@ -159,19 +159,6 @@ def lowest_of(values):
 
 
 @jit_ordered
-def is_flat(heightmap):
-    """Return True if all heights of a window are equal."""
-    level = heightmap[0, 0]
-    for u in range(heightmap.shape[0]):
-        differ, row = np.int32(0), heightmap[u]
-        for v in range(row.size):
-            differ |= np.int32(row[v] != level)
-        if differ:
-            return False
-    return True
-
-
-@jit_ordered
 def row_maxima(heightmap, ridge):
     """Fill ridge with the maximum of each row; return the minimum and the maximum of all."""
     lowest, highest = INF, -INF

@@ -9,7 +9,6 @@ import numpy as np
 
 from packing_env.kernels import rules
 from packing_env.kernels.compiled.jit import jit
-from packing_env.kernels.layout import VERTICAL
 from packing_env.kernels.rules import RULES
 
 NUM_LIMITS = 3
@@ -39,32 +38,6 @@ CENTRES = np.array([rule.hull == "centres" for rule in _RULES])
 
 limit = jit(rules.limit)
 chords_hold = jit(rules.chords_hold)
-
-NO_SLOPES = (-np.inf, -np.inf, -np.inf, -np.inf)
-"""Steepest slopes before the first corner: up on the left, on the right, down left, down right."""
-
-
-@jit
-def steepen(slopes, dx, above, below):
-    """Return the steepest slopes, as in :data:`NO_SLOPES`, with two corners ``dx`` to the right.
-
-    The one is ``above`` the point, the other ``below`` it. Corners straight above or below count on
-    both sides; see `packing_env.kernels.com_hull`.
-    """
-    up_left, up_right, down_left, down_right = slopes
-    distance = float(abs(dx)) if dx else VERTICAL
-    up, down = above / distance, below / distance
-    if dx <= 0:
-        up_left, down_left = max(up_left, up), max(down_left, down)
-    if dx >= 0:
-        up_right, down_right = max(up_right, up), max(down_right, down)
-    return up_left, up_right, down_left, down_right
-
-
-@jit
-def spanned(slopes):
-    """Return True if the corners hold the point; see `packing_env.kernels.rules.chords_hold`."""
-    return chords_hold(slopes[0] + slopes[1], slopes[2] + slopes[3])
 
 
 @jit

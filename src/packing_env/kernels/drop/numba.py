@@ -25,9 +25,9 @@ from packing_env.kernels.compiled.jit import (
     INF,
     array,
     extent_of,
-    is_flat,
     jit,
     jit_arrays,
+    jit_ordered,
     kernel,
     row_maxima,
     run,
@@ -65,22 +65,16 @@ def _bucket(level, base, bounds):
 
 
 @jit
-def list_rows(bottom, columns, bounds, places, taps, first):
-    """Fill taps (offset, level) with the cells of some window columns that can lift z, row by row.
-
-    ``bounds`` are the highest ground and the lowest z; first[u] is set to the first tap of row u.
-    Returns how many there are.
-    """
-    highest, floor = bounds
+def _list_few(bottom, bounds, places, taps):
+    """Fill taps (offset, level) in the order of cells; return how many can lift z."""
+    highest, floor, _ = bounds
     at_row, at_column = places
     offset, level = taps
     n = 0
     for u in range(bottom.shape[0]):
-        first[u] = n
-        for v in range(columns[0], columns[1]):
+        for v in range(bottom.shape[1]):
             offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
             n += 1 if highest - bottom[u, v] > floor else 0
-    first[bottom.shape[0]] = n
     return n
 
 
@@ -195,6 +189,18 @@ def _flat_map(heightmap, w, h, base, stride, z, lines):
             z[x, y] = line[here + np.uint64(y)] - base
 
 
+@jit_ordered
+def _is_flat(bottom, base):
+    """Return True if every cell is base."""
+    highest = base
+    for u in range(bottom.shape[0]):
+        for v in range(bottom.shape[1]):
+            highest = max(highest, bottom[u, v])
+        if highest > base:
+            return False
+    return True
+
+
 @jit
 def drop_plane(z, bottom, size, ground, work, stride):
     """Fill z [X', Y'] with the rest heights of one orientation of a size as from `extent`.
@@ -206,7 +212,7 @@ def drop_plane(z, bottom, size, ground, work, stride):
     lowest, highest cell); work is from `drop_work`.
     """
     heightmap, heights, ridge, lowest, highest = ground
-    taps, first, least, count, places, lines, best = work
+    offset, level, least, count, at_row, at_column, lines, best = work
     length, width = heightmap.shape
     w, h, base = size
     if w == 0 or w > length or h > width:
@@ -214,20 +220,21 @@ def drop_plane(z, bottom, size, ground, work, stride):
         return 0
     nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
     cells = bottom[:w, :h]
-    if w * h >= _FLAT and is_flat(cells):
+    if w * h >= _FLAT and _is_flat(cells, base):
         _flat_map(heightmap, w, h, base, stride, z, lines)
         pairs = nx * ny * (w + h)
     else:
         n, floor = 0, lowest - base
         if highest > lowest:
+            bounds = (highest, floor, np.float32(_BUCKETS) / (highest - lowest))
+            places, taps = (at_row, at_column), (offset, level)
             if w * h < _SORTED:
-                n = list_rows(cells, (0, h), (highest, floor), places, taps, first)
+                n = _list_few(cells, bounds, places, taps)
             else:
-                bounds = (highest, floor, np.float32(_BUCKETS) / (highest - lowest))
                 n = _list_taps(cells, base, bounds, count, places, taps)
-            _least_left(taps[1], n, least)
+            _least_left(level, n, least)
         window = (w, nx, ny, stride)
-        pairs = _raise_strips(z, floor, heights, ridge, (taps[0], taps[1], least), n, window, best)
+        pairs = _raise_strips(z, floor, heights, ridge, (offset, level, least), n, window, best)
     for x in range(nx):
         z[x, ny:] = INF
     z[nx:] = INF
@@ -239,13 +246,15 @@ def drop_work(length, width, window_x, window_y, stride):
     """Allocate the memory that `drop_plane` writes into."""
     xs, ys = (length + stride - 1) // stride, (width + stride - 1) // stride
     cells = window_x * window_y
+    at_row, at_column = tap_offsets(window_x, window_y, stride, xs, ys)
     line = length * width if cells >= _FLAT else 0
     return (
-        (np.empty(cells, np.int64), np.empty(cells, np.float32)),
-        np.empty(window_x + 1, np.int64),
+        np.empty(cells, np.int64),
+        np.empty(cells, np.float32),
         np.empty(cells // _GROUP + 1, np.float32),
         np.empty(_BUCKETS + 1, np.int64),
-        tap_offsets(window_x, window_y, stride, xs, ys),
+        at_row,
+        at_column,
         (np.empty(line, np.float32), np.empty(line, np.float32), np.empty(line, np.float32)),
         np.empty(_ROWS * LANES, np.float32),
     )

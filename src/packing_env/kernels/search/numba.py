@@ -17,7 +17,6 @@ from torch import Tensor
 from packing_env.kernels.compiled.jit import (
     INF,
     array,
-    is_flat,
     jit,
     jit_arrays,
     jit_ordered,
@@ -29,7 +28,7 @@ from packing_env.kernels.compiled.lanes import LANES
 from packing_env.kernels.compiled.rules import COUNTS, HULLS
 from packing_env.kernels.search.bounds_numba import pool, raise_bounds
 from packing_env.kernels.search.items import REAL, WHOLE
-from packing_env.kernels.search.stability_numba import holds
+from packing_env.kernels.search.stability_numba import holds, is_flat
 
 _NEVER = np.iinfo(np.int64).max
 """The claim of a plane without placements."""

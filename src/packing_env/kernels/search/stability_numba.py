@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled import rules
-from packing_env.kernels.compiled.jit import jit
-from packing_env.kernels.layout import HALF_CELL, SUBCELL
+from packing_env.kernels.compiled.jit import jit, jit_ordered
+from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
 from packing_env.kernels.rules import Support
 
 
@@ -31,7 +31,7 @@ def _in_hull(point, rows, nothing, centres, low, high):
     lies in row a and takes from that row alone.
     """
     inset, lines = (HALF_CELL, rows) if centres else (0, rows + 1)
-    slopes = rules.NO_SLOPES
+    up_left = up_right = down_left = down_right = -np.inf
     for line in range(lines):
         first, last = (low[line], high[line]) if line < rows else (nothing, np.int32(0))
         if not centres and line > 0:
@@ -39,9 +39,14 @@ def _in_hull(point, rows, nothing, centres, low, high):
         if last == 0:
             continue
         dx = SUBCELL * line + inset - point[0]
-        above = SUBCELL * last - inset - point[1]
-        slopes = rules.steepen(slopes, dx, above, point[1] - SUBCELL * first - inset)
-    return rules.spanned(slopes)
+        distance = float(abs(dx)) if dx else VERTICAL
+        up = (SUBCELL * last - inset - point[1]) / distance
+        down = (point[1] - SUBCELL * first - inset) / distance
+        if dx <= 0:
+            up_left, down_left = max(up_left, up), max(down_left, down)
+        if dx >= 0:
+            up_right, down_right = max(up_right, up), max(down_right, down)
+    return rules.chords_hold(up_left + up_right, down_left + down_right)
 
 
 @jit
@@ -59,3 +64,16 @@ def holds(heightmap, bottom, bar, point, area, rule, spans):
             return True  # a rule that holds without its hull needs none
         in_hull = _in_hull(point, rows, nothing, rules.CENTRES[rule], low, high)
     return rules.judge(rule, Support(count, shares, 0, False, in_hull))
+
+
+@jit_ordered
+def is_flat(heightmap):
+    """Return True if all heights of a window are equal."""
+    level = heightmap[0, 0]
+    for u in range(heightmap.shape[0]):
+        differ, row = np.int32(0), heightmap[u]
+        for v in range(row.size):
+            differ |= np.int32(row[v] != level)
+        if differ:
+            return False
+    return True

@@ -28,8 +28,8 @@ from packing_env.kernels.compiled.jit import (
     split_phases,
     tap_offsets,
 )
-from packing_env.kernels.compiled.rules import NO_SLOPES, spanned, steepen
-from packing_env.kernels.layout import HALF_CELL, SUBCELL
+from packing_env.kernels.compiled.rules import chords_hold
+from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
 
 _COUNT_BLOCK = 1024
 """Placements per pass of the count: their counts stay in the L1 cache."""
@@ -250,6 +250,12 @@ def _classify(found, verdict):
 
 
 @jit
+def _slope(rise, dx):
+    """Return the rise per distance from the centre of mass; straight above or below, 2^20 rise."""
+    return rise / (float(abs(dx)) if dx else VERTICAL)
+
+
+@jit
 def _is_held(ground, bottom, bar, com, inset, span):
     """Return True if the supporting cells of one placement hold its centre of mass.
 
@@ -258,7 +264,7 @@ def _is_held(ground, bottom, bar, com, inset, span):
     row only the first and the last supporting cell count. More support never makes it unstable, so
     rows are visited from the ends inwards until the answer is True.
     """
-    slopes = NO_SLOPES
+    up_left, up_right, down_left, down_right = -np.inf, -np.inf, -np.inf, -np.inf
     w, h = bottom.shape
     for visit in range(w):
         u = w - 1 - visit // 2 if visit % 2 else visit // 2
@@ -272,8 +278,13 @@ def _is_held(ground, bottom, bar, com, inset, span):
         above = SUBCELL * (last + span) + inset - com[1]
         below = com[1] - SUBCELL * first - inset
         for line in range(u, u + span + 1):
-            slopes = steepen(slopes, SUBCELL * line + inset - com[0], above, below)
-        if spanned(slopes):
+            dx = SUBCELL * line + inset - com[0]
+            up, down = _slope(above, dx), _slope(below, dx)
+            if dx <= 0:
+                up_left, down_left = max(up_left, up), max(down_left, down)
+            if dx >= 0:
+                up_right, down_right = max(up_right, up), max(down_right, down)
+        if chords_hold(up_left + up_right, down_left + down_right):
             return True
     return False
 

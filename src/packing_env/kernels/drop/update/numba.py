@@ -23,16 +23,28 @@ from packing_env.kernels.compiled.jit import (
     row_maxima,
     run,
     split_phases,
+    tap_offsets,
 )
 from packing_env.kernels.compiled.lanes import LANES, raise_lanes
-from packing_env.kernels.drop.numba import (
-    drop_plane,
-    drop_work,
-    ground_buffers,
-    list_rows,
-    sizes_of,
-    surfaces,
-)
+from packing_env.kernels.drop.numba import drop_plane, drop_work, ground_buffers, sizes_of, surfaces
+
+
+@jit
+def _list_taps(bottom, columns, bounds, places, taps, first):
+    """List the cells of some window columns that lift z from the highest ground, row by row.
+
+    first[u] is the first of row u.
+    """
+    top, low = bounds
+    at_row, at_column = places
+    offset, level = taps
+    n = 0
+    for u in range(bottom.shape[0]):
+        first[u] = n
+        for v in range(columns[0], columns[1]):
+            offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
+            n += 1 if top - bottom[u, v] > low else 0
+    first[bottom.shape[0]] = n
 
 
 @jit
@@ -60,7 +72,7 @@ def _raise_map(z, bottom, size, rectangle, heights, work, top, stride):
     for i in range(i0, i1 + 1):
         low = min(low, lowest_of(z[i, j0 : j1 + 1]))
     columns = (max(0, y0 - stride * j1), min(h, y1 - stride * j0))
-    list_rows(bottom[:w], columns, (top, low), places, taps, first)
+    _list_taps(bottom[:w], columns, (top, low), places, taps, first)
     for i in range(i0, i1 + 1):
         start = first[max(0, x0 - stride * i)]
         count = first[min(w, x1 - stride * i)] - start
@@ -136,8 +148,9 @@ def _update(before, item_id, heightmap, bottom, which, size, z, stride, pairs, s
     heights, phases = ground_buffers(stride, xs, ys)
     ridge = np.empty(length, np.float32)
     drop = drop_work(length, width, window_x, window_y, stride)
-    taps, first, _, _, places, _, best = drop
-    work, nothing = (places, taps, first, best[: 2 * LANES]), old_z[0, 0, :0]
+    places = tap_offsets(window_x, window_y, stride, xs, ys)
+    first, best = np.empty(window_x + 1, np.int64), np.empty(2 * LANES, np.float32)
+    work, nothing = (places, (drop[0], drop[1]), first, best), old_z[0, 0, :0]
     for b in range(start, stop):
         split_phases(heightmap[b], stride, phases)
         lowest, highest = row_maxima(heightmap[b], ridge)
