@@ -29,11 +29,6 @@ def cuboids(maps: bool = True) -> Catalogue:
     )
 
 
-def drop(boxes: list[reference.Box], x: int, y: int, size: reference.Size) -> reference.Box:
-    z = reference.rest_height(boxes, x, y, size)
-    return (x, y, z, x + size[0], y + size[1], z + size[2])
-
-
 def random_boxes(seed: int, count: int) -> list[reference.Box]:
     """Boxes dropped anywhere; up to ``count`` of them."""
     draw = random.Random(seed)
@@ -42,7 +37,7 @@ def random_boxes(seed: int, count: int) -> list[reference.Box]:
         size = tuple(draw.sample(draw.choice(SIZES), 3))
         if size[0] <= SIDES[0] and size[1] <= SIDES[1] and len(boxes) < count:
             x, y = (draw.randint(0, SIDES[axis] - size[axis]) for axis in (0, 1))
-            box = drop(boxes, x, y, size)
+            box = reference.drop(boxes, (x, y), size)
             boxes += [box] if box[5] <= SIDES[2] else []
     return boxes
 

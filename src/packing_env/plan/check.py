@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,11 +15,12 @@ from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.shapes import SHAPES
 from packing_env.plan.document import ITEM_KEYS, PLAN_KEYS, parse, read_json
-from packing_env.plan.packing import PlacedItem, PlanError
+from packing_env.plan.packing import Packing, PlacedItem, PlanError
+from packing_env.reference.checker import check
+from packing_env.reference.claims import ItemClaim, PlanClaim, Report
+from packing_env.reference.solids import Solid
 
-if TYPE_CHECKING:
-    from packing_env.reference.claims import ItemClaim, Report
-    from packing_env.reference.solids import Solid
+Claim = TypeVar("Claim", ItemClaim, PlanClaim)
 
 
 def check_plan(path: str | Path) -> Report:
@@ -37,50 +38,25 @@ def check_plan(path: str | Path) -> Report:
     Raises:
         PlanError: Not a plan, of another version, incomplete, or with a solid that cannot be read.
     """
-    from packing_env.reference.checker import check
-    from packing_env.reference.claims import PlanClaim
-
     document = read_json(path)
     packing = parse(path, document)
     with np.errstate(over="ignore", invalid="ignore"):  # the checker reports overflows
-        items = tuple(_claim(item, Path(path)) for item in packing.items)
-    claim = PlanClaim(
-        container=packing.container,
-        cell=packing.cell,
-        stability=packing.stability,
-        contact_tol=packing.contact_tol,
-        items=items,
-        num_items=packing.num_items,
-        utilization=packing.claimed,
-        geometry=packing.geometry,
-        unit=packing.unit,
-    )
-    report = check(claim)
+        items = tuple(
+            _claim(ItemClaim, item, solid=_solid(item, Path(path)), corner=item.cell)
+            for item in packing.items
+        )
+    report = check(_claim(PlanClaim, packing, items=items, utilization=packing.claimed))
     return replace(report, not_checked=(*report.not_checked, *_unknown_keys(document)))
 
 
-def _claim(item: PlacedItem, plan: Path) -> ItemClaim:
-    """Convert an item of a plan to the reference program's claim, with its solid."""
-    from packing_env.reference.claims import ItemClaim
-
-    return ItemClaim(
-        order=item.order,
-        name=item.name,
-        solid=_solid(item, plan),
-        rotation=item.rotation,
-        translation=item.translation,
-        corner=item.cell,
-        z=item.z,
-        support_ratio=item.support_ratio,
-        volume=item.volume,
-        quaternion=item.quaternion,
-    )
+def _claim(kind: type[Claim], source: Packing | PlacedItem, **others: Any) -> Claim:
+    """Convert to a claim of the reference program; fields that are not given are the source's."""
+    same = {f.name: getattr(source, f.name) for f in fields(kind) if f.name not in others}
+    return kind(**same, **others)
 
 
 def _solid(item: PlacedItem, plan: Path) -> Solid:
     """Read the solid of an item from its source, in metres at the item's scale."""
-    from packing_env.reference.solids import Solid
-
     if item.source == "cuboid":
         if item.extent is None:
             raise PlanError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 FORMAT = "packing-plan"
 VERSION = 1
-PLAN_KEYS = {
+PLAN_KEYS = (
     "format", "version", "motion", "container", "cell", "geometry", "unit", "stability",
     "contact_tol", "num_items", "utilization", "instance", "items",
-}  # fmt: skip
-ITEM_KEYS = {
-    "order", "name", "source", "unit", "scale", "extent", "rotation", "quaternion", "translation",
-    "x", "y", "z", "orientation", "item_id", "support_ratio", "volume",
-}  # fmt: skip
+)  # fmt: skip
+ITEM_KEYS = (
+    "order", "name", "source", "unit", "scale", "rotation", "quaternion", "translation",
+    "x", "y", "z", "orientation", "item_id", "support_ratio", "volume", "extent",
+)  # fmt: skip
 
 
 def make_plan(
@@ -36,43 +36,35 @@ def make_plan(
 ) -> dict[str, Any]:
     """Return the plan of one container as plain JSON types; arguments as :func:`packing_of`."""
     packing = env if isinstance(env, Packing) else packing_of(env, row, state)
-    unit = {} if packing.unit is None else {"unit": packing.unit}
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "motion": "p_world = rotation @ (scale * unit * p_file) + translation, metres",
-        "container": list(packing.container),
-        "cell": packing.cell,
-        "geometry": packing.geometry,
-        **unit,
-        "stability": packing.stability,
-        "contact_tol": packing.contact_tol,
-        "num_items": packing.num_items,
-        "utilization": packing.utilization,
-        "instance": dict(packing.instance),
-        "items": [_item_to_json(item) for item in packing.items],
-    }
+    return _entries(
+        packing,
+        PLAN_KEYS,
+        format=FORMAT,
+        version=VERSION,
+        motion="p_world = rotation @ (scale * unit * p_file) + translation, metres",
+        container=list(packing.container),
+        instance=dict(packing.instance),
+        items=[_item_to_json(item) for item in packing.items],
+    )
 
 
 def _item_to_json(item: PlacedItem) -> dict[str, Any]:
-    out: dict[str, Any] = {
-        "order": item.order,
-        "name": item.name,
-        "source": item.source,
-        "unit": item.unit,
-        "scale": item.scale,
-        "rotation": (item.rotation + 0.0).tolist(),
-        "quaternion": quaternion(item.rotation).tolist(),
-        "translation": item.translation.tolist(),
-        "x": item.cell[0],
-        "y": item.cell[1],
-        "z": item.z,
-        "orientation": item.orientation,
-        "item_id": item.item_id,
-        "support_ratio": item.support_ratio,
-        "volume": item.volume,
-    }
-    return out if item.extent is None else {**out, "extent": list(item.extent)}
+    return _entries(
+        item,
+        ITEM_KEYS,
+        rotation=(item.rotation + 0.0).tolist(),
+        quaternion=quaternion(item.rotation).tolist(),
+        translation=item.translation.tolist(),
+        x=item.cell[0],
+        y=item.cell[1],
+        extent=item.extent and list(item.extent),
+    )
+
+
+def _entries(source: object, keys: Iterable[str], **others: object) -> dict[str, Any]:
+    """Return the keys of ``others`` or attributes of ``source``, without those that are None."""
+    found = {key: others[key] if key in others else getattr(source, key) for key in keys}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def save_plan(
@@ -152,10 +144,9 @@ def parse(path: str | Path, plan: Mapping[str, Any]) -> Packing:
 
 
 def _from_json(plan: Mapping[str, Any]) -> Packing:
-    x, y, height = (check_number("container", length) for length in plan["container"])
     unit, claimed = plan.get("unit"), plan.get("utilization")
     return Packing(
-        container=(x, y, height),
+        container=_sides("container", plan["container"]),
         cell=check_number("cell", plan["cell"]),
         stability=_text(plan, "stability"),
         contact_tol=check_number("contact_tol", plan["contact_tol"]),
@@ -171,26 +162,25 @@ def _from_json(plan: Mapping[str, Any]) -> Packing:
 def _item_from_json(item: Mapping[str, Any]) -> PlacedItem:
     if item["unit"] not in UNITS:
         raise ValueError(f"unit {item['unit']!r} is unknown; known: {', '.join(UNITS)}")
-    extent = item.get("extent")
-    if extent is not None:
-        dx, dy, dz = (check_number("extent", side) for side in extent)
+    extent, repeated = item.get("extent"), item.get("quaternion")
+    read: dict[str, Any] = {key: _whole(item, key) for key in ("order", "orientation", "item_id")}
+    read |= {key: _text(item, key) for key in ("name", "source")}
+    read |= {key: check_number(key, item[key]) for key in ("z", "support_ratio", "volume")}
     return PlacedItem(
-        order=_whole(item, "order"),
-        name=_text(item, "name"),
-        source=_text(item, "source"),
+        **read,
         unit=item["unit"],
         scale=check_number("scale", item["scale"], above=0.0),
-        extent=None if extent is None else (dx, dy, dz),
+        extent=None if extent is None else _sides("extent", extent),
         rotation=_array(item, "rotation", (3, 3)),
         translation=_array(item, "translation", (3,)),
         cell=(_whole(item, "x"), _whole(item, "y")),
-        z=check_number("z", item["z"]),
-        orientation=_whole(item, "orientation"),
-        item_id=_whole(item, "item_id"),
-        support_ratio=check_number("support_ratio", item["support_ratio"]),
-        volume=check_number("volume", item["volume"]),
-        quaternion=None if item.get("quaternion") is None else _array(item, "quaternion", (4,)),
+        quaternion=None if repeated is None else _array(item, "quaternion", (4,)),
     )
+
+
+def _sides(key: str, lengths: Iterable[Any]) -> tuple[float, float, float]:
+    x, y, z = (check_number(key, length) for length in lengths)
+    return x, y, z
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:

@@ -56,10 +56,10 @@ class LowestPacker:
 
     def _by_rules(self, state: State, index: Int[Tensor, "B 1"]) -> State:
         """Carry out the decisions with the functions of ``core``."""
-        turns, params = num_orientations(self.lowest.catalogue), self.lowest.params
+        items, params = self.lowest.catalogue, self.lowest.params
         while not bool(transition.is_done(state).all()):
-            placement = decode_placement(index[:, 0], turns, params)
-            after, outcome = transition.decide(state, placement, self.lowest.catalogue, params)
+            placement = decode_placement(index[:, 0], num_orientations(items), params)
+            after, outcome = transition.decide(state, placement, items, params)
             index = self.lowest.find(after).index
             state = transition.finish(state, after, outcome.legal, index[:, 0] >= 0, params)
         return state

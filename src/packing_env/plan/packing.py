@@ -115,28 +115,20 @@ class Packing:
     def first(self, count: int) -> Packing:
         """Return the packing after the first ``count`` items."""
         items = self.items[:count]
-        return replace(self, items=items, heightmap=self._heights(items))
-
-    def _heights(self, items: tuple[PlacedItem, ...]) -> np.ndarray | None:
-        if self.heightmap is None or any(item.top is None and item.box is None for item in items):
-            return None
-        heights = np.zeros_like(self.heightmap)
-        for item in items:
-            if item.box is not None:
-                self._raise_box(heights, item.box)
-                continue
-            assert item.top is not None
-            (x, y), (w, h) = item.cell, item.top.shape
-            window = heights[x : x + w, y : y + h]
-            np.maximum(window, np.float32(item.z) + item.top, out=window)
-        return heights
-
-    def _raise_box(self, heights: np.ndarray, box: tuple[int, ...]) -> None:
-        """Raise every cell that a box reaches into to its top."""
+        heights = None if self.heightmap is None else np.zeros_like(self.heightmap)
         steps = round(self.cell / self.pitch)
-        x0, y0, _, x1, y1, z1 = box
-        window = heights[x0 // steps : -(-x1 // steps), y0 // steps : -(-y1 // steps)]
-        np.maximum(window, np.float32(z1 * self.pitch), out=window)
+        for item in items:
+            if heights is None or (item.top is None and item.box is None):
+                return replace(self, items=items, heightmap=None)
+            if item.box is not None:  # raises every cell that it reaches into
+                x0, y0, _, x1, y1, z1 = item.box
+                window = heights[x0 // steps : -(-x1 // steps), y0 // steps : -(-y1 // steps)]
+                np.maximum(window, np.float32(z1 * self.pitch), out=window)
+            elif item.top is not None:
+                (x, y), (w, h) = item.cell, item.top.shape
+                window = heights[x : x + w, y : y + h]
+                np.maximum(window, np.float32(item.z) + item.top, out=window)
+        return replace(self, items=items, heightmap=heights)
 
 
 def packing_of(env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None = None) -> Packing:
@@ -190,15 +182,13 @@ def _placed(
     m = int(row["item_id"][position])
     source, z = catalogue.sources[m], float(row["placement_z"][order])
     w, h = catalogue.size[m, r].tolist()
-    box, top, bottom = None, None, None
+    box, top, bottom, extent = None, None, None, None
     if params.geometry == "boxes":
         box = tuple(row["boxes"][order].tolist())
         z = box[2] * params.pitch  # without the rounding to float32
     else:
-        top = catalogue.top[m, r, :w, :h].cpu().numpy()
-        bottom = catalogue.bottom[m, r, :w, :h].cpu().numpy()
+        top, bottom = (a[m, r, :w, :h].cpu().numpy() for a in (catalogue.top, catalogue.bottom))
     corner = torch.tensor([x * params.pitch, y * params.pitch, z], dtype=torch.float64)
-    extent = None
     if source.get("extent") is not None:
         dx, dy, dz = (float(side) for side in source["extent"])
         extent = (dx, dy, dz)

@@ -6,7 +6,7 @@ that some tasks keep in ``proposals spaces``; ``checker claims map_checks box_ch
 verify packing plans.
 """
 
-from packing_env.reference.episode import Episode, ListedEpisode, Placement, Rules
+from packing_env.reference.episode import Episode, Placement, Rules
 from packing_env.reference.maps import FLOAT, Item, drop_height, supporting_cells
 from packing_env.reference.rewards import objective, reward, void
 from packing_env.reference.stability import (
@@ -24,7 +24,6 @@ __all__ = [
     "FLOAT",
     "Episode",
     "Item",
-    "ListedEpisode",
     "Placement",
     "Rules",
     "Touch",

@@ -12,7 +12,7 @@ import numpy as np
 
 from packing_env.reference import boxes
 from packing_env.reference.boxes import Box
-from packing_env.reference.episode import ListedEpisode, Placement, Rules
+from packing_env.reference.episode import Episode, Placement, Rules
 from packing_env.reference.maps import FLOAT, Item
 
 
@@ -29,7 +29,7 @@ class BoxItem:
     volume: float
 
 
-class BoxEpisode(ListedEpisode):
+class BoxEpisode(Episode):
     """One episode of cuboids as integer boxes.
 
     Boxes and container are measured in whole units. The heightmap is a raster with cells of
@@ -51,11 +51,8 @@ class BoxEpisode(ListedEpisode):
         self.cuboids = items
         self.unit = unit
         self.units_per_cell = round(rules.cell / unit)
-        self.container = (
-            grid[0] * self.units_per_cell,
-            grid[1] * self.units_per_cell,
-            math.floor(rules.height / unit + 1e-6),
-        )
+        x, y = (cells * self.units_per_cell for cells in grid)
+        self.container = x, y, math.floor(rules.height / unit + 1e-6)
         self.packed_boxes: list[Box] = []
 
     def boxes(self) -> list[Box]:
@@ -92,9 +89,10 @@ class BoxEpisode(ListedEpisode):
             return True
         return x <= self.container[0] - size[0] and y <= self.container[1] - size[1]
 
-    def place(self, slot: int, orientation: int, x: int, y: int, found: Placement) -> None:
-        """Put the box down, raise the raster to it, and remove the item from the queue."""
-        position = self.queue.pop(slot)
+    def raise_heightmap(
+        self, position: int, orientation: int, x: int, y: int, found: Placement
+    ) -> None:
+        """Put the box down and raise the raster to it."""
         size = self.cuboids[position].sizes[orientation]
         assert size is not None
         box = boxes.drop(self.packed_boxes, (x, y), size)
@@ -105,5 +103,3 @@ class BoxEpisode(ListedEpisode):
                 raised = self.metres(box[5])
                 self.heightmap[i, j] = max(FLOAT(self.heightmap[i, j]), raised)
         self.packed_boxes.append(box)
-        self.places.append((position, orientation, x, y))
-        self.record(position, found)

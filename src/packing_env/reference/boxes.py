@@ -12,13 +12,17 @@ cells are the unit squares in the contacts, the centre of mass is the centre of 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 
 import numpy as np
 
+from packing_env.reference.stability import is_enough
+
 Box = tuple[int, int, int, int, int, int]
 Point = tuple[int, int]
+Size = tuple[int, int, int]
 
 FLOOR = -1
 SHRINK = 0.1
@@ -31,14 +35,9 @@ MAX_SHARING = 16
 
 @dataclass(frozen=True)
 class Contact:
-    """The rectangle that a base shares with the floor or with the top of a box.
+    """The rectangle ``(x0, y0, x1, y1)``, in units, that a base shares with what it rests on.
 
-    Attributes:
-        index: Index of that box, or ``FLOOR``.
-        x0: Lower x, units.
-        y0: Lower y.
-        x1: Upper x.
-        y1: Upper y.
+    ``index`` is that of the box below, or ``FLOOR``.
     """
 
     index: int
@@ -74,10 +73,10 @@ def base_overlap(box: Box, other: Box, index: int = FLOOR) -> Contact | None:
     return Contact(index, x0, y0, x1, y1) if x0 < x1 and y0 < y1 else None
 
 
-def drop(boxes: list[Box], lower: Point, size: tuple[int, int, int]) -> Box:
+def drop(boxes: Sequence[Box], lower: Point, size: Size) -> Box:
     """Return the box of this size at rest, with its lower corner at ``(x, y)``."""
     x, y = lower
-    column = (x, y, 0, x + size[0], y + size[1], 1)
+    column = (x, y, 0, x + size[0], y + size[1], size[2])
     z = max([other[5] for other in boxes if base_overlap(column, other)], default=0)
     return (x, y, z, x + size[0], y + size[1], z + size[2])
 
@@ -95,13 +94,7 @@ def support_ratio(boxes: list[Box], box: Box) -> float:
     return sum(contact.area for contact in contacts(boxes, box)) / _area(box)
 
 
-def is_legal(
-    rule: str,
-    boxes: list[Box],
-    lower: Point,
-    size: tuple[int, int, int],
-    container: tuple[int, int, int],
-) -> bool:
+def is_legal(rule: str, boxes: list[Box], lower: Point, size: Size, container: Size) -> bool:
     """Test if the dropped box is inside the container ``(X, Y, H)`` and stable by the rule."""
     box = drop(boxes, lower, size)
     inside = min(lower) >= 0 and all(box[3 + axis] <= container[axis] for axis in range(3))
@@ -114,19 +107,11 @@ def is_stable(rule: str, boxes: list[Box], box: Box) -> bool:
     Raises:
         ValueError: The reference does not implement the rule on boxes.
     """
-    rules = {
-        "none": lambda boxes, box: True,
-        "area_corners": area_corners,
-        "area_corners_code": area_corners_code,
-        "center_hull": center_hull,
-        "com_hull": com_hull,
-        "stacking_tree": stacking_tree,
-    }
-    if rule not in rules:
+    if rule not in RULES:
         raise ValueError(
-            f"the reference has no stability rule {rule!r} on boxes; it has {', '.join(rules)}"
+            f"the reference has no stability rule {rule!r} on boxes; it has {', '.join(RULES)}"
         )
-    return rules[rule](boxes, box)
+    return RULES[rule](boxes, box)
 
 
 # ---------------------------------------------------------------------- rules of one box
@@ -135,13 +120,8 @@ def is_stable(rule: str, boxes: list[Box], box: Box) -> bool:
 def area_corners(boxes: list[Box], box: Box) -> bool:
     """Test for over 60 % of the base and four corner cells, over 80 % and three, or over 95 %."""
     found = contacts(boxes, box)
-    count, area = sum(contact.area for contact in found), _area(box)
     corners = sum(any(c.has_cell(cell) for c in found) for cell in _corner_cells(box))
-    return (
-        (100 * count > 60 * area and corners == 4)
-        or (100 * count > 80 * area and corners >= 3)
-        or 100 * count > 95 * area
-    )
+    return is_enough(sum(contact.area for contact in found), _area(box), corners)
 
 
 def area_corners_code(boxes: list[Box], box: Box) -> bool:
@@ -151,10 +131,7 @@ def area_corners_code(boxes: list[Box], box: Box) -> bool:
     than 95 % of the base must be supported; or, if these corners are in contact, more than 85 %
     (three corners) or 50 % (four).
     """
-    levels = []
-    for x, y in _corner_cells(box):
-        cell = (x, y, 0, x + 1, y + 1, 1)
-        levels.append(max([other[5] for other in boxes if base_overlap(cell, other)], default=0))
+    levels = [drop(boxes, cell, (1, 1, 1))[2] for cell in _corner_cells(box)]
     corners = levels.count(max(levels))
     if corners < 3:
         return False
@@ -273,6 +250,17 @@ def stacking_tree(boxes: list[Box], box: Box) -> bool:
             if i in tested:
                 tested.add(contact.index)
     return True
+
+
+RULES: dict[str, Callable[[list[Box], Box], bool]] = {
+    "none": lambda boxes, box: True,
+    "com_hull": com_hull,
+    "center_hull": center_hull,
+    "area_corners": area_corners,
+    "area_corners_code": area_corners_code,
+    "stacking_tree": stacking_tree,
+}
+"""The stability rules on boxes."""
 
 
 def _total(box: Box, loads: list[tuple[float, np.ndarray]]) -> tuple[float, np.ndarray]:

@@ -156,12 +156,10 @@ def _geometry(plan: PlanClaim) -> Iterator[Violation]:
 def _sums(plan: PlanClaim, utilization: float) -> Iterator[Violation]:
     """Check the claims about all items together."""
     if plan.num_items < len(plan.items):
-        yield Violation(
-            None, "num_items", "num_items", f"{plan.num_items}", f"{len(plan.items)} packed items"
-        )
+        yield _wrong("num_items", f"{plan.num_items}", f"{len(plan.items)} packed items")
     claimed = plan.utilization
     if claimed is not None and abs(claimed - utilization) > RELATIVE:
-        yield Violation(None, "utilization", "utilization", f"{claimed:.6f}", f"{utilization:.6f}")
+        yield _wrong("utilization", f"{claimed:.6f}", f"{utilization:.6f}")
 
 
 # ------------------------------------------------------------------ one item

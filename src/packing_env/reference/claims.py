@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from packing_env.reference import boxes, stability
 from packing_env.reference.raster import MARGIN
 from packing_env.reference.solids import Solid
 
@@ -15,11 +16,7 @@ LID_TOLERANCE = 1e-6
 RELATIVE = 1e-6
 """Ratios, volumes and rotations this close are equal."""
 
-STABILITY_RULES = {
-    "maps": ("area_corners", "area_corners_code", "center_hull", "com_hull", "none"),
-    "boxes": ("area_corners", "area_corners_code", "center_hull", "com_hull", "none",
-              "stacking_tree"),
-}  # fmt: skip
+STABILITY_RULES = {"maps": tuple(stability.RULES), "boxes": tuple(boxes.RULES)}
 """Stability rules that the reference implements, by geometry."""
 
 

@@ -1,17 +1,15 @@
-"""The specification of an episode: items placed one at a time on the heightmap of one container.
-
-:class:`Episode` allows every placement on the lattice; :class:`ListedEpisode` can confine an agent
-to a list of placements.
-"""
+"""The specification of an episode: items placed one at a time on the heightmap of one container."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
 from packing_env.reference.boxes import Box
-from packing_env.reference.maps import FLOAT, Item, drop_height, nearest_level
+from packing_env.reference.maps import FLOAT, Item, drop_height, nearest_level, window_size
 from packing_env.reference.rewards import reward
 from packing_env.reference.stability import is_stable, touch_at
 
@@ -77,20 +75,28 @@ class Episode:
 
     It is terminated when no item is left, no visible item has a legal placement, or by an illegal
     action if ``illegal_action="terminate"``; truncated after ``max_steps`` decisions. A finished
-    episode does not change.
+    episode does not change. Every placement on the lattice can be chosen, or those of a list.
 
     Args:
         grid: ``(X, Y)`` cells.
         items: The instance, in the order in which items are offered.
         rules: Constants of the task.
+        fallback: If True, the episode continues as long as any placement on the lattice is legal,
+            listed or not.
 
     Attributes:
         heightmap: ``[X, Y]`` float32 metres.
         queue: Positions in ``items`` of the items not yet packed.
         packed: Positions of the packed items; ``rest``, ``stable`` and ``support`` run along it.
+        places: Per packed item: position in the instance, orientation, x, y.
+        listed: The candidates to choose from, best first; an illegal action is projected to the
+            first. ``None``: every placement on the lattice.
+        following: The candidates after the decision.
     """
 
-    def __init__(self, grid: tuple[int, int], items: list[Item], rules: Rules) -> None:
+    def __init__(
+        self, grid: tuple[int, int], items: list[Item], rules: Rules, *, fallback: bool = True
+    ) -> None:
         self.rules = rules
         self.items = items
         self.heightmap = np.zeros(grid, FLOAT)
@@ -99,6 +105,10 @@ class Episode:
         self.rest: list[np.float32] = []
         self.stable: list[bool] = []
         self.support: list[float] = []
+        self.places: list[Place] = []
+        self.listed: list[Place] | None = None
+        self.following: list[Place] | None = None
+        self.fallback = fallback
         self.steps = 0
         self.illegal_actions = 0
         self.terminated = False
@@ -108,25 +118,28 @@ class Episode:
         """Return the positions of the items that may be picked now."""
         return self.queue[: self.rules.num_visible]
 
-    def examine(self, item: Item, orientation: int, x: int, y: int, rule: str) -> Placement:
-        """Return rest height, legality and support of one placement; x and y in cells.
+    def check(self, slot: int, orientation: int, x: int, y: int) -> Placement:
+        """Examine a placement of the ``slot``-th visible item, on the lattice or off it.
 
         Legal: inside the container, ``float32(z + peak) <= float32(height + 1e-6)``, stable by
-        ``rule``, and in range.
+        the rule, and in range. x and y in cells.
         """
+        nowhere = Placement(False, FLOAT(np.inf))
+        if not 0 <= slot < len(self.visible()) or x < 0 or y < 0:
+            return nowhere
+        item = self.items[self.visible()[slot]]
+        if not 0 <= orientation < len(item.bottom):
+            return nowhere
         bottom, top = item.bottom[orientation], item.top[orientation]
         if bottom is None or top is None:
-            return Placement(False, FLOAT(np.inf))
+            return nowhere
         z = drop_height(self.heightmap, bottom, x, y)
-        if not np.isfinite(z):
-            return Placement(False, z)
-        peak = FLOAT(top.max())
-        if FLOAT(z + peak) > FLOAT(self.rules.height + 1e-6):
+        if not FLOAT(z + FLOAT(top.max())) <= FLOAT(self.rules.height + 1e-6):
             return Placement(False, z)
         com, tol = item.com[orientation], self.rules.contact_tol
         ground = touch_at(self.heightmap, bottom, x, y, z, com, tol)
         return Placement(
-            legal=is_stable(rule, ground) and self.in_range(item, x, y),
+            legal=is_stable(self.rules.stability, ground) and self.in_range(item, x, y),
             z=z,
             stable=is_stable(self.rules.stability_metric, ground),
             support_ratio=len(ground.cells) / ground.area(),
@@ -136,59 +149,38 @@ class Episode:
         """Test if the lower corner is allowed; with range "pct" the unrotated item must fit too."""
         if self.rules.candidate_range == "container":
             return True
-        unrotated = item.bottom[0]
-        assert unrotated is not None
-        w, h = np.argwhere(np.isfinite(unrotated)).max(0) + 1
-        return bool(x <= self.heightmap.shape[0] - w and y <= self.heightmap.shape[1] - h)
+        assert item.bottom[0] is not None
+        w, h = window_size(item.bottom[0])
+        return x <= self.heightmap.shape[0] - w and y <= self.heightmap.shape[1] - h
 
-    def check(self, slot: int, orientation: int, x: int, y: int) -> Placement:
-        """Examine a placement of the ``slot``-th visible item, on the lattice or off it."""
-        if not 0 <= slot < len(self.visible()) or x < 0 or y < 0:
-            return Placement(False, FLOAT(np.inf))
-        item = self.items[self.visible()[slot]]
-        if not 0 <= orientation < len(item.bottom):
-            return Placement(False, FLOAT(np.inf))
-        return self.examine(item, orientation, x, y, self.rules.stability)
+    def lattice(self, num_orientations: int) -> Iterator[Place]:
+        """Yield all placements of the lattice, those of the first visible item first."""
+        xs, ys = (range(0, cells, self.rules.grid_step) for cells in self.heightmap.shape)
+        return product(range(self.rules.num_visible), range(num_orientations), xs, ys)
 
     def mask(self, num_orientations: int) -> np.ndarray:
         """Return ``[L, R, Xs, Ys]`` bool: legal lattice placements; all True when finished."""
-        step = self.rules.grid_step
-        xs = range(0, self.heightmap.shape[0], step)
-        ys = range(0, self.heightmap.shape[1], step)
-        shape = (self.rules.num_visible, num_orientations, len(xs), len(ys))
-        if self.done:
-            return np.ones(shape, bool)
-        mask = np.zeros(shape, bool)
-        for slot in range(len(self.visible())):
-            for orientation in range(num_orientations):
-                for i, x in enumerate(xs):
-                    for j, y in enumerate(ys):
-                        mask[slot, orientation, i, j] = self.check(slot, orientation, x, y).legal
-        return mask
+        legal = [self.done or self.check(*place).legal for place in self.lattice(num_orientations)]
+        xs, ys = (-(-cells // self.rules.grid_step) for cells in self.heightmap.shape)
+        return np.array(legal).reshape(self.rules.num_visible, num_orientations, xs, ys)
 
     def any_legal(self, num_orientations: int) -> bool:
-        """Test if a visible item can still be placed on the lattice."""
-        step = self.rules.grid_step
-        return any(
-            self.check(slot, orientation, x, y).legal
-            for slot in range(len(self.visible()))
-            for orientation in range(num_orientations)
-            for x in range(0, self.heightmap.shape[0], step)
-            for y in range(0, self.heightmap.shape[1], step)
-        )
+        """Test if a listed placement is legal; with ``fallback``, if any on the lattice is."""
+        listed = None if self.fallback else self.following
+        places = self.lattice(num_orientations) if listed is None else listed
+        return any(self.check(*place).legal for place in places)
 
-    def nearest(
-        self, slot: int, orientation: int, x: int, y: int, num_orientations: int
-    ) -> tuple[int, int, int, int]:
+    def nearest(self, slot: int, orientation: int, x: int, y: int, num_orientations: int) -> Place:
         """Find the legal placement nearest to an illegal one; ties go to the lower index.
 
-        The cost is the squared distance on the lattice; another orientation costs more than any
-        distance, another item more than another orientation and any distance.
+        With a list it is the first one listed. Else the cost is the squared distance on the
+        lattice; another orientation costs more than any distance, another item more than another
+        orientation and any distance.
         """
-        step = self.rules.grid_step
-        xs, ys = (-(-size // step) for size in self.heightmap.shape)
-        far = xs * xs + ys * ys
-        mask = self.mask(num_orientations)
+        if self.listed is not None:
+            return self.listed[0] if self.listed else (slot, orientation, x, y)
+        step, mask = self.rules.grid_step, self.mask(num_orientations)
+        far = mask.shape[2] ** 2 + mask.shape[3] ** 2
         best, best_cost = (slot, orientation, x, y), 4 * far
         for s, r, i, j in np.argwhere(mask).tolist():
             cost = (i - x // step) ** 2 + (j - y // step) ** 2
@@ -198,8 +190,19 @@ class Episode:
         return best
 
     def place(self, slot: int, orientation: int, x: int, y: int, found: Placement) -> None:
-        """Raise the heightmap to the placed item's upper surface and remove it from the queue."""
+        """Put the visible item down, record it, and remove it from the queue."""
         position = self.queue.pop(slot)
+        self.raise_heightmap(position, orientation, x, y, found)
+        self.places.append((position, orientation, x, y))
+        self.packed.append(position)
+        self.rest.append(found.z)
+        self.stable.append(found.stable)
+        self.support.append(found.support_ratio)
+
+    def raise_heightmap(
+        self, position: int, orientation: int, x: int, y: int, found: Placement
+    ) -> None:
+        """Raise the heightmap to the placed item's upper surface."""
         top = self.items[position].top[orientation]
         assert top is not None
         for u, v in np.argwhere(np.isfinite(top)):
@@ -207,14 +210,6 @@ class Episode:
             if self.rules.whole_cells:
                 raised = nearest_level(raised, self.rules.cell)
             self.heightmap[x + u, y + v] = max(self.heightmap[x + u, y + v], raised)
-        self.record(position, found)
-
-    def record(self, position: int, found: Placement) -> None:
-        """Append a packed item to the lists that metrics are computed from."""
-        self.packed.append(position)
-        self.rest.append(found.z)
-        self.stable.append(found.stable)
-        self.support.append(found.support_ratio)
 
     def step(self, slot: int, orientation: int, x: int, y: int, num_orientations: int) -> float:
         """Execute one decision (x and y in cells) and return its reward; 0 when finished.
@@ -262,45 +257,6 @@ class Episode:
             "height_ratio": peak / self.rules.height,
         }
 
-
-class ListedEpisode(Episode):
-    """An episode that records its placements, and can be confined to a list of candidates.
-
-    Attributes:
-        places: Per packed item: position in the instance, orientation, x, y.
-        listed: The candidates to choose from, best first; an illegal action is projected to the
-            first. ``None``: every placement on the lattice.
-        following: The candidates after the decision.
-        fallback: If True, the episode continues as long as any placement on the lattice is legal,
-            listed or not.
-    """
-
-    def __init__(
-        self, grid: tuple[int, int], items: list[Item], rules: Rules, *, fallback: bool = True
-    ) -> None:
-        super().__init__(grid, items, rules)
-        self.places: list[Place] = []
-        self.listed: list[Place] | None = None
-        self.following: list[Place] | None = None
-        self.fallback = fallback
-
-    def any_legal(self, num_orientations: int) -> bool:
-        """Test if a listed placement is legal; with ``fallback``, if any on the lattice is."""
-        if self.following is None or self.fallback:
-            return super().any_legal(num_orientations)
-        return any(self.check(*place).legal for place in self.following)
-
-    def nearest(self, slot: int, orientation: int, x: int, y: int, num_orientations: int) -> Place:
-        """Return the placement that an illegal action is projected to: the first candidate."""
-        if self.listed is None:
-            return super().nearest(slot, orientation, x, y, num_orientations)
-        return self.listed[0] if self.listed else (slot, orientation, x, y)
-
-    def place(self, slot: int, orientation: int, x: int, y: int, found: Placement) -> None:
-        """Put the item down and record where."""
-        self.places.append((self.queue[slot], orientation, x, y))
-        super().place(slot, orientation, x, y, found)
-
     def boxes(self) -> list[Box]:
         """Return the packed items as boxes in cells; all items must be cuboids of whole cells."""
         found = []
@@ -309,7 +265,7 @@ class ListedEpisode(Episode):
             top, bottom = item.top[orientation], item.bottom[orientation]
             assert top is not None
             assert bottom is not None
-            w, h = (np.argwhere(np.isfinite(bottom)).max(0) + 1).tolist()
+            w, h = window_size(bottom)
             z, d = (round(float(height) / self.rules.cell) for height in (rest, top.max()))
             found.append((x, y, z, x + w, y + h, z + d))
         return found

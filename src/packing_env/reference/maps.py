@@ -33,6 +33,12 @@ class Item:
     extent: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
+def window_size(bottom: np.ndarray) -> tuple[int, int]:
+    """Return the sides of an item's window, up to the last row and column of the footprint."""
+    w, h = np.argwhere(np.isfinite(bottom)).max(0) + 1
+    return int(w), int(h)
+
+
 def drop_height(heightmap: np.ndarray, bottom: np.ndarray, x: int, y: int) -> np.float32:
     """Return the rest height of an item whose window has its lower corner at ``(x, y)``.
 

@@ -8,14 +8,15 @@ steps; ``None`` marks padding, of items or of orientations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
 
+from packing_env.reference.boxes import Box, Size, drop
+
 Placement = tuple[int, int, int, int]
-Size = tuple[int, int, int]
-Box = tuple[int, int, int, int, int, int]
+Index = tuple[int, ...]
 Sizes = Sequence[Sequence[Size | None]]
 Rectangle = tuple[int, int, int, int]
 AnySize = TypeVar("AnySize")
@@ -24,27 +25,23 @@ AnySize = TypeVar("AnySize")
 # ------------------------------------------------------------ from the maps of all placements
 
 
-def lattice(shape: tuple[int, ...], step: int = 1) -> Iterator[tuple[tuple[int, ...], Placement]]:
-    """Yield every index into maps ``[L, R, Xs, Ys]`` in order, with its placement."""
-    for place in np.ndindex(*shape):
-        slot, orientation, i, j = place
-        yield place, (slot, orientation, i * step, j * step)
+def placements(places: Iterable[Index], step: int) -> list[Placement]:
+    """Convert indices into maps ``[L, R, Xs, Ys]``."""
+    return [(slot, orientation, i * step, j * step) for slot, orientation, i, j in places]
 
 
-def all_placements(shape: tuple[int, ...], step: int = 1) -> list[Placement]:
+def all_placements(shape: Index, step: int = 1) -> list[Placement]:
     """Return every placement of the lattice."""
-    return [placement for _, placement in lattice(shape, step)]
+    return placements(np.ndindex(*shape), step)
 
 
-def lowest_first(found: list[tuple[tuple[int, ...], Placement]], z: np.ndarray) -> list[Placement]:
+def lowest_first(found: list[Index], z: np.ndarray, step: int) -> list[Placement]:
     """Sort placements by rest height; ties stay in the order of the lattice."""
-    return [placement for _, placement in sorted(found, key=lambda one: float(z[one[0]]))]
+    return placements(sorted(found, key=lambda place: float(z[place])), step)
 
 
-def neighbour(
-    place: tuple[int, ...], axis: int, move: int, shape: tuple[int, ...]
-) -> tuple[int, ...] | None:
-    """Return the index moved one lattice step along axis 2 (x) or 3 (y); None outside."""
+def neighbour(place: Index, axis: int, move: int, shape: Index) -> Index | None:
+    """Return the index moved one lattice step along an axis; None outside."""
     moved = list(place)
     moved[axis] += move
     return tuple(moved) if 0 <= moved[axis] < shape[axis] else None
@@ -56,12 +53,11 @@ def corner_points(z: np.ndarray, legal: np.ndarray, step: int = 1) -> list[Place
     One step in either direction they would leave the container or rest higher.
     """
     found = []
-    for place, placement in lattice(z.shape, step):
+    for place in np.ndindex(*z.shape):
         before = [neighbour(place, axis, -1, z.shape) for axis in (2, 3)]
-        stuck = [other is None or z[other] > z[place] for other in before]
-        if legal[place] and all(stuck):
-            found.append((place, placement))
-    return lowest_first(found, z)
+        if legal[place] and all(other is None or z[other] > z[place] for other in before):
+            found.append(place)
+    return lowest_first(found, z, step)
 
 
 def level_set_vertices(
@@ -73,20 +69,20 @@ def level_set_vertices(
     one in y; illegal placements and those outside differ from every level.
     """
 
-    def level(place: tuple[int, ...] | None) -> int:
+    def level(place: Index | None) -> int:
         if place is None or not legal[place]:
             return -1
         return int(np.floor(np.float64(z[place]) / cell + 1e-6))
 
     found = []
-    for place, placement in lattice(z.shape, step):
+    for place in np.ndindex(*z.shape):
         differs = [
             any(level(neighbour(place, axis, move, z.shape)) != level(place) for move in (-1, 1))
             for axis in (2, 3)
         ]
         if legal[place] and all(differs):
-            found.append((place, placement))
-    return lowest_first(found, z)
+            found.append(place)
+    return lowest_first(found, z, step)
 
 
 # ------------------------------------------------------------------------- from the heightmap
@@ -94,10 +90,8 @@ def level_set_vertices(
 
 def is_level(heightmap: np.ndarray, cell: tuple[int, int], axis: int, move: int) -> bool:
     """Test if a cell is as high as its neighbour; never true at a wall."""
-    other = [*cell]
-    other[axis] += move
-    inside = 0 <= other[axis] < heightmap.shape[axis]
-    return bool(inside and heightmap[tuple(other)] == heightmap[cell])
+    other = neighbour(cell, axis, move, heightmap.shape)
+    return other is not None and bool(heightmap[other] == heightmap[cell])
 
 
 def grow(
@@ -184,7 +178,7 @@ def each(sizes: Sequence[Sequence[AnySize | None]]) -> Iterator[tuple[int, int, 
                 yield slot, orientation, size
 
 
-def moved(point: tuple[int, int, int], axis: int, boxes: Sequence[Box]) -> tuple[int, int, int]:
+def moved(point: Size, axis: int, boxes: Sequence[Box]) -> Size:
     """Move a point to smaller coordinates until it meets the far side of a box, or the wall."""
     others = [other for other in range(3) if other != axis]
     stops = [0]
@@ -216,16 +210,6 @@ def extreme_points(
         for slot, orientation, _ in each(sizes)
         if x < container[0] and y < container[1]
     ]
-
-
-def rest_height(boxes: Sequence[Box], x: int, y: int, size: Size) -> int:
-    """Return the highest top below a base, 0 on the floor."""
-    under = [
-        box[5]
-        for box in boxes
-        if box[0] < x + size[0] and x < box[3] and box[1] < y + size[1] and y < box[4]
-    ]
-    return max(under, default=0)
 
 
 def events(boxes: Sequence[Box], level: int, axis: int, container: Size) -> list[tuple[int, bool]]:
@@ -261,7 +245,7 @@ def event_points(
         for slot, orientation, size in each(sizes):
             x, y = at_x - ends_x * size[0], at_y - ends_y * size[1]
             inside = 0 <= x <= container[0] - size[0] and 0 <= y <= container[1] - size[1]
-            if inside and rest_height(boxes, x, y, size) <= level:
+            if inside and drop(boxes, (x, y), size)[2] <= level:
                 found.append((slot, orientation, x, y))
     return found, max(0, len(pairs) - capacity)
 

@@ -65,22 +65,20 @@ def rasterize(triangles: np.ndarray, cell: float) -> Columns:
         place = column[there], row[there]
         np.maximum.at(top, place, pieces[there, :, 2].max(1))
         np.minimum.at(bottom, place, pieces[there, :, 2].min(1))
-    return Columns((int(corner[0]), int(corner[1])), top, bottom)
+    return Columns(corner, top, bottom)
 
 
 def cuboid(lower: np.ndarray, upper: np.ndarray, cell: float) -> Columns:
     """Return the columns of the box between two corners ``[3]``, metres."""
     corner, size = _window(lower[:2] / cell, upper[:2] / cell)
-    return Columns(
-        (int(corner[0]), int(corner[1])), np.full(size, upper[2]), np.full(size, lower[2])
-    )
+    return Columns(corner, np.full(size, upper[2]), np.full(size, lower[2]))
 
 
-def _window(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
+def _window(low: np.ndarray, high: np.ndarray) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return lower corner and size of the window between two points, at least one cell each way."""
-    corner = np.floor(low + MARGIN).astype(int)
-    size = np.maximum(np.ceil(high - MARGIN).astype(int) - corner, 1)
-    return corner, (int(size[0]), int(size[1]))
+    x, y = np.floor(low + MARGIN).astype(int).tolist()
+    w, h = np.maximum(np.ceil(high - MARGIN).astype(int) - (x, y), 1).tolist()
+    return (x, y), (w, h)
 
 
 def _blocks(triangles: np.ndarray) -> Iterator[np.ndarray]:

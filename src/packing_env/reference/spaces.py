@@ -20,10 +20,12 @@ lower; one dropped at the corner of a space that it does not fit into may rest a
 
 from __future__ import annotations
 
-Space = tuple[int, int, int, int, int, int]
+from packing_env.reference.boxes import Box, Size
+
+Space = Box
 
 
-def initial(sides: tuple[int, int, int]) -> list[Space]:
+def initial(sides: Size) -> list[Space]:
     """Return the list of an empty container."""
     return [(0, 0, 0, *sides)]
 

@@ -6,11 +6,12 @@ the item stays where it is put.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from packing_env.reference.maps import FLOAT, supporting_cells
+from packing_env.reference.maps import FLOAT, supporting_cells, window_size
 
 
 @dataclass
@@ -52,8 +53,7 @@ def touch_at(
     contact_tol: float = 0.0,
 ) -> Touch:
     """Describe the ground below a placement; the footprint must lie inside the container."""
-    w, h = np.argwhere(np.isfinite(bottom)).max(0) + 1
-    level = np.full((w, h), -np.inf, FLOAT)
+    level = np.full(window_size(bottom), -np.inf, FLOAT)
     for u, v in np.argwhere(np.isfinite(bottom)):
         level[u, v] = FLOAT(heightmap[x + u, y + v] - bottom[u, v])
     cells = supporting_cells(heightmap, bottom, x, y, z, contact_tol)
@@ -89,12 +89,7 @@ def com_hull(cells: list[tuple[int, int]], com: tuple[int, int]) -> bool:
         com: Centre of mass, 1/64 cell from the window's corner.
     """
     return in_hull(
-        [
-            (64 * corner_u, 64 * corner_v)
-            for u, v in cells
-            for corner_u, corner_v in ((u, v), (u + 1, v), (u, v + 1), (u + 1, v + 1))
-        ],
-        com,
+        [(64 * x, 64 * y) for u, v in cells for x in (u, u + 1) for y in (v, v + 1)], com
     )
 
 
@@ -118,8 +113,12 @@ def area_corners(touch: Touch) -> bool:
     Stable with more than 60 % and all four corners, more than 80 % and three, or more than 95 %.
     Zhao et al., AAAI 2021, as the paper prints it.
     """
-    count, area = len(touch.cells), touch.area()
     corners = sum(corner in touch.cells for corner in touch.corners())
+    return is_enough(len(touch.cells), touch.area(), corners)
+
+
+def is_enough(count: int, area: int, corners: int) -> bool:
+    """Test :func:`area_corners` with ``count`` of ``area`` cells and ``corners`` supported."""
     return (
         (100 * count > 60 * area and corners == 4)
         or (100 * count > 80 * area and corners >= 3)
@@ -151,23 +150,24 @@ def area_corners_code(touch: Touch) -> bool:
     return 100 * count > (85 if corners == 3 else 50) * area
 
 
+RULES: dict[str, Callable[[Touch], bool]] = {
+    "none": lambda touch: True,
+    "com_hull": lambda touch: com_hull(touch.cells, touch.com),
+    "center_hull": center_hull,
+    "area_corners": area_corners,
+    "area_corners_code": area_corners_code,
+}
+"""The stability rules on maps."""
+
+
 def is_stable(rule: str, touch: Touch) -> bool:
     """Test one placement by a named rule.
 
     Raises:
         ValueError: The reference does not implement the rule on maps.
     """
-    if rule == "none":
-        return True
-    if rule == "com_hull":
-        return com_hull(touch.cells, touch.com)
-    if rule == "center_hull":
-        return center_hull(touch)
-    if rule == "area_corners":
-        return area_corners(touch)
-    if rule == "area_corners_code":
-        return area_corners_code(touch)
-    raise ValueError(
-        f"the reference has no stability rule {rule!r} on maps; it has none, com_hull, "
-        "center_hull, area_corners and area_corners_code"
-    )
+    if rule not in RULES:
+        raise ValueError(
+            f"the reference has no stability rule {rule!r} on maps; it has {', '.join(RULES)}"
+        )
+    return RULES[rule](touch)

@@ -58,14 +58,8 @@ def heightmap_image(packing: Packing, *, contour: bool = False) -> Figure:
         raise ValueError("this packing has no heightmap: it was read from a plan file")
     figure, (axes,) = _new_figure(1, 1, 4.4)
     x, y, height = (100 * length for length in packing.container)
-    drawn = axes.imshow(
-        100 * packing.heightmap.T,
-        origin="lower",
-        extent=(0, x, 0, y),
-        vmin=0,
-        vmax=height,
-        cmap="viridis",
-    )
+    options = {"origin": "lower", "extent": (0, x, 0, y), "cmap": "viridis"}
+    drawn = axes.imshow(100 * packing.heightmap.T, vmin=0, vmax=height, **options)
     figure.colorbar(drawn, ax=axes, label="height, cm", shrink=0.8)
     axes.set(xlabel="x, cm", ylabel="y, cm", title=title_of(packing))
     return figure

@@ -7,7 +7,7 @@ is proportional to the pixels drawn. Depth is kept as 1 / distance, which is lin
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,23 +38,26 @@ class Camera:
         """Project ``[..., 3]`` metres to pixel column, pixel row and nearness (1 at the centre)."""
         view = (points - self.centre) @ self.rotation.T
         near = 1.0 / (1.0 - view[..., 2:] / self.distance)
+        pixels = self.shift + view[..., :2] * near * (self.scale, -self.scale)
         if np.isinf(self.distance):
             near = 1.0 + view[..., 2:]
-            flat = view[..., :2]
-        else:
-            flat = view[..., :2] * near
-        pixels = self.shift + flat * (self.scale, -self.scale)
         return np.concatenate((pixels, near), -1)
 
     def unproject(self, column: np.ndarray, row: np.ndarray, near: np.ndarray) -> np.ndarray:
         """Invert :meth:`project`; returns ``[..., 3]`` metres."""
         flat = np.stack((column - self.shift[0], self.shift[1] - row), -1) / self.scale
         if np.isinf(self.distance):
-            view = np.concatenate((flat, near[..., None] - 1.0), -1)
+            depth = near - 1.0
         else:
-            depth = self.distance * (1.0 - 1.0 / near)
-            view = np.concatenate((flat / near[..., None], depth[..., None]), -1)
-        return view @ self.rotation + self.centre
+            flat, depth = flat / near[..., None], self.distance * (1.0 - 1.0 / near)
+        return np.concatenate((flat, depth[..., None]), -1) @ self.rotation + self.centre
+
+    def fit(self, points: np.ndarray, size: np.ndarray, used: np.ndarray) -> Camera:
+        """Return the camera with ``points [P, 3]`` in the middle ``used`` of ``size`` pixels."""
+        flat = replace(self, scale=1.0, shift=np.zeros(2)).project(points)[:, :2]
+        low, high = flat.min(0), flat.max(0)
+        scale = float(np.min(used / (high - low)))
+        return replace(self, scale=scale, shift=size / 2 - scale * (low + high) / 2)
 
 
 def look_at(
@@ -81,12 +84,8 @@ def look_at(
     rotation = np.stack((right, np.cross(towards, right), towards))
     centre = (corners.max(0) + corners.min(0)) / 2
     reach = distance * float(np.linalg.norm(np.ptp(corners, axis=0)))
-    unit = Camera(rotation, centre, reach, 1.0, np.zeros(2))
-    flat = unit.project(corners)[:, :2]
-    low, high = flat.min(0), flat.max(0)
-    scale = float(np.min(np.asarray(size) * (1 - 2 * margin) / (high - low)))
-    shift = np.asarray(size) / 2 - scale * (low + high) / 2
-    return Camera(rotation, centre, reach, scale, shift)
+    camera = Camera(rotation, centre, reach, 1.0, np.zeros(2))
+    return camera.fit(corners, np.asarray(size), np.asarray(size) * (1 - 2 * margin))
 
 
 def _ragged(counts: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

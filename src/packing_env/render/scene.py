@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import numpy as np
 from packing_env.plan import Packing, packing_of
 from packing_env.render import shading
 from packing_env.render.raster import Camera, look_at, rasterize
-from packing_env.render.solids import corner_normals, quads, triangles
+from packing_env.render.solids import CORNERS, corner_normals, quads, triangles
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,8 +79,7 @@ def image(
     """
     pixels = (size * sampling, size * sampling)
     extent = np.asarray(packing.container)
-    corners = np.array(list(itertools.product((0.0, 1.0), repeat=3))) * extent
-    camera = look_at(corners, pixels, azimuth, elevation)
+    camera = look_at(CORNERS * extent, pixels, azimuth, elevation)
     scene = _build(packing, camera)
     number, near = rasterize(camera.project(scene.triangles), pixels)
     picture = _shade(scene, camera, number, near, float(extent.max()))

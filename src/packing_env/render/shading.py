@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 
 from packing_env.render.raster import Camera, rasterize
+from packing_env.render.solids import CORNERS
 
 LIGHT = np.array([0.28, -0.42, 0.86]) / np.linalg.norm([0.28, -0.42, 0.86])
 """Direction to the sun."""
@@ -32,12 +33,9 @@ def shadow(solid: np.ndarray, points: np.ndarray, reach: float) -> np.ndarray:
     size = _SHADOW_SIZE
     side = np.cross([0.0, 0.0, 1.0], LIGHT)
     side /= np.linalg.norm(side)
-    rotation = np.stack((side, np.cross(LIGHT, side), LIGHT))
-    flat = solid.reshape(-1, 3) @ rotation.T
-    low, high = flat[:, :2].min(0), flat[:, :2].max(0)
-    scale = (size - 8) / float((high - low).max())
-    shift = size / 2 - np.array([1.0, -1.0]) * scale * (low + high) / 2
-    sun = Camera(rotation, np.zeros(3), np.inf, scale, shift)
+    rotation, sides = np.stack((side, np.cross(LIGHT, side), LIGHT)), np.full(2, _SHADOW_SIZE)
+    sun = Camera(rotation, np.zeros(3), np.inf, 1.0, np.zeros(2))
+    sun = sun.fit(solid.reshape(-1, 3), sides, sides - 8)
     _, near = rasterize(sun.project(solid), (size, size))
     near = np.pad(near, 2).astype(np.float32)
     column, row, level = sun.project(points).astype(np.float32).T
@@ -80,8 +78,7 @@ def outlines(owner: np.ndarray, facing: np.ndarray) -> np.ndarray:
     """Return a factor that darkens the borders between items and, less, bends of a surface."""
     dark = np.ones(owner.shape, np.float32)
     for axis in (0, 1):
-        one = tuple(slice(None, -1) if i == axis else slice(None) for i in (0, 1))
-        other = tuple(slice(1, None) if i == axis else slice(None) for i in (0, 1))
+        one, other = ((np.s_[:-1], np.s_[1:]), (np.s_[:, :-1], np.s_[:, 1:]))[axis]
         solid = (owner[one] >= 0) | (owner[other] >= 0)
         changes = (owner[one] != owner[other]) & solid
         bends = (np.einsum("rci,rci->rc", facing[one], facing[other]) < 0.75) & solid
@@ -95,15 +92,12 @@ def draw_edges(
     picture: np.ndarray, near: np.ndarray, camera: Camera, extent: np.ndarray, width: int
 ) -> None:
     """Draw the container's edges: hidden behind items, faint in front of them, dark elsewhere."""
-    corners = np.array(list(itertools.product((0.0, 1.0), repeat=3)))
     steps = np.linspace(0, 1, 2 * len(picture))[:, None]
     marks = np.zeros(near.shape, np.float32)
-    for a, b in itertools.combinations(range(8), 2):
-        if np.abs(corners[a] - corners[b]).sum() != 1:
+    for start, end in itertools.combinations(CORNERS, 2):
+        if np.abs(start - end).sum() != 1:
             continue
-        column, row, level = camera.project(
-            (corners[a] + steps * (corners[b] - corners[a])) * extent
-        ).T
+        column, row, level = camera.project((start + steps * (end - start)) * extent).T
         for dx, dy in itertools.product(range(width), repeat=2):
             c = np.clip((column + dx - width / 2).astype(int), 0, near.shape[1] - 1)
             r = np.clip((row + dy - width / 2).astype(int), 0, near.shape[0] - 1)

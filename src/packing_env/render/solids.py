@@ -22,7 +22,8 @@ _WELD = 1e-6
 _SMOOTH = 0.82
 """Cosine of the sharpest bend that is drawn as smooth."""
 _HASH = np.array([1, 0x9E3779B97F4A7C1, 0x3C6EF372FE94F83])
-_CORNERS = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], np.float64)
+CORNERS = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], np.float64)
+"""``[8, 3]`` corners of the unit cube."""
 _SIDES = np.array(
     [[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]]
 )
@@ -99,7 +100,7 @@ def corner_normals(solid: Triangles) -> np.ndarray:
 
 def box(lower: np.ndarray, upper: np.ndarray) -> Triangles:
     """Return the 12 triangles of an axis-aligned box."""
-    corners = lower + _CORNERS * (upper - lower)
+    corners = lower + CORNERS * (upper - lower)
     return quads(corners[_SIDES])
 
 
@@ -121,12 +122,18 @@ def columns(top: np.ndarray, bottom: np.ndarray, cell: float) -> Triangles:
         _quad((x, y, high), (right, y, high), (right, far, high), (x, far, high)),
         _quad((x, y, low), (x, far, low), (right, far, low), (right, y, low)),
     ]
-    for du, dv in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+    # Each side of a cell: its neighbour, and its lower edge from (ax, ay) to (bx, by), so that it
+    # faces outward.
+    for du, dv, ax, ay, bx, by in (
+        (1, 0, right, y, right, far),
+        (-1, 0, x, far, x, y),
+        (0, 1, right, far, x, far),
+        (0, -1, x, y, right, y),
+    ):
         beside = solid[u + du, v + dv]
         # A neighbour's column hides the part of this side that it covers: draw above and below.
         other_high = np.where(beside, upper[u + du, v + dv], low)
         other_low = np.where(beside, lower[u + du, v + dv], low)
-        (ax, ay), (bx, by) = _side(du, dv, x, y, right, far)
         for start, end in (
             (np.maximum(low, np.minimum(other_high, high)), high),
             (low, np.minimum(high, np.maximum(other_low, low))),
@@ -139,15 +146,3 @@ def columns(top: np.ndarray, bottom: np.ndarray, cell: float) -> Triangles:
 
 def _quad(*corners: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
     return np.stack([np.stack(corner, -1) for corner in corners], 1)
-
-
-def _side(
-    du: int, dv: int, x: np.ndarray, y: np.ndarray, right: np.ndarray, far: np.ndarray
-) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Return the lower edge of a cell's side towards ``(du, dv)``, so that it faces outward."""
-    return {
-        (1, 0): ((right, y), (right, far)),
-        (-1, 0): ((x, far), (x, y)),
-        (0, 1): ((right, far), (x, far)),
-        (0, -1): ((x, y), (right, y)),
-    }[du, dv]

@@ -60,7 +60,7 @@ class PackingGymEnv(gymnasium.Env[Observation, Any]):
         seed: int | None = None,
         **overrides: Any,
     ) -> None:
-        _check_render_mode(render_mode)
+        _check_render_mode(render_mode, RENDER_MODES)
         self.render_mode = render_mode
         self._shell = Shell(task, 1, seed, overrides)
         self.observation_space = self._shell.observation_space
@@ -201,14 +201,16 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         """
         mask = (options or {}).get("reset_mask")
         if mask is None:
+            if isinstance(seed, Sequence) and len(seed) != self.num_envs:
+                raise ValueError(f"{len(seed)} seeds for {self.num_envs} rows; pass one per row")
             super().reset(seed=None if isinstance(seed, Sequence) else seed)
-            self._observed = self._shell.start(self._check_seed(seed), self.np_random)
+            self._observed = self._shell.start(seed, self.np_random)
         else:
             if seed is not None:
                 raise ValueError("seed restarts every row; omit it with a reset_mask")
             if self._observed is None:
                 raise RuntimeError("the first reset() starts every row; omit reset_mask")
-            self._observed = self._shell.restart(self._check_mask(mask), self._observed)
+            self._observed = self.packing_env.reset_rows(self._rows_of(mask), self._observed)
         return self._observation(self._observed), self._info(self._observed)
 
     def step(self, actions: Any) -> tuple[Observation, Any, Any, Any, Info]:
@@ -230,7 +232,7 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         if self.autoreset_mode is AutoresetMode.NEXT_STEP:
             terminated, truncated = terminated & ~before, truncated & ~before
             if self.to_torch or bool(before.any()):
-                self._observed = self._shell.restart(before, out.exclude("reward"))
+                self._observed = self.packing_env.reset_rows(before, out.exclude("reward"))
         flags = (self._give(value) for value in (reward, terminated, truncated))
         return self._observation(self._observed), *flags, self._info(self._observed) | final
 
@@ -271,19 +273,10 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
             last = np.full(self.num_envs, None, dtype=object)
             for row in rows.nonzero().flatten().tolist():
                 last[row] = {key: value[row] for key, value in every.items()}
-        return {
-            "final_obs": last,
-            "_final_obs": finished,
-            "final_info": info,
-            "_final_info": finished,
-        }
+        flags = {"_final_obs": finished, "_final_info": finished}
+        return {"final_obs": last, "final_info": info, **flags}
 
-    def _check_seed(self, seed: int | Sequence[int] | None) -> int | Sequence[int] | None:
-        if isinstance(seed, Sequence) and len(seed) != self.num_envs:
-            raise ValueError(f"{len(seed)} seeds for {self.num_envs} rows; pass one per row")
-        return seed
-
-    def _check_mask(self, mask: Any) -> Tensor:
+    def _rows_of(self, mask: Any) -> Tensor:
         rows = torch.as_tensor(mask, device=self._shell.env.device)
         if rows.dtype != torch.bool or rows.shape != (self.num_envs,):
             raise ValueError(
@@ -293,7 +286,7 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         return rows
 
 
-def _check_render_mode(given: str | None, known: Sequence[str] = RENDER_MODES) -> None:
+def _check_render_mode(given: str | None, known: Sequence[str]) -> None:
     if given is not None and given not in known:
         raise ValueError(f"render_mode={given!r} is unknown; choose one of {tuple(known)} or None")
 

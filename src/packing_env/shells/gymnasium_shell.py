@@ -142,10 +142,6 @@ class Shell:
             raise RuntimeError("there is no action mask before the first reset(); call reset()")
         return out["action_mask"]
 
-    def restart(self, rows: Tensor, observed: TensorDictBase) -> TensorDictBase:
-        """Start the next episode in some rows; ``observed`` has the other rows' observations."""
-        return self.env.reset_rows(rows, observed)
-
     def _entry(self, name: str, key: NestedKey, action: Any) -> Tensor:
         """Convert one part of the action; out-of-range numbers pass, as illegal actions."""
         dtype, shape = self.env.takes[key]

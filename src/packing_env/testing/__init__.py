@@ -4,7 +4,7 @@ Each ``check_*`` returns ``None`` on success and raises :class:`CheckError` on f
 expected value, the value found and its place. They compare with :mod:`packing_env.reference`.
 """
 
-from packing_env.reference import ListedEpisode
+from packing_env.reference import Episode
 from packing_env.reference.box_episode import BoxEpisode
 from packing_env.testing.environment_checks import check_env
 from packing_env.testing.episodes import (
@@ -27,7 +27,7 @@ __all__ = [
     "BoxEpisode",
     "CheckError",
     "Decision",
-    "ListedEpisode",
+    "Episode",
     "Referee",
     "begin_episode",
     "check_env",

@@ -7,12 +7,11 @@ from tensordict import TensorDictBase
 from torch import Tensor
 from torchrl.envs import check_env_specs
 
-from packing_env.core import feasibility
-from packing_env.core.orientation import decode_placement, visible_items
+from packing_env.core.orientation import decode_placement
 from packing_env.core.random import choose_uniform
 from packing_env.core.transition import is_done
 from packing_env.envs import PackingEnv
-from packing_env.testing.episodes import current_state
+from packing_env.testing.episodes import current_scene
 from packing_env.testing.errors import require
 from packing_env.testing.referee import Referee
 
@@ -101,11 +100,9 @@ def act(
 
 def _legal(env: PackingEnv) -> Tensor:
     """Return ``[B, A]`` legal placements of the lattice; all True in finished rows."""
-    state = current_state(env)
-    visible = visible_items(state, env.params.num_visible)
-    items = env.catalogue.tensors()
-    maps = feasibility.placement_maps(state["heightmap"], *visible, items, env.params)
-    return maps.legal.flatten(1) | is_done(state)[:, None]
+    scene = current_scene(env)
+    assert scene.maps is not None
+    return scene.maps.legal.flatten(1) | is_done(scene.state)[:, None]
 
 
 def _check_metrics(found: TensorDictBase, step: int) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tensordict import TensorDictBase
 from torch import Tensor
 
 from packing_env import reference
+from packing_env.core import candidates, feasibility
+from packing_env.core.orientation import visible_items
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
-from packing_env.reference import ListedEpisode
+from packing_env.reference import Episode
 from packing_env.reference.box_episode import BoxEpisode, BoxItem
+from packing_env.reference.claims import STABILITY_RULES
 from packing_env.types import PackingParams
 
-KNOWN_RULES = ("none", "com_hull", "center_hull", "area_corners", "area_corners_code")
+KNOWN_RULES = STABILITY_RULES["maps"]
 """Stability rules of the reference program on maps; with others, legality is not compared."""
-BOX_RULES = (*KNOWN_RULES, "stacking_tree")
+BOX_RULES = STABILITY_RULES["boxes"]
 """Stability rules of the reference program in geometry ``"boxes"``."""
 KNOWN_TERMS = ("objective", "utilization", "item", "height", "void", "illegal")
 """Reward terms of the reference program; with others, rewards are not compared."""
@@ -32,9 +37,19 @@ def current_state(env: PackingEnv) -> dict[str, Tensor]:
     return dict(state.items())
 
 
+def current_scene(env: PackingEnv) -> candidates.Scene:
+    """Compute the maps of all placements and the visible items from ``env.state``."""
+    state, items, params = current_state(env), env.catalogue.tensors(), env.params
+    visible = visible_items(state, params.num_visible)
+    maps = None
+    if params.geometry == "maps":
+        maps = feasibility.placement_maps(state["heightmap"], *visible, items, params)
+    return candidates.Scene(state, *visible, maps, items, params)
+
+
 def known_rules(params: PackingParams) -> tuple[str, ...]:
     """Return the stability rules that the reference program has for a task's geometry."""
-    return BOX_RULES if params.geometry == "boxes" else KNOWN_RULES
+    return STABILITY_RULES[params.geometry]
 
 
 def reference_item(catalogue: Catalogue, row: int) -> reference.Item:
@@ -42,8 +57,8 @@ def reference_item(catalogue: Catalogue, row: int) -> reference.Item:
     tensors = catalogue.tensors()
     real = tensors["orientation_mask"][row].tolist()
     top, bottom = (
-        [m.numpy() if there else None for m, there in zip(maps, real, strict=True)]
-        for maps in (tensors["top"][row].cpu(), tensors["bottom"][row].cpu())
+        [m.numpy() if there else None for m, there in zip(tensors[k][row].cpu(), real, strict=True)]
+        for k in ("top", "bottom")
     )
     dx, dy, dz = tensors["extent"][row].tolist()
     return reference.Item(
@@ -73,43 +88,35 @@ def reference_rules(params: PackingParams, *, cuboids: bool = False) -> referenc
         params: The task.
         cuboids: True if all its items are cuboids of whole cells.
     """
-    known = known_rules(params)
+    same = ("height", "cell", "grid_step", "num_visible", "illegal_action", "candidate_range")
+    values: dict[str, Any] = {name: getattr(params, name) for name in same}
+    for name in ("stability", "stability_metric"):
+        rule = getattr(params, name)
+        values[name] = rule if rule in known_rules(params) else "none"
     return reference.Rules(
-        height=params.height,
-        cell=params.cell,
-        grid_step=params.grid_step,
-        num_visible=params.num_visible,
-        stability=params.stability if params.stability in known else "none",
-        stability_metric=params.stability_metric if params.stability_metric in known else "none",
+        **values,
         contact_tol=params.tolerance,
-        illegal_action=params.illegal_action,
         max_steps=params.step_limit,
         reward={k: v for k, v in params.reward.items() if k in KNOWN_TERMS},
-        candidate_range=params.candidate_range,
         whole_cells=cuboids,
     )
 
 
-def begin_episode(
-    env: PackingEnv, row: int, known: dict[int, reference.Item], cuboids: dict[int, BoxItem]
-) -> ListedEpisode:
+def begin_episode(env: PackingEnv, row: int, known: dict[int, Any]) -> Episode:
     """Build the reference episode of a row of an environment, at its start.
 
     Args:
         env: The environment, after ``reset()``.
         row: Index of the row.
         known: Cache of converted items by catalogue row; extended here.
-        cuboids: The cache of geometry ``"boxes"``.
     """
     params, state = env.params, current_state(env)
     ids = state["item_id"][row, : int(state["num_items"][row])].tolist()
     rules = reference_rules(params, cuboids=bool(env.catalogue.cuboid.shape[-1]))
-    if params.geometry == "boxes":
-        for item in set(ids) - set(cuboids):
-            cuboids[item] = reference_cuboid(env.catalogue, item)
-        sizes = [cuboids[item] for item in ids]
-        return BoxEpisode(params.grid, sizes, rules, unit=params.pitch)
+    convert = reference_cuboid if params.geometry == "boxes" else reference_item
     for item in set(ids) - set(known):
-        known[item] = reference_item(env.catalogue, item)
+        known[item] = convert(env.catalogue, item)
     items = [known[item] for item in ids]
-    return ListedEpisode(params.grid, items, rules, fallback=params.candidate_fallback)
+    if params.geometry == "boxes":
+        return BoxEpisode(params.grid, items, rules, unit=params.pitch)
+    return Episode(params.grid, items, rules, fallback=params.candidate_fallback)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,12 +11,16 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from packing_env.core import candidates, feasibility
-from packing_env.core.orientation import visible_items
 from packing_env.envs import PackingEnv
-from packing_env.reference import Item, ListedEpisode, spaces
-from packing_env.reference.box_episode import BoxItem
+from packing_env.reference import Episode, spaces
 from packing_env.reference.episode import Place
-from packing_env.testing.episodes import KNOWN_TERMS, begin_episode, current_state, known_rules
+from packing_env.testing.episodes import (
+    KNOWN_TERMS,
+    begin_episode,
+    current_scene,
+    current_state,
+    known_rules,
+)
 from packing_env.testing.errors import require
 
 _TOLERANCE = 1e-6
@@ -83,15 +87,14 @@ class Referee:
         self._random = np.random.default_rng(seed)
         self._known = env.params.stability in known_rules(env.params)
         self._smallest = _smallest_side(env)
-        self._items: dict[int, Item] = {}
-        self._cuboids: dict[int, BoxItem] = {}
+        self._items: dict[int, Any] = {}
         rows = range(env.batch_size.numel())
         self.episodes = [self._episode(row) for row in rows]
         self._spaces = [self._first_spaces() for _ in rows]
 
-    def _episode(self, row: int) -> ListedEpisode:
+    def _episode(self, row: int) -> Episode:
         """Build the row's reference episode at its start."""
-        episode = begin_episode(self.env, row, self._items, self._cuboids)
+        episode = begin_episode(self.env, row, self._items)
         episode.listed = self._listed(row)
         return episode
 
@@ -112,7 +115,7 @@ class Referee:
 
     def step(self, decisions: list[Decision], observed: TensorDictBase) -> None:
         """Run the decisions in the reference and compare with ``observed``, the ``next`` entry."""
-        scene = self._scene()
+        scene = current_scene(self.env)
         mask = _action_mask(self.env, observed)
         places = () if scene.maps else self._some_places(scene)
         for row, decision in enumerate(decisions):
@@ -128,7 +131,7 @@ class Referee:
                 self._compare_maps(row, mask[row], scene.maps)
             elif not episode.done:
                 index, z, legal = (found[row] for found in places)
-                self._compare_places(row, index, z, legal)
+                self._compare_places(row, index, legal, z, only_legal=True)
             if self.env.params.action_mode == "candidate" and not episode.done:
                 self._compare_candidates(row, mask[row])
             self.steps += 1
@@ -149,16 +152,6 @@ class Referee:
         return reward
 
     # ------------------------------------------------------------------ the environment's values
-
-    def _scene(self) -> candidates.Scene:
-        """Compute the environment's maps and visible items from its state."""
-        env, state = self.env, current_state(self.env)
-        items = env.catalogue.tensors()
-        item_id, there = visible_items(state, env.params.num_visible)
-        maps = None
-        if env.params.geometry == "maps":
-            maps = feasibility.placement_maps(state["heightmap"], item_id, there, items, env.params)
-        return candidates.Scene(state, item_id, there, maps, items, env.params)
 
     def _some_places(self, scene: candidates.Scene) -> tuple[Tensor, Tensor, Tensor]:
         """Draw placements of geometry "boxes"; with rest heights and legality, ``[B, P]`` each."""
@@ -253,28 +246,24 @@ class Referee:
 
     def _compare_mask(self, row: int, legal: Tensor, z: Tensor | None) -> None:
         """Compare legality (and rest height) of all placements or of some random ones."""
-        episode, step = self.episodes[row], self.env.params.grid_step
-        shape = (self.env.params.num_visible, self.orientations, *self.env.params.lattice)
-        legal_at = legal.reshape(shape).cpu().numpy()
-        z_at = None if z is None else z.cpu().numpy()
-        places = np.arange(legal_at.size)
+        index = torch.arange(legal.numel())
         if self.mask_bits is not None:
-            places = self._random.choice(legal_at.size, self.mask_bits)
-        for slot, orientation, i, j in zip(*np.unravel_index(places, shape), strict=True):
-            found = episode.check(int(slot), int(orientation), int(i) * step, int(j) * step)
-            where = (int(slot), int(orientation), int(i), int(j))
-            expected = episode.done or found.legal
-            self._expect(row, f"mask at {where}", expected, bool(legal_at[where]))
-            if z_at is not None:
-                self._expect(row, f"rest height at {where}", float(found.z), float(z_at[where]))
+            index = torch.from_numpy(self._random.choice(legal.numel(), self.mask_bits))
+        index = index.to(legal.device)
+        heights = None if z is None else z.flatten()[index]
+        self._compare_places(row, index, legal.flatten()[index], heights)
 
-    def _compare_places(self, row: int, index: Tensor, z: Tensor, legal: Tensor) -> None:
-        """Compare legality and rest height of some placements of geometry "boxes"."""
-        for place, height, good in zip(index.tolist(), z.tolist(), legal.tolist(), strict=True):
+    def _compare_places(
+        self, row: int, index: Tensor, legal: Tensor, z: Tensor | None, only_legal: bool = False
+    ) -> None:
+        """Compare legality and rest height of placements, or ``only_legal`` ones' rest height."""
+        episode = self.episodes[row]
+        heights = [None] * len(index) if z is None else z.tolist()
+        for place, good, height in zip(index.tolist(), legal.tolist(), heights, strict=True):
             where = decode_place(self.env, place)
-            found = self.episodes[row].check(*where)
-            self._expect(row, f"legality at {tuple(where)}", found.legal, good)
-            if found.legal:
+            found = episode.check(*where)
+            self._expect(row, f"legality at {tuple(where)}", episode.done or found.legal, good)
+            if height is not None and (found.legal or not only_legal):
                 self._expect(row, f"rest height at {tuple(where)}", float(found.z), height)
 
     def _compare_candidates(self, row: int, mask: Tensor) -> None:

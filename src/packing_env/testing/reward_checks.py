@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -37,21 +40,20 @@ def check_reward(term: rewards.Term | str) -> None:
     for metric, copy in zip((before, after), copies, strict=True):
         changed = [k for k in copy if not torch.equal(metric[k], copy[k])]
         require(not changed, f"the term changed its argument {changed}; work on new tensors")
-    one = torch.stack([
-        function({k: v[i : i + 1] for k, v in before.items()},
-                 {k: v[i : i + 1] for k, v in after.items()}, legal[i : i + 1])[0]
-        for i in range(len(legal))
-    ])  # fmt: skip
+
+    def apply(convert: Callable[[Tensor], Tensor]) -> Tensor:
+        """Compute the term from converted arguments."""
+        earlier, later = ({k: convert(v) for k, v in m.items()} for m in (before, after))
+        return function(earlier, later, convert(legal))
+
+    rows = [slice(i, i + 1) for i in range(len(legal))]
+    one = torch.cat([apply(operator.itemgetter(row)) for row in rows])
     require(
         bool(torch.allclose(one, value, rtol=1e-9, atol=1e-12)),
         "a row's value depends on the other rows (a mean or a maximum over the batch?)",
     )
     try:
-        function(
-            {k: v.to("meta") for k, v in before.items()},
-            {k: v.to("meta") for k, v in after.items()},
-            legal.to("meta"),
-        )
+        apply(lambda v: v.to("meta"))
     except (RuntimeError, NotImplementedError) as error:
         raise CheckError(
             f"the term reads a value back to Python, or needs another device: {error}; use "

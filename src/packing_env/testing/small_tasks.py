@@ -45,20 +45,18 @@ def random_catalogue(
             at = (item, orientation)
             w, h = size[at] = random.integers(1, window + 1, 2)
             low, high = _random_surfaces(random, (w, h), cell, rough=item % 2 == 1)
-            if item == 0:
-                low, high = np.zeros((w, h), np.float32), np.full((w, h), cell, np.float32)
-            bottom[at][:w, :h], top[at][:w, :h] = low, high
             com[at] = random.integers(0, 64 * size[at] + 1) // (32, 1)[item % 2] * (32, 1)[item % 2]
             if item == 0:
+                low, high = np.zeros((w, h), np.float32), np.full((w, h), cell, np.float32)
                 com[at] = 32 * size[at]
+            bottom[at][:w, :h], top[at][:w, :h] = low, high
             thickness = (high.astype(np.float64) - low)[np.isfinite(low)]
             volume[item] = min(volume[item], thickness.sum() * cell**2)
     peak = np.where(there, top.max((2, 3)), np.float32(np.inf))
     extent = np.concatenate((size[:, 0] * cell, peak[:, :1]), 1).astype(np.float64)
     identity = np.broadcast_to(np.eye(3), (num_items, num_orientations, 3, 3)).copy()
-    tops, bottoms, sizes, mask, volumes = (
-        torch.from_numpy(array) for array in (top, bottom, size, there, volume)
-    )
+    arrays = (top, bottom, size, there, volume)
+    tops, bottoms, sizes, mask, volumes = (torch.from_numpy(array) for array in arrays)
     return Catalogue(
         top=tops,
         bottom=bottoms,
