@@ -62,7 +62,7 @@ def _item_to_json(item: PlacedItem) -> dict[str, Any]:
 
 
 def _entries(source: object, keys: Iterable[str], **others: object) -> dict[str, Any]:
-    """Return the keys of ``others`` or attributes of ``source``, without those that are None."""
+    """Collect the keys from ``others`` or the attributes of ``source``, leaving out None."""
     found = {key: others[key] if key in others else getattr(source, key) for key in keys}
     return {key: value for key, value in found.items() if value is not None}
 

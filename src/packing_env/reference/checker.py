@@ -122,7 +122,7 @@ def _rule(plan: PlanClaim) -> Iterator[Violation]:
         yield _wrong(
             "stability",
             repr(plan.stability),
-            f"stability rule {plan.stability!r} is unknown; known: {', '.join(known)}",
+            f"stability rule {plan.stability!r} is unknown; known: {', '.join(sorted(known))}",
         )
     if plan.contact_tol < 0:
         yield _wrong("contact_tol", f"{plan.contact_tol} m", "a negative tolerance")
