@@ -180,7 +180,7 @@ def test_check_env_finds_a_wrong_mask(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(maps, legal=torch.isfinite(maps.z))
 
     monkeypatch.setattr(feasibility, "placement_maps", sloppy)
-    with pytest.raises(CheckError, match="legality at|terminated"):
+    with pytest.raises(CheckError, match=r"legality at|terminated"):
         check_env(small_env(container=(0.08, 0.08, 0.03)), num_steps=10)
 
 
