@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Any
 
 
-@dataclass(frozen=True)
 class Argument:
-    """An argument of a command: what ``argparse`` takes."""
+    """An argument of a command, declared as for ``ArgumentParser.add_argument``."""
 
-    names: tuple[str, ...]
-    options: dict[str, Any]
+    def __init__(self, *names: str, **options: Any) -> None:
+        self.names, self.options = names, options
 
 
-def argument(*names: str, **options: Any) -> Argument:
-    """Declare an argument as for ``ArgumentParser.add_argument``."""
-    return Argument(names, options)
+def config_dir(description: str) -> Argument:
+    """Declare ``--config-dir``, which may be given several times."""
+    return Argument(
+        "--config-dir", action="append", default=[], type=Path, metavar="DIR", help=description
+    )
 
 
 def positive(text: str) -> int:
@@ -117,16 +118,9 @@ COMMANDS = {
         (),
         ("packing inspect RUN", "packing inspect RUN/black_box --device cpu"),
         arguments=(
-            argument("run", type=Path, metavar="RUN", help="a run, or its folder black_box"),
-            argument("--device", help="where the update is repeated; default: as in the run"),
-            argument(
-                "--config-dir",
-                action="append",
-                default=[],
-                type=Path,
-                metavar="DIR",
-                help="a folder of your own YAML files that the run was made with",
-            ),
+            Argument("run", type=Path, metavar="RUN", help="a run, or its folder black_box"),
+            Argument("--device", help="where the update is repeated; default: as in the run"),
+            config_dir("a folder of your own YAML files that the run was made with"),
         ),
         description=(
             "Diagnose a run that produced NaN or Inf: repeat its broken update, from what training "
@@ -145,15 +139,15 @@ COMMANDS = {
             "packing validate --full",
         ),
         arguments=(
-            argument("--full", action="store_true", help="more heuristics, and V4"),
-            argument(
+            Argument("--full", action="store_true", help="more heuristics, and V4"),
+            Argument(
                 "--seeds",
                 type=positive,
                 default=1,
                 metavar="N",
                 help="seeds 0 to N-1, each reported",
             ),
-            argument("--json", type=Path, metavar="PATH", help="write everything to a file"),
+            Argument("--json", type=Path, metavar="PATH", help="write everything to a file"),
         ),
     ),
     "check": Command(
@@ -166,8 +160,8 @@ COMMANDS = {
             "packing check --json plans/*.json",
         ),
         arguments=(
-            argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans, as JSON"),
-            argument("--json", action="store_true", help="print the reports as a JSON list"),
+            Argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans, as JSON"),
+            Argument("--json", action="store_true", help="print the reports as a JSON list"),
         ),
         description=(
             "Verify packing plans with the reference program: every item is inside, under the lid, "

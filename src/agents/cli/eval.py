@@ -25,7 +25,7 @@ from agents.training.evaluate import evaluate as evaluate_policy
 from agents.training.process import StopSignals
 from agents.training.resume import Resumed, load_policy
 from packing_env.envs import PackingEnv
-from packing_env.plan import Packing, save_plan
+from packing_env.plan import save_plan
 
 FROM_RUN = ("items", "generator", "reward", "network", "env", "agent")
 """Sections of the configuration that a checkpoint brings."""
@@ -118,8 +118,8 @@ def compare(
                     env, policy, options.instances, keep=PICTURED, should_stop=should_stop
                 )
     except StoppedError:
-        partial = {**results, **_results(config, found), "interrupted": True}
-        runs.write_json(folder / RESULTS, partial)
+        played = {**results, **_results(config, found), "interrupted": True}
+        runs.write_json(folder / RESULTS, played)
         raise StoppedError(INTERRUPTED) from None
     console.print(table(found, title=f"{config.env.task}: {options.instances} held-out instances"))
     runs.write_json(folder / RESULTS, {**results, **_results(config, found)})
@@ -127,8 +127,12 @@ def compare(
     own = next(iter(found.values()))
     packings = own.packings(env) if options.picture or options.plan else []
     if options.picture:
+        from packing_env.render import save_grid
+
         written.append(folder / options.picture)
-        _draw(written[-1], packings)
+        with build.as_config_errors():
+            written[-1].parent.mkdir(parents=True, exist_ok=True)
+            save_grid(written[-1], packings)
     if options.plan:
         written.append(folder / options.plan)
         with build.as_config_errors():
@@ -153,14 +157,6 @@ def _results(config: DictConfig, found: Mapping[str, Evaluation]) -> dict[str, A
             for name in names[1:]
         },
     }
-
-
-def _draw(path: Path, packings: list[Packing]) -> None:
-    from packing_env.render import save_grid
-
-    with build.as_config_errors():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_grid(path, packings)
 
 
 # ---------------------------------------------------------------------- description of a run

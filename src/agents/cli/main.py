@@ -7,19 +7,22 @@ import logging
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from agents import __version__
-from agents.cli.commands import COMMANDS, Command
-from agents.cli.errors import guarded
+from agents.cli.commands import COMMANDS, Argument, Command, config_dir
 from agents.config.folders import config_folder, groups
 from agents.training import process
 
 _WIDTH = 100
 """Characters in a line of help."""
+BAD_INPUT = 2
+"""Exit code for an impossible request."""
+INTERRUPTED = 130
+"""Exit code of SIGINT where there is nothing to save yet."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,31 +74,23 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
             epilog=_epilog(command) if name == named else None,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        if name == named:
-            _add_arguments(sub, command)
+        for argument in _arguments(command) if name == named else ():
+            sub.add_argument(*argument.names, **argument.options)
     return parser
 
 
-def _add_arguments(parser: argparse.ArgumentParser, command: Command) -> None:
-    """Add the arguments of a command."""
-    for argument in command.arguments:
-        parser.add_argument(*argument.names, **argument.options)
+def _arguments(command: Command) -> Iterator[Argument]:
+    """Yield the arguments of a command."""
+    yield from command.arguments
     if command.arguments:
         return
     if command.words is not None:
-        parser.add_argument("what", metavar="WHAT", help="what is measured, see below")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings, see below")
-    parser.add_argument(
-        "--config-dir",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="DIR",
-        help="a folder of your own YAML files, with the same groups",
-    )
-    parser.add_argument("--cfg", choices=["job"], help="print the configuration and stop")
+        yield Argument("what", metavar="WHAT", help="what is measured, see below")
+    yield Argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings, see below")
+    yield config_dir("a folder of your own YAML files, with the same groups")
+    yield Argument("--cfg", choices=["job"], help="print the configuration and stop")
     if command.sweeps:
-        parser.add_argument("-m", "--multirun", action="store_true", help="run every combination")
+        yield Argument("-m", "--multirun", action="store_true", help="run every combination")
 
 
 def _epilog(command: Command) -> str:
@@ -118,10 +113,9 @@ def _epilog(command: Command) -> str:
 
 def _first_comment(path: Path) -> str:
     """Return the first comment of a YAML file that is not for Hydra."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith("# ") and not line.startswith("# @"):
-            return line.removeprefix("# ")
-    return ""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comments = (line for line in lines if line.startswith("# ") and not line.startswith("# @"))
+    return next(comments, "").removeprefix("# ")
 
 
 # ---------------------------------------------------------------------- running a command
@@ -139,7 +133,7 @@ def _dispatch(options: argparse.Namespace) -> int:
     if getattr(options, "multirun", False):
         from agents.cli.sweep import sweep
 
-        return sweep(request, run)
+        return sweep(request, run, guarded)
     config = compose(request.command, request.overrides, request.folders)
     if options.cfg:
         from omegaconf import OmegaConf
@@ -154,6 +148,53 @@ def _load(place: str) -> Callable[..., Any]:
     module, _, name = place.partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)
     return function
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def guarded(run: Callable[[], int]) -> int:
+    """Return the exit code of ``run``; print an error that is meant for the user as one line."""
+    try:
+        return run()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        from agents.training.evaluate import StoppedError
+
+        if isinstance(error, StoppedError):
+            print(error)
+            return 0
+        if (reason := _user_error(error)) is None or os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
+        print(f"packing: {reason}", file=sys.stderr)
+        return BAD_INPUT
+
+
+def _user_error(error: Exception) -> BaseException | None:
+    """Return the error whose message is written for the user; None for a fault of the program."""
+    from hydra.errors import InstantiationException
+
+    from agents.config.folders import ConfigError
+    from agents.training.capture import CaptureError
+    from agents.training.checkpoint import CheckpointError
+    from agents.training.runs import RunFolderError
+    from packing_env.generators import GeneratorError
+    from packing_env.items import CatalogueError, MeshError
+    from packing_env.plan import PlanError
+    from packing_env.types import ParameterError
+
+    if isinstance(error, InstantiationException):
+        cause = error if error.__cause__ is None else error.__cause__
+        return cause if isinstance(cause, (ValueError, OSError, ImportError)) else None
+    ours = (
+        CaptureError, CatalogueError, CheckpointError, ConfigError, GeneratorError, MeshError,
+        ParameterError, PlanError, RunFolderError,
+    )  # fmt: skip
+    return error if isinstance(error, ours) else None
 
 
 if __name__ == "__main__":

@@ -97,8 +97,9 @@ LOOSE = {"candidate_generator": "split_space_drops"}
 """The first published program does not check whether the item fits into its space."""
 
 
-def _window(utilization: float, half: float, items: float, item_half: float) -> dict[str, Window]:
-    return {"utilization": Window(utilization, half), "items": Window(items, item_half)}
+def _windows(**bounds: tuple[float, float]) -> dict[str, Window]:
+    """Return windows by measure, from centres and half-widths."""
+    return {measure: Window(*bound) for measure, bound in bounds.items()}
 
 
 def _continuous(
@@ -106,9 +107,7 @@ def _continuous(
 ) -> Protocol:
     """Make a cell of PCT's Table 3; ``cell`` is the printed utilization and number of items."""
     utilization, items = cell
-    windows = {"utilization": Window(utilization, half)}
-    if name == "V3a":
-        windows["items"] = Window(items, 0.8)
+    judged = {"items": (items, 0.8)} if name == "V3a" else {}
     return Protocol(
         name,
         "continuous S2" if name == "V3a" else "continuous S1, stacking tree",
@@ -118,7 +117,7 @@ def _continuous(
         300,
         {"utilization": utilization, "items": items},
         PCT,
-        windows,
+        _windows(utilization=(utilization, half), **judged),
     )
 
 
@@ -132,16 +131,9 @@ PROTOCOLS: tuple[Protocol, ...] = (
         500,
         {"utilization": 0.565, "items": 22.1, "spread": 0.105},
         GOPT,
-        _window(0.563, 0.020, 22.3, 0.8) | {"spread": Window(0.105, 0.015)},
+        _windows(utilization=(0.563, 0.020), items=(22.3, 0.8), spread=(0.105, 0.015)),
     ),
-    Protocol(
-        "V1",
-        "the same, all corners",
-        "cuboid_online",
-        {},
-        "heightmap_minimization",
-        500,
-    ),
+    Protocol("V1", "the same, all corners", "cuboid_online", {}, "heightmap_minimization", 500),
     Protocol(
         "V2",
         "RS-125, 2 yaws, centre hull",
@@ -151,7 +143,7 @@ PROTOCOLS: tuple[Protocol, ...] = (
         1000,
         {"utilization": 0.516, "items": 20.5, "spread": 0.142},
         GOPT,
-        _window(0.518, 0.015, 20.6, 0.6) | {"spread": Window(0.14, 0.012)},
+        _windows(utilization=(0.518, 0.015), items=(20.6, 0.6), spread=(0.14, 0.012)),
     ),
     _continuous("V3a", S2, "lsah", (0.587, 22.8), 0.017),
     _continuous("V3a", S2, "online_bph", (0.461, 18.1), 0.016),
@@ -165,17 +157,11 @@ PROTOCOLS: tuple[Protocol, ...] = (
 def ordering_protocols(heuristic: str, full: bool = False) -> dict[str, Protocol]:
     """Return V5 by rule: a heuristic on RS-125, on the same instances under every rule."""
     rules = RULES if full or heuristic == "online_bph" else RULES[2:]
-    return {
-        rule: Protocol(
-            "V5",
-            f"RS-125, 2 yaws, {rule}",
-            "cuboid_online",
-            {**SPACES, "stability": rule},
-            heuristic,
-            2000,
-        )
-        for rule in rules
-    }
+    found = {}
+    for rule in rules:
+        setting, options = f"RS-125, 2 yaws, {rule}", {**SPACES, "stability": rule}
+        found[rule] = Protocol("V5", setting, "cuboid_online", options, heuristic, 2000)
+    return found
 
 
 def random_protocols() -> tuple[Protocol, ...]:
@@ -186,70 +172,48 @@ def random_protocols() -> tuple[Protocol, ...]:
         "candidate_generator": "all_placements",
         "candidate_range": "pct",
         "candidate_fallback": False,
+        "stability_metric": "none",
         "observation": ("heightmap", "item_id", "item_features", "boxes"),
     }
+    s1 = {"orientations": "yaw", "stability": "stacking_tree", "num_candidates": 200}
+    s2 = {"orientations": "cuboid", "stability": "none", "num_candidates": 600}
     settings = (
-        ("discrete S1, stacking tree", "yaw", "stacking_tree", 200, 0.370, 15.4),
-        ("discrete S2", "cuboid", "none", 600, 0.390, 16.0),
+        ("discrete S1, stacking tree", s1, {"utilization": 0.370, "items": 15.4}),
+        ("discrete S2", s2, {"utilization": 0.390, "items": 16.0}),
     )
     return tuple(
-        Protocol(
-            "V6",
-            words,
-            "cuboid_online",
-            discrete
-            | {
-                "orientations": orientations,
-                "stability": rule,
-                "stability_metric": "none",
-                "num_candidates": count,
-            },
-            "random_legal",
-            200,
-            {"utilization": utilization, "items": items},
-            PCT_RUN,
-        )
-        for words, orientations, rule, count, utilization, items in settings
+        Protocol("V6", words, "cuboid_online", discrete | own, "random_legal", 200, cell, PCT_RUN)
+        for words, own, cell in settings
     )
 
 
 def more_protocols() -> tuple[Protocol, ...]:
     """Return those of ``--full``: other heuristics on RS-125, sequences of AAAI 2021 (V4)."""
     others = (
-        "deepest_bottom_left",
-        "lsah",
-        "lsah_pct",
-        "br",
-        "macs",
-        "best_fit",
-        "first_fit",
+        "deepest_bottom_left", "lsah", "lsah_pct", "br", "macs", "best_fit", "first_fit",
         "random_legal",
-    )
-    rs = [
+    )  # fmt: skip
+    found = [
         Protocol("RS", "RS-125, 2 yaws, centre hull", "cuboid_online", SPACES, name, 1000)
         for name in others
     ]
-    sources: tuple[tuple[str, dict[str, Any], float, float], ...] = (
-        ("RS", {"name": "uniform_cuboids", "low": 2, "high": 5}, 0.349, 0.354),
-        ("CUT-1", {"name": "guillotine", "variant": "cut1", "low": 2, "high": 5}, 0.412, 0.519),
-        ("CUT-2", {"name": "guillotine", "variant": "cut2", "low": 2, "high": 5}, 0.408, 0.492),
+    sources = (
+        ("RS", {"name": "uniform_cuboids"}, {"br": 0.349, "online_bph": 0.354}),
+        ("CUT-1", {"name": "guillotine", "variant": "cut1"}, {"br": 0.412, "online_bph": 0.519}),
+        ("CUT-2", {"name": "guillotine", "variant": "cut2"}, {"br": 0.408, "online_bph": 0.492}),
     )
-    cut = [
-        Protocol(
-            "V4",
-            f"{words}, sides 2 to 5, one orientation, corners by the code",
-            "cuboid_online",
-            SPACES
-            | {"generator": source, "orientations": "none", "stability": "area_corners_code"},
-            heuristic,
-            2000,
-            {"utilization": published},
-            AAAI,
-        )
-        for words, source, br, bph in sources
-        for heuristic, published in (("br", br), ("online_bph", bph))
-    ]
-    return (*rs, *cut)
+    for words, source, cells in sources:
+        setting = f"{words}, sides 2 to 5, one orientation, corners by the code"
+        options = SPACES | {
+            "generator": {**source, "low": 2, "high": 5},
+            "orientations": "none",
+            "stability": "area_corners_code",
+        }
+        for heuristic, cell in cells.items():
+            published = {"utilization": cell}
+            made = (setting, "cuboid_online", options, heuristic, 2000, published, AAAI)
+            found.append(Protocol("V4", *made))
+    return tuple(found)
 
 
 def protocols(full: bool = False) -> tuple[Protocol, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torchrl.envs.utils import ExplorationType, set_exploration_type
@@ -18,7 +18,7 @@ from agents.cli.eval import from_run, own_policy
 from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
-from agents.training.evaluate import LINE
+from agents.training.evaluate import number_column, plain_table
 from packing_env.core import feasibility
 from packing_env.envs import PackingEnv
 from packing_env.items import shapes
@@ -29,30 +29,15 @@ def play(config: DictConfig, request: Request) -> int:
     """Play one episode and print every decision."""
     env, policy = _solo(config, request)
     console = Console()
-    table = Table(box=LINE, pad_edge=False, padding=(0, 1, 0, 0))
-    headings = ("step", "item", "orien-\ntation", "x", "y", "z [m]", "support", "reward", "filled")
-    for heading in headings:
-        table.add_column(
-            heading,
-            justify="left" if heading == "item" else "right",
-            no_wrap=True,
-            max_width=24 if heading == "item" else None,
-        )
+    numbers = ("orien-\ntation", "x", "y", "z [m]", "support", "reward", "filled")
+    headings = number_column("step"), Column("item", no_wrap=True, max_width=24)
+    table = plain_table(*headings, *map(number_column, numbers))
     rewards, filled = _episode(env, policy)
     packing = packing_of(env)
     for item, reward, share in zip(packing.items, rewards, filled, strict=False):
         x, y = item.cell
-        table.add_row(
-            f"{item.order + 1}",
-            item.name,
-            f"{item.orientation}",
-            f"{x}",
-            f"{y}",
-            f"{item.z:.3f}",
-            f"{item.support_ratio:.2f}",
-            f"{reward:.4f}",
-            f"{share:.3f}",
-        )
+        place = f"{item.orientation}", f"{x}", f"{y}", f"{item.z:.3f}", f"{item.support_ratio:.2f}"
+        table.add_row(f"{item.order + 1}", item.name, *place, f"{reward:.4f}", f"{share:.3f}")
     console.print(table)
     console.print(
         f"packed {len(packing.items)} of {packing.num_items} items, "
@@ -147,24 +132,15 @@ def items(config: DictConfig, request: Request) -> int:
     playable = feasibility.legal_on_floor(catalogue.tensors(), env.params).any(1)
     family = {shape.name: shape.family for shape in shapes.SHAPES}
     x, y, height = env.params.container
-    table = Table(
+    numbers = ("scale", "extent\n[mm]", "volume\n[cm3]", "orien-\ntations", "fits")
+    table = plain_table(
+        *(Column(heading, no_wrap=True) for heading in ("item", "family")),
+        *map(number_column, numbers),
         title=f"{len(catalogue)} items for {x:g} x {y:g} x {height:g} m in cells of "
         f"{env.params.cell * 1e3:g} mm",
         title_justify="left",
-        box=LINE,
-        pad_edge=False,
+        padding=(0, 1),
     )
-    for heading in (
-        "item",
-        "family",
-        "scale",
-        "extent\n[mm]",
-        "volume\n[cm3]",
-        "orien-\ntations",
-        "fits",
-    ):
-        left = heading in ("item", "family")
-        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
     for row, name in enumerate(catalogue.names):
         source = catalogue.sources[row]
         sides = "x".join(f"{side * 1e3:.0f}" for side in catalogue.extent[row].tolist())
@@ -176,7 +152,7 @@ def items(config: DictConfig, request: Request) -> int:
             sides,
             f"{catalogue.volume[row].item() * 1e6:.1f}",
             f"{int(catalogue.orientation_mask[row].sum())}",
-            _fits(bool(catalogue.never_feasible[row]), bool(playable[row])),
+            "never" if catalogue.never_feasible[row] else "yes" if playable[row] else "not first",
         )
     console = Console()
     console.print(table)
@@ -184,9 +160,3 @@ def items(config: DictConfig, request: Request) -> int:
         for warning in catalogue.sources[row].get("warnings", ()):
             console.print(f"{name}: {warning}", style="yellow", highlight=False, soft_wrap=True)
     return 0
-
-
-def _fits(never: bool, playable: bool) -> str:
-    if never:
-        return "never"
-    return "yes" if playable else "not first"

@@ -9,16 +9,21 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from agents.cli.errors import guarded, stops
 from agents.config import compose as composition
 from agents.config.compose import Request
 from agents.config.folders import config_folder
+from agents.training.evaluate import StoppedError
 
 
-def sweep(request: Request, run: Callable[[DictConfig, Request], int]) -> int:
+def sweep(
+    request: Request,
+    run: Callable[[DictConfig, Request], int],
+    guarded: Callable[[Callable[[], int]], int],
+) -> int:
     """Run every combination, after each of them was checked; return the exit code.
 
-    The first that fails, or is stopped, ends the sweep.
+    The first that fails, or is stopped, ends the sweep. ``guarded`` turns errors of a job into its
+    exit code.
     """
     jobs = list(composition.expand(request.overrides))
     for job in jobs:
@@ -29,9 +34,8 @@ def sweep(request: Request, run: Callable[[DictConfig, Request], int]) -> int:
     def watched(config: DictConfig, job: Request) -> int:
         try:
             return run(config, job)
-        except BaseException as error:
-            if isinstance(error, (*stops(), KeyboardInterrupt)):
-                stopped.append(error)
+        except (StoppedError, KeyboardInterrupt) as error:
+            stopped.append(error)
             raise
 
     def task(config: DictConfig) -> None:
@@ -43,21 +47,7 @@ def sweep(request: Request, run: Callable[[DictConfig, Request], int]) -> int:
         if codes[-1] or stopped:
             raise SystemExit(codes[-1])
 
-    _run_hydra(request, task, lambda: bool(stopped or any(codes)), stopped)
-    if stopped:
-        print(f"the sweep was stopped in job {len(codes)} of {len(jobs)}")
-        return 0
-    return max(codes, default=0)
-
-
-def _run_hydra(
-    request: Request,
-    task: Callable[[DictConfig], None],
-    ended: Callable[[], bool],
-    stopped: list[BaseException],
-) -> None:
-    """Let Hydra run ``task`` for every job, with a command line of its own."""
-    before = sys.argv
+    before = sys.argv  # Hydra reads the command line
     sys.argv = ["packing", "--multirun", *composition.search_path(request.folders)]
     sys.argv += request.overrides
     folder = str(config_folder())
@@ -66,7 +56,11 @@ def _run_hydra(
     except KeyboardInterrupt as stop:  # between two jobs
         stopped.append(stop)
     except SystemExit:
-        if not ended():
+        if not (stopped or any(codes)):
             raise
     finally:
         sys.argv = before
+    if stopped:
+        print(f"the sweep was stopped in job {len(codes)} of {len(jobs)}")
+        return 0
+    return max(codes, default=0)

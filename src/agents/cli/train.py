@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ from rich.console import Console
 from agents.cli.eval import INTERRUPTED, RESULTS, agent_name, compare, describe, origin
 from agents.config import build
 from agents.config.compose import Request
-from agents.config.folders import ConfigError, close_names
+from agents.config.folders import ConfigError
 from agents.diagnostics import black_box
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
+from agents.options import close_names
 from agents.training import checkpoint, distributed, imitation, resume, runs
 from agents.training.distributed import World
 from agents.training.evaluate import StoppedError
@@ -66,36 +67,36 @@ def _train(config: DictConfig, request: Request, world: World) -> int:
     folder = _folder(config, resumed)
     describe(folder, config, request, resumed)
     console = Console()
+    say = partial(console.print, highlight=False, soft_wrap=True)
     if place is not None:
-        console.print(_start_line(place, resumed), highlight=False, soft_wrap=True)
+        say(_start_line(place, resumed))
     if resumed is not None:
         trainer.load_state_dict(resumed.found.state)
         resumed.found.state.clear()  # the replay is large, and was copied
-    console.print(
+    say(
         f"{config.name}: {env.batch_size.numel()} rows of {env.params.num_items} items on "
         f"{env.device}, {env.mode.num_actions:,} actions (action_mode="
-        f"{env.params.action_mode}); results in {folder}",
-        highlight=False,
-        soft_wrap=True,
+        f"{env.params.action_mode}); results in {folder}"
     )
     if imitated is not None:
-        console.print(imitated, highlight=False, soft_wrap=True)
+        say(imitated)
     with StopSignals() as stop:
         start = None if resumed is None else int(resumed.found.meta["frames"])
         session = _Session(config, folder, env, trainer, stop.requested, start)
         try:
             finished = session.train(console)
         except NonFiniteError as error:
-            message = f"packing: {error}; {session.checkpoints()}{session.save_black_box(error)}"
-            console.print(message, style="bold", highlight=False, soft_wrap=True)
+            saved = f"{session.checkpoints()}{session.save_black_box(error)}"
+            say(f"packing: {error}; {saved}", style="bold")
             return 1
         finally:
             collector.close()
-        session.note(interrupted=not finished)
+        state = {} if finished else {"interrupted": True}
+        runs.write_json(folder / RESULTS, session.results() | state)
         if not finished:
             raise StoppedError(f"{INTERRUPTED}; to continue: packing train resume={folder}")
         if caveat := session.caveat():
-            console.print(caveat, style="bold", highlight=False, soft_wrap=True)
+            say(caveat, style="bold")
         return session.report(console)
 
 
@@ -131,7 +132,6 @@ class _Session:
         self.config, self.folder = config, folder
         self.env, self.trainer, self.should_stop = env, trainer, should_stop
         self.resumed_at = resumed_at
-        self._held_out: PackingEnv | None = None
         self._failed: Path | None = None
         self._best = (config.checkpoint.best or "").removeprefix("-")
         self._warned = False
@@ -220,21 +220,17 @@ class _Session:
             intact = "there is no intact checkpoint"
         return f"the failed state is saved in {self._failed}, {intact}"
 
+    @cached_property
     def held_out(self) -> PackingEnv:
-        """Return the environment of evaluations, built on first use."""
-        if self._held_out is None:
-            self._held_out = build.build_held_out(self.config, self.env)
-        return self._held_out
+        """The environment of evaluations, built on first use."""
+        return build.build_held_out(self.config, self.env)
 
     def evaluate(self) -> dict[str, float]:
         """Return means on held-out instances, for the log."""
         count = max(1, int(self.config.evaluation.instances))
         try:
             found = evaluate_policy(
-                self.held_out(),
-                self.trainer.agent.policy,
-                count,
-                should_stop=self.should_stop,
+                self.held_out, self.trainer.agent.policy, count, should_stop=self.should_stop
             )
         except StoppedError:
             return {}
@@ -258,18 +254,9 @@ class _Session:
 
     def results(self) -> dict[str, Any]:
         """Return the results at the end of training."""
-        trainer = self.trainer
-        counters = {
-            "frames": trainer.frames,
-            "updates": trainer.updates,
-            "elapsed": trainer.elapsed,
-        }
-        return {"training": {**counters, "last": self.trainer.last}, **origin(self.config)}
-
-    def note(self, *, interrupted: bool) -> None:
-        """Write ``results.json`` as far as it is known."""
-        state = {"interrupted": True} if interrupted else {}
-        runs.write_json(self.folder / RESULTS, self.results() | state)
+        counters = ("frames", "updates", "elapsed", "last")
+        training = {name: getattr(self.trainer, name) for name in counters}
+        return {"training": training, **origin(self.config)}
 
     def report(self, console: Console) -> int:
         """Evaluate according to ``config.evaluation``; complete ``results.json``."""
@@ -281,12 +268,12 @@ class _Session:
                 highlight=False,
             )
             return 0
-        env = self.held_out()
-        own = {agent_name(self.config): self.trainer.agent.policy}
+        policies = {agent_name(self.config): self.trainer.agent.policy}
+        policies |= build.build_heuristics(self.config.evaluation.heuristics, self.held_out)
         return compare(
             self.config,
-            env,
-            own | build.build_heuristics(self.config.evaluation.heuristics, env),
+            self.held_out,
+            policies,
             self.folder,
             results=self.results(),
             should_stop=self.should_stop,

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
@@ -18,17 +17,17 @@ from rich.progress import Progress
 from rich.table import Table
 
 from agents import heuristics
-from agents.cli.protocols import (
-    DISCRIMINATING,
-    STRICTER,
-    Protocol,
-    ordering_protocols,
-    protocols,
-)
+from agents.cli.protocols import DISCRIMINATING, STRICTER, Protocol, ordering_protocols, protocols
 from agents.training import runs
-from agents.training.evaluate import LINE, Estimate, Evaluation, evaluate, paired_difference
+from agents.training.evaluate import (
+    Estimate,
+    Evaluation,
+    evaluate,
+    number_column,
+    paired_difference,
+    plain_table,
+)
 from packing_env import make_env
-from packing_env.plan import whole_file
 
 VERDICT = {True: "ok", False: "MISSED", None: ""}
 
@@ -67,12 +66,6 @@ class Result:
         held = [window.holds(self.value(name)) for name, window in self.protocol.windows.items()]
         return all(held) and self.overflow == 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything, for a JSON file."""
-        found = asdict(self)
-        found["passed"] = self.passed
-        return found
-
 
 @dataclass(frozen=True)
 class Ordering:
@@ -103,16 +96,13 @@ class Ordering:
             return None
         return self.difference.mean - self.difference.half_width > 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything, for a JSON file."""
-        return {**asdict(self), "passed": self.passed}
-
 
 # ---------------------------------------------------------------------- measurements
 
 
-def play(protocol: Protocol, seed: int) -> Evaluation:
-    """Play the protocol's instances, all at once."""
+def measure(protocol: Protocol, seed: int) -> tuple[Result, Evaluation]:
+    """Play the protocol's instances, all at once, and measure what its windows judge."""
+    start = time.perf_counter()
     rows = protocol.instances
     env = make_env(
         protocol.task,
@@ -123,16 +113,9 @@ def play(protocol: Protocol, seed: int) -> Evaluation:
         split="test",
         **protocol.options,
     )
-    options: dict[str, Any] = {}
-    if protocol.heuristic not in heuristics.HEURISTICS:
-        options["fallback"] = False
-    return evaluate(env, heuristics.build(protocol.heuristic, env, **options), seed=seed)
-
-
-def measure(protocol: Protocol, seed: int) -> tuple[Result, Evaluation]:
-    """Play a protocol and measure what its windows judge."""
-    start = time.perf_counter()
-    played = play(protocol, seed)
+    options: Any = {} if protocol.heuristic in heuristics.HEURISTICS else {"fallback": False}
+    policy = heuristics.build(protocol.heuristic, env, **options)
+    played = evaluate(env, policy, seed=seed)
     result = Result(
         protocol,
         seed,
@@ -146,9 +129,7 @@ def measure(protocol: Protocol, seed: int) -> tuple[Result, Evaluation]:
 
 
 def run(
-    seeds: Sequence[int],
-    full: bool = False,
-    report: Callable[[str], None] = lambda line: None,
+    seeds: Sequence[int], full: bool = False, report: Callable[[str], None] = lambda line: None
 ) -> tuple[list[Result], list[Ordering]]:
     """Run all protocols for all seeds; ``report`` receives a line before each."""
     results: list[Result] = []
@@ -163,28 +144,12 @@ def run(
                 report(f"V5 {heuristic}: {rule} (seed {seed})")
                 result, played[rule] = measure(protocol, seed)
                 results.append(result)
-            orderings += _orderings(heuristic, seed, played)
+            for pair in combinations(played, 2):  # from the stricter rule to the laxer
+                low, high = (played[rule] for rule in pair)
+                difference = paired_difference(high, low)
+                judged = pair in STRICTER
+                orderings.append(Ordering(heuristic, seed, len(low), *pair, difference, judged))
     return results, orderings
-
-
-def _orderings(
-    heuristic: str,
-    seed: int,
-    played: Mapping[str, Evaluation],
-) -> list[Ordering]:
-    """Pair all rules that were played, from the stricter to the laxer, and compare."""
-    return [
-        Ordering(
-            heuristic,
-            seed,
-            len(played[low]),
-            low,
-            high,
-            paired_difference(played[high], played[low]),
-            (low, high) in STRICTER,
-        )
-        for low, high in combinations(played, 2)
-    ]
 
 
 def missed(found: Iterable[Result] | Iterable[Ordering]) -> int:
@@ -197,12 +162,8 @@ def missed(found: Iterable[Result] | Iterable[Ordering]) -> int:
 
 def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Table]:
     """Tabulate our values beside the paper's, and the paired differences of V5; 100 wide."""
-    cells = Table(box=LINE, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("", "setting", "policy"):
-        cells.add_column(heading)
-    for heading in ("seed", "utilization %", "paper", "accept", "items", "paper", "sd %"):
-        cells.add_column(heading, justify="right", no_wrap=True)
-    cells.add_column("")
+    names = ("seed", "utilization %", "paper", "accept", "items", "paper", "sd %")
+    cells = plain_table("", "setting", "policy", *map(number_column, names), "")
     for result in results:
         protocol = result.protocol
         window = protocol.windows.get("utilization")
@@ -219,9 +180,8 @@ def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Tab
             f"{100 * result.spread:.1f}",
             VERDICT[result.passed],
         )
-    pairs = Table(box=LINE, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("V5: paired differences of utilization", "seed", "points", ""):
-        pairs.add_column(heading, justify="right" if heading in ("seed", "points") else "left")
+    numbers = map(number_column, ("seed", "points"))
+    pairs = plain_table("V5: paired differences of utilization", *numbers, "")
     for pair in orderings:
         difference = pair.difference
         pairs.add_row(
@@ -281,21 +241,17 @@ def validate(options: argparse.Namespace) -> int:
         f"expects (no published cell: the exit code leaves them out); {seconds:.0f} s"
     )
     if options.json is not None:
+        command = f"packing validate{' --full' if options.full else ''}"
+        command += f" --seeds {options.seeds}" if options.seeds > 1 else ""
         found = {
-            "command": " ".join(_command_line(options)),
+            "command": command,
             "machine": machine,
             "versions": versions,
             "seconds": seconds,
             "windows_missed": misses,
-            "results": [result.to_json() for result in results],
-            "orderings": [ordering.to_json() for ordering in orderings],
+            "results": [{**asdict(one), "passed": one.passed} for one in results],
+            "orderings": [{**asdict(one), "passed": one.passed} for one in orderings],
         }
-        with whole_file(options.json) as draft:
-            draft.write_text(json.dumps(found, indent=1) + "\n")
+        runs.write_json(options.json, found)
         console.print(f"wrote {options.json}")
     return 1 if misses else 0
-
-
-def _command_line(options: argparse.Namespace) -> list[str]:
-    words = ["packing", "validate", *(["--full"] if options.full else [])]
-    return [*words, *(["--seeds", str(options.seeds)] if options.seeds > 1 else [])]

@@ -126,9 +126,7 @@ def _set_options(config: DictConfig, options: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: Neither has it.
     """
-    sections = ["agent"]
-    if "network" in config.agent:
-        sections.append("network")
+    sections = ["agent", "network"] if "network" in config.agent else ["agent"]
     for name, value in options.items():
         found = [s for s in sections if name in config[s] and not name.startswith("_")]
         if not found:

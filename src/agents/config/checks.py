@@ -11,8 +11,9 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
-from agents.config.folders import ConfigError, close_names, config_folder
+from agents.config.folders import ConfigError, config_folder
 from agents.config.names import present_name, rename_targets, targets, walk
+from agents.options import close_names
 from packing_env.core.actions import MODES
 from packing_env.tasks import PRESETS
 
@@ -172,8 +173,7 @@ def _network_fits(node: Mapping[str, Any], config: DictConfig) -> bool:
 
 def _networks_that_fit(config: DictConfig, folders: Sequence[Path]) -> list[Path]:
     """Return the files of the group ``network`` whose network fits."""
-    files = (path for f in (config_folder(), *folders) for path in sorted(f.glob("network/*.yaml")))
-    return [path for path in files if _network_fits(load(path), config)]
+    return [path for path in _files("network", folders) if _network_fits(load(path), config)]
 
 
 def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
@@ -191,11 +191,11 @@ def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
     agent = OmegaConf.select(config, "agent")
     fits = _modes(agent, "agent")
     if mode is not None and fits is not None and mode not in fits:
-        known = _modes_of_group("agent", folders).items()
-        others = ", ".join(name for name, modes in known if mode in modes)
+        others = {f.stem: _modes(load(f), "agent") for f in _files("agent", folders)}
+        act = ", ".join(name for name, modes in others.items() if modes and mode in modes)
         raise ConfigError(
             f"agent {agent['_target_']} acts in action_mode {' or '.join(fits)}, not {mode!r}; "
-            f"set env.action_mode={fits[0]}, or agent= one of: {others or 'none yet'}"
+            f"set env.action_mode={fits[0]}, or agent= one of: {act or 'none yet'}"
         )
     if _has_network(config) and not _network_fits(config.network, config):
         fitting = [path.stem for path in _networks_that_fit(config, folders)]
@@ -244,12 +244,6 @@ def _modes(node: Mapping[str, Any] | None, path: str) -> tuple[str, ...] | None:
     return modes
 
 
-def _modes_of_group(group: str, folders: Sequence[Path]) -> dict[str, tuple[str, ...]]:
-    """Return the action modes of each option of a group that states them."""
-    found = {}
-    for folder in (config_folder(), *folders):
-        for path in sorted((folder / group).glob("*.yaml")):
-            modes = _modes(load(path), group)
-            if modes is not None:
-                found[path.stem] = modes
-    return found
+def _files(group: str, folders: Sequence[Path]) -> list[Path]:
+    """Return the files of a group: its options."""
+    return [f for top in (config_folder(), *folders) for f in sorted(top.glob(f"{group}/*.yaml"))]

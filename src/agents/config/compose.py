@@ -25,18 +25,10 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from agents.config.checks import (
-    check_learns,
-    check_modes,
-    check_number,
-    check_saved,
-    check_targets,
-    choose_mode,
-    choose_network,
-    load,
-)
-from agents.config.folders import ConfigError, close_names, config_folder, groups
-from agents.config.names import rename_saved, rename_targets, targets
+from agents.config import checks
+from agents.config.folders import ConfigError, config_folder, groups
+from agents.config.names import rename_saved, rename_targets, targets, walk
+from agents.options import close_names
 
 HYDRA_VERSION = "1.3"
 _PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
@@ -76,7 +68,9 @@ def compose(
     swept = [override.input_line for override in parsed if override.is_sweep_override()]
     if swept:
         raise ConfigError(f"{swept[0]} names several values: add --multirun to run them all")
-    _check_folders(folders)
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError(f"--config-dir {folder}: there is no such folder")
     with _hydra():
         try:
             config = hydra_compose(command, [*overrides, *search_path(folders)])
@@ -136,12 +130,6 @@ def search_path(folders: Sequence[Path]) -> list[str]:
     return [f"hydra.searchpath=[{','.join(f'file://{folder.resolve()}' for folder in folders)}]"]
 
 
-def _check_folders(folders: Sequence[Path]) -> None:
-    for folder in folders:
-        if not folder.is_dir():
-            raise ConfigError(f"--config-dir {folder}: there is no such folder")
-
-
 # ---------------------------------------------------------------------- error messages
 
 
@@ -162,9 +150,10 @@ def _explained(
             )
         chosen.append(override.input_line or "")
     try:
-        known = _keys(hydra_compose(command, [*chosen, *search_path(folders)]))
+        base = hydra_compose(command, [*chosen, *search_path(folders)])
     except (HydraException, OmegaConfBaseException):
         return ConfigError(_first_lines(error))
+    known = [key for key, _ in walk(base, lists=False) if key]
     for override in overrides:
         key = override.key_or_group
         if key in options or key in known or key.startswith("hydra") or override.is_add():
@@ -190,20 +179,6 @@ def _first_lines(error: Exception) -> str:
     return " ".join(lines[:2])
 
 
-def _keys(config: DictConfig, prefix: str = "") -> list[str]:
-    """Return every key, dotted; interpolations and missing values are not resolved."""
-    found = []
-    keys: list[Any] = list(config)
-    for key in keys:
-        name = f"{prefix}{key}"
-        found.append(name)
-        if OmegaConf.is_missing(config, key) or OmegaConf.is_interpolation(config, key):
-            continue
-        if isinstance(config[key], DictConfig):
-            found += _keys(config[key], f"{name}.")
-    return found
-
-
 # ---------------------------------------------------------------------- checks
 
 
@@ -211,9 +186,9 @@ def _check_values(
     config: DictConfig, command: str, overrides: Sequence[Override], folders: Sequence[Path]
 ) -> None:
     """Check that values are given, fit together, resolve, and are arguments of their targets."""
-    missing = _missing_keys(config)
-    if missing:
-        raise ConfigError(f"{missing[0]} is not given; set {missing[0]}=...")
+    for key, value in walk(config, lists=False):
+        if value == "???":
+            raise ConfigError(f"{key} is not given; set {key}=...")
     plain = ("", "+", "++")
     chosen = [o for o in overrides if o.key_or_group in groups(folders)]
     lines = [o.input_line or "" for o in chosen]
@@ -222,29 +197,18 @@ def _check_values(
         if override in chosen or override.key_or_group.startswith("hydra"):
             continue
         if override.get_key_element()[: -len(override.key_or_group)] in plain:
-            check_number(base, config, override.key_or_group)
+            checks.check_number(base, config, override.key_or_group)
     given = {o.key_or_group for o in overrides}
-    choose_mode(config, given)
-    choose_network(config, given, folders)
-    check_modes(config, folders)
+    checks.choose_mode(config, given)
+    checks.choose_network(config, given, folders)
+    checks.check_modes(config, folders)
     if "trainer" in config:
-        check_learns(config)
+        checks.check_learns(config)
     try:
         OmegaConf.resolve(config.copy())
     except OmegaConfBaseException as error:
         raise ConfigError(_first_lines(error)) from None
-    check_targets(config)
-
-
-def _missing_keys(config: DictConfig) -> list[str]:
-    """Return the mandatory keys without a value (``???``)."""
-    missing = []
-    for name in _keys(config):
-        parent, _, key = name.rpartition(".")
-        node = OmegaConf.select(config, parent) if parent else config
-        if OmegaConf.is_missing(node, key):
-            missing.append(name)
-    return missing
+    checks.check_targets(config)
 
 
 def finish(config: DictConfig, overrides: Sequence[str]) -> None:
@@ -252,8 +216,8 @@ def finish(config: DictConfig, overrides: Sequence[str]) -> None:
     given = {override.key_or_group for override in parse(overrides)}
     rename_targets(config)
     _replace_cell(config, given)
-    choose_mode(config, given)
-    choose_network(config, given, ())
+    checks.choose_mode(config, given)
+    checks.choose_network(config, given, ())
 
 
 def _replace_cell(config: DictConfig, given: Set[str]) -> None:
@@ -272,7 +236,7 @@ def known_targets(folders: tuple[Path, ...] = ()) -> frozenset[tuple[str, str]]:
         (place, node["_target_"])
         for folder in (config_folder(), *folders)
         for path in folder.rglob("*.yaml")
-        for place, node in targets(load(path), _package(path, folder))
+        for place, node in targets(checks.load(path), _package(path, folder))
     )
 
 
@@ -317,7 +281,7 @@ def adopt(
         for section in sections:
             if section not in chosen and section in saved:
                 part = rename_saved(saved[section])
-                check_saved(part, section, known)
+                checks.check_saved(part, section, known)
                 merged[section] = part
         for override in parsed:
             key = override.key_or_group
@@ -326,6 +290,6 @@ def adopt(
                     raise ConfigError(f"unknown key {key!r}; the run has no such section")
                 OmegaConf.update(merged, key, override.value())
     _replace_cell(merged, given)
-    check_targets(merged)
-    check_modes(merged, folders)
+    checks.check_targets(merged)
+    checks.check_modes(merged, folders)
     return merged

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,13 +40,3 @@ def groups(folders: Sequence[Path] = ()) -> dict[str, list[str]]:
             if group != "." and not path.name.startswith("."):
                 found.setdefault(group, set()).add(path.stem)
     return {group: sorted(found[group]) for group in sorted(found)}
-
-
-def close_names(name: str, known: Sequence[str]) -> str:
-    """Return ``", did you mean ...?"`` with the nearest known names, or an empty string."""
-    distinct = list(dict.fromkeys(known))
-    near = difflib.get_close_matches(name, distinct, n=3, cutoff=0.6)
-    if not near:
-        last = name.rpartition(".")[2]
-        near = [key for key in distinct if key.rpartition(".")[2] == last][:3]
-    return f", did you mean {' or '.join(near)}?" if near else ""

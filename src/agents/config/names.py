@@ -14,29 +14,22 @@ from omegaconf import DictConfig, OmegaConf
 
 _LOGGER = logging.getLogger("agents.config.names")
 
+_MOVED = {
+    "algorithms": (
+        "ac_iqn", "base", "branching", "ddpg", "dqn", "hierarchical", "iqn", "ppo", "rainbow",
+        "sac",
+    ),
+    "loggers": ("logging", "telemetry"),
+    "policies": ("policy_wrapper",),
+    "training": ("capture", "imitation", "rollout", "trainer", "workers"),
+}  # fmt: skip
 MODULES = {
-    "agents.ac_iqn": "agents.algorithms.ac_iqn",
-    "agents.base": "agents.algorithms.base",
-    "agents.branching": "agents.algorithms.branching",
-    "agents.capture": "agents.training.capture",
+    f"agents.{name}": f"agents.{role}.{name}" for role in _MOVED for name in _MOVED[role]
+} | {
     "agents.continuous_policy": "agents.policies.continuous",
-    "agents.ddpg": "agents.algorithms.ddpg",
-    "agents.dqn": "agents.algorithms.dqn",
     "agents.heuristic_base": "agents.heuristics.base",
-    "agents.hierarchical": "agents.algorithms.hierarchical",
     "agents.hierarchical_policy": "agents.policies.hierarchical",
-    "agents.imitation": "agents.training.imitation",
-    "agents.iqn": "agents.algorithms.iqn",
-    "agents.logging": "agents.loggers.logging",
-    "agents.policy_wrapper": "agents.policies.policy_wrapper",
-    "agents.ppo": "agents.algorithms.ppo",
-    "agents.rainbow": "agents.algorithms.rainbow",
-    "agents.rollout": "agents.training.rollout",
-    "agents.sac": "agents.algorithms.sac",
     "agents.space_heuristics": "agents.heuristics.spaces",
-    "agents.telemetry": "agents.loggers.telemetry",
-    "agents.trainer": "agents.training.trainer",
-    "agents.workers": "agents.training.workers",
 }
 """Former module names and their present ones."""
 
@@ -75,24 +68,24 @@ def rename_targets(config: DictConfig) -> DictConfig:
 
 
 def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield every mapping that has a ``_target_``, with its dotted path.
-
-    Mappings and lists are walked, as Hydra walks them; interpolations stay unresolved.
-    """
+    """Yield every mapping that has a ``_target_``, with its dotted path, as Hydra walks them."""
     for inner_path, inner in walk(node, path):
         if isinstance(inner, Mapping) and "_target_" in inner:
             yield inner_path, inner
 
 
-def walk(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield everything in mappings and lists, containers included, as plain values with paths."""
+def walk(node: Any, path: str = "", *, lists: bool = True) -> Iterator[tuple[str, Any]]:
+    """Yield everything in mappings and lists, containers included, as plain values with paths.
+
+    ``lists=False`` takes a list as one value. Interpolations stay unresolved.
+    """
     if OmegaConf.is_config(node):
         node = OmegaConf.to_container(node, resolve=False)
     yield path, node
     entries: Any = ()
     if isinstance(node, Mapping):
         entries = node.items()
-    elif isinstance(node, (list, tuple)):
+    elif lists and isinstance(node, (list, tuple)):
         entries = enumerate(node)
     for key, inner in entries:
-        yield from walk(inner, f"{path}.{key}" if path else str(key))
+        yield from walk(inner, f"{path}.{key}" if path else str(key), lists=lists)

@@ -5,43 +5,31 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 
-class Logger(Protocol):
-    """A receiver of one row of numbers per log interval."""
+class Logger:
+    """A receiver of one row of numbers per log interval; a subclass inherits empty methods."""
 
     def log(self, frames: int, values: Mapping[str, float]) -> None:
         """Write the values of the interval that ends at ``frames``."""
-        ...
 
     def resume(self, frames: int) -> None:
         """Continue from a checkpoint: discard what was logged after ``frames``."""
-        ...
 
     def close(self) -> None:
         """Flush and close."""
-        ...
 
 
-class NullLogger:
+class NullLogger(Logger):
     """A logger that discards everything."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def log(self, frames: int, values: Mapping[str, float]) -> None:
-        """Do nothing."""
 
-    def resume(self, frames: int) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class CSVLogger:
-    """``metrics.csv``: one line per log interval.
+class CSVLogger(Logger):
+    """``metrics.csv``: one line per log interval, written at once.
 
     The file is rewritten when a new column appears.
 
@@ -79,9 +67,6 @@ class CSVLogger:
             if mode == "w":
                 writer.writeheader()
             writer.writerows(rows)
-
-    def close(self) -> None:
-        """Do nothing: every line is on disk."""
 
 
 def _whole(row: Mapping[str, str | None]) -> bool:

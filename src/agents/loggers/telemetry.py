@@ -94,7 +94,7 @@ class QueuedLogger:
         logger.close()
 
 
-class TorchRLLogger:
+class TorchRLLogger(Logger):
     """``metrics.csv``, and one of TorchRL's loggers (tensorboard, wandb, ...).
 
     The file is written at once: that takes microseconds, and the file survives a killed run. The
@@ -189,8 +189,8 @@ class MLflowLogger(TorchRLLogger):
         logger.experiment.__exit__(None, None, None)
 
 
-class _Scalars:
-    """Adapter of TorchRL's loggers to :class:`Logger`."""
+class _Scalars(Logger):
+    """Adapter of TorchRL's loggers; :meth:`resume` does nothing, as rows carry their frames."""
 
     def __init__(self, logger: Any, finish: Callable[[Any], None]) -> None:
         self.logger, self.finish = logger, finish
@@ -199,9 +199,6 @@ class _Scalars:
         """Log every value that is not NaN."""
         numbers = {name: value for name, value in values.items() if not math.isnan(value)}
         self.logger.log_metrics(numbers, step=frames)
-
-    def resume(self, frames: int) -> None:
-        """Do nothing: rows carry their frames."""
 
     def close(self) -> None:
         """Flush and close."""

@@ -75,8 +75,7 @@ class CapturedCollector(DeviceCollector):
             )
         super().__init__(env, policy)
         self._record = record
-        self._replay: Callable[[], None] | None = None
-        self._made: TensorDictBase | None = None
+        self._recording: tuple[Callable[[], None], TensorDictBase] | None = None
         self._stage: object = None
         self._state: object = None
 
@@ -88,36 +87,35 @@ class CapturedCollector(DeviceCollector):
             CaptureError: A step cannot be recorded; everything is as it was before the call.
         """
         stage = getattr(self.policy, "stage", None)
-        if self._replay is None or stage != self._stage or self.env.state is not self._state:
+        if self._recording is None or stage != self._stage or self.env.state is not self._state:
             self._stage = stage
-            self._capture()
-        assert self._replay is not None
-        assert self._made is not None
-        self._replay()
-        return self._made.clone()
+            self._recording = self._capture()
+        replay, made = self._recording
+        replay()
+        return made.clone()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned; the next step records again."""
         super().load_state_dict(state)
-        self._replay = self._made = None
+        self._recording = None
 
-    def _capture(self) -> None:
-        """Record a step and compare it; the state, draws included, is as before."""
+    def _capture(self) -> tuple[Callable[[], None], TensorDictBase]:
+        """Record a step and compare it, as :meth:`_recorded`; the state, draws included, stays."""
         if self._root is None:
             self._root = self.env.reset()
         start = _Start(self.env, self.policy, self._root)
         try:
-            self._replay, self._made = self._recorded(start)
-        except CaptureError:
-            self._root = start.again()
-            raise
+            recording = self._recorded(start)
         except RuntimeError as error:
             self._root = start.again()
+            if isinstance(error, CaptureError):
+                raise
             raise CaptureError(
                 f"policy and step cannot be captured ({error}); use collector.capture=false"
             ) from error
         self._state = self.env.state
         _LOGGER.info("policy and step are one CUDA graph; its first %d steps agree", CHECKED)
+        return recording
 
     def _recorded(self, start: _Start) -> tuple[Callable[[], None], TensorDictBase]:
         """Record a step and compare it; return its replay, and where the result will be.
@@ -301,16 +299,15 @@ def _written(place: TensorDictBase, values: TensorDictBase) -> TensorDictBase:
 def differing(one: TensorDictBase, other: TensorDictBase) -> list[str]:
     """Return the names of entries that are unequal (NaN equals NaN), or not in both."""
     keys, others = set(one.keys(True, True)), set(other.keys(True, True))
-    unequal = keys ^ others
-    for key in keys & others:
-        a, b = one.get(key), other.get(key)
-        if not bool(((a == b) | ((a != a) & (b != b))).all()):
-            unequal.add(key)
+    unequal = {key for key in keys & others if not _equal(one.get(key), other.get(key))}
+    unequal |= keys ^ others
     return sorted(".".join(key) if isinstance(key, tuple) else key for key in unequal)
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
     """Return whether shape, type and values are equal (NaN equals NaN); reads from the device."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
+    return one.shape == other.shape and one.dtype == other.dtype and _equal(one, other)
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
     return bool(((one == other) | ((one != one) & (other != other))).all())

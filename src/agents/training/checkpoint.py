@@ -106,7 +106,7 @@ def write(
         raise CheckpointError(f"{target}: the checkpoint cannot be written ({error})") from error
 
 
-def rotate(run: str | Path, keep: int | None, best: str | None = None) -> list[Path]:
+def rotate(run: str | Path, keep: int | None, best: str | None = None) -> None:
     """Remove all checkpoints of a run except the newest, the best, and the failed ones.
 
     Args:
@@ -114,23 +114,18 @@ def rotate(run: str | Path, keep: int | None, best: str | None = None) -> list[P
         keep: Number of the newest that stay; None: all.
         best: A name in ``meta["metrics"]``: the checkpoint with the highest value stays too;
             ``-NAME``: the lowest.
-
-    Returns:
-        The folders that were removed.
     """
     found = _numbered(Path(run) / FOLDER)
     if keep is None:
-        return []
+        return
     staying = set(found[-max(keep, 1) :])
     scores = {path: score for path in found if (score := _score(path, best)) is not None}
     if scores:
         staying.add(max(scores, key=lambda path: (scores[path], path)))
-    removed = [path for path in found if path not in staying]
-    for path in removed:
+    for path in set(found) - staying:
         gone = path.with_name(f"{DRAFT}{path.name}")
         path.rename(gone)  # atomic: no half of it is ever mistaken for a checkpoint
         shutil.rmtree(gone, ignore_errors=True)
-    return removed
 
 
 def _score(path: Path, name: str | None) -> float | None:
@@ -223,15 +218,12 @@ def load(path: str | Path, device: torch.device | str = "cpu", *, kind: str = FO
     """
     folder = find(path)
     _verify(folder, kind)
-    if not zipfile.is_zipfile(folder / TENSORS):  # torch reads older formats in another way
-        raise CheckpointError(
-            f"{folder / TENSORS}: holds something else than tensors and plain values and was not "
-            f"read (not an archive of torch.save)"
-        )
     try:
+        if not zipfile.is_zipfile(folder / TENSORS):  # torch reads older formats in another way
+            raise UnpicklingError("not an archive of torch.save")
         state = torch.load(folder / TENSORS, map_location=device, weights_only=True)
     except (UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CheckpointError(
             f"{folder / TENSORS}: holds something else than tensors and plain values and was not "
             f"read ({reason})"
@@ -301,11 +293,9 @@ def _sync(path: Path) -> None:
 
 def _move(draft: Path, target: Path) -> None:
     """Move the draft to its place; a former folder is moved away first, then removed."""
+    old = target.with_name(f"{OLD}{target.name}")
     if target.exists():
-        old = target.with_name(f"{OLD}{target.name}")
         shutil.rmtree(old, ignore_errors=True)
         target.rename(old)
-        draft.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
-        return
     draft.rename(target)
+    shutil.rmtree(old, ignore_errors=True)

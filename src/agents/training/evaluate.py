@@ -6,11 +6,12 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
@@ -34,6 +35,10 @@ COLUMNS = (
 
 LINE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 """A rule under the headings only: the table has to fit 80 characters."""
+plain_table = partial(Table, box=LINE, pad_edge=False, padding=(0, 1, 0, 0))
+"""A table in that style."""
+number_column = partial(Column, justify="right", no_wrap=True)
+"""A column of numbers."""
 
 
 class StoppedError(RuntimeError):
@@ -165,10 +170,7 @@ def evaluate(
     devices = [env.device] if env.device.type == "cuda" else []
     policy.eval()
     try:
-        with (
-            torch.random.fork_rng(devices),
-            set_exploration_type(ExplorationType.DETERMINISTIC),
-        ):
+        with torch.random.fork_rng(devices), set_exploration_type(ExplorationType.DETERMINISTIC):
             torch.manual_seed(seed)
             env.set_seed(seed, static_seed=True)
             rounds = [game.play(min(rows, wanted - start)) for start in range(0, wanted, rows)]
@@ -239,7 +241,7 @@ class _Game:
 
 def table(evaluations: Mapping[str, Evaluation], title: str = "") -> Table:
     """Tabulate means and half-widths of their 95 % intervals; 80 characters wide."""
-    grid = Table(title=title or None, title_justify="left", box=LINE, pad_edge=False, padding=0)
+    grid = plain_table(title=title or None, title_justify="left", padding=0)
     grid.add_column("policy", overflow="fold")
     for heading in (*(heading for _, heading, _ in COLUMNS), "ms per\ndecision"):
         width = max(8, *map(len, heading.split("\n")))  # a long name folds, not the numbers

@@ -194,19 +194,14 @@ def agreement(
     }
 
 
-def from_config(
-    options: Mapping[str, Any],
-    agent: Agent,
-    env: PackingEnv,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> str | None:
+def from_config(options: Mapping[str, Any], agent: Agent, env: PackingEnv) -> str | None:
     """Carry out ``warm_start`` of a configuration; return a summary, None without heuristic."""
     how = dict(options)
     name = how.pop("heuristic")
     if name is None:
         return None
     heuristic = build_heuristics([name], env)[name]
-    found = warm_start(agent, env, heuristic, WarmStart(**how), should_stop=should_stop)
+    found = warm_start(agent, env, heuristic, WarmStart(**how))
     return (
         f"warm start: the policy agrees with {name} in {found['agreement']:.0%} of new states "
         f"(a random legal choice: {found['chance']:.1%})"

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 MEBIBYTE = 2**20
@@ -91,12 +91,7 @@ class StopSignals:
         """Return whether a signal has arrived."""
         return self._received is not None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from agents.config import compose as composition
 from agents.config.build import build_agent
 from agents.config.folders import ConfigError
+from agents.config.names import walk
 from agents.training import checkpoint
 from agents.training.checkpoint import Checkpoint, CheckpointError
 from packing_env.envs import PackingEnv
@@ -59,21 +60,25 @@ def from_config(
     place = find(str(config.resume), config.run_dir)
     if place is None:
         return None
-    _check_environment(place, checkpoint.read_meta(place))
-    saved = checkpoint.read_meta(place).get("config", {})
-    merged = run_config(config, saved, overrides, folders)
+    meta = checkpoint.read_meta(place)
+    if (made := meta.get("environment")) != ENVIRONMENT:
+        raise CheckpointError(
+            f"{place}: of environment {made!r}, this program's is {ENVIRONMENT!r}: episodes would "
+            f"continue under other rules; packing eval checkpoint={place} plays its policy"
+        )
+    merged = run_config(config, meta.get("config", {}), overrides, folders)
     found = checkpoint.load(place, device=merged.device)
     return Resumed(merged, found, found.path.parent.parent)
 
 
-def find(name: str, run_dir: str | None, parent: str | Path = "runs") -> Path | None:
+def find(name: str, run_dir: str | None) -> Path | None:
     """Return the checkpoint that ``resume`` names; None for ``auto`` where there is none.
 
     ``auto`` searches ``run_dir`` if it is given, else all runs for the newest.
     """
     if name != AUTO:
         return checkpoint.find(name)
-    runs = [Path(run_dir)] if run_dir is not None else list(Path(parent).glob("*"))
+    runs = [Path(run_dir)] if run_dir is not None else list(Path("runs").glob("*"))
     found = []
     for run in runs:
         try:
@@ -82,16 +87,6 @@ def find(name: str, run_dir: str | None, parent: str | Path = "runs") -> Path | 
             continue
         found.append(((newest / checkpoint.MANIFEST).stat().st_mtime_ns, newest))
     return max(found)[1] if found else None
-
-
-def _check_environment(place: Path, meta: Mapping[str, Any]) -> None:
-    """Raise a CheckpointError if the checkpoint is of another version of the environment."""
-    made = meta.get("environment")
-    if made != ENVIRONMENT:
-        raise CheckpointError(
-            f"{place}: of environment {made!r}, this program's is {ENVIRONMENT!r}: episodes would "
-            f"continue under other rules; packing eval checkpoint={place} plays its policy"
-        )
 
 
 def run_config(
@@ -144,17 +139,8 @@ def _differences(config: DictConfig, run: DictConfig, keys: Sequence[str]) -> li
 
 def flat(config: DictConfig) -> dict[str, Any]:
     """Return dotted keys and their values, interpolations resolved."""
-    found: dict[str, Any] = {}
-
-    def walk(node: Any, prefix: str) -> None:
-        if isinstance(node, Mapping):
-            for key, value in node.items():
-                walk(value, f"{prefix}.{key}" if prefix else str(key))
-        else:
-            found[prefix] = node
-
-    walk(OmegaConf.to_container(config, resolve=True), "")
-    return found
+    values = walk(OmegaConf.to_container(config, resolve=True), lists=False)
+    return {key: value for key, value in values if not isinstance(value, Mapping)}
 
 
 def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> Any:

@@ -46,17 +46,28 @@ class DeviceCollector:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the environment's state; it is empty before the first step."""
-        return _state_of(self.env, started=self._root is not None)
+        return {} if self._root is None else self._saved().to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self._root = _root_of(self.env, state)
+        self._root = None
+        if state:
+            saved = TensorDict(dict(state), self.env.batch_size, device=self.env.device)
+            self._root = self._restored(saved)
 
     def close(self) -> None:
         """Release nothing: no process was started."""
 
+    def _saved(self) -> TensorDictBase:
+        """Return the state of all rows."""
+        return self.env.get_state()
 
-class TorchRLCollector:
+    def _restored(self, state: TensorDictBase) -> TensorDictBase:
+        """Set all rows to a state; return its observations."""
+        return self.env.reset(state, set_state=True)
+
+
+class TorchRLCollector(DeviceCollector):
     """A source of the same transitions, driven by ``torchrl.collectors.Collector``.
 
     Args:
@@ -67,6 +78,7 @@ class TorchRLCollector:
     def __init__(self, env: PackingEnv, policy: TensorDictModuleBase) -> None:
         from torchrl.collectors import Collector
 
+        super().__init__(env, policy)
         self._collector = Collector(
             env,
             policy,
@@ -77,37 +89,19 @@ class TorchRLCollector:
             auto_register_policy_transforms=False,
             exploration_type=ExplorationType.RANDOM,
         )
-        self.env, self._started = env, False
         self._batches: Iterator[TensorDictBase] = iter(self._collector)
 
     def step(self) -> TensorDictBase:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
-        self._started = True
-        return next(self._batches).exclude(*_SCRATCH)[..., 0]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the environment's state; it is empty before the first step."""
-        return _state_of(self.env, started=self._started)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        root = _root_of(self.env, state)
-        self._started = root is not None
-        if root is not None:
-            self._collector._carrier.update(root)  # Collector.reset would start new episodes
+        self._root = next(self._batches).exclude(*_SCRATCH)[..., 0]
+        return self._root
 
     def close(self) -> None:
         """Close TorchRL's collector; the environment stays open."""
         self._collector.shutdown(close_env=False)
 
-
-def _state_of(env: PackingEnv, *, started: bool) -> dict[str, Any]:
-    return env.get_state().to_dict() if started else {}
-
-
-def _root_of(env: PackingEnv, state: Mapping[str, Any]) -> TensorDictBase | None:
-    """Set the environment to a saved state; return its observations, None for no state."""
-    if not state:
-        return None
-    saved = TensorDict(dict(state), env.batch_size, device=env.device)
-    return env.reset(saved, set_state=True)
+    def _restored(self, state: TensorDictBase) -> TensorDictBase:
+        """Set all rows to a state; return its observations."""
+        root = super()._restored(state)
+        self._collector._carrier.update(root)  # Collector.reset would start new episodes
+        return root

@@ -22,13 +22,12 @@ class RunFolderError(ValueError):
     """The folder for the results cannot be used."""
 
 
-def new_folder(path: str | Path | None, name: str, parent: str | Path = "runs") -> Path:
+def new_folder(path: str | Path | None, name: str) -> Path:
     """Create a new, empty folder for a run's results; nothing that exists is overwritten.
 
     Args:
         path: The folder; it may exist if it is empty. None: ``runs/<time>-<name>``.
         name: Name of the run.
-        parent: Parent of unnamed folders.
 
     Raises:
         RunFolderError: It is not empty, or cannot be made.
@@ -42,13 +41,13 @@ def new_folder(path: str | Path | None, name: str, parent: str | Path = "runs") 
             return folder
         stamp = time.strftime("%Y%m%d-%H%M%S")
         for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
-            folder = Path(parent) / f"{stamp}-{name}{suffix}"
+            folder = Path("runs") / f"{stamp}-{name}{suffix}"
             if not folder.exists():
                 folder.mkdir(parents=True)
                 return folder
     except OSError as error:
         raise RunFolderError(f"no folder for results can be made: {error}") from error
-    raise RunFolderError(f"no free name for results in {parent}")
+    raise RunFolderError("no free name for results in runs")
 
 
 def versions() -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,12 @@ class Schedule:
             if (value := getattr(self, name)) is not None:
                 positive_frames(name, value)
         for name in ("minutes", "seconds", "save_minutes"):
-            _check_time(name, getattr(self, name))
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if value is not None and not (number and value > 0):
+                raise ValueError(
+                    f"trainer.{name}={value!r} must be a positive number, or null for no limit"
+                )
 
     @property
     def budget(self) -> float | None:
@@ -55,13 +59,3 @@ def positive_frames(name: str, value: float) -> int:
     if not value >= 1:
         raise ValueError(f"trainer.{name}={value} must be at least 1")
     return int(value)
-
-
-def _check_time(name: str, value: Any) -> None:
-    """Require a positive number, or None."""
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ValueError(
-            f"trainer.{name}={value!r} must be a positive number, or null for no limit"
-        )

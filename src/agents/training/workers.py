@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable
 from functools import partial
 from types import FrameType
 from typing import Any
 
 import torch
-from tensordict import TensorDict, TensorDictBase
+from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torchrl.envs import ParallelEnv
 from torchrl.envs.utils import ExplorationType, set_exploration_type
@@ -72,7 +72,7 @@ def device_collector(
     return WorkerCollector(env, policy, num_workers)
 
 
-class WorkerCollector:
+class WorkerCollector(DeviceCollector):
     """A source of transitions whose rows are stepped by several processes.
 
     Args:
@@ -92,7 +92,7 @@ class WorkerCollector:
             )
         if env.draw != "random":
             raise ParameterError("collector.num_workers > 1 plays instances drawn at random only")
-        self.env, self.policy = env, policy
+        super().__init__(env, policy)
         self._shape = (num_workers, rows // num_workers)
         shard = partial(_Shard, env.params, env.catalogue, env.instances, num_envs=self._shape[1])
         self._shards = ParallelEnv(
@@ -102,7 +102,6 @@ class WorkerCollector:
             num_threads=torch.get_num_threads(),
         )
         self._shards.start()
-        self._root: TensorDictBase | None = None
 
     @torch.no_grad()
     def step(self) -> TensorDictBase:
@@ -116,30 +115,21 @@ class WorkerCollector:
         self._root = following.reshape(self.env.batch_size).clone()
         return root.set("next", step.get("next").reshape(self.env.batch_size).clone())
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the environment's state; it is empty before the first step."""
-        if self._root is None:
-            return {}
-        state: TensorDictBase = torch.cat(list(self._shards.get_state()))
-        saved: dict[str, Any] = state.reshape(self.env.batch_size).to_dict()
-        return saved
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned, with any number of processes."""
-        self._root = None
-        if state:
-            saved = TensorDict(dict(state), self.env.batch_size, device=self.env.device)
-            self._root = self._restored(saved)
-
     def close(self) -> None:
         """End the processes; the environment stays open."""
         self._shards.close()
 
+    def _saved(self) -> TensorDictBase:
+        return self._whole(self._shards.get_state())
+
     def _restored(self, state: TensorDictBase) -> TensorDictBase:
-        """Set the processes to a state; return its observations."""
-        roots = self._shards.restore(state.reshape(self._shape))
-        root: TensorDictBase = torch.cat(list(roots))
-        return root.reshape(self.env.batch_size)
+        """Set the processes to a state, of any number of processes; return its observations."""
+        return self._whole(self._shards.restore(state.reshape(self._shape)))
+
+    def _whole(self, parts: Iterable[TensorDictBase]) -> TensorDictBase:
+        """Join the parts of the processes to the batch."""
+        whole: TensorDictBase = torch.cat(list(parts))
+        return whole.reshape(self.env.batch_size)
 
 
 class _Shard(PackingEnv):

@@ -10,7 +10,7 @@ import pytest
 
 from agents.cli import main as cli
 from agents.cli import protocols, validate
-from agents.cli.errors import BAD_INPUT
+from agents.cli.main import BAD_INPUT
 from agents.cli.protocols import PROTOCOLS, Window
 
 TINY = {"V1": 12, "V2": 12, "V3a": 6, "V3b": 6, "V5": 12, "V6": 6}
