@@ -11,6 +11,7 @@ import torch
 from tests.tiny import play_by_the_rules
 from torchrl.envs import StepCounter, TransformedEnv
 
+from packing_env import kernels
 from packing_env.core import (
     candidates,
     feasibility,
@@ -19,7 +20,7 @@ from packing_env.core import (
     stability,
     transition,
 )
-from packing_env.core.cuboids import boxes, spaces
+from packing_env.core.cuboids import boxes
 from packing_env.envs import PackingEnv
 from packing_env.generators import Generator, Uniform
 from packing_env.generators.base import Request
@@ -146,7 +147,7 @@ def spoil_list(change: Callable[[torch.Tensor], torch.Tensor]) -> Spoil:
         (boxes, "raise_heightmap", spoil_raster, "heightmap differs"),
         (boxes, "judge", spoil_verdict, "legality at|is not legal"),
         (transition, "_box", spoil_box, "boxes: "),
-        (spaces, "split", spoil_spaces, "empty spaces: "),
+        (kernels, "split_spaces", spoil_spaces, "empty spaces: "),
         (candidates, "propose", spoil_list(lambda list_: list_.roll(1, 1)), "gaps in"),
         (candidates, "propose", spoil_list(lambda list_: list_[:, [0] * 48]), "is repeated"),
     ],

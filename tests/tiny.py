@@ -115,7 +115,7 @@ def legal_choice(env: PackingEnv, root: TensorDictBase, generator: torch.Generat
     if env.params.action_mode == "candidate" or env.mode.mask_is_joint:
         return legal_action(root["action_mask"], generator)
     mask = maps_of(env).legal.flatten(1) | is_done(dict(env.state.items()))[:, None]
-    return legal_action(env._shaped(mask), generator)
+    return legal_action(mask.unflatten(0, env.batch_size), generator)
 
 
 def enact(env: PackingEnv, root: TensorDictBase, choice: Tensor) -> TensorDictBase:

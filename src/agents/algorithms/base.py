@@ -147,7 +147,7 @@ class ContinuousLearner(Learner):
 
     action_modes = ("continuous",)
     network_role = "continuous actor and critic"
-    parts = ("policy", "objective", "optimizer", "actor_optimizer")
+    parts: tuple[str, ...] = ("policy", "objective", "optimizer", "actor_optimizer")
 
 
 def _stateful(part: Any) -> Iterator[nn.Module | GatedAdam]:

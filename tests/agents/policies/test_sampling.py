@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from agents.bench.measure.counting import READS
 from agents.policies import sampling
-from agents.policies.heads import PlacementHeads, action_heads
+from agents.policies.heads import Heads, PlacementHeads, action_heads
 from packing_env.types import ParameterError
 
 

@@ -211,6 +211,6 @@ def test_from_a_configuration():
     options = {"frames": 64, "updates": 3, "batch_size": 8, "lr": 1e-3, "temperature": 0.05}
     assert from_config({"heuristic": None, **options}, agent, env) is None
     said = from_config({"heuristic": "lowest_z", **options}, agent, env)
-    assert said.startswith("warm start: the policy does what lowest_z does in ")
+    assert said.startswith("warm start: the policy agrees with lowest_z in ")
     with pytest.raises(ParameterError, match="heuristic='lowest'"):
         from_config({"heuristic": "lowest", **options}, agent, env)

@@ -19,13 +19,13 @@ from packing_env import PackingEnv
 
 BUDGET = {
     "step": {},
-    "log": {"agents/loggers/logging.py peek": 1, "agents/training/trainer.py _check_updates": 1},
+    "log": {"agents/loggers/meter.py peek": 1, "agents/training/trainer.py _check_updates": 1},
     "end": {
         "agents/training/trainer.py _check_updates": 2,
         "agents/training/trainer.py check_finite": 1,
     },
     "save": {
-        "agents/loggers/logging.py peek": 1,
+        "agents/loggers/meter.py peek": 1,
         "agents/training/trainer.py _check_updates": 2,
         "agents/training/trainer.py check_finite": 1,
     },
@@ -90,5 +90,5 @@ def test_metrics_come_in_one_piece() -> None:
     for index in range(40):
         meter.add(f"metric{index}", torch.full((3,), float(index)))
     found: dict[str, float] = {}
-    assert reads_of(lambda: found.update(meter.read())) == {"agents/loggers/logging.py peek": 1}
+    assert reads_of(lambda: found.update(meter.read())) == {"agents/loggers/meter.py peek": 1}
     assert found == {f"metric{index}": index for index in range(40)}
