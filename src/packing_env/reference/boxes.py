@@ -4,21 +4,22 @@ A box is ``(x0, y0, z0, x1, y1, z1)`` in whole units. Packed boxes are listed in
 the supports of a box precede it. A box put down at ``(x, y)`` comes to rest on the highest top that
 its base overlaps with positive area, or on the floor.
 
-The rules are those of :mod:`packing_env.reference.stability` with unit squares for cells: a
-*contact* is the rectangle that the base shares with a box whose top it rests on, the supporting
-cells are the unit squares in the contacts, the centre of mass is the centre of the box.
+The rules are those of :mod:`packing_env.reference.stability` with unit squares for cells
+(:class:`BoxGround`): a *contact* is the rectangle that the base shares with a box whose top it
+rests on, the supporting cells are the unit squares in the contacts, the centre of mass is the
+centre of the box.
 ``stacking_tree`` is defined only here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 
 import numpy as np
 
-from packing_env.reference.stability import is_enough
+from packing_env.reference import stability
 
 Box = tuple[int, int, int, int, int, int]
 Point = tuple[int, int]
@@ -111,57 +112,47 @@ def is_stable(rule: str, boxes: list[Box], box: Box) -> bool:
         raise ValueError(
             f"the reference has no stability rule {rule!r} on boxes; it has {', '.join(RULES)}"
         )
-    return RULES[rule](boxes, box)
+    if rule == "stacking_tree":
+        return stacking_tree(boxes, box)
+    return stability.RULES[rule](BoxGround(boxes, box))
 
 
 # ---------------------------------------------------------------------- rules of one box
 
 
-def area_corners(boxes: list[Box], box: Box) -> bool:
-    """Test for over 60 % of the base and four corner cells, over 80 % and three, or over 95 %."""
-    found = contacts(boxes, box)
-    corners = sum(any(c.has_cell(cell) for c in found) for cell in _corner_cells(box))
-    return is_enough(sum(contact.area for contact in found), _area(box), corners)
+class BoxGround:
+    """A box at rest and the contacts below it, as the rules look at them."""
 
+    contact_tol = 0.0
 
-def area_corners_code(boxes: list[Box], box: Box) -> bool:
-    """Test the area and corners rule as its authors' program computes it.
+    def __init__(self, boxes: list[Box], box: Box) -> None:
+        self.boxes, self.box, self.z = boxes, box, box[2]
+        self.contacts = contacts(boxes, box)
+        self.middle = box[0] + box[3], box[1] + box[4]
 
-    First, the tops below at least three corner cells must equal the highest of the four. Then more
-    than 95 % of the base must be supported; or, if these corners are in contact, more than 85 %
-    (three corners) or 50 % (four).
-    """
-    levels = [drop(boxes, cell, (1, 1, 1))[2] for cell in _corner_cells(box)]
-    corners = levels.count(max(levels))
-    if corners < 3:
-        return False
-    count, area = sum(contact.area for contact in contacts(boxes, box)), _area(box)
-    if 100 * count > 95 * area:
-        return True
-    return max(levels) == box[2] and 100 * count > (50 if corners == 4 else 85) * area
+    def support(self) -> tuple[int, int]:
+        """Count the unit squares in contact, and those of the base."""
+        return sum(contact.area for contact in self.contacts), _area(self.box)
 
+    def held_corners(self) -> int:
+        """Count the corner squares of the base that are in contact."""
+        corners = _corner_cells(self.box)
+        return sum(any(c.has_cell(corner) for c in self.contacts) for corner in corners)
 
-def center_hull(boxes: list[Box], box: Box) -> bool:
-    """Test if over half of the base is supported or its centre is in the supports' hull.
+    def corner_levels(self) -> list[int]:
+        """Return the height of the highest top below each corner square."""
+        return [drop(self.boxes, corner, (1, 1, 1))[2] for corner in _corner_cells(self.box)]
 
-    The hull is that of the supporting cells' centres, boundary included.
-    """
-    found = contacts(boxes, box)
-    count = sum(contact.area for contact in found)
-    if 2 * count > _area(box):
-        return True
-    cells = [
-        point
-        for c in found
-        for point in product((2 * c.x0 + 1, 2 * c.x1 - 1), (2 * c.y0 + 1, 2 * c.y1 - 1))
-    ]
-    return hull_holds(hull(cells), (box[0] + box[3], box[1] + box[4]))
+    def centre_is_between(self) -> bool:
+        """Test if the centre is in the hull of the supporting squares' centres."""
+        inner = [Contact(0, c.x0, c.y0, c.x1 - 1, c.y1 - 1) for c in self.contacts]
+        corners = [(2 * x + 1, 2 * y + 1) for c in inner for x, y in c.corners]
+        return hull_holds(hull(corners), self.middle)
 
-
-def com_hull(boxes: list[Box], box: Box) -> bool:
-    """Test if the centre lies in the hull of the contacts, boundary included."""
-    corners = [(2 * x, 2 * y) for c in contacts(boxes, box) for x, y in c.corners]
-    return hull_holds(hull(corners), (box[0] + box[3], box[1] + box[4]))
+    def mass_is_above(self) -> bool:
+        """Test if the centre is in the hull of the contacts."""
+        corners = [(2 * x, 2 * y) for c in self.contacts for x, y in c.corners]
+        return hull_holds(hull(corners), self.middle)
 
 
 def _area(box: Box) -> int:
@@ -252,14 +243,7 @@ def stacking_tree(boxes: list[Box], box: Box) -> bool:
     return True
 
 
-RULES: dict[str, Callable[[list[Box], Box], bool]] = {
-    "none": lambda boxes, box: True,
-    "com_hull": com_hull,
-    "center_hull": center_hull,
-    "area_corners": area_corners,
-    "area_corners_code": area_corners_code,
-    "stacking_tree": stacking_tree,
-}
+RULES = (*stability.RULES, "stacking_tree")
 """The stability rules on boxes."""
 
 

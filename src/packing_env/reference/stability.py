@@ -1,22 +1,45 @@
-"""The specification of the stability rules on maps, in plain loops.
+"""The specification of the stability rules, in plain loops, and their measurements on maps.
 
-A rule looks at one placement and at the ground below its window (:class:`Touch`) and says whether
-the item stays where it is put.
+A rule looks at one placement and at the ground below it (:class:`Ground`) and says whether the item
+stays where it is put. On maps the ground is a :class:`Touch`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from packing_env.reference.maps import FLOAT, supporting_cells, window_size
 
 
+class Ground(Protocol):
+    """All that a stability rule looks at: one placement and the ground below it, in one unit."""
+
+    z: Any
+    contact_tol: float
+
+    def support(self) -> tuple[int, int]:
+        """Count the supporting cells, and the cells of the footprint."""
+
+    def held_corners(self) -> int:
+        """Count the corner cells that support the item."""
+
+    def corner_levels(self) -> list[Any]:
+        """Return the heights at which the item would rest on each corner cell alone."""
+
+    def centre_is_between(self) -> bool:
+        """Test if the centre of the base is in the hull of the supporting cells' centres."""
+
+    def mass_is_above(self) -> bool:
+        """Test if the centre of mass is in the hull of the supporting cells' squares."""
+
+
 @dataclass
 class Touch:
-    """All that a stability rule looks at: one placement and the ground below its window.
+    """A placement on a heightmap and the ground below its window.
 
     Attributes:
         cells: Supporting cells of the footprint.
@@ -33,6 +56,10 @@ class Touch:
     com: tuple[int, int]
     contact_tol: float = 0.0
 
+    def support(self) -> tuple[int, int]:
+        """Count the supporting cells, and the cells of the footprint."""
+        return len(self.cells), self.area()
+
     def area(self) -> int:
         """Count the cells of the footprint."""
         return int(np.isfinite(self.level).sum())
@@ -41,6 +68,23 @@ class Touch:
         """Return the four corner cells of the window; they coincide where it is one cell wide."""
         w, h = self.level.shape
         return [(0, 0), (w - 1, 0), (0, h - 1), (w - 1, h - 1)]
+
+    def held_corners(self) -> int:
+        """Count the corner cells that support the item."""
+        return sum(corner in self.cells for corner in self.corners())
+
+    def corner_levels(self) -> list[Any]:
+        """Return ``level`` at the corners; one outside the footprint is infinitely low."""
+        return [self.level[corner] for corner in self.corners()]
+
+    def centre_is_between(self) -> bool:
+        """Test if the window's centre is in the hull of the supporting cells' centres."""
+        w, h = self.level.shape
+        return in_hull([(64 * u + 32, 64 * v + 32) for u, v in self.cells], (32 * w, 32 * h))
+
+    def mass_is_above(self) -> bool:
+        """Test if the centre of mass is in the hull of the supporting cells' squares."""
+        return com_hull(self.cells, self.com)
 
 
 def touch_at(
@@ -93,32 +137,24 @@ def com_hull(cells: list[tuple[int, int]], com: tuple[int, int]) -> bool:
     )
 
 
-def center_hull(touch: Touch) -> bool:
+def center_hull(ground: Ground) -> bool:
     """Test if over half of the footprint is supported, or if its centre lies between the supports.
 
-    The centre is the window's, and "between" means in the convex hull of the supporting cells'
-    centres, boundary included; the hull may be a segment or a point. Xiong et al., RA-L 2024.
-    (Their program, GOPT, rejects a hull that is a point.)
+    "Between" means in the convex hull of the supporting cells' centres, boundary included; the hull
+    may be a segment or a point. Xiong et al., RA-L 2024. (Their program, GOPT, rejects a hull that
+    is a point.)
     """
-    if 2 * len(touch.cells) > touch.area():
-        return True
-    w, h = touch.level.shape
-    centres = [(64 * u + 32, 64 * v + 32) for u, v in touch.cells]
-    return in_hull(centres, (32 * w, 32 * h))
+    count, area = ground.support()
+    return 2 * count > area or ground.centre_is_between()
 
 
-def area_corners(touch: Touch) -> bool:
+def area_corners(ground: Ground) -> bool:
     """Test if enough of the footprint is supported; fewer supported corners require a larger share.
 
     Stable with more than 60 % and all four corners, more than 80 % and three, or more than 95 %.
     Zhao et al., AAAI 2021, as the paper prints it.
     """
-    corners = sum(corner in touch.cells for corner in touch.corners())
-    return is_enough(len(touch.cells), touch.area(), corners)
-
-
-def is_enough(count: int, area: int, corners: int) -> bool:
-    """Test :func:`area_corners` with ``count`` of ``area`` cells and ``corners`` supported."""
+    (count, area), corners = ground.support(), ground.held_corners()
     return (
         (100 * count > 60 * area and corners == 4)
         or (100 * count > 80 * area and corners >= 3)
@@ -126,7 +162,7 @@ def is_enough(count: int, area: int, corners: int) -> bool:
     )
 
 
-def area_corners_code(touch: Touch) -> bool:
+def area_corners_code(ground: Ground) -> bool:
     """Test the area and corners rule as its authors' program computes it.
 
     First, three or four corners must lie at the level of the highest corner. Then more than 95 % of
@@ -136,28 +172,26 @@ def area_corners_code(touch: Touch) -> bool:
     integers; here corners are level up to the contact tolerance. Corners outside the footprint are
     infinitely low: a disc has no corner in its footprint, so all four tie and pass the first test.
     """
-    count, area = len(touch.cells), touch.area()
-    levels = [touch.level[corner] for corner in touch.corners()]
-    tol = FLOAT(touch.contact_tol)
+    (count, area), levels, tol = ground.support(), ground.corner_levels(), FLOAT(ground.contact_tol)
     highest = max(levels)
     corners = sum(bool(level >= FLOAT(highest - tol)) for level in levels)
     if corners < 3:
         return False
     if 100 * count > 95 * area:
         return True
-    if highest < FLOAT(touch.z - tol):
+    if highest < FLOAT(ground.z - tol):
         return False
     return 100 * count > (85 if corners == 3 else 50) * area
 
 
-RULES: dict[str, Callable[[Touch], bool]] = {
-    "none": lambda touch: True,
-    "com_hull": lambda touch: com_hull(touch.cells, touch.com),
+RULES: dict[str, Callable[[Ground], bool]] = {
+    "none": lambda ground: True,
+    "com_hull": lambda ground: ground.mass_is_above(),
     "center_hull": center_hull,
     "area_corners": area_corners,
     "area_corners_code": area_corners_code,
 }
-"""The stability rules on maps."""
+"""The stability rules that look at the ground below one placement only."""
 
 
 def is_stable(rule: str, touch: Touch) -> bool:
