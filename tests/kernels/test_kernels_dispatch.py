@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -77,6 +78,43 @@ def test_a_backend_is_not_taken_to_a_device_that_it_lacks() -> None:
     kernels.set_backend("numba")
     with pytest.raises(ValueError, match="'numba' does not run on cuda: choose from eager"):
         kernels.backend_for("cuda")
+
+
+FILE = """
+import torch
+from packing_env.kernels.choice import eager
+
+def choose_uniform(mask, uniform):
+    return torch.from_numpy(eager.choose_uniform(mask, uniform).numpy() + 0)
+"""
+
+
+def test_a_backend_is_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "own_kernels.py").write_text(FILE)
+    (tmp_path / "incomplete_kernels.py").write_text("import no_such_package")
+    (tmp_path / "no_kernels.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(dispatch, "BACKENDS", dict(dispatch.BACKENDS))
+    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        kernels.set_backend("incomplete_kernels")
+    with pytest.raises(ValueError, match="unknown kernel backend 'no_kernels'"):
+        kernels.set_backend("no_kernels")
+    monkeypatch.setenv("PACKING_KERNELS", "own_kernels")
+    caplog.set_level(logging.INFO, "packing_env.kernels")
+    assert "own_kernels" in kernels.available_backends()
+    assert "own_kernels" not in kernels.available_backends("cuda")
+    arguments = (torch.rand(5, 40) < 0.3, torch.rand(5))
+    chosen = kernels.choose_uniform(*arguments)
+    assert torch.equal(chosen, kernels.choose_uniform(*arguments, backend="eager"))
+    assert torch.equal(
+        kernels.drop_height(HEIGHTMAP, BOTTOM)[:, :, :4, :3], torch.zeros(2, 3, 4, 3)
+    )
+    why = "set by PACKING_KERNELS; eager for all but choose_uniform"
+    assert messages(caplog) == [f"kernels on cpu: own_kernels ({why})"]
+    choose = torch.ops.packing_env.own_kernels_choose_uniform.default
+    torch.library.opcheck(choose, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 @pytest.mark.parametrize("backend", kernels.available_backends())

@@ -2,8 +2,9 @@
 
 A backend is chosen once per device type and named in the log. The argument `backend` of an
 operation, `set_backend` and the environment variable PACKING_KERNELS override the choice, in this
-order. To add a backend, list it in :data:`BACKENDS` and write ``kernels/<operation>/<name>.py``
-with the functions of that operation; operations without such a file run eagerly.
+order. To add a backend, write a module with functions named as operations are; its dotted name is
+that of the backend. One in :data:`BACKENDS` has a module per operation instead,
+``kernels/<operation>/<name>.py``. Operations that a backend lacks run eagerly.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
 
 @dataclass(frozen=True)
 class Backend:
-    """A way to carry out the operations.
+    """A way to carry out the operations; a module that is one may hold its own as ``BACKEND``.
 
     Attributes:
         package: Required package; None for torch itself.
@@ -53,7 +54,9 @@ BACKENDS: dict[str, Backend] = {
 Implementations = dict[str, Callable[..., Any]]
 """The functions of one operation by backend; without an "eager" one it exists compiled only."""
 
-_operations: dict[str, Implementations] = {}
+_operations: dict[str, tuple[Implementations, Callable[[str, str], None]]] = {}
+"""The functions of each operation, and what adds that of a backend in a module."""
+
 _forced: str | None = None
 _chosen: dict[str, str] = {}
 
@@ -78,14 +81,16 @@ def implement(
     """
     name = schema.partition("(")[0]
     found: Implementations = {} if eager is None else {"eager": eager}
-    for backend, properties in BACKENDS.items():
-        module = f"{package}.{backend}"
-        if backend != "eager" and importlib.util.find_spec(module) is not None:
-            targets = dict.fromkeys(properties.runs_on or (), f"{module}:{name}")
-            found[backend] = declare(
-                f"{backend}_{schema}", cpu=targets.get("cpu"), cuda=targets.get("cuda"), fake=fake
-            )
-    _operations[name] = found
+
+    def add(backend: str, module: str) -> None:
+        devices = BACKENDS[backend].runs_on or ("default",)
+        targets = dict.fromkeys(devices, f"{module}:{name}")
+        found[backend] = declare(f"{backend.replace('.', '_')}_{schema}", **targets, fake=fake)
+
+    for backend in BACKENDS:
+        if backend != "eager" and importlib.util.find_spec(f"{package}.{backend}") is not None:
+            add(backend, f"{package}.{backend}")
+    _operations[name] = found, add
     return found
 
 
@@ -103,8 +108,10 @@ def select(
 def available_backends(device_type: str = "cpu") -> list[str]:
     """Return the names of the backends for a device type whose packages are installed.
 
-    Triton's is among those for the CPU where TRITON_INTERPRET=1 was set before the start.
+    Triton's is among those for the CPU where TRITON_INTERPRET=1 was set before the start, and the
+    module that PACKING_KERNELS names is among those for its devices.
     """
+    _exists(os.environ.get(ENVIRONMENT_VARIABLE) or "eager")
     return [
         name
         for name, backend in BACKENDS.items()
@@ -132,9 +139,9 @@ def backend_for(device_type: str) -> str:
     if device_type not in _chosen:
         name, reason = _choose(device_type)
         _chosen[device_type] = name
-        has = [operation for operation, found in _operations.items() if name in found]
+        has = [operation for operation, (found, _) in _operations.items() if name in found]
         if name != "eager" and len(has) < len(_operations):
-            reason += f"; eager for all but {', '.join(has[:-1])} and {has[-1]}"
+            reason += f"; eager for all but {', '.join(has)}"
         _LOGGER.info("kernels on %s: %s (%s)", device_type, name, reason)
     return _chosen[device_type]
 
@@ -156,13 +163,11 @@ def resolve(name: str | None, device_type: str) -> str:
 
 def _choose(device_type: str) -> tuple[str, str]:
     """Return the backend for a device type, and why."""
-    if _forced is not None:
-        _check(_forced, device_type)
-        return _forced, "set by set_backend"
-    wanted = os.environ.get(ENVIRONMENT_VARIABLE)
-    if wanted:
-        _check(wanted, device_type)
-        return wanted, f"set by {ENVIRONMENT_VARIABLE}"
+    variable = os.environ.get(ENVIRONMENT_VARIABLE)
+    for name, by in ((_forced, "set_backend"), (variable, ENVIRONMENT_VARIABLE)):
+        if name:
+            _check(name, device_type)
+            return name, f"set by {by}"
     for name, backend in BACKENDS.items():
         if device_type in backend.preferred_on:
             if _is_installed(backend):
@@ -173,7 +178,7 @@ def _choose(device_type: str) -> tuple[str, str]:
 
 def _check(name: str, device_type: str | None = None) -> None:
     """Raise unless a backend exists, is installed and runs on the device."""
-    if name not in BACKENDS:
+    if not _exists(name):
         raise ValueError(f"unknown kernel backend {name!r}: choose from {', '.join(BACKENDS)}")
     if not _is_installed(BACKENDS[name]):
         raise ValueError(
@@ -185,6 +190,21 @@ def _check(name: str, device_type: str | None = None) -> None:
             f"kernel backend {name!r} does not run on {device_type}: "
             f"choose from {', '.join(available_backends(device_type))}"
         )
+
+
+def _exists(name: str) -> bool:
+    """Return True for a backend; a module with functions of operations becomes one."""
+    if name not in BACKENDS:
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if not f"{name}.".startswith(f"{error.name}."):  # the module itself lacks a package
+                raise
+            return False
+        for add in [add for key, (_, add) in _operations.items() if hasattr(module, key)]:
+            BACKENDS[name] = getattr(module, "BACKEND", Backend(runs_on=("cpu",)))
+            add(name, name)
+    return name in BACKENDS
 
 
 def _takes(backend: Backend, device_type: str) -> bool:

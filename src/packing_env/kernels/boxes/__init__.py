@@ -21,10 +21,6 @@ _BOX_STABLE_SCHEMA = (
 )
 
 
-def _empty_heights(boxes: Tensor, lower: Tensor, size: Tensor) -> Tensor:
-    return lower.new_empty(lower.shape[:2])
-
-
 def _empty_flags(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor, rule: str) -> Tensor:
     return z.new_empty(z.shape, dtype=torch.bool)
 
@@ -32,7 +28,7 @@ def _empty_flags(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor, rule: st
 _BOX_DROP = implement(
     "box_drop(Tensor boxes, Tensor lower, Tensor size) -> Tensor",
     __name__,
-    fake=_empty_heights,
+    fake=lambda boxes, lower, size: lower.new_empty(lower.shape[:2]),
     eager=eager.box_drop,
 )
 _BOX_STABLE = implement(

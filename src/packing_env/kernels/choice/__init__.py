@@ -9,15 +9,10 @@ from torch import Tensor
 from packing_env.kernels.backends import implement, select
 from packing_env.kernels.choice import eager
 
-
-def _empty(mask: Tensor, uniform: Tensor) -> Tensor:
-    return mask.new_empty(mask.shape[:-1], dtype=torch.int64)
-
-
 _CHOOSE_UNIFORM = implement(
     "choose_uniform(Tensor mask, Tensor uniform) -> Tensor",
     __name__,
-    fake=_empty,
+    fake=lambda mask, uniform: mask.new_empty(mask.shape[:-1], dtype=torch.int64),
     eager=eager.choose_uniform,
 )
 

@@ -35,14 +35,10 @@ _GAIN = 3
 """How much faster NumPy's arithmetic is."""
 
 
-def _empty(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
-    return heightmap.new_empty(lattice_shape(heightmap, bottom, stride))
-
-
 _drop_height_by_numpy = declare(
     "numpy_drop_height(Tensor heightmap, Tensor bottom, int stride) -> Tensor",
     cpu="packing_env.kernels.drop.numpy:drop_height",
-    fake=_empty,
+    fake=lambda heights, *others: heights.new_empty(lattice_shape(heights, *others)),
 )
 
 

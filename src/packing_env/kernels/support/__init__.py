@@ -11,27 +11,18 @@ from packing_env.kernels.checks import check_maps, check_tensor
 from packing_env.kernels.layout import lattice_shape
 from packing_env.kernels.support import eager
 
-
-def _empty_hull(heightmap: Tensor, bottom: Tensor, z: Tensor, *options: object) -> Tensor:
-    return z.new_empty(z.shape, dtype=torch.bool)
-
-
-def _empty_count(heightmap: Tensor, bottom: Tensor, z: Tensor, *options: object) -> Tensor:
-    return z.new_empty(z.shape, dtype=torch.int32)
-
-
 _COM_HULL = implement(
     "com_hull(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, float contact_tol,"
     " int stride, bool centres) -> Tensor",
     __name__,
-    fake=_empty_hull,
+    fake=lambda heightmap, bottom, z, *others: z.new_empty(z.shape, dtype=torch.bool),
     eager=eager.com_hull,
 )
 _SUPPORT_COUNT = implement(
     "support_count(Tensor heightmap, Tensor bottom, Tensor z, float contact_tol, int stride)"
     " -> Tensor",
     __name__,
-    fake=_empty_count,
+    fake=lambda heightmap, bottom, z, *others: z.new_empty(z.shape, dtype=torch.int32),
     eager=eager.support_count,
 )
 
