@@ -111,9 +111,10 @@ def check_integer(name: str, value: Any, at_least: int, at_most: int | None = No
         raise ParameterError(f"{name}={value!r} must be an integer, {at_least} or more")
     whole = int(value)
     if whole < at_least:
-        raise ParameterError(f"{name}={whole} must be at least {at_least}")
+        limit = "" if at_most is None else f" and at most {at_most}"
+        raise ParameterError(f"{name}={whole} must be at least {at_least}{limit}")
     if at_most is not None and whole > at_most:
-        raise ParameterError(f"{name}={whole} must be at most {at_most}")
+        raise ParameterError(f"{name}={whole} must be at most {at_most} and at least {at_least}")
     return whole
 
 

@@ -30,7 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     process.tune()
     os.environ.setdefault("RL_LOGGING_LEVEL", "WARNING")  # torchrl's own, read on import
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    logging.getLogger("packing_env.kernels.compiler").setLevel(logging.INFO)
     options = _read(sys.argv[1:] if arguments is None else list(arguments))
     return guarded(lambda: _dispatch(options))
 

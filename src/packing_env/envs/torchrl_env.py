@@ -15,7 +15,7 @@ from packing_env.engine import FLAGS, Observations, Step, Task, make_engine
 from packing_env.envs import checks
 from packing_env.envs.specs import Specs
 from packing_env.items import Catalogue
-from packing_env.types import Instances, PackingParams, State
+from packing_env.types import MAX_SEED, Instances, PackingParams, State, check_integer
 
 
 class PackingEnv(EnvBase):
@@ -163,7 +163,9 @@ class PackingEnv(EnvBase):
 
     def _set_seed(self, seed: int | Tensor | None) -> None:
         """Set one seed, or one per row; the next reset starts episode 0 of its streams."""
-        given = 0 if seed is None else torch.as_tensor(seed, device=self.device)
+        seed = 0 if seed is None else seed
+        seed = seed if isinstance(seed, Tensor) else check_integer("seed", seed, 0, MAX_SEED)
+        given = torch.as_tensor(seed, device=self.device)
         self._seed = torch.zeros_like(self._rows) + given
         self.state = None
 
@@ -228,6 +230,31 @@ class PackingEnv(EnvBase):
         following, observations = self.engine.reset(rows, state, self._unpacked(root))
         if following is not state:
             self._keep(following)
+        return self._packed(observations)
+
+    def reset_as_single(self, seeds: Sequence[int | None]) -> TensorDict:
+        """Start in every row the episode that an environment of one row would play.
+
+        Args:
+            seeds: One per row: that of the stream (seed, row_offset), which starts at episode 0;
+                None for the next episode of the row's present stream. With ``draw="sequential"``,
+                where seeds choose nothing, rows keep their own streams.
+
+        Raises:
+            ParameterError: A seed is out of range.
+        """
+        numbers = [check_integer("seed", seed or 0, 0, MAX_SEED) for seed in seeds]
+        given = torch.tensor(numbers, device=self.device)
+        seeded = torch.tensor([seed is not None for seed in seeds], device=self.device)
+        row = self._rows if self.draw == "sequential" else self._rows[:1].expand_as(self._rows)
+        stream = (self._seed, self._rows, torch.zeros_like(self._rows))
+        if self.state is not None:
+            old = self._current()
+            stream = (old["seed"], old["row"], old["episode"] + 1)
+        first = (given, row, torch.zeros_like(row))
+        parts = (torch.where(seeded, new, own) for new, own in zip(first, stream, strict=True))
+        state, observations = self.engine.begin(*parts)
+        self._keep(state)
         return self._packed(observations)
 
     def _advance(self, tensordict: TensorDictBase, *, reset: bool) -> Step:

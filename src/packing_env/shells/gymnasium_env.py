@@ -6,6 +6,10 @@ orientation), which is larger than all other entries; it includes ``drop_height`
 of every placement. ``info`` repeats ``action_mask`` and has the metrics by name, for wrappers such
 as ``Monitor(env, info_keywords=("utilization",))``.
 
+``observation="flat"`` is for networks of vectors: ``Dict(observation=Box, action_mask=...)``, where
+the box joins heightmap and features of items and orientations, in ``candidate`` mode the candidates
+too, all in [0, 1]; there are no drop heights.
+
 | ``action_mode`` | action space | masks |
 |---|---|---|
 | ``placement``, ``candidate`` | ``Discrete`` | ``action_mask``, one entry per action |
@@ -20,6 +24,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from tensordict import TensorDictBase
 
 from packing_env import render
@@ -30,6 +35,7 @@ from packing_env.shells.gymnasium_shell import (
     Observation,
     Shell,
     check_render_mode,
+    limited,
     to_numpy,
 )
 
@@ -46,7 +52,7 @@ class PackingGymEnv(gymnasium.Env[Observation, Any]):
         task: A preset of :data:`packing_env.tasks.PRESETS`, or a :class:`PackingEnv` of one row.
         render_mode: ``"rgb_array"``, ``"human"`` or ``None``.
         seed: Seed of the instance pool and of the first episode.
-        **overrides: Arguments of :func:`packing_env.make_env`.
+        **overrides: Arguments of :func:`packing_env.make_env`, or ``observation="flat"``.
     """
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": RENDER_FPS}  # noqa: RUF012
@@ -64,6 +70,7 @@ class PackingGymEnv(gymnasium.Env[Observation, Any]):
         self._shell = Shell(task, 1, seed, overrides)
         self.observation_space = self._shell.observation_space
         self.action_space = self._shell.action_space
+        self._spec: EnvSpec | None = None
         self._masks: TensorDictBase | None = None
         self._window: render.Window | None = None
 
@@ -72,12 +79,22 @@ class PackingGymEnv(gymnasium.Env[Observation, Any]):
         """The environment underneath, with its state, catalogue and parameters."""
         return self._shell.env
 
+    @property
+    def spec(self) -> EnvSpec | None:
+        """What ``gymnasium.make`` was given; its ``max_episode_steps`` is the task's own limit."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        self._spec = limited(spec, self.packing_env)
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, Info]:
         """Start the episode of ``seed``, or the next one."""
+        out = self._shell.start(seed, self.np_random)
         super().reset(seed=seed)
-        return self._convert(self._shell.start(seed, self.np_random))
+        return self._convert(out)
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         """Place an item; a finished episode does not change, with reward 0."""

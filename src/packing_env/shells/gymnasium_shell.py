@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from tensordict import NestedKey, TensorDict, TensorDictBase
 from torch import Tensor
 from torchrl.data import Binary, Bounded, Categorical, MultiCategorical, TensorSpec
 
 from packing_env.envs.torchrl_env import PackingEnv
 from packing_env.tasks import LEAN, make_env
-from packing_env.types import ParameterError
+from packing_env.types import MAX_SEED, ParameterError, check_integer
 
-_LARGEST_SEED = 2**63 - 1
 RENDER_FPS = 4
+FLAT = ("heightmap", "item_features", "orientation_features")
+"""Entries of the observation ``"flat"``, in this order; ``candidates`` follow in that mode."""
 
 
 def space_of(spec: TensorSpec) -> spaces.Space[Any]:
@@ -45,9 +48,10 @@ class Shell:
     Args:
         task: A preset, or an existing environment.
         num_envs: Rows.
-        seed: Seed of the instance pool and of the first episode; without one the pool is that of
+        seed: Seed of the instance pool and of the first episodes; without one the pool is that of
             seed 0 and episodes are drawn at random until ``reset(seed=...)``.
-        overrides: Arguments of :func:`packing_env.make_env`.
+        overrides: Arguments of :func:`packing_env.make_env`; ``observation="flat"`` joins
+            :data:`FLAT` to one vector, under the key ``observation``.
     """
 
     def __init__(
@@ -68,28 +72,54 @@ class Shell:
             if "frameskip" in overrides:  # torchrl's GymEnv tries it and waits for this error
                 raise TypeError("__init__() got an unexpected keyword argument 'frameskip'")
             options = {"observation": LEAN, **overrides}
+            if options["observation"] == "flat":
+                options["observation"] = FLAT
             self.env = make_env(task, num_envs, seed=0 if seed is None else seed, **options)
-        self.seeded = isinstance(task, PackingEnv) or seed is not None
+        self._first_seed = seed
+        self._has_streams = isinstance(task, PackingEnv)
         spec = self.env.observation_spec
         self.mask_keys = {_flat_name(key): key for key in self.env.mode.mask_keys}
-        entries = dict(spec["observation"].items())
-        entries |= {name: spec[key] for name, key in self.mask_keys.items()}
-        self.observation_space = spaces.Dict({k: space_of(v) for k, v in entries.items()})
+        entries = {name: space_of(entry) for name, entry in spec["observation"].items()}
+        self._joined: tuple[str, ...] = ()
+        if overrides.get("observation") == "flat":
+            self._joined = tuple(name for name in (*FLAT, "candidates") if name in entries)
+            entries = {"observation": _joined_space([entries[name] for name in self._joined])}
+        entries |= {name: space_of(spec[key]) for name, key in self.mask_keys.items()}
+        self.observation_space = spaces.Dict(entries)
         self._parts = {_part_name(key): key for key in self.env.takes}
         parts = {
             name: space_of(self.env.full_action_spec[key]) for name, key in self._parts.items()
         }
         self.action_space = parts["action"] if set(parts) == {"action"} else spaces.Dict(parts)
 
-    def start(self, seed: int | Sequence[int] | None, random: np.random.Generator) -> TensorDict:
-        """Start an episode in every row: the one of a seed, or the next of the row's stream."""
-        if seed is None and not self.seeded:
-            seed = int(random.integers(_LARGEST_SEED))
-        if seed is not None:
-            given = seed if isinstance(seed, Sequence) else [seed]
-            self.env._set_seed(torch.tensor([int(s) & _LARGEST_SEED for s in given]))
-        self.seeded = True
-        return self.env.reset()
+    def start(
+        self, seed: int | Iterable[int | None] | None, random: np.random.Generator
+    ) -> TensorDict:
+        """Start an episode in every row.
+
+        Args:
+            seed: One for every row, None for the next episode of the row's stream; one integer
+                ``s`` gives row i the seed ``s + i``. A row plays what a single environment with
+                its seed plays.
+            random: Source of the seeds of rows that have neither a stream nor a seed.
+
+        Raises:
+            ParameterError: A seed is out of range.
+            ValueError: There are not as many seeds as rows.
+        """
+        rows = self.env.batch_size.numel()
+        seeds = _spread(seed, rows)
+        if not self._has_streams:
+            drawn = random.integers(MAX_SEED, size=rows).tolist()
+            first = drawn if self._first_seed is None else _spread(self._first_seed, rows)
+            seeds = [
+                own if given is None else given for given, own in zip(seeds, first, strict=True)
+            ]
+        if all(given is None for given in seeds):
+            return self.env.reset()
+        started = self.env.reset_as_single(seeds)
+        self._has_streams = True
+        return started
 
     def step(self, action: Any) -> TensorDictBase:
         """Execute one decision per row."""
@@ -120,7 +150,11 @@ class Shell:
 
     def observation(self, out: TensorDictBase) -> dict[str, Tensor]:
         """Return the observation as a flat dict, masks included."""
-        return dict(out["observation"].items()) | self.masks(out)
+        entries = dict(out["observation"].items())
+        if self._joined:
+            parts = [entries[name].flatten(out.dim()) for name in self._joined]
+            entries = {"observation": torch.cat(parts, -1)}
+        return entries | self.masks(out)
 
     def masks(self, out: TensorDictBase) -> dict[str, Tensor]:
         """Return the masks by name; empty in a mode where every action is legal."""
@@ -160,6 +194,34 @@ class Shell:
                 f"{tuple(shape)}, the containers first"
             )
         return given.to(dtype).reshape(shape)
+
+
+def _joined_space(parts: Sequence[spaces.Space[Any]]) -> spaces.Box:
+    """Return the space of the entries of several boxes in one vector."""
+    boxes = [part for part in parts if isinstance(part, spaces.Box)]
+    low, high = (
+        np.concatenate([end.ravel() for end in ends])
+        for ends in ([box.low for box in boxes], [box.high for box in boxes])
+    )
+    return spaces.Box(low, high, dtype=np.float32)
+
+
+def _spread(seed: int | Iterable[int | None] | None, rows: int) -> list[int | None]:
+    """Return one seed per row: as given, or ``seed + i``."""
+    if seed is None:
+        return [None] * rows
+    if isinstance(seed, Iterable):
+        seeds = list(seed)
+        if len(seeds) != rows:
+            raise ValueError(f"{len(seeds)} seeds for {rows} rows; pass one per row")
+        return seeds
+    first = check_integer("seed", seed, 0, MAX_SEED)
+    return [first + row for row in range(rows)]
+
+
+def limited(spec: EnvSpec | None, env: PackingEnv) -> EnvSpec | None:
+    """Return the spec with the limit that the environment itself truncates at."""
+    return spec and replace(spec, max_episode_steps=env.params.step_limit)
 
 
 def _flat_name(key: NestedKey) -> str:

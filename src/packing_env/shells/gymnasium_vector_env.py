@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from tensordict import TensorDictBase
@@ -23,8 +24,10 @@ from packing_env.shells.gymnasium_shell import (
     Observation,
     Shell,
     check_render_mode,
+    limited,
     to_numpy,
 )
+from packing_env.types import ParameterError
 
 
 class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
@@ -43,7 +46,10 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         render_mode: ``"rgb_array"`` or ``None``.
         seed: Seed of the instance pool and of the first episodes.
         max_episode_steps: Alias of ``max_steps``, used by ``make_vec``.
-        **overrides: Arguments of :func:`packing_env.make_env`.
+        **overrides: Arguments of :func:`packing_env.make_env`, or ``observation="flat"``.
+
+    Raises:
+        ParameterError: ``max_episode_steps`` and ``max_steps`` differ, or an override is invalid.
     """
 
     def __init__(
@@ -60,6 +66,11 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
     ) -> None:
         check_render_mode(render_mode, ("rgb_array",))
         if max_episode_steps is not None:
+            if overrides.get("max_steps") not in (None, max_episode_steps):
+                raise ParameterError(
+                    f"max_episode_steps={max_episode_steps} and max_steps="
+                    f"{overrides['max_steps']} are one limit; pass one of them"
+                )
             overrides["max_steps"] = max_episode_steps
         self._shell = Shell(task, num_envs, seed, overrides)
         self.num_envs = num_envs
@@ -75,7 +86,17 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         self.single_action_space = self._shell.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
+        self._spec: EnvSpec | None = None
         self._observed: TensorDictBase | None = None
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """What ``make_vec`` was given; its ``max_episode_steps`` is the task's own limit."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        self._spec = limited(spec, self.packing_env)
 
     @property
     def packing_env(self) -> PackingEnv:
@@ -85,19 +106,23 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
     def reset(
         self,
         *,
-        seed: int | Sequence[int] | None = None,
+        seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Observation, Info]:
         """Start an episode in every row, or in the rows of ``options["reset_mask"]``.
 
-        From one seed every row gets its own stream; a sequence gives one seed per row.
+        A row plays the episode that a :class:`PackingGymEnv` with its seed plays. One integer gives
+        row i ``seed + i``; a sequence gives one seed per row, None for the row's next episode.
+
+        Raises:
+            ParameterError: A seed is not an integer from 0 to 2**63 - 1.
+            ValueError: There are not as many seeds as rows, or a seed and a ``reset_mask``.
+            RuntimeError: There is a ``reset_mask`` before the first reset.
         """
         mask = (options or {}).get("reset_mask")
         if mask is None:
-            if isinstance(seed, Sequence) and len(seed) != self.num_envs:
-                raise ValueError(f"{len(seed)} seeds for {self.num_envs} rows; pass one per row")
-            super().reset(seed=None if isinstance(seed, Sequence) else seed)
             self._observed = self._shell.start(seed, self.np_random)
+            super().reset(seed=seed if isinstance(seed, int) else None)
         else:
             if seed is not None:
                 raise ValueError("seed restarts every row; omit it with a reset_mask")

@@ -27,16 +27,22 @@ _LOGGER = logging.getLogger("packing_env.kernels.compiler")
 
 
 class _Announcement(event.Listener):
-    """Logs once that kernels are being compiled."""
+    """Warns once per process that kernels are being compiled."""
 
     logged = False
+    cached = True
 
     def on_start(self, event: Any) -> None:
-        """Log when a function is compiled that no cache holds."""
+        """Warn when a function is compiled that no cache holds."""
         module = str(event.data["dispatcher"].py_func.__module__)
         if module.startswith("packing_env.") and not self.logged:
             self.logged = True
-            _LOGGER.info("compiling kernels for this machine: about a minute, once")
+            _LOGGER.warning(
+                "compiling kernels for this machine: one or two minutes, %s",
+                "once; `packing warmup` compiles all of them ahead of time"
+                if self.cached
+                else "in every process, because no cache folder is writable: set NUMBA_CACHE_DIR",
+            )
 
     def on_end(self, event: Any) -> None:
         """Ignore the end of a compilation."""
@@ -53,6 +59,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     try:
         compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # no writable cache directory
+        _Announcement.cached = False
         return numba.njit(**_OPTIONS)(function)
     # numba watches the function's own file alone, and would keep stale code of the others.
     file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
