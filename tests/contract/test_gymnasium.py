@@ -302,21 +302,6 @@ def test_make_vec_in_both_ways() -> None:
     assert short.step(legal(info["action_mask"], np.random.default_rng(0)))[3].all()
 
 
-def test_rows_equal_single_environments() -> None:
-    vector = pe.PackingVectorEnv(num_envs=3, autoreset_mode="DISABLED", **TINY)
-    singles = [pe.PackingGymEnv(row_offset=row, **TINY) for row in range(3)]
-    observation, info = vector.reset(seed=5)
-    rows = [env.reset(seed=5)[0] for env in singles]
-    for _ in range(4):
-        for row, alone in enumerate(rows):
-            assert equal({k: v[row] for k, v in observation.items()}, alone)
-        action = legal(info["action_mask"], np.random.default_rng(1))
-        observation, _, _, _, info = vector.step(action)
-        rows = [env.step(a)[0] for env, a in zip(singles, action, strict=True)]
-    each, _ = vector.reset(seed=[5, 6, 5])
-    assert np.array_equal(each["item_id"][0], vector.reset(seed=5)[0]["item_id"][0])
-
-
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
 @pytest.mark.parametrize("to_torch", [False, True], ids=["numpy", "torch"])
 def test_autoreset_modes(mode: AutoresetMode, to_torch: bool) -> None:

@@ -169,4 +169,18 @@ COMMANDS = {
             "first violation in packing order; exits 2 for a plan that cannot be read."
         ),
     ),
+    "warmup": Command(
+        "compile the kernels ahead of time, so that no first step waits for it",
+        "agents.cli.warmup:warmup",
+        (),
+        ("packing warmup", "packing warmup irregular cuboid_online"),
+        arguments=(
+            Argument("presets", nargs="*", metavar="PRESET", help="as in env=; default: all"),
+        ),
+        description=(
+            "Compile the numba kernels that the presets need on a CPU, in all action modes, and "
+            "build their items. Both are kept on disk: later processes load them. It takes "
+            "minutes once, and after each change of the kernels or of numba."
+        ),
+    ),
 }

@@ -81,7 +81,7 @@ class PackingGymEnv(gymnasium.Env[Observation, Any]):
 
     @property
     def spec(self) -> EnvSpec | None:
-        """What ``gymnasium.make`` was given; its ``max_episode_steps`` is the task's own limit."""
+        """Spec of ``gymnasium.make``; its ``max_episode_steps`` is the task's own limit."""
         return self._spec
 
     @spec.setter

@@ -91,7 +91,7 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
 
     @property
     def spec(self) -> EnvSpec | None:
-        """What ``make_vec`` was given; its ``max_episode_steps`` is the task's own limit."""
+        """Spec of ``make_vec``; its ``max_episode_steps`` is the task's own limit."""
         return self._spec
 
     @spec.setter

@@ -1,0 +1,69 @@
+"""The subcommand ``warmup``: compile the kernels that the presets need, ahead of time."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from agents.config.folders import ConfigError
+from packing_env import PRESETS, PackingEnv, kernels, make_env
+from packing_env.core.actions import MODES
+from packing_env.core.lowest import LowestPlacement
+
+ROWS = 2
+POOL_SIZE = 16
+"""Instances of a preset: as few as it takes, since kernels do not depend on them."""
+
+
+def warmup(options: argparse.Namespace) -> int:
+    """Play a few steps of each preset in each action mode; print the seconds of each preset."""
+    names = _known(options.presets) or list(PRESETS)
+    backend = kernels.backend_for("cpu")
+    if backend != "numba":
+        raise ConfigError(
+            f"the kernels on the CPU are {backend!r}, which compiles nothing; install "
+            "numba (pip install 'packing-env[fast]') and unset PACKING_KERNELS"
+        )
+    start = time.perf_counter()
+    for number, name in enumerate(names, 1):
+        began = time.perf_counter()
+        print(f"[{number}/{len(names)}] {name} ...", end="", flush=True)
+        for env in environments(name):
+            play(env)
+        print(f" {time.perf_counter() - began:.1f} s", flush=True)
+    print(f"the kernels of {len(names)} presets are ready, {time.perf_counter() - start:.1f} s")
+    return 0
+
+
+def _known(names: Sequence[str]) -> list[str]:
+    """Return the names; raise ConfigError on one that is no preset."""
+    for name in names:
+        if name not in PRESETS:
+            raise ConfigError(f"preset {name!r} is unknown; choose from {', '.join(PRESETS)}")
+    return list(names)
+
+
+def environments(name: str) -> Iterator[PackingEnv]:
+    """Yield a preset as it is, then in the other action modes of its geometry."""
+    env = make_env(name, num_envs=ROWS, pool_size=POOL_SIZE)
+    yield env
+    for mode in MODES if env.params.geometry == "maps" else ():
+        if mode != env.params.action_mode:
+            params = env.params.evolve(action_mode=mode)
+            yield PackingEnv(params, env.catalogue, env.instances, num_envs=ROWS)
+
+
+@torch.no_grad()
+def play(env: PackingEnv) -> None:
+    """Call everything of an environment that reaches a kernel, and the heuristics' search."""
+    root = env.reset()
+    for _ in range(2):  # the second step updates what the first computed
+        _, root = env.step_and_maybe_reset(env.rand_action(root))
+    following = env.step(env.rand_action(root)).get("next")
+    env.reset_rows(following["done"].flatten(), following.exclude("reward"))
+    env.reset(env.get_state(), set_state=True)
+    if env.params.geometry == "maps" and env.params.action_mode == "placement":
+        LowestPlacement(env.catalogue.tensors(), env.params)(dict(env.get_state().items()))

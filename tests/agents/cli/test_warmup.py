@@ -1,0 +1,114 @@
+"""The subcommand ``warmup``, and the notice that kernels are being compiled."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from agents.cli import main as cli
+from agents.cli import warmup
+from packing_env import PRESETS, PackingEnv, kernels
+
+NUMBA = "numba" in kernels.available_backends()
+needs_numba = pytest.mark.skipif(not NUMBA, reason="numba is not installed")
+NOTICE = "compiling kernels for this machine"
+
+
+def in_process(program: str, cache: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program that finds no machine code but that in ``cache``."""
+    places = {"NUMBA_CACHE_DIR": str(cache / "numba"), "XDG_CACHE_HOME": str(cache)}
+    command = [sys.executable, "-c", program]
+    environment = {**os.environ, **places}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+
+
+@needs_numba
+def test_each_preset_gets_a_line_with_its_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played: list[PackingEnv] = []
+    play = warmup.play
+    monkeypatch.setattr(warmup, "play", lambda env: (played.append(env), play(env)))
+    assert cli.main(["warmup", "cuboid_online", "cuboid_continuous"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("[1/2] cuboid_online ... ")
+    assert lines[1].startswith("[2/2] cuboid_continuous ... ")
+    assert lines[2].startswith("the kernels of 2 presets are ready, ")
+    assert all(line.endswith(" s") for line in lines)
+    modes = [env.params.action_mode for env in played]
+    assert sorted(modes[:-1]) == sorted(warmup.MODES)
+    assert modes[-1] == "candidate"
+
+
+@needs_numba
+def test_all_presets_are_the_default(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(warmup, "environments", lambda name: iter(()))
+    assert cli.main(["warmup"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines[:-1]] == list(PRESETS)
+
+
+def test_bad_requests_name_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["warmup", "irregulra"]) == 2
+    assert "'irregulra' is unknown; choose from irregular" in capsys.readouterr().err
+    monkeypatch.setattr(kernels, "backend_for", lambda device: "eager")
+    assert cli.main(["warmup"]) == 2
+    assert "install numba" in capsys.readouterr().err
+
+
+@needs_numba
+def test_the_first_compilation_is_announced_once(tmp_path: Path) -> None:
+    program = (
+        "import torch; from packing_env import kernels\n"
+        "mask = torch.ones(2, 5, dtype=torch.bool)\n"
+        "kernels.choose_uniform(mask, torch.rand(2, dtype=torch.float64))\n"
+        "kernels.choose_uniform(mask[None], torch.rand(1, 2, dtype=torch.float64))\n"
+        "kernels.drop_height(torch.zeros(2, 5, 4), torch.zeros(2, 3, 2, 2))\n"
+    )
+    said = in_process(program, tmp_path).stderr
+    assert said.count(NOTICE) == 1
+    assert "`packing warmup`" in said
+    assert NOTICE not in in_process(program, tmp_path).stderr
+
+
+@needs_numba
+def test_without_a_cache_folder_the_notice_names_the_remedy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from packing_env.kernels.compiled import jit
+
+    class Uncached(jit._Announcement):
+        cached = False
+
+    compiled = SimpleNamespace(data={"dispatcher": SimpleNamespace(py_func=jit.kernel)})
+    listener = Uncached()
+    for _ in range(2):
+        listener.on_start(compiled)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "NUMBA_CACHE_DIR" in caplog.text
+
+
+@needs_numba
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_after_a_warmup_nothing_is_compiled(tmp_path: Path) -> None:
+    """Play every preset in its own mode and size, and a heuristic, in new processes."""
+    in_process("import sys; from agents.cli.main import main; sys.exit(main(['warmup']))", tmp_path)
+    program = (
+        "from agents import heuristics; from packing_env import PRESETS, make_env\n"
+        "for name in PRESETS:\n"
+        "    env = make_env(name, num_envs=3, pool_size=32)\n"
+        "    env.rollout(4, break_when_any_done=False)\n"
+        "    env.rollout(2, heuristics.build('lowest_z', env), break_when_any_done=False)\n"
+    )
+    assert NOTICE not in in_process(program, tmp_path).stderr
