@@ -35,7 +35,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "11_policy_gradient": {"frames": 512, "instances": 4, **SMALL},
     "12_continuous_actions": {"frames": 320, "instances": 4, "num_items": 20},
     "13_manager_and_worker": {"frames": 320, "instances": 4, **SMALL},
+    "14_stable_baselines3": {"num_envs": 4, "frames": 64, "episodes": 4, "num_items": 20},
 }
+NEEDS = {"14_stable_baselines3": "sb3_contrib"}
+"""Packages that the project does not depend on."""
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +63,8 @@ def test_every_page_is_run_here() -> None:
 
 @pytest.mark.parametrize("page", [page.stem for page in PAGES])
 def test_page(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if page in NEEDS:
+        pytest.importorskip(NEEDS[page])
     assert run(page) is not None
     assert capsys.readouterr().out
 
