@@ -1,5 +1,6 @@
 """The hot operations of the rules: one signature, several backends, the same bits from each."""
 
+from packing_env.kernels.afterstates import afterstates
 from packing_env.kernels.backends import available_backends, backend_for, set_backend
 from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
 from packing_env.kernels.choice import choose_uniform
@@ -24,6 +25,7 @@ from packing_env.kernels.step import (
     reset_rows,
 )
 from packing_env.kernels.support import com_hull, support_count
+from packing_env.kernels.windows import window_features
 
 __all__ = [
     "BOX_RULES",
@@ -35,6 +37,7 @@ __all__ = [
     "Search",
     "StepTask",
     "advance_cells",
+    "afterstates",
     "available_backends",
     "backend_for",
     "box_drop",
@@ -57,4 +60,5 @@ __all__ = [
     "surface_sizes",
     "update_drop_height",
     "updates_drop_height",
+    "window_features",
 ]
