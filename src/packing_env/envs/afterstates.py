@@ -46,6 +46,7 @@ class Afterstates(TensorDictModuleBase):
         unit: Metres per unit of height.
         units: The container's height in units.
         cuboids: Whether all items are cuboids of whole cells.
+        num_actions: Values of ``action``.
     """
 
     top: Tensor
@@ -66,6 +67,7 @@ class Afterstates(TensorDictModuleBase):
         self.num_candidates = check_integer(
             "num_candidates", default if num_candidates is None else num_candidates, 1
         )
+        self.num_actions = env.mode.num_actions
         finite = torch.isfinite(catalogue["top"])
         top = torch.where(finite, catalogue["top"] / self.unit, -1.0).round().to(torch.int16)
         self.register_buffer("top", top, persistent=False)

@@ -11,6 +11,7 @@ from packing_env.kernels.drop.update import (
     update_drop_height,
     updates_drop_height,
 )
+from packing_env.kernels.features import map_features
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT, MAX_CUBOID_SIDE, surface_sizes
 from packing_env.kernels.search import finds_lowest, lowest_placements
 from packing_env.kernels.search.items import SEARCHED_RULES, Search, search_items
@@ -25,7 +26,6 @@ from packing_env.kernels.step import (
     reset_rows,
 )
 from packing_env.kernels.support import com_hull, support_count
-from packing_env.kernels.windows import window_features
 
 __all__ = [
     "BOX_RULES",
@@ -51,6 +51,7 @@ __all__ = [
     "finds_lowest",
     "is_compiled_for",
     "lowest_placements",
+    "map_features",
     "observe_heights",
     "reset_rows",
     "search_items",
@@ -60,5 +61,4 @@ __all__ = [
     "surface_sizes",
     "update_drop_height",
     "updates_drop_height",
-    "window_features",
 ]

@@ -92,9 +92,7 @@ def touches(lattice: Lattice) -> Tensor:
     return found[0] & found[1].transpose(3, 4)
 
 
-def _touches_along_x(
-    heights: Tensor, z: Tensor, side: Tensor, span: Tensor, stride: int
-) -> Tensor:
+def _touches_along_x(heights: Tensor, z: Tensor, side: Tensor, span: Tensor, stride: int) -> Tensor:
     """Return which placements have a wall or another height at their low or high side in x."""
     batch, x_cells, y_cells = heights.shape
     spans = torch.arange(1, y_cells + 1, device=heights.device)
@@ -151,8 +149,7 @@ def scores(lattice: Lattice, z_cells: Tensor, per_cell: int, top: Tensor) -> lis
     """Return the six scores as integers, ``[B, L, R, Xs, Ys]`` each."""
     x_cells, y_cells = lattice.heights.shape[1:]
     xs, ys = (
-        torch.arange(count, device=z_cells.device) * lattice.stride
-        for count in z_cells.shape[3:]
+        torch.arange(count, device=z_cells.device) * lattice.stride for count in z_cells.shape[3:]
     )
     width, depth = lattice.size[..., 0, None, None], lattice.size[..., 1, None, None]
     x, y = xs[:, None], ys
@@ -180,7 +177,7 @@ def covered(lattice: Lattice, footprint: Tensor) -> Tensor:
 
 def build(lattice: Lattice, index: Tensor, top: Tensor) -> Tensor:
     """Return the heightmaps after the placements ``[B, K]``, in units, ``[B, K, X, Y]``."""
-    _, num_items, num_orientations, xs, ys = lattice.z.shape
+    num_orientations, xs, ys = lattice.z.shape[2:]
     chosen = index.clamp(min=0)
     z = lattice.z.flatten(1).gather(1, chosen)
     y, rest = chosen % ys * lattice.stride, chosen // ys

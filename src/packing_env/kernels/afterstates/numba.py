@@ -13,19 +13,19 @@ from packing_env.kernels.compiled.jit import array, jit, kernel, run
 @jit
 def _differs(heights, z, x, first, last):
     """Return True if a cell from ``(x, first)`` to before ``(x, last)`` is not as high as z."""
+    found = False
     for y in range(first, last):
-        if heights[x, y] != z:
-            return True
-    return False
+        found |= heights[x, y] != z
+    return found
 
 
 @jit
 def _differs_across(heights, z, y, first, last):
     """Return True if a cell from ``(first, y)`` to before ``(last, y)`` is not as high as z."""
+    found = False
     for x in range(first, last):
-        if heights[x, y] != z:
-            return True
-    return False
+        found |= heights[x, y] != z
+    return found
 
 
 @jit
@@ -220,7 +220,20 @@ def _build(heights, rest, row, tables, task, index, maps):
 
 @kernel
 def _afterstates(
-    heightmap, rest, legal, item_id, top, size, stride, scales, edges, index, maps, dropped, start, stop
+    heightmap,
+    rest,
+    legal,
+    item_id,
+    top,
+    size,
+    stride,
+    scales,
+    edges,
+    index,
+    maps,
+    dropped,
+    start,
+    stop,
 ):
     """Fill index, maps and dropped for the rows start <= row < stop."""
     units = np.float32(scales[0])
@@ -239,9 +252,7 @@ def _afterstates(
         index[row] = -1
         if edges:
             counts[:] = 0
-            count, found = _edges(
-                heights, rest, legal, row, tables, task, places, keys, counts
-            )
+            count, found = _edges(heights, rest, legal, row, tables, task, places, keys, counts)
             _sort(places, keys, counts, count, index[row])
         else:
             line, shape = heights.reshape(-1), heights.shape

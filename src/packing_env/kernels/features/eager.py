@@ -1,4 +1,4 @@
-"""The operation of `packing_env.kernels.windows` in plain torch."""
+"""The operation of `packing_env.kernels.features` in plain torch."""
 
 from __future__ import annotations
 
@@ -12,14 +12,29 @@ NONE = 30_000
 FIXED = 5
 """Features of a window before the counts by level."""
 
+SHAPE = 3
+"""Features of the whole map before the counts by bin."""
 
-def window_features(
-    maps: Tensor, sizes: list[int], levels: list[int], height: int, tolerance: int, shift: int
+STEEPEST = 15
+"""Steps between neighbours count up to this."""
+
+
+def map_features(
+    maps: Tensor,
+    sizes: list[int],
+    levels: list[int],
+    bins: list[int],
+    height: int,
+    tolerance: int,
+    shift: int,
 ) -> Tensor:
-    """Carry out `packing_env.kernels.window_features`."""
+    """Carry out `packing_env.kernels.map_features`."""
     cells = maps.int()
+    flat_cells = cells.flatten(1)
+    steps = torch.cat([cells.diff(dim=axis).abs().flatten(1) for axis in (1, 2)], 1)
+    shape = [flat_cells.amax(1), (steps >> shift).clamp(max=STEEPEST).sum(1), (steps > 0).sum(1)]
+    found = shape + [(flat_cells <= level).sum(1) for level in bins]
     area = functional.pad((cells >> shift).cumsum(1).cumsum(2), (1, 0, 1, 0))
-    found = []
     for length, width in zip(sizes[::2], sizes[1::2], strict=True):
         turned = ((length, width), (width, length))[: 1 if length == width else 2]
         parts = [_positions(cells, area, *size, tolerance, shift) for size in turned]
@@ -35,8 +50,6 @@ def window_features(
         found += [part.amin(1) for part in minima]
         for level in levels:
             found += [(held <= level).sum(1), (flat <= level).sum(1)]
-    if not found:
-        return maps.new_empty(len(maps), 0)
     return torch.stack(found, 1).to(torch.int16)
 
 
@@ -48,9 +61,7 @@ def _positions(
     peaks = functional.max_pool2d(cells[:, None].float(), half, 1)[:, 0].int()
     x, y = cells.shape[1] - l + 1, cells.shape[2] - w + 1
     u, v = l - half[0], w - half[1]
-    quadrants = torch.stack(
-        [peaks[:, i : i + x, j : j + y] for i in (0, u) for j in (0, v)]
-    )
+    quadrants = torch.stack([peaks[:, i : i + x, j : j + y] for i in (0, u) for j in (0, v)])
     z, low = quadrants.amax(0), quadrants.amin(0)
     below = area[:, l:, w:] - area[:, :x, w:] - area[:, l:, :y] + area[:, :x, :y]
     gap = l * w * (z >> shift) - below

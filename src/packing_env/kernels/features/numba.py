@@ -1,4 +1,4 @@
-"""The operation of `packing_env.kernels.windows` compiled for the CPU.
+"""The operation of `packing_env.kernels.features` compiled for the CPU.
 
 32 maps are computed at once, one per lane of a vector, so that no position needs a lane of its own.
 """
@@ -24,7 +24,7 @@ from packing_env.kernels.compiled.shorts import (
     sub,
     where,
 )
-from packing_env.kernels.windows.eager import FIXED, NONE
+from packing_env.kernels.features.eager import FIXED, NONE, SHAPE, STEEPEST
 
 _HALF = 2
 
@@ -57,7 +57,11 @@ def _scan(peaks, area, best, shape, size, limits, levels):
             gap = sub(mul(cells, shift_right(z, shift)), below)
             held = where(sub(z, low), slack, z, never)
             flat = where(gap, zero, held, never)
-            low_z, low_held, low_flat = lower(low_z, z), lower(low_held, held), lower(low_flat, flat)
+            low_z, low_held, low_flat = (
+                lower(low_z, z),
+                lower(low_held, held),
+                lower(low_flat, flat),
+            )
             low_gap = lower(low_gap, where(z, lid, gap, never))
             low_loose = lower(low_loose, where(gap, loose, z, never))
             count = best + FIXED * SIZE
@@ -113,8 +117,46 @@ def _window(rows, peaks, area, best, shape, size, limits, levels):
         _scan(peaks, area, best, shape, (l, w), limits, levels)
 
 
+@jit
+def _step(one, other, shift, totals):
+    """Add the steps between two lines of cells to ``totals``: their sum and their count."""
+    size = sub(higher(load(one), load(other)), lower(load(one), load(other)))
+    steep = lower(shift_right(size, shift), splat(STEEPEST))
+    store(totals, add(load(totals), steep))
+    counted = where(size, splat(0), splat(0), splat(1))
+    store(totals + SIZE, add(load(totals + SIZE), counted))
+
+
+@jit
+def _shape(cells, best, shape, bins):
+    """Fill ``best``, the features of the whole map."""
+    x_cells, y_cells, shift = shape
+    for k in range(SHAPE + bins.size):
+        store(best + k * SIZE, splat(0))
+    one, zero = splat(1), splat(0)
+    for x in range(x_cells):
+        for y in range(y_cells):
+            here = cells + (x * y_cells + y) * SIZE
+            store(best, higher(load(best), load(here)))
+            if x + 1 < x_cells:
+                _step(here, here + y_cells * SIZE, shift, best + SIZE)
+            if y + 1 < y_cells:
+                _step(here, here + SIZE, shift, best + SIZE)
+            for k in range(bins.size):
+                count = best + (SHAPE + k) * SIZE
+                store(count, add(load(count), where(load(here), splat(bins[k]), one, zero)))
+
+
+@jit
+def _write(best, first, count, start, width, found):
+    """Copy the features of ``count`` maps to their rows of found."""
+    for lane in range(count):
+        for feature in range(width):
+            found[first + lane, start + feature] = best[feature, lane]
+
+
 @kernel
-def _features(maps, sizes, levels, height, tolerance, shift, found, start, stop):
+def _features(maps, sizes, levels, bins, height, tolerance, shift, found, start, stop):
     """Fill found for the blocks start <= block < stop of ``LANES`` maps each."""
     num, x_cells, y_cells = maps.shape
     shape, limits = (x_cells, y_cells, shift), (height, tolerance)
@@ -125,7 +167,8 @@ def _features(maps, sizes, levels, height, tolerance, shift, found, start, stop)
     rows = np.empty((longest + 1, x_cells * y_cells, LANES), np.int16)
     area = np.zeros(((x_cells + 1) * (y_cells + 1), LANES), np.int16)
     peaks = np.empty((x_cells * y_cells, LANES), np.int16)
-    best = np.empty((width, LANES), np.int16)
+    head = SHAPE + bins.size
+    best = np.empty((max(width, head), LANES), np.int16)
     places = rows.ctypes.data, peaks.ctypes.data, area.ctypes.data, best.ctypes.data
     for block in range(start, stop):
         first = block * LANES
@@ -135,24 +178,28 @@ def _features(maps, sizes, levels, height, tolerance, shift, found, start, stop)
             for x in range(x_cells):
                 for y in range(y_cells):
                     rows[1, x * y_cells + y, lane] = maps[which, x, y]
+        _shape(places[0] + x_cells * y_cells * SIZE, places[3], shape, bins)
+        _write(best, first, count, 0, head, found)
         _prepare(places[0], places[2], shape, longest)
         for k in range(sizes.size // 2):
             size = sizes[2 * k], sizes[2 * k + 1]
             _window(places[0], places[1], places[2], places[3], shape, size, limits, levels)
-            for lane in range(count):
-                for feature in range(width):
-                    found[first + lane, k * width + feature] = best[feature, lane]
+            _write(best, first, count, head + k * width, width, found)
 
 
-def window_features(
-    maps: Tensor, sizes: list[int], levels: list[int], height: int, tolerance: int, shift: int
+def map_features(
+    maps: Tensor,
+    sizes: list[int],
+    levels: list[int],
+    bins: list[int],
+    height: int,
+    tolerance: int,
+    shift: int,
 ) -> Tensor:
-    """Carry out `packing_env.kernels.window_features`."""
-    width = FIXED + 2 * len(levels)
-    found = maps.new_empty(len(maps), len(sizes) // 2 * width)
-    if not found.numel():
-        return found
-    numbers = np.array(sizes, np.int64), np.array(levels, np.int64)
+    """Carry out `packing_env.kernels.map_features`."""
+    width = len(sizes) // 2 * (FIXED + 2 * len(levels))
+    found = maps.new_empty(len(maps), SHAPE + len(bins) + width)
+    numbers = (np.array(values, np.int64) for values in (sizes, levels, bins))
     arguments = (array(maps), *numbers, height, tolerance, shift, found.numpy())
     run(_features, arguments, -(-len(maps) // LANES), maps.numel() * len(sizes))
     return found
