@@ -169,8 +169,8 @@ def _best(heights, shape, rest, legal, row, tables, stride, scales, sums, best, 
             there = legal[row, plane * area : (plane + 1) * area]
             for k in range(NUM_SCORES):
                 best[k], where[plane, k] = FAR, -1
-            if which < 0 or not _any(there):
-                continue
+            if which < 0 or size[which, r, 0] <= 0 or not _any(there):
+                continue  # a finished row calls orientations legal that the item does not have
             extent = size[which, r, 0], size[which, r, 1]
             cells = _cover(heights, shape[1], top[which, r], extent, stride, sums)
             at, places = rest[row, item, r], where[plane]
