@@ -1,14 +1,14 @@
 """A value of heightmaps: what can still be packed, from the features of footprints and the cells.
 
-The features say for each of a few footprints how low, how firmly and in how many places an item of
-that size would rest (:func:`packing_env.kernels.map_features`). They do not depend on the directions
-of x and y; the cells do, and are turned and mirrored at random when the network learns.
+The features say for each of a few footprints how low, how firmly and in how many places an item
+of that size would rest (:func:`packing_env.kernels.map_features`). They do not depend on the
+directions of x and y; the cells do, and are turned and mirrored when the network learns.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int16
@@ -35,7 +35,7 @@ _MOST = 1.1
 
 
 class Windows(NamedTuple):
-    """What the features of a map are measured with, in cells and units of the pooled map.
+    """Sizes and heights that the features of a map are measured with, on the pooled map.
 
     Attributes:
         sizes: Sides of the windows, longer first.
@@ -125,7 +125,6 @@ class AfterstateNet(nn.Module):
             self.register_buffer(name, torch.zeros(0), persistent=False)
         self.grid = env.params.grid
         self._set_windows()
-        self.register_load_state_dict_post_hook(lambda module, _: module._set_windows())
         cells = math.prod(self.grid)
         self.raw = cells <= _RAW_CELLS
         seen = cells if self.raw else 2 * _POOLED**2
@@ -157,9 +156,9 @@ class AfterstateNet(nn.Module):
         cells = self._turned(heights) if turn else heights
         if not self.raw:
             cells = cells[:, None]
-            pooled = (functional.adaptive_max_pool2d(cells, _POOLED),)
-            pooled += (functional.adaptive_avg_pool2d(cells, _POOLED),)
-            cells = torch.cat(pooled, 1)
+            highest = functional.adaptive_max_pool2d(cells, _POOLED)
+            mean = functional.adaptive_avg_pool2d(cells, _POOLED)
+            cells = torch.cat((highest, mean), 1)
         inputs = torch.cat((features, 2.0 * cells.flatten(1) - 1.0, context), 1)
         found = torch.relu(self.second(torch.relu(self.first(inputs))))
         return self.last(found).squeeze(-1) + self.prior * free
@@ -181,6 +180,11 @@ class AfterstateNet(nn.Module):
             shift=windows.shift,
         ).float()
         return torch.where(self.counts, found.log1p(), found).mul_(self.scale).clamp_(max=_MOST)
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        """Load the parameters, and take the windows that they were learned with."""
+        super()._load_from_state_dict(*arguments)
+        self._set_windows()
 
     def _set_windows(self) -> None:
         """Take sizes and levels from the buffers, and the scale of each feature from them."""

@@ -25,7 +25,7 @@ _BINS = 6
 
 
 class Outlook:
-    """What is known beside the heightmap: the rewards of the items, and the items that will follow.
+    """Knowledge beside the heightmap: the rewards of the items, and the items that will follow.
 
     Args:
         env: Its task and items are kept.
@@ -88,7 +88,7 @@ class AfterstatePolicy(TensorDictModuleBase):
     ``set_exploration_type`` as :class:`agents.policies.PolicyWrapper` does. Reads the observations
     that :class:`packing_env.Afterstates` reads and ``("metrics", "items_packed")``; nothing is read
     back to the host. Writes ``action [*batch]`` and, ``[*batch, 1]`` each, ``state_value`` (the
-    largest value of a candidate), ``afterstate_value`` (V of the afterstate chosen) and ``explored``.
+    largest value of a candidate), ``afterstate_value`` (V of the chosen one) and ``explored``.
 
     Args:
         env: Sets task, items and shapes.

@@ -71,7 +71,7 @@ def afterstates(
 
     Args:
         heightmap: over the container's height, in [0, 1].
-        rest: rest heights of all placements, likewise; a placement with 1 is not legal.
+        rest: rest heights of all placements, in the same way; one of 1 is not legal.
         legal: which placements are legal, ``A = L * R * Xs * Ys``.
         item_id: rows of the catalogue, negative without an item.
         top: upper surfaces in units, negative outside the footprint.

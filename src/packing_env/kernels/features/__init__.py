@@ -85,7 +85,7 @@ def map_features(
     """
     if maps.dtype != torch.int16 or maps.dim() != 3:
         raise ValueError(f"maps should be int16 [N, X, Y], not {maps.dtype} {list(maps.shape)}")
-    largest = max((l * w for l, w in sizes), default=1)
+    largest = max((length * width for length, width in sizes), default=1)
     if largest * (height >> shift) >= 2**15:
         raise ValueError(
             f"a window of {largest} cells and height={height} overflow 16 bits: raise shift={shift}"

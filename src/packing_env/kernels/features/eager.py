@@ -54,16 +54,16 @@ def map_features(
 
 
 def _positions(
-    cells: Tensor, area: Tensor, l: int, w: int, tolerance: int, shift: int
+    cells: Tensor, area: Tensor, length: int, w: int, tolerance: int, shift: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return ``[N, P]`` rest height, gap, and rest height or `NONE` where not held."""
-    half = ((l + 1) // 2, (w + 1) // 2)
+    half = ((length + 1) // 2, (w + 1) // 2)
     peaks = functional.max_pool2d(cells[:, None].float(), half, 1)[:, 0].int()
-    x, y = cells.shape[1] - l + 1, cells.shape[2] - w + 1
-    u, v = l - half[0], w - half[1]
+    x, y = cells.shape[1] - length + 1, cells.shape[2] - w + 1
+    u, v = length - half[0], w - half[1]
     quadrants = torch.stack([peaks[:, i : i + x, j : j + y] for i in (0, u) for j in (0, v)])
     z, low = quadrants.amax(0), quadrants.amin(0)
-    below = area[:, l:, w:] - area[:, :x, w:] - area[:, l:, :y] + area[:, :x, :y]
-    gap = l * w * (z >> shift) - below
+    below = area[:, length:, w:] - area[:, :x, w:] - area[:, length:, :y] + area[:, :x, :y]
+    gap = length * w * (z >> shift) - below
     held = torch.where(z - low <= tolerance, z, NONE)
     return z.flatten(1), gap.flatten(1), held.flatten(1)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from packing_env.kernels.compiled.jit import array, jit, kernel, run
@@ -33,24 +32,24 @@ _HALF = 2
 def _scan(peaks, area, best, shape, size, limits, levels):
     """Lower and count ``best`` over all positions of one window in one orientation."""
     x_cells, y_cells, shift = shape
-    l, w = size
+    length, w = size
     height, tolerance = limits
-    l2, w2 = (l + 1) // _HALF, (w + 1) // _HALF
+    half, half_w = (length + 1) // _HALF, (w + 1) // _HALF
     one, zero, never = splat(1), splat(0), splat(NONE)
     lid, slack = splat(height - 1), splat(tolerance)
-    cells, loose = splat(l * w), splat((l * w - 1) // _HALF)
+    cells, loose = splat(length * w), splat((length * w - 1) // _HALF)
     row, line = y_cells * SIZE, (y_cells + 1) * SIZE
     low_z, low_held, low_flat = load(best), load(best + SIZE), load(best + 2 * SIZE)
     low_gap, low_loose = load(best + 3 * SIZE), load(best + 4 * SIZE)
-    for x in range(x_cells - l + 1):
+    for x in range(x_cells - length + 1):
         for y in range(y_cells - w + 1):
             near = peaks + x * row + y * SIZE
-            far, across = near + (l - l2) * row, (w - w2) * SIZE
+            far, across = near + (length - half) * row, (w - half_w) * SIZE
             a, b, c, d = load(near), load(near + across), load(far), load(far + across)
             z = higher(higher(a, b), higher(c, d))
             low = lower(lower(a, b), lower(c, d))
             corner = area + x * line + y * SIZE
-            end = corner + l * line
+            end = corner + length * line
             below = sub(
                 add(load(end + w * SIZE), load(corner)), add(load(end), load(corner + w * SIZE))
             )
@@ -104,17 +103,17 @@ def _window(rows, peaks, area, best, shape, size, limits, levels):
     for k in range(FIXED + 2 * levels.size):
         store(best + k * SIZE, splat(NONE if k < FIXED else 0))
     for turn in range(1 if size[0] == size[1] else 2):
-        l, w = size if turn == 0 else (size[1], size[0])
-        l2, w2 = (l + 1) // _HALF, (w + 1) // _HALF
-        source = rows + l2 * x_cells * y_cells * SIZE
-        for x in range(x_cells - l2 + 1):
-            for y in range(y_cells - w2 + 1):
+        length, w = size if turn == 0 else (size[1], size[0])
+        half, half_w = (length + 1) // _HALF, (w + 1) // _HALF
+        source = rows + half * x_cells * y_cells * SIZE
+        for x in range(x_cells - half + 1):
+            for y in range(y_cells - half_w + 1):
                 at = (x * y_cells + y) * SIZE
                 peak = load(source + at)
-                for v in range(1, w2):
+                for v in range(1, half_w):
                     peak = higher(peak, load(source + at + v * SIZE))
                 store(peaks + at, peak)
-        _scan(peaks, area, best, shape, (l, w), limits, levels)
+        _scan(peaks, area, best, shape, (length, w), limits, levels)
 
 
 @jit
