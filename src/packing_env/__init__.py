@@ -13,6 +13,7 @@ from packing_env.registration import register_all
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Afterstates": "packing_env.envs",
     "PackingEnv": "packing_env.envs",
     "PackingGymEnv": "packing_env.shells",
     "PackingVectorEnv": "packing_env.shells",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from tensordict import TensorDict, TensorDictBase
+from tensordict import NestedKey, TensorDict, TensorDictBase
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from agents.replay.compact import FLAGS, RebuildMaps
@@ -28,6 +28,7 @@ class Rollout:
     Args:
         env: The environment; its rows must be the rows of every ``extend``.
         horizon: ``T``, decisions per row.
+        keep: Further entries of a state to store unchanged.
 
     Raises:
         ParameterError: ``horizon`` is not positive, or the states do not fit into the free memory.
@@ -35,12 +36,14 @@ class Rollout:
 
     on_policy = True
 
-    def __init__(self, env: PackingEnv, horizon: int = 32) -> None:
+    def __init__(
+        self, env: PackingEnv, horizon: int = 32, keep: tuple[NestedKey, ...] = ()
+    ) -> None:
         self.horizon = int(horizon)
         if self.horizon < 1:
             raise ParameterError(f"replay.horizon={horizon} must be at least 1")
         self.num_rows = env.batch_size.numel()
-        self.maps = RebuildMaps(env)
+        self.maps = RebuildMaps(env, keep=keep)
         self._left_out = ("observation", "next", "metrics", *env.mode.mask_keys, *FLAGS)
         with FakeTensorMode():
             layout = self._compact(env.fake_tensordict().reshape(-1)[:1])

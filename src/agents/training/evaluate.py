@@ -165,6 +165,8 @@ def evaluate(
     if env.draw != "sequential":
         raise ValueError("evaluation plays each instance once: make the env with draw='sequential'")
     check_instances(env, wanted)
+    if hasattr(policy, "bound_to"):  # it keeps tables of the items of its environment
+        policy = policy.bound_to(env)
     game = _Game(env, policy, should_stop)
     training = policy.training
     devices = [env.device] if env.device.type == "cuda" else []

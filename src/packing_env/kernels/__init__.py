@@ -1,5 +1,6 @@
 """The hot operations of the rules: one signature, several backends, the same bits from each."""
 
+from packing_env.kernels.afterstates import afterstates
 from packing_env.kernels.backends import available_backends, backend_for, set_backend
 from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
 from packing_env.kernels.choice import choose_uniform
@@ -10,6 +11,7 @@ from packing_env.kernels.drop.update import (
     update_drop_height,
     updates_drop_height,
 )
+from packing_env.kernels.features import map_features
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT, MAX_CUBOID_SIDE, surface_sizes
 from packing_env.kernels.search import finds_lowest, lowest_placements
 from packing_env.kernels.search.items import SEARCHED_RULES, Search, search_items
@@ -35,6 +37,7 @@ __all__ = [
     "Search",
     "StepTask",
     "advance_cells",
+    "afterstates",
     "available_backends",
     "backend_for",
     "box_drop",
@@ -48,6 +51,7 @@ __all__ = [
     "finds_lowest",
     "is_compiled_for",
     "lowest_placements",
+    "map_features",
     "observe_heights",
     "reset_rows",
     "search_items",

@@ -1,0 +1,170 @@
+"""TD(lambda) on the values of afterstates, whole.
+
+The next item does not depend on what was done, and the effect of a placement is known exactly: so
+``Q(state, placement) = reward + V(heightmap after it)``, and V needs no item. Sutton and Barto,
+"Reinforcement learning", 2018, sections 6.8 (afterstates) and 12.2 (TD(lambda)); games learned in
+this way: Tesauro, CACM 1995; Szubert and Jaskowski, CIG 2014.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from tensordict import TensorDictBase
+from torch import Tensor
+from torch.nn import functional
+
+from agents.algorithms.base import Learner
+from agents.algorithms.settings import Exploration, Optimization
+from agents.networks.afterstate_net import AfterstateNet
+from agents.objectives.gae import backward_scan
+from agents.options import option_groups
+from agents.policies.afterstate import AfterstatePolicy
+from packing_env.envs import PackingEnv
+
+
+@dataclass(frozen=True)
+class Returns:
+    """The returns that afterstates learn.
+
+    Attributes:
+        gamma: Discount per decision; 1, since an episode ends in any case.
+        lam: Decay of the traces per decision.
+        scale: Factor of the rewards, so that returns are of order 1.
+    """
+
+    gamma: float = 1.0
+    lam: float = 0.8
+    scale: float = 10.0
+
+
+class Afterstate(Learner):
+    """A value of afterstates: a policy, and one update per rollout.
+
+    The target of an afterstate is the lambda-return of the decisions that follow it: their rewards,
+    and V of the afterstates that the policy reached as it acted. At a random action the best value
+    takes the place of the rest, so exploration does not lower the targets (Watkins' Q(lambda)). The
+    last decisions of a rollout, whose successor is not in it, are not learned from.
+
+    Args:
+        env: Sets the shapes; its reward must tell the items' shares (``utilization``, ``item``).
+        network: Builds V, see :class:`agents.policies.afterstate.AfterstatePolicy`.
+        num_candidates: See :class:`packing_env.Afterstates`.
+        epochs: Passes over a rollout.
+        batch_size: Afterstates per gradient step; minibatches of a pass differ by at most one.
+        exploration: ``epsilon_start``, ``epsilon_end`` and ``epsilon_frames``.
+        returns: ``gamma``, ``lam`` and ``scale``.
+        optimization: ``lr``, its schedule, and Adam's other options.
+    """
+
+    action_modes = ("placement",)
+    network_role = "afterstate values"
+    on_policy = True
+    parts = ("policy", "optimizer")
+
+    @option_groups(
+        exploration=Exploration(0.005, 0.005, 0),
+        returns=Returns(),
+        optimization=Optimization(lr_end=3e-5, max_grad_norm=5.0),
+    )
+    def __init__(
+        self,
+        env: PackingEnv,
+        *,
+        network: Callable[..., AfterstateNet] = AfterstateNet,
+        num_candidates: int | None = None,
+        epochs: int = 2,
+        batch_size: int = 256,
+        exploration: Exploration,
+        returns: Returns,
+        optimization: Optimization,
+    ) -> None:
+        self.gamma, self.lam = returns.gamma, returns.lam
+        self.epochs, self.batch_size = epochs, batch_size
+        self.policy = AfterstatePolicy(
+            env,
+            network,
+            num_candidates=num_candidates,
+            scale=returns.scale,
+            epsilon=exploration.schedule,
+        )
+        self.optimizer = optimization.adam(self.policy.parameters())
+        self.to(env.device)
+
+    def update(self, rollout: TensorDictBase) -> dict[str, Tensor]:
+        """Run all epochs over a rollout ``[B, T]``.
+
+        Returns:
+            Means over the gradient steps, on the device; nothing is read back.
+        """
+        target, known = self.targets(rollout)
+        flat = rollout.reshape(-1)
+        carried, maps, context = self.policy.afterstate_inputs(flat, flat.get("next"))
+        weight = (known.flatten() & carried).float()
+        features = self.policy.value.features(maps)
+        data = (features, maps, context, target.flatten(), weight)
+        sums: dict[str, Tensor] = {}
+        steps = 0
+        for rows in self._minibatches(len(flat), maps.device):
+            found = self._gradient_step(*(part[rows] for part in data))
+            steps += 1
+            for name, value in found.items():
+                sums[name] = sums[name] + value if name in sums else value
+        report = {name: total / steps for name, total in sums.items()}
+        report["skipped"] = (sums["skipped"] > 0).float()
+        report["skipped_in_a_row"] = found["skipped_in_a_row"]
+        report["value"] = rollout.get("state_value").mean() / self.policy.scale
+        return report
+
+    def _gradient_step(
+        self, features: Tensor, maps: Tensor, context: Tensor, target: Tensor, weight: Tensor
+    ) -> dict[str, Tensor]:
+        """Take one step on a minibatch."""
+        value = self.policy.value.value(features, maps, context, turn=True)
+        errors = functional.mse_loss(value, target, reduction="none")
+        loss = (weight * errors).sum() / weight.sum().clamp(min=1.0)
+        step = self.optimizer.step(loss)
+        return {"loss": loss.detach(), **step}
+
+    @torch.no_grad()
+    def targets(self, rollout: TensorDictBase) -> tuple[Float[Tensor, "B T"], Bool[Tensor, "B T"]]:
+        """Return the target of each decision's afterstate, and where it is known.
+
+        With ``q`` the best value of the next state, ``r`` and ``v`` reward and afterstate value of
+        the decision taken there, the target is ``gamma ((1 - lam) q + lam (r + target))``; the rest
+        of the traces is ``q`` at a random action. It is 0 at the end of an episode; after the last
+        decision of a rollout or of a truncated episode it is not known, and ``v`` stands for it.
+        """
+        following = rollout.get("next")
+        terminated, truncated, explored = (
+            part.get(key).squeeze(-1)
+            for part, key in (
+                (following, "terminated"),
+                (following, "truncated"),
+                (rollout, "explored"),
+            )
+        )
+        best, after = (rollout.get(key).squeeze(-1) for key in ("state_value", "afterstate_value"))
+        reward = self.policy.scale * following.get("reward").squeeze(-1)
+        last = torch.zeros_like(terminated)
+        last[:, -1] = True
+        unknown = (last | truncated) & ~terminated
+        follows = self.lam * (~_next(explored)).float()
+        inputs = self.gamma * ((1 - follows) * _next(best) + follows * _next(reward))
+        inputs = torch.where(terminated, 0.0, torch.where(unknown, after, inputs))
+        carry = torch.where(terminated | unknown, 0.0, self.gamma * follows)
+        return backward_scan(inputs, carry), ~unknown
+
+    def _minibatches(self, count: int, device: torch.device) -> Iterator[Tensor]:
+        """Yield the rows of every minibatch of every epoch, shuffled on the device."""
+        parts = max(1, round(count / self.batch_size))
+        for _ in range(self.epochs):
+            yield from torch.randperm(count, device=device).tensor_split(parts)
+
+
+def _next(values: Tensor) -> Tensor:
+    """Return the values of the decisions that follow, ``[B, T]``; 0 after the last."""
+    return functional.pad(values[:, 1:], (0, 1))

@@ -1,0 +1,202 @@
+"""`AfterstatePolicy`: the placement whose reward and afterstate are worth most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+from torch import Tensor
+
+from agents.networks.readouts.noisy import explores
+from agents.policies.policy_wrapper import EpsilonSchedule, schedule_share, trailing
+from packing_env import Afterstates, PackingEnv
+from packing_env.core.random import choose_uniform
+from packing_env.types import Catalogue, PackingParams, ParameterError
+
+REWARDS = ("utilization", "item")
+"""Reward terms of a placement that depend on its item alone."""
+_PACKED = ("metrics", "items_packed")
+_BINS = 6
+"""Bins of the volumes of the items that are waiting."""
+
+
+class Outlook:
+    """Knowledge beside the heightmap: the rewards of the items, and the items that will follow.
+
+    Args:
+        env: Its task and items are kept.
+        scale: Factor of the rewards.
+    """
+
+    size = 3 + 2 * _BINS
+    """Numbers per placement."""
+
+    def __init__(self, env: PackingEnv, scale: float) -> None:
+        self.params: PackingParams = env.params
+        unknown = sorted(set(self.params.reward) - set(REWARDS) - {"illegal"})
+        if unknown:
+            raise ParameterError(
+                f"afterstates cannot tell the reward terms {unknown} of a placement; use "
+                f"env.reward with {' or '.join(REWARDS)}"
+            )
+        catalogue: Catalogue = env.catalogue.tensors()
+        share = catalogue["volume"].double() / self.params.container_volume
+        weights = self.params.reward
+        reward = weights.get("utilization", 0.0) * share + weights.get("item", 0.0)
+        self.reward = (scale * reward).float()
+        extent = catalogue["extent"].double().sort(1).values / max(self.params.container)
+        volume = _soft_bins(share.sqrt() / share.max().sqrt())
+        longest = _soft_bins(extent[:, 2] / extent[:, 2].max())
+        known = torch.cat([torch.ones_like(share)[:, None], share[:, None], volume, longest], 1)
+        self.known = known.float()
+
+    def to(self, device: torch.device) -> None:
+        """Move the tables to a device."""
+        self.reward, self.known = self.reward.to(device), self.known.to(device)
+
+    def rewards(self, item_id: Int[Tensor, "B S"]) -> Float[Tensor, "B S"]:
+        """Return the reward of packing each item."""
+        return self.reward[item_id.clamp(min=0)]
+
+    def waiting(
+        self, item_id: Int[Tensor, "B S"], packed: Float[Tensor, " B"], slot: Int[Tensor, "B K"]
+    ) -> Float[Tensor, "B K C"]:
+        """Return what is known of the items left once the item of a slot is packed."""
+        there = (item_id >= 0)[..., None]
+        each = torch.where(there, self.known[item_id.clamp(min=0)], 0.0)
+        rest = each.sum(1)[:, None] - each.gather(1, slot[..., None].expand(-1, -1, each.shape[2]))
+        left = 1.0 - (packed + 1.0) / self.params.num_items
+        shares = torch.cat((rest[..., :1] / self.params.num_slots, rest[..., 1:]), -1)
+        return torch.cat((left[:, None, None].expand(*slot.shape, 1), shares), -1)
+
+
+def _soft_bins(values: Float[Tensor, " M"]) -> Float[Tensor, "M bins"]:
+    """Return the shares of numbers in [0, 1] that evenly spaced bins get, linear between them."""
+    centres = torch.linspace(0, 1, _BINS, device=values.device, dtype=values.dtype)
+    return (1 - (values[:, None] - centres).abs() * (_BINS - 1)).clamp(min=0)
+
+
+class AfterstatePolicy(TensorDictModuleBase):
+    """A policy that values the heightmaps after its candidate placements.
+
+    It takes the candidate with the largest ``reward + V(afterstate)``. Exploration takes a uniform
+    candidate instead, with probability ``epsilon``, and follows TorchRL's
+    ``set_exploration_type`` as :class:`agents.policies.PolicyWrapper` does. Reads the observations
+    that :class:`packing_env.Afterstates` reads and ``("metrics", "items_packed")``; nothing is read
+    back to the host. Writes ``action [*batch]`` and, ``[*batch, 1]`` each, ``state_value`` (the
+    largest value of a candidate), ``afterstate_value`` (V of the chosen one) and ``explored``.
+
+    Args:
+        env: Sets task, items and shapes.
+        network: Builds V from the environment and the number of further inputs: a module that maps
+            heightmaps ``[N, X, Y]`` and inputs ``[N, C]`` to values.
+        num_candidates: See :class:`packing_env.Afterstates`.
+        scale: Factor of the rewards, so that returns are of order 1.
+        epsilon: Exploration rate over the frames.
+    """
+
+    epsilon: Tensor
+
+    def __init__(
+        self,
+        env: PackingEnv,
+        network: Callable[..., Any],
+        *,
+        num_candidates: int | None = None,
+        scale: float = 10.0,
+        epsilon: EpsilonSchedule | None = None,
+    ) -> None:
+        super().__init__()
+        self.scale = scale
+        self.value = network(env, Outlook.size)
+        self._options = {"num_candidates": num_candidates}
+        self._bind(env)
+        schedule = epsilon if epsilon is not None else EpsilonSchedule(0.0, 0.0, 0)
+        self.frames = schedule.frames
+        schedule.add_buffers(self)
+        self.in_keys = [*self.afterstates.in_keys, _PACKED]
+        self.out_keys = ["action", "state_value", "afterstate_value", "explored"]
+        self.to(env.device)
+
+    def _bind(self, env: PackingEnv) -> None:
+        """Take the tables of an environment's items."""
+        self.params = env.params
+        self.afterstates = Afterstates(env, **self._options)
+        self.outlook = Outlook(env, self.scale)
+        self.outlook.to(env.device)
+
+    def bound_to(self, env: PackingEnv) -> AfterstatePolicy:
+        """Return a policy with the same parameters for an environment with other items."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._modules = dict(self._modules)
+        made._bind(env)
+        return made
+
+    def set_frames(self, frames: int) -> None:
+        """Set the exploration rate to its value after ``frames`` environment frames."""
+        share = schedule_share(frames, self.frames)
+        self.epsilon.copy_(self.epsilon_start + (self.epsilon_end - self.epsilon_start) * share)
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write the action, its values, and whether it was explored."""
+        batch = tensordict.batch_size
+        flat = tensordict.select(*self.in_keys).reshape(-1)
+        candidate, value, after = self.candidate_values(flat)
+        best = value.argmax(1)
+        explored = torch.zeros_like(best, dtype=torch.bool)
+        choice = best
+        if explores(self):
+            draw = torch.rand(best.shape, device=best.device)
+            place = torch.rand(best.shape, device=best.device, dtype=torch.float64)
+            other = choose_uniform(candidate >= 0, place)
+            explored = draw < trailing(self.epsilon, draw)
+            choice = torch.where(explored, other, best)
+        written = {
+            "action": candidate.gather(1, choice[:, None]).squeeze(1).clamp(min=0),
+            "state_value": value.gather(1, best[:, None]),
+            "afterstate_value": after.gather(1, choice[:, None]),
+            "explored": explored[:, None],
+        }
+        for key, found in written.items():
+            tensordict.set(key, found.unflatten(0, batch) if len(batch) != 1 else found)
+        return tensordict
+
+    def candidate_values(
+        self, flat: TensorDictBase
+    ) -> tuple[Int[Tensor, "B K"], Float[Tensor, "B K"], Float[Tensor, "B K"]]:
+        """Return candidates, ``reward + V(afterstate)`` (-inf after the last), and V alone."""
+        heightmap, item_id, rest, mask, packed = (flat.get(key) for key in self.in_keys)
+        candidate, maps, _ = self.afterstates.compute(heightmap, item_id, rest, mask)
+        slot = self.slots(candidate.clamp(min=0))
+        context = self.outlook.waiting(item_id, packed.squeeze(-1), slot)
+        found = self.value(maps.flatten(0, 1), context.flatten(0, 1))
+        after = found.view(candidate.shape)
+        there = candidate >= 0
+        value = self.outlook.rewards(item_id).gather(1, slot) + after
+        nothing = ~there.any(1, keepdim=True)
+        return candidate, torch.where(there | nothing, value, -torch.inf), after
+
+    def slots(self, action: Int[Tensor, "*rows"]) -> Int[Tensor, "*rows"]:
+        """Return the visible item that each action packs."""
+        return action // (self.afterstates.num_actions // self.params.num_visible)
+
+    def afterstate_inputs(
+        self, root: TensorDictBase, following: TensorDictBase
+    ) -> tuple[Bool[Tensor, " N"], Tensor, Tensor]:
+        """Return which steps packed an item, the heightmaps that they led to, and the inputs.
+
+        Args:
+            root: States ``[N]`` with the actions taken.
+            following: The states that followed, ``[N]``, before any reset.
+        """
+        item_id = root.get(("observation", "item_id"))
+        packed = root.get(_PACKED).squeeze(-1)
+        context = self.outlook.waiting(item_id, packed, self.slots(root.get("action"))[:, None])
+        maps = self.afterstates.heights(following.get(("observation", "heightmap")))
+        carried = following.get(_PACKED).squeeze(-1) > packed
+        return carried, maps, context.squeeze(1)

@@ -1,0 +1,102 @@
+"""Candidate placements and the heightmaps that they lead to: the operation `afterstates`."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int, Int16
+from torch import Tensor
+
+from packing_env.kernels.afterstates import eager
+from packing_env.kernels.backends import implement, select
+
+NUM_SCORES = eager.NUM_SCORES
+"""Scores whose best placements are candidates where not all placements are."""
+
+
+def _empty(
+    heightmap: Tensor,
+    rest: Tensor,
+    legal: Tensor,
+    item_id: Tensor,
+    top: Tensor,
+    size: Tensor,
+    num: int,
+    stride: int,
+    units: float,
+    cells: float,
+    edges: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    batch = heightmap.shape[0]
+    index = heightmap.new_empty(batch, num, dtype=torch.int64)
+    maps = heightmap.new_empty(batch, num, *heightmap.shape[1:], dtype=torch.int16)
+    return index, maps, heightmap.new_empty(batch, dtype=torch.int64)
+
+
+_AFTERSTATES = implement(
+    "afterstates(Tensor heightmap, Tensor rest, Tensor legal, Tensor item_id, Tensor top, "
+    "Tensor size, int num, int stride, float units, float cells, bool edges)"
+    " -> (Tensor, Tensor, Tensor)",
+    __name__,
+    fake=_empty,
+    eager=eager.afterstates,
+)
+
+
+def afterstates(
+    heightmap: Float[Tensor, "B X Y"],
+    rest: Float[Tensor, "B L R Xs Ys"],
+    legal: Bool[Tensor, "B A"],
+    item_id: Int[Tensor, "B L"],
+    top: Int16[Tensor, "M R U V"],
+    size: Int[Tensor, "M R 2"],
+    *,
+    num: int,
+    stride: int,
+    units: float,
+    cells: float,
+    edges: bool,
+    backend: str | None = None,
+) -> tuple[Int[Tensor, "B K"], Int16[Tensor, "B K X Y"], Int[Tensor, " B"]]:
+    """Return candidate placements and the heightmap after each, in whole units of height.
+
+    With ``edges`` every legal placement of a cuboid is a candidate. First come those that touch
+    something in x and in y: a wall, or beside the base a cell that is not as high as it. In both
+    groups lower ones come first, then smaller indices.
+
+    Without ``edges`` the candidates are the best placements of each item in each orientation by
+    six scores, in cells: ``x + y + 100 z`` (rounded to 1/8, as heuristics are), the space left
+    below the footprint, that space and ``z`` over the footprint, and ``x + y + 100 z`` from the
+    other three corners, the opposite one first. Those of the first score come first, then those of
+    the second that are not among them, and so on; in a group smaller indices come first.
+
+    Args:
+        heightmap: over the container's height, in [0, 1].
+        rest: rest heights of all placements, in the same way; one of 1 is not legal.
+        legal: which placements are legal, ``A = L * R * Xs * Ys``.
+        item_id: rows of the catalogue, negative without an item.
+        top: upper surfaces in units, negative outside the footprint.
+        size: cells (w, h) of each surface up to its last ones.
+        num: ``K``, the number of candidates; further ones are dropped.
+        stride: cells between two placements of the lattice.
+        units: heights of 1 in units, at most 16,383.
+        cells: heights of 1 in cells.
+        edges: see above.
+        backend: a name in `available_backends`; None for the one chosen for this device.
+
+    Returns:
+        Indices of the candidates, -1 after the last; the heightmaps, where -1 the present one; and
+        how many candidates were dropped: of those that touch, or of all without ``edges``.
+    """
+    if legal.dtype != torch.bool or legal.numel() != rest.numel():
+        raise ValueError(
+            f"legal should be bool [{len(rest)}, {rest[:1].numel()}], not {legal.dtype} "
+            f"{list(legal.shape)}"
+        )
+    if not 1 <= units < 2**14:
+        raise ValueError(f"units={units} should be 1 to 16,383: choose a coarser unit")
+    tensors = (heightmap, rest, legal, item_id, top, size)
+    arguments = (*tensors, num, stride, float(units), float(cells), edges)
+    found: tuple[Tensor, Tensor, Tensor] = select(_AFTERSTATES, backend, heightmap.device.type)(
+        *arguments
+    )
+    return found

@@ -1,0 +1,111 @@
+"""Vectors of 32 signed 16-bit integers that compiled code computes with.
+
+See :mod:`packing_env.kernels.compiled.bytes` for why they exist. Addresses need no alignment;
+results are modulo 2^16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic, models, register_model
+
+LANES = 32
+"""Integers of a vector."""
+
+SIZE = 2 * LANES
+"""Bytes of a vector."""
+
+_SHORT, _LONG = ir.IntType(16), ir.IntType(64)
+_VECTOR = ir.VectorType(_SHORT, LANES)
+_DONE = ir.Constant(ir.IntType(1), 1)
+
+
+class Shorts(types.Type):
+    """The type of a vector in compiled code."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Shorts")
+
+
+@register_model(Shorts)
+class _ShortsModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _VECTOR)
+
+
+SHORTS = Shorts()
+
+
+def _operation(emit: Callable[..., Any], result: Any, *given: Any) -> Any:
+    """Return a function for compiled code, whose result ``emit(builder, ...)`` generates."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return emit(builder, *arguments)
+
+    def of_one(context, one):
+        return result(*given), generate
+
+    def of_two(context, one, other):
+        return result(*given), generate
+
+    def of_four(context, one, other, third, fourth):
+        return result(*given), generate
+
+    return intrinsic({1: of_one, 2: of_two, 4: of_four}[len(given)])
+
+
+def _splat(builder: Any, number: Any) -> Any:
+    nothing = ir.Constant(_VECTOR, ir.Undefined)
+    one = builder.insert_element(nothing, builder.trunc(number, _SHORT), _LONG(0))
+    places = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    return builder.shuffle_vector(one, nothing, places)
+
+
+def _pick(relation: str) -> Callable[..., Any]:
+    def emit(builder: Any, one: Any, other: Any) -> Any:
+        return builder.select(builder.icmp_signed(relation, one, other), one, other)
+
+    return emit
+
+
+def _where(builder: Any, one: Any, limit: Any, within: Any, beyond: Any) -> Any:
+    return builder.select(builder.icmp_signed("<=", one, limit), within, beyond)
+
+
+def _shift_right(builder: Any, vector: Any, count: Any) -> Any:
+    return builder.lshr(vector, _splat(builder, count))
+
+
+def _load(builder: Any, address: Any) -> Any:
+    return builder.load(builder.inttoptr(address, _VECTOR.as_pointer()), align=2)
+
+
+def _store(builder: Any, address: Any, vector: Any) -> Any:
+    builder.store(vector, builder.inttoptr(address, _VECTOR.as_pointer()), align=2)
+    return _DONE
+
+
+load = _operation(_load, SHORTS, types.int64)
+"""load(address): the 32 integers from an address on."""
+store = _operation(_store, types.boolean, types.int64, SHORTS)
+"""store(address, vector): write 32 integers."""
+splat = _operation(_splat, SHORTS, types.int64)
+"""splat(number): the number in every place."""
+add = _operation(lambda builder, one, other: builder.add(one, other), SHORTS, SHORTS, SHORTS)
+"""add(one, other): sums."""
+sub = _operation(lambda builder, one, other: builder.sub(one, other), SHORTS, SHORTS, SHORTS)
+"""sub(one, other): differences."""
+mul = _operation(lambda builder, one, other: builder.mul(one, other), SHORTS, SHORTS, SHORTS)
+"""mul(one, other): products."""
+shift_right = _operation(_shift_right, SHORTS, SHORTS, types.int64)
+"""shift_right(vector, count): integers of 0 or more, divided by 2^count and rounded down."""
+higher = _operation(_pick(">"), SHORTS, SHORTS, SHORTS)
+"""higher(one, other): maxima."""
+lower = _operation(_pick("<"), SHORTS, SHORTS, SHORTS)
+"""lower(one, other): minima."""
+where = _operation(_where, SHORTS, SHORTS, SHORTS, SHORTS, SHORTS)
+"""where(one, limit, within, beyond): within where one <= limit, else beyond."""

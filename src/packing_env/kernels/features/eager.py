@@ -1,0 +1,69 @@
+"""The operation of `packing_env.kernels.features` in plain torch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+NONE = 30_000
+"""Value of a minimum over no position."""
+
+FIXED = 5
+"""Features of a window before the counts by level."""
+
+SHAPE = 3
+"""Features of the whole map before the counts by bin."""
+
+STEEPEST = 15
+"""Steps between neighbours count up to this."""
+
+
+def map_features(
+    maps: Tensor,
+    sizes: list[int],
+    levels: list[int],
+    bins: list[int],
+    height: int,
+    tolerance: int,
+    shift: int,
+) -> Tensor:
+    """Carry out `packing_env.kernels.map_features`."""
+    cells = maps.int()
+    flat_cells = cells.flatten(1)
+    steps = torch.cat([cells.diff(dim=axis).abs().flatten(1) for axis in (1, 2)], 1)
+    shape = [flat_cells.amax(1), (steps >> shift).clamp(max=STEEPEST).sum(1), (steps > 0).sum(1)]
+    found = shape + [(flat_cells <= level).sum(1) for level in bins]
+    area = functional.pad((cells >> shift).cumsum(1).cumsum(2), (1, 0, 1, 0))
+    for length, width in zip(sizes[::2], sizes[1::2], strict=True):
+        turned = ((length, width), (width, length))[: 1 if length == width else 2]
+        parts = [_positions(cells, area, *size, tolerance, shift) for size in turned]
+        z, gap, held = (torch.cat(part, 1) for part in zip(*parts, strict=True))
+        flat = torch.where(gap <= 0, held, NONE)
+        minima = (
+            z,
+            held,
+            flat,
+            torch.where(z < height, gap, NONE),
+            torch.where(gap <= (length * width - 1) // 2, z, NONE),
+        )
+        found += [part.amin(1) for part in minima]
+        for level in levels:
+            found += [(held <= level).sum(1), (flat <= level).sum(1)]
+    return torch.stack(found, 1).to(torch.int16)
+
+
+def _positions(
+    cells: Tensor, area: Tensor, length: int, w: int, tolerance: int, shift: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return ``[N, P]`` rest height, gap, and rest height or `NONE` where not held."""
+    half = ((length + 1) // 2, (w + 1) // 2)
+    peaks = functional.max_pool2d(cells[:, None].float(), half, 1)[:, 0].int()
+    x, y = cells.shape[1] - length + 1, cells.shape[2] - w + 1
+    u, v = length - half[0], w - half[1]
+    quadrants = torch.stack([peaks[:, i : i + x, j : j + y] for i in (0, u) for j in (0, v)])
+    z, low = quadrants.amax(0), quadrants.amin(0)
+    below = area[:, length:, w:] - area[:, :x, w:] - area[:, length:, :y] + area[:, :x, :y]
+    gap = length * w * (z >> shift) - below
+    held = torch.where(z - low <= tolerance, z, NONE)
+    return z.flatten(1), gap.flatten(1), held.flatten(1)

@@ -1,0 +1,204 @@
+"""The operation of `packing_env.kernels.features` compiled for the CPU.
+
+32 maps are computed at once, one per lane of a vector, so that no position needs a lane of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from packing_env.kernels.compiled.jit import array, jit, kernel, run
+from packing_env.kernels.compiled.shorts import (
+    LANES,
+    SIZE,
+    add,
+    higher,
+    load,
+    lower,
+    mul,
+    shift_right,
+    splat,
+    store,
+    sub,
+    where,
+)
+from packing_env.kernels.features.eager import FIXED, NONE, SHAPE, STEEPEST
+
+_HALF = 2
+
+
+@jit
+def _scan(peaks, area, best, shape, size, limits, levels):
+    """Lower and count ``best`` over all positions of one window in one orientation."""
+    x_cells, y_cells, shift = shape
+    length, w = size
+    height, tolerance = limits
+    half, half_w = (length + 1) // _HALF, (w + 1) // _HALF
+    one, zero, never = splat(1), splat(0), splat(NONE)
+    lid, slack = splat(height - 1), splat(tolerance)
+    cells, loose = splat(length * w), splat((length * w - 1) // _HALF)
+    row, line = y_cells * SIZE, (y_cells + 1) * SIZE
+    low_z, low_held, low_flat = load(best), load(best + SIZE), load(best + 2 * SIZE)
+    low_gap, low_loose = load(best + 3 * SIZE), load(best + 4 * SIZE)
+    for x in range(x_cells - length + 1):
+        for y in range(y_cells - w + 1):
+            near = peaks + x * row + y * SIZE
+            far, across = near + (length - half) * row, (w - half_w) * SIZE
+            a, b, c, d = load(near), load(near + across), load(far), load(far + across)
+            z = higher(higher(a, b), higher(c, d))
+            low = lower(lower(a, b), lower(c, d))
+            corner = area + x * line + y * SIZE
+            end = corner + length * line
+            below = sub(
+                add(load(end + w * SIZE), load(corner)), add(load(end), load(corner + w * SIZE))
+            )
+            gap = sub(mul(cells, shift_right(z, shift)), below)
+            held = where(sub(z, low), slack, z, never)
+            flat = where(gap, zero, held, never)
+            low_z, low_held, low_flat = (
+                lower(low_z, z),
+                lower(low_held, held),
+                lower(low_flat, flat),
+            )
+            low_gap = lower(low_gap, where(z, lid, gap, never))
+            low_loose = lower(low_loose, where(gap, loose, z, never))
+            count = best + FIXED * SIZE
+            for k in range(levels.size):
+                limit = splat(levels[k])
+                store(count, add(load(count), where(held, limit, one, zero)))
+                store(count + SIZE, add(load(count + SIZE), where(flat, limit, one, zero)))
+                count += 2 * SIZE
+    store(best, low_z)
+    store(best + SIZE, low_held)
+    store(best + 2 * SIZE, low_flat)
+    store(best + 3 * SIZE, low_gap)
+    store(best + 4 * SIZE, low_loose)
+
+
+@jit
+def _prepare(rows, area, shape, longest):
+    """Fill the maxima over 2 to ``longest`` cells along x, and the summed-area table."""
+    x_cells, y_cells, shift = shape
+    plane, line = x_cells * y_cells * SIZE, (y_cells + 1) * SIZE
+    cells = rows + plane
+    for x in range(x_cells):
+        total = splat(0)
+        for y in range(y_cells):
+            total = add(total, shift_right(load(cells + (x * y_cells + y) * SIZE), shift))
+            corner = area + x * line + (y + 1) * SIZE
+            store(corner + line, add(load(corner), total))
+    for length in range(2, longest + 1):
+        source = rows + (length - 1) * plane
+        further = cells + (length - 1) * y_cells * SIZE
+        for p in range((x_cells - length + 1) * y_cells):
+            at = p * SIZE
+            store(source + plane + at, higher(load(source + at), load(further + at)))
+
+
+@jit
+def _window(rows, peaks, area, best, shape, size, limits, levels):
+    """Fill ``best``, the features of one window in both orientations."""
+    x_cells, y_cells, _ = shape
+    for k in range(FIXED + 2 * levels.size):
+        store(best + k * SIZE, splat(NONE if k < FIXED else 0))
+    for turn in range(1 if size[0] == size[1] else 2):
+        length, w = size if turn == 0 else (size[1], size[0])
+        half, half_w = (length + 1) // _HALF, (w + 1) // _HALF
+        source = rows + half * x_cells * y_cells * SIZE
+        for x in range(x_cells - half + 1):
+            for y in range(y_cells - half_w + 1):
+                at = (x * y_cells + y) * SIZE
+                peak = load(source + at)
+                for v in range(1, half_w):
+                    peak = higher(peak, load(source + at + v * SIZE))
+                store(peaks + at, peak)
+        _scan(peaks, area, best, shape, (length, w), limits, levels)
+
+
+@jit
+def _step(one, other, shift, totals):
+    """Add the steps between two lines of cells to ``totals``: their sum and their count."""
+    size = sub(higher(load(one), load(other)), lower(load(one), load(other)))
+    steep = lower(shift_right(size, shift), splat(STEEPEST))
+    store(totals, add(load(totals), steep))
+    counted = where(size, splat(0), splat(0), splat(1))
+    store(totals + SIZE, add(load(totals + SIZE), counted))
+
+
+@jit
+def _shape(cells, best, shape, bins):
+    """Fill ``best``, the features of the whole map."""
+    x_cells, y_cells, shift = shape
+    for k in range(SHAPE + bins.size):
+        store(best + k * SIZE, splat(0))
+    one, zero = splat(1), splat(0)
+    for x in range(x_cells):
+        for y in range(y_cells):
+            here = cells + (x * y_cells + y) * SIZE
+            store(best, higher(load(best), load(here)))
+            if x + 1 < x_cells:
+                _step(here, here + y_cells * SIZE, shift, best + SIZE)
+            if y + 1 < y_cells:
+                _step(here, here + SIZE, shift, best + SIZE)
+            for k in range(bins.size):
+                count = best + (SHAPE + k) * SIZE
+                store(count, add(load(count), where(load(here), splat(bins[k]), one, zero)))
+
+
+@jit
+def _write(best, first, count, start, width, found):
+    """Copy the features of ``count`` maps to their rows of found."""
+    for lane in range(count):
+        for feature in range(width):
+            found[first + lane, start + feature] = best[feature, lane]
+
+
+@kernel
+def _features(maps, sizes, levels, bins, height, tolerance, shift, found, start, stop):
+    """Fill found for the blocks start <= block < stop of ``LANES`` maps each."""
+    num, x_cells, y_cells = maps.shape
+    shape, limits = (x_cells, y_cells, shift), (height, tolerance)
+    longest = 1
+    for k in range(sizes.size):
+        longest = max(longest, (sizes[k] + 1) // _HALF)
+    width = FIXED + 2 * levels.size
+    rows = np.empty((longest + 1, x_cells * y_cells, LANES), np.int16)
+    area = np.zeros(((x_cells + 1) * (y_cells + 1), LANES), np.int16)
+    peaks = np.empty((x_cells * y_cells, LANES), np.int16)
+    head = SHAPE + bins.size
+    best = np.empty((max(width, head), LANES), np.int16)
+    places = rows.ctypes.data, peaks.ctypes.data, area.ctypes.data, best.ctypes.data
+    for block in range(start, stop):
+        first = block * LANES
+        count = min(LANES, num - first)
+        for lane in range(LANES):
+            which = first + min(lane, count - 1)
+            for x in range(x_cells):
+                for y in range(y_cells):
+                    rows[1, x * y_cells + y, lane] = maps[which, x, y]
+        _shape(places[0] + x_cells * y_cells * SIZE, places[3], shape, bins)
+        _write(best, first, count, 0, head, found)
+        _prepare(places[0], places[2], shape, longest)
+        for k in range(sizes.size // 2):
+            size = sizes[2 * k], sizes[2 * k + 1]
+            _window(places[0], places[1], places[2], places[3], shape, size, limits, levels)
+            _write(best, first, count, head + k * width, width, found)
+
+
+def map_features(
+    maps: Tensor,
+    sizes: list[int],
+    levels: list[int],
+    bins: list[int],
+    height: int,
+    tolerance: int,
+    shift: int,
+) -> Tensor:
+    """Carry out `packing_env.kernels.map_features`."""
+    width = len(sizes) // 2 * (FIXED + 2 * len(levels))
+    found = maps.new_empty(len(maps), SHAPE + len(bins) + width)
+    numbers = (np.array(values, np.int64) for values in (sizes, levels, bins))
+    arguments = (array(maps), *numbers, height, tolerance, shift, found.numpy())
+    run(_features, arguments, -(-len(maps) // LANES), maps.numel() * len(sizes))
+    return found

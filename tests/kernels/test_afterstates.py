@@ -1,0 +1,150 @@
+"""Candidates and their afterstates: plain loops, the environment's steps, every backend alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tensordict import TensorDictBase
+
+from agents import heuristics
+from packing_env import Afterstates, PackingEnv, ParameterError, kernels, make_env
+
+OBSERVATION = ["heightmap", "item_id", "drop_height"]
+TASKS: dict[str, dict[str, Any]] = {
+    "cuboid_online": {},
+    "cuboid_buffer": {"num_visible": 3},
+    "cuboid_offline": {"num_visible": 6, "stability": "none"},
+    "irregular": {"pool_size": 32},
+    "sls_nesting": {"pool_size": 8, "num_visible": 2, "grid_step": 3},
+}
+
+
+def build(task: str, num_envs: int = 4, **options: Any) -> PackingEnv:
+    chosen = TASKS[task] | {"observation": OBSERVATION} | options
+    return make_env(task, num_envs=num_envs, seed=3, **chosen)
+
+
+def arguments(root: TensorDictBase) -> list[torch.Tensor]:
+    names = ("heightmap", "item_id", "drop_height")
+    return [*(root["observation", name] for name in names), root["action_mask"]]
+
+
+def played(env: PackingEnv, steps: int, seed: int = 0) -> list[TensorDictBase]:
+    """Roots of a random episode, finished rows included."""
+    torch.manual_seed(seed)
+    root, roots = env.reset(), []
+    for _ in range(steps):
+        roots.append(root.clone())
+        root = env.step_mdp(env.step(env.rand_action(root)))
+    return roots
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_backends_agree_in_every_state(task: str) -> None:
+    env = build(task)
+    for num in (5, None):
+        afterstates = Afterstates(env, num)
+        for root in played(env, 40)[::3]:
+            found = []
+            for backend in kernels.available_backends():
+                kernels.set_backend(backend)
+                found.append(afterstates.compute(*arguments(root)))
+            kernels.set_backend(None)
+            for other in found[1:]:
+                assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_environment_steps_to_the_afterstate(task: str) -> None:
+    env = build(task)
+    afterstates = Afterstates(env)
+    torch.manual_seed(1)
+    root = env.reset()
+    moves = 0
+    for _ in range(30):
+        candidate, maps, _ = afterstates.compute(*arguments(root))
+        assert root["action_mask"].gather(1, candidate.clamp(min=0))[candidate >= 0].all()
+        pick = torch.randint(100, (len(candidate),)) % (candidate >= 0).sum(1).clamp(min=1)
+        rows = torch.arange(len(pick))
+        root["action"] = candidate[rows, pick].clamp(min=0)
+        live = ~root["done"].squeeze(-1)
+        root = env.step_mdp(env.step(root))
+        after = afterstates.heights(root["observation", "heightmap"])
+        apart = (after - maps[rows, pick]).abs().amax((1, 2))[live]
+        assert (apart <= (0 if afterstates.cuboids else 1)).all()
+        moves += int(live.sum())
+    assert moves > 30
+
+
+def test_cuboids_that_touch_come_first_then_lower_ones() -> None:
+    env = build("cuboid_buffer", num_envs=3)
+    afterstates = Afterstates(env, 10_000)
+    size = env.catalogue.tensors()["size"]
+    for root in played(env, 20)[::4]:
+        candidate, _, dropped = afterstates.compute(*arguments(root))
+        heights = afterstates.heights(root["observation", "heightmap"]).numpy()
+        for row in range(3):
+            keys = []
+            legal = root["action_mask"][row].nonzero().flatten().tolist()
+            if root["done"][row]:
+                continue
+            for action in legal:
+                place = np.unravel_index(action, env.mode.shape)
+                item = int(root["observation", "item_id"][row, place[0]])
+                w, h = size[item, place[1]].tolist()
+                keys.append((*plain_key(heights[row], place[2], place[3], w, h), action))
+            wanted = [key[-1] for key in sorted(keys)]
+            assert candidate[row][: len(wanted)].tolist() == wanted
+            assert (candidate[row][len(wanted) :] == -1).all()
+            few = Afterstates(env, 4).compute(*arguments(root))
+            touching = sum(not key[0] for key in keys)
+            assert few[2][row] == max(0, touching - 4)
+        assert not dropped.any()
+
+
+def plain_key(heights: np.ndarray, x: int, y: int, w: int, h: int) -> tuple[bool, int]:
+    """Whether the cuboid does not touch in both axes, and its rest height."""
+    z = int(heights[x : x + w, y : y + h].max())
+    padded = np.pad(heights, 1, constant_values=-1)
+    beside_x = [*padded[x, y + 1 : y + h + 1], *padded[x + w + 1, y + 1 : y + h + 1]]
+    beside_y = [*padded[x + 1 : x + w + 1, y], *padded[x + 1 : x + w + 1, y + h + 1]]
+    return not (any(n != z for n in beside_x) and any(n != z for n in beside_y)), z
+
+
+@pytest.mark.parametrize("heuristic", ["deepest_bottom_left"])
+@pytest.mark.parametrize("task", ["irregular", "sls_nesting", "cuboid_online"])
+def test_the_choice_of_the_heuristic_is_a_candidate(task: str, heuristic: str) -> None:
+    env = build(task, num_envs=8)
+    afterstates, policy = Afterstates(env, 512), heuristics.build(heuristic, env)
+    root, compared = env.reset(), 0
+    for _ in range(12):
+        root = policy(root)
+        live = ~root["done"].squeeze(-1)
+        candidate, _, _ = afterstates.compute(*arguments(root))
+        assert (candidate == root["action"][:, None]).any(1)[live].all()
+        compared += int(live.sum())
+        root = env.step_mdp(env.step(root))
+    assert compared > 40
+
+
+def test_the_module_takes_any_batch_and_reads_its_tensordict_alone() -> None:
+    env = build("cuboid_online", num_envs=6)
+    module = Afterstates(env)
+    root = played(env, 8)[-1]
+    flat = module(root.clone())
+    batched = module(root.clone().reshape(2, 3))
+    assert flat["afterstate"].shape == (6, 48, 10, 10)
+    for key in module.out_keys:
+        assert torch.equal(batched[key].flatten(0, 1), flat[key])
+    env.reset()  # another episode
+    assert torch.equal(module(root.clone())["candidate"], flat["candidate"])
+
+
+def test_tasks_that_it_does_not_serve_are_refused() -> None:
+    with pytest.raises(ParameterError, match="action_mode='placement'"):
+        Afterstates(make_env("cuboid_online", action_mode="candidate"))
+    with pytest.raises(ParameterError, match="drop_height"):
+        Afterstates(make_env("cuboid_online", observation=["heightmap", "item_id"]))

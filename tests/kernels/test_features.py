@@ -1,0 +1,102 @@
+"""The features of heightmaps: plain loops, and every backend alike."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import stream
+
+from packing_env import kernels
+from packing_env.kernels.features import NONE
+
+SIZES = [(1, 1), (2, 1), (3, 2), (4, 4), (5, 3)]
+
+
+def random_maps(num: int, grid: tuple[int, int], most: int, seed: int) -> torch.Tensor:
+    """Maps of plateaus and of single cells."""
+    generator = stream(seed)
+    fine = torch.randint(0, most, (num, *grid), generator=generator)
+    coarse = fine[:, ::3, ::2].repeat_interleave(3, 1).repeat_interleave(2, 2)
+    flat = torch.rand(num, generator=generator) < 0.7
+    return torch.where(flat[:, None, None], coarse[:, : grid[0], : grid[1]], fine).short()
+
+
+def plain(
+    cells: np.ndarray,
+    levels: list[int],
+    bins: list[int],
+    *,
+    height: int,
+    tolerance: int,
+    shift: int,
+) -> list[int]:
+    """The features of one map, as the docstring has them."""
+    steps = [*np.abs(np.diff(cells, axis=0)).flat, *np.abs(np.diff(cells, axis=1)).flat]
+    found = [cells.max(), sum(min(s >> shift, 15) for s in steps), sum(s > 0 for s in steps)]
+    found += [(cells <= level).sum() for level in bins]
+    for size in SIZES:
+        places = []
+        for length, w in {size, size[::-1]}:
+            for x, y in itertools.product(
+                range(cells.shape[0] - length + 1), range(cells.shape[1] - w + 1)
+            ):
+                window = cells[x : x + length, y : y + w]
+                z, u, v = window.max(), -(-length // 2), -(-w // 2)
+                quarters = [
+                    window[i : i + u, j : j + v] for i in (0, length - u) for j in (0, w - v)
+                ]
+                held = all(z - part.max() <= tolerance for part in quarters)
+                gap = int(((z >> shift) - (window >> shift)).sum())
+                places.append((z, held, held and gap <= 0, gap))
+        area = size[0] * size[1]
+        found += [
+            min(z for z, *_ in places),
+            min((z for z, held, _, _ in places if held), default=NONE),
+            min((z for z, _, flat, _ in places if flat), default=NONE),
+            min((gap for z, _, _, gap in places if z < height), default=NONE),
+            min((z for z, _, _, gap in places if 2 * gap < area), default=NONE),
+        ]
+        for level in levels:
+            found.append(sum(held and z <= level for z, held, _, _ in places))
+            found.append(sum(flat and z <= level for z, _, flat, _ in places))
+    return [int(number) for number in found]
+
+
+@pytest.mark.parametrize(
+    ("grid", "most", "options"),
+    [
+        ((10, 10), 11, {"height": 10, "tolerance": 0, "shift": 0}),
+        ((7, 12), 400, {"height": 390, "tolerance": 20, "shift": 3}),
+    ],
+)
+def test_backends_equal_plain_loops(
+    grid: tuple[int, int], most: int, options: dict[str, int]
+) -> None:
+    maps = random_maps(70, grid, most, 0)
+    levels, bins = [most // 2, most - 2], [0, most // 3]
+    wanted = [plain(cells, levels, bins, **options) for cells in maps.numpy().astype(int)]
+    for backend in kernels.available_backends():
+        found = kernels.map_features(maps, SIZES, levels, bins, **options, backend=backend)
+        assert torch.equal(found, torch.tensor(wanted).short()), backend
+
+
+@pytest.mark.parametrize("num", [0, 1, 31, 32, 33])
+def test_any_number_of_maps(num: int) -> None:
+    maps = random_maps(40, (8, 8), 9, 1)
+    whole = kernels.map_features(maps, SIZES, [3], [4], height=9)
+    assert torch.equal(kernels.map_features(maps[:num], SIZES, [3], [4], height=9), whole[:num])
+
+
+def test_wrong_arguments_are_refused() -> None:
+    maps = torch.zeros(2, 8, 8, dtype=torch.int16)
+    with pytest.raises(ValueError, match="int16"):
+        kernels.map_features(maps.int(), SIZES, [], height=8)
+    with pytest.raises(ValueError, match="sides of 1 to 8"):
+        kernels.map_features(maps, [(9, 1)], [], height=8)
+    with pytest.raises(ValueError, match="raise shift"):
+        kernels.map_features(maps, [(8, 8)], [], height=1000)
+    with pytest.raises(ValueError, match=r"1,092"):
+        kernels.map_features(maps[:, :1].expand(2, 40, 8).repeat(1, 1, 5), [], [], height=1)
