@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 from tests.tiny import stream
 
 from packing_env import kernels
-from packing_env.kernels.features import NONE
+from packing_env.kernels.features import MOST, NONE, num_features
 
 SIZES = [(1, 1), (2, 1), (3, 2), (4, 4), (5, 3)]
 
@@ -65,38 +66,73 @@ def plain(
     return [int(number) for number in found]
 
 
+def plain_parts(cells: np.ndarray, pool: tuple[int, int], shift: int) -> list[int]:
+    """The highest cell and the sum of each part."""
+    part = [np.arange(side) * parts // side for side, parts in zip(cells.shape, pool, strict=True)]
+    inside = [
+        cells[np.ix_(part[0] == i, part[1] == j)] for i in range(pool[0]) for j in range(pool[1])
+    ]
+    highest = [int(piece.max()) for piece in inside]
+    return highest if pool == cells.shape else highest + [int((p >> shift).sum()) for p in inside]
+
+
 @pytest.mark.parametrize(
-    ("grid", "most", "options"),
+    ("grid", "pool", "most", "options"),
     [
-        ((10, 10), 11, {"height": 10, "tolerance": 0, "shift": 0}),
-        ((7, 12), 400, {"height": 390, "tolerance": 20, "shift": 3}),
+        ((10, 10), (10, 10), 11, {"height": 10, "tolerance": 0, "shift": 0}),
+        ((7, 12), (3, 5), 400, {"height": 390, "tolerance": 20, "shift": 3}),
     ],
 )
 def test_backends_equal_plain_loops(
-    grid: tuple[int, int], most: int, options: dict[str, int]
+    grid: tuple[int, int], pool: tuple[int, int], most: int, options: dict[str, int]
 ) -> None:
     maps = random_maps(70, grid, most, 0)
     levels, bins = [most // 2, most - 2], [0, most // 3]
-    wanted = [plain(cells, levels, bins, **options) for cells in maps.numpy().astype(int)]
-    for backend in kernels.available_backends():
-        found = kernels.map_features(maps, SIZES, levels, bins, **options, backend=backend)
-        assert torch.equal(found, torch.tensor(wanted).short()), backend
+    arrays = maps.numpy().astype(int)
+    wanted = torch.tensor(
+        [plain(a, levels, bins, **options) + plain_parts(a, pool, options["shift"]) for a in arrays]
+    )
+    num = wanted.shape[1]
+    assert num == num_features(len(SIZES), 2, 2, pool, grid)
+    for factor in (1e-5, 0.01):
+        counts = torch.arange(num) % 3 == 0
+        counts &= (wanted <= grid[0] * grid[1]).all(0)
+        scale = torch.full((num,), factor)
+        value = torch.where(counts, wanted.double().log1p().float(), wanted.float()) * scale
+        tables = {"scale": scale, "counts": counts}
+        for backend in kernels.available_backends():
+            found = kernels.map_features(
+                maps, SIZES, levels, bins, pool, **options, **tables, backend=backend
+            )
+            assert torch.equal(found, value.clamp(max=MOST)), backend
+
+
+def options_for(grid: tuple[int, int], **changes: Any) -> dict[str, Any]:
+    num = num_features(len(SIZES), 1, 1, (4, 4), grid)
+    tables = {"scale": torch.ones(num) * 1e-3, "counts": torch.zeros(num, dtype=torch.bool)}
+    return {"height": 9, "tolerance": 0, "shift": 0} | tables | changes
 
 
 @pytest.mark.parametrize("num", [0, 1, 31, 32, 33])
 def test_any_number_of_maps(num: int) -> None:
     maps = random_maps(40, (8, 8), 9, 1)
-    whole = kernels.map_features(maps, SIZES, [3], [4], height=9)
-    assert torch.equal(kernels.map_features(maps[:num], SIZES, [3], [4], height=9), whole[:num])
+    options = options_for((8, 8))
+    whole = kernels.map_features(maps, SIZES, [3], [4], (4, 4), **options)
+    part = kernels.map_features(maps[:num], SIZES, [3], [4], (4, 4), **options)
+    assert torch.equal(part, whole[:num])
 
 
 def test_wrong_arguments_are_refused() -> None:
-    maps = torch.zeros(2, 8, 8, dtype=torch.int16)
+    maps, options = torch.zeros(2, 8, 8, dtype=torch.int16), options_for((8, 8))
     with pytest.raises(ValueError, match="int16"):
-        kernels.map_features(maps.int(), SIZES, [], height=8)
+        kernels.map_features(maps.int(), SIZES, [3], [4], (4, 4), **options)
     with pytest.raises(ValueError, match="sides of 1 to 8"):
-        kernels.map_features(maps, [(9, 1)], [], height=8)
+        kernels.map_features(maps, [(9, 1)], [3], [4], (4, 4), **options)
     with pytest.raises(ValueError, match="raise shift"):
-        kernels.map_features(maps, [(8, 8)], [], height=1000)
+        kernels.map_features(maps, [(8, 8)], [3], [4], (4, 4), **(options | {"height": 1000}))
     with pytest.raises(ValueError, match=r"1,092"):
-        kernels.map_features(maps[:, :1].expand(2, 40, 8).repeat(1, 1, 5), [], [], height=1)
+        kernels.map_features(maps.repeat(1, 5, 5), SIZES, [3], [4], (4, 4), **options)
+    with pytest.raises(ValueError, match="1 to"):
+        kernels.map_features(maps, SIZES, [3], [4], (9, 4), **options)
+    with pytest.raises(ValueError, match="scale and counts"):
+        kernels.map_features(maps, SIZES, [3, 4], [4], (4, 4), **options)

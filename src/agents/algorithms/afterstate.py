@@ -104,8 +104,7 @@ class Afterstate(Learner):
         flat = rollout.reshape(-1)
         carried, maps, context = self.policy.afterstate_inputs(flat, flat.get("next"))
         weight = (known.flatten() & carried).float()
-        features = self.policy.value.features(maps)
-        data = (features, maps, context, target.flatten(), weight)
+        data = (self.policy.value.features(maps), context, target.flatten(), weight)
         sums: dict[str, Tensor] = {}
         steps = 0
         for rows in self._minibatches(len(flat), maps.device):
@@ -120,10 +119,10 @@ class Afterstate(Learner):
         return report
 
     def _gradient_step(
-        self, features: Tensor, maps: Tensor, context: Tensor, target: Tensor, weight: Tensor
+        self, features: Tensor, context: Tensor, target: Tensor, weight: Tensor
     ) -> dict[str, Tensor]:
         """Take one step on a minibatch."""
-        value = self.policy.value.value(features, maps, context, turn=True)
+        value = self.policy.value.value(features, context, turn=True)
         errors = functional.mse_loss(value, target, reduction="none")
         loss = (weight * errors).sum() / weight.sum().clamp(min=1.0)
         step = self.optimizer.step(loss)

@@ -11,7 +11,7 @@ import math
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int16
+from jaxtyping import Float, Int, Int16
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -23,64 +23,74 @@ _MOST_WINDOWS = 28
 """Footprints of cuboids, if there are no more kinds."""
 _SIDES = 6
 """Sides whose pairs are the windows of other items."""
-_LEVELS = 5
+_LEVELS, _FEW_LEVELS = 5, 3
+"""Typical heights of cuboids, and of other items."""
 _BINS = 10
 _MOST_CELLS = 32
-"""Larger maps are pooled until no side has more cells."""
-_POOLED = 8
-"""Cells along the sides of the pooled maps that the network sees of maps of more than 144 cells."""
+"""Larger maps are reduced until no side has more cells."""
 _RAW_CELLS = 144
-_MOST = 1.1
-"""Features are cut off here; heights of places that do not exist are."""
+"""The network sees every cell of maps up to this size, of others the parts."""
+_PARTS = 8
+_LOGARITHM = 0.25
 
 
 class Windows(NamedTuple):
-    """Sizes and heights that the features of a map are measured with, on the pooled map.
+    """Sizes and heights that the features of a map are measured with, on the reduced map.
 
     Attributes:
         sizes: Sides of the windows, longer first.
         levels: Highest rest heights of items of typical heights.
         bins: Heights that cells are counted below.
+        parts: Parts of the map in x and y whose heights the network sees.
         tolerance: Difference of height within which a corner supports.
         shift: See :func:`packing_env.kernels.map_features`.
-        pool: Cells of the map along a cell of the pooled map.
+        reduce: Cells of the map along a cell of the reduced map.
     """
 
     sizes: list[tuple[int, int]]
     levels: list[int]
     bins: list[int]
+    parts: tuple[int, int]
     tolerance: int
     shift: int
-    pool: int
+    reduce: int
+
+    def grid(self, cells: tuple[int, int]) -> tuple[int, int]:
+        """Return the cells of the reduced map."""
+        return -(-cells[0] // self.reduce), -(-cells[1] // self.reduce)
 
 
 def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
     """Choose windows and levels after the items of an environment."""
     catalogue = env.catalogue.tensors()
     real = catalogue["orientation_mask"]
-    units = round(scale.units)
-    pool = -(-max(env.params.grid) // _MOST_CELLS)
-    grid = tuple(-(-cells // pool) for cells in env.params.grid)
-    sides = catalogue["size"][real]
-    heights = (catalogue["peak"][real] / scale.unit).round().long()
-    pairs = torch.stack([sides.amax(1), sides.amin(1)], 1).unique(dim=0)
-    if not scale.cuboids or pool > 1 or len(pairs) > _MOST_WINDOWS:
-        wanted = torch.linspace(0.02, 0.98, _SIDES, device=sides.device)
-        typical = (sides.double().flatten().quantile(wanted.double()) / pool).round().long()
-        chosen = sorted({max(2, int(side)) for side in typical.tolist()})
-        chosen += [chosen[-1]] * (_SIDES - len(chosen))
-        pairs = torch.tensor([(a, b) for i, a in enumerate(chosen) for b in chosen[: i + 1]])
-    most = min(grid)
-    sizes = [(min(a, most), min(b, most)) for a, b in pairs.tolist()]
-    wanted = torch.linspace(0.1, 0.9, _LEVELS, device=heights.device).double()
-    levels = (units - heights.double().quantile(wanted)).round().long().clamp(0, units)
-    largest = max(a * b for a, b in sizes)
+    units, reduce = round(scale.units), -(-max(env.params.grid) // _MOST_CELLS)
+    x_cells, y_cells = (-(-cells // reduce) for cells in env.params.grid)
+    sides = catalogue["size"][real].double() / reduce
+    heights = catalogue["peak"][real].double() / scale.unit
+    pairs = torch.stack([sides.amax(1), sides.amin(1)], 1).long().unique(dim=0).tolist()
+    cuboids = scale.cuboids and reduce == 1 and len(pairs) <= _MOST_WINDOWS
+    if not cuboids:
+        chosen = _typical(sides.flatten(), _SIDES, 0.02).clamp(min=2).tolist()
+        pairs = [(a, b) for i, a in enumerate(chosen) for b in chosen[: i + 1]]
+    most = min(x_cells, y_cells)
+    sizes = [(min(int(a), most), min(int(b), most)) for a, b in pairs]
+    levels = (units - _typical(heights, _LEVELS if cuboids else _FEW_LEVELS, 0.1)).clamp(0, units)
+    raw = x_cells * y_cells <= _RAW_CELLS
+    parts = (x_cells, y_cells) if raw else (min(_PARTS, x_cells), min(_PARTS, y_cells))
+    areas = [a * b for a, b in sizes] + [-(-x_cells // parts[0]) * -(-y_cells // parts[1])]
     shift = 0
-    while largest * (units >> shift) >= 2**15:
+    while max(areas) * (units >> shift) >= 2**15:
         shift += 1
     bins = [round(units * k / _BINS) for k in range(_BINS)]
     tolerance = round(env.params.tolerance / scale.unit)
-    return Windows(sizes, levels.tolist(), bins, tolerance, shift, pool)
+    return Windows(sizes, levels.tolist(), bins, parts, tolerance, shift, reduce)
+
+
+def _typical(values: Float[Tensor, " n"], count: int, margin: float) -> Int[Tensor, " count"]:
+    """Return quantiles at even distances, rounded."""
+    wanted = torch.linspace(margin, 1 - margin, count, device=values.device, dtype=values.dtype)
+    return values.quantile(wanted).round().long()
 
 
 class AfterstateNet(nn.Module):
@@ -102,6 +112,7 @@ class AfterstateNet(nn.Module):
     levels: Tensor
     scale: Tensor
     counts: Tensor
+    shares: Tensor
 
     def __init__(
         self,
@@ -115,20 +126,16 @@ class AfterstateNet(nn.Module):
         super().__init__()
         check_mode(self, env)
         scale = Afterstates(env)
-        windows = measure_windows(env, scale)
         self.units, self.prior = scale.units, prior
         self.per_cell = scale.units * env.params.cell / env.params.height
-        self.windows = windows
-        self.register_buffer("sizes", torch.tensor(windows.sizes))
-        self.register_buffer("levels", torch.tensor(windows.levels))
-        for name in ("scale", "counts"):
-            self.register_buffer(name, torch.zeros(0), persistent=False)
         self.grid = env.params.grid
+        self.windows = measure_windows(env, scale)
+        self.register_buffer("sizes", torch.tensor(self.windows.sizes))
+        self.register_buffer("levels", torch.tensor(self.windows.levels))
+        for name in ("scale", "counts", "shares"):
+            self.register_buffer(name, torch.zeros(0), persistent=False)
         self._set_windows()
-        cells = math.prod(self.grid)
-        self.raw = cells <= _RAW_CELLS
-        seen = cells if self.raw else 2 * _POOLED**2
-        self.first = nn.Linear(len(self.scale) + seen + context, width)
+        self.first = nn.Linear(len(self.scale) + context, width)
         self.second = nn.Linear(width, hidden)
         self.last = nn.Linear(hidden, 1)
         nn.init.zeros_(self.last.weight)
@@ -136,50 +143,46 @@ class AfterstateNet(nn.Module):
         self.to(env.device)
 
     def forward(
-        self, maps: Int16[Tensor, "N X Y"], context: Float[Tensor, "N C"], *, turn: bool = False
+        self, maps: Int16[Tensor, "N X Y"], context: Float[Tensor, "N C"]
     ) -> Float[Tensor, " N"]:
-        """Return the values of maps in units of height.
-
-        Args:
-            maps: Heights.
-            context: Further inputs.
-            turn: Turn and mirror the cells of each map at random.
-        """
-        return self.value(self.features(maps), maps, context, turn=turn)
+        """Return the values of maps in units of height, with further inputs."""
+        return self.value(self.features(maps), context)
 
     def value(
-        self, features: Tensor, maps: Tensor, context: Tensor, *, turn: bool = False
+        self, features: Float[Tensor, "N F"], context: Float[Tensor, "N C"], *, turn: bool = False
     ) -> Float[Tensor, " N"]:
-        """Return the values of maps whose :meth:`features` are known."""
-        heights = maps.float() * (1.0 / self.units)
-        free = 1.0 - heights.mean((1, 2))
-        cells = self._turned(heights) if turn else heights
-        if not self.raw:
-            cells = cells[:, None]
-            highest = functional.adaptive_max_pool2d(cells, _POOLED)
-            mean = functional.adaptive_avg_pool2d(cells, _POOLED)
-            cells = torch.cat((highest, mean), 1)
-        inputs = torch.cat((features, 2.0 * cells.flatten(1) - 1.0, context), 1)
+        """Return the values of maps by their :meth:`features`.
+
+        Args:
+            features: Of the maps.
+            context: Further inputs.
+            turn: Turn and mirror the cells, in equal shares of the batch.
+        """
+        free = 1.0 - features[:, -len(self.shares) :] @ self.shares
+        seen = self._turned(features) if turn else features
+        inputs = torch.cat((seen, context), 1)
         found = torch.relu(self.second(torch.relu(self.first(inputs))))
         return self.last(found).squeeze(-1) + self.prior * free
 
     @torch.no_grad()
     def features(self, maps: Int16[Tensor, "N X Y"]) -> Float[Tensor, "N F"]:
-        """Return the features of maps, scaled to about [-1, 1]."""
+        """Return the features of maps, about in [0, 1]."""
         windows = self.windows
-        if windows.pool > 1:
-            pooled = functional.max_pool2d(maps[:, None].float(), windows.pool, ceil_mode=True)
+        if windows.reduce > 1:
+            pooled = functional.max_pool2d(maps[:, None].float(), windows.reduce, ceil_mode=True)
             maps = pooled[:, 0].to(torch.int16)
-        found = kernels.map_features(
+        return kernels.map_features(
             maps,
             windows.sizes,
             windows.levels,
             windows.bins,
+            windows.parts,
             height=round(self.units),
             tolerance=windows.tolerance,
             shift=windows.shift,
-        ).float()
-        return torch.where(self.counts, found.log1p(), found).mul_(self.scale).clamp_(max=_MOST)
+            scale=self.scale,
+            counts=self.counts,
+        )
 
     def _load_from_state_dict(self, *arguments: Any) -> None:
         """Load the parameters, and take the windows that they were learned with."""
@@ -190,29 +193,41 @@ class AfterstateNet(nn.Module):
         """Take sizes and levels from the buffers, and the scale of each feature from them."""
         sizes = [(int(a), int(b)) for a, b in self.sizes.tolist()]
         self.windows = self.windows._replace(sizes=sizes, levels=self.levels.tolist())
-        cells = math.prod(-(-side // self.windows.pool) for side in self.grid)
-        height, count = 1.0 / self.units, 0.25
-        whole = [height, 1.0 / (4 * cells), 1.0 / (2 * cells)]
-        scale = whole + [1.0 / cells] * len(self.windows.bins)
+        grid, parts = self.windows.grid(self.grid), self.windows.parts
+        cells = math.prod(grid)
+        height, levels = 1.0 / self.units, len(self.windows.levels)
+        scale = [height, 0.25 / cells, 0.5 / cells] + [1.0 / cells] * len(self.windows.bins)
         counts = [False] * len(scale)
+        unit = 2**self.windows.shift
         for a, b in sizes:
-            gap = 0.5 * 2**self.windows.shift / (a * b * self.per_cell)
-            scale += [height, height, height, gap, height]
-            counts += [False] * FIXED
-            scale += [count] * (2 * len(self.windows.levels))
-            counts += [True] * (2 * len(self.windows.levels))
-        self.scale = torch.tensor(scale, device=self.sizes.device)
-        self.counts = torch.tensor(counts, device=self.sizes.device)
+            gap = 0.5 * unit / (a * b * self.per_cell)
+            scale += [height, height, height, gap, height] + [_LOGARITHM] * (2 * levels)
+            counts += [False] * FIXED + [True] * (2 * levels)
+        scale += [height] * math.prod(parts)
+        shares = torch.full((math.prod(parts),), 1.0 / math.prod(parts))
+        if parts != grid:
+            spans = [
+                torch.bincount(torch.arange(side) * part // side).double()
+                for side, part in zip(grid, parts, strict=True)
+            ]
+            area = torch.outer(*spans).flatten()
+            scale += (height * unit / area).tolist()
+            shares = (area / cells).float()
+        device = self.sizes.device
+        self.scale, self.shares = torch.tensor(scale, device=device), shares.to(device)
+        self.counts = torch.tensor(counts + [False] * (len(scale) - len(counts)), device=device)
 
-    def _turned(self, heights: Tensor) -> Tensor:
-        """Return the maps in equal shares of all their turns and mirror images.
+    def _turned(self, features: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
+        """Return the features with the cells in equal shares of all turns and mirror images.
 
         The order of a batch is random, so no draw is needed.
         """
+        parts = self.windows.parts
         square = self.grid[0] == self.grid[1]
-        parts = list(heights.chunk(8 if square else 4))
-        for k, part in enumerate(parts):
-            flips = [axis for axis, bit in ((1, 1), (2, 2)) if k & bit]
-            turned = part.flip(flips) if flips else part
-            parts[k] = turned.transpose(1, 2) if k >= 4 else turned
-        return torch.cat(parts)
+        size = math.prod(parts) * (1 if parts == self.windows.grid(self.grid) else 2)
+        turned = list(features[:, -size:].unflatten(1, (-1, *parts)).chunk(8 if square else 4))
+        for k, cells in enumerate(turned):
+            flips = [axis for axis, bit in ((2, 1), (3, 2)) if k & bit]
+            flipped = cells.flip(flips) if flips else cells
+            turned[k] = (flipped.transpose(2, 3) if k >= 4 else flipped).flatten(1)
+        return torch.cat((features[:, :-size], torch.cat(turned)), 1)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import torch
-from jaxtyping import Int16
+from jaxtyping import Bool, Float, Int16
 from torch import Tensor
 
 from packing_env.kernels.backends import implement, select
@@ -17,8 +18,19 @@ NONE = eager.NONE
 FIXED = eager.FIXED
 """Features of a window before the counts by level."""
 
+MOST = eager.MOST
+"""Largest feature."""
+
 SHAPE = eager.SHAPE
 """Features of the whole map before the counts by bin."""
+
+
+def num_features(
+    num_sizes: int, num_levels: int, num_bins: int, pool: Sequence[int], grid: Sequence[int]
+) -> int:
+    """Return the number of features of a map."""
+    maps = 1 if tuple(pool) == tuple(grid) else 2
+    return SHAPE + num_bins + num_sizes * (FIXED + 2 * num_levels) + maps * pool[0] * pool[1]
 
 
 def _empty(
@@ -26,39 +38,56 @@ def _empty(
     sizes: list[int],
     levels: list[int],
     bins: list[int],
+    pool: list[int],
     height: int,
     tolerance: int,
     shift: int,
+    scale: Tensor,
+    counts: Tensor,
+    logs: Tensor,
 ) -> Tensor:
-    windows = len(sizes) // 2 * (FIXED + 2 * len(levels))
-    return maps.new_empty(maps.shape[0], SHAPE + len(bins) + windows)
+    return maps.new_empty(maps.shape[0], scale.shape[0], dtype=torch.float32)
 
 
 _MAP_FEATURES = implement(
-    "map_features(Tensor maps, int[] sizes, int[] levels, int[] bins, int height, "
-    "int tolerance, int shift) -> Tensor",
+    "map_features(Tensor maps, int[] sizes, int[] levels, int[] bins, int[] pool, int height, "
+    "int tolerance, int shift, Tensor scale, Tensor counts, Tensor logs) -> Tensor",
     __name__,
     fake=_empty,
     eager=eager.map_features,
 )
 
 
+@cache
+def _logs(count: int, device: torch.device) -> Tensor:
+    """Return ``log(1 + k)`` for k up to ``count``, the places of a window in both orientations."""
+    return torch.arange(count + 1).double().log1p().float().to(device)
+
+
 def map_features(
     maps: Int16[Tensor, "N X Y"],
     sizes: Sequence[tuple[int, int]],
     levels: Sequence[int],
-    bins: Sequence[int] = (),
+    bins: Sequence[int],
+    pool: tuple[int, int],
     *,
     height: int,
-    tolerance: int = 0,
-    shift: int = 0,
+    tolerance: int,
+    shift: int,
+    scale: Float[Tensor, " F"],
+    counts: Bool[Tensor, " F"],
     backend: str | None = None,
-) -> Int16[Tensor, "N F"]:
-    """Return the shape of each map, and what items of given footprints would find on it.
+) -> Float[Tensor, "N F"]:
+    """Return the shape of each map, what items of given footprints would find on it, and its cells.
+
+    A feature is a whole number, or where ``counts`` the logarithm of one more than it; multiplied
+    by its ``scale``, and at most :data:`MOST`.
 
     First come the highest cell; the sum of the steps between neighbours, each of at most 15 after a
     shift right by ``shift`` bits; the count of neighbours that are not level; and for each bin the
-    count of cells that are not above it. The windows follow.
+    count of cells that are not above it. Then come the windows, and last the highest cell of each
+    part of the map, ``pool`` parts in x and y, and, if parts have several cells, the sum of each
+    one's cells after that shift.
 
     A window ``(l, w)`` is tried in both orientations at every position. At one position ``z`` is
     the highest cell below it. The window is *held* if each of its four quadrants (of ``ceil(l/2) x
@@ -74,30 +103,51 @@ def map_features(
     A minimum over no position is :data:`NONE`.
 
     Args:
-        maps: heights in any unit, 0 to 16,383.
+        maps: heights in any unit, 0 to 16,383; at most 1,092 cells.
         sizes: windows ``(l, w)`` in cells, at most X and Y.
         levels: see above.
         bins: see above.
+        pool: see above; cell ``x`` is in part ``x * pool[0] // X``.
         height: of the container, in the unit of the maps.
         tolerance: in the same unit.
-        shift: such that ``l * w * (height >> shift)`` is below 2^15. X * Y is at most 1,092.
+        shift: such that ``cells * (height >> shift)`` of a window or a part is below 2^15.
+        scale: see above; :func:`num_features` says how many there are.
+        counts: see above.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
+    _check(maps, sizes, pool, height, shift)
+    grid = maps.shape[1:]
+    wanted = num_features(len(sizes), len(levels), len(bins), pool, grid)
+    if scale.shape != (wanted,) or counts.shape != (wanted,):
+        raise ValueError(
+            f"scale and counts should be [{wanted}], not {list(scale.shape)} and "
+            f"{list(counts.shape)}"
+        )
+    flat = [side for size in sizes for side in size]
+    tables = scale, counts, _logs(2 * grid.numel(), maps.device)
+    numbers = (flat, list(levels), list(bins), list(pool), height, tolerance, shift)
+    found: Tensor = select(_MAP_FEATURES, backend, maps.device.type)(maps, *numbers, *tables)
+    return found
+
+
+def _check(
+    maps: Tensor, sizes: Sequence[tuple[int, int]], pool: tuple[int, int], height: int, shift: int
+) -> None:
+    """Raise on maps, windows or parts that the operation cannot take."""
     if maps.dtype != torch.int16 or maps.dim() != 3:
         raise ValueError(f"maps should be int16 [N, X, Y], not {maps.dtype} {list(maps.shape)}")
-    largest = max((length * width for length, width in sizes), default=1)
-    if largest * (height >> shift) >= 2**15:
-        raise ValueError(
-            f"a window of {largest} cells and height={height} overflow 16 bits: raise shift={shift}"
-        )
-    if 30 * maps.shape[1] * maps.shape[2] >= 2**15:
-        raise ValueError(
-            f"maps of {list(maps.shape[1:])} cells overflow 16 bits: use 1,092 or fewer"
-        )
-    sides = min(maps.shape[1:])
+    x_cells, y_cells = maps.shape[1:]
+    if 30 * x_cells * y_cells >= 2**15:
+        raise ValueError(f"maps of {[x_cells, y_cells]} cells overflow 16 bits: use 1,092 or fewer")
+    sides = min(x_cells, y_cells)
     if any(not 1 <= side <= sides for size in sizes for side in size):
         raise ValueError(f"windows {list(sizes)} should have sides of 1 to {sides} cells")
-    flat = [side for size in sizes for side in size]
-    arguments = (maps, flat, list(levels), list(bins), height, tolerance, shift)
-    found: Tensor = select(_MAP_FEATURES, backend, maps.device.type)(*arguments)
-    return found
+    if not (1 <= pool[0] <= x_cells and 1 <= pool[1] <= y_cells):
+        raise ValueError(f"pool={pool} should be 1 to {(x_cells, y_cells)} parts")
+    part = -(-x_cells // pool[0]) * -(-y_cells // pool[1])
+    largest = max([part, *(length * width for length, width in sizes)])
+    if largest * (height >> shift) >= 2**15:
+        raise ValueError(
+            f"{largest} cells of a window or part and height={height} overflow 16 bits: raise "
+            f"shift={shift}"
+        )

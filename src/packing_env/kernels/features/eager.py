@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -15,6 +17,9 @@ FIXED = 5
 SHAPE = 3
 """Features of the whole map before the counts by bin."""
 
+MOST = 1.1
+"""Largest feature."""
+
 STEEPEST = 15
 """Steps between neighbours count up to this."""
 
@@ -24,16 +29,17 @@ def map_features(
     sizes: list[int],
     levels: list[int],
     bins: list[int],
+    pool: list[int],
     height: int,
     tolerance: int,
     shift: int,
+    scale: Tensor,
+    counts: Tensor,
+    logs: Tensor,
 ) -> Tensor:
     """Carry out `packing_env.kernels.map_features`."""
     cells = maps.int()
-    flat_cells = cells.flatten(1)
-    steps = torch.cat([cells.diff(dim=axis).abs().flatten(1) for axis in (1, 2)], 1)
-    shape = [flat_cells.amax(1), (steps >> shift).clamp(max=STEEPEST).sum(1), (steps > 0).sum(1)]
-    found = shape + [(flat_cells <= level).sum(1) for level in bins]
+    found = _shape(cells, bins, shift)
     area = functional.pad((cells >> shift).cumsum(1).cumsum(2), (1, 0, 1, 0))
     for length, width in zip(sizes[::2], sizes[1::2], strict=True):
         turned = ((length, width), (width, length))[: 1 if length == width else 2]
@@ -50,7 +56,35 @@ def map_features(
         found += [part.amin(1) for part in minima]
         for level in levels:
             found += [(held <= level).sum(1), (flat <= level).sum(1)]
-    return torch.stack(found, 1).to(torch.int16)
+    whole = torch.stack(found + _parts(cells, area, pool), 1)
+    logarithm = logs[torch.where(counts, whole, 0).long()]
+    return (torch.where(counts, logarithm, whole.float()) * scale).clamp(max=MOST)
+
+
+def _shape(cells: Tensor, bins: list[int], shift: int) -> list[Tensor]:
+    """Return the features of the whole map."""
+    flat = cells.flatten(1)
+    steps = torch.cat([cells.diff(dim=axis).abs().flatten(1) for axis in (1, 2)], 1)
+    shape = [flat.amax(1), (steps >> shift).clamp(max=STEEPEST).sum(1), (steps > 0).sum(1)]
+    return shape + [(flat <= level).sum(1) for level in bins]
+
+
+def _parts(cells: Tensor, area: Tensor, pool: list[int]) -> list[Tensor]:
+    """Return the highest cell of each part, and the sum of each one's cells if it has several."""
+    edges = [
+        [-(-part * side // parts) for part in range(parts + 1)]
+        for parts, side in zip(pool, cells.shape[1:], strict=True)
+    ]
+    spans = [
+        (a, b, c, d)
+        for a, b in itertools.pairwise(edges[0])
+        for c, d in itertools.pairwise(edges[1])
+    ]
+    highest = [cells[:, a:b, c:d].amax((1, 2)) for a, b, c, d in spans]
+    if tuple(pool) == tuple(cells.shape[1:]):
+        return highest
+    sums = [area[:, b, d] - area[:, a, d] - area[:, b, c] + area[:, a, c] for a, b, c, d in spans]
+    return highest + sums
 
 
 def _positions(

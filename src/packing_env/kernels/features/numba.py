@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from packing_env.kernels.compiled.jit import array, jit, kernel, run
@@ -23,7 +24,7 @@ from packing_env.kernels.compiled.shorts import (
     sub,
     where,
 )
-from packing_env.kernels.features.eager import FIXED, NONE, SHAPE, STEEPEST
+from packing_env.kernels.features.eager import FIXED, MOST, NONE, SHAPE, STEEPEST
 
 _HALF = 2
 
@@ -147,28 +148,57 @@ def _shape(cells, best, shape, bins):
 
 
 @jit
-def _write(best, first, count, start, width, found):
-    """Copy the features of ``count`` maps to their rows of found."""
+def _parts(cells, area, best, shape, pool):
+    """Fill ``best``, the highest cell of each part, and the sum of its cells if it has several."""
+    x_cells, y_cells, _ = shape
+    line = (y_cells + 1) * SIZE
+    several = pool[0] < x_cells or pool[1] < y_cells
+    for i in range(pool[0]):
+        left, right = -(-i * x_cells // pool[0]), -(-(i + 1) * x_cells // pool[0])
+        for j in range(pool[1]):
+            low, high = -(-j * y_cells // pool[1]), -(-(j + 1) * y_cells // pool[1])
+            peak = splat(0)
+            for x in range(left, right):
+                for y in range(low, high):
+                    peak = higher(peak, load(cells + (x * y_cells + y) * SIZE))
+            part = best + (i * pool[1] + j) * SIZE
+            store(part, peak)
+            if several:
+                start, end = area + left * line, area + right * line
+                a, b = load(start + low * SIZE), load(start + high * SIZE)
+                c, d = load(end + low * SIZE), load(end + high * SIZE)
+                store(part + pool[0] * pool[1] * SIZE, sub(add(d, a), add(b, c)))
+
+
+@jit
+def _write(best, first, count, start, width, tables, found):
+    """Write the features of ``count`` maps to their rows of found."""
+    scale, counts, logs = tables
     for lane in range(count):
-        for feature in range(width):
-            found[first + lane, start + feature] = best[feature, lane]
+        for k in range(width):
+            value, feature = best[k, lane], start + k
+            number = logs[value] if counts[feature] else np.float32(value)
+            found[first + lane, feature] = min(number * scale[feature], np.float32(MOST))
 
 
 @kernel
-def _features(maps, sizes, levels, bins, height, tolerance, shift, found, start, stop):
+def _features(
+    maps, sizes, levels, bins, pool, height, tolerance, shift, tables, found, start, stop
+):
     """Fill found for the blocks start <= block < stop of ``LANES`` maps each."""
     num, x_cells, y_cells = maps.shape
-    shape, limits = (x_cells, y_cells, shift), (height, tolerance)
+    shape, limits, parts = (x_cells, y_cells, shift), (height, tolerance), (pool[0], pool[1])
     longest = 1
     for k in range(sizes.size):
         longest = max(longest, (sizes[k] + 1) // _HALF)
-    width = FIXED + 2 * levels.size
+    width, head = FIXED + 2 * levels.size, SHAPE + bins.size
+    tail = found.shape[1] - head - sizes.size // 2 * width
     rows = np.empty((longest + 1, x_cells * y_cells, LANES), np.int16)
     area = np.zeros(((x_cells + 1) * (y_cells + 1), LANES), np.int16)
     peaks = np.empty((x_cells * y_cells, LANES), np.int16)
-    head = SHAPE + bins.size
-    best = np.empty((max(width, head), LANES), np.int16)
+    best = np.empty((max(width, head, tail), LANES), np.int16)
     places = rows.ctypes.data, peaks.ctypes.data, area.ctypes.data, best.ctypes.data
+    cells = places[0] + x_cells * y_cells * SIZE
     for block in range(start, stop):
         first = block * LANES
         count = min(LANES, num - first)
@@ -177,13 +207,15 @@ def _features(maps, sizes, levels, bins, height, tolerance, shift, found, start,
             for x in range(x_cells):
                 for y in range(y_cells):
                     rows[1, x * y_cells + y, lane] = maps[which, x, y]
-        _shape(places[0] + x_cells * y_cells * SIZE, places[3], shape, bins)
-        _write(best, first, count, 0, head, found)
+        _shape(cells, places[3], shape, bins)
+        _write(best, first, count, 0, head, tables, found)
         _prepare(places[0], places[2], shape, longest)
         for k in range(sizes.size // 2):
             size = sizes[2 * k], sizes[2 * k + 1]
             _window(places[0], places[1], places[2], places[3], shape, size, limits, levels)
-            _write(best, first, count, head + k * width, width, found)
+            _write(best, first, count, head + k * width, width, tables, found)
+        _parts(cells, places[2], places[3], shape, parts)
+        _write(best, first, count, found.shape[1] - tail, tail, tables, found)
 
 
 def map_features(
@@ -191,14 +223,18 @@ def map_features(
     sizes: list[int],
     levels: list[int],
     bins: list[int],
+    pool: list[int],
     height: int,
     tolerance: int,
     shift: int,
+    scale: Tensor,
+    counts: Tensor,
+    logs: Tensor,
 ) -> Tensor:
     """Carry out `packing_env.kernels.map_features`."""
-    width = len(sizes) // 2 * (FIXED + 2 * len(levels))
-    found = maps.new_empty(len(maps), SHAPE + len(bins) + width)
-    numbers = (np.array(values, np.int64) for values in (sizes, levels, bins))
-    arguments = (array(maps), *numbers, height, tolerance, shift, found.numpy())
+    found = maps.new_empty(len(maps), len(scale), dtype=torch.float32)
+    numbers = (np.array(values, np.int64) for values in (sizes, levels, bins, pool))
+    tables = array(scale), array(counts), array(logs)
+    arguments = (array(maps), *numbers, height, tolerance, shift, tables, found.numpy())
     run(_features, arguments, -(-len(maps) // LANES), maps.numel() * len(sizes))
     return found
