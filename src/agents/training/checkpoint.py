@@ -27,6 +27,10 @@ FOLDER = "checkpoints"
 """The folder of a run's checkpoints, one folder per number of frames."""
 FAILED = "failed-"
 """Prefix of the name of a checkpoint with NaN or infinite weights."""
+PRETRAINED = Path(__file__).parents[1] / "pretrained"
+"""The folder of the policies that the package brings, named ``pretrained/NAME``."""
+POLICY_ONLY = "policy_only"
+"""Entry of the description of a checkpoint that holds the policy's parameters alone."""
 DRAFT, OLD = ".draft-", ".old-"
 """Prefixes of the name of a folder that is being written, and of one that is being replaced."""
 
@@ -167,8 +171,23 @@ def _own_memory(state: Any) -> Any:
     return state
 
 
+def pretrained() -> list[str]:
+    """Return the names of the policies that the package brings."""
+    return sorted(path.parent.name for path in PRETRAINED.glob(f"*/{MANIFEST}"))
+
+
+def export_policy(run: str | Path, target: Path) -> None:
+    """Write the policy of a run's newest checkpoint alone, which can be played, not resumed."""
+    found = load(run)
+    state = {"agent": {"policy": found.state["agent"]["policy"]}}
+    config = {**found.meta["config"], "run_dir": None}
+    write(target, state, {**found.meta, "config": config, POLICY_ONLY: True})
+
+
 def find(path: str | Path) -> Path:
     """Return the newest intact checkpoint of a run folder, or the checkpoint folder itself.
+
+    ``pretrained/NAME`` is a policy of the package, unless there is such a folder here.
 
     Raises:
         CheckpointError: There is none.
@@ -182,6 +201,11 @@ def find(path: str | Path) -> Path:
     if (path / MANIFEST).is_file():
         return path
     if not path.is_dir():
+        if path.parts[:1] == (PRETRAINED.name,):
+            if path.name in pretrained():
+                return PRETRAINED / path.name
+            known = ", ".join(f"{PRETRAINED.name}/{name}" for name in pretrained())
+            raise CheckpointError(f"{path}: there is no such policy; the package brings {known}")
         raise CheckpointError(f"{path}: there is no such folder; name a run or a checkpoint")
     inner = path if path.name == FOLDER else path / FOLDER
     found = _numbered(inner)

@@ -14,7 +14,7 @@ from agents.config.build import build_agent
 from agents.config.folders import ConfigError
 from agents.config.names import walk
 from agents.training import checkpoint
-from agents.training.checkpoint import Checkpoint, CheckpointError
+from agents.training.checkpoint import POLICY_ONLY, Checkpoint, CheckpointError
 from packing_env.envs import PackingEnv
 from packing_env.registration import ENVIRONMENT
 
@@ -65,6 +65,11 @@ def from_config(
         raise CheckpointError(
             f"{place}: of environment {made!r}, this program's is {ENVIRONMENT!r}: episodes would "
             f"continue under other rules; packing eval checkpoint={place} plays its policy"
+        )
+    if meta.get(POLICY_ONLY):
+        raise CheckpointError(
+            f"{place}: holds the policy alone; packing eval checkpoint={place} plays it, and "
+            f"training starts anew without resume"
         )
     merged = run_config(config, meta.get("config", {}), overrides, folders)
     found = checkpoint.load(place, device=merged.device)
@@ -151,7 +156,10 @@ def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> 
     """
     agent = build_agent(config, env)
     try:
-        agent.load_state_dict(checkpoint.state["agent"])
+        if checkpoint.meta.get(POLICY_ONLY):
+            agent.policy.load_state_dict(checkpoint.state["agent"]["policy"])
+        else:
+            agent.load_state_dict(checkpoint.state["agent"])
     except (AttributeError, KeyError, RuntimeError, ValueError) as error:
         reason = " ".join(line.strip() for line in str(error).splitlines()[:2])
         raise CheckpointError(

@@ -1,0 +1,74 @@
+"""Policies that the package brings: exported from runs, played by name, never resumed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from agents.cli.main import main
+from agents.training import checkpoint
+from agents.training.checkpoint import CheckpointError
+
+TINY_RUN = [
+    "agent=afterstate",
+    "env=cuboid_online",
+    "env.num_envs=4",
+    "env.pool_size=16",
+    "replay.horizon=4",
+    "trainer.frames=32",
+    "network.width=8",
+    "evaluation.instances=0",
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    assert main(["train", *TINY_RUN, f"run_dir={folder}"]) == 0
+    return folder
+
+
+def test_an_exported_policy_plays_as_its_run_does(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "PRETRAINED", tmp_path / "pretrained")
+    checkpoint.export_policy(run, tmp_path / "pretrained" / "mine")
+    found = checkpoint.load("pretrained/mine")
+    assert set(found.state["agent"]) == {"policy"}
+    assert found.meta["config"]["run_dir"] is None
+    results = []
+    for name, chosen in (("a", run), ("b", "pretrained/mine")):
+        options = [
+            f"checkpoint={chosen}",
+            "evaluation.heuristics=[]",
+            "evaluation.instances=4",
+            "evaluation.rows=4",
+        ]
+        assert main(["eval", *options, f"run_dir={tmp_path / name}"]) == 0
+        results.append((tmp_path / name / "results.json").read_text())
+    values = [eval_values(text) for text in results]
+    assert values[0] == values[1]
+    assert main(["train", "resume=pretrained/mine"]) != 0
+
+
+def eval_values(text: str) -> list[float]:
+    policy = json.loads(text)["policies"]["afterstate"]
+    return policy["instances"]["utilization"]
+
+
+def test_an_unknown_name_lists_those_that_exist() -> None:
+    with pytest.raises(CheckpointError, match="pretrained/cuboid_online"):
+        checkpoint.find("pretrained/nothing")
+
+
+@pytest.mark.parametrize("name", checkpoint.pretrained())
+def test_the_package_brings_finite_weights_of_its_own_tasks(name: str) -> None:
+    found = checkpoint.load(f"pretrained/{name}")
+    assert found.meta["config"]["env"]["task"] == name
+    weights = found.state["agent"]["policy"].values()
+    assert all(torch.isfinite(value.float()).all() for value in weights)
+    files = (checkpoint.PRETRAINED / name).iterdir()
+    assert sum(file.stat().st_size for file in files) < 600_000
