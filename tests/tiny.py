@@ -14,7 +14,7 @@ from packing_env import engine
 from packing_env.core.feasibility import Maps, maps_in
 from packing_env.core.orientation import Placement, decode_placement
 from packing_env.core.random import choose_uniform
-from packing_env.core.transition import Outcome, decide, finish, is_done
+from packing_env.core.transition import Outcome, decide, finish
 from packing_env.engine.rules import RulesEngine
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
@@ -114,7 +114,7 @@ def legal_choice(env: PackingEnv, root: TensorDictBase, generator: torch.Generat
     """
     if env.params.action_mode == "candidate" or env.mode.mask_is_joint:
         return legal_action(root["action_mask"], generator)
-    mask = maps_of(env).legal.flatten(1) | is_done(dict(env.state.items()))[:, None]
+    mask = maps_of(env).legal.flatten(1) | env.state["terminated"][:, None]
     return legal_action(mask.unflatten(0, env.batch_size), generator)
 
 

@@ -21,6 +21,7 @@ from packing_env.generators import GENERATORS, Generator, GeneratorError
 from packing_env.generators.base import check_pool, make_pool, split_stream
 from packing_env.item_source import build_catalogue, check_names
 from packing_env.types import (
+    MAX_SEED,
     PackingParams,
     ParameterError,
     check_container,
@@ -152,10 +153,12 @@ def make_env(
         task: Name in :data:`PRESETS`.
         num_envs: Number of rows ``B``, or ``(E, A)``.
         device: Device of the environment.
-        seed: Seed of the instance pool and of the rows' random streams.
+        seed: Seed of the rows' random streams.
         **overrides: Any field of :class:`PackingParams` or :class:`Task`, and ``resolution``
-            (cells along X), ``split`` ("train" or "test"), ``pool_size``, ``skip_infeasible``,
-            ``autoreset``, ``draw``, ``row_offset``, ``engine``. ``None`` keeps the preset's value.
+            (cells along X), ``split`` ("train" or "test"), ``pool_size``, ``pool_seed``
+            (of the instance pool, by default ``seed``; ``set_seed`` and ``reset`` leave the pool as
+            it is), ``skip_infeasible``, ``autoreset``, ``draw``, ``row_offset``, ``engine``.
+            ``None`` keeps the preset's value.
             ``items`` is a mapping with ``source``, or a catalogue, or a list of mesh files or
             folders.
 
@@ -170,18 +173,20 @@ def make_env(
     options = {name: value for name, value in overrides.items() if value is not None}
     shell = _pop(options, "autoreset", "draw", "row_offset", "engine")
     pool = _pop(options, "split", "skip_infeasible")
+    pool_seed = options.pop("pool_seed", seed)
     preset = _override(PRESETS[task], options)
     size, seed = check_pool(preset.pool_size, seed)
+    pool_seed = check_integer("pool_seed", pool_seed, 0, MAX_SEED)
     batch = _batch(num_envs)
     _check_choices(preset.params, batch, device, shell, pool)
     generator = build_generator(preset.generator)
     split = pool.get("split", "train")
-    supplied = generator.cuboids(preset.params, seed, split, size)
+    supplied = generator.cuboids(preset.params, pool_seed, split, size)
     poses = {"orientations": preset.orientations, "scales": preset.scales}
     catalogue = build_catalogue(preset.items, preset.params, poses, split, supplied)
     playable = feasibility.legal_on_floor(catalogue.tensors(), preset.params).any(1)
     instances = make_pool(
-        generator, catalogue, preset.params, playable, seed=seed, size=size, **pool
+        generator, catalogue, preset.params, playable, seed=pool_seed, size=size, **pool
     )
     return PackingEnv(
         preset.params, catalogue, instances, num_envs=batch, device=device, seed=seed, **shell

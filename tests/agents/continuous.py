@@ -32,7 +32,9 @@ def small_env(num_envs: Any = 8, **params: Any) -> PackingEnv:
 def sampled(env: PackingEnv, size: int = 64) -> TensorDictBase:
     """Three-step transitions, some of them of finished rows."""
     torch.manual_seed(0)
-    policy = ContinuousPolicy(NETWORK(env).actor(), epsilon=EpsilonSchedule(0.5, 0.5, 0))
+    policy = ContinuousPolicy(
+        NETWORK(env).actor(), action_spec=env.action_spec, epsilon=EpsilonSchedule(0.5, 0.5, 0)
+    )
     replay = DeviceReplay(env, 512, n_steps=3, gamma=0.95)
     collector = DeviceCollector(env, policy)
     for _ in range(30):

@@ -103,7 +103,7 @@ def test_a_preset_is_the_same_in_python_and_yaml(name: str) -> None:
     written = {key: value for key, value in config["items"].items() if value is not None}
     assert written == plain(dict(preset.items))
     shell = {"_target_", "_convert_", "task", "num_envs", "device", "seed", "resolution", "split"}
-    shell |= {"pool_size", "skip_infeasible", "autoreset", "draw", "row_offset"}
+    shell |= {"pool_size", "pool_seed", "skip_infeasible", "autoreset", "draw", "row_offset"}
     rules = {field.name for field in fields(PackingParams)}
     assert set(config) == shell | rules | {"items", "orientations", "scales", "generator"}
 

@@ -175,7 +175,7 @@ def test_stepping_or_saving_before_a_reset_says_so() -> None:
     with pytest.raises(RuntimeError, match=r"call env\.reset\(\) first"):
         env.get_state()
     with pytest.raises(RuntimeError, match="before the first reset"):
-        env.rand_action()
+        env.rand_step()
 
 
 def test_random_actions_are_legal_and_cover_the_mask() -> None:

@@ -14,14 +14,14 @@ from tensordict import TensorDictBase
 from torchrl.envs import GymEnv, GymWrapper, check_env_specs
 
 import packing_env as pe
-from packing_env.registration import IDS, register_all
+from packing_env.registration import FORMER, IDS, register_all
 
 TINY = {"resolution": 8, "num_items": 5, "pool_size": 16, "orientations": "yaw"}
 MODES = [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED]
 
 
 def make(**options: object) -> gymnasium.Env:
-    return gymnasium.make("packing_env:Packing-v0", **TINY | options)
+    return gymnasium.make("packing_env:Packing-v1", **TINY | options)
 
 
 def legal(mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -37,6 +37,14 @@ def first_legal(tensordict: TensorDictBase) -> TensorDictBase:
 
 def equal(one: dict, other: dict) -> bool:
     return one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
+
+
+@pytest.mark.parametrize("name", FORMER)
+def test_a_former_version_makes_the_present_one_and_says_so(name: str) -> None:
+    assert gymnasium.spec(name).kwargs == gymnasium.spec(FORMER[name]).kwargs
+    with pytest.warns(DeprecationWarning, match="out of date.*upgrading to version `v1`"):
+        env = gymnasium.make(name, resolution=8, pool_size=2)
+    assert isinstance(env.unwrapped, pe.PackingGymEnv)
 
 
 @pytest.mark.parametrize("name", IDS)
@@ -72,7 +80,7 @@ def test_check_env(options: dict) -> None:
 
 def test_paper_preset_at_a_small_size() -> None:
     options = {"resolution": 20, "grid_step": 2, "num_visible": 2, "orientations": "yaw"}
-    env = gymnasium.make("PackingPaper-v0", scales=(1.0,), pool_size=8, **options)
+    env = gymnasium.make("PackingPaper-v1", scales=(1.0,), pool_size=8, **options)
     check_env(env.unwrapped, skip_render_check=True)
 
 
@@ -258,7 +266,7 @@ def test_rgb_array_has_one_size_and_shows_the_state() -> None:
 
 def test_torchrl_round_trip() -> None:
     options = {**TINY, "illegal_action": "project"}  # GymEnv's random actions ignore the mask
-    env = GymEnv("packing_env:Packing-v0", categorical_action_encoding=True, **options)
+    env = GymEnv("packing_env:Packing-v1", categorical_action_encoding=True, **options)
     check_env_specs(env)
     assert env.rollout(6, first_legal)["next", "heightmap"].max() > 0
 
@@ -266,7 +274,7 @@ def test_torchrl_round_trip() -> None:
 @pytest.mark.parametrize("mode", ["SAME_STEP", "DISABLED"])
 def test_torchrl_wraps_the_vector_env(mode: str) -> None:
     def wrapped() -> GymWrapper:
-        vector = gymnasium.make_vec("Packing-v0", num_envs=3, autoreset_mode=mode, **TINY)
+        vector = gymnasium.make_vec("Packing-v1", num_envs=3, autoreset_mode=mode, **TINY)
         return GymWrapper(vector, categorical_action_encoding=True)
 
     check_env_specs(wrapped())
@@ -284,10 +292,10 @@ def test_torchrl_wraps_the_vector_env(mode: str) -> None:
 
 
 def test_make_vec_in_both_ways() -> None:
-    vector = gymnasium.make_vec("Packing-v0", num_envs=3, **TINY)
+    vector = gymnasium.make_vec("Packing-v1", num_envs=3, **TINY)
     assert isinstance(vector, pe.PackingVectorEnv)
     assert vector.metadata["autoreset_mode"] is vector.autoreset_mode
-    sync = gymnasium.make_vec("Packing-v0", num_envs=3, vectorization_mode="sync", **TINY)
+    sync = gymnasium.make_vec("Packing-v1", num_envs=3, vectorization_mode="sync", **TINY)
     assert vector.single_observation_space == sync.single_observation_space
     assert vector.observation_space == sync.observation_space
     for envs in (vector, sync):
@@ -297,7 +305,7 @@ def test_make_vec_in_both_ways() -> None:
             action = legal(info["action_mask"], np.random.default_rng(0))
             observation, reward, terminated, _, info = envs.step(action)
             assert reward.shape == terminated.shape == (3,)
-    short = gymnasium.make_vec("Packing-v0", num_envs=2, max_episode_steps=1, **TINY)
+    short = gymnasium.make_vec("Packing-v1", num_envs=2, max_episode_steps=1, **TINY)
     _, info = short.reset(seed=0)
     assert short.step(legal(info["action_mask"], np.random.default_rng(0)))[3].all()
 

@@ -149,8 +149,9 @@ def test_a_stored_transition_is_the_one_played() -> None:
         assert torch.equal(stored[key], value), key
 
 
-def test_dqn_trainer() -> None:
-    """A small Q-network, torchrl's trainer, and nothing in between."""
+@pytest.mark.parametrize("seed", [None, 3])
+def test_dqn_trainer(seed: int | None) -> None:
+    """A small Q-network, torchrl's trainer, which may seed what runs, and nothing in between."""
     torch.manual_seed(0)
     env = TransformedEnv(tiny_env(4), RewardSum(in_keys=["reward"], out_keys=["reward_sum"]))
     network = q_network(env)
@@ -177,6 +178,7 @@ def test_dqn_trainer() -> None:
         greedy_module=policy[-1],
         progress_bar=False,
         log_interval=40,
+        seed=seed,
     )
     trainer.train()
     assert trainer.collected_frames == 240

@@ -1,4 +1,4 @@
-"""Episodes that must not change: another digest means another environment version (`Packing-v1`).
+"""Episodes that must not change: another digest means another environment version (`Packing-v2`).
 
 A change for speed leaves them as they are. To record new ones on purpose:
 `python tests/golden/test_golden.py`.
@@ -26,6 +26,7 @@ CASES: dict[str, dict[str, Any]] = {
     "candidates": {"action_mode": "candidate", "num_candidates": 12},
     "noop": {"illegal_action": "noop"},
     "project": {"illegal_action": "project"},
+    "truncated": {"max_steps": 3},
 }
 
 

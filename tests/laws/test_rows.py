@@ -67,7 +67,7 @@ def test_permuting_rows_permutes_the_result(case: Case, order: list[int]) -> Non
 
 @given(cases(), st.integers(-5, 10_000))
 def test_terminal_rows_are_absorbing(case: Case, action: int) -> None:
-    """Whatever is asked of a finished row, nothing changes; reward 0, mask all True."""
+    """Whatever is asked of a finished row, nothing changes; reward 0; terminated: all True."""
     env, generator = case.env(), case.stream
     root = env.reset()
     for _ in range(6):
@@ -76,7 +76,10 @@ def test_terminal_rows_are_absorbing(case: Case, action: int) -> None:
         wild = torch.where(done, action, legal_action(root["action_mask"], generator))
         following = env.step(root.set("action", wild))["next"]
         assert (following["reward"][done] == 0).all()
-        assert following["action_mask"][done].all()
+        over = following["terminated"].squeeze(-1)
+        assert following["action_mask"][over].all()
+        mask = root["action_mask"]
+        assert torch.equal(following["action_mask"][done & ~over], mask[done & ~over])
         assert following["done"][done].all()
         after = state_of(env)
         for key, value in before.items():

@@ -52,7 +52,7 @@ def test_an_episode_obeys_the_laws_of_packing(case: Case) -> None:
 
 def live_rows_have_a_legal_action(seen: TensorDict) -> None:
     assert seen["action_mask"].any(-1).all()
-    assert seen["action_mask"][seen["done"].squeeze(-1)].all()
+    assert seen["action_mask"][seen["terminated"].squeeze(-1)].all()
 
 
 def density_metrics_are_ordered(found: TensorDict) -> None:

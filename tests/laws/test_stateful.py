@@ -209,7 +209,8 @@ class Interleaving(RuleBasedStateMachine):
         assert (high <= 1 + 1e-6).all()
         assert (self.env.state["heightmap"] <= self.env.params.height + 1e-6).all()
         mask = self.root.get("action_mask", None)
-        assert mask is None or mask[self.root["done"].squeeze(-1)].all()
+        assert mask is None or mask[self.root["terminated"].squeeze(-1)].all()
+        assert mask is None or mask.any(-1).all()
 
 
 Interleaving.TestCase.settings = settings(

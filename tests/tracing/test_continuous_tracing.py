@@ -24,12 +24,16 @@ DETECTORS = {
 def noisy(env: PackingEnv) -> ContinuousPolicy:
     actor = NETWORK(env).actor()
     return ContinuousPolicy(
-        actor, noise=NoiseSchedule(0.2, 0.2, 0), epsilon=EpsilonSchedule(0.2, 0.2, 0)
+        actor,
+        action_spec=env.action_spec,
+        noise=NoiseSchedule(0.2, 0.2, 0),
+        epsilon=EpsilonSchedule(0.2, 0.2, 0),
     )
 
 
 def drawn(env: PackingEnv) -> ContinuousPolicy:
-    return ContinuousPolicy(NETWORK(env).actor(stochastic=True), distribution=TanhGaussian)
+    actor = NETWORK(env).actor(stochastic=True)
+    return ContinuousPolicy(actor, action_spec=env.action_spec, distribution=TanhGaussian)
 
 
 @pytest.mark.parametrize("detector", DETECTORS)

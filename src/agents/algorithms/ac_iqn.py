@@ -106,6 +106,7 @@ class ACIQN(ContinuousLearner):
         self.actor = builder.actor(risk=self.sees_risk)
         self.policy = ContinuousPolicy(
             RiskActor(self.actor, self.readout) if self.sees_risk else self.actor,
+            action_spec=env.action_spec,
             noise=noise.schedule,
             epsilon=exploration.schedule,
         )

@@ -57,7 +57,10 @@ class DDPG(ContinuousLearner):
         builder = network(env)
         self.actor, self.critic = builder.actor(), builder.critic()
         self.policy = ContinuousPolicy(
-            self.actor, noise=noise.schedule, epsilon=exploration.schedule
+            self.actor,
+            action_spec=env.action_spec,
+            noise=noise.schedule,
+            epsilon=exploration.schedule,
         )
         self.objective = DDPGLoss(
             self.actor,

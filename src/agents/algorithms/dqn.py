@@ -75,9 +75,9 @@ class DQN(Learner):
 
         ``batch`` holds transitions: the state at the root with ``action``, and in ``next`` the
         state reached after ``steps_to_next_obs`` decisions, ``reward`` (the discounted sum up to
-        it) and ``terminated``. The mask of a finished row is all True; where the replay kept the
-        rules' own (``legal_mask``), truncated rows bootstrap from legal actions only. Sets
-        ``td_error [B]``, its magnitude, in the batch.
+        it) and ``terminated``. Rows that are not terminated bootstrap from legal actions only, by
+        ``legal_mask`` where the replay kept it, else by ``action_mask``. Sets ``td_error [B]``, its
+        magnitude, in the batch.
         """
         following = batch.get("next").clone(False)
         following.set("action_mask", following.get("legal_mask", following.get("action_mask")))

@@ -173,8 +173,8 @@ class Hierarchical(Learner):
     def following(self, batch: TensorDictBase) -> TensorDictBase:
         """Return the states reached, with the item that would be picked there, and its maps.
 
-        The item is the largest in stage 1, in stage 2 the best of the online manager. Where the
-        replay kept the rules' own mask, truncated rows bootstrap from legal items only.
+        The item is the largest in stage 1, in stage 2 the best of the online manager; a legal one,
+        where the row is not terminated.
         """
         states = batch.get("next").clone(False)
         states.set(MANAGER_MASK, states.get(LEGAL_MASK, states.get(MANAGER_MASK)))

@@ -81,7 +81,10 @@ class SAC(ContinuousLearner):
         builder = network(env)
         self.actor = builder.actor(stochastic=True)
         self.policy = ContinuousPolicy(
-            self.actor, epsilon=exploration.schedule, distribution=TanhGaussian
+            self.actor,
+            action_spec=env.action_spec,
+            epsilon=exploration.schedule,
+            distribution=TanhGaussian,
         )
         target_entropy = temperature.target_entropy
         if target_entropy is None:

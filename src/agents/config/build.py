@@ -46,6 +46,7 @@ def build_held_out(config: DictConfig, like: PackingEnv | None = None) -> Packin
         "draw": "sequential",
         "num_envs": max(1, min(int(options.rows), int(options.instances))),
         "seed": int(options.seed),
+        "pool_seed": int(options.seed),
     }
     if like is not None and not OmegaConf.select(config, "env.items.holdout"):
         changes["items"] = like.catalogue

@@ -16,7 +16,6 @@ from packing_env.core import feasibility, observation
 from packing_env.core.actions import LatticeMode
 from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.core.random import choose_uniform
-from packing_env.core.transition import is_done
 from packing_env.types import Catalogue, PackingParams, ParameterError
 
 
@@ -104,7 +103,7 @@ class Heuristic(TensorDictModuleBase):
         items = visible_items(state, self.params.num_visible)
         maps = feasibility.placement_maps(state["heightmap"], *items, self.catalogue, self.params)
         observed = observation.observe(state, maps, self.catalogue, self._observed)
-        return self._batch, observed, maps.legal.flatten(1) | is_done(state)[:, None]
+        return self._batch, observed, maps.legal.flatten(1) | state["terminated"][:, None]
 
     @abstractmethod
     def choose(self, observed: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:

@@ -14,12 +14,14 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 from torch.distributions import Distribution
 from torch.nn import functional
+from torchrl.data import Bounded, TensorSpec
 
 from agents.networks.readouts.noisy import explores
 from agents.policies.policy_wrapper import (
     EpsilonSchedule,
     LinearSchedule,
     PolicyWrapper,
+    leaf,
     schedule_share,
     trailing,
 )
@@ -31,28 +33,38 @@ _INSIDE = 1 - 2**-24
 
 
 class TanhGaussian(Distribution):
-    """``tanh(u)`` of a Gaussian ``u``, independent in each of the last axis' entries.
+    """``low + (1 + tanh(u)) (high - low) / 2`` of a Gaussian ``u``, independent per entry.
 
-    The density is exact: ``log p(a) = sum of log N(u; loc, scale) - log(1 - tanh(u)^2)`` (Haarnoja
-    et al., ICML 2018, Appendix C), with ``log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u))``,
-    which does not overflow. A sample is scored at the ``u`` that it was computed from. TorchRL's
-    ``TanhNormal`` is not used: outside a compiled graph it reads its bounds back to the host.
+    The density is exact: ``log p(tanh(u)) = sum of log N(u; loc, scale) - log(1 - tanh(u)^2)``
+    (Haarnoja et al., ICML 2018, Appendix C), with ``log(1 - tanh(u)^2) = 2 (log 2 - u -
+    softplus(-2 u))``, which does not overflow. A sample is scored at the ``u`` that it was computed
+    from. TorchRL's ``TanhNormal`` is not used: outside a compiled graph it reads its bounds back to
+    the host.
 
     Args:
         loc: Mean of ``u``, ``[*batch, D]``.
         scale: Its standard deviation, positive.
+        low: Lower bound of the values, a number or ``[D]``.
+        high: Upper bound.
     """
 
     arg_constraints = {}  # noqa: RUF012
 
-    def __init__(self, loc: Float[Tensor, "*batch D"], scale: Float[Tensor, "*batch D"]) -> None:
+    def __init__(
+        self,
+        loc: Float[Tensor, "*batch D"],
+        scale: Float[Tensor, "*batch D"],
+        low: float | Tensor = -1.0,
+        high: float | Tensor = 1.0,
+    ) -> None:
         self.loc, self.scale = loc, scale
+        self.middle, self.half = (high + low) / 2, (high - low) / 2
         super().__init__(loc.shape[:-1], loc.shape[-1:], validate_args=False)
 
     @property
     def mode(self) -> Float[Tensor, "*batch D"]:
-        """``tanh(loc)``: the median, and the action without exploration."""
-        return torch.tanh(self.loc)
+        """The value of ``loc``: the median, and the action without exploration."""
+        return self._squash(self.loc)
 
     @property
     def deterministic_sample(self) -> Float[Tensor, "*batch D"]:
@@ -73,17 +85,24 @@ class TanhGaussian(Distribution):
         shape = torch.Size(sample_shape) + self.loc.shape
         noise = torch.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         before = self.loc + self.scale * noise
-        return torch.tanh(before), self._score(before, noise)
+        return self._squash(before), self._score(before, noise)
 
     def log_prob(self, value: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch"]:
         """Return the log-density at ``value``; on the edge, that of the nearest float32 inside."""
-        before = torch.atanh(value.clamp(-_INSIDE, _INSIDE))
+        unit = (value - self.middle) / self.half
+        before = torch.atanh(unit.clamp(-_INSIDE, _INSIDE))
         return self._score(before, (before - self.loc) / self.scale)
 
+    def _squash(self, before: Tensor) -> Tensor:
+        """Return the value of ``u``."""
+        return self.middle + self.half * torch.tanh(before)
+
     def _score(self, before: Tensor, noise: Tensor) -> Tensor:
-        """Return the log-density of ``tanh(before)``; ``noise`` is ``(before - loc) / scale``."""
+        """Return the log-density of the value of ``u``; ``noise`` is ``(u - loc) / scale``."""
         gauss = -0.5 * noise.square() - self.scale.log() - 0.5 * math.log(2 * math.pi)
         slope = 2 * (math.log(2) - before - functional.softplus(-2 * before))
+        half = self.half
+        slope = slope + (half.log() if isinstance(half, Tensor) else math.log(half))
         return (gauss - slope).sum(-1)
 
 
@@ -98,29 +117,38 @@ class NoiseSchedule(LinearSchedule):
 
 
 class ContinuousPolicy(PolicyWrapper):
-    """A :class:`PolicyWrapper` for actions in the box ``[-1, 1]^D``.
+    """A :class:`PolicyWrapper` for actions in a box, any environment's.
 
     Without exploration, the action is the network's output, or the mode of its distribution. With
     exploration it is a draw from the distribution if there is one, with Gaussian noise added if
     there is a schedule of noise, and with probability epsilon a uniform point of the box instead.
-    All draws are per element of the batch; actions are clamped to the box. There is no mask: the
-    environment places at the nearest legal placement.
+    All draws are per element of the batch; actions are clamped to the box. There is no mask: every
+    point of the box is legal. (``PackingEnv`` places at the nearest legal placement.)
 
     Args:
         network: Writes ``action [*batch, D]``; with ``distribution`` its arguments.
+        action_spec: Spec of the environment's actions, ``Bounded``; its bounds become the buffers
+            ``low`` and ``high``, ``[D]``.
         noise: Schedule of the standard deviation; None adds no noise.
-        distribution: Built from the network's outputs, e.g. :class:`TanhGaussian`; None if the
-            network writes the action.
+        distribution: Built from the network's outputs and ``low=`` and ``high=``, e.g.
+            :class:`TanhGaussian`; None if the network writes the action.
         epsilon: Schedule of the share of uniform actions. Further arguments as in the base; the
             distribution is float32 under ``autocast`` too.
+
+    Raises:
+        TypeError: The spec is not that of a box.
+        ValueError: Its bounds are not finite, or differ between rows.
     """
 
     noise: Tensor
+    low: Tensor
+    high: Tensor
 
     def __init__(
         self,
         network: TensorDictModuleBase,
         *,
+        action_spec: TensorSpec,
         noise: NoiseSchedule | None = None,
         epsilon: EpsilonSchedule | None = None,
         distribution: Callable[..., Distribution] | None = None,
@@ -131,6 +159,8 @@ class ContinuousPolicy(PolicyWrapper):
             network, epsilon=epsilon, autocast=autocast, action_key=action_key, mask_key=None
         )
         self.out_keys = [action_key]
+        for name, bound in _bounds(leaf(action_spec, action_key)).items():
+            self.register_buffer(name, bound, persistent=False)
         self.distribution = distribution
         self.adds_noise = noise is not None
         schedule = noise if noise is not None else NoiseSchedule(0.0, 0.0, 0)
@@ -150,13 +180,29 @@ class ContinuousPolicy(PolicyWrapper):
         if self.distribution is None:
             action = written[0]
         else:
-            distribution = self.distribution(*written)
+            distribution = self.distribution(*written, low=self.low, high=self.high)
             action = distribution.sample() if exploring else distribution.mode
         if exploring and self.adds_noise:
             action = action + trailing(self.noise, action) * torch.randn_like(action)
         if exploring and self.explores:
             draw = torch.rand(action.shape[:-1], device=action.device)
-            uniform = torch.rand_like(action) * 2 - 1
+            uniform = self.low + torch.rand_like(action) * (self.high - self.low)
             chosen = draw < trailing(self.epsilon, draw)
             action = torch.where(chosen[..., None], uniform, action)
-        return tensordict.set(self.action_key, action.clamp(-1, 1))
+        return tensordict.set(self.action_key, action.clamp(self.low, self.high))
+
+
+def _bounds(spec: TensorSpec) -> dict[str, Float[Tensor, " D"]]:
+    """Return the bounds of one row of a box, ``low`` and ``high``."""
+    if not isinstance(spec, Bounded) or not spec.shape:
+        raise TypeError(
+            f"ContinuousPolicy takes actions in a box, a Bounded spec [*batch, D], not "
+            f"{type(spec).__name__} {list(spec.shape)}; for numbered actions use PolicyWrapper"
+        )
+    found = {}
+    for name in ("low", "high"):
+        rows = getattr(spec.space, name).detach().reshape(-1, spec.shape[-1])
+        if not bool((rows == rows[0]).all() & rows.isfinite().all()):
+            raise ValueError(f"the action's bound {name} must be finite and the same in every row")
+        found[name] = rows[0].float().clone()
+    return found

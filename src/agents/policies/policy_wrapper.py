@@ -10,6 +10,7 @@ import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
+from torchrl.data import Categorical, Composite, MultiCategorical, OneHot, TensorSpec
 
 from agents.networks.readouts.noisy import explores
 from packing_env.core.random import choose_uniform
@@ -79,7 +80,8 @@ def schedule_share(frames: int | Tensor, length: int) -> float | Tensor:
 class PolicyWrapper(TensorDictModuleBase):
     """A policy of legal actions by action values, for any TorchRL loop.
 
-    The network reads its inputs and writes ``action_value [*batch, A]``. Batches may have any
+    It serves any network and any environment of numbered actions, with a mask or without. The
+    network reads its inputs and writes ``action_value [*batch, A]``. Batches may have any
     leading axes (``[B]``, ``[E, A]``); every element explores by its own draw. Exploration follows
     TorchRL's ``set_exploration_type``: RANDOM explores; MODE, MEAN and DETERMINISTIC take the best
     legal action; where nothing is set, a module in training mode explores.
@@ -98,6 +100,11 @@ class PolicyWrapper(TensorDictModuleBase):
         mask_key: Key of the boolean mask, True = legal; None if every action is legal.
         value_key: Key of the network's output.
         chosen_key: Key of the chosen action's value.
+        action_spec: Spec of the environment's actions; where it is ``OneHot``, actions are written
+            in that form. Without it they are indices, int64.
+
+    Raises:
+        TypeError: The spec is of actions that have no number.
     """
 
     epsilon: Tensor
@@ -113,8 +120,10 @@ class PolicyWrapper(TensorDictModuleBase):
         mask_key: Any = "action_mask",
         value_key: Any = "action_value",
         chosen_key: Any = "chosen_action_value",
+        action_spec: TensorSpec | None = None,
     ) -> None:
         super().__init__()
+        self.one_hot = None if action_spec is None else _one_hot(action_spec, action_key)
         if autocast is torch.float16:
             raise ValueError("autocast=float16 needs loss scaling; use torch.bfloat16 or None")
         self.network = network
@@ -155,7 +164,7 @@ class PolicyWrapper(TensorDictModuleBase):
         return [entries.get(key).float() for key in keys]
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the chosen action ``[*batch]`` and its value ``[*batch, 1]``."""
+        """Write the chosen action ``[*batch]``, or one-hot, and its value ``[*batch, 1]``."""
         value = self.action_values(tensordict)
         if self.mask_key is None:
             mask = torch.ones_like(value, dtype=torch.bool)
@@ -165,6 +174,8 @@ class PolicyWrapper(TensorDictModuleBase):
         if self.explores and explores(self):
             action = self._explore(action, mask)
         chosen = value.gather(-1, action[..., None])
+        if self.one_hot is not None:
+            action = torch.zeros_like(mask).scatter(-1, action[..., None], True).to(self.one_hot)
         tensordict.set(self.action_key, action)
         return tensordict.set(self.chosen_key, chosen)
 
@@ -173,6 +184,24 @@ class PolicyWrapper(TensorDictModuleBase):
         draw = torch.rand(action.shape, device=action.device)
         place = torch.rand(action.shape, device=action.device, dtype=torch.float64)
         return torch.where(draw < trailing(self.epsilon, draw), choose_uniform(mask, place), action)
+
+
+def leaf(spec: TensorSpec, key: Any) -> TensorSpec:
+    """Return the spec of one action, which may stand in a composite of all."""
+    return spec[key] if isinstance(spec, Composite) else spec
+
+
+def _one_hot(spec: TensorSpec, key: Any) -> torch.dtype | None:
+    """Return the dtype of one-hot actions, None for indices; raise TypeError on other actions."""
+    found = leaf(spec, key)
+    if isinstance(found, OneHot):
+        return found.dtype
+    if isinstance(found, Categorical) and not isinstance(found, MultiCategorical):
+        return None
+    raise TypeError(
+        f"{key!r} is {type(found).__name__}: PolicyWrapper takes numbered actions, Categorical or "
+        f"OneHot; for a box use agents.policies.continuous.ContinuousPolicy"
+    )
 
 
 def trailing(per_row: Tensor, like: Tensor) -> Tensor:

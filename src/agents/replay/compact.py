@@ -104,9 +104,8 @@ class RebuildMaps(Transform):
     restored bit for bit, the maps of :class:`packing_env.WorkerMaps` too.
 
     Beside every mask samples hold ``("next", ..., "legal_mask")``: equal to the mask, except in
-    finished rows, where the environment's is all True and this one still holds what the rules
-    allow. A truncated episode bootstraps under this mask. It is all True only where nothing is
-    allowed.
+    terminated rows, where the environment's is all True and this one still holds what the rules
+    allow. It is all True only where nothing is allowed.
 
     Entries that a mode reports about a decision (``executed_action``) are at the root of a sample,
     beside the action, and not in ``next``, which may be the state after several decisions.
@@ -227,7 +226,7 @@ class RebuildMaps(Transform):
         entries = TensorDict(observed, flat.batch_size, device=compact.device)
         out = TensorDict({"observation": entries}, flat.batch_size, device=compact.device)
         for key, legal in legality.items():
-            out.set(key, legal | flat.get("done"))
+            out.set(key, legal | flat.get("terminated"))
             if legal_mask:
                 out.set(self.masks[key].legal, legal | ~legal.any(-1, keepdim=True))
         return out.update(flat.select(*self.kept)).reshape(batch)

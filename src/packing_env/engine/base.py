@@ -59,7 +59,8 @@ class Observations:
 
     Attributes:
         entries: ``[B, ...]`` by name: those of ``params.observation``, then the action mode's.
-        masks: ``[B, A]`` by key, True = legal; all True in finished rows.
+        masks: ``[B, A]`` by key, True = legal; all True in terminated rows. Truncated rows keep
+            theirs, so that values may be bootstrapped from what is legal there.
         flags: ``[B]`` each of :data:`FLAGS`.
         metrics: ``[B, 1]`` float32 by name: ``core.metrics.NAMES``, then ``reward/<term>``, the
             episode's sum of each weighted reward term.

@@ -163,12 +163,12 @@ class RulesEngine:
         """Return the observations of a state; ``report`` is on the decision before."""
         entries = observation.observe(state, maps, self.catalogue, self.params)
         entries |= self.mode.observe(state, maps)
-        finished = transition.is_done(state)
+        finished, over = transition.is_done(state), state["terminated"][:, None]
         names = [f"reward/{term}" for term in self.params.reward]
         terms = dict(zip(names, state["reward_sum"].unbind(1), strict=True))
         return Observations(
             entries,
-            {k: mask | finished[:, None] for k, mask in self.mode.masks(state, maps).items()},
+            {k: mask | over for k, mask in self.mode.masks(state, maps).items()},
             {"done": finished} | {name: state[name].clone() for name in FLAGS[1:]},
             {name: value.float()[:, None] for name, value in (measured | terms).items()},
             self.mode.report(torch.zeros_like(finished), None) if report is None else report,

@@ -12,6 +12,7 @@ from torchrl.data import Composite, TensorSpec
 from packing_env.core import metrics, observation
 from packing_env.core.actions import ActionMode, Box, Flags, Index, Indices, Key, Space
 from packing_env.engine import FLAGS
+from packing_env.envs.masked_specs import MaskedCategorical, MaskedMultiCategorical, UniformBox
 
 _SLACK = 1e-4
 """Metrics are never clipped: rounding may carry a ratio this far past 1 (or the lid, 1e-6 m)."""
@@ -31,15 +32,13 @@ class Specs:
         self.batch_size, self.device = batch_size, device
 
     def actions(self) -> dict[Key, TensorSpec]:
-        """Return the spec of each entry that the agent writes."""
-        return {key: self._spec(space) for key, space in self.mode.action_spaces.items()}
+        """Return the spec of each entry that the agent writes; it draws what is legal."""
+        spaces = self.mode.action_spaces.items()
+        return {key: self._spec(space, box=UniformBox) for key, space in spaces}
 
-    def action(self) -> TensorSpec:
-        """Return the spec of what the agent writes: a leaf for ``action`` alone, else composite."""
-        found = self.actions()
-        if set(found) == {"action"}:
-            return found["action"]
-        return self._composite(found)
+    def action(self, actions: Mapping[Key, TensorSpec]) -> TensorSpec:
+        """Return the spec of all that the agent writes: a leaf for ``action`` alone."""
+        return actions["action"] if set(actions) == {"action"} else self._composite(actions)
 
     def observation(self) -> Composite:
         """Return the spec of observations, metrics, masks and the mode's report."""
@@ -97,16 +96,15 @@ class Specs:
             composite[key] = spec
         return composite
 
-    def _spec(self, space: Space) -> TensorSpec:
+    def _spec(self, space: Space, box: type[TensorSpec] = data.Bounded) -> TensorSpec:
         """Return the spec of a space."""
         batch, device = self.batch_size, self.device
         if isinstance(space, Index):
-            return data.Categorical(space.size, shape=batch, device=device)
+            return MaskedCategorical(space.size, batch, device)
         if isinstance(space, Flags):
             shape = (*batch, space.size)
             return data.Binary(space.size, shape=shape, dtype=torch.bool, device=device)
         if isinstance(space, Indices):
-            shape = (*batch, len(space.sizes))
-            return data.MultiCategorical(nvec=space.sizes, shape=shape, device=device)
+            return MaskedMultiCategorical(space.sizes, (*batch, len(space.sizes)), device)
         kind = {"shape": (*batch, *space.shape), "dtype": torch.float32, "device": device}
-        return data.Bounded(space.low, space.high, **kind)
+        return box(space.low, space.high, **kind)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
-from tensordict import NestedKey, TensorDict, TensorDictBase
+from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 from torchrl.envs import EnvBase
 
 from packing_env.core import feasibility, transition
 from packing_env.engine import FLAGS, Observations, Step, Task, make_engine
 from packing_env.envs import checks
+from packing_env.envs.choices import Choices
 from packing_env.envs.specs import Specs
 from packing_env.items import Catalogue
 from packing_env.types import MAX_SEED, Instances, PackingParams, State, check_integer
@@ -66,12 +68,15 @@ class PackingEnv(EnvBase):
         self.params, self.draw = params, draw
         self.state: TensorDict | None = None
         self._engine_name = engine
+        self._reseeded = False
         self._rows = row_offset + torch.arange(batch_size.numel(), device=self.device)
         self._build(catalogue, instances)
         specs = Specs(self.mode, batch_size, self.device)
-        self.takes = {key: (spec.dtype, spec.shape) for key, spec in specs.actions().items()}
+        actions = specs.actions()
+        self.takes = {key: (spec.dtype, spec.shape) for key, spec in actions.items()}
+        self.choices = Choices(self.mode, batch_size, actions, self._legal_placements)
         self.observation_spec = specs.observation()
-        self.action_spec = specs.action()
+        self.action_spec = specs.action(actions)
         self.reward_spec = specs.reward()
         self.done_spec = specs.done()
         self.autoreset = checks.supported_autoreset(autoreset)
@@ -133,6 +138,12 @@ class PackingEnv(EnvBase):
             packed.set(key, value)
         return packed
 
+    def _shown(self, observations: Observations, reward: Tensor | None = None) -> TensorDict:
+        """Return observations of the state as it is, of which the action specs then draw."""
+        packed = self._packed(observations, reward)
+        self.choices.show({key: packed.get(key) for key in self.mode.mask_keys})
+        return packed
+
     def _unpacked(self, emitted: TensorDictBase) -> Observations:
         """Return emitted observations as the engine takes them, the inverse of `_packed`."""
         return Observations(
@@ -162,12 +173,16 @@ class PackingEnv(EnvBase):
         return self
 
     def _set_seed(self, seed: int | Tensor | None) -> None:
-        """Set one seed, or one per row; the next reset starts episode 0 of its streams."""
+        """Set one seed, or one per row; running episodes, and those that follow them, keep theirs.
+
+        The next ``reset()`` of all rows starts episode 0 of the new streams; resets of some rows
+        and automatic ones do not.
+        """
         seed = 0 if seed is None else seed
         seed = seed if isinstance(seed, Tensor) else check_integer("seed", seed, 0, MAX_SEED)
         given = torch.as_tensor(seed, device=self.device)
         self._seed = torch.zeros_like(self._rows) + given
-        self.state = None
+        self._reseeded = True
 
     def _first(self) -> tuple[State, Observations]:
         """Return episode 0 of every row, at its start."""
@@ -176,17 +191,21 @@ class PackingEnv(EnvBase):
     def _reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDict:
         if kwargs.get("set_state"):
             return self._restore(tensordict)
-        if self.state is None:
+        rows = None if tensordict is None else tensordict.get("_reset", None)
+        if self.state is None or (self._reseeded and rows is None):
+            self._reseeded = False
             state, observations = self._first()
             self._keep(state)
-            return self._packed(observations)
-        rows = None if tensordict is None else tensordict.get("_reset", None)
+            return self._shown(observations)
         every = torch.ones_like(self._rows, dtype=torch.bool)
         chosen = every if rows is None else self._flat(rows).squeeze(-1)
         old = self._current()
         fresh, observations = self.engine.begin(old["seed"], old["row"], old["episode"] + chosen)
         self._keep(transition.select(chosen, fresh, old))
-        return self._packed(observations)  # EnvBase takes the chosen rows of it
+        # EnvBase takes the chosen rows of it, but transforms see all masks
+        kept = {key: self._flat(mask) for key, mask in self.choices.masks.items()}
+        masks = transition.select(chosen, observations.masks, kept)
+        return self._shown(replace(observations, masks=masks))
 
     def _restore(self, tensordict: TensorDictBase | None) -> TensorDict:
         """Resume from a state that :meth:`get_state` returned."""
@@ -195,7 +214,8 @@ class PackingEnv(EnvBase):
         state = {key: self._flat(v).clone(memory_format=whole) for key, v in state.items()}
         state, observations = self.engine.observe(state)
         self._keep(state)
-        return self._packed(observations)
+        self._reseeded = False
+        return self._shown(observations)
 
     def reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDictBase:
         """Start episodes, or with ``set_state=True`` continue from a copy of the given state.
@@ -213,7 +233,7 @@ class PackingEnv(EnvBase):
         )
         out = super().reset(tensordict, **kwargs)
         if partly and not kwargs.get("select_reset_only"):
-            out.update(self._packed(self.engine.observe(self._current())[1]))
+            out.update(self._shown(self.engine.observe(self._current())[1]))
         return out
 
     def reset_rows(self, rows: Tensor, root: TensorDictBase) -> TensorDict:
@@ -230,7 +250,7 @@ class PackingEnv(EnvBase):
         following, observations = self.engine.reset(rows, state, self._unpacked(root))
         if following is not state:
             self._keep(following)
-        return self._packed(observations)
+        return self._shown(observations)
 
     def reset_as_single(self, seeds: Sequence[int | None]) -> TensorDict:
         """Start in every row the episode that an environment of one row would play.
@@ -255,7 +275,8 @@ class PackingEnv(EnvBase):
         parts = (torch.where(seeded, new, own) for new, own in zip(first, stream, strict=True))
         state, observations = self.engine.begin(*parts)
         self._keep(state)
-        return self._packed(observations)
+        self._reseeded = False
+        return self._shown(observations)
 
     def _advance(self, tensordict: TensorDictBase, *, reset: bool) -> Step:
         """Carry out one decision per row; with ``reset`` finished rows start their next episode."""
@@ -269,7 +290,7 @@ class PackingEnv(EnvBase):
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         step = self._advance(tensordict, reset=False)
-        return self._packed(step.observations, step.reward)
+        return self._shown(step.observations, step.reward)
 
     def _step_and_maybe_reset(
         self, tensordict: TensorDictBase
@@ -280,7 +301,7 @@ class PackingEnv(EnvBase):
             tensordict = tensordict.to(self.device)
         step = self._advance(tensordict, reset=True)
         assert step.start is not None
-        following = self._following(tensordict, self._packed(step.start))
+        following = self._following(tensordict, self._shown(step.start))
         return tensordict.set("next", self._packed(step.observations, step.reward)), following
 
     def _following(self, tensordict: TensorDictBase, root: TensorDict) -> TensorDictBase:
@@ -296,23 +317,10 @@ class PackingEnv(EnvBase):
                 return self._step_mdp(tensordict.set("next", root))
         return self._bare(others | emitted)
 
-    def rand_action(self, tensordict: TensorDictBase | None = None) -> TensorDictBase:
-        """Write a uniformly random legal action per row."""
-        if tensordict is None:
-            tensordict = TensorDict({}, self.batch_size, device=self.device)
-        masks = {key: tensordict.get(key, None) for key in self.mode.mask_keys}
-        if not self.mode.masks_suffice or any(mask is None for mask in masks.values()):
-            masks = self._current_masks()
-        for key, action in self.mode.random(masks, self.batch_size).items():
-            tensordict.set(key, action)
-        return tensordict
-
-    def _current_masks(self) -> dict[NestedKey, Tensor]:
-        """Return what :meth:`rand_action` draws from, of the state as it is."""
+    def _legal_placements(self) -> Tensor:
+        """Return ``[*batch_size, A]`` legal placements of the state as it is."""
         state = self._current()
         maps = feasibility.maps_in(state, self.mode.catalogue, self.params)
-        masks = self.mode.masks(state, maps)
-        if not self.mode.masks_suffice and maps is not None:
-            masks = {"joint_mask": maps.legal.flatten(1)}
-        finished = transition.is_done(state)[:, None]
-        return self._shaped({key: mask | finished for key, mask in masks.items()})
+        assert maps is not None
+        legal = maps.legal.flatten(1) | state["terminated"][:, None]
+        return self._shaped({"legal": legal})["legal"]

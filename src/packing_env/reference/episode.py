@@ -159,8 +159,9 @@ class Episode:
         return product(range(self.rules.num_visible), range(num_orientations), xs, ys)
 
     def mask(self, num_orientations: int) -> np.ndarray:
-        """Return ``[L, R, Xs, Ys]`` bool: legal lattice placements; all True when finished."""
-        legal = [self.done or self.check(*place).legal for place in self.lattice(num_orientations)]
+        """Return ``[L, R, Xs, Ys]`` bool: legal lattice placements; all True when terminated."""
+        places, over = self.lattice(num_orientations), self.terminated
+        legal = [over or self.check(*place).legal for place in places]
         xs, ys = (-(-cells // self.rules.grid_step) for cells in self.heightmap.shape)
         return np.array(legal).reshape(self.rules.num_visible, num_orientations, xs, ys)
 

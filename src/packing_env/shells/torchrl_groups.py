@@ -25,7 +25,7 @@ from hydra.core.config_store import ConfigStore
 from packing_env.tasks import Task
 from packing_env.types import PackingParams
 
-OPTIONS = ("resolution", "split", "skip_infeasible", "autoreset", "draw", "row_offset")
+OPTIONS = ("resolution", "split", "pool_seed", "skip_infeasible", "autoreset", "draw", "row_offset")
 """Overrides of :func:`packing_env.make_env` that are not fields of the rules or of the task."""
 
 

@@ -9,7 +9,6 @@ from torchrl.envs import check_env_specs
 
 from packing_env.core.orientation import decode_placement
 from packing_env.core.random import choose_uniform
-from packing_env.core.transition import is_done
 from packing_env.envs import PackingEnv
 from packing_env.testing.episodes import current_scene
 from packing_env.testing.errors import require
@@ -99,10 +98,10 @@ def act(
 
 
 def _legal(env: PackingEnv) -> Tensor:
-    """Return ``[B, A]`` legal placements of the lattice; all True in finished rows."""
+    """Return ``[B, A]`` legal placements of the lattice; all True in terminated rows."""
     scene = current_scene(env)
     assert scene.maps is not None
-    return scene.maps.legal.flatten(1) | is_done(scene.state)[:, None]
+    return scene.maps.legal.flatten(1) | scene.state["terminated"][:, None]
 
 
 def _check_metrics(found: TensorDictBase, step: int) -> None:

@@ -129,10 +129,10 @@ class Referee:
                 continue
             if scene.maps is not None:
                 self._compare_maps(row, mask[row], scene.maps)
-            elif not episode.done:
+            elif not episode.terminated:
                 index, z, legal = (found[row] for found in places)
                 self._compare_places(row, index, legal, z, only_legal=True)
-            if self.env.params.action_mode == "candidate" and not episode.done:
+            if self.env.params.action_mode == "candidate" and not episode.terminated:
                 self._compare_candidates(row, mask[row])
             self.steps += 1
 
@@ -231,14 +231,14 @@ class Referee:
 
     def _compare_maps(self, row: int, mask: Tensor, maps: feasibility.Maps) -> None:
         """Compare rest heights and legality; in placement mode the mask is that legality."""
-        done = self.episodes[row].done
-        legal = torch.ones_like(maps.legal[row]) if done else maps.legal[row]
+        over = self.episodes[row].terminated
+        legal = torch.ones_like(maps.legal[row]) if over else maps.legal[row]
         self._compare_mask(row, legal, maps.z[row])
         if self.env.params.action_mode != "candidate":
             expected = legal.flatten() if self.env.mode.mask_is_joint else legal.flatten(1).any(1)
             same = not mask.numel() or torch.equal(mask, expected)
             require(same, f"{self._where(row)}: the mask is not the legality of placements")
-        elif self.env.params.candidate_fallback and not done:
+        elif self.env.params.candidate_fallback and not over:
             require(
                 bool(mask[0]) or not bool(legal.any()),
                 f"{self._where(row)}: the lattice has a legal placement but candidate 0 is empty",
@@ -262,7 +262,8 @@ class Referee:
         for place, good, height in zip(index.tolist(), legal.tolist(), heights, strict=True):
             where = decode_place(self.env, place)
             found = episode.check(*where)
-            self._expect(row, f"legality at {tuple(where)}", episode.done or found.legal, good)
+            expected = episode.terminated or found.legal
+            self._expect(row, f"legality at {tuple(where)}", expected, good)
             if height is not None and (found.legal or not only_legal):
                 self._expect(row, f"rest height at {tuple(where)}", float(found.z), height)
 

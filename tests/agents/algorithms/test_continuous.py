@@ -12,6 +12,7 @@ from tensordict.nn import TensorDictModule
 from tests.agents.continuous import NETWORK, sampled, small_env
 from tests.tracing.detectors import run_on_fake_tensors
 from torch import nn
+from torchrl.data import Bounded
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import TanhNormal
 
@@ -297,7 +298,7 @@ class Given(nn.Module):
 
 def given(**options) -> ContinuousPolicy:
     network = TensorDictModule(Given(), in_keys=["value"], out_keys=["action"])
-    return ContinuousPolicy(network, **options)
+    return ContinuousPolicy(network, action_spec=Bounded(-1, 1, (1,)), **options)
 
 
 def points(*shape: int) -> TensorDict:
@@ -375,7 +376,9 @@ def test_impossible_schedules_are_refused():
 
 def test_a_policy_acts_in_several_containers_per_row():
     env = small_env((2, 3))
-    policy = ContinuousPolicy(NETWORK(env).actor(), noise=NoiseSchedule(0.1, 0.1, 0))
+    policy = ContinuousPolicy(
+        NETWORK(env).actor(), action_spec=env.action_spec, noise=NoiseSchedule(0.1, 0.1, 0)
+    )
     root = env.reset()
     with torch.no_grad():
         for _ in range(4):
@@ -387,10 +390,10 @@ def test_a_policy_acts_in_several_containers_per_row():
 
 def test_a_policy_runs_on_tensors_without_values():
     env = small_env()
-    made = NETWORK(env)
+    made, spec = NETWORK(env), {"action_spec": env.action_spec}
     for policy in (
-        ContinuousPolicy(made.actor(), noise=NoiseSchedule(), epsilon=EpsilonSchedule()),
-        ContinuousPolicy(made.actor(stochastic=True), distribution=TanhGaussian),
+        ContinuousPolicy(made.actor(), **spec, noise=NoiseSchedule(), epsilon=EpsilonSchedule()),
+        ContinuousPolicy(made.actor(stochastic=True), **spec, distribution=TanhGaussian),
     ):
 
         def loop(root, policy=policy):

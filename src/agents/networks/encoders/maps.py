@@ -85,7 +85,7 @@ class MapSummary(nn.Module):
 def fits(drop_height: Float[Tensor, "B L R Xs Ys"]) -> Float[Tensor, "B L R 3"]:
     """Return :data:`FIT_FEATURES`: lowest and mean rest height, share of legal placements.
 
-    Illegal rest heights are 1, also in finished rows, whose mask is all True.
+    Illegal rest heights are 1, also in terminated rows, whose mask is all True.
     """
     places = drop_height.flatten(3)
     return torch.stack((places.amin(3), places.mean(3), (places < 1).float().mean(3)), -1)

@@ -40,7 +40,7 @@ Observations = namedtuple(
     " truncated done metrics",
 )
 """Observations, masks, flags and metrics of the state. Unrequested observations are empty.
-``mask [B, L R Xs Ys]`` is True where a placement is legal, and all True in finished rows.
+``mask [B, L R Xs Ys]`` is True where a placement is legal, and all True in terminated rows.
 ``metrics [K, B]`` float32 are first those of `core.metrics.NAMES`; the rest is not written."""
 
 Outcome = namedtuple("Outcome", "legal live before after")

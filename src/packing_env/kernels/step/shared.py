@@ -194,7 +194,8 @@ def measure(state, row, peak, filled, lengths, measured):
 def end(state, row, playable, counts, outcome, observations):
     """End a row's episode if this decision was its last: see `core.transition.advance`.
 
-    ``playable`` tells whether any placement is legal. In finished rows the mask becomes all True.
+    ``playable`` tells whether any placement is legal. In terminated rows the mask becomes all True;
+    truncated ones keep theirs, in which some action is legal.
     """
     if outcome.live[row]:
         stuck = not playable or state.items_packed[row] >= state.num_items[row]
@@ -203,7 +204,7 @@ def end(state, row, playable, counts, outcome, observations):
     terminated, truncated = state.terminated[row], state.truncated[row]
     observations.terminated[row], observations.truncated[row] = terminated, truncated
     observations.done[row] = terminated or truncated
-    if terminated or truncated:
+    if terminated:
         mask = observations.mask[row].reshape(-1)
         for k in range(mask.size):
             mask[k] = True

@@ -1,0 +1,72 @@
+"""`Choices`: the legal actions of an environment's state, as its action specs draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchrl.data import TensorSpec
+
+from packing_env.core.actions import ActionMode, Key
+from packing_env.envs.masked_specs import Masked
+
+
+class Choices:
+    """The legal actions of a state, from which its environment's action specs draw.
+
+    A mode whose masks do not suffice (``hierarchical``) draws all entries of an action at once;
+    each spec gets its part of the same draw.
+
+    Args:
+        mode: The action mode.
+        batch_size: Batch size of the environment.
+        specs: The specs of the actions.
+        legal: Computes the legality of all placements, ``[*batch_size, A]``, of the present state.
+
+    Attributes:
+        masks: The masks shown last, ``[*batch_size, A]`` by key; empty before the first reset.
+    """
+
+    def __init__(
+        self,
+        mode: ActionMode,
+        batch_size: torch.Size,
+        specs: Mapping[Key, TensorSpec],
+        legal: Callable[[], Tensor],
+    ) -> None:
+        self.mode, self.batch_size, self._legal = mode, batch_size, legal
+        self.masks: dict[Key, Tensor] = {}
+        self._cells = {k: spec.legality for k, spec in specs.items() if isinstance(spec, Masked)}
+        self._drawn: dict[Key, Tensor] = {}
+        self._shape = torch.Size()
+
+    def show(self, masks: dict[Key, Tensor]) -> None:
+        """Let the specs draw from these masks of the present state, by key."""
+        self.masks, self._drawn = masks, {}
+        for key, cell in self._cells.items():
+            cell.mask = masks.get(_mask_key(key))
+            if not self.mode.masks_suffice and cell.draw is None:
+                cell.draw = partial(self._part, key)
+
+    def _part(self, key: Key, shape: torch.Size) -> Tensor:
+        """Return an entry of a random legal action; one draw serves each entry once."""
+        if key not in self._drawn or shape != self._shape:
+            legal = self._legal()
+            masks: dict[Key, Tensor] = {"joint_mask": legal.expand(*shape, *legal.shape)}
+            self._drawn = self.mode.random(masks, (*shape, *self.batch_size))
+            self._shape = shape
+        return self._drawn.pop(key)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled copy, and with it the draws of the specs."""
+        self.__dict__.update(state)
+        if self.masks:
+            self.show(self.masks)
+
+
+def _mask_key(key: Key) -> Key:
+    """Return the key of the mask of an action, which stands beside it."""
+    return "action_mask" if isinstance(key, str) else (*key[:-1], "action_mask")

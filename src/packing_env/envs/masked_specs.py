@@ -1,0 +1,312 @@
+"""Specs of actions that draw legal ones, whatever wraps the environment.
+
+Those of discrete actions are TorchRL's, with three differences. The mask is shared by a spec and
+its copies of the same shape: what an environment or ``ActionMask`` writes into one is what
+``RandomPolicy`` and ``TransformedEnv`` draw from, which hold copies. A draw takes one uniform
+number per row instead of ``multinomial`` over all actions, and reads nothing back. And the mask is
+of the moment, as an environment's state is, and no part of equality.
+
+A spec of another shape (``expand``, ``torch.stack``, an index) knows no mask until ``update_mask``
+gives it one: until then it draws from all actions, as TorchRL's do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torchrl.data import BoundedContinuous, Categorical, MultiCategorical, TensorSpec
+
+from packing_env.core.actions.base import draw
+
+Shape = torch.Size | Sequence[int]
+
+
+class Legality:
+    """The mask of the moment, shared by the copies of a spec.
+
+    Attributes:
+        mask: ``[*batch, A]``, True = legal; None as long as nothing is known.
+        draw: Draws the spec's part of a joint action, ``[*shape, *batch]`` for a ``shape``; None
+            where the mask tells all. It belongs to an environment; a pickled copy is without it.
+    """
+
+    mask: Bool[Tensor, "*batch A"] | None = None
+    draw: Callable[[torch.Size], Tensor] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the mask alone."""
+        return {"mask": self.mask}
+
+
+class Masked(TensorSpec):
+    """The common part of the masked specs: draws, and copies that share the mask."""
+
+    legality: Legality
+
+    @property
+    def mask(self) -> Tensor | None:
+        """``[*batch, A]`` on the spec's device, True = legal; None as long as nothing is known."""
+        mask = self.legality.mask
+        return mask if mask is None or mask.device == self.device else mask.to(self.device)
+
+    @mask.setter
+    def mask(self, value: Tensor | None) -> None:
+        self.legality.mask = value
+
+    def remade(
+        self, legality: Legality, device: torch.device | None = None, dtype: Any = None
+    ) -> Any:
+        """Return a spec of the same domain and shape with this ``legality``."""
+        raise NotImplementedError
+
+    def index_of(self, value: Tensor) -> Int[Tensor, "*batch"]:
+        """Return the place of actions within the mask."""
+        raise NotImplementedError
+
+    def action_of(self, index: Int[Tensor, "*batch"]) -> Tensor:
+        """Return the actions at places of the mask, the inverse of :meth:`index_of`."""
+        raise NotImplementedError
+
+    def clamped(self, value: Tensor) -> Tensor:
+        """Return the nearest actions of the domain."""
+        raise NotImplementedError
+
+    def _plain(self) -> Any:
+        """Return TorchRL's own methods, on a copy without a mask."""
+        return super(Masked, self.remade(Legality()))
+
+    def rand(self, shape: Shape | None = None) -> Tensor:
+        """Draw actions ``[*shape, *self.shape]``, each legal one equally likely.
+
+        Without a known mask all actions count as legal; a row that has none gets the first.
+        """
+        size, mask = torch.Size(shape or ()), self.mask
+        if self.legality.draw is not None:
+            found = self.legality.draw(size).to(self.device)
+        elif mask is None:
+            found = self._plain().rand(size)
+        else:
+            found = self.action_of(draw(mask.expand(*size, *mask.shape)))
+        return found.to(self.dtype)
+
+    def is_in(self, val: Tensor) -> bool:
+        """Return whether every value is within the domain, and legal as far as a mask is known."""
+        inside, mask = bool(self._plain().is_in(val)), self.mask
+        return inside and (mask is None or bool(self._is_legal(val, mask).all()))
+
+    def _project(self, val: Tensor) -> Tensor:
+        """Return the nearest actions of the domain; random legal ones where these are illegal."""
+        clamped, mask = self.clamped(val).to(self.dtype), self.mask
+        if mask is None:
+            return clamped
+        legal, index = self._is_legal(clamped, mask), self.index_of(clamped)
+        other = draw(mask.expand(*index.shape, mask.shape[-1]))
+        return self.action_of(torch.where(legal, index, other)).to(self.dtype)
+
+    def _is_legal(self, value: Tensor, mask: Bool[Tensor, "*batch A"]) -> Bool[Tensor, "*batch"]:
+        """Return which actions of the domain a mask allows."""
+        index = self.index_of(value)
+        return mask.expand(*index.shape, mask.shape[-1]).gather(-1, index[..., None]).squeeze(-1)
+
+    def enumerate(self, use_mask: bool = False) -> Tensor:
+        """Return all actions ``[N, *self.shape]``; with ``use_mask`` those legal in some row."""
+        every: Tensor = self._plain().enumerate()
+        mask = self.mask
+        if not use_mask or mask is None:
+            return every
+        return every[mask.view(-1, mask.shape[-1]).any(0)]
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the domains are equal; masks, which are of the moment, do not count."""
+        if not isinstance(other, Masked) or type(self) is not type(other):
+            return False
+        return bool(self._plain().__eq__(other.remade(Legality())))
+
+    def clone(self) -> Any:
+        """Return a copy that shares the mask."""
+        return self.remade(self.legality)
+
+    def to(self, dest: torch.dtype | torch.device | str | int | None) -> Any:
+        """Return a copy of another dtype or on another device that shares the mask."""
+        if isinstance(dest, torch.dtype):
+            return self if dest == self.dtype else self.remade(self.legality, dtype=dest)
+        device = self.device if dest is None else torch.device(dest)
+        return self if device == self.device else self.remade(self.legality, device=device)
+
+    def expand(self, *shape: Any) -> Any:
+        """Return a spec of another shape, without a mask; a copy where the shape is the same."""
+        given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        return self.clone() if torch.Size(given) == self.shape else self._plain().expand(*given)
+
+    def squeeze(self, dim: int | None = None) -> Any:
+        """Return a spec without an axis of size 1, and without a mask."""
+        return self._plain().squeeze(dim)
+
+    def unsqueeze(self, dim: int) -> Any:
+        """Return a spec with another axis of size 1, and without a mask."""
+        return self._plain().unsqueeze(dim)
+
+    def unbind(self, dim: int = 0) -> Any:
+        """Return the specs along an axis, without masks."""
+        return self._plain().unbind(dim)
+
+    def _reshape(self, shape: Shape) -> Any:
+        """Return a spec of another shape, without a mask."""
+        return self._plain()._reshape(shape)
+
+    def to_one_hot_spec(self) -> Any:
+        """Return the spec of the same actions in one-hot form, without a mask."""
+        return self._plain().to_one_hot_spec()
+
+
+class MaskedCategorical(Masked, Categorical):
+    """One of ``n`` actions; draws are legal.
+
+    Args:
+        n: Number of actions.
+        shape: Shape of the batch.
+        device: Device of the actions.
+        dtype: Their dtype.
+        mask: ``[*shape, n]``, or what expands to it; None as long as nothing is known.
+        legality: That of another spec of the same shape, to share its mask.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        shape: Shape | None = None,
+        device: Any = None,
+        dtype: Any = torch.int64,
+        mask: Tensor | None = None,
+        legality: Legality | None = None,
+    ) -> None:
+        self.legality = Legality()
+        Categorical.__init__(self, n, shape, device, dtype, mask)
+        if legality is not None:
+            self.legality = legality
+
+    def remade(
+        self, legality: Legality, device: torch.device | None = None, dtype: Any = None
+    ) -> MaskedCategorical:
+        """Return a spec of the same domain and shape with this ``legality``."""
+        device, dtype = device or self.device, dtype or self.dtype
+        return MaskedCategorical(self.space.n, self.shape, device, dtype, legality=legality)
+
+    def index_of(self, value: Tensor) -> Int[Tensor, "*batch"]:
+        """Return the actions themselves."""
+        return value.long()
+
+    def action_of(self, index: Int[Tensor, "*batch"]) -> Tensor:
+        """Return the indices themselves."""
+        return index
+
+    def clamped(self, value: Tensor) -> Tensor:
+        """Return the nearest actions of the domain."""
+        return value.round().clamp(0, self.space.n - 1)
+
+
+class MaskedMultiCategorical(Masked, MultiCategorical):
+    """Several indices under one joint mask, of every combination; draws are legal.
+
+    TorchRL's own takes a mask per index, which cannot say that one is legal only with another.
+
+    Args:
+        nvec: Number of values of each index, the same for every row.
+        shape: ``[*batch, len(nvec)]``.
+        device: Device of the actions.
+        dtype: Their dtype.
+        mask: ``[*batch, A]``, ``A`` the product of ``nvec``, the last index the fastest; or what
+            expands to it. None as long as nothing is known.
+        remove_singleton: As in TorchRL.
+        legality: That of another spec of the same shape, to share its mask.
+    """
+
+    def __init__(
+        self,
+        nvec: Any,
+        shape: Shape | None = None,
+        device: Any = None,
+        dtype: Any = torch.int64,
+        mask: Tensor | None = None,
+        remove_singleton: bool = True,
+        legality: Legality | None = None,
+    ) -> None:
+        rows = torch.as_tensor(nvec)
+        self.sizes = tuple(rows.reshape(-1, rows.shape[-1])[0].tolist())
+        if bool((rows != rows.new_tensor(self.sizes)).any()):
+            raise ValueError(f"nvec={rows.tolist()} differs between rows, which share one mask")
+        self.legality = Legality()
+        shape, one = rows.shape if shape is None else shape, torch.tensor(self.sizes)
+        MultiCategorical.__init__(self, one, shape, device, dtype, mask, remove_singleton)
+        if legality is not None:
+            self.legality = legality
+
+    def remade(
+        self, legality: Legality, device: torch.device | None = None, dtype: Any = None
+    ) -> MaskedMultiCategorical:
+        """Return a spec of the same domain and shape with this ``legality``."""
+        device, dtype = device or self.device, dtype or self.dtype
+        return MaskedMultiCategorical(self.sizes, self.shape, device, dtype, legality=legality)
+
+    def update_mask(self, mask: Any) -> None:
+        """Set the joint mask ``[*batch, A]``, or what expands to it; None: not known."""
+        if mask is not None:
+            mask = torch.as_tensor(mask, dtype=torch.bool, device=self.device)
+            if mask.shape[-1] != math.prod(self.sizes):
+                raise ValueError(
+                    f"the mask {list(mask.shape)} should have one entry for each combination of "
+                    f"{self.sizes}, {math.prod(self.sizes)} in all"
+                )
+            mask = mask.expand(*self.shape[:-1], mask.shape[-1])
+        self.mask = mask
+
+    def index_of(self, value: Tensor) -> Int[Tensor, "*batch"]:
+        """Return the place of a combination, the last index the fastest."""
+        index = torch.zeros_like(value[..., 0], dtype=torch.int64)
+        for size, part in zip(self.sizes, value.unbind(-1), strict=True):
+            index = index * size + part.long()
+        return index
+
+    def action_of(self, index: Int[Tensor, "*batch"]) -> Tensor:
+        """Return the combination at a place."""
+        parts = []
+        for size in reversed(self.sizes):
+            parts.append(index % size)
+            index = torch.div(index, size, rounding_mode="floor")
+        return torch.stack(parts[::-1], -1)
+
+    def clamped(self, value: Tensor) -> Tensor:
+        """Return the nearest actions of the domain."""
+        pairs = zip(self.sizes, value.round().unbind(-1), strict=True)
+        return torch.stack([part.clamp(0, size - 1) for size, part in pairs], -1)
+
+
+class _KeepsItsClass(type(BoundedContinuous)):  # type: ignore[misc]
+    """The metaclass of bounded specs, which would make every instance a `BoundedContinuous`."""
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        made = super().__call__(*args, **options)
+        made.__class__ = cls
+        return made
+
+
+class UniformBox(BoundedContinuous, metaclass=_KeepsItsClass):
+    """A box, all of which is legal: TorchRL's, but draws read nothing back."""
+
+    def rand(self, shape: Shape | None = None) -> Tensor:
+        """Draw points ``[*shape, *self.shape]`` uniformly."""
+        low, high = self.space
+        size = torch.Size((*(shape or ()), *self.shape))
+        uniform = torch.rand(size, dtype=self.dtype, device=self.device)
+        return ((high - low) * uniform + low).clamp(low, high)
+
+    def to(self, dest: torch.dtype | torch.device | str | int | None) -> Any:
+        """Return a copy of another dtype or on another device."""
+        made = super().to(dest)
+        made.__class__ = type(self)
+        return made

@@ -1,0 +1,110 @@
+"""A row that is truncated only keeps its true mask in ``next``; a terminated one is all True."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.tiny import cuboid_env, maps_of, play_beside_reference, tiny_env
+from torchrl.envs import StepCounter, TransformedEnv
+
+from packing_env.core.actions import MODES
+from packing_env.envs import PackingEnv
+from packing_env.tasks import LEAN
+from packing_env.testing.episodes import begin_episode
+from packing_env.types import AUTORESETS
+
+MASKED = sorted(set(MODES) - {"continuous"})
+ENGINES = ("rules", "compiled")
+
+
+def env_of(make: Any, action_mode: str, **shell: Any) -> PackingEnv:
+    options = {"action_mode": action_mode, "num_visible": 2, "num_candidates": 300}
+    return make(8, **options, num_items=3, max_steps=2, observation=LEAN, shell=shell)
+
+
+def ended(env: PackingEnv) -> tuple[Any, torch.Tensor, torch.Tensor]:
+    """The last ``next``; which rows are truncated only; the legality of all placements there."""
+    root = env.reset()
+    for _ in range(2):
+        step = env.step(env.rand_action(root))
+        root = env.step_mdp(step)
+    following = step["next"]
+    alone = (following["truncated"] & ~following["terminated"]).squeeze(-1)
+    assert following["truncated"].all()
+    assert alone.any()
+    return following, alone, maps_of(env).legal
+
+
+@pytest.mark.parametrize("action_mode", MASKED)
+@pytest.mark.parametrize("make", [tiny_env, cuboid_env])
+def test_the_mask_of_a_truncated_row_is_the_rules(make: Any, action_mode: str) -> None:
+    env = env_of(make, action_mode)
+    following, alone, legal = ended(env)
+    for key in env.mode.mask_keys:
+        mask = following[key]
+        assert mask.any(-1).all()
+        assert not mask[alone].all()
+        assert mask[following["terminated"].squeeze(-1)].all()
+        if env.mode.mask_is_joint:
+            assert torch.equal(mask[alone], legal.flatten(1)[alone])
+        if action_mode == "hierarchical":
+            assert torch.equal(mask[alone], legal.flatten(2).any(-1)[alone])
+        if action_mode == "candidate":
+            assert torch.equal(mask[alone], (env.state["candidate"] >= 0)[alone])
+
+
+@pytest.mark.parametrize("action_mode", ["placement", "multi_head"])
+@pytest.mark.parametrize("make", [tiny_env, cuboid_env])
+def test_in_every_engine_and_path(make: Any, action_mode: str) -> None:
+    torch.manual_seed(0)
+    masks = []
+    for engine in ENGINES:
+        for autoreset in AUTORESETS:
+            torch.manual_seed(0)
+            env = env_of(make, action_mode, engine=engine, autoreset=autoreset)
+            played = env.rollout(6, break_when_any_done=False)["next"]
+            masks.append(played["action_mask"])
+            alone = (played["truncated"] & ~played["terminated"]).squeeze(-1)
+            assert not masks[-1][alone].all()
+            assert torch.equal(masks[-1], masks[0])
+
+
+@pytest.mark.parametrize("action_mode", MASKED)
+def test_the_reference_says_the_same(action_mode: str) -> None:
+    """The plain program's masks, of truncated rows too, are compared in every step."""
+    options = {"action_mode": action_mode, "num_candidates": 8, "max_steps": 2}
+    env = tiny_env(4, num_visible=2, **options)
+    assert play_beside_reference(env, 6, mask_bits=None) > 4
+
+
+def test_the_plain_episode_shows_what_is_legal_when_it_is_cut() -> None:
+    env = tiny_env(1, max_steps=1)
+    env.reset()
+    episode = begin_episode(env, 0, {})
+    choice = next(p for p in episode.lattice(3) if episode.check(*p).legal)
+    episode.step(*choice, 3)
+    assert episode.truncated
+    assert not episode.terminated
+    mask = episode.mask(3)
+    assert mask.any()
+    assert not mask.all()
+
+
+def test_a_stuck_row_is_terminated_whatever_its_count_of_steps() -> None:
+    """So a row that is truncated only has a legal action."""
+    env = tiny_env(64, num_items=12, max_steps=5, items={"grid": (5, 5)})
+    played = env.rollout(200, break_when_any_done=False)["next"]
+    both = (played["truncated"] & played["terminated"]).squeeze(-1)
+    alone = (played["truncated"] & ~played["terminated"]).squeeze(-1)
+    assert both.any()
+    assert alone.any()
+    assert played["action_mask"].any(-1).all()
+
+
+def test_a_wrappers_truncation_leaves_the_mask() -> None:
+    env = TransformedEnv(tiny_env(6, num_items=12), StepCounter(max_steps=2))
+    following = env.rollout(2, break_when_any_done=False)["next"][:, -1]
+    assert following["truncated"].all()
+    assert not following["action_mask"][~following["terminated"].squeeze(-1)].all()
