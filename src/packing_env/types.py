@@ -81,7 +81,7 @@ MAX_SEED = 2**63 - 1
 NOOP_PENALTY = 0.1
 """Default weight of the ``illegal`` reward term where illegal actions are no-ops."""
 SLOPE_UNITS = 64
-"""The centre of mass is quantised to 1/64 of a cell (see ``core.stability.com_hull``)."""
+"""The centre of mass is quantised to 1/64 of a cell (see ``kernels.com_hull``)."""
 
 
 class ParameterError(ValueError):

@@ -108,8 +108,8 @@ def test_fake_tensors_on_cuda(stride: int) -> None:
 @pytest.mark.parametrize(
     ("module", "kernel", "constants"),
     [
-        ("drop.triton", "drop_height_kernel", {"GROUP": 4}),
-        ("support.triton", "support_count_kernel", {"GROUP": 4}),
+        ("compiled.triton", "gaps_kernel", {"GROUP": 4, "COUNT": False}),
+        ("compiled.triton", "gaps_kernel", {"GROUP": 4, "COUNT": True}),
         ("support.hull_triton", "com_hull_kernel", {"GROUP": 1, "CENTRES": False}),
         ("support.hull_triton", "com_hull_kernel", {"GROUP": 1, "CENTRES": True}),
     ],

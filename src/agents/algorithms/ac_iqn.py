@@ -14,10 +14,9 @@ import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
-from torchrl.objectives import SoftUpdate
 
 from agents.algorithms.base import ContinuousLearner
-from agents.algorithms.optimization import worst
+from agents.algorithms.optimization import GatedUpdate
 from agents.algorithms.settings import (
     ActionNoise,
     ActorCriticOptimization,
@@ -118,7 +117,7 @@ class ACIQN(ContinuousLearner):
             num_actor_taus=num_actor_taus,
             regression=quantiles,
         )
-        self.targets = SoftUpdate(self.objective, tau=learning.target_rate)
+        self.targets = GatedUpdate(self.objective, tau=learning.target_rate)
         self.optimizer = optimization.adam(self.critic.parameters(), optimization.lr)
         self.actor_optimizer = optimization.adam(self.actor.parameters(), optimization.actor_lr)
         self.to(env.device)
@@ -132,16 +131,10 @@ class ACIQN(ContinuousLearner):
         losses, value = self.objective.loss_value(valued)
         batch.set("td_error", valued.get("td_error"))
         loss = mean_loss(losses, weight)
-        steps = [self.optimizer.step(loss)]
+        step = self.optimizer.step(loss)
         actor_loss = mean_loss(self.objective.loss_actor(valued), weight)
-        steps.append(self.actor_optimizer.step(actor_loss))
-        self.targets.step()
-        return {
-            "loss": loss.detach(),
-            "actor_loss": actor_loss.detach(),
-            "q": value.mean(),
-            **worst(*steps),
-        }
+        actor_step = self.actor_optimizer.step(actor_loss)
+        return self.finish(loss, actor_loss, step, actor_step) | {"q": value.mean()}
 
     def _set_levels(self, batch: TensorDictBase) -> None:
         """Set risk levels at the root and in ``next``, equal in both where they are drawn."""

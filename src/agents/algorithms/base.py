@@ -9,9 +9,8 @@ import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
-from torchrl.objectives import SoftUpdate
 
-from agents.algorithms.optimization import GatedAdam
+from agents.algorithms.optimization import GatedAdam, GatedUpdate, worst
 from agents.objectives.bootstrap import BootstrapLoss
 from packing_env.envs import PackingEnv
 
@@ -127,19 +126,19 @@ class ReturnsLearner(Learner):
     network_role = "action values"
     parts = ("policy", "objective", "optimizer")
     objective: BootstrapLoss
-    targets: SoftUpdate
+    targets: GatedUpdate
     optimizer: GatedAdam
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """Take one gradient step on a batch of transitions."""
         found = self.objective(batch)
         step = self.optimizer.step(found.get("loss"))
-        self.targets.step()
+        self.targets.follow(step)
         return {"loss": found.get("loss").detach(), "q": found.get("q"), **step}
 
     def copy_to_targets(self) -> None:
         """Make the target network equal to the online one."""
-        self.targets = SoftUpdate(self.objective, eps=self.targets.eps)  # copies as it is made
+        self.targets = GatedUpdate(self.objective, eps=self.targets.eps)  # copies as it is made
 
 
 class ContinuousLearner(Learner):
@@ -148,6 +147,15 @@ class ContinuousLearner(Learner):
     action_modes = ("continuous",)
     network_role = "continuous actor and critic"
     parts: tuple[str, ...] = ("policy", "objective", "optimizer", "actor_optimizer")
+    targets: GatedUpdate
+
+    def finish(
+        self, loss: Tensor, actor_loss: Tensor, *steps: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Move the targets after the steps of an update, and return losses and steps."""
+        step = worst(*steps)
+        self.targets.follow(step)
+        return {"loss": loss.detach(), "actor_loss": actor_loss.detach(), **step}
 
 
 def _stateful(part: Any) -> Iterator[nn.Module | GatedAdam]:

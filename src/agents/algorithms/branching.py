@@ -9,8 +9,6 @@ to the shared trunk (in the paper a share of 1 / (heads + 1), which Adam would s
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -19,14 +17,11 @@ from tensordict import TensorDictBase
 from torch import Tensor
 from torch.nn import functional
 
-from agents.algorithms.base import Learner
-from agents.algorithms.optimization import follow
-from agents.algorithms.settings import Exploration, OffPolicy, Optimization
+from agents.algorithms.dqn import DQN
 from agents.networks.actor_critic import DiscreteActorCritic, run
 from agents.networks.multi_head import MultiHeadActorCritic
 from agents.networks.readouts.noisy import explores
-from agents.objectives.transitions import mean_loss, n_step_target
-from agents.options import option_groups
+from agents.objectives.transitions import n_step_target
 from agents.policies.heads import Heads, action_heads
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from agents.policies.sampling import at, best
@@ -112,55 +107,30 @@ class BranchingPolicy(PolicyWrapper):
         return tensordict.set(self.action_key, chosen.unflatten(0, batch))
 
 
-class Branching(Learner):
+class Branching(DQN):
     """Branching Q-learning: a policy, and one gradient step at a time.
 
-    Args:
-        env: Sets the shapes; nothing of it is kept.
-        network: Builds the network that scores the heads and values the state.
-        double: Choose the next action with the online network.
-        learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
-        optimization: ``lr``, its schedule, and Adam's other options.
-        exploration: Schedule of epsilon.
+    It is built with the options of :class:`agents.algorithms.dqn.DQN`, and learns as that does, but
+    for the loss; ``network`` builds the network that scores the heads and values the state.
     """
 
     action_modes = ("multi_head",)
     network_role = "actor and critic"
-    parts = ("policy", "target", "optimizer")
+    own_network = MultiHeadActorCritic
 
-    @option_groups(
-        learning=OffPolicy(target_rate=0.01), optimization=Optimization(), exploration=Exploration()
-    )
-    def __init__(
-        self,
-        env: PackingEnv,
-        *,
-        network: Callable[[PackingEnv], DiscreteActorCritic] = MultiHeadActorCritic,
-        double: bool = True,
-        learning: OffPolicy,
-        optimization: Optimization,
-        exploration: Exploration,
-    ) -> None:
-        self.gamma, self.n_steps = learning.gamma, learning.n_steps
-        self.batch_size = learning.batch_size
-        self.target_rate, self.double = learning.target_rate, double
-        self.network = network(env)
+    def policy_of(self, env: PackingEnv, epsilon: EpsilonSchedule) -> BranchingPolicy:
+        """Build the policy of the network."""
         self.heads = action_heads(env)
-        self.policy = BranchingPolicy(self.network, self.heads, exploration.schedule)
-        self.target = copy.deepcopy(self.network).requires_grad_(False)
-        self.parameters = list(self.network.parameters())
-        self.target_parameters = list(self.target.parameters())
-        self.optimizer = optimization.adam(self.parameters)
-        self.to(env.device)
+        return BranchingPolicy(self.network, self.heads, epsilon)
 
-    def loss(self, batch: TensorDictBase) -> tuple[Tensor, Branches, Tensor]:
-        """Return losses ``[B]``, the judged actions, and the TD error ``[B]`` of each transition.
+    def loss(self, batch: TensorDictBase) -> tuple[Tensor, Tensor]:
+        """Return losses ``[B]`` and values ``[B]``, means over the heads.
 
         One target for all heads (their mean operator): ``y = r + gamma^n * mean over the heads of
         Q_h(s', a'_h)``, where the online network chooses a' head by head and the target network
         values it. The loss is the mean over the heads of the smooth L1 loss of ``y - Q_h``. Heads
-        that had no choice are left out of both means. Priorities come, as in the paper, from the
-        sum of the heads' absolute errors.
+        that had no choice are left out of both means. Sets ``td_error [B]`` in the batch: as in the
+        paper, the sum of the heads' absolute errors.
 
         ``batch`` is that of :meth:`agents.algorithms.dqn.DQN.loss`, with ``action [B, H]``.
         """
@@ -175,15 +145,5 @@ class Branching(Learner):
         found = judge(self.network, self.heads, batch, mask, action)
         error = found.value - target[:, None]
         losses = functional.smooth_l1_loss(error, torch.zeros_like(error), reduction="none")
-        surprise = (error.detach().abs() * (found.weight > 0)).sum(-1)
-        return (losses * found.weight).sum(-1), found, surprise
-
-    def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """Take one gradient step on a batch of transitions."""
-        losses, found, surprise = self.loss(batch)
-        batch.set("td_error", surprise)
-        loss = mean_loss(losses, batch.get("priority_weight", None))
-        step = self.optimizer.step(loss)
-        follow(self.target_parameters, self.parameters, self.target_rate)
-        q = (found.value.detach() * found.weight).sum(-1).mean()
-        return {"loss": loss.detach(), "q": q, **step}
+        batch.set("td_error", (error.detach().abs() * (found.weight > 0)).sum(-1))
+        return (losses * found.weight).sum(-1), (found.value * found.weight).sum(-1)

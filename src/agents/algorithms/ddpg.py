@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from tensordict import TensorDictBase
 from torch import Tensor
-from torchrl.objectives import DDPGLoss, SoftUpdate
+from torchrl.objectives import DDPGLoss
 
 from agents.algorithms.base import ContinuousLearner
-from agents.algorithms.optimization import worst
+from agents.algorithms.optimization import GatedUpdate
 from agents.algorithms.settings import ActionNoise, ActorCriticOptimization, Exploration, LearnFrom
 from agents.networks import ContinuousActorCritic
 from agents.objectives.transitions import with_valued_action
@@ -71,7 +71,7 @@ class DDPG(ContinuousLearner):
             reduction="none",
         )
         self.objective.make_value_estimator(gamma=learning.gamma)
-        self.targets = SoftUpdate(self.objective, tau=learning.target_rate)
+        self.targets = GatedUpdate(self.objective, tau=learning.target_rate)
         self.optimizer = optimization.adam(self.critic.parameters(), optimization.lr)
         self.actor_optimizer = optimization.adam(self.actor.parameters(), optimization.actor_lr)
         self.to(env.device)
@@ -82,13 +82,8 @@ class DDPG(ContinuousLearner):
         losses, found = self.objective.loss_value(valued)
         batch.set("td_error", found["td_error"].sqrt())
         loss = losses.mean()
-        steps = [self.optimizer.step(loss)]
+        step = self.optimizer.step(loss)
         actor_loss = self.objective.loss_actor(valued)[0].mean()
-        steps.append(self.actor_optimizer.step(actor_loss))
-        self.targets.step()
-        return {
-            "loss": loss.detach(),
-            "actor_loss": actor_loss.detach(),
-            "q": found["pred_value"].detach().mean(),
-            **worst(*steps),
-        }
+        actor_step = self.actor_optimizer.step(actor_loss)
+        report = self.finish(loss, actor_loss, step, actor_step)
+        return report | {"q": found["pred_value"].detach().mean()}

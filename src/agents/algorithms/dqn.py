@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from tensordict import TensorDictBase
@@ -23,7 +23,7 @@ from agents.algorithms.settings import Exploration, OffPolicy, Optimization
 from agents.networks import ScoreMaps
 from agents.objectives.transitions import mean_loss, n_step_target
 from agents.options import option_groups
-from agents.policies.policy_wrapper import PolicyWrapper
+from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from agents.policies.sampling import best
 from packing_env.envs import PackingEnv
 
@@ -35,16 +35,18 @@ class DQN(Learner):
         env: Sets the shapes; nothing of it is kept.
         network: Builds the Q network from the environment: a TensorDict module that writes
             ``action_value [*batch, A]``, with a method ``value_of(tensordict, action)`` that
-            returns it for one action per row, ``[B]``.
+            returns it for one action per row, ``[B]``. None: :attr:`own_network`.
         double: Choose the next action with the online network.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr``, its schedule, and Adam's other options.
         exploration: Schedule of epsilon.
     """
 
-    action_modes = ("placement", "candidate")
+    action_modes: tuple[str, ...] = ("placement", "candidate")
     network_role = "action values"
     parts = ("policy", "target", "optimizer")
+    own_network: ClassVar[type[Any]] = ScoreMaps
+    """The network where none is given."""
 
     @option_groups(
         learning=OffPolicy(target_rate=0.01), optimization=Optimization(), exploration=Exploration()
@@ -53,7 +55,7 @@ class DQN(Learner):
         self,
         env: PackingEnv,
         *,
-        network: Callable[[PackingEnv], Any] = ScoreMaps,
+        network: Callable[[PackingEnv], Any] | None = None,
         double: bool = True,
         learning: OffPolicy,
         optimization: Optimization,
@@ -62,13 +64,17 @@ class DQN(Learner):
         self.gamma, self.n_steps = learning.gamma, learning.n_steps
         self.batch_size = learning.batch_size
         self.target_rate, self.double = learning.target_rate, double
-        self.network = network(env)
-        self.policy = PolicyWrapper(self.network, epsilon=exploration.schedule)
+        self.network = (network or self.own_network)(env)
+        self.policy = self.policy_of(env, exploration.schedule)
         self.target = copy.deepcopy(self.network).requires_grad_(False)
         self.parameters = list(self.network.parameters())
         self.target_parameters = list(self.target.parameters())
         self.optimizer = optimization.adam(self.parameters)
         self.to(env.device)
+
+    def policy_of(self, env: PackingEnv, epsilon: EpsilonSchedule) -> PolicyWrapper:
+        """Build the policy of the network."""
+        return PolicyWrapper(self.network, epsilon=epsilon)
 
     def loss(self, batch: TensorDictBase) -> tuple[Tensor, Tensor]:
         """Return the smooth L1 losses ``[B]`` of the (n-step, double) TD error, and the values.
@@ -95,7 +101,7 @@ class DQN(Learner):
         losses, value = self.loss(batch)
         loss = mean_loss(losses, batch.get("priority_weight", None))
         step = self.optimizer.step(loss)
-        follow(self.target_parameters, self.parameters, self.target_rate)
+        follow(self.target_parameters, self.parameters, self.target_rate, step["skipped"])
         return {"loss": loss.detach(), "q": value.detach().mean(), **step}
 
     def copy_to_targets(self) -> None:

@@ -184,8 +184,8 @@ class Hierarchical(Learner):
     def _step(self, level: str, loss: Tensor) -> dict[str, Tensor]:
         """Take a gradient step of one level, and move its target."""
         step = self.optimizers[level].step(loss)
-        online, target = getattr(self.networks, level), getattr(self.target, level)
-        follow(target.parameters(), online.parameters(), self.target_rate)
+        target, online = (getattr(n, level).parameters() for n in (self.target, self.networks))
+        follow(target, online, self.target_rate, step["skipped"])
         return step
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from torchrl.objectives import SoftUpdate
-
 from agents.algorithms.base import ReturnsLearner
+from agents.algorithms.optimization import GatedUpdate
 from agents.algorithms.settings import Exploration, OffPolicy, Optimization, Quantiles
 from agents.networks import ScoreMaps
 from agents.networks.readouts.quantile import QuantileReadout
@@ -75,6 +74,6 @@ class IQN(ReturnsLearner):
             regression=quantiles,
             level_key=self.network.readout.level_key,
         )
-        self.targets = SoftUpdate(self.objective, tau=learning.target_rate)
+        self.targets = GatedUpdate(self.objective, tau=learning.target_rate)
         self.optimizer = optimization.adam(self.network.parameters())
         self.to(env.device)

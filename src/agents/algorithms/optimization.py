@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
+from tensordict import TensorDictBase
 from torch import Tensor, nn
+from torchrl.objectives import SoftUpdate
 
 from agents.process_group import average
 
@@ -50,6 +52,12 @@ class GatedAdam:
         self.skipped = torch.zeros((), dtype=torch.int64, device=device)
         self.in_a_row = torch.zeros((), dtype=torch.int64, device=device)
         self._lr: Tensor | None = None
+
+    @property
+    def taken(self) -> Tensor:
+        """Steps taken so far, a scalar on the device."""
+        moments = next(iter(self.optimizer.state.values()), None)
+        return torch.zeros_like(self.skipped) if moments is None else moments["step"].clone()
 
     def to(self, device: torch.device | str | None) -> None:
         """Move moments and counts to a device, where the parameters already are."""
@@ -139,6 +147,28 @@ def worst(*steps: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def follow(targets: Iterable[Tensor], online: Iterable[Tensor], rate: float) -> None:
-    """Move target parameters towards the online ones by a share ``rate`` (1 copies)."""
-    torch._foreach_lerp_(list(targets), list(online), rate)
+def follow(
+    targets: Iterable[Tensor], online: Iterable[Tensor], rate: float, skipped: Tensor | None = None
+) -> None:
+    """Move target parameters towards the online ones by a share ``rate`` (1 copies).
+
+    They stay as they are where ``skipped``, which :meth:`GatedAdam.step` returned, is 1.
+    """
+    moved = list(targets)
+    share = rate if skipped is None else [rate * (1 - skipped)] * len(moved)
+    torch._foreach_lerp_(moved, list(online), share)
+
+
+class GatedUpdate(SoftUpdate):
+    """TorchRL's soft update of target networks, left out where a gradient step was skipped."""
+
+    skipped: Tensor
+
+    def follow(self, step: Mapping[str, Tensor]) -> None:
+        """Move the targets; ``step`` is what :meth:`GatedAdam.step` or :func:`worst` returned."""
+        self.skipped = step["skipped"]
+        self.step()
+
+    def _step(self, p_source: TensorDictBase, p_target: TensorDictBase) -> None:
+        online, targets = (each.data.values(True, True) for each in (p_source, p_target))
+        follow(targets, online, 1 - self.eps, self.skipped)

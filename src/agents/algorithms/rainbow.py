@@ -14,9 +14,9 @@ from functools import partial
 
 from tensordict import TensorDictBase
 from torch import Tensor
-from torchrl.objectives import SoftUpdate
 
 from agents.algorithms.base import ReturnsLearner
+from agents.algorithms.optimization import GatedUpdate
 from agents.algorithms.settings import Exploration, OffPolicy, Optimization
 from agents.networks import ScoreMaps
 from agents.networks.readouts.noisy import explores, reset_noise
@@ -75,6 +75,6 @@ class Rainbow(ReturnsLearner):
         self.network = network(env, readout=partial(CategoricalReadout, distribution=distribution))
         self.policy = NoisyPolicy(self.network, epsilon=exploration.schedule)
         self.objective = C51Loss(self.network, gamma=learning.gamma, double=double)
-        self.targets = SoftUpdate(self.objective, tau=learning.target_rate)
+        self.targets = GatedUpdate(self.objective, tau=learning.target_rate)
         self.optimizer = optimization.adam(self.network.parameters())
         self.to(env.device)

@@ -15,10 +15,10 @@ from typing import Any
 from tensordict import TensorDictBase
 from torch import Tensor
 from torchrl.modules import ProbabilisticActor
-from torchrl.objectives import SACLoss, SoftUpdate
+from torchrl.objectives import SACLoss
 
 from agents.algorithms.base import ContinuousLearner
-from agents.algorithms.optimization import GatedAdam, worst
+from agents.algorithms.optimization import GatedAdam, GatedUpdate
 from agents.algorithms.settings import ActorCriticOptimization, Exploration, LearnFrom
 from agents.networks import ContinuousActorCritic
 from agents.objectives.transitions import with_valued_action
@@ -95,7 +95,7 @@ class SAC(ContinuousLearner):
             target_entropy=target_entropy,
         )
         self.objective.make_value_estimator(gamma=learning.gamma)
-        self.targets = SoftUpdate(self.objective, tau=learning.target_rate)
+        self.targets = GatedUpdate(self.objective, tau=learning.target_rate)
         critics = self.objective.qvalue_network_params.parameters()
         self.optimizer = optimization.adam(critics, optimization.lr)
         self.actor_optimizer = optimization.adam(self.actor.parameters(), optimization.actor_lr)
@@ -137,11 +137,7 @@ class SAC(ContinuousLearner):
         steps.append(self.actor_optimizer.step(actor_loss))
         alpha_loss = self.objective.alpha_loss(found["log_prob"]).mean()
         steps.append(self.alpha_optimizer.step(alpha_loss))
-        self.targets.step()
-        return {
-            "loss": loss.detach(),
-            "actor_loss": actor_loss.detach(),
+        return self.finish(loss, actor_loss, *steps) | {
             "alpha": self.objective.log_alpha.detach().exp(),
             "entropy": -found["log_prob"].mean(),
-            **worst(*steps),
         }

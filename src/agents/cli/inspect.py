@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -52,7 +52,7 @@ def inspect(options: argparse.Namespace) -> int:
         f"{rows}"
     )
     console.print("\n".join(_lines(findings)))
-    console.print(_verdict(findings))
+    console.print(_verdict(findings, update.get("moved")))
     return SOUND if findings.first is None else FOUND
 
 
@@ -87,18 +87,27 @@ def _lines(findings: Findings) -> Iterator[str]:
             yield f"  {stage:<11} and {len(found) - _LISTED} more"
 
 
-def _verdict(findings: Findings) -> str:
-    """Name the first non-finite tensor, and the operation that made it."""
+def _verdict(findings: Findings, moved: Mapping[str, int] | None) -> str:
+    """Name the first non-finite tensor, the operation that made it, and steps that came between."""
+    between = _steps(moved)
     first = findings.first
     if first is None:
-        return (
-            "all tensors are finite this time: the cause is not in this process, or was transient"
-        )
+        cause = "the cause is not in this process, or was transient"
+        return f"all tensors are finite this time: {between or cause}"
     kind = "NaN" if first.nan else "Inf"
     line = f"first non-finite tensor: {first.stage}, {first.name}, {kind} at {list(first.first)}"
-    if findings.origin is None:
-        return line
-    return (
-        f"{line}\nfirst operation that made NaN from finite values (a later mask may hide it): "
-        f"{findings.origin}"
-    )
+    if findings.origin is not None:
+        line += (
+            f"\nfirst operation that made NaN from finite values (a later mask may hide it): "
+            f"{findings.origin}"
+        )
+    return f"{line}\n{between}" if between else line
+
+
+def _steps(moved: Mapping[str, int] | None) -> str:
+    """Return why the recorded weights may not be those before the update, or "" if they are."""
+    since = "the weights {} moved since the update began"
+    if not moved:
+        return f"{since.format('may have')}: steps of others than GatedAdam are not counted"
+    taken = ", ".join(f"{name} ({count})" for name, count in moved.items() if count)
+    return f"{since.format('have')}, by steps of {taken}" if taken else ""

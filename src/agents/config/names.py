@@ -14,22 +14,41 @@ from omegaconf import DictConfig, OmegaConf
 
 _LOGGER = logging.getLogger("agents.config.names")
 
-_MOVED = {
-    "algorithms": (
-        "ac_iqn", "base", "branching", "ddpg", "dqn", "hierarchical", "iqn", "ppo", "rainbow",
-        "sac",
-    ),
-    "loggers": ("logging", "telemetry"),
-    "policies": ("policy_wrapper",),
-    "training": ("capture", "imitation", "rollout", "trainer", "workers"),
+_MOVED: dict[str, dict[str, tuple[str, ...]]] = {
+    "agents": {
+        "algorithms": (
+            "ac_iqn", "base", "branching", "ddpg", "dqn", "hierarchical", "iqn", "ppo", "rainbow",
+            "sac",
+        ),
+        "loggers": ("logging", "telemetry"),
+        "policies": ("policy_wrapper",),
+        "training": ("capture", "imitation", "rollout", "trainer", "workers"),
+    },
+    "agents.networks": {
+        "encoders": ("resnet", "unet"),
+        "hierarchical": ("manager", "worker"),
+        "readouts": ("noisy", "quantile"),
+    },
+    "packing_env.generators": {"cuboids": ("guillotine",)},
 }  # fmt: skip
 MODULES = {
-    f"agents.{name}": f"agents.{role}.{name}" for role in _MOVED for name in _MOVED[role]
+    f"{package}.{name}": f"{package}.{role}.{name}"
+    for package, roles in _MOVED.items()
+    for role, names in roles.items()
+    for name in names
 } | {
     "agents.continuous_policy": "agents.policies.continuous",
     "agents.heuristic_base": "agents.heuristics.base",
     "agents.hierarchical_policy": "agents.policies.hierarchical",
+    "agents.networks.heads": "agents.networks.multi_head",
+    "agents.networks.hierarchical": "agents.networks.hierarchical.networks",
+    "agents.networks.readout": "agents.networks.readouts.values",
+    "agents.replay.torchrl_replay": "agents.replay.device_replay",
     "agents.space_heuristics": "agents.heuristics.spaces",
+    "packing_env.generators.continuous_cuboids": "packing_env.generators.cuboids.continuous",
+    "packing_env.generators.cuboid_sequences": "packing_env.generators.cuboids.sequences",
+    "packing_env.generators.cuboid_source": "packing_env.generators.cuboids.source",
+    "packing_env.generators.uniform_cuboids": "packing_env.generators.cuboids.uniform",
 }
 """Former module names and their present ones."""
 

@@ -1,9 +1,12 @@
 """A broken update of a run that produced NaN or Inf: recorded while training, then retraced.
 
-Recording costs next to nothing. A non-finite step is left out on the device
-(:class:`agents.algorithms.optimization.GatedAdam`), so the weights after a broken update are those
-before it: no copy is made in advance. References to the batches of the last updates and the states
-of the random generators suffice; flags stay on the device until training stops.
+Recording costs next to nothing: references to the batches of the last updates, the states of the
+random generators, and flags and counts that stay on the device until training stops. No copy of the
+weights is made in advance: the recorded ones are those of the end. They are those before the broken
+update only if every step since then was left out
+(:class:`agents.algorithms.optimization.GatedAdam`). An agent with several optimizers or several
+steps per update may have taken some of them, and sound updates may have followed; so the record
+says how many steps each optimizer took. Those of other optimizers are not known.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from agents.algorithms.base import Agent
+from agents.algorithms.optimization import GatedAdam
 from agents.algorithms.states import named_tensors, tensors
 
 FOLDER = "black_box"
@@ -38,13 +42,11 @@ _FRAMEWORKS = ("torch", "torchrl", "tensordict")
 
 @dataclass
 class _Update:
-    """The inputs of an update, and a flag on the device."""
+    """The inputs of an update, the agent's numbers and steps before, and a flag on the device."""
 
-    number: int
-    frames: int
-    batch: dict[str, Tensor]
-    batch_size: list[int]
-    random: dict[str, Tensor]
+    inputs: dict[str, Any]
+    numbers: dict[str, float]
+    taken: dict[str, Tensor]
     broken: Tensor | None = None
 
 
@@ -66,9 +68,16 @@ class BlackBox:
         """Record the inputs of update ``number``, with schedules at ``frames``."""
         if self.overwritten:
             self._updates.clear()  # its memory is released first
-        held = dict(named_tensors(batch.clone() if self.overwritten else batch))
-        size = list(batch.batch_size)
-        self._updates.append(_Update(number, frames, held, size, _random(self.device)))
+        inputs = {
+            "number": number,
+            "frames": frames,
+            "batch": dict(named_tensors(batch.clone() if self.overwritten else batch)),
+            "batch_size": list(batch.batch_size),
+            "random": _random(self.device),
+        }
+        parts = {name: getattr(self.agent, name) for name in getattr(self.agent, "parts", ())}
+        numbers = {name: part for name, part in parts.items() if isinstance(part, (int, float))}
+        self._updates.append(_Update(inputs, numbers, _taken(self.agent)))
 
     def after(self, found: Mapping[str, Tensor]) -> None:
         """Record whether that update was broken; ``found`` is what it returned."""
@@ -81,24 +90,37 @@ class BlackBox:
         self._updates.clear()
 
     def contents(self) -> dict[str, Any]:
-        """Return tensors and numbers of the first broken update, or of the last if none was.
+        """Return tensors and numbers of a broken update, or of the last one if none was.
 
-        Reads from the device; the agent's state is that of now.
+        It is the first of the latest that broke in a row. Reads from the device. ``agent`` is the
+        state of now, but for plain numbers; ``moved`` counts each optimizer's steps since then.
         """
         if not self._updates:
             return {}
-        broken = [u for u in self._updates if u.broken is not None and bool(u.broken.any())]
-        update = broken[0] if broken else self._updates[-1]
-        return {
-            "update": {
-                "number": update.number,
-                "frames": update.frames,
-                "batch": update.batch,
-                "batch_size": update.batch_size,
-                "agent": self.agent.state_dict(),
-                "random": update.random,
-            }
+        broken: list[_Update] = []
+        for update in reversed(self._updates):
+            if update.broken is not None and bool(update.broken.any()):
+                broken.append(update)
+            elif broken:
+                break
+        update = broken[-1] if broken else self._updates[-1]
+        taken, now = update.taken, _taken(self.agent)
+        state = {
+            "agent": self.agent.state_dict() | update.numbers,
+            "moved": {name: int(now[name] - before) for name, before in taken.items()},
         }
+        return {"update": update.inputs | state}
+
+
+def _taken(agent: Agent) -> dict[str, Tensor]:
+    """Return the steps that each optimizer of an agent has taken, named after its attribute."""
+    found: dict[str, Tensor] = {}
+    for name, value in vars(agent).items():
+        inner = value if isinstance(value, Mapping) else {"": value}
+        for key, each in inner.items():
+            if isinstance(each, GatedAdam):
+                found[f"{name}.{key}" if key else name] = each.taken
+    return found
 
 
 def _random(device: torch.device) -> dict[str, Tensor]:

@@ -22,6 +22,7 @@ from torch import Tensor
 from packing_env import kernels
 from packing_env.core.cuboids import boxes
 from packing_env.kernels import stability_rules as rules
+from packing_env.kernels.boxes.contacts import chord
 from packing_env.types import SLOPE_UNITS, PackingParams, ParameterError
 
 _HALF = SLOPE_UNITS // 2
@@ -224,7 +225,7 @@ def hull_holds(
     upper = (SLOPE_UNITS * last - inset - point[:, 1:]) / distance
     lower = (SLOPE_UNITS * first - inset + point[:, 1:]) / distance
     left, right = dx <= 0, dx >= 0
-    held: Tensor = rules.chords_hold(_chord(upper, left, right), _chord(lower, left, right))
+    held: Tensor = rules.chords_hold(chord(upper, left, right), chord(lower, left, right))
     return held
 
 
@@ -232,12 +233,6 @@ def _line_maximum(rows: Float[Tensor, "B U"]) -> Float[Tensor, "B lines"]:
     """Return the maximum over the two rows that touch each line between window rows."""
     padded = torch.nn.functional.pad(rows, (1, 1), value=-torch.inf)
     return torch.maximum(padded[:, 1:], padded[:, :-1])
-
-
-def _chord(slope: Tensor, left: Tensor, right: Tensor) -> Float[Tensor, " B"]:
-    """Return the steepest slope on the left plus that on the right; -inf if a side is empty."""
-    steepest = [torch.where(side, slope, -torch.inf).amax(1) for side in (left, right)]
-    return steepest[0] + steepest[1]
 
 
 # ---------------------------------------------------------------------- judgements

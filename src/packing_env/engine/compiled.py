@@ -244,7 +244,7 @@ def _writable(state: State) -> State:
     """Return the state, copied if it was made in inference mode and that mode has been left."""
     if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
         return state
-    if state["step"].is_inference():
+    if any(value.is_inference() for value in state.values()):
         return {key: value.clone() for key, value in state.items()}
     return state
 

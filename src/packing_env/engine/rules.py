@@ -181,7 +181,7 @@ def _is_recorded(state: State) -> bool:
     A recording that is played again must read the state alone: what Python carries from step to
     step would stay what it was.
     """
-    if torch.compiler.is_compiling() or state["step"].is_inference():
+    if torch.compiler.is_compiling() or any(value.is_inference() for value in state.values()):
         return True
     if torch._C._len_torch_dispatch_stack():
         return True

@@ -6,11 +6,7 @@ from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
 from packing_env.kernels.choice import choose_uniform
 from packing_env.kernels.cuboids import CUBOID_RULES, cuboid_maps
 from packing_env.kernels.drop import drop_height
-from packing_env.kernels.drop.update import (
-    DropHeights,
-    update_drop_height,
-    updates_drop_height,
-)
+from packing_env.kernels.drop.update import DropHeights, update_drop_height, updates_drop_height
 from packing_env.kernels.features import map_features
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT, MAX_CUBOID_SIDE, surface_sizes
 from packing_env.kernels.search import finds_lowest, lowest_placements

@@ -122,7 +122,8 @@ def available_backends(device_type: str = "cpu") -> list[str]:
 def set_backend(name: str | None) -> None:
     """Use this backend on every device from now on; None returns to the default choice.
 
-    Functions that torch.compile has traced keep the backend they were traced with.
+    Functions that torch.compile has traced keep the backend they were traced with. Environments
+    that exist keep the engine they were built with; build them again to change it.
 
     Raises:
         ValueError: no such backend, or its package is not installed.

@@ -8,14 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from packing_env.reference import boxes
-from packing_env.reference.claims import (
-    RELATIVE,
-    ItemClaim,
-    PlanClaim,
-    Violation,
-    metres,
-    number,
-)
+from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres, number
 from packing_env.reference.raster import MARGIN
 
 

@@ -137,7 +137,9 @@ def test_loss_equals_a_plain_one(double: bool) -> None:
     online, target = Table(seed=0), Table(seed=1)
     agent = agent_of(online, target, double=double, gamma=0.9)
     batch = transitions()
-    losses, found, surprise = agent.loss(batch)
+    losses, values = agent.loss(batch)
+    mask, action = batch["action_mask"], batch["action"]
+    weight = judge(online, agent.heads, batch, mask, action).weight
     legal = batch["next", "legal_mask"]
     for row in range(5):
         after = batch["next", "row"][row].item()
@@ -147,31 +149,32 @@ def test_loss_equals_a_plain_one(double: bool) -> None:
         y = batch["next", "reward"][row].item()
         y += 0.9 ** batch["steps_to_next_obs"][row].item() * future
         action = batch["action"][row].tolist()
-        _, values, free = plain(online, row, batch["action_mask"][row], action)
-        errors = [abs(y - value) for value in values]
+        _, own, free = plain(online, row, batch["action_mask"][row], action)
+        assert values[row].item() == pytest.approx(mean_of_free(own, free), abs=1e-5)
+        errors = [abs(y - value) for value in own]
         each = [
             functional.smooth_l1_loss(torch.tensor(e), torch.tensor(0.0)).item() for e in errors
         ]
         assert losses[row].item() == pytest.approx(mean_of_free(each, free), abs=1e-5)
         counted = [e for e, f in zip(errors, free, strict=True) if f] or errors
-        assert surprise[row].item() == pytest.approx(sum(counted), abs=1e-5)
+        assert batch["td_error"][row].item() == pytest.approx(sum(counted), abs=1e-5)
     assert not any(parameter.grad is not None for parameter in target.parameters())
     # a head without a choice teaches nothing: its scores get no gradient
     losses.sum().backward()
     for head in range(4):
         for row in range(5):
-            if not found.weight[row, head]:
+            if not weight[row, head]:
                 assert not online.table[head].grad[row].any()
 
 
 def test_finished_rows_bootstrap_under_the_rules_own_mask() -> None:
     agent = agent_of(Table(seed=0), Table(seed=1))
     batch = transitions()
-    before, _, _ = agent.loss(batch)
+    before, _ = agent.loss(batch)
     batch["next", "action_mask"] = random_mask(5, 9)
     assert torch.equal(agent.loss(batch)[0], before)
     batch["next", "legal_mask"] = random_mask(5, 9)
-    after, _, _ = agent.loss(batch)
+    after, _ = agent.loss(batch)
     assert after[1] == before[1]  # terminated: no future
     assert not torch.equal(after, before)
 
@@ -297,7 +300,7 @@ def test_nothing_is_read(sampled, monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.no_grad(), set_exploration_type(ExplorationType.RANDOM):
         assert reads(lambda: agent.policy(root), 1) == Counter()
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        losses, _, _ = agent.loss(batch.apply(mode.from_tensor))
+        losses, _ = agent.loss(batch.apply(mode.from_tensor))
         grads = torch.autograd.grad(losses.mean(), agent.parameters, allow_unused=True)
         assert any(isinstance(grad, FakeTensor) for grad in grads)
         assert isinstance(agent.policy(root.apply(mode.from_tensor))["action"], FakeTensor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,9 +56,9 @@ class Learning(Benchmark):
         torch.manual_seed(int(config.seed))
         yield from self.rows(session, config, case | {"mode": config.env.action_mode})
 
+    @abstractmethod
     def rows(self, session: Session, config: DictConfig, case: dict[str, Any]) -> Rows:
         """Measure one configuration."""
-        raise NotImplementedError
 
 
 class Stopwatch:

@@ -47,11 +47,11 @@ class ActionMode(ABC):
     """
 
     masks_suffice: bool = True
-    """Whether :meth:`random` draws from the masks; if not, it is given ``joint_mask``."""
+    """True if :meth:`random` draws from the masks; if not, it is given ``joint_mask``."""
     mask_is_joint: bool = False
-    """Whether ``action_mask`` is the legality of every placement of the lattice, in order."""
+    """True if ``action_mask`` is the legality of every placement of the lattice, in order."""
     decodes_with_maps: bool = False
-    """Whether :meth:`decode` asks for the maps of all placements."""
+    """True if :meth:`decode` asks for the maps of all placements."""
 
     def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
         self.params = params

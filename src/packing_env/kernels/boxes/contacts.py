@@ -58,7 +58,7 @@ def overlap(boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B Q 6"]) -> Contacts
     return Contacts((x0 < x1) & (y0 < y1), x0, y0, x1, y1)
 
 
-def chord(slope: Tensor, left: Tensor, right: Tensor) -> Float[Tensor, "B Q"]:
+def chord(slope: Tensor, left: Tensor, right: Tensor) -> Float[Tensor, "*Q"]:
     """Return the steepest slope on the left plus that on the right; -inf if a side is empty."""
     sides = [torch.where(side, slope, -torch.inf) for side in (left, right)]
     none = slope.new_full((*slope.shape[:-1], 1), -torch.inf)

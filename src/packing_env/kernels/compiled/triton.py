@@ -36,24 +36,11 @@ With four, two in three instructions of the innermost loop compiled for sm_90 ar
 maxima. That is counted, not timed: no device has run it yet.
 """
 
+_GROUP = 4
+"""Orientations per program: what is loaded of the ground serves all of them."""
+
 _CELLS: tl.constexpr = tl.constexpr(256)
 """Window cells that are looked at together for the extent of the orientations."""
-
-
-@triton.jit
-def plane_of(
-    orientations, length, width, STRIDE: tl.constexpr, GROUP: tl.constexpr, POINTS: tl.constexpr
-):
-    """Return (row, group, first orientation, tile) of this program, counted over the batch.
-
-    All but the tile are int64, because batches of maps exceed int32 offsets.
-    """
-    tiles = tl.cdiv(tl.cdiv(length, STRIDE) * tl.cdiv(width, STRIDE), POINTS)
-    groups = tl.cdiv(orientations, GROUP)
-    group = (tl.program_id(0) // tiles).to(tl.int64)
-    row = group // groups
-    first = row * orientations + group % groups * GROUP
-    return row, group, first, tl.program_id(0) % tiles
 
 
 @triton.jit
@@ -75,8 +62,8 @@ def extents(levels, window_x, steps, STRIDE: tl.constexpr, GROUP: tl.constexpr):
 
 @triton.jit
 def placements(
-    levels,
-    tile,
+    bottom,
+    orientations,
     length,
     width,
     window_x,
@@ -86,12 +73,21 @@ def placements(
     GROUP: tl.constexpr,
     POINTS: tl.constexpr,
 ):
-    """Find the placements of a tile, among those that keep an orientation in the container.
+    """Find the placements of this program, among those that keep an orientation in the container.
 
-    Returns (w, h, ground, inside, index): the window to walk, (0, 0) where no placement is left;
-    where the ground under each placement begins in a phase ``[1, POINTS]``; whether an orientation
-    fits there, and its index in the maps of the group ``[GROUP, POINTS]``.
+    Returns (row, first orientation, levels, w, h, ground, maps, inside, index): row and orientation
+    counted over the batch; where the cells of the group begin; the window to walk, (0, 0) where no
+    placement is left; where the ground under each placement begins in a phase ``[1, POINTS]``;
+    where the maps of the group begin; whether an orientation fits at a placement, and its index in
+    those maps, ``[GROUP, POINTS]``. What counts over the batch is int64: batches of maps exceed
+    int32 offsets.
     """
+    xs, ys = tl.cdiv(length, STRIDE), tl.cdiv(width, STRIDE)
+    tiles, groups = tl.cdiv(xs * ys, POINTS), tl.cdiv(orientations, GROUP)
+    tile, group = tl.program_id(0) % tiles, (tl.program_id(0) // tiles).to(tl.int64)
+    row = group // groups
+    first = row * orientations + group % groups * GROUP
+    levels = bottom + group * window_x * STRIDE * steps * GROUP
     w, h = extents(levels, window_x, steps, STRIDE, GROUP)
     fits = (w > 0) & (w <= length) & (h <= width)
     nx = tl.where(fits, (length - w) // STRIDE + 1, 0)
@@ -101,12 +97,60 @@ def placements(
     x, y = point // columns, point % columns
     ground = tl.where(x < rows, x * pitch_y + y, 0)
     inside = (x < nx[:, None]) & (y < ny[:, None])
-    xs, ys = tl.cdiv(length, STRIDE), tl.cdiv(width, STRIDE)
     index = (tl.arange(0, GROUP)[:, None] * xs + x) * ys + y
     walked = fits & (tile * POINTS < rows * columns)
     window_w = tl.max(tl.where(walked, w, 0), axis=0)
     window_h = tl.max(tl.where(walked, h, 0), axis=0)
-    return window_w, window_h, ground, inside, index
+    return row, first, levels, window_w, window_h, ground, first * xs * ys, inside, index
+
+
+@triton.jit(do_not_specialize=SIZES)
+def gaps_kernel(
+    phases,
+    bottom,
+    z,
+    count,
+    contact_tol,
+    orientations,
+    length,
+    width,
+    window_x,
+    steps,
+    pitch_x,
+    pitch_y,
+    COUNT: tl.constexpr,
+    STRIDE: tl.constexpr,
+    GROUP: tl.constexpr,
+    POINTS: tl.constexpr,
+):
+    """Write the highest gap into z, or with COUNT the number of those that support into the count.
+
+    A gap is that between the ground and a cell of the item; it supports from z - contact_tol on.
+    Where an orientation does not stay in the container, nothing is written.
+    """
+    row, _, levels, w, h, ground, maps, inside, index = placements(
+        bottom, orientations, length, width, window_x, steps, pitch_y, STRIDE, GROUP, POINTS
+    )
+    phase = pitch_x * pitch_y
+    member = tl.arange(0, GROUP)[:, None]
+    if COUNT:
+        threshold = tl.load(z + maps + index, mask=inside, other=float("inf")) - contact_tol
+        found = tl.zeros([GROUP, POINTS], tl.int32)
+    else:
+        found = tl.full([GROUP, POINTS], -float("inf"), tl.float32)
+    for u in range(0, w):
+        heights = phases + ((row * STRIDE + u % STRIDE) * STRIDE * phase + u // STRIDE * pitch_y)
+        for p in range(0, tl.minimum(h, STRIDE)):
+            line = heights + p * phase + ground
+            edge = levels + (u * STRIDE + p) * steps * GROUP + member
+            for q in range(0, tl.cdiv(h, STRIDE), UNROLLED):
+                for k in tl.static_range(UNROLLED):
+                    gap = tl.load(line + (q + k)) - tl.load(edge + (q + k) * GROUP)
+                    if COUNT:
+                        found += tl.where(gap >= threshold, 1, 0)
+                    else:
+                        found = tl.maximum(found, gap)
+    tl.store((count if COUNT else z) + maps + index, found, mask=inside)
 
 
 def launch(
@@ -138,6 +182,15 @@ def launch(
     constants |= {"STRIDE": stride, "GROUP": group, "POINTS": points}
     with torch.cuda.device_of(heightmap):
         kernel[(programs,)](phases, grouped, *others, *sizes, **constants, num_warps=_WARPS)
+
+
+def launch_gaps(
+    heightmap: Tensor, bottom: Tensor, stride: int, z: Tensor, count: Tensor | None, tol: float
+) -> None:
+    """Fill z, or the count where it is given, by :func:`gaps_kernel`."""
+    group = min(_GROUP, triton.next_power_of_2(bottom.shape[1]))
+    others = (z, z if count is None else count, tol)
+    launch(gaps_kernel, heightmap, bottom, stride, group, *others, COUNT=count is not None)
 
 
 def _phases(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:

@@ -143,10 +143,10 @@ def advance_cells(
 ) -> None:
     """Carry out one placement of a cuboid per row, in place, and observe.
 
-    The state advances as in ``core.transition.advance``, but for ``reward_sum``; ``observations``
-    and ``outcome`` are filled. If ``start`` is not empty, finished rows then start their next
-    episode as in ``core.transition.begin``, and it is filled with the observations after that. What
-    is filled must be contiguous.
+    The state advances as in ``core.transition.decide`` and ``finish``, but for ``reward_sum``;
+    ``observations`` and ``outcome`` are filled. If ``start`` is not empty, finished rows then start
+    their next episode as in ``core.transition.begin``, and it is filled with the observations after
+    that. What is filled must be contiguous.
 
     Args:
         task: The constants.

@@ -192,7 +192,7 @@ def measure(state, row, peak, filled, lengths, measured):
 
 @jit
 def end(state, row, playable, counts, outcome, observations):
-    """End a row's episode if this decision was its last: see `core.transition.advance`.
+    """End a row's episode if this decision was its last: see `core.transition.finish`.
 
     ``playable`` tells whether any placement is legal. In terminated rows the mask becomes all True;
     truncated ones keep theirs, in which some action is legal.

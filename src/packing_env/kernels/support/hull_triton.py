@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from packing_env.kernels import layout
-from packing_env.kernels.compiled.triton import SIZES, UNROLLED, launch, placements, plane_of
+from packing_env.kernels.compiled.triton import SIZES, UNROLLED, launch, placements
 
 _SUBCELL = tl.constexpr(layout.SUBCELL)
 _HALF_CELL = tl.constexpr(layout.HALF_CELL)
@@ -64,12 +64,9 @@ def com_hull_kernel(
     The walk over the lines of corners, and every operation in float64, are those of the eager
     kernel. The one product is by a power of two, so that fusing it with a sum rounds nothing else.
     """
-    row, group, first, tile = plane_of(orientations, length, width, STRIDE, GROUP, POINTS)
-    levels = bottom + group * window_x * STRIDE * steps
-    w, h, ground, inside, index = placements(
-        levels, tile, length, width, window_x, steps, pitch_y, STRIDE, GROUP, POINTS
+    row, first, levels, w, h, ground, maps, inside, index = placements(
+        bottom, orientations, length, width, window_x, steps, pitch_y, STRIDE, GROUP, POINTS
     )
-    maps = first * tl.cdiv(length, STRIDE) * tl.cdiv(width, STRIDE)
     threshold = tl.load(z + maps + index, mask=inside, other=float("inf")) - contact_tol
     centre_x = tl.load(com + first * 2).to(tl.float64)
     centre_y = tl.load(com + first * 2 + 1).to(tl.float64)

@@ -76,8 +76,6 @@ def _support_taps(bottom, bounds, places, offset, level):
         for v in range(bottom.shape[1]):
             offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
             n += 1 if highest - bottom[u, v] >= threshold else 0
-    if n == 0:
-        return n
     while n % 8:
         offset[n], level[n] = offset[0], INF
         n += 1
