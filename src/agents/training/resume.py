@@ -69,7 +69,7 @@ def from_config(
     if meta.get(POLICY_ONLY):
         raise CheckpointError(
             f"{place}: holds the policy alone; packing eval checkpoint={place} plays it, and "
-            f"training starts anew without resume"
+            f"without resume a new run starts"
         )
     merged = run_config(config, meta.get("config", {}), overrides, folders)
     found = checkpoint.load(place, device=merged.device)
