@@ -35,8 +35,8 @@ from agents.config.folders import groups
 OUT = "benchmarks/results/agents.json"
 SMALL = ["checkpoint.replay=false"]
 """These runs are not resumed."""
-ELSEWHERE = ("learn_blobs", "learn_irregular")
-"""Longer experiments, run by `benchmarks/learning.py`."""
+ELSEWHERE = ("learn_blobs", "learn_irregular", "learn_afterstate", "learn_cuboid_afterstate")
+"""Longer experiments, run by `benchmarks/learning.py` and `benchmarks/afterstates.py`."""
 
 
 def experiments() -> list[str]:

@@ -144,9 +144,10 @@ def test_it_learns_to_beat_its_prior_in_seconds() -> None:
             "experiment=learn_cuboid_afterstate",
             "env.num_envs=64",
             "agent.lr_frames=24000",
-            "trainer.minutes=null",
             "trainer.frames=24000",
             "evaluation.instances=128",
+            "evaluation.rows=64",
+            "env.pool_size=4096",
         ],
     )
     env = build_env(config)
