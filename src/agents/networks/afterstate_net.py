@@ -108,6 +108,7 @@ class AfterstateNet(nn.Module):
     """
 
     action_modes = ("placement",)
+    role = "afterstate values"
     sizes: Tensor
     levels: Tensor
     scale: Tensor
@@ -225,7 +226,8 @@ class AfterstateNet(nn.Module):
         parts = self.windows.parts
         square = self.grid[0] == self.grid[1]
         size = math.prod(parts) * (1 if parts == self.windows.grid(self.grid) else 2)
-        turned = list(features[:, -size:].unflatten(1, (-1, *parts)).chunk(8 if square else 4))
+        cells_of = features[:, -size:].unflatten(1, (-1, *parts))
+        turned = list(cells_of.tensor_split(8 if square else 4))
         for k, cells in enumerate(turned):
             flips = [axis for axis, bit in ((2, 1), (3, 2)) if k & bit]
             flipped = cells.flip(flips) if flips else cells

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 from torchrl.data import BoundedContinuous, Categorical, MultiCategorical, TensorSpec
+from torchrl.data.utils import ACTION_SPACE_MAP
 
 from packing_env.core.actions.base import draw
 
@@ -208,6 +209,9 @@ class MaskedCategorical(Masked, Categorical):
     def clamped(self, value: Tensor) -> Tensor:
         """Return the nearest actions of the domain."""
         return value.round().clamp(0, self.space.n - 1)
+
+
+ACTION_SPACE_MAP[MaskedCategorical] = ACTION_SPACE_MAP[Categorical]  # read by its Q-value actors
 
 
 class MaskedMultiCategorical(Masked, MultiCategorical):

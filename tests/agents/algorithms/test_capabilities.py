@@ -29,7 +29,8 @@ Make = Callable[..., PackingEnv]
 
 INTERFACE = {
     "__init__": "self network epsilon=None score=None autocast=None action_key='action' "
-    "mask_key='action_mask' value_key='action_value' chosen_key='chosen_action_value'",
+    "mask_key='action_mask' value_key='action_value' chosen_key='chosen_action_value' "
+    "action_spec=None",
     "set_frames": "self frames",
     "action_values": "self tensordict",
     "forward": "self tensordict",

@@ -102,7 +102,7 @@ class Flags:
 
 @pytest.mark.parametrize(
     ("broken", "number"),
-    [("........", 7), (".xx.....", 1), (".x.xxx..", 1), ("...xx...", 3), (".....xxx", 5),
+    [("........", 7), (".xx.....", 1), (".x.xxx..", 3), ("...xx...", 3), (".....xxx", 5),
      ("xx............", 13), ("xx........xxxx", 10)],
 )  # fmt: skip
 def test_the_first_broken_one_of_the_last_eight_is_kept(
