@@ -181,6 +181,11 @@ def _write(best, first, count, start, width, tables, found):
             found[first + lane, feature] = min(number * scale[feature], np.float32(MOST))
 
 
+@jit
+def _keep(rows, area, peaks, best):
+    """Do nothing: arrays that are known by their addresses live until this call."""
+
+
 @kernel
 def _features(
     maps, sizes, levels, bins, pool, height, tolerance, shift, tables, found, start, stop
@@ -216,6 +221,7 @@ def _features(
             _write(best, first, count, head + k * width, width, tables, found)
         _parts(cells, places[2], places[3], shape, parts)
         _write(best, first, count, found.shape[1] - tail, tail, tables, found)
+    _keep(rows, area, peaks, best)
 
 
 def map_features(
