@@ -15,7 +15,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from learning import half_width, other_policies, revision_of, summary, trained
+from learning import other_policies, revision_of, summary, trained
 from provenance import provenance, write_json
 
 from agents.training.evaluate import NORMAL_95
@@ -38,6 +38,9 @@ def report(experiment: str, runs: list[dict[str, Any]], folders: list[Path]) -> 
     agent = next(iter(runs[0]["policies"]))
     played = [run["policies"][agent] for run in runs]
     others = other_policies(runs[0], agent)
+    learned = summary([part["instances"]["utilization"] for part in played])
+    if len(runs) == 1:
+        learned["half_width_over_seeds"] = None  # of one seed there is none
     seconds = [run["training"]["elapsed"] for run in runs]
     frames = [run["training"]["frames"] for run in runs]
     return {
@@ -46,10 +49,9 @@ def report(experiment: str, runs: list[dict[str, Any]], folders: list[Path]) -> 
         "revisions": sorted({revision_of(folder) for folder in folders}),
         "frames": frames,
         "training_seconds": seconds,
-        "training_seconds_half_width": half_width(seconds),
         "decision_ms": [part["summary"]["decision_ms"]["mean"] for part in played],
         "utilization": {
-            agent: summary([part["instances"]["utilization"] for part in played]),
+            agent: learned,
             **others,
         },
         "paired_difference": {name: paired(runs, agent, name) for name in others},
@@ -70,8 +72,10 @@ def main() -> None:
         for seed, folder in zip(args.seeds, folders, strict=True)
     ]
     found = report(args.experiment, runs, folders)
-    args.work = None  # where the runs lie is not part of the result
-    write_json(args.out or f"benchmarks/results/{args.experiment}.json", provenance(args) | found)
+    place, args.work = f" --work {args.work}", None  # not part of the result
+    whole = provenance(args) | found
+    whole["command"] = whole["command"].replace(place, "")
+    write_json(args.out or f"benchmarks/results/{args.experiment}.json", whole)
     for name, value in found["utilization"].items():
         print(f"{name} {value['mean']:.4f}")
 

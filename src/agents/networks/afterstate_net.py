@@ -114,6 +114,7 @@ class AfterstateNet(nn.Module):
     scale: Tensor
     counts: Tensor
     shares: Tensor
+    turns: Tensor
 
     def __init__(
         self,
@@ -133,7 +134,7 @@ class AfterstateNet(nn.Module):
         self.windows = measure_windows(env, scale)
         self.register_buffer("sizes", torch.tensor(self.windows.sizes))
         self.register_buffer("levels", torch.tensor(self.windows.levels))
-        for name in ("scale", "counts", "shares"):
+        for name in ("scale", "counts", "shares", "turns"):
             self.register_buffer(name, torch.zeros(0), persistent=False)
         self._set_windows()
         self.first = nn.Linear(len(self.scale) + context, width)
@@ -215,21 +216,28 @@ class AfterstateNet(nn.Module):
             scale += (height * unit / area).tolist()
             shares = (area / cells).float()
         device = self.sizes.device
+        square = self.grid[0] == self.grid[1]
+        self.turns = _turns(parts, 1 if parts == grid else 2, square).to(device)
         self.scale, self.shares = torch.tensor(scale, device=device), shares.to(device)
         self.counts = torch.tensor(counts + [False] * (len(scale) - len(counts)), device=device)
 
     def _turned(self, features: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
-        """Return the features with the cells in equal shares of all turns and mirror images.
+        """Return the features with the cells turned and mirrored, row after row in another way.
 
         The order of a batch is random, so no draw is needed.
         """
-        parts = self.windows.parts
-        square = self.grid[0] == self.grid[1]
-        size = math.prod(parts) * (1 if parts == self.windows.grid(self.grid) else 2)
-        cells_of = features[:, -size:].unflatten(1, (-1, *parts))
-        turned = list(cells_of.tensor_split(8 if square else 4))
-        for k, cells in enumerate(turned):
-            flips = [axis for axis, bit in ((2, 1), (3, 2)) if k & bit]
-            flipped = cells.flip(flips) if flips else cells
-            turned[k] = (flipped.transpose(2, 3) if k >= 4 else flipped).flatten(1)
-        return torch.cat((features[:, :-size], torch.cat(turned)), 1)
+        num, size = self.turns.shape
+        which = torch.arange(len(features), device=features.device) % num
+        cells = features[:, -size:].gather(1, self.turns[which])
+        return torch.cat((features[:, :-size], cells), 1)
+
+
+def _turns(parts: tuple[int, int], maps: int, square: bool) -> Int[Tensor, "turns cells"]:
+    """Return the orders of the cells of all turns and mirror images of a map, or of several."""
+    cells = torch.arange(maps * math.prod(parts)).view(maps, *parts)
+    found = []
+    for k in range(8 if square else 4):
+        flips = [axis for axis, bit in ((1, 1), (2, 2)) if k & bit]
+        flipped = cells.flip(flips)
+        found.append((flipped.transpose(1, 2) if k >= 4 else flipped).flatten())
+    return torch.stack(found)

@@ -117,6 +117,21 @@ def test_exploration_takes_candidates_and_is_marked() -> None:
     assert len(out["action"].unique()) > 10
 
 
+@pytest.mark.parametrize("task", ["cuboid_online", "irregular"])
+def test_learning_sees_turned_and_mirrored_cells(task: str) -> None:
+    value = Afterstate(build(task, pool_size=8)).policy.value
+    parts, size = value.windows.parts, value.turns.shape[1]
+    features = torch.rand(8, len(value.scale))
+    turned = value._turned(features)
+    assert torch.equal(turned[:, :-size], features[:, :-size])
+    before, after = (f[:, -size:].unflatten(1, (-1, *parts)) for f in (features, turned))
+    assert torch.equal(after[0], before[0])
+    assert torch.equal(after[1], before[1].flip(1))
+    assert torch.equal(after[2], before[2].flip(2))
+    assert torch.equal(after[4], before[4].transpose(1, 2))
+    assert torch.equal(after[7], before[7].flip((1, 2)).transpose(1, 2))
+
+
 def test_a_policy_plays_items_that_it_was_not_trained_on() -> None:
     env = build("irregular", pool_size=8)
     other = build("irregular", pool_size=8, split="test", draw="sequential", scales=[0.8])
