@@ -31,6 +31,7 @@ NEEDED = {
     "experiment=learn_blobs": ["items.paths=parts"],
     "trainer=on_policy": ["agent=ppo"],
     "replay=rollout": ["agent=ppo"],
+    "network=afterstate_net": ["agent=afterstate"],
     "network=placement_actor_critic": ["agent=ppo"],
     "network=candidate_actor_critic": ["agent=ppo", "env.action_mode=candidate"],
     "network=multi_head_actor_critic": ["agent=ppo", "env.action_mode=multi_head"],
