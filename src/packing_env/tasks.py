@@ -10,6 +10,7 @@ import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from packing_env.core import candidates, feasibility
 from packing_env.core.actions import get_mode
 from packing_env.envs import PackingEnv, checks
 from packing_env.generators import GENERATORS, Generator, GeneratorError
-from packing_env.generators.base import check_pool, make_pool, split_stream
+from packing_env.generators.base import check_pool, make_next_pool, make_pool, split_stream
 from packing_env.item_source import build_catalogue, check_names
 from packing_env.types import (
     MAX_SEED,
@@ -185,12 +186,19 @@ def make_env(
     poses = {"orientations": preset.orientations, "scales": preset.scales}
     catalogue = build_catalogue(preset.items, preset.params, poses, split, supplied)
     playable = feasibility.legal_on_floor(catalogue.tensors(), preset.params).any(1)
-    instances = make_pool(
-        generator, catalogue, preset.params, playable, seed=pool_seed, size=size, **pool
+    source = (generator, catalogue, preset.params, playable)
+    pool |= {"seed": pool_seed, "size": size}
+    env = PackingEnv(
+        preset.params,
+        catalogue,
+        make_pool(*source, **pool),
+        num_envs=batch,
+        device=device,
+        seed=seed,
+        **shell,
     )
-    return PackingEnv(
-        preset.params, catalogue, instances, num_envs=batch, device=device, seed=seed, **shell
-    )
+    env.pools = partial(make_next_pool, task=source, **pool)
+    return env
 
 
 def _pop(options: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -233,6 +233,10 @@ class Collector(Stateful, Protocol):
         """Return root and ``next`` entries of one step, ``[*batch_size]``."""
         ...
 
+    def redraw(self, number: int) -> None:
+        """Exchange the training instances for those of the pool of that number."""
+        ...
+
     def close(self) -> None:
         """Release the resources that were started."""
         ...

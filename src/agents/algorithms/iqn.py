@@ -42,7 +42,7 @@ class IQN(ReturnsLearner):
     @option_groups(
         learning=OffPolicy(),
         quantiles=Quantiles(),
-        optimization=Optimization(adam_eps=1.5e-4),
+        optimization=Optimization(),
         exploration=Exploration(),
     )
     def __init__(

@@ -19,7 +19,7 @@ from agents.algorithms.base import ReturnsLearner
 from agents.algorithms.optimization import GatedUpdate
 from agents.algorithms.settings import Exploration, OffPolicy, Optimization
 from agents.networks import ScoreMaps
-from agents.networks.readouts.noisy import explores, reset_noise
+from agents.networks.readouts.noisy import noise_per_row
 from agents.networks.readouts.values import ActionNetwork, CategoricalReadout, Distribution
 from agents.objectives import C51Loss
 from agents.options import option_groups
@@ -28,16 +28,15 @@ from packing_env.envs import PackingEnv
 
 
 class NoisyPolicy(PolicyWrapper):
-    """A policy of expected returns that explores by new network noise for every batch.
+    """A policy of expected returns that explores by network noise, drawn anew for every row.
 
-    All rows of a batch share one draw of the noise, as the transitions of an update do.
+    The transitions of an update share one draw.
     """
 
     def action_values(self, tensordict: TensorDictBase) -> Tensor:
         """Return the expected returns ``[*batch, A]``, float32."""
-        if explores(self):
-            reset_noise(self.network)
-        return super().action_values(tensordict)
+        with noise_per_row(self.network, tensordict.batch_size.numel()):
+            return super().action_values(tensordict)
 
 
 class Rainbow(ReturnsLearner):
@@ -48,15 +47,15 @@ class Rainbow(ReturnsLearner):
         network: Builds the network from the environment and a readout (``readout=``).
         double: Choose the next action with the online network.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
-        distribution: Atoms and noise.
+        distribution: Atoms and noise; see :meth:`Distribution.fitted` for what is left open.
         optimization: ``lr``, its schedule, and Adam's other options.
         exploration: Schedule of epsilon, besides the noise.
     """
 
     @option_groups(
         learning=OffPolicy(),
-        distribution=Distribution(mixture=4),
-        optimization=Optimization(adam_eps=1.5e-4),
+        distribution=Distribution(v_min=None, v_max=None, mixture="auto"),
+        optimization=Optimization(),
         exploration=Exploration(epsilon_start=0.0, epsilon_end=0.0, epsilon_frames=0),
     )
     def __init__(
@@ -72,6 +71,7 @@ class Rainbow(ReturnsLearner):
     ) -> None:
         self.gamma, self.n_steps = learning.gamma, learning.n_steps
         self.batch_size = learning.batch_size
+        distribution = distribution.fitted(env)
         self.network = network(env, readout=partial(CategoricalReadout, distribution=distribution))
         self.policy = NoisyPolicy(self.network, epsilon=exploration.schedule)
         self.objective = C51Loss(self.network, gamma=learning.gamma, double=double)

@@ -30,7 +30,7 @@ class OffPolicy:
         target_rate: Share of the online networks that enters the target networks per update.
     """
 
-    gamma: float = 0.95
+    gamma: float = 0.99
     n_steps: int = 3
     batch_size: int = 64
     target_rate: float = 0.02

@@ -12,7 +12,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from agents.networks.encoders.candidates import CandidateEncoder
-from agents.networks.encoders.maps import StateValue
+from agents.networks.encoders.maps import COARSE, StateValue, ground_cells
 from agents.networks.precision import check_mode, runs_in_bf16
 from agents.networks.readouts.values import start_small
 from agents.networks.score_maps import ScoreMaps
@@ -70,7 +70,7 @@ class PlacementActorCritic(DiscreteActorCritic):
 
     Args:
         env: Sets the shapes; its action mode must be ``placement``.
-        channels: See :class:`ScoreMaps`, as ``depth`` and ``fold``.
+        channels: See :class:`ScoreMaps`, as ``depth``, ``fold``, ``context`` and ``ground``.
         width: Width of the value's layers.
         precision: ``"fp32"``, ``"bf16"`` or ``"auto"``.
     """
@@ -83,15 +83,23 @@ class PlacementActorCritic(DiscreteActorCritic):
         *,
         channels: int = 16,
         depth: int = 1,
-        fold: int = 4,
+        fold: int | None = 4,
         width: int = 64,
+        context: bool = False,
+        ground: int = COARSE,
         precision: str = "auto",
     ) -> None:
         super().__init__(env, precision)
         self.actor = ScoreMaps(
-            env, channels=channels, depth=depth, fold=fold, dueling=False, precision=precision
+            env,
+            channels=channels,
+            depth=depth,
+            fold=fold,
+            dueling=False,
+            context=context,
+            precision=precision,
         )
-        self.critic = StateValue(width)
+        self.critic = StateValue(width, ground_cells(env.params.grid, ground))
         self.in_keys = [key for key in self.actor.in_keys if key != "action_mask"]
         self.to(env.device)
 
@@ -115,7 +123,8 @@ class CandidateActorCritic(DiscreteActorCritic):
 
     Args:
         env: Sets the shapes; its action mode must be ``candidate``.
-        width: See :class:`CandidateEncoder`, as ``attention_heads`` and ``depth``.
+        width: See :class:`CandidateEncoder`, as ``attention_heads``, ``depth``, ``room`` and
+            ``ground``.
         precision: ``"fp32"``, ``"bf16"`` or ``"auto"``.
     """
 
@@ -128,12 +137,16 @@ class CandidateActorCritic(DiscreteActorCritic):
         width: int = 64,
         attention_heads: int = 4,
         depth: int = 1,
+        room: bool = False,
+        ground: int = COARSE,
         precision: str = "auto",
     ) -> None:
         super().__init__(env, precision)
         names = ("heightmap", "candidates", "item_features")
         self.in_keys = [("observation", name) for name in names]
-        self.encoder = CandidateEncoder(env, width, attention_heads, depth)
+        self.encoder = CandidateEncoder(
+            env, width, attention_heads, depth, room=room, ground=ground
+        )
         self.query = nn.Linear(width, width)
         self.own = nn.Linear(width, 1)
         self.out = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from agents.networks.encoders.candidates import THERE, CandidateEncoder
+from agents.networks.encoders.maps import COARSE
 from agents.networks.precision import check_mode, runs_in_bf16
 from agents.networks.readouts.values import ActionNetwork, ValueReadout, scaled
 from packing_env.envs import PackingEnv
@@ -30,7 +31,8 @@ class CandidateScores(ActionNetwork):
     Args:
         env: Sets the shapes; its action mode must be ``candidate``.
         readout: Meaning of a candidate's outputs: one value, or a distribution.
-        width: See :class:`CandidateEncoder`, as ``attention_heads`` and ``depth``.
+        width: See :class:`CandidateEncoder`, as ``attention_heads``, ``depth``, ``room`` and
+            ``ground``.
         precision: ``"fp32"``, ``"bf16"`` for the transformer (values are float32 either way), or
             ``"auto"``: bf16 where the device computes in it.
     """
@@ -45,13 +47,17 @@ class CandidateScores(ActionNetwork):
         width: int = 64,
         attention_heads: int = 4,
         depth: int = 1,
+        room: bool = False,
+        ground: int = COARSE,
         precision: str = "auto",
     ) -> None:
         check_mode(self, env)
         names = ("heightmap", "candidates", "item_features")
         super().__init__([("observation", name) for name in names], readout, 2 * width)
         self.autocast = runs_in_bf16(precision, env.device)
-        self.encoder = CandidateEncoder(env, width, attention_heads, depth)
+        self.encoder = CandidateEncoder(
+            env, width, attention_heads, depth, room=room, ground=ground
+        )
         out = self.readout
         self.value_hidden = out.linear(width, width)
         self.value = out.linear(width, out.num_values)

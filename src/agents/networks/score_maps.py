@@ -10,7 +10,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.encoders.maps import COARSE, coarse, coordinates, folded, per_orientation
+from agents.networks.encoders.maps import (
+    COARSE,
+    coarse,
+    coordinates,
+    folded,
+    gaps,
+    ground_cells,
+    per_orientation,
+)
 from agents.networks.precision import check_mode, runs_in_bf16
 from agents.networks.readouts.values import ActionNetwork, ValueReadout, scaled
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
@@ -18,8 +26,11 @@ from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
 _SCALARS = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES)
+_SIZE = len(ITEM_FEATURES) + ORIENTATION_FEATURES.index("size_x")
+_PEAK = len(ITEM_FEATURES) + ORIENTATION_FEATURES.index("peak")
 _SHARED = 3  # heightmap, x, y
 _VALUE_WIDTH = 64
+_FINE = 16  # points along the sides of lattices that need no folding
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,11 @@ class ScoreMaps(ActionNetwork):
     on a coarse grid with a wide receptive field, and the output is unfolded to the lattice. A
     linear term per cell, whose weights depend on the features, restores what folding blurs.
 
+    With ``context`` each image has two more planes, the gap below the item (:func:`gaps`) and the
+    height after it, and half-way through the convolutions the mean and the maximum of each channel
+    over the map are shown to all its cells (a global token: Wu, "Accelerating self-play learning in
+    Go", 2019, section 4.1).
+
     Dueling (Wang et al., ICML 2016) per map: ``Q(s, m, p) = V(s, m) + A(s, m, p) - mean over the
     legal placements of map m of A``. The value of one action therefore needs one map only
     (:meth:`value_of`), which makes an update cheap at 24 orientations.
@@ -61,8 +77,12 @@ class ScoreMaps(ActionNetwork):
         readout: Meaning of the maps' numbers: one value per placement, or a distribution.
         channels: Width of the convolutions.
         depth: Number of residual 3 x 3 convolutions after the stem.
-        fold: Lattice cells per coarse cell and axis.
+        fold: Lattice cells per coarse cell and axis; None: 1 on lattices of at most 16 points a
+            side, else 4.
         dueling: Whether to add a value per map and centre the advantages.
+        context: Whether to add the two planes and the global token.
+        ground: Cells along each side of the heightmap that the value is computed from; larger maps
+            are pooled to that many.
         precision: ``"fp32"``, ``"bf16"`` for the convolutions (values are float32 either way), or
             ``"auto"``: bf16 where the device computes in it.
     """
@@ -77,8 +97,10 @@ class ScoreMaps(ActionNetwork):
         readout: Callable[[int], ValueReadout] = ValueReadout,
         channels: int = 32,
         depth: int = 1,
-        fold: int = 4,
+        fold: int | None = 4,
         dueling: bool = True,
+        context: bool = False,
+        ground: int = COARSE,
         precision: str = "auto",
     ) -> None:
         check_mode(self, env)
@@ -88,24 +110,29 @@ class ScoreMaps(ActionNetwork):
         self.stride = env.params.grid_step
         self.autocast = runs_in_bf16(precision, env.device)
         self.register_buffer("grid", coordinates(env.params.lattice), persistent=False)
+        if fold is None:
+            fold = 1 if max(env.params.lattice) <= _FINE else 4
         self.fold = fold
         self.gains = (channels, channels, _VALUE_WIDTH)
         pixels, out = fold * fold, self.readout
-        self.own_stem = nn.Conv2d(pixels, channels, 3, padding=1)
+        own = 3 if context else 1
+        self.own_stem = nn.Conv2d(own * pixels, channels, 3, padding=1)
         self.shared_stem = nn.Conv2d(pixels * _SHARED, channels, 3, padding=1, bias=False)
         self.scalar_stem = nn.Linear(_SCALARS, channels)
         self.blocks = nn.ModuleList(
             nn.Conv2d(channels, channels, 3, padding=1) for _ in range(depth)
         )
+        self.token = nn.Linear(2 * channels, channels) if context else None
         self.map_scores = out.linear(channels, pixels * out.num_scores, small=True)
         self.cell_hidden = out.linear(_SCALARS, channels)
-        self.cell_weights = out.linear(channels, out.num_scores * (_SHARED + 1), small=True)
+        self.cell_weights = out.linear(channels, out.num_scores * (_SHARED + own), small=True)
         if not (dueling or out.is_additive):
             raise ParameterError(
                 "network.dueling=false leaves a mixture's distributions fixed; set "
                 "agent.mixture=null, or network.dueling=true"
             )
-        self.value = _MapValue(out) if dueling else None
+        cells = ground_cells(env.params.grid, ground)
+        self.value = _MapValue(out, cells) if dueling else None
         self.to(env.device)
         self.to(memory_format=torch.channels_last)
 
@@ -154,14 +181,18 @@ class ScoreMaps(ActionNetwork):
         ground = heights[:, None]
         if self.stride > 1:
             ground = functional.max_pool2d(ground, self.stride, self.stride, ceil_mode=True)
+        own = self.images(planes)
         with torch.autocast(heights.device.type, torch.bfloat16, enabled=self.autocast):
-            detail = self.detail(ground, planes, gains[0])
+            detail = self.detail(ground, own, planes.scalars, gains[0])
         hidden = scaled(functional.relu(self.cell_hidden(planes.scalars)), gains[1])
-        weights = self.cell_weights(hidden).unflatten(-1, (-1, _SHARED + 1))
+        weights = self.cell_weights(hidden).unflatten(-1, (-1, _SHARED + own.shape[2]))
+        of_own, of_shared = weights.tensor_split((own.shape[2],), -1)
         rest = planes.rest.flatten(2)
         shared = torch.cat((ground, self.grid.expand(len(ground), *self.grid.shape)), 1)
-        level = torch.addcmul(detail.float(), weights[..., :1], rest[:, :, None]).flatten(1, 2)
-        score = torch.baddbmm(level, weights[..., 1:].flatten(1, 2), shared.flatten(2))
+        level = detail.float()
+        for plane, weight in zip(own.flatten(3).split(1, 2), of_own.split(1, -1), strict=True):
+            level = torch.addcmul(level, weight, plane)
+        score = torch.baddbmm(level.flatten(1, 2), of_shared.flatten(1, 2), shared.flatten(2))
         score = score.view_as(detail)
         if self.value is None:
             return score.new_zeros(self.readout.num_values), score
@@ -174,25 +205,38 @@ class ScoreMaps(ActionNetwork):
             return value - centre, score
         return value, score - centre[..., None]
 
+    def images(self, planes: Planes) -> Float[Tensor, "B P C Xs Ys"]:
+        """Return the images of each map: rest heights, and with context the two others."""
+        if self.token is None:
+            return planes.rest[:, :, None]
+        after = (planes.rest + planes.scalars[..., _PEAK, None, None]).clamp(max=1)
+        size = planes.scalars[..., _SIZE : _SIZE + 2]
+        gap = gaps(planes.heightmap, planes.rest, size, self.stride)
+        return torch.stack((planes.rest, after, gap), 2)
+
     def detail(
         self,
         ground: Float[Tensor, "B 1 Xs Ys"],
-        planes: Planes,
+        own: Float[Tensor, "B P C Xs Ys"],
+        scalars: Float[Tensor, "B P F"],
         gain: Float[Tensor, "B N C"] | None,
     ) -> Float[Tensor, "B P S XsYs"]:
         """Return the convolutional part of the scores."""
-        xs, ys = planes.rest.shape[-2:]
-        hidden = self.own_stem(self._folded(planes.rest.flatten(0, 1)[:, None]))
+        xs, ys = own.shape[-2:]
+        hidden = self.own_stem(self._folded(own.flatten(0, 1)))
         # The coordinates are equal in all rows: their part of the convolution is computed once.
         of_ground, of_grid = self.shared_stem.weight.tensor_split((self.fold**2,), 1)
         shift = functional.conv2d(self._folded(ground), of_ground, padding=1)
         shift = shift + functional.conv2d(self._folded(self.grid[None]), of_grid, padding=1)
-        shift = shift[:, None] + self.scalar_stem(planes.scalars)[..., None, None]
+        shift = shift[:, None] + self.scalar_stem(scalars)[..., None, None]
         hidden = hidden.add_(shift.flatten(0, 1)).relu_()  # in place: no gradient needs these
-        for block in self.blocks:
+        for number, block in enumerate(self.blocks):
+            if self.token is not None and number == len(self.blocks) // 2:
+                token = torch.cat((hidden.mean((2, 3)), hidden.amax((2, 3))), 1)
+                hidden = hidden + self.token(token)[..., None, None]
             hidden = hidden + block(hidden).relu_()
         if gain is not None:
-            images = hidden.unflatten(0, planes.rest.shape[:2])
+            images = hidden.unflatten(0, own.shape[:2])
             hidden = (images * gain[..., None, None]).flatten(0, 1)
         maps = self.map_scores(hidden.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         maps = functional.pixel_shuffle(maps, self.fold)[..., :xs, :ys]
@@ -211,9 +255,10 @@ class _MapValue(nn.Module):
     (1 where illegal), and the share of legal placements.
     """
 
-    def __init__(self, readout: ValueReadout) -> None:
+    def __init__(self, readout: ValueReadout, cells: tuple[int, int]) -> None:
         super().__init__()
-        self.ground = readout.linear(COARSE * COARSE, _VALUE_WIDTH)
+        self.cells = cells
+        self.ground = readout.linear(cells[0] * cells[1], _VALUE_WIDTH)
         self.features = readout.linear(_SCALARS + 3, _VALUE_WIDTH, bias=False)
         self.out = readout.linear(_VALUE_WIDTH, readout.num_values)
 
@@ -223,6 +268,6 @@ class _MapValue(nn.Module):
         features: Float[Tensor, "B P F"],
         gain: Float[Tensor, "B N D"] | None = None,
     ) -> Float[Tensor, "B P V"]:
-        ground = self.ground(coarse(heightmap))
+        ground = self.ground(coarse(heightmap, self.cells))
         hidden = functional.relu(ground[:, None] + self.features(features))
         return self.out(scaled(hidden, gain))

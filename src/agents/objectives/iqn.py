@@ -23,12 +23,13 @@ class QuantileRegression:
         num_taus: Levels of the action taken per update, N.
         num_target_taus: Levels of the next action, N'.
         kappa: Difference at which the quantile Huber loss turns from quadratic to linear, in units
-            of returns.
+            of returns. It should be about a tenth of the spread of an action's returns: a loss that
+            is quadratic everywhere learns expectiles, whose tails are too short.
     """
 
     num_taus: int = 8
     num_target_taus: int = 8
-    kappa: float = 1.0
+    kappa: float = 0.01
 
     def compare(
         self, found: Float[Tensor, "B N"], wanted: Float[Tensor, "B M"], tau: Float[Tensor, "B N"]

@@ -44,6 +44,10 @@ class DeviceCollector:
         self._root = following
         return transition
 
+    def redraw(self, number: int) -> None:
+        """Exchange the training instances for those of the pool of that number."""
+        self.env.redraw(number)
+
     def state_dict(self) -> dict[str, Any]:
         """Return the environment's state; it is empty before the first step."""
         return {} if self._root is None else self._saved().to_dict()

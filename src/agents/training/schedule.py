@@ -17,6 +17,7 @@ class Schedule:
         save_every: Frames between two calls of ``save``; None: see ``save_minutes``.
         save_minutes: Minutes between two calls of ``save``; None here too: only the caller saves.
         evaluate_every: Frames between two calls of ``evaluate``; None: never.
+        redraw_every: Frames between two pools of training instances; None: one pool.
     """
 
     frames: float = 200_000
@@ -26,9 +27,10 @@ class Schedule:
     save_every: float | None = None
     save_minutes: float | None = None
     evaluate_every: float | None = None
+    redraw_every: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("frames", "log_every", "save_every", "evaluate_every"):
+        for name in ("frames", "log_every", "save_every", "evaluate_every", "redraw_every"):
             if (value := getattr(self, name)) is not None:
                 positive_frames(name, value)
         for name in ("minutes", "seconds", "save_minutes"):
@@ -44,6 +46,10 @@ class Schedule:
         """Wall-clock budget in seconds; None: none."""
         given = (None if self.minutes is None else 60.0 * self.minutes, self.seconds)
         return min((float(budget) for budget in given if budget is not None), default=None)
+
+    def pool(self, frames: int) -> int:
+        """Return the number of the pool that is played after this many frames."""
+        return 0 if self.redraw_every is None else frames // int(self.redraw_every)
 
     @property
     def every(self) -> dict[str, int | None]:

@@ -78,6 +78,9 @@ class Trainer:
         self.elapsed = 0.0
         self.collected = 0  # frames that entered the replay
         self._scheduled = 0  # frames that the agent's schedules are at
+        self._pool = 0  # number of the pool of instances that is played
+        if schedule.redraw_every is not None:
+            collector.redraw(0)  # refused at once where there is no other pool
         self.meter = Meter()
         self.last: dict[str, float] = {}
         self._since_update = 0
@@ -142,6 +145,9 @@ class Trainer:
         """Take one decision in every row, and make the updates that are due. No host read."""
         self.agent.set_frames(self.frames)
         self._scheduled = self.frames
+        if (pool := self.schedule.pool(self.frames)) != self._pool:
+            self.collector.redraw(pool)
+            self._pool = pool
         transition = self.collector.step()
         self.replay.extend(transition)
         self._measure(transition)

@@ -115,6 +115,11 @@ class WorkerCollector(DeviceCollector):
         self._root = following.reshape(self.env.batch_size).clone()
         return root.set("next", step.get("next").reshape(self.env.batch_size).clone())
 
+    def redraw(self, number: int) -> None:
+        """Exchange the training instances for those of the pool of that number."""
+        super().redraw(number)
+        self._shards.exchange(self.env.instances)
+
     def close(self) -> None:
         """End the processes; the environment stays open."""
         self._shards.close()

@@ -46,6 +46,32 @@ TERMS: dict[str, Term] = {
 }
 
 
+RETURNS: dict[str, tuple[float, float]] = {
+    "objective": (-1.25, 1.25),
+    "utilization": (0.0, 1.0),
+    "height": (-1.0, 0.0),
+    "void": (-1.0, 1.0),
+    "illegal": (-1.0, 0.0),
+}
+"""Least and largest sum of each term over the rest of an episode, where illegal actions end it;
+that of ``item`` is the number of items."""
+
+
+def return_bounds(weights: Mapping[str, float], num_items: int) -> tuple[float, float]:
+    """Return the least and the largest return that weighted terms can give from any state.
+
+    Raises:
+        ParameterError: The bounds of a term are not known.
+    """
+    known = RETURNS | {"item": (0.0, float(num_items))}
+    if unknown := sorted(set(weights) - set(known)):
+        raise ParameterError(
+            f"the returns of reward {unknown} have no known bounds; set v_min and v_max"
+        )
+    ends = [(weight * known[term][0], weight * known[term][1]) for term, weight in weights.items()]
+    return sum(min(pair) for pair in ends), sum(max(pair) for pair in ends)
+
+
 def check_weights(weights: Mapping[str, float]) -> None:
     """Raise if a term is unknown or there is none."""
     unknown = set(weights) - set(TERMS)

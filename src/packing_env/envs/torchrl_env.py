@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,14 @@ from packing_env.envs import checks
 from packing_env.envs.choices import Choices
 from packing_env.envs.specs import Specs
 from packing_env.items import Catalogue
-from packing_env.types import MAX_SEED, Instances, PackingParams, State, check_integer
+from packing_env.types import (
+    MAX_SEED,
+    Instances,
+    PackingParams,
+    ParameterError,
+    State,
+    check_integer,
+)
 
 
 class PackingEnv(EnvBase):
@@ -47,6 +54,8 @@ class PackingEnv(EnvBase):
 
     _supports_set_state = True
     _seed: Tensor
+    pools: Callable[[int], Instances] | None = None
+    """Makes the pool of a number for :meth:`redraw`; set by :func:`packing_env.make_env`."""
 
     def __init__(
         self,
@@ -92,6 +101,25 @@ class PackingEnv(EnvBase):
         self.mode = self.engine.mode
         zero = torch.zeros(1, dtype=torch.int64, device=self.device)
         checks.check_memory(self.engine, *self.engine.begin(zero, zero, zero), len(self._rows))
+
+    def redraw(self, number: int) -> None:
+        """Exchange the pool's instances for those of the pool of that number, 0 the first.
+
+        Running episodes keep their items; the episodes that follow have new ones. Nothing is read
+        from the device.
+
+        Raises:
+            ParameterError: The environment was not made by ``make_env``.
+        """
+        if self.pools is None:
+            raise ParameterError("only environments of make_env can draw other instances")
+        self.exchange(self.pools(number))
+
+    def exchange(self, instances: Instances) -> None:
+        """Write other instances over the pool, from the first again if there are fewer."""
+        rows = torch.arange(len(self.instances)) % len(instances)
+        self.instances.item_id.copy_(instances.item_id[rows])
+        self.instances.num_items.copy_(instances.num_items[rows])
 
     # ------------------------------------------------------------------ state
 

@@ -18,6 +18,8 @@ from packing_env.types import MAX_SEED, Instances, PackingParams, check_integer
 
 _LOGGER = logging.getLogger("packing_env.generators")
 SPLITS = ("train", "test")
+_STRIDE = 0x1E3779B97F4A7C15
+"""Difference between the seeds of successive pools of a task, odd."""
 
 
 class GeneratorError(ValueError):
@@ -93,6 +95,8 @@ class Generator(ABC):
 
     finite = False
     """True if :meth:`sample` returns a fixed list, whatever ``num_instances`` requests."""
+    catalogue_of_seed = False
+    """True if :meth:`cuboids` depends on the seed: every pool has a catalogue of its own."""
 
     @abstractmethod
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
@@ -188,6 +192,33 @@ def make_pool(
             "container and the stability rule"
         )
     return Instances(made.item_id[startable], made.num_items[startable])
+
+
+def make_next_pool(
+    number: int,
+    task: tuple[Generator, Catalogue, PackingParams, Tensor],
+    *,
+    seed: int,
+    **options: Any,
+) -> Instances:
+    """Make the pool of that number of a task; number 0 is :func:`make_pool` with its seed.
+
+    Args:
+        number: Which; every pool has a seed of its own.
+        task: The first arguments of :func:`make_pool`.
+        seed: Seed of pool 0.
+        options: The other arguments.
+
+    Raises:
+        GeneratorError: The generator has one pool only.
+    """
+    generator = task[0]
+    if generator.finite or generator.catalogue_of_seed:
+        raise GeneratorError(
+            f"{type(generator).__name__} has one pool of instances, so no other can be drawn; set "
+            f"trainer.redraw_every=null"
+        )
+    return make_pool(*task, seed=(seed + number * _STRIDE) % (MAX_SEED + 1), **options)
 
 
 def _ordered(made: Instances, catalogue: Catalogue, params: PackingParams) -> Instances:

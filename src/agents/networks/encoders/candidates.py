@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.encoders.maps import COARSE, coarse
+from agents.networks.encoders.maps import COARSE, coarse, ground_cells
 from packing_env.core import candidates
 from packing_env.core.observation import ITEM_FEATURES
 from packing_env.envs import PackingEnv
@@ -16,13 +16,17 @@ from packing_env.types import ParameterError
 THERE = candidates.FEATURES.index("there")
 TERRAIN = ("under", "gap", "around")
 """Features that :func:`terrain` computes for each candidate."""
+ROOM = ("free_x", "free_y", "headroom")
+"""Features that :func:`room` computes for each candidate."""
+_LEVEL = 1e-5
+"""Heights that differ by less, over H, are level."""
 
 
 class CandidateEncoder(nn.Module):
     """A transformer over the candidates and the container.
 
-    Each candidate is a token of its features and of the terrain around it (:func:`terrain`); one
-    more token stands for the container, pooled to a few heights, and the items. They attend to each
+    Each candidate is a token of its features, of the terrain around it (:func:`terrain`) and of the
+    free space that it is put into (:func:`room`); one more token stands for the container, pooled to a few heights, and the items. They attend to each
     other (Vaswani et al., NeurIPS 2017; pre-norm), so the encoding of a candidate depends on the
     others, but not on their order. Empty entries of the list are not attended to; the container's
     token is, so that a list without candidates gives no NaN.
@@ -32,14 +36,28 @@ class CandidateEncoder(nn.Module):
         width: Width of a token; a multiple of ``attention_heads``.
         attention_heads: Heads of each attention.
         depth: Blocks of attention.
+        room: Whether candidates have the features of :func:`room`.
+        ground: Cells along each side of the heightmap in the container's token; larger maps are
+            pooled to that many.
     """
 
-    def __init__(self, env: PackingEnv, width: int, attention_heads: int, depth: int) -> None:
+    def __init__(
+        self,
+        env: PackingEnv,
+        width: int,
+        attention_heads: int,
+        depth: int,
+        *,
+        room: bool = False,
+        ground: int = COARSE,
+    ) -> None:
         super().__init__()
-        context = COARSE * COARSE + env.params.num_slots * len(ITEM_FEATURES)
+        self.room, self.cells = room, ground_cells(env.params.grid, ground)
+        context = self.cells[0] * self.cells[1] + env.params.num_slots * len(ITEM_FEATURES)
         self.container = nn.Linear(context, width)
+        features = len(candidates.FEATURES) + len(TERRAIN) + (len(ROOM) if room else 0)
         self.candidate = nn.Sequential(
-            nn.Linear(len(candidates.FEATURES) + len(TERRAIN), width),
+            nn.Linear(features, width),
             nn.ReLU(),
             nn.Linear(width, width),
         )
@@ -53,8 +71,11 @@ class CandidateEncoder(nn.Module):
         item: Float[Tensor, "B S G"],
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B K D"]]:
         """Return the container's token and the candidates'."""
-        context = self.container(torch.cat((coarse(heightmap), item.flatten(1)), -1))
-        tokens = self.candidate(torch.cat((listed, terrain(heightmap, listed)), -1))
+        context = torch.cat((coarse(heightmap, self.cells), item.flatten(1)), -1)
+        context = self.container(context)
+        features = [listed, terrain(heightmap, listed)]
+        features += [room(heightmap, listed)] if self.room else []
+        tokens = self.candidate(torch.cat(features, -1))
         tokens = torch.cat((context[:, None], tokens), 1)
         there = functional.pad(listed[..., THERE] > 0, (1, 0), value=True)
         for block in self.blocks:
@@ -113,6 +134,31 @@ def terrain(
     around = (wider - inside) / (more - cells)
     found = torch.stack((under, column["z"] - under, around), -1)
     return torch.where(listed[..., THERE, None] > 0, found, 0.0).float()
+
+
+def room(
+    heightmap: Float[Tensor, "B X Y"], listed: Float[Tensor, "B K F"]
+) -> Float[Tensor, "B K 3"]:
+    """Return the free space beyond the lower corner of each candidate.
+
+    ``free_x``, ``free_y``: how far no cell is higher than the candidate's rest height, from its
+    lower corner along x and y, over the container's sides; ``headroom``: the height above its rest
+    height, over H. With the corner itself these are the corners of an empty maximal space (Xiong et
+    al., RA-L 2024). Zeros where there is no candidate.
+    """
+    column = dict(zip(candidates.FEATURES, listed.unbind(-1), strict=True))
+    z, rows = column["z"], torch.arange(len(listed), device=listed.device)[:, None]
+    found = []
+    for maps, along, across in ((heightmap.mT, "x", "y"), (heightmap, "y", "x")):
+        cells = maps.shape[1:]
+        line = (column[across] * cells[0] + 1e-4).long().clamp(max=cells[0] - 1)
+        start = (column[along] * cells[1] + 1e-4).floor()
+        place = torch.arange(cells[1], device=listed.device)
+        blocked = (maps[rows, line] > z[..., None] + _LEVEL) & (place >= start[..., None])
+        end = torch.where(blocked, place, cells[1]).amin(-1)
+        found.append((end - start) / cells[1])
+    seen = torch.stack((*found, 1 - z), -1)
+    return torch.where(listed[..., THERE, None] > 0, seen, 0.0)
 
 
 def _rectangle(

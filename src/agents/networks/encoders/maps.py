@@ -10,14 +10,23 @@ from torch.nn import functional
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 
 COARSE = 8
-"""Cells along each side of the pooled heightmap that a value is computed from."""
+"""Default of the cells along each side of the pooled heightmap that a value is computed from."""
 FIT_FEATURES = ("lowest", "mean", "share")
 """Features of how well an item in an orientation still fits, see :func:`fits`."""
 
 
-def coarse(heightmap: Float[Tensor, "B X Y"]) -> Float[Tensor, "B C"]:
-    """Return the heightmap in :data:`COARSE` x :data:`COARSE` means."""
-    return functional.adaptive_avg_pool2d(heightmap[:, None], COARSE).flatten(1)
+def coarse(
+    heightmap: Float[Tensor, "B X Y"], cells: tuple[int, int] = (COARSE, COARSE)
+) -> Float[Tensor, "B C"]:
+    """Return the heightmap as means over that many parts in x and y."""
+    if heightmap.shape[1:] == cells:
+        return heightmap.flatten(1)
+    return functional.adaptive_avg_pool2d(heightmap[:, None], cells).flatten(1)
+
+
+def ground_cells(grid: tuple[int, int], ground: int) -> tuple[int, int]:
+    """Return the parts of a pooled heightmap: ``ground`` each way, no more than it has cells."""
+    return min(grid[0], ground), min(grid[1], ground)
 
 
 def coordinates(lattice: tuple[int, int]) -> Float[Tensor, "2 Xs Ys"]:
@@ -44,9 +53,9 @@ def per_orientation(
 class StateValue(nn.Module):
     """V of the container and of how well the visible items still fit into it."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, cells: tuple[int, int] = (COARSE, COARSE)) -> None:
         super().__init__()
-        self.maps = MapSummary(width)
+        self.maps = MapSummary(width, cells)
         self.out = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
 
     def forward(
@@ -58,12 +67,18 @@ class StateValue(nn.Module):
 
 
 class MapSummary(nn.Module):
-    """Encoder of each item in each orientation by features, fit and container, without its map."""
+    """Encoder of each item in each orientation by features, fit and container, without its map.
 
-    def __init__(self, width: int) -> None:
+    Args:
+        width: Features per item and orientation.
+        cells: Parts of the heightmap, see :func:`ground_cells`.
+    """
+
+    def __init__(self, width: int, cells: tuple[int, int] = (COARSE, COARSE)) -> None:
         super().__init__()
         features = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES) + len(FIT_FEATURES)
-        self.ground = nn.Linear(COARSE * COARSE, width)
+        self.cells = cells
+        self.ground = nn.Linear(cells[0] * cells[1], width)
         self.features = nn.Linear(features, width, bias=False)
         self.hidden = nn.Linear(width, width)
 
@@ -78,7 +93,7 @@ class MapSummary(nn.Module):
         fit = fits(drop_height)
         features = per_orientation(item, orientation, drop_height.shape[1])
         features = torch.cat((features, fit), -1)
-        hidden = self.ground(coarse(heightmap))[:, None, None] + self.features(features)
+        hidden = self.ground(coarse(heightmap, self.cells))[:, None, None] + self.features(features)
         return functional.relu(self.hidden(functional.relu(hidden))) * (fit[..., -1:] > 0)
 
 
@@ -89,6 +104,33 @@ def fits(drop_height: Float[Tensor, "B L R Xs Ys"]) -> Float[Tensor, "B L R 3"]:
     """
     places = drop_height.flatten(3)
     return torch.stack((places.amin(3), places.mean(3), (places < 1).float().mean(3)), -1)
+
+
+def gaps(
+    heightmap: Float[Tensor, "B X Y"],
+    rest: Float[Tensor, "B P Xs Ys"],
+    size: Float[Tensor, "B P 2"],
+    stride: int,
+) -> Float[Tensor, "B P Xs Ys"]:
+    """Return how far each placement rests above the mean height under its window; 1 if illegal.
+
+    ``size`` are the sides of the windows over the container's; sums over rectangles come from one
+    table of cumulative sums.
+    """
+    across, along = heightmap.shape[1:]
+    sums = functional.pad(heightmap.cumsum(1).cumsum(2), (1, 0, 1, 0)).flatten(1)
+    sides = (size * size.new_tensor((across, along))).round().long().clamp(min=1)
+    x, y = (stride * torch.arange(places, device=rest.device) for places in rest.shape[2:])
+    x_end = (x + sides[..., :1]).clamp(max=across)[..., None]
+    y_end = (y + sides[..., 1:]).clamp(max=along)[:, :, None]
+    x, y = x[:, None], y[None, :]
+
+    def corner(i: Tensor, j: Tensor) -> Tensor:
+        place = (i * (along + 1) + j).expand(rest.shape)
+        return sums.gather(1, place.flatten(1)).view(rest.shape)
+
+    total = corner(x_end, y_end) - corner(x, y_end) - corner(x_end, y) + corner(x, y)
+    return torch.where(rest < 1, rest - total / sides.prod(-1)[..., None, None], 1.0)
 
 
 def pooled(hidden: Tensor, dim: int) -> Tensor:

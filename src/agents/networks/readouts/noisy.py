@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float
@@ -36,6 +38,8 @@ class NoisyLinear(nn.Module):
 
     noise_in: Tensor
     noise_out: Tensor
+    rows: int | None = None
+    """Rows of the batch that have noise of their own, see :func:`noise_per_row`; None: shared."""
 
     def __init__(
         self, in_features: int, out_features: int, *, bias: bool = True, sigma: float = 0.5
@@ -60,8 +64,7 @@ class NoisyLinear(nn.Module):
     def reset_noise(self) -> None:
         """Draw new noise."""
         for noise in (self.noise_in, self.noise_out):
-            drawn = torch.randn_like(noise)
-            noise.copy_(drawn.sign() * drawn.abs().sqrt())
+            noise.copy_(_rooted(torch.randn_like(noise)))
 
     @property
     def weight(self) -> Float[Tensor, "out in"]:
@@ -79,7 +82,39 @@ class NoisyLinear(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch in"]) -> Float[Tensor, "*batch out"]:
         """Apply the layer."""
-        return functional.linear(x, self.weight, self.bias)
+        if self.rows is None or not explores(self):
+            return functional.linear(x, self.weight, self.bias)
+        return self._by_row(x, self.rows)
+
+    def _by_row(self, x: Float[Tensor, "*batch in"], rows: int) -> Float[Tensor, "*batch out"]:
+        """Apply the layer with noise of its own for each row; the first axes hold rows in order.
+
+        ``outer(f_out, f_in) * sigma`` times x is ``f_out * (sigma (f_in * x))``.
+        """
+        drawn = x.new_empty(rows, 1, self.noise_in.numel() + self.noise_out.numel())
+        before, after = _rooted(drawn.normal_()).tensor_split((self.noise_in.numel(),), -1)
+        flat = x.reshape(rows, -1, x.shape[-1])
+        noise = functional.linear(flat * before, self.weight_sigma, self.bias_sigma)
+        plain = functional.linear(flat, self.weight_mu, self.bias_mu)
+        return (plain + after * noise).view(*x.shape[:-1], -1)
+
+
+def _rooted(drawn: Tensor) -> Tensor:
+    """Return ``sign(e) sqrt(|e|)``."""
+    return drawn.sign() * drawn.abs().sqrt()
+
+
+@contextmanager
+def noise_per_row(network: nn.Module, rows: int) -> Iterator[None]:
+    """Give each of the batch's rows noise of its own, drawn anew at every use of a layer."""
+    layers = [layer for layer in network.modules() if isinstance(layer, NoisyLinear)]
+    for layer in layers:
+        layer.rows = rows
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.rows = None
 
 
 def reset_noise(network: nn.Module) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,7 +15,12 @@ from torch import Tensor, nn
 
 from agents.networks.readouts.noisy import NoisyLinear
 from agents.options import option_groups
+from packing_env.core import rewards
+from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
+
+_MIXED = 4
+_OWN = 4096  # actions up to which each has logits of its own
 
 
 class ValueReadout(nn.Module):
@@ -69,31 +74,53 @@ class Distribution:
 
     Attributes:
         v_min: Lowest return on the support; it must not exceed what an episode can give, since
-            lower returns count as this one.
+            lower returns count as this one. None: see :meth:`fitted`, as for ``v_max``.
         v_max: Highest return on the support; higher ones count as this one.
         num_atoms: Atoms from ``v_min`` to ``v_max``, equally spaced.
         mixture: Distributions that the placements of a map mix, see :class:`CategoricalReadout`;
-            None: every action has logits of its own.
+            None: every action has logits of its own; ``"auto"``: see :meth:`fitted`.
         noisy: Whether the layers after the trunk carry noise (:class:`NoisyLinear`) and explore.
         sigma: Initial scale of that noise.
     """
 
-    v_min: float = -1.0
-    v_max: float = 1.5
+    v_min: float | None = -1.0
+    v_max: float | None = 1.5
     num_atoms: int = 51
-    mixture: int | None = None
+    mixture: int | str | None = None
     noisy: bool = True
     sigma: float = 0.5
 
     def __post_init__(self) -> None:
-        if not self.v_min < self.v_max or self.num_atoms < 2:
+        known = self.v_min is not None and self.v_max is not None
+        if (known and not self.v_min < self.v_max) or self.num_atoms < 2:
             raise ParameterError(
                 f"the support from v_min={self.v_min} to v_max={self.v_max} in "
                 f"num_atoms={self.num_atoms} is empty; v_min must be less than v_max, and "
                 f"num_atoms 2 or more"
             )
-        if self.mixture is not None and self.mixture < 2:
-            raise ParameterError(f"mixture={self.mixture} must be at least 2, or null for none")
+        mixture = self.mixture
+        if not (mixture in (None, "auto") or (isinstance(mixture, int) and mixture > 1)):
+            raise ParameterError(
+                f"mixture={self.mixture!r} must be at least 2, auto, or null for none"
+            )
+
+    def fitted(self, env: PackingEnv) -> Distribution:
+        """Return the same with what is left open chosen for a task.
+
+        The support reaches from the least to the largest return that the task's reward can give;
+        placements mix distributions where a state has more than :data:`_OWN` actions.
+
+        Raises:
+            ParameterError: The range of a term of the reward is not known.
+        """
+        low, high = self.v_min, self.v_max
+        if low is None or high is None:
+            bounds = rewards.return_bounds(env.params.reward, env.params.num_items)
+            low, high = (bounds[k] if end is None else end for k, end in enumerate((low, high)))
+        mixture = self.mixture
+        if mixture == "auto":
+            mixture = _MIXED if env.mode.mask_spaces["action_mask"].size > _OWN else None
+        return replace(self, v_min=low, v_max=high, mixture=mixture)
 
 
 class CategoricalReadout(ValueReadout):
@@ -119,12 +146,15 @@ class CategoricalReadout(ValueReadout):
     def __init__(self, width: int, *, distribution: Distribution) -> None:
         super().__init__(width)
         self.noisy, self.sigma = distribution.noisy, distribution.sigma
-        self.mixture = mixture = distribution.mixture
+        low, high, mixture = distribution.v_min, distribution.v_max, distribution.mixture
+        if low is None or high is None or isinstance(mixture, str):
+            raise ParameterError(f"{distribution} is not fitted to a task; see Distribution.fitted")
+        self.mixture = mixture
         num_atoms = distribution.num_atoms
         self.is_additive = mixture is None
         self.num_scores = num_atoms if mixture is None else mixture
         self.num_values = num_atoms if mixture is None else mixture * num_atoms
-        support = torch.linspace(distribution.v_min, distribution.v_max, num_atoms)
+        support = torch.linspace(low, high, num_atoms)
         self.register_buffer("support", support, persistent=False)
         if mixture is not None:
             # equal distributions would stay equal: they start tilted, from low to high returns

@@ -46,6 +46,8 @@ class ContinuousCuboids(CuboidSource):
     decimals: int = 3
     heights: Sequence[float] | None = None
 
+    catalogue_of_seed = True
+
     def __post_init__(self) -> None:
         check_integer("generator.decimals", self.decimals, 0, 6)
         low = self._steps("low", self.low)

@@ -1,0 +1,147 @@
+"""What networks see of the container: exact planes, a global token, whole heightmaps, free space."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from tests.agents.distributional import small_env
+from tests.tiny import cuboid_env
+from torch.nn import functional
+
+from agents.config.build import build_agent, build_env
+from agents.config.compose import compose
+from agents.networks import (
+    CandidateActorCritic,
+    CandidateScores,
+    PlacementActorCritic,
+    ScoreMaps,
+)
+from agents.networks.encoders.candidates import ROOM, room
+from agents.networks.encoders.maps import gaps
+from packing_env.core import candidates
+
+HEIGHTMAP = ("observation", "heightmap")
+MAPS = partial(ScoreMaps, channels=4, depth=4, fold=1, context=True, precision="fp32")
+
+
+def played(env, steps=5):
+    torch.manual_seed(0)
+    root = env.reset()
+    for _ in range(steps):
+        root = env.step_and_maybe_reset(env.rand_action(root))[1]
+    return root
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_gaps_are_means_under_windows(stride):
+    torch.manual_seed(0)
+    heightmap = torch.rand(2, 7, 6)
+    sides = torch.tensor([[1, 6], [3, 2], [7, 1]]).expand(2, 3, 2)
+    rest = torch.rand(2, 3, *(-(-cells // stride) for cells in (7, 6)))
+    rest[0, 1, 0, 0] = 1.0
+    found = gaps(heightmap, rest, sides / torch.tensor([7, 6]), stride)
+    for row, plane, i, j in torch.cartesian_prod(*map(torch.arange, rest.shape)).tolist():
+        (wide, deep), (x, y) = sides[row, plane].tolist(), (i * stride, j * stride)
+        if x + wide > 7 or y + deep > 6:
+            continue  # never legal
+        z = rest[row, plane, i, j]
+        expected = z - heightmap[row, x : x + wide, y : y + deep].mean() if z < 1 else 1.0
+        torch.testing.assert_close(found[row, plane, i, j], torch.as_tensor(expected))
+
+
+def test_a_placement_sees_the_whole_map():
+    """By four 3 x 3 convolutions a corner sees five cells on; by the token, all."""
+    torch.manual_seed(0)
+    env = cuboid_env(1, items={"grid": (14, 14)}, num_items=4)
+    network = MAPS(env, dueling=False)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    root = env.reset()
+    value = network(root.clone())["action_value"]
+    changed = root.clone()
+    changed["observation", "drop_height"][..., -1, -1] = 0.9
+    corner = network(changed)["action_value"].view(-1, 14, 14)[:, 0, 0]
+    assert not torch.isclose(corner, value.view(-1, 14, 14)[:, 0, 0], rtol=0, atol=1e-7).any()
+
+
+def test_one_map_equals_all_maps_with_context():
+    env = small_env("placement")
+    torch.manual_seed(1)
+    network, root = MAPS(env), played(env)
+    value = network(root.clone())["action_value"]
+    action = env.rand_action(root)["action"]
+    expected = value.gather(1, action[:, None]).squeeze(1)
+    torch.testing.assert_close(network.value_of(root, action), expected, rtol=1e-4, atol=1e-6)
+
+
+def hidden_change(env):
+    """A change of the heightmap that its 8 x 8 means do not show."""
+    cells = torch.eye(100).view(100, 1, 10, 10)
+    means = functional.adaptive_avg_pool2d(cells, 8).flatten(1).T
+    change = torch.linalg.svd(means)[2][-1]
+    assert (means @ change).abs().max() < 1e-5
+    return change.view(10, 10)
+
+
+@pytest.mark.parametrize("agent", ["ppo", "dqn"])
+def test_critics_see_raw_heights(agent):
+    """The former networks read 8 x 8 means: they valued these two containers equally."""
+    config = compose("train", ["env=cuboid_online", f"agent={agent}", "env.num_envs=2"])
+    env = build_env(config)
+    torch.manual_seed(0)
+    made, root = build_agent(config, env), played(env)
+    network = made.policy.network
+    other = root.clone()
+    other[HEIGHTMAP] = root[HEIGHTMAP] + 0.1 * hidden_change(env)
+    if agent == "ppo":
+        values = [network.value(state) for state in (root, other)]
+    else:
+        scalars = torch.zeros(2, 1, network.value.features.in_features)
+        values = [network.value(state[HEIGHTMAP], scalars) for state in (root, other)]
+    assert not torch.isclose(*values, rtol=0, atol=1e-6).any()
+
+
+@pytest.mark.parametrize(("task", "fold"), [("cuboid_online", 1), ("irregular", 4)])
+@pytest.mark.parametrize("agent", ["ppo", "dqn"])
+def test_small_lattices_are_not_folded(task, fold, agent):
+    few = ["items=example_cuboids"] if task == "irregular" else []
+    small = ["env.num_envs=1", "env.pool_size=4", *few]
+    config = compose("train", [f"env={task}", f"agent={agent}", *small])
+    network = build_agent(config, build_env(config)).policy.network
+    maps = network.actor if agent == "ppo" else network
+    assert (maps.fold, len(maps.blocks), maps.token is None) == (fold, 4, False)
+
+
+@pytest.mark.parametrize("network", [CandidateScores, CandidateActorCritic])
+def test_free_space_is_seen(network):
+    env = small_env("candidate")
+    torch.manual_seed(0)
+    plain, seeing = (network(env, width=16, room=flag) for flag in (False, True))
+    widths = [each.encoder.candidate[0].in_features for each in (plain, seeing)]
+    assert widths[1] == widths[0] + len(ROOM)
+
+
+def test_room_reaches_to_the_next_higher_cell():
+    env = cuboid_env(8, num_items=12, action_mode="candidate", num_candidates=24)
+    root = played(env, 4)
+    heightmap, listed = root[HEIGHTMAP], root["observation", "candidates"]
+    found = room(heightmap, listed)
+    across, along = heightmap.shape[1:]
+    assert (listed[..., -1] == 0).any()
+    assert (listed[..., -1] > 0).any()
+    for row, k in torch.cartesian_prod(torch.arange(8), torch.arange(24)).tolist():
+        column = dict(zip(candidates.FEATURES, listed[row, k].tolist(), strict=True))
+        if not column["there"]:
+            assert not found[row, k].any()
+            continue
+        x, y, z = round(column["x"] * across), round(column["y"] * along), column["z"]
+        ends = [x, y]
+        while ends[0] < across and heightmap[row, ends[0], y] <= z + 1e-4:
+            ends[0] += 1
+        while ends[1] < along and heightmap[row, x, ends[1]] <= z + 1e-4:
+            ends[1] += 1
+        expected = torch.tensor([(ends[0] - x) / across, (ends[1] - y) / along, 1 - z])
+        torch.testing.assert_close(found[row, k], expected, rtol=0, atol=1e-5)
