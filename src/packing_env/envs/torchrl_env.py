@@ -105,8 +105,8 @@ class PackingEnv(EnvBase):
     def redraw(self, number: int) -> None:
         """Exchange the pool's instances for those of the pool of that number, 0 the first.
 
-        Running episodes keep their items; the episodes that follow have new ones. Nothing is read
-        from the device.
+        Running episodes keep their items; the episodes that follow have new ones. They are drawn on
+        the CPU, so nothing is read from the device.
 
         Raises:
             ParameterError: The environment was not made by ``make_env``.

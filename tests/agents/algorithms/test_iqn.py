@@ -27,7 +27,7 @@ from agents.heuristics import build
 from agents.networks.readouts.quantile import CosineEmbedding, QuantileReadout
 from agents.networks.readouts.values import ActionNetwork
 from agents.objectives import IQNLoss
-from agents.objectives.iqn import quantile_huber
+from agents.objectives.iqn import QuantileRegression, quantile_huber
 from agents.policies.policy_wrapper import PolicyWrapper
 from agents.training.imitation import WarmStart, warm_start
 from agents.training.rollout import DeviceCollector
@@ -100,7 +100,8 @@ def by_hand(agent, batch, best, seed):
     discount = agent.gamma ** batch["steps_to_next_obs"] * alive
     tau = torch.rand(len(batch), objective.regression.num_taus)
     found = network.quantiles_of(batch, batch["action"], tau)
-    return quantile_huber(found, batch["next", "reward"] + discount * future, tau)
+    wanted = batch["next", "reward"] + discount * future
+    return quantile_huber(found, wanted, tau, objective.regression.kappa)
 
 
 @pytest.mark.parametrize("double", [True, False])
@@ -255,6 +256,44 @@ def test_risk_picks_the_safe_arm_and_its_absence_the_higher_mean():
         fixed = Bandit(risk)
         fixed.load_state_dict(network.state_dict())
         assert (PolicyWrapper(fixed)(root.exclude("level"))["action"] == arm).all()
+
+
+def fitted_quantiles(regression):
+    """Quantiles learned from returns of normal distribution: mean 0.5, spread 0.1."""
+    torch.manual_seed(0)
+    network = Bandit(None)
+    observed = TensorDict({"observation": torch.zeros(64, 1, 1)}, [64])
+    optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
+    for step in range(1500):
+        optimizer.param_groups[0]["lr"] = 3e-3 * (1 - step / 1500)
+        tau = torch.rand(64, regression.num_taus)
+        found = network.quantiles_of(observed, torch.zeros(64, dtype=torch.int64), tau)
+        wanted = 0.5 + 0.1 * torch.randn(64, regression.num_target_taus)
+        optimizer.zero_grad()
+        regression.compare(found, wanted, tau)[0].mean().backward()
+        optimizer.step()
+    return network
+
+
+@pytest.mark.parametrize("agent", ["iqn", "ac_iqn"])
+def test_the_value_at_risk_is_the_closed_form(agent):
+    """CVaR of a normal distribution at level c: mean - spread * density(z_c) / c.
+
+    The former kappa, 1, gave -1.24 spreads for -1.75 at c = 0.1: expectiles, not quantiles.
+    """
+    config = compose("train", ["env=cuboid_online", f"agent={agent}"])
+    names = ("num_taus", "num_target_taus", "kappa")
+    regression = QuantileRegression(**{name: config.agent[name] for name in names})
+    network = fitted_quantiles(regression)
+    normal = torch.distributions.Normal(0.0, 1.0)
+    state = TensorDict({"observation": torch.zeros(1, 1, 1)}, [1])
+    for level in (0.1, 0.25, 1.0):
+        quantile = normal.icdf(torch.tensor(level)).clamp(max=10)
+        expected = 0.5 - 0.1 * normal.log_prob(quantile).exp() / level
+        fixed = Bandit(level)
+        fixed.load_state_dict(network.state_dict())
+        found = fixed(state.clone())["action_value"][0, 0]
+        torch.testing.assert_close(found, expected, rtol=0, atol=0.015)
 
 
 # ---------------------------------------------------------------------- the agent

@@ -8,7 +8,7 @@ from torch import nn
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import NoisyLinear as TorchRLNoisyLinear
 
-from agents.networks.readouts.noisy import NoisyLinear, reset_noise
+from agents.networks.readouts.noisy import NoisyLinear, noise_per_row, reset_noise
 
 QUIET = (ExplorationType.DETERMINISTIC, ExplorationType.MODE, ExplorationType.MEAN)
 
@@ -72,3 +72,27 @@ def test_sigma_has_a_gradient():
         layer.weight_sigma.grad, torch.outer(layer.noise_out, layer.noise_in)
     )
     torch.testing.assert_close(layer.bias_sigma.grad, layer.noise_out)
+
+
+def test_rows_have_noise_of_their_own():
+    """Of the same distribution as shared noise: its variance over draws is that of the formula."""
+    torch.manual_seed(0)
+    layer = NoisyLinear(6, 3, sigma=2.0)
+    x = torch.randn(6)
+    rows, groups = 4000, 2
+    with torch.no_grad(), noise_per_row(layer, rows), set_exploration_type(ExplorationType.RANDOM):
+        found = layer(x.expand(rows * groups, 6)).view(rows, groups, 3)
+    assert layer.rows is None
+    assert torch.equal(found[:, 0], found[:, 1])  # one draw for all that belongs to a row
+    assert not torch.isclose(found[0], found[1]).any()
+    plain = x @ layer.weight_mu.T + layer.bias_mu
+    shared = torch.stack([(reset_noise(layer), layer(x))[1] for _ in range(rows)]).detach()
+    for values in (found[:, 0], shared):
+        torch.testing.assert_close(values.mean(0), plain, rtol=0, atol=0.12)
+    torch.testing.assert_close(found[:, 0].std(0), shared.std(0), rtol=0.1, atol=0)
+
+
+def test_noise_per_row_is_off_in_evaluation():
+    layer, x = NoisyLinear(4, 2), torch.randn(3, 4)
+    with noise_per_row(layer, 3), set_exploration_type(ExplorationType.DETERMINISTIC):
+        assert torch.equal(layer(x), torch.nn.functional.linear(x, layer.weight_mu, layer.bias_mu))

@@ -1,0 +1,125 @@
+"""Pools of training instances drawn anew: other instances, the same after a break, and no reads."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from tests.agents.training.test_resume import trainer_of
+from tests.agents.training.test_trainer import reads
+from tests.agents.training.test_workers import policy
+
+from agents.config.build import build_agent, build_env, build_replay
+from agents.config.compose import compose
+from agents.loggers.logging import NullLogger
+from agents.training.trainer import Trainer
+from agents.training.workers import device_collector
+from packing_env import PackingEnv, make_env
+from packing_env.generators import GeneratorError
+from packing_env.types import Instances, ParameterError
+
+SMALL = {"num_items": 5, "pool_size": 16}
+
+
+def env_of(num_envs: int = 4, **options: object) -> PackingEnv:
+    return make_env("cuboid_online", num_envs=num_envs, **SMALL, **options)
+
+
+def stepped(trainer: Trainer, count: int) -> Trainer:
+    for _ in range(count):
+        trainer.step()
+    return trainer
+
+
+def copied(instances: Instances) -> torch.Tensor:
+    return instances.item_id.clone()
+
+
+def test_pools_are_numbered_and_the_first_is_the_usual_one() -> None:
+    env, seeded = env_of(seed=3), env_of(seed=3)
+    first = copied(env.instances)
+    drawn = []
+    for number in (1, 2, 1, 0):
+        env.redraw(number)
+        drawn.append(copied(env.instances))
+    assert torch.equal(drawn[0], drawn[2])
+    assert torch.equal(drawn[3], first)
+    assert torch.equal(seeded.instances.item_id, first)
+    assert not any(torch.equal(drawn[1], other) for other in (drawn[0], first))
+    seeded.redraw(1)
+    assert torch.equal(seeded.instances.item_id, drawn[0])
+
+
+@pytest.mark.parametrize("engine", ["auto", "rules"])
+def test_running_episodes_keep_their_items_and_new_ones_have_others(engine: str) -> None:
+    env = env_of(8, engine=engine)
+    torch.manual_seed(0)
+    root = env.step_and_maybe_reset(env.rand_action(env.reset()))[1]
+    running, former = env.get_state()["item_id"], copied(env.instances)
+    drawn = env.pools(5)
+    assert not reads(lambda: env.exchange(drawn), 1)
+    assert torch.equal(env.get_state()["item_id"], running)
+    for _ in range(12):
+        root = env.step_and_maybe_reset(env.rand_action(root))[1]
+    state = env.get_state()
+    assert (state["episode"] > 0).all()
+    present = {tuple(row) for row in env.instances.item_id.tolist()}
+    assert {tuple(row) for row in state["item_id"].tolist()} <= present
+    assert present.isdisjoint(tuple(row) for row in former.tolist())
+
+
+def test_fewer_instances_fill_the_pool_again_from_the_first() -> None:
+    env = env_of()
+    few = Instances(torch.arange(15).view(3, 5), torch.tensor([5, 4, 3]))
+    env.exchange(few)
+    assert torch.equal(env.instances.item_id, few.item_id[torch.arange(16) % 3])
+    assert env.instances.num_items.tolist() == [5, 4, 3] * 5 + [5]
+
+
+def test_training_goes_on_bit_for_bit_with_pools_drawn_anew() -> None:
+    """Broken off after the first redraw, resumed across the second."""
+    every = "trainer.redraw_every=120"
+    whole = stepped(trainer_of("dqn", every), 20)
+    first = stepped(trainer_of("dqn", every), 9)
+    second = trainer_of("dqn", every, seed=1)
+    second.load_state_dict(first.state_dict())
+    stepped(second, 11)
+    assert (whole.frames, whole.schedule.pool(whole.frames)) == (400, 3)
+    one, other = (each.collector.env for each in (whole, second))
+    assert torch.equal(one.instances.item_id, other.instances.item_id)
+    assert torch.equal(one.get_state()["item_id"], other.get_state()["item_id"])
+    for a, b in zip(*(t.agent.network.parameters() for t in (whole, second)), strict=True):
+        assert torch.equal(a, b)
+    usual = trainer_of("dqn")
+    first_pool = copied(usual.collector.env.instances)
+    usual.run(NullLogger())
+    assert torch.equal(usual.collector.env.instances.item_id, first_pool)
+    assert not torch.equal(one.instances.item_id, first_pool)
+
+
+def test_several_processes_draw_the_same() -> None:
+    played = []
+    for workers in (1, 2):
+        collector = device_collector(env_of(), policy(), num_workers=workers)
+        torch.manual_seed(1)
+        collector.step()
+        collector.redraw(4)
+        played.append([collector.step() for _ in range(12)])
+        collector.close()
+    assert any(bool(step["next", "done"].any()) for step in played[0])
+    for one, other in zip(*played, strict=True):
+        assert torch.equal(one["observation", "item_id"], other["observation", "item_id"])
+
+
+def test_a_generator_with_one_pool_is_refused_at_the_start() -> None:
+    task = ["env=cuboid_continuous", "env.pool_size=4", "env.num_items=4", "env.num_envs=2"]
+    config = compose("train", [*task, "network=candidate_scores", "trainer.redraw_every=100"])
+    env = build_env(config)
+    agent = build_agent(config, env)
+    collector = device_collector(env, agent.policy)
+    with pytest.raises(GeneratorError, match="redraw_every=null"):
+        instantiate(config.trainer)(agent, collector, build_replay(config, env, agent))
+    bare = env_of()
+    bare.pools = None
+    with pytest.raises(ParameterError, match="make_env"):
+        bare.redraw(1)
