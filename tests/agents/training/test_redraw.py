@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from hydra.utils import instantiate
@@ -80,9 +82,9 @@ def test_training_goes_on_bit_for_bit_with_pools_drawn_anew() -> None:
     """Broken off after the first redraw, resumed across the second."""
     every = "trainer.redraw_every=120"
     whole = stepped(trainer_of("dqn", every), 20)
-    first = stepped(trainer_of("dqn", every), 9)
+    state = copy.deepcopy(stepped(trainer_of("dqn", every), 9).state_dict())
     second = trainer_of("dqn", every, seed=1)
-    second.load_state_dict(first.state_dict())
+    second.load_state_dict(state)
     stepped(second, 11)
     assert (whole.frames, whole.schedule.pool(whole.frames)) == (400, 3)
     one, other = (each.collector.env for each in (whole, second))
