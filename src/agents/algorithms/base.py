@@ -234,7 +234,7 @@ class Collector(Stateful, Protocol):
         ...
 
     def redraw(self, number: int) -> None:
-        """Exchange the training instances for those of the pool of that number."""
+        """Replace the training instances for those of the pool of that number."""
         ...
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ from packing_env.envs import PackingEnv
 
 
 class NoisyPolicy(PolicyWrapper):
-    """A policy of expected returns that explores by network noise, drawn anew for every row.
+    """A policy of expected returns that explores by network noise, of its own draw for every row.
 
     The transitions of an update share one draw.
     """

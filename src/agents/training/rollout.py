@@ -45,7 +45,7 @@ class DeviceCollector:
         return transition
 
     def redraw(self, number: int) -> None:
-        """Exchange the training instances for those of the pool of that number."""
+        """Replace the training instances for those of the pool of that number."""
         self.env.redraw(number)
 
     def state_dict(self) -> dict[str, Any]:

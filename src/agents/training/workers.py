@@ -116,7 +116,7 @@ class WorkerCollector(DeviceCollector):
         return root.set("next", step.get("next").reshape(self.env.batch_size).clone())
 
     def redraw(self, number: int) -> None:
-        """Exchange the training instances for those of the pool of that number."""
+        """Replace the training instances for those of the pool of that number."""
         super().redraw(number)
         self._shards.exchange(self.env.instances)
 

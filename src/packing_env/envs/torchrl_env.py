@@ -103,7 +103,7 @@ class PackingEnv(EnvBase):
         checks.check_memory(self.engine, *self.engine.begin(zero, zero, zero), len(self._rows))
 
     def redraw(self, number: int) -> None:
-        """Exchange the pool's instances for those of the pool of that number, 0 the first.
+        """Replace the pool's instances for those of the pool of that number, 0 the first.
 
         Running episodes keep their items; the episodes that follow have new ones. They are drawn on
         the CPU, so nothing is read from the device.

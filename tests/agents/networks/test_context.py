@@ -1,4 +1,4 @@
-"""What networks see of the container: exact planes, a global token, whole heightmaps, free space."""
+"""What networks see of the container: planes, a global token, whole heightmaps, free space."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from agents.config.compose import compose
 from agents.networks import (
     CandidateActorCritic,
     CandidateScores,
-    PlacementActorCritic,
     ScoreMaps,
 )
 from agents.networks.encoders.candidates import ROOM, room

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -94,7 +95,7 @@ def test_training_goes_on_bit_for_bit_with_pools_drawn_anew() -> None:
         assert torch.equal(a, b)
     usual = trainer_of("dqn")
     first_pool = copied(usual.collector.env.instances)
-    usual.run(NullLogger())
+    usual.run(NullLogger(Path()))
     assert torch.equal(usual.collector.env.instances.item_id, first_pool)
     assert not torch.equal(one.instances.item_id, first_pool)
 

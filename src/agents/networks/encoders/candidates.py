@@ -26,10 +26,11 @@ class CandidateEncoder(nn.Module):
     """A transformer over the candidates and the container.
 
     Each candidate is a token of its features, of the terrain around it (:func:`terrain`) and of the
-    free space that it is put into (:func:`room`); one more token stands for the container, pooled to a few heights, and the items. They attend to each
-    other (Vaswani et al., NeurIPS 2017; pre-norm), so the encoding of a candidate depends on the
-    others, but not on their order. Empty entries of the list are not attended to; the container's
-    token is, so that a list without candidates gives no NaN.
+    free space that it is put into (:func:`room`); one more token stands for the container, pooled
+    to a few heights, and the items. They attend to each other (Vaswani et al., NeurIPS 2017;
+    pre-norm), so the encoding of a candidate depends on the others, but not on their order. Empty
+    entries of the list are not attended to; the container's token is, so that a list without
+    candidates gives no NaN.
 
     Args:
         env: Sets the shapes.

@@ -106,7 +106,7 @@ def _rooted(drawn: Tensor) -> Tensor:
 
 @contextmanager
 def noise_per_row(network: nn.Module, rows: int) -> Iterator[None]:
-    """Give each of the batch's rows noise of its own, drawn anew at every use of a layer."""
+    """Give each of the batch's rows noise of its own, redrawn at every use of a layer."""
     layers = [layer for layer in network.modules() if isinstance(layer, NoisyLinear)]
     for layer in layers:
         layer.rows = rows

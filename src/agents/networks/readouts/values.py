@@ -91,8 +91,9 @@ class Distribution:
     sigma: float = 0.5
 
     def __post_init__(self) -> None:
-        known = self.v_min is not None and self.v_max is not None
-        if (known and not self.v_min < self.v_max) or self.num_atoms < 2:
+        low, high = self.v_min, self.v_max
+        empty = low is not None and high is not None and not low < high
+        if empty or self.num_atoms < 2:
             raise ParameterError(
                 f"the support from v_min={self.v_min} to v_max={self.v_max} in "
                 f"num_atoms={self.num_atoms} is empty; v_min must be less than v_max, and "
