@@ -17,6 +17,7 @@ from agents.networks.encoders.continuous import (
     centres,
     tent,
 )
+from agents.networks.encoders.maps import COARSE
 from agents.networks.precision import check_mode, runs_in_bf16
 from agents.networks.readouts.quantile import QuantileReadout, Risk
 from agents.networks.readouts.values import flattened, start_small
@@ -234,7 +235,8 @@ class ContinuousActorCritic:
 
     Args:
         env: Sets the shapes.
-        channels: See :class:`EncoderSize`, as ``width``, also of the hidden layers, and ``fold``.
+        channels: See :class:`EncoderSize`, as ``width``, also of the hidden layers, ``fold`` and
+            ``ground``.
         heads: Score maps of the actor.
         precision: ``"fp32"``, ``"bf16"`` for the convolutions (all else is float32 either way), or
             ``"auto"``: bf16 where the device computes in it.
@@ -251,11 +253,13 @@ class ContinuousActorCritic:
         width: int = 128,
         heads: int = 4,
         fold: int = 4,
+        ground: int = COARSE,
         precision: str = "auto",
     ) -> None:
         check_mode(self, env)
         self.env, self.heads = env, heads
-        self.size = EncoderSize(channels, width, fold, runs_in_bf16(precision, env.device))
+        autocast = runs_in_bf16(precision, env.device)
+        self.size = EncoderSize(channels, width, fold, autocast, ground)
 
     def actor(self, *, stochastic: bool = False, risk: bool = False) -> Actor:
         """Build an actor, see :class:`Actor`."""

@@ -10,7 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from agents.networks.actor_critic import DiscreteActorCritic
-from agents.networks.encoders.maps import MapSummary, coordinates, pooled
+from agents.networks.encoders.maps import (
+    COARSE,
+    MapSummary,
+    coordinates,
+    ground_cells,
+    pooled,
+)
 from agents.networks.readouts.values import start_small
 from packing_env.envs import PackingEnv
 
@@ -51,6 +57,8 @@ class MultiHeadActorCritic(DiscreteActorCritic):
         width: Features per item and orientation.
         channels: Width of the convolutions.
         depth: Number of residual 3 x 3 convolutions after the first.
+        ground: Cells along each side of the heightmap in the summaries; larger maps are pooled to
+            that many.
         precision: ``"fp32"``, ``"bf16"`` or ``"auto"``.
     """
 
@@ -64,6 +72,7 @@ class MultiHeadActorCritic(DiscreteActorCritic):
         width: int = 64,
         channels: int = 16,
         depth: int = 1,
+        ground: int = COARSE,
         precision: str = "auto",
     ) -> None:
         super().__init__(env, precision)
@@ -71,7 +80,7 @@ class MultiHeadActorCritic(DiscreteActorCritic):
         self.in_keys = [("observation", name) for name in names]
         self.stride = env.params.grid_step
         self.register_buffer("grid", coordinates(env.params.lattice), persistent=False)
-        self.summary = MapSummary(width)
+        self.summary = MapSummary(width, ground_cells(env.params.grid, ground))
         self.item = nn.Linear(2 * width, 1)
         self.orientation = nn.Linear(width, 1)
         self.stem = nn.Conv2d(_IMAGES, channels, 3, padding=1)

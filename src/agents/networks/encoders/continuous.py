@@ -9,7 +9,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.encoders.maps import COARSE, FIT_FEATURES, coarse, folded, per_orientation
+from agents.networks.encoders.maps import (
+    COARSE,
+    FIT_FEATURES,
+    coarse,
+    folded,
+    ground_cells,
+    per_orientation,
+)
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
@@ -49,12 +56,15 @@ class EncoderSize:
         width: Width of the summary.
         fold: Lattice cells per coarse cell and axis; the convolutions run on coarse cells.
         autocast: Whether the convolutions run in bfloat16.
+        ground: Cells along each side of the heightmap in the summary; larger maps are pooled to
+            that many.
     """
 
     channels: int
     width: int
     fold: int
     autocast: bool
+    ground: int = COARSE
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,8 @@ class Encoder(nn.Module):
         self.register_buffer("y", centres(ys)[None, :].repeat(xs, 1), persistent=False)
         self.stem = nn.Conv2d(_IMAGES * size.fold * size.fold, channels, 3, padding=1)
         self.block = nn.Conv2d(channels, channels, 3, padding=1)
-        self.ground = nn.Linear(COARSE * COARSE + channels, width)
+        self.cells = ground_cells(env.params.grid, size.ground)
+        self.ground = nn.Linear(self.cells[0] * self.cells[1] + channels, width)
         self.items = nn.Linear(2 * NUM_FEATURES, width, bias=False)
 
     def forward(
@@ -138,7 +149,7 @@ class Encoder(nn.Module):
         features = torch.cat((given.flatten(1, 2), torch.stack(fit, -1)), -1)
         existing = features * there
         pooled = torch.cat((existing.sum(1) / there.sum(1).clamp(min=1), existing.amax(1)), -1)
-        pooled_ground = torch.cat((coarse(heightmap), cells.mean((2, 3))), -1)
+        pooled_ground = torch.cat((coarse(heightmap, self.cells), cells.mean((2, 3))), -1)
         hidden = self.ground(pooled_ground) + self.items(pooled)
         return View(cells, ground, rest, legal, features, functional.relu(hidden))
 
