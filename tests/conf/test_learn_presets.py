@@ -1,0 +1,59 @@
+"""The learning experiments: budgets and settings that let an agent be judged."""
+
+from __future__ import annotations
+
+import pytest
+from omegaconf import DictConfig
+
+from agents.config.compose import compose
+from agents.config.folders import groups
+
+LEARN = [name for name in groups()["experiment"] if name.startswith("learn_")]
+SHORT = ("learn_blobs", "learn_irregular")  # five minutes, to test that an agent learns at all
+AFTERSTATES = ("learn_afterstate", "learn_cuboid_afterstate")  # as their published runs
+JUDGED = [name for name in LEARN if name not in (*SHORT, *AFTERSTATES)]
+
+
+def config_of(name: str) -> DictConfig:
+    given = ["items.paths=parts"] if name == "learn_blobs" else []
+    return compose("train", [f"experiment={name}", *given])
+
+
+@pytest.mark.parametrize("name", LEARN)
+def test_rewards_are_hardly_discounted(name: str) -> None:
+    """An item pays its volume wherever it lies: 0.95 left a third of what follows in 20 decisions."""
+    assert config_of(name).agent.gamma >= 0.99
+
+
+@pytest.mark.parametrize("name", [*JUDGED, *SHORT])
+def test_training_instances_are_fresh(name: str) -> None:
+    """A pool is replaced before its 4,096 instances have been played often."""
+    config = config_of(name)
+    assert config.trainer.redraw_every <= 16 * config.env.pool_size
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_budgets_are_decisions(name: str) -> None:
+    """They were 150 s, whatever the machine made of them: 43 to 4,785 updates."""
+    config = config_of(name)
+    trainer, agent = config.trainer, config.agent
+    assert (trainer.seconds, trainer.minutes) == (None, None)
+    assert trainer.frames >= 200_000
+    assert agent.get("lr_frames", trainer.frames) == trainer.frames
+    if agent._target_.endswith(("PPO", "DQN")):
+        least = {"cuboid_online": 5_000_000, "irregular": 500_000}
+        assert trainer.frames >= least[config.env.task]
+
+
+@pytest.mark.parametrize("name", [name for name in LEARN if "rainbow" in name or "iqn" in name])
+def test_distributions_are_learned_from_replays_used_often(name: str) -> None:
+    config = config_of(name)
+    if config.env.action_mode != "continuous":
+        assert 8 <= config.trainer.update_every <= 16
+    assert config.agent.get("adam_eps", 1e-8) <= 1e-8
+
+
+def test_the_manager_makes_twenty_thousand_updates() -> None:
+    config = config_of("learn_hierarchical")
+    joint = config.trainer.frames - config.agent.stage1_frames
+    assert joint // config.trainer.update_every // config.agent.manager_every >= 20_000
