@@ -1,11 +1,13 @@
-"""Grid of every agent against random legal placements, several seeds each; resumable.
+"""Grid of every agent against random placements and heuristics, several seeds each; resumable.
 
     python benchmarks/agents_grid.py [EXPERIMENT ...] [--seeds 0 1 2] [--work DIR] [--out ...]
 
-A run is one `packing train experiment=learn_...` on one thread, for the length that its file sets.
-All policies of an experiment are evaluated on the same held-out instances; `random_legal` plays
-them with the same count of seeds. A complete run with the current settings of its experiment is not
-repeated, so the script may be stopped and restarted; rows of other experiments stay in the output.
+A run is one `packing train experiment=learn_...` on one thread, for the number of decisions that
+its file sets: an hour or two each, so all of them are days. All policies of an experiment are evaluated
+on the same held-out instances; `random_legal` plays them with the same count of seeds, and the
+difference to each heuristic is paired by instance. A complete run with the current settings of its
+experiment is not repeated, and an interrupted one continues from its last checkpoint, so the script
+may be stopped and restarted at any time; rows of other experiments stay in the output.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from afterstates import paired
 from learning import (
     STUDENT_95,
     difference,
@@ -33,14 +36,13 @@ from agents.config.compose import compose
 from agents.config.folders import groups
 
 OUT = "benchmarks/results/agents.json"
-SMALL = ["checkpoint.replay=false"]
-"""These runs are not resumed."""
+SMALL = ["checkpoint.keep=1"]
 ELSEWHERE = ("learn_blobs", "learn_irregular", "learn_afterstate", "learn_cuboid_afterstate")
-"""Longer experiments, run by `benchmarks/learning.py` and `benchmarks/afterstates.py`."""
+"""Experiments of `benchmarks/learning.py` and `benchmarks/afterstates.py`."""
 
 
 def experiments() -> list[str]:
-    """Return the experiments of at most four minutes, which need no files but the checkout."""
+    """Return the experiments that need no files but the checkout."""
     found = [name for name in groups()["experiment"] if name.startswith("learn_")]
     return [name for name in found if name not in ELSEWHERE]
 
@@ -75,7 +77,8 @@ def row(experiment: str, seeds: list[int], work: Path) -> dict[str, Any]:
         "frames_per_second": statistics.fmean(f / s for f, s in zip(frames, seconds, strict=True)),
         "utilization": learned,
         "random_legal": random_legal,
-        "heuristics": other_policies(runs[0], agent),
+        "heuristics": (others := other_policies(runs[0], agent)),
+        "paired_difference": {name: paired(runs, agent, name) for name in others},
         **difference(learned, random_legal),
     }
 
@@ -88,7 +91,11 @@ def show(name: str, found: dict[str, Any]) -> None:
         f"{own['mean']:.3f}±{own['half_width_over_seeds']:.3f}  "
         f"random {other['mean']:.3f}±{other['half_width_over_seeds']:.3f}  "
         f"{'beats' if found['beats_random_legal'] else 'DOES NOT BEAT'} random  "
-        f"{found['frames_per_second']:.0f} frames/s",
+        f"{found['frames_per_second']:.0f} frames/s  "
+        + ", ".join(
+            f"{value['mean']:+.3f}±{value['half_width']:.3f} {heuristic}"
+            for heuristic, value in found["paired_difference"].items()
+        ),
         flush=True,
     )
 

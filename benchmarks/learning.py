@@ -56,24 +56,33 @@ def export_blobs(data: Path, folder: Path) -> None:
 def trained(experiment: str, seed: int, folder: Path, overrides: list[str]) -> dict[str, Any]:
     """Return the `results.json` of a run; train unless it exists.
 
-    A run that is incomplete, or whose settings differ from the experiment's current ones, is
-    repeated. `origin.json` beside it holds the revision that trained it.
+    A run that was interrupted continues from its newest checkpoint; one whose settings differ from
+    the experiment's current ones is repeated. `origin.json` beside it holds the revision that
+    finished it.
     """
-    done = folder / "results.json"
-    if done.is_file():
-        found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
-        now = flat(compose("train", [f"experiment={experiment}", f"seed={seed}", *overrides]))
-        saved = OmegaConf.load(folder / "config.yaml")
-        assert isinstance(saved, DictConfig)
-        then = flat(saved)
-        same = all(now[key] == then[key] for key in now.keys() & then.keys() if key != "run_dir")
-        if "policies" in found and same:
+    done, checkpoints = folder / "results.json", folder / "checkpoints"
+    now = flat(compose("train", [f"experiment={experiment}", f"seed={seed}", *overrides]))
+    resume = []
+    if (folder / "config.yaml").is_file() and same_settings(now, folder):
+        found: dict[str, Any] = json.loads(done.read_text("utf-8")) if done.is_file() else {}
+        if "policies" in found:
             return found
-    shutil.rmtree(folder, ignore_errors=True)
+        resume = [f"resume={folder}"] if any(checkpoints.glob("*")) else []
+    if not resume:
+        shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    found = train(experiment, seed, folder, overrides)
+    found = train(experiment, seed, folder, [*overrides, *resume])
     write_json(str(folder / "origin.json"), {"revision": provenance()["revision"]})
     return found
+
+
+def same_settings(now: dict[str, Any], folder: Path) -> bool:
+    """Return whether a run's settings are the experiment's current ones."""
+    saved = OmegaConf.load(folder / "config.yaml")
+    assert isinstance(saved, DictConfig)
+    then = flat(saved)
+    common = (now.keys() & then.keys()) - {"run_dir", "resume"}
+    return all(now[key] == then[key] for key in common)
 
 
 def revision_of(folder: Path) -> str:

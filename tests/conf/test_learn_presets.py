@@ -21,7 +21,7 @@ def config_of(name: str) -> DictConfig:
 
 @pytest.mark.parametrize("name", LEARN)
 def test_rewards_are_hardly_discounted(name: str) -> None:
-    """An item pays its volume wherever it lies: 0.95 left a third of what follows in 20 decisions."""
+    """An item pays its volume wherever it lies; 0.95 left a third of what 20 decisions give."""
     assert config_of(name).agent.gamma >= 0.99
 
 
