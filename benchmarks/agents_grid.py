@@ -3,11 +3,12 @@
     python benchmarks/agents_grid.py [EXPERIMENT ...] [--seeds 0 1 2] [--work DIR] [--out ...]
 
 A run is one `packing train experiment=learn_...` on one thread, for the number of decisions that
-its file sets: an hour or two each, so all of them are days. All policies of an experiment are evaluated
-on the same held-out instances; `random_legal` plays them with the same count of seeds, and the
-difference to each heuristic is paired by instance. A complete run with the current settings of its
-experiment is not repeated, and an interrupted one continues from its last checkpoint, so the script
-may be stopped and restarted at any time; rows of other experiments stay in the output.
+its file sets: an hour or two each, so all of them are days. All policies of an experiment are
+evaluated on the same held-out instances; `random_legal` plays them with the same count of seeds,
+and the difference to each heuristic is paired by instance. A complete run with the current
+settings of its experiment is not repeated, and an interrupted one continues from its last
+checkpoint, so the script may be stopped and restarted at any time; rows of other experiments stay
+in the output.
 """
 
 from __future__ import annotations
