@@ -1,4 +1,4 @@
-"""The policies that search builds on: proposals, decisions, and values of states if they have them."""
+"""Policies as search uses them: proposals, decisions, and the value of a state if there is one."""
 
 from __future__ import annotations
 
