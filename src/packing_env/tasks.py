@@ -188,15 +188,8 @@ def make_env(
     playable = feasibility.legal_on_floor(catalogue.tensors(), preset.params).any(1)
     source = (generator, catalogue, preset.params, playable)
     pool |= {"seed": pool_seed, "size": size}
-    env = PackingEnv(
-        preset.params,
-        catalogue,
-        make_pool(*source, **pool),
-        num_envs=batch,
-        device=device,
-        seed=seed,
-        **shell,
-    )
+    shell |= {"num_envs": batch, "device": device, "seed": seed, "generator": generator}
+    env = PackingEnv(preset.params, catalogue, make_pool(*source, **pool), **shell)
     env.pools = partial(make_next_pool, task=source, **pool)
     return env
 
