@@ -11,8 +11,9 @@ from rich.console import Console
 from tensordict.nn import TensorDictModuleBase
 
 from agents.config import build
-from agents.config.compose import Request, adopt
+from agents.config.compose import Request
 from agents.config.folders import ConfigError
+from agents.config.saved import adopt
 from agents.training import checkpoint, runs
 from agents.training.evaluate import (
     Evaluation,

@@ -191,10 +191,13 @@ class _Session:
 
     def _meta(self) -> dict[str, Any]:
         """Return the description that is saved beside tensors."""
+        config = OmegaConf.to_container(self.config, resolve=False)
+        assert isinstance(config, dict)
+        config["name"] = str(self.config.name)  # plain text, which a resume takes over
         return {
             "agent": self.config.agent["_target_"],
             "task": self.config.env.task,
-            "config": OmegaConf.to_container(self.config, resolve=False),
+            "config": config,
             "environment": ENVIRONMENT,
             "versions": runs.versions(),
         }

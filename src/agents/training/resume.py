@@ -13,6 +13,7 @@ from agents.config import compose as composition
 from agents.config.build import build_agent
 from agents.config.folders import ConfigError
 from agents.config.names import walk
+from agents.config.saved import adopt
 from agents.training import checkpoint
 from agents.training.checkpoint import POLICY_ONLY, Checkpoint, CheckpointError
 from packing_env.envs import PackingEnv
@@ -105,14 +106,8 @@ def run_config(
     parsed = composition.parse(overrides)
     free = [o.input_line or "" for o in parsed if _is_free(o.key_or_group)]
     fixed = [o.key_or_group for o in parsed if not _is_free(o.key_or_group)]
-    sections = [name for name in saved if name in config and name not in ("run_dir", "resume")]
-    plain = [name for name in sections if not isinstance(saved[name], Mapping)]
-    given = {o.key_or_group for o in parsed}
-    mappings = [name for name in sections if name not in plain]
-    merged = composition.adopt(config, saved, mappings, free, folders)
-    for name in plain:
-        if name not in given or not _is_free(name):
-            merged[name] = saved[name]
+    sections = [name for name in config if name not in ("run_dir", "resume")]
+    merged = adopt(config, saved, sections, free, folders)
     differing = list(_differences(config, merged, fixed))
     if differing:
         raise ConfigError(
