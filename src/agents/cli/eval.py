@@ -14,6 +14,7 @@ from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
 from agents.config.saved import adopt
+from agents.loggers.console import PlainConsole
 from agents.training import checkpoint, runs
 from agents.training.evaluate import (
     Evaluation,
@@ -60,7 +61,7 @@ def evaluate(config: DictConfig, request: Request) -> int:
             folder,
             results=origin(config) | ({"checkpoint": str(found.path)} if found else {}),
             should_stop=stop.requested,
-            console=Console(),
+            console=PlainConsole(),
         )
 
 
@@ -114,7 +115,8 @@ def compare(
     found: dict[str, Evaluation] = {}
     try:
         for name, policy in policies.items():
-            with console.status(f"evaluating {name} on {options.instances} held-out instances"):
+            line = f"evaluating {name} on {options.instances} held-out instances"
+            with console.status(console.render_str(line)):
                 found[name] = evaluate_policy(
                     env, policy, options.instances, keep=PICTURED, should_stop=should_stop
                 )

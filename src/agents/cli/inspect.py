@@ -6,11 +6,10 @@ import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rich.console import Console
-
 from agents.config import build
 from agents.config.compose import compose
 from agents.diagnostics.black_box import FOLDER, KIND, STAGES, Findings, retrace
+from agents.loggers.console import PlainConsole
 from agents.training import checkpoint, resume
 from agents.training.checkpoint import Checkpoint, CheckpointError
 from packing_env.registration import ENVIRONMENT
@@ -29,7 +28,7 @@ def inspect(options: argparse.Namespace) -> int:
     config.device = options.device or config.device
     if config.device != "cpu":
         record = _load(options.run, config.device)
-    console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+    console = PlainConsole(soft_wrap=True, highlight=False)
     console.print(f"{record.path}: {record.meta['error']}")
     if record.meta.get("environment") != ENVIRONMENT:
         console.print(f"made by environment {record.meta.get('environment')}, now {ENVIRONMENT}")

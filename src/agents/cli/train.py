@@ -18,6 +18,7 @@ from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
 from agents.diagnostics import black_box
+from agents.loggers.console import PlainConsole
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
 from agents.options import close_names
@@ -66,7 +67,7 @@ def _train(config: DictConfig, request: Request, world: World) -> int:
         return _follow(trainer)
     folder = _folder(config, resumed)
     describe(folder, config, request, resumed)
-    console = Console()
+    console = PlainConsole()
     say = partial(console.print, highlight=False, soft_wrap=True)
     if place is not None:
         say(_start_line(place, resumed))
