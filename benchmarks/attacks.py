@@ -80,7 +80,8 @@ def rehash(place: Path) -> None:
     """Write the hashes of a checkpoint's files, as they are now, into its manifest."""
     manifest = json.loads((place / checkpoint.MANIFEST).read_text())
     manifest["files"] = {
-        name: checkpoint._fingerprint(place / name) for name in (checkpoint.TENSORS, checkpoint.META)
+        name: checkpoint._fingerprint(place / name)
+        for name in (checkpoint.TENSORS, checkpoint.META)
     }
     (place / checkpoint.MANIFEST).write_text(json.dumps(manifest))
 

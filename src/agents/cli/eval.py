@@ -169,12 +169,11 @@ def describe(
     folder: Path, config: DictConfig, request: Request, resumed: Resumed | None = None
 ) -> None:
     """Write ``config.yaml`` and ``run.json``."""
-    resolved = OmegaConf.to_yaml(config, resolve=True)
-    (folder / "config.yaml").write_text(resolved, encoding="utf-8")
     content = {"command": ["packing", request.command, *request.overrides], **origin(config)}
     if resumed is not None:
         content["resumed"] = {"from": str(resumed.found.path), **resumed.found.meta["versions"]}
-    runs.write_json(folder / "run.json", content)
+    runs.write_json(folder / runs.DESCRIPTION, content)  # first: it tells what the folder is
+    runs.write_text(folder / "config.yaml", OmegaConf.to_yaml(config, resolve=True))
 
 
 def origin(config: DictConfig) -> dict[str, Any]:
