@@ -296,15 +296,10 @@ class PackingParams:
             object.__setattr__(self, "unit", check_number("unit", self.unit, above=0.0))
         for name, length in (("cell", self.cell), ("container H", self.height)):
             steps = length / self.pitch
-            if steps > MAX_STEPS:
+            if not 0.5 < steps < MAX_STEPS or abs(steps - round(steps)) > 1e-6:
                 raise ParameterError(
-                    f"{name} = {length} m has {steps:.3g} steps of unit = {self.pitch} m, and at "
-                    f"most {MAX_STEPS} are supported; use a larger unit"
-                )
-            if round(steps) < 1 or abs(steps - round(steps)) > 1e-6:
-                raise ParameterError(
-                    f"{name} = {length} m is not a whole multiple of unit = {self.pitch} m; change "
-                    "one of them"
+                    f"{name} = {length} m is not a whole multiple of unit = {self.pitch} m, of at "
+                    f"most {MAX_STEPS}; change one of them"
                 )
 
     @property

@@ -314,7 +314,8 @@ def _goes_on(config: DictConfig, run: Path) -> bool:
 def _folder(config: DictConfig, resumed: Resumed | None, held: ExitStack) -> Path:
     """Return the folder for results, held: a new one, or that of the continued run.
 
-    ``resume=auto`` starts anew in the folder of a run that was killed before its first checkpoint.
+    With ``resume=auto`` a run that was killed before its first checkpoint starts again in its
+    folder.
     """
     if resumed is not None and _goes_on(config, resumed.folder):
         return resumed.folder

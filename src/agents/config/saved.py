@@ -1,4 +1,4 @@
-"""What a run's saved configuration may bring: data, and targets that are known here."""
+"""Saved configurations of runs: data, with no target that is not known here."""
 
 from __future__ import annotations
 

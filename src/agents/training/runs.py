@@ -117,7 +117,7 @@ def never_saved(folder: Path, saves: str) -> bool:
 
 
 def check_own(folder: Path) -> None:
-    """Raise a RunFolderError if a run's folder has links, through which it would write elsewhere."""
+    """Raise a RunFolderError if a run's folder has links, which lead writes elsewhere."""
     for inner in folder.iterdir():
         if inner.is_symlink():
             raise RunFolderError(f"{inner} is a link; a run writes into its own folder: remove it")

@@ -31,7 +31,6 @@ MAX_ROWS = 2**32
 MAP_BYTES, ITEM_BYTES = 32, 128
 """Least bytes per cell of the container, and per item, candidate or space, of one row."""
 
-_HOST = torch.device("cpu")
 _LOGGER = logging.getLogger("packing_env.envs")
 
 
@@ -62,13 +61,14 @@ def check_arguments(
 def check_sizes(params: PackingParams) -> None:
     """Raise if what one row needs would not fit into memory, before any of it is allocated."""
     x, y = params.grid
-    for key, size, remedy in (
-        (f"cell={params.cell}", MAP_BYTES * x * y, "a larger cell"),
-        (f"num_items={params.num_items}", ITEM_BYTES * params.num_items, "shorter episodes"),
-        (f"num_candidates={params.num_candidates}", ITEM_BYTES * params.num_candidates, "fewer"),
-        (f"num_spaces={params.num_spaces}", ITEM_BYTES * params.num_spaces, "fewer"),
-    ):
-        memory.check_memory(key, size, _HOST, lambda _, use=remedy: f"use {use}", log=False)
+    cells, host = MAP_BYTES * x * y, torch.device("cpu")
+    memory.check_memory(
+        f"cell={params.cell}", cells, host, lambda _: "use a larger cell", log=False
+    )
+    for name in ("num_items", "num_candidates", "num_spaces"):
+        count = getattr(params, name)
+        size = ITEM_BYTES * count
+        memory.check_memory(f"{name}={count}", size, host, lambda _: "use fewer", log=False)
 
 
 def supported_autoreset(autoreset: str) -> str:
@@ -170,6 +170,7 @@ def check_state(
             "the state comes from another task: its container, items or reward terms differ"
         )
     _check_values(state, mode.params, len(mode.catalogue["volume"]))
+    _check_measures(state, mode.params)
     _check_records(state)
     return state
 
@@ -195,6 +196,16 @@ def _check_values(state: State, params: PackingParams, num_items: int) -> None:
             raise ValueError(f"state[{key!r}] has values outside {low}..{high}")
     if bool((state["items_packed"] > state["num_items"]).any()):
         raise ValueError("state['items_packed'] exceeds state['num_items']")
+    sides = (*(n * params.units_per_cell for n in params.grid), params.height_units)
+    for key in ("boxes", "spaces"):
+        lower, upper = state[key][..., :3], state[key][..., 3:]
+        end = upper.new_tensor(sides)
+        if bool(((lower < 0) | (upper < lower) | (upper > end)).any()):
+            raise ValueError(f"state[{key!r}] has corners outside the container, or out of order")
+
+
+def _check_measures(state: State, params: PackingParams) -> None:
+    """Raise on heights and sums that no episode of this task can have."""
     for key in ("heightmap", "volume", "support_sum", "placement_z", "placement_support"):
         if not bool((torch.isfinite(state[key]) & (state[key] >= 0)).all()):
             raise ValueError(f"state[{key!r}] has values that are negative or not finite")
@@ -203,12 +214,6 @@ def _check_values(state: State, params: PackingParams, num_items: int) -> None:
     for key in ("heightmap", "placement_z"):
         if bool((state[key] > params.lid).any()):
             raise ValueError(f"state[{key!r}] has heights above the lid, at {params.height} m")
-    sides = (*(n * params.units_per_cell for n in params.grid), params.height_units)
-    for key in ("boxes", "spaces"):
-        lower, upper = state[key][..., :3], state[key][..., 3:]
-        end = upper.new_tensor(sides)
-        if bool(((lower < 0) | (upper < lower) | (upper > end)).any()):
-            raise ValueError(f"state[{key!r}] has corners outside the container, or out of order")
 
 
 def _check_records(state: State) -> None:

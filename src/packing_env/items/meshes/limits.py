@@ -167,7 +167,7 @@ def _elements(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def check_glb(path: Path, data: bytes) -> int:
-    """Return the surfaces of a GLB file; raise `MeshError` if it declares or unfolds to too much."""
+    """Return the surfaces of a GLB file; raise `MeshError` if it unfolds to too much."""
     if len(data) < 20 or data[:4] != b"glTF":
         raise MeshError(f"{path}: no GLB header; check the file's suffix")
     try:
