@@ -1,53 +1,38 @@
-"""Planning: try decisions on copies of the state, keep the best and continue from it.
+"""Search: play on from the most promising placements, with the hidden items redrawn.
 
-`get_state` and `reset(state, set_state=True)` turn the batched environment into a simulator: every
-row continues the same episode with a different first decision, and a heuristic plays it out.
+The next items of an online task are not known, so a planner may not play out the instance that the
+environment holds. `Lookahead` copies what is known of a state, draws the hidden items from the
+task's law, and compares the proposals of a rule, a value or a network in the same futures.
 
 python examples/07_planning_by_search.py
 """
 
-import torch
-from tensordict import TensorDict
+from functools import partial
 
 import packing_env as pe
 from agents import heuristics
+from agents.search import Budget, Lookahead, trained
+from agents.training.evaluate import evaluate, paired_difference
 
 
-def first_row(state: TensorDict, rows: int) -> TensorDict:
-    """Return the state of the first row, copied to all rows."""
-    return state[:1].expand(rows).clone()
+def main(instances: int = 16, playouts: int = 64, **overrides: object) -> dict[str, float]:
+    options = {"split": "test", "draw": "sequential", **overrides}
+    env = pe.make_env("cuboid_online", num_envs=instances, **options)
+    rule = partial(heuristics.build, "deepest_bottom_left")
+    value = partial(trained, "pretrained/cuboid_online")
 
-
-def play_out(env: pe.PackingEnv, root: TensorDict, policy: torch.nn.Module) -> torch.Tensor:
-    """Play every row to its end and return the final utilizations."""
-    while not root["done"].all():
-        root = env.step_mdp(env.step(policy(root)))
-    return root["metrics", "utilization"].squeeze(-1)
-
-
-def main(width: int = 16, seed: int = 0, **overrides: object) -> tuple[float, float]:
-    options = {"num_envs": width, "split": "test", "draw": "sequential", **overrides}
-    env = pe.make_env("irregular", **options)
-    policy = heuristics.build("heightmap_minimization", env)
-    torch.manual_seed(seed)
-
-    env.reset()
-    state = first_row(env.get_state(), width)
-    alone = play_out(env, env.reset(state.clone(), set_state=True), policy)[0]
-
-    root = env.reset(state.clone(), set_state=True)
-    while not root["done"].all():
-        # row 0 takes the decision of the heuristic, the others random legal ones
-        choice = env.rand_action(root.clone())["action"]
-        choice[0] = policy(root.clone())["action"][0]
-        after = env.step_mdp(env.step(root.set("action", choice)))
-        ahead = env.get_state()
-        filled = play_out(env, after, policy)
-        best = int(filled.argmax())  # planning may read from the device; a training loop should not
-        root = env.reset(first_row(ahead[best:], width), set_state=True)
-    found = root["metrics", "utilization"][0]
-    print(f"heuristic alone {float(alone):.3f}, with search over {width} rows {float(found):.3f}")
-    return float(alone), float(found)
+    gains = {}
+    # a rule has no value of a state: its play-outs go to the end
+    for name, base, depth in (("deepest_bottom_left", rule, None), ("afterstate", value, 1)):
+        search = Lookahead(env, base, breadth=4, depth=depth, budget=Budget(playouts))
+        alone, found = evaluate(env, base(env)), evaluate(env, search)
+        gain = paired_difference(found, alone)
+        gains[name] = gain.mean
+        print(
+            f"{name}: {alone.estimate('utilization')}, with search {found.estimate('utilization')}"
+            f" (+{gain}), {found.decision_ms.text(0)} ms per decision"
+        )
+    return gains
 
 
 if __name__ == "__main__":

@@ -189,9 +189,8 @@ def make_env(
     instances = make_pool(
         generator, catalogue, preset.params, playable, seed=pool_seed, size=size, **pool
     )
-    return PackingEnv(
-        preset.params, catalogue, instances, num_envs=batch, device=device, seed=seed, **shell
-    )
+    shell |= {"num_envs": batch, "device": device, "seed": seed, "generator": generator}
+    return PackingEnv(preset.params, catalogue, instances, **shell)
 
 
 def _pop(options: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def test_every_command_composes(command: str) -> None:
 @pytest.mark.parametrize(("group", "option"), OPTIONS, ids=lambda value: value)
 def test_every_option_composes_with_known_arguments(group: str, option: str) -> None:
     choice = f"{group}={option}"
-    command = "eval" if choice in ("agent=heuristic", *NO_AGENT_YET) else "train"
+    command = "eval" if choice in ("agent=heuristic", "agent=search", *NO_AGENT_YET) else "train"
     command = "bench" if group == "bench" else command
     composed = compose(command, [choice, *NEEDED.get(choice, [])])
     OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)

@@ -162,8 +162,10 @@ class AfterstateNet(nn.Module):
         """
         free = 1.0 - features[:, -len(self.shares) :] @ self.shares
         seen = self._turned(features) if turn else features
-        inputs = torch.cat((seen, context), 1)
-        found = torch.relu(self.second(torch.relu(self.first(inputs))))
+        of_map, of_rest = self.first.weight.split((seen.shape[1], context.shape[1]), 1)
+        first = functional.linear(seen, of_map, self.first.bias)
+        first = first + functional.linear(context, of_rest)
+        found = torch.relu(self.second(torch.relu(first)))
         return self.last(found).squeeze(-1) + self.prior * free
 
     @torch.no_grad()

@@ -239,8 +239,12 @@ def _line_maximum(rows: Float[Tensor, "B U"]) -> Float[Tensor, "B lines"]:
 
 
 def _judge_maps(rule: rules.Rule, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
-    """Return which of many placements a formula calls stable."""
-    return (contact.z < torch.inf) & rules.evaluate(rule, contact)
+    """Return which of many placements a formula calls stable.
+
+    Of a placement that leaves the container (``z = +inf``) no cell supports, so that only a rule
+    that measures nothing could call it stable.
+    """
+    return rules.evaluate(rule, contact) if rule.measures else contact.z < torch.inf
 
 
 def _judge_one(rule: rules.Rule, touch: Touch) -> Bool[Tensor, " B"]:

@@ -212,6 +212,18 @@ def _commit_box(
     return after
 
 
+def without_future(state: State, num_slots: int) -> State:
+    """Return what an agent may know of a state: hidden items are -1, random streams 0.
+
+    Hidden are the items that have not been in view, of which there are ``num_slots`` at a time.
+    """
+    item_id = state["item_id"]
+    places = torch.arange(item_id.shape[1], device=item_id.device)
+    seen = places < state["items_packed"][:, None] + num_slots
+    streams = {key: torch.zeros_like(state[key]) for key in ("seed", "row", "episode")}
+    return {**state, **streams, "item_id": torch.where(seen, item_id, -1)}
+
+
 def is_done(state: State) -> Bool[Tensor, " B"]:
     """Return which rows' episodes have ended."""
     return state["terminated"] | state["truncated"]

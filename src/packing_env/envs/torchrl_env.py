@@ -16,6 +16,7 @@ from packing_env.engine import FLAGS, Observations, Step, Task, make_engine
 from packing_env.envs import checks
 from packing_env.envs.choices import Choices
 from packing_env.envs.specs import Specs
+from packing_env.generators import Generator
 from packing_env.items import Catalogue
 from packing_env.types import MAX_SEED, Instances, PackingParams, State, check_integer
 
@@ -43,6 +44,7 @@ class PackingEnv(EnvBase):
             instances i, i + B, i + 2 B, ... (for evaluation; the stride is this batch's size).
         engine: A name in :data:`packing_env.engine.ENGINES`, or ``"auto"`` for the fastest that
             can carry out the task here. All give the same bits.
+        generator: Source of the instances, for planners, which redraw the hidden items.
     """
 
     _supports_set_state = True
@@ -61,11 +63,12 @@ class PackingEnv(EnvBase):
         autoreset: str = "native",
         draw: str = "random",
         engine: str = "auto",
+        generator: Generator | None = None,
     ) -> None:
         batch_size = torch.Size([num_envs] if isinstance(num_envs, int) else num_envs)
         checks.check_arguments(params, batch_size, device, autoreset, draw)
         super().__init__(device=device, batch_size=batch_size, allow_done_after_reset=True)
-        self.params, self.draw = params, draw
+        self.params, self.draw, self.generator = params, draw, generator
         self.state: TensorDict | None = None
         self._engine_name = engine
         self._reseeded = False
@@ -102,6 +105,11 @@ class PackingEnv(EnvBase):
         """
         state = {key: value.clone() for key, value in self._shaped(self._current()).items()}
         return TensorDict(state, self.batch_size, device=self.device)
+
+    def get_known_state(self) -> State:
+        """Return a copy of the state ``[B, ...]`` without hidden items and random streams."""
+        known = transition.without_future(self._current(), self.params.num_slots)
+        return {key: value.clone() for key, value in known.items()}
 
     def _current(self) -> State:
         """Return the state as the engine takes it."""

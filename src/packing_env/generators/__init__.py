@@ -16,6 +16,7 @@ from packing_env.generators.cuboids.sequences import CuboidSequences
 from packing_env.generators.cuboids.source import CuboidSource
 from packing_env.generators.cuboids.uniform import UniformCuboids
 from packing_env.generators.fixed_pool import FixedPool
+from packing_env.generators.futures import Futures
 from packing_env.generators.sequence_file import SequenceFile
 from packing_env.generators.uniform import Uniform
 
@@ -38,6 +39,7 @@ __all__ = [
     "CuboidSource",
     "Cuboids",
     "FixedPool",
+    "Futures",
     "Generator",
     "GeneratorError",
     "Guillotine",

@@ -107,6 +107,13 @@ class Generator(ABC):
         """Return the cuboids of a pool made with these arguments; ``None`` if it supplies none."""
         return None
 
+    def law(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> Float[Tensor, " M"] | None:
+        """Return the probability of each catalogue row, the same at every place of an instance.
+
+        ``None`` if places depend on each other, or are given by a file or a list.
+        """
+        return None
+
 
 def full_length(rows: Int[Tensor, "P N"]) -> Instances:
     """Make instances that are all N items long."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
 
 from packing_env.core.random import below
 from packing_env.generators.base import Generator, Request, full_length
@@ -19,12 +21,26 @@ class CatalogueMix(Generator):
 
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
         """Draw ``[P, N]`` rows independently; every instance is N items long."""
-        variants: dict[str, list[int]] = {}
-        for row in request.playable.nonzero().squeeze(1).tolist():
-            variants.setdefault(catalogue.names[row], []).append(row)
-        widest = max(len(rows) for rows in variants.values())
-        table = torch.tensor([rows + rows[:1] * (widest - len(rows)) for rows in variants.values()])
-        count = torch.tensor([len(rows) for rows in variants.values()])
+        variants = _variants(request.playable, catalogue)
+        widest = max(len(rows) for rows in variants)
+        table = torch.tensor([rows + rows[:1] * (widest - len(rows)) for rows in variants])
+        count = torch.tensor([len(rows) for rows in variants])
         which, size = draw_words(request)
         item = below(which, len(count))
         return full_length(table[item, below(size, count[item])])
+
+    def law(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> Float[Tensor, " M"]:
+        """Return equal probabilities of the items, shared by the sizes of each that fit."""
+        variants = _variants(playable, catalogue)
+        law = torch.zeros(len(playable), dtype=torch.float64)
+        for rows in variants:
+            law[rows] = 1.0 / (len(variants) * len(rows))
+        return law
+
+
+def _variants(playable: Bool[Tensor, " M"], catalogue: Catalogue) -> list[list[int]]:
+    """Return the rows of each item's sizes that fit."""
+    rows: dict[str, list[int]] = {}
+    for row in playable.nonzero().squeeze(1).tolist():
+        rows.setdefault(catalogue.names[row], []).append(row)
+    return list(rows.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.core.random import below
@@ -31,3 +31,7 @@ class Uniform(Generator):
         rows = request.playable.nonzero().squeeze(1)
         word, _ = draw_words(request)
         return full_length(rows[below(word, len(rows))])
+
+    def law(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> Float[Tensor, " M"]:
+        """Return equal probabilities of the rows that fit."""
+        return playable.double() / playable.sum()

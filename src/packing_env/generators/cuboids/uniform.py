@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
 from packing_env.core.random import below
 from packing_env.generators.base import Cuboids, full_length
 from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource, all_extents
 from packing_env.generators.uniform import draw_words
+from packing_env.items import Catalogue
 from packing_env.types import Instances, check_integer
 
 
@@ -34,3 +39,7 @@ class UniformCuboids(CuboidSource):
         """Return all extents; instances are N items long."""
         cuboids = all_extents(self.low, self.high, request.pitch)
         return cuboids, full_length(below(draw_words(request)[0], len(cuboids.extents)))
+
+    def law(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> Float[Tensor, " M"]:
+        """Return equal probabilities of all extents."""
+        return torch.full((len(catalogue),), 1.0 / len(catalogue), dtype=torch.float64)

@@ -1,0 +1,100 @@
+"""Search on top of a policy, at several budgets per decision, on the same held-out instances.
+
+    python benchmarks/lookahead.py TASK BASE [--ms 10 100 1000] [--instances 500 500 100]
+        [--breadth 4] [--depth 2] [--rows 20] [--out ...] [key=value ...]
+
+BASE is a heuristic, a run or `pretrained/NAME`; `key=value` are options of the environment. Every
+budget is compared with the base alone, and both with `deepest_bottom_left`, paired by instance.
+Milliseconds are of the clock on the wall and of `--threads` threads. Every plan is checked by the
+reference program (`packing check`). The result is written after every budget.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+from provenance import provenance, write_json
+
+from agents import heuristics
+from agents.search import Budget, Lookahead, trained
+from agents.training.evaluate import Evaluation, evaluate, paired_difference
+from packing_env import PackingEnv, make_env
+from packing_env.plan import save_plan
+from packing_env.plan.check import check_plan
+
+RULE = "deepest_bottom_left"
+
+
+def count_sound(found: Evaluation, env: PackingEnv) -> int:
+    """Return how many of the kept plans the reference program finds no fault with."""
+    sound = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for packing in found.packings(env):
+            place = Path(folder) / "plan.json"
+            save_plan(place, packing)
+            sound += check_plan(place).violation is None
+    return sound
+
+
+def main() -> None:
+    """Play the instances under every budget and write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("task")
+    parser.add_argument("base")
+    parser.add_argument("--ms", type=float, nargs="+", default=[10.0, 100.0, 1000.0])
+    parser.add_argument("--instances", type=int, nargs="+", default=[500, 500, 100])
+    parser.add_argument("--breadth", type=int, default=4)
+    parser.add_argument("--depth", type=int, default=2)
+    parser.add_argument("--rows", type=int, default=20)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out")
+    args, overrides = parser.parse_known_args()
+    torch.set_num_threads(args.threads)
+    options: Any = OmegaConf.to_container(OmegaConf.from_dotlist(overrides))
+    options |= {"split": "test", "draw": "sequential", "seed": args.seed}
+    env = make_env(args.task, args.rows, **options)
+    rule = args.base in heuristics.HEURISTICS
+    base = partial(heuristics.build, args.base) if rule else partial(trained, args.base)
+    most = max(args.instances)
+    alone = evaluate(env, base(env), most)
+    lowest = evaluate(env, heuristics.build(RULE, env), most)
+    out = args.out or f"benchmarks/results/lookahead_{args.task}.json"
+    args.out = None  # not part of the result
+    result = provenance(args) | {"base": summary(alone), RULE: summary(lowest), "search": []}
+    for ms, count in zip(args.ms, args.instances, strict=True):
+        depth = None if rule else args.depth
+        search = Lookahead(env, base, breadth=args.breadth, depth=depth, budget=Budget(ms=ms))
+        found = evaluate(env, search, count, keep=count)
+        entry = {"ms": ms, **summary(found), "sound_plans": count_sound(found, env)}
+        entry["minus_base"] = vars(paired_difference(found, first(alone, count)))
+        entry[f"minus_{RULE}"] = vars(paired_difference(found, first(lowest, count)))
+        result["search"].append(entry)
+        write_json(out, result)
+        print(f"{ms:g} ms: {found.estimate('utilization')} on {count} instances", flush=True)
+
+
+def summary(found: Evaluation) -> dict[str, Any]:
+    """Return utilization, items and time per decision."""
+    return {
+        "instances": len(found),
+        "utilization": vars(found.estimate("utilization")),
+        "items_packed": vars(found.estimate("items_packed")),
+        "decision_ms": vars(found.decision_ms),
+    }
+
+
+def first(found: Evaluation, count: int) -> Evaluation:
+    """Return the evaluation of the first instances."""
+    metrics = {name: values[:count] for name, values in found.metrics.items()}
+    return Evaluation(metrics, found.decision_ms, found.step_ms, found.rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Build a search policy from its configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tensordict.nn import TensorDictModuleBase
+
+from agents import heuristics
+from agents.config.compose import adopt, compose
+from agents.search.lookahead import Budget, Lookahead
+from agents.training import checkpoint
+from agents.training.resume import load_policy
+from packing_env import PackingEnv
+
+
+def build(
+    env: PackingEnv,
+    base: str,
+    *,
+    breadth: int = 4,
+    depth: int | None = 2,
+    playouts: int = 256,
+    ms: float | None = None,
+    seed: int = 0,
+) -> Lookahead:
+    """Build a search policy on a heuristic, or on the policy of a checkpoint.
+
+    Args:
+        env: The environment that it acts in.
+        base: A name in :data:`agents.heuristics.HEURISTICS`, or what ``checkpoint=`` accepts: a
+            run, a folder, ``pretrained/NAME``.
+        breadth: See :class:`agents.search.Lookahead`, as ``depth`` and ``seed``; a heuristic has
+            no value, so it plays to the end whatever ``depth`` is.
+        depth: See above.
+        playouts: See :class:`agents.search.Budget`, as ``ms``.
+        ms: See above.
+        seed: See above.
+    """
+    rule = base in heuristics.HEURISTICS
+    return Lookahead(
+        env,
+        lambda inner: heuristics.build(base, inner) if rule else trained(base, inner),
+        breadth=breadth,
+        depth=None if rule else depth,
+        budget=Budget(playouts, ms),
+        seed=seed,
+    )
+
+
+def trained(name: str, env: PackingEnv) -> TensorDictModuleBase:
+    """Load the policy of a checkpoint, for an environment of its task."""
+    found = checkpoint.load(Path(name), device=str(env.device))
+    saved = found.meta.get("config", {})
+    config = adopt(compose("eval"), saved, ("network", "agent"), [])
+    policy: TensorDictModuleBase = load_policy(config, found, env)
+    return policy

@@ -1,0 +1,194 @@
+"""`Lookahead`: compare the proposals of a policy by playing on from each of them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+from torch import Tensor
+
+from agents.search.scorers import Scorer, scorer_of
+from agents.search.simulator import Simulator
+from packing_env import PackingEnv
+from packing_env.core.transition import is_done
+from packing_env.generators import Futures
+from packing_env.types import ParameterError, State, check_integer, check_number
+
+_AT_ONCE = 512
+"""Copies that are played at a time."""
+_FIRST_RATE = 1000.0
+"""Play-outs per second that are expected before any has been timed."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The work of a decision.
+
+    Attributes:
+        playouts: Play-outs per decision of a row; the same decisions on every machine.
+        ms: Milliseconds per decision of a row, instead of ``playouts``.
+    """
+
+    playouts: int = 256
+    ms: float | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("playouts", self.playouts, 1)
+        if self.ms is not None:
+            check_number("ms", self.ms, above=0.0)
+
+
+class Lookahead(TensorDictModuleBase):
+    """A policy that plays on from the most promising actions of another and takes the best.
+
+    Each of ``breadth`` proposals is followed by play-outs: the base decides ``depth`` times, and
+    its value of the state then stands for the rest; with ``depth`` None it plays to the end. All
+    proposals of a row meet the same futures. Of the budget, every halving takes an equal part: it
+    keeps the better half of the proposals (sequential halving: Karnin et al., ICML 2013). With one
+    step ahead and a value this is expectimax over sampled items; an item of the law is drawn per
+    stratum, so that a number of play-outs that is a multiple of the items' number is exact.
+
+    Hidden items are redrawn (:class:`packing_env.generators.Futures`). It acts in the
+    environment that it was built for, whose state it reads without random streams, pool and hidden
+    items (:meth:`packing_env.PackingEnv.get_known_state`). It reads from the device.
+
+    Args:
+        env: The environment, with ``action_mode="placement"`` or ``"candidate"``.
+        build_base: Builds the base policy for an environment of the same task.
+        breadth: Proposals compared.
+        depth: Decisions of the base before its value is taken; None: to the end, the only choice
+            for a base without a value.
+        budget: See :class:`Budget`.
+        seed: Of the futures.
+
+    Raises:
+        ParameterError: The base has no value and ``depth`` is given, or hidden items have no law.
+    """
+
+    def __init__(
+        self,
+        env: PackingEnv,
+        build_base: Callable[[PackingEnv], TensorDictModuleBase],
+        *,
+        breadth: int = 4,
+        depth: int | None = 2,
+        budget: Budget | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.breadth = check_integer("breadth", breadth, 1)
+        self.depth = None if depth is None else check_integer("depth", depth, 1)
+        self.budget = Budget() if budget is None else budget
+        _check_mode(env)
+        self.simulator = Simulator(env)
+        self.base = build_base(self.simulator.env).eval()
+        self.scorer: Scorer = scorer_of(self.base, self.simulator.env)
+        if depth is not None and not self.scorer.has_value:
+            raise ParameterError(
+                f"depth={depth}: {type(self.base).__name__} has no value of a state; use depth=null"
+            )
+        self.simulator.observe_only(self.scorer.in_keys)
+        hides = env.params.num_slots < env.params.num_items
+        self.futures = _futures(env, seed) if hides else None
+        self._known_state = env.get_known_state
+        self._batch = env.batch_size
+        self._rate = _FIRST_RATE
+        self.in_keys = list(self.scorer.in_keys)
+        self.out_keys = ["action"]
+
+    @torch.no_grad()
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write the best action of every row; finished rows get action 0."""
+        state = self._known_state()
+        root = tensordict.select(*self.in_keys).reshape(-1)
+        live = (~is_done(state)).nonzero().squeeze(1)
+        action = torch.zeros(root.shape, dtype=torch.int64, device=live.device)
+        if len(live):
+            state = {key: value[live] for key, value in state.items()}
+            proposed = self.scorer.propose(root[live].to_tensordict(), self.breadth)
+            action[live] = self._compare(state, proposed)
+        return tensordict.set("action", action.view(self._batch))
+
+    def _compare(self, state: State, proposed: Int[Tensor, "B K"]) -> Int[Tensor, " B"]:
+        """Return the proposal with the best play-outs in each row."""
+        rounds = math.ceil(math.log2(proposed.shape[1]))
+        total = torch.where(proposed < 0, -torch.inf, 0.0).double()
+        deadline = time.perf_counter() + len(proposed) * (self.budget.ms or 0.0) / 1e3
+        for rest in range(rounds, 0, -1):
+            pairs = proposed.numel()
+            if self.budget.ms is None:
+                count = self.budget.playouts // (rounds * proposed.shape[1])
+            else:
+                count = int(self._rate * (deadline - time.perf_counter()) / (rest * pairs))
+            total += self._play_all(state, proposed, max(1, count)).sum(2)
+            order = total.argsort(dim=1, descending=True, stable=True)
+            order = order[:, : -(-proposed.shape[1] // 2)]
+            proposed, total = proposed.gather(1, order), total.gather(1, order)
+        return proposed[:, 0].clamp(min=0)
+
+    def _play_all(
+        self, state: State, proposed: Int[Tensor, "B K"], count: int
+    ) -> Float[Tensor, "B K {count}"]:
+        """Return the returns of all proposals in ``count`` futures of each row."""
+        start = time.perf_counter()
+        item_id, (batch, breadth) = state["item_id"], proposed.shape
+        sequences = item_id[:, None].expand(-1, count, -1)
+        if self.futures is not None:
+            sequences = self.futures.draw(item_id, count)
+        pairs = torch.arange(batch * breadth * count, device=item_id.device)
+        row, which, future = pairs // (breadth * count), pairs // count % breadth, pairs % count
+        action = proposed[row, which].clamp(min=0)
+        found = [
+            self._play(
+                {k: value[row[part]] for k, value in state.items()}
+                | {"item_id": sequences[row[part], future[part]]},
+                action[part],
+            )
+            for part in torch.arange(len(pairs), device=pairs.device).split(_AT_ONCE)
+        ]
+        self._rate = len(pairs) / (time.perf_counter() - start)
+        return torch.cat(found).view(batch, breadth, count)
+
+    def _play(self, state: State, action: Int[Tensor, " R"]) -> Float[Tensor, " R"]:
+        """Return the return of each copy from an action on."""
+        played = self.simulator.advance(state, action)
+        total = played.reward.double()
+        copies = torch.arange(len(total), device=total.device)
+        ahead = self.simulator.env.params.num_items if self.depth is None else self.depth
+        for rest in range(ahead, 0, -1):
+            going = (~played.done).nonzero().squeeze(1)
+            if not len(going):
+                break
+            if len(going) < len(copies):
+                played, copies = played.select(going), copies[going]
+            decision = self.scorer.act(played.root)
+            if rest == 1 and decision.value is not None:
+                total[copies] += decision.value
+                break
+            played = self.simulator.advance(played.state, decision.action)
+            total[copies] += played.reward
+        return total
+
+
+def _check_mode(env: PackingEnv) -> None:
+    """Raise unless actions are one index under one mask."""
+    if env.params.action_mode not in ("placement", "candidate"):
+        raise ParameterError(
+            f"search serves action_mode='placement' and 'candidate', not {env.params.action_mode!r}"
+        )
+
+
+def _futures(env: PackingEnv, seed: int) -> Futures:
+    """Return the source of hidden items."""
+    if env.generator is None:
+        raise ParameterError(
+            "search redraws hidden items, and this environment does not know what its "
+            "instances were drawn by; build it with make_env, or pass generator=..."
+        )
+    return Futures(env.generator, env.catalogue, env.params, seed)

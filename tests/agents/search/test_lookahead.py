@@ -1,0 +1,179 @@
+"""Search: what it computes, that it cannot know the future, and that it packs more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tensordict import TensorDict
+from tensordict.nn import TensorDictModuleBase
+from torch import Tensor
+
+from agents import heuristics
+from agents.networks.afterstate_net import AfterstateNet
+from agents.policies.afterstate import AfterstatePolicy
+from agents.search import Budget, Lookahead, Simulator, build
+from agents.training.evaluate import evaluate, paired_difference
+from packing_env import PackingEnv, make_env
+from packing_env.generators import UniformCuboids
+from packing_env.types import Instances, ParameterError
+
+LAW = {"name": "uniform_cuboids", "low": 1, "high": 3}
+TASK = {"container": (5.0, 5.0, 5.0), "num_items": 20, "generator": LAW, "pool_size": 64}
+
+
+def task(rows: int = 3, **options: object) -> PackingEnv:
+    return make_env("cuboid_online", rows, **{"draw": "sequential", **TASK, **options})
+
+
+def values(env: PackingEnv) -> AfterstatePolicy:
+    """Return values of afterstates with fixed random weights."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        policy = AfterstatePolicy(env, AfterstateNet)
+        torch.nn.init.normal_(policy.value.last.weight, std=0.3)
+    return policy
+
+
+def rule(env: PackingEnv) -> TensorDictModuleBase:
+    return heuristics.build("deepest_bottom_left", env)
+
+
+def with_future(env: PackingEnv, seen: int, seed: int) -> PackingEnv:
+    """Return the same task, with other items after the first."""
+    generator = torch.Generator().manual_seed(seed)
+    items = env.instances.item_id.clone()
+    items[:, seen:] = torch.randint(len(env.catalogue), items[:, seen:].shape, generator=generator)
+    pool = Instances(items, env.instances.num_items)
+    rows = env.batch_size.numel()
+    return PackingEnv(
+        env.params, env.catalogue, pool, num_envs=rows, draw="sequential", seed=seed,
+        generator=UniformCuboids(1, 3),
+    )  # fmt: skip
+
+
+def choices(env: PackingEnv, search: Lookahead, steps: int) -> Tensor:
+    """Return the decisions of the first steps."""
+    root, found = env.reset(), []
+    for _ in range(steps):
+        found.append(search(root)["action"].clone())
+        root = env.step_mdp(env.step(root))
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("base", [values, rule])
+def test_equal_views_give_equal_decisions_whatever_follows(base) -> None:
+    seen = 4
+    env = task()
+    budget = Budget(playouts=24)
+    depth = 2 if base is values else None
+
+    def play(seed: int, peeks: bool = False) -> Tensor:
+        other = with_future(env, seen, seed)
+        search = Lookahead(other, base, breadth=3, depth=depth, budget=budget)
+        if peeks:
+            search._known_state = other._current
+            search.futures = None
+        return choices(other, search, seen)
+
+    first = play(1)
+    assert all((play(seed) == first).all() for seed in (2, 3))
+    assert any((play(seed, peeks=True) != play(1, peeks=True)).any() for seed in (2, 3))
+
+
+@torch.no_grad()
+def test_one_step_ahead_is_the_expectation_over_the_items() -> None:
+    env = task(rows=2)
+    size = len(env.catalogue)
+    search = Lookahead(env, values, breadth=4, depth=1, budget=Budget(2 * 4 * size))
+    root = env.reset()
+    for _ in range(5):
+        root = env.step_mdp(env.step(search(root)))
+    state = env.get_known_state()
+    observed = root.select(*search.in_keys)
+    proposed = search.scorer.propose(observed, 4)
+    found = search._play_all(state, proposed, size).mean(2)
+    for row in range(2):
+        for k in range(4):
+            assert found[row, k] == pytest.approx(expectation(env, row, int(proposed[row, k])))
+
+
+def expectation(env: PackingEnv, row: int, action: int) -> float:
+    """Return reward and mean best value after an action, one next item after the other."""
+    fork = PackingEnv(env.params, env.catalogue, env.instances)
+    policy = values(fork)
+    total = 0.0
+    for item in range(len(env.catalogue)):
+        state = env.get_state()[row : row + 1]
+        state["item_id"][:, int(state["items_packed"]) + 1] = item
+        fork.reset(state, set_state=True)
+        after = fork.step(TensorDict({"action": torch.tensor([action])}, [1]))
+        root = fork.step_mdp(after)
+        total += float(after["next", "reward"])
+        if not bool(root["done"]):
+            total += float(policy(root)["state_value"]) / policy.scale
+    return total / len(env.catalogue)
+
+
+def test_copies_play_as_the_environment_does() -> None:
+    env = task()
+    root = env.reset()
+    simulator = Simulator(env)
+    policy = rule(env)
+    for _ in range(6):
+        state = {key: value.clone() for key, value in env._current().items()}
+        acted = policy(root)
+        taken = env.step(acted.clone())
+        played = simulator.advance(state, acted["action"])
+        root = env.step_mdp(taken)
+        assert (played.state["heightmap"] == env.state["heightmap"]).all()
+        assert (played.reward == taken["next", "reward"].squeeze(-1)).all()
+        assert (played.root["action_mask"] == root["action_mask"]).all()
+        assert (played.done == root["done"].squeeze(-1)).all()
+
+
+def test_the_simulator_has_no_pool() -> None:
+    env = task()
+    assert len(Simulator(env).env.instances) == 1
+    assert not Simulator(env).env.instances.item_id.any()
+
+
+def test_it_packs_more_than_its_base() -> None:
+    env = task(rows=128, pool_size=128)
+    search = Lookahead(env, rule, breadth=8, depth=None, budget=Budget(playouts=96))
+    gain = paired_difference(evaluate(env, search), evaluate(env, rule(env)))
+    assert gain.mean - gain.half_width > 0
+
+
+def test_a_budget_of_time_is_kept() -> None:
+    env = task(rows=4)
+    search = Lookahead(env, values, depth=1, budget=Budget(ms=5.0))
+    root = env.reset()
+    search(root.clone())
+    for _ in range(3):
+        root = env.step_mdp(env.step(search(root)))
+    assert search._rate > 0
+
+
+def test_checkpoints_and_heuristics_are_bases(tmp_path: Path) -> None:
+    env = make_env("cuboid_online", 2, num_items=30, pool_size=8, draw="sequential")
+    search = build(env, "pretrained/cuboid_online", playouts=16, depth=1)
+    assert isinstance(search.base, AfterstatePolicy)
+    root = search(env.reset())
+    assert root["action_mask"].gather(1, root["action"][:, None]).all()
+    assert build(env, "deepest_bottom_left").depth is None
+
+
+def test_what_search_cannot_do_is_refused() -> None:
+    env = task()
+    with pytest.raises(ParameterError, match="no value of a state; use depth=null"):
+        Lookahead(env, rule, depth=2)
+    with pytest.raises(ParameterError, match="multi_head"):
+        Lookahead(task(action_mode="multi_head"), rule, depth=None)
+    with pytest.raises(ParameterError, match="what its instances were drawn by"):
+        Lookahead(PackingEnv(env.params, env.catalogue, env.instances), values)
+    with pytest.raises(ParameterError, match="breadth"):
+        Lookahead(env, values, breadth=0)
+    with pytest.raises(ParameterError, match="ms"):
+        Budget(ms=0.0)

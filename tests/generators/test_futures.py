@@ -1,0 +1,107 @@
+"""Hidden items are drawn by the law of the task, and seen ones are kept."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from packing_env import make_env
+from packing_env.core import feasibility
+from packing_env.envs import PackingEnv
+from packing_env.generators import FixedPool, Futures, make_pool
+from packing_env.types import ParameterError
+
+SMALL = {"container": (5.0, 5.0, 5.0), "num_items": 12}
+
+
+def cuboid_env(**options: object) -> PackingEnv:
+    law = {"name": "uniform_cuboids", "low": 1, "high": 2}
+    return make_env("cuboid_online", 2, **{"generator": law, "pool_size": 16, **SMALL, **options})
+
+
+def futures_of(env: PackingEnv, seed: int = 0) -> Futures:
+    assert env.generator is not None
+    return Futures(env.generator, env.catalogue, env.params, seed)
+
+
+def hidden(env: PackingEnv, seen: int) -> Tensor:
+    env.reset()
+    state = env.get_state()
+    places = torch.arange(env.params.num_items)
+    return torch.where(places < seen, state["item_id"], -1)
+
+
+def test_known_items_stay_and_every_stratum_is_drawn_once() -> None:
+    env = cuboid_env()
+    known, size = hidden(env, 3), len(env.catalogue)
+    drawn = futures_of(env).draw(known, 3 * size)
+    assert (drawn[:, :, :3] == known[:, None, :3]).all()
+    for row in drawn:
+        for place in row[:, 3:].unbind(1):
+            assert place.bincount(minlength=size).tolist() == [3] * size
+
+
+def test_places_are_independent() -> None:
+    env = cuboid_env()
+    size = len(env.catalogue)
+    drawn = futures_of(env).draw(hidden(env, 0), 200 * size)[0]
+    pairs = (drawn[:, 0] * size + drawn[:, 1]).bincount(minlength=size**2).double()
+    expected = len(drawn) / size**2
+    assert ((pairs - expected).abs() < 6 * expected**0.5).all()
+
+
+def test_the_law_is_the_generators() -> None:
+    env = make_env("irregular", 1, scales=[0.8, 1.0], pool_size=512, num_items=20)
+    assert env.generator is not None
+    playable = feasibility.legal_on_floor(env.catalogue.tensors(), env.params).any(1)
+    law = env.generator.law(playable, env.catalogue)
+    assert law is not None
+    assert law.sum().item() == pytest.approx(1.0)
+    drawn = make_pool(env.generator, env.catalogue, env.params, playable, size=4096).item_id
+    share = drawn.flatten().bincount(minlength=len(law)).double() / drawn.numel()
+    assert (share - law).abs().max() < 5 * (law.max() / drawn.numel()) ** 0.5
+
+
+def test_sorted_tasks_continue_with_smaller_items() -> None:
+    env = make_env("sls_nesting", 2, pool_size=64)
+    known = hidden(env, env.params.num_slots)
+    drawn = futures_of(env).draw(known, 64)
+    size = env.catalogue.tensors()["extent"].prod(-1)[drawn]
+    assert (size[..., 1:] <= size[..., :-1]).all()
+    assert len(drawn[..., -1].unique()) > 1
+
+
+def test_cut_containers_are_cut_afresh() -> None:
+    env = make_env("cuboid_offline", 2, num_visible=4, item_order="arrival", pool_size=8)
+    known = hidden(env, 4)
+    drawn = futures_of(env).draw(known, 16)
+    assert (drawn[..., :4] == known[:, None, :4]).all()
+    assert (drawn >= 0).all()
+    assert len(drawn[0].unique(dim=0)) > 8
+
+
+def test_equal_seeds_draw_equal_items() -> None:
+    env = cuboid_env()
+    known = hidden(env, 2)
+    first, second, other = (futures_of(env, seed).draw(known, 8) for seed in (5, 5, 6))
+    assert (first == second).all()
+    assert not (first == other).all()
+
+
+def test_lists_of_instances_have_no_law() -> None:
+    env = cuboid_env()
+    with pytest.raises(ParameterError, match="FixedPool lists its instances"):
+        Futures(FixedPool([[0, 1]]), env.catalogue, env.params, 0)
+
+
+def test_known_states_hold_neither_hidden_items_nor_streams() -> None:
+    env = cuboid_env(seed=3, num_visible=2, preview=1)
+    root = env.reset()
+    for packed in range(4):
+        known, state = env.get_known_state(), env.get_state()
+        assert (known["item_id"][:, : packed + 3] == state["item_id"][:, : packed + 3]).all()
+        assert (known["item_id"][:, packed + 3 :] == -1).all()
+        assert not any(known[key].any() for key in ("seed", "row", "episode"))
+        root["action"] = root["action_mask"].byte().argmax(-1)
+        root = env.step_mdp(env.step(root))
