@@ -235,7 +235,7 @@ def attack_with_tampered_files(work: Path, count: int, chance: random.Random) ->
             end = "unchanged" if loaded.meta == newest.meta else "altered"
         ends[end] += 1
         names += [how] if end != "the one before" else []
-    return {"files": count, "executed": 0, "altered_and_loaded": ends["altered"],
+    return {"files": count, "altered_and_loaded": ends["altered"],
             "the_one_before_was_loaded": ends["the one before"],
             "said_the_same": ends["unchanged"], "otherwise": names}  # fmt: skip
 
