@@ -16,6 +16,8 @@ import pytest
 from benchmarks.attacks import make_run, rehash
 from tests.agents.training.test_resume import RUN, train
 
+from agents.cli import main as cli
+from agents.diagnostics import black_box
 from agents.loggers.logging import CSVLogger
 from agents.training import checkpoint
 from agents.training.runs import RunFolderError, new_folder
@@ -201,3 +203,19 @@ def test_a_checkpoint_of_something_else_is_named(
     rehash(place)
     assert train(f"resume={run}", "trainer.frames=96") == 2
     assert str(place) in "".join(capsys.readouterr().err.split("\n"))
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 2**70])
+def test_a_seed_out_of_range_is_named(seed: int, tmp_path: Path, capsys: Any) -> None:
+    assert train(*RUN, f"seed={seed}", f"run_dir={tmp_path}") == 2
+    assert f"seed={seed} must be at" in capsys.readouterr().err
+
+
+def test_a_black_box_without_its_description_is_inspected(tmp_path: Path, capsys: Any) -> None:
+    run = make_run(tmp_path / "run")
+    place = run / black_box.FOLDER
+    meta = checkpoint.load(place, kind=black_box.KIND).meta
+    meta.pop("error")
+    checkpoint.write(place, {"update": 3}, meta, kind=black_box.KIND)
+    assert cli.main(["inspect", str(run)]) == 1
+    assert "no error is noted" in capsys.readouterr().out

@@ -29,10 +29,10 @@ def inspect(options: argparse.Namespace) -> int:
     if config.device != "cpu":
         record = _load(options.run, config.device)
     console = PlainConsole(soft_wrap=True, highlight=False)
-    console.print(f"{record.path}: {record.meta['error']}")
+    console.print(f"{record.path}: {record.meta.get('error', 'no error is noted')}")
     if record.meta.get("environment") != ENVIRONMENT:
         console.print(f"made by environment {record.meta.get('environment')}, now {ENVIRONMENT}")
-    if not (update := record.state.get("update")):
+    if not isinstance(update := record.state.get("update"), Mapping):
         console.print("training stopped before the first update")
         return SOUND
     with build.as_config_errors():
@@ -47,8 +47,8 @@ def inspect(options: argparse.Namespace) -> int:
         ) from error
     rows = " x ".join(map(str, update["batch_size"]))
     console.print(
-        f"update {update['number']}, at {update['frames']:,} frames, was repeated on its batch of "
-        f"{rows}"
+        f"update {update.get('number')}, at {update['frames']:,} frames, was repeated on its batch "
+        f"of {rows}"
     )
     console.print("\n".join(_lines(findings)))
     console.print(_verdict(findings, update.get("moved")))
