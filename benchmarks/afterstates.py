@@ -72,10 +72,13 @@ def main() -> None:
         for seed, folder in zip(args.seeds, folders, strict=True)
     ]
     found = report(args.experiment, runs, folders)
-    place, args.work = f" --work {args.work}", None  # not part of the result
+    out = args.out or f"benchmarks/results/{args.experiment}.json"
+    places = [f" --{name} {value}" for name in ("work", "out") if (value := getattr(args, name))]
+    args.work = args.out = None  # not part of the result
     whole = provenance(args) | found
-    whole["command"] = whole["command"].replace(place, "")
-    write_json(args.out or f"benchmarks/results/{args.experiment}.json", whole)
+    for place in places:
+        whole["command"] = whole["command"].replace(place, "")
+    write_json(out, whole)
     for name, value in found["utilization"].items():
         print(f"{name} {value['mean']:.4f}")
 

@@ -66,8 +66,9 @@ def main() -> None:
     alone = evaluate(env, base(env), most)
     lowest = evaluate(env, heuristics.build(RULE, env), most)
     out = args.out or f"benchmarks/results/lookahead_{args.task}.json"
-    args.out = None  # not part of the result
+    place, args.out = f" --out {args.out}", None  # not part of the result
     result = provenance(args) | {"base": summary(alone), RULE: summary(lowest), "search": []}
+    result["command"] = result["command"].replace(place, "")
     for ms, count in zip(args.ms, args.instances, strict=True):
         depth = None if rule else args.depth
         search = Lookahead(env, base, breadth=args.breadth, depth=depth, budget=Budget(ms=ms))

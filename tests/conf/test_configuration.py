@@ -32,6 +32,7 @@ NEEDED = {
     "trainer=on_policy": ["agent=ppo"],
     "replay=rollout": ["agent=ppo"],
     "network=afterstate_net": ["agent=afterstate"],
+    "network=tuple_tables": ["agent=afterstate"],
     "network=placement_actor_critic": ["agent=ppo"],
     "network=candidate_actor_critic": ["agent=ppo", "env.action_mode=candidate"],
     "network=multi_head_actor_critic": ["agent=ppo", "env.action_mode=multi_head"],

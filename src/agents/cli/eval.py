@@ -189,4 +189,5 @@ def origin(config: DictConfig) -> dict[str, Any]:
 def agent_name(config: DictConfig) -> str:
     """Return a short name of the agent for tables."""
     name = config.agent.get("name")
-    return str(name) if name else str(config.agent["_target_"]).rpartition(".")[2].lower()
+    *_, package, made = str(config.agent["_target_"]).split(".")
+    return str(name) if name else package if made == "build" else made.lower()

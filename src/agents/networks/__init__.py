@@ -7,6 +7,7 @@ from agents.networks.continuous import ContinuousActorCritic
 from agents.networks.hierarchical.networks import HierarchicalNetworks
 from agents.networks.multi_head import MultiHeadActorCritic
 from agents.networks.score_maps import ScoreMaps
+from agents.networks.tuple_tables import TupleTables
 
 __all__ = [
     "AfterstateNet",
@@ -17,4 +18,5 @@ __all__ = [
     "MultiHeadActorCritic",
     "PlacementActorCritic",
     "ScoreMaps",
+    "TupleTables",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tensordict.nn import TensorDictModuleBase
@@ -13,6 +14,7 @@ from agents.search.lookahead import Budget, Lookahead
 from agents.training import checkpoint
 from agents.training.resume import load_policy
 from packing_env import PackingEnv
+from packing_env.types import ParameterError
 
 
 def build(
@@ -37,8 +39,16 @@ def build(
         playouts: See :class:`agents.search.Budget`, as ``ms``.
         ms: See above.
         seed: See above.
+
+    Raises:
+        ParameterError: There is no such heuristic or run.
     """
     rule = base in heuristics.HEURISTICS
+    if not rule and os.sep not in base and not Path(base).exists():
+        raise ParameterError(
+            f"base={base!r} is neither a run nor a heuristic; choose one of "
+            f"{', '.join(sorted(heuristics.HEURISTICS))}, a run's folder, or pretrained/NAME"
+        )
     return Lookahead(
         env,
         lambda inner: heuristics.build(base, inner) if rule else trained(base, inner),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 
 from agents import heuristics
+from agents.cli.main import main
 from agents.networks.afterstate_net import AfterstateNet
 from agents.policies.afterstate import AfterstatePolicy
 from agents.search import Budget, Lookahead, Simulator, build
@@ -156,13 +158,21 @@ def test_a_budget_of_time_is_kept() -> None:
     assert search._rate > 0
 
 
-def test_checkpoints_and_heuristics_are_bases(tmp_path: Path) -> None:
+def test_checkpoints_and_heuristics_are_bases() -> None:
     env = make_env("cuboid_online", 2, num_items=30, pool_size=8, draw="sequential")
     search = build(env, "pretrained/cuboid_online", playouts=16, depth=1)
     assert isinstance(search.base, AfterstatePolicy)
     root = search(env.reset())
     assert root["action_mask"].gather(1, root["action"][:, None]).all()
     assert build(env, "deepest_bottom_left").depth is None
+
+
+def test_the_command_line_names_it(tmp_path: Path) -> None:
+    overrides = ["env=cuboid_online", "env.num_items=12", "agent=search", "agent.playouts=8"]
+    overrides += ["evaluation.instances=2", "evaluation.rows=2", "evaluation.heuristics=[]"]
+    assert main(["eval", *overrides, f"run_dir={tmp_path}"]) == 0
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert list(results["policies"]) == ["search"]
 
 
 def test_what_search_cannot_do_is_refused() -> None:
@@ -173,6 +183,8 @@ def test_what_search_cannot_do_is_refused() -> None:
         Lookahead(task(action_mode="multi_head"), rule, depth=None)
     with pytest.raises(ParameterError, match="what its instances were drawn by"):
         Lookahead(PackingEnv(env.params, env.catalogue, env.instances), values)
+    with pytest.raises(ParameterError, match="neither a run nor a heuristic"):
+        build(env, "deepest_bottom_lef")
     with pytest.raises(ParameterError, match="breadth"):
         Lookahead(env, values, breadth=0)
     with pytest.raises(ParameterError, match="ms"):

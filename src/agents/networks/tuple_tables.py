@@ -1,0 +1,132 @@
+"""Values of heightmaps as sums over tables of small patterns (n-tuple networks).
+
+Bledsoe and Browning, 1959; with TD learning in board games: Lucas, IEEE CIG 2008; Szubert and
+Jaskowski, IEEE CIG 2014. A pattern is the height of a cell and the differences of a few others to
+it, clipped; equal patterns share their entry wherever they lie.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int, Int16
+from torch import Tensor, nn
+from torch.nn import functional
+
+from agents.networks.precision import check_mode
+from packing_env import Afterstates, PackingEnv
+
+_CLIP = 3
+"""Largest difference of height that a pattern tells."""
+_MOST_CELLS = 16
+"""Larger maps are reduced until no side has more cells."""
+_MOST_LEVELS = 20
+"""Heights are quantised to this many levels, or to whole cells if those are fewer."""
+
+
+class TupleSum(nn.Module):
+    """Sum of the entries of all windows of 2 x 2 cells, lines of 4, and crosses of 5.
+
+    It is divided by the square root of their number, so that a step of an optimiser changes the
+    value about as much as one of a layer does.
+
+    Args:
+        grid: Cells of the map.
+        levels: Largest height.
+    """
+
+    def __init__(self, grid: tuple[int, int], levels: int) -> None:
+        super().__init__()
+        span = 2 * _CLIP + 1
+        self.sizes = [(levels + 1) * span**others for others in (3, 3, 4)]
+        self.table = nn.Parameter(torch.zeros(sum(self.sizes), 1))
+        example = self.patterns(torch.zeros(1, *grid, dtype=torch.int32))
+        self.scale = 1.0 / math.sqrt(max(1, example.shape[1]))
+
+    def forward(self, levels: Int[Tensor, "N X Y"]) -> Float[Tensor, " N"]:
+        """Return the sums of heightmaps in whole levels."""
+        found = functional.embedding_bag(self.patterns(levels), self.table, mode="sum")
+        return found.squeeze(-1) * self.scale
+
+    def patterns(self, levels: Int[Tensor, "N X Y"]) -> Int[Tensor, "N T"]:
+        """Return the entries of all patterns of each map."""
+        h = levels.int()
+        windows = _entry(h[:, :-1, :-1], h[:, 1:, :-1], h[:, :-1, 1:], h[:, 1:, 1:])
+        along_x = _entry(h[:, :-3], h[:, 1:-2], h[:, 2:-1], h[:, 3:])
+        along_y = _entry(h[:, :, :-3], h[:, :, 1:-2], h[:, :, 2:-1], h[:, :, 3:])
+        sides = (h[:, :-2, 1:-1], h[:, 2:, 1:-1], h[:, 1:-1, :-2], h[:, 1:-1, 2:])
+        crosses = _entry(h[:, 1:-1, 1:-1], *sides)
+        first, second, _ = self.sizes
+        parts = (windows, along_x + first, along_y + first, crosses + first + second)
+        return torch.cat([part.flatten(1) for part in parts], 1)
+
+
+def _entry(cell: Tensor, *others: Tensor) -> Tensor:
+    """Return the place of patterns in their table."""
+    place = cell
+    for other in others:
+        place = place * (2 * _CLIP + 1) + (other - cell).clamp(-_CLIP, _CLIP) + _CLIP
+    return place
+
+
+class TupleTables(nn.Module):
+    """Value of a heightmap and of what else is known, linear in tables of patterns.
+
+    The interface is that of :class:`agents.networks.afterstate_net.AfterstateNet`, and so is the
+    prior: ``prior`` times the free volume over the container's.
+
+    Args:
+        env: Sets the map and the levels; its action mode must be ``placement``.
+        context: Further inputs per map; the value is linear in them.
+        prior: See above, in the unit of the values.
+    """
+
+    action_modes = ("placement",)
+    role = "afterstate values"
+
+    def __init__(self, env: PackingEnv, context: int = 0, *, prior: float = 0.7) -> None:
+        super().__init__()
+        check_mode(self, env)
+        self.units, self.prior = Afterstates(env).units, prior
+        self.reduce = -(-max(env.params.grid) // _MOST_CELLS)
+        x_cells, y_cells = (-(-cells // self.reduce) for cells in env.params.grid)
+        self.levels = min(round(env.params.height / env.params.cell), _MOST_LEVELS)
+        self.tuples = TupleSum((x_cells, y_cells), self.levels)
+        self.rest = nn.Linear(context, 1)
+        nn.init.zeros_(self.rest.weight)
+        nn.init.zeros_(self.rest.bias)
+        self.to(env.device)
+
+    def forward(
+        self, maps: Int16[Tensor, "N X Y"], context: Float[Tensor, "N C"]
+    ) -> Float[Tensor, " N"]:
+        """Return the values of maps in units of height, with further inputs."""
+        return self.value(self.features(maps), context)
+
+    def value(
+        self, features: Int[Tensor, "N X Y"], context: Float[Tensor, "N C"], *, turn: bool = False
+    ) -> Float[Tensor, " N"]:
+        """Return the values of maps by their :meth:`features`.
+
+        Args:
+            features: Of the maps.
+            context: Further inputs.
+            turn: Mirror half of the batch in x, and half of each half in y.
+        """
+        free = 1.0 - features.flatten(1).float().mean(1) / self.levels
+        seen = features
+        if turn:
+            rows = torch.arange(len(seen), device=seen.device)[:, None, None]
+            seen = torch.where(rows % 2 == 0, seen, seen.flip(1))
+            seen = torch.where(rows // 2 % 2 == 0, seen, seen.flip(2))
+        found: Tensor = self.tuples(seen) + self.rest(context).squeeze(-1) + self.prior * free
+        return found
+
+    @torch.no_grad()
+    def features(self, maps: Int16[Tensor, "N X Y"]) -> Int[Tensor, "N Xr Yr"]:
+        """Return the maps, reduced and in whole levels."""
+        heights = maps.float()
+        if self.reduce > 1:
+            heights = functional.max_pool2d(heights[:, None], self.reduce, ceil_mode=True)[:, 0]
+        return (heights * (self.levels / self.units)).round().to(torch.int32)
