@@ -26,6 +26,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -44,15 +45,6 @@ TASK = [
     "replay.capacity=4_000", "trainer.warmup=256", "trainer.update_every=64",
     "trainer.log_every=256", f"trainer.save_every={EVERY}", "checkpoint.keep=2",
 ]  # fmt: skip
-SAVER = """
-import sys, torch
-from agents.training import checkpoint
-for frames in range(1, 10_000):
-    state = {"part": [torch.full((250_000,), float(frames)) for _ in range(4)], "frames": frames}
-    checkpoint.save(sys.argv[1], frames, state, {"metrics": {}})
-    checkpoint.rotate(sys.argv[1], 2)
-    print(frames, flush=True)
-"""
 FULL = """
 import sys, torch
 from agents.training import checkpoint
@@ -101,21 +93,32 @@ def packing(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "agents.cli", *arguments]
 
 
-def kill_saves(work: Path, chance: random.Random) -> dict[str, Any]:
+def save_for_ever(run: Path, report: int) -> None:
+    """Write checkpoints, and the frames of each that is complete to a pipe."""
+    torch.set_num_threads(1)
+    for frames in range(1, 10_000):
+        part = [torch.full((250_000,), float(frames)) for _ in range(4)]
+        checkpoint.save(run, frames, {"part": part, "frames": frames}, {"metrics": {}})
+        checkpoint.rotate(run, 2)
+        os.write(report, f"{frames}\n".encode())
+
+
+def kill_saves(work: Path, chance: random.Random, kills: int = SAVES) -> dict[str, Any]:
     """Kill a process that writes checkpoints; return the counts of lost and whole ones."""
+    torch.set_num_threads(1)
     found = []
-    for number in range(SAVES):
+    for number in range(kills):
         run = work / f"saves{number}"
-        process = subprocess.Popen(
-            [sys.executable, "-c", SAVER, str(run)], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        process.stdout.readline()  # the first checkpoint is complete
-        time.sleep(chance.uniform(0.0, 0.5))
-        process.kill()
-        reported = [int(line) for line in process.stdout.read().split()]
-        process.wait()
-        last = max(reported, default=1)
+        incoming, outgoing = os.pipe()
+        process = get_context("fork").Process(target=save_for_ever, args=(run, outgoing))
+        process.start()
+        os.close(outgoing)
+        with open(incoming, encoding="ascii") as reports:
+            reports.readline()  # the first checkpoint is complete
+            time.sleep(chance.uniform(0.0, 0.5))
+            process.kill()
+            last = max((int(line) for line in reports), default=1)
+        process.join()
         loaded = checkpoint.load(run)
         frames = loaded.state["frames"]
         whole = all(bool((part == frames).all()) for part in loaded.state["part"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 from agents.bench.measure.memory import peak_bytes
 from packing_env import ParameterError, make_env, memory
-from packing_env.items import Catalogue, CatalogueError, rows
+from packing_env.items import Catalogue, CatalogueError, mesh_from_arrays, rows
 
 FAMILIES = ["brackets", "rods_plates"]
 
@@ -63,6 +64,7 @@ def test_the_estimate_is_right_within_a_factor_of_two(task, num_envs, caplog):
 
 def test_a_catalogue_is_refused_before_its_large_item_is_rasterised(monkeypatch):
     settings = {"cell": 0.005, "container": (0.4, 0.4, 0.4), "use_cache": False}
+    monkeypatch.setattr(rows, "scratch_bytes", lambda faces, sizes: 0)
     whole = Catalogue.from_shapes(FAMILIES, **settings)
     maps = whole.top.nbytes + whole.bottom.nbytes
     free(monkeypatch, int(maps / memory.SHARE) + 8)
@@ -87,6 +89,43 @@ def test_a_catalogue_moves_only_to_where_it_fits(monkeypatch):
     with pytest.raises(CatalogueError, match=r"of 1 items needs .* free on meta no"):
         boxes.to("meta")
     assert boxes.to("cpu").top.device == CPU
+
+
+def test_the_scratch_of_the_rasteriser_counts(monkeypatch):
+    """A sphere of 82,000 triangles in windows of 200 x 200 cells took 200 MB beside its maps."""
+    trimesh = pytest.importorskip("trimesh")
+    ball = trimesh.creation.icosphere(subdivisions=6, radius=0.1)
+    mesh = mesh_from_arrays(ball.vertices, ball.faces, name="ball")
+    free(monkeypatch, 30 * 2**20)  # enough for the maps
+    settings = {"cell": 0.002, "container": (0.4, 0.4, 0.4), "use_cache": False}
+    with pytest.raises(CatalogueError, match=r"rasterising ball, 81,920 triangles .* larger cell"):
+        Catalogue.from_meshes([mesh], orientations="none", **settings)
+    with pytest.raises(CatalogueError, match=r"rasterising .*, 12 triangles"):
+        Catalogue.from_cuboids([(1.0, 1.0, 1.0)], cell=0.002, container=(0.4, 0.4, 0.4))
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "key"),
+    [
+        ("irregular", {"num_items": 10**9, "pool_size": 1}, "num_items=1000000000 needs 119.2 GiB"),
+        ("cuboid_online", {"pool_size": 10**10}, "pool_size=10000000000 of num_items=150"),
+        ("irregular", {"cell": 1e-9}, "cell=1e-09 needs"),
+        ("cuboid_online", {"cell": 1e-9}, "1e\\+10 cells of 1e-09 m"),
+        ("irregular", {"cell": 1e-300}, "3.2e\\+299 cells of 1e-300 m"),
+        ("irregular", {"cell": 5e-324}, "inf cells of 5e-324 m"),
+        ("irregular", {"resolution": 10**9}, "cell=3.2.* needs"),
+        ("cuboid_continuous", {"unit": 1e-12}, "whole multiple of unit = 1e-12 m, of at most"),
+        ("cuboid_online", {"num_envs": 10**12}, "num_envs=1000000000000 must be at most"),
+        ("irregular", {"num_candidates": 10**12}, "num_candidates=1000000000000 needs"),
+        ("cuboid_online", {"num_spaces": 10**12}, "num_spaces=1000000000000 needs"),
+    ],
+)
+def test_what_is_too_large_is_refused_by_its_key(task, changes, key, monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda device: 2**33)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ParameterError, match=key):
+        make_env(task, **{"pool_size": 16, **changes})
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB
 
 
 def test_what_is_small_is_never_refused(monkeypatch):

@@ -111,7 +111,7 @@ def num_bytes(tensors: Iterable[Tensor]) -> int:
 
 def human(size: float) -> str:
     """Format a number of bytes in the largest unit that fits."""
-    unit = "B"
+    size, unit = min(size, 10**300), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if size < 1024:
             break

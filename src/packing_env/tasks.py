@@ -19,7 +19,13 @@ from packing_env.core import candidates, feasibility
 from packing_env.core.actions import get_mode
 from packing_env.envs import PackingEnv, checks
 from packing_env.generators import GENERATORS, Generator, GeneratorError
-from packing_env.generators.base import check_pool, make_next_pool, make_pool, split_stream
+from packing_env.generators.base import (
+    check_pool,
+    check_pool_memory,
+    make_next_pool,
+    make_pool,
+    split_stream,
+)
 from packing_env.item_source import build_catalogue, check_names
 from packing_env.types import (
     MAX_SEED,
@@ -181,6 +187,7 @@ def make_env(
     batch = _batch(num_envs)
     _check_choices(preset.params, batch, device, shell, pool)
     generator = build_generator(preset.generator)
+    check_pool_memory(generator, size, preset.params.num_items)
     split = pool.get("split", "train")
     supplied = generator.cuboids(preset.params, pool_seed, split, size)
     poses = {"orientations": preset.orientations, "scales": preset.scales}

@@ -78,6 +78,8 @@ NEED_MAPS = ("item_maps", "drop_height")
 """Observations that are not available in geometry ``"boxes"``."""
 MAX_SEED = 2**63 - 1
 """Largest seed of a pool and of the rows' streams; the smallest is 0."""
+MAX_STEPS = 2**30
+"""Largest number of cells, or of steps of ``unit``, along one side of the container."""
 NOOP_PENALTY = 0.1
 """Default weight of the ``illegal`` reward term where illegal actions are no-ops."""
 SLOPE_UNITS = 64
@@ -97,6 +99,11 @@ def to_float32(value: float) -> float:
 def whole_cells(length: float, cell: float, name: str) -> int:
     """Return ``length / cell`` as an integer; raise if it is not whole to 1e-6 of a cell."""
     cells = length / cell
+    if cells > MAX_STEPS:
+        raise ParameterError(
+            f"container {name} = {length} m has {cells:.3g} cells of {cell} m, and at most "
+            f"{MAX_STEPS} are supported; use a larger cell"
+        )
     if round(cells) < 1 or abs(cells - round(cells)) > 1e-6:
         raise ParameterError(
             f"container {name} = {length} m is not a whole multiple of cell = {cell} m "
@@ -289,10 +296,10 @@ class PackingParams:
             object.__setattr__(self, "unit", check_number("unit", self.unit, above=0.0))
         for name, length in (("cell", self.cell), ("container H", self.height)):
             steps = length / self.pitch
-            if round(steps) < 1 or abs(steps - round(steps)) > 1e-6:
+            if not 0.5 < steps < MAX_STEPS or abs(steps - round(steps)) > 1e-6:
                 raise ParameterError(
-                    f"{name} = {length} m is not a whole multiple of unit = {self.pitch} m; change "
-                    "one of them"
+                    f"{name} = {length} m is not a whole multiple of unit = {self.pitch} m, of at "
+                    f"most {MAX_STEPS}; change one of them"
                 )
 
     @property

@@ -21,6 +21,7 @@ from agents.bench.reports.table import print_left_out, print_origin, table
 from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
+from agents.loggers.console import PlainConsole
 
 _WIDTH = 120
 _LEAST = {"repeats": 1, "warmup": 0, "shortest": 0, "longest": 0, "singles": 1}
@@ -52,7 +53,7 @@ def run(config: DictConfig, request: Request) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not os.access(path.parent, os.W_OK):
                 raise ConfigError(f"out={path}: {path.parent} cannot be written to")
-    console = Console(width=max(_WIDTH, Console().width))
+    console = PlainConsole(width=max(_WIDTH, PlainConsole().width))
     with ExitStack() as stack:
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(int(config.threads))  # of torch and the compiled kernels

@@ -7,8 +7,8 @@ import json
 import sys
 from typing import Any
 
-from rich.console import Console
-
+from agents.loggers.console import PlainConsole
+from agents.loggers.plain_text import printable
 from packing_env.plan import PlanError, check_plan
 
 HOLDS, VIOLATED, UNREADABLE = 0, 1, 2
@@ -17,7 +17,7 @@ HOLDS, VIOLATED, UNREADABLE = 0, 1, 2
 
 def check(options: argparse.Namespace) -> int:
     """Check plans; the exit code is 1 if a claim does not hold, 2 if a plan cannot be read."""
-    write = Console(soft_wrap=True, highlight=False, markup=False, emoji=False).print
+    write = PlainConsole(soft_wrap=True, highlight=False).print
     codes, reports = [], []
     for path in options.plans:
         try:
@@ -25,7 +25,7 @@ def check(options: argparse.Namespace) -> int:
         except PlanError as error:
             codes.append(UNREADABLE)
             reports.append({"plan": str(path), "error": str(error)})
-            print(f"packing: {error}", file=sys.stderr)
+            print(f"packing: {printable(str(error))}", file=sys.stderr)
             continue
         codes.append(HOLDS if report.holds else VIOLATED)
         reports.append({"plan": str(path), **report.to_json()})

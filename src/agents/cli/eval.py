@@ -11,8 +11,10 @@ from rich.console import Console
 from tensordict.nn import TensorDictModuleBase
 
 from agents.config import build
-from agents.config.compose import Request, adopt
+from agents.config.compose import Request
 from agents.config.folders import ConfigError
+from agents.config.saved import adopt
+from agents.loggers.console import PlainConsole
 from agents.training import checkpoint, runs
 from agents.training.evaluate import (
     Evaluation,
@@ -59,7 +61,7 @@ def evaluate(config: DictConfig, request: Request) -> int:
             folder,
             results=origin(config) | ({"checkpoint": str(found.path)} if found else {}),
             should_stop=stop.requested,
-            console=Console(),
+            console=PlainConsole(),
         )
 
 
@@ -113,7 +115,8 @@ def compare(
     found: dict[str, Evaluation] = {}
     try:
         for name, policy in policies.items():
-            with console.status(f"evaluating {name} on {options.instances} held-out instances"):
+            line = f"evaluating {name} on {options.instances} held-out instances"
+            with console.status(console.render_str(line)):
                 found[name] = evaluate_policy(
                     env, policy, options.instances, keep=PICTURED, should_stop=should_stop
                 )
@@ -166,12 +169,11 @@ def describe(
     folder: Path, config: DictConfig, request: Request, resumed: Resumed | None = None
 ) -> None:
     """Write ``config.yaml`` and ``run.json``."""
-    resolved = OmegaConf.to_yaml(config, resolve=True)
-    (folder / "config.yaml").write_text(resolved, encoding="utf-8")
     content = {"command": ["packing", request.command, *request.overrides], **origin(config)}
     if resumed is not None:
         content["resumed"] = {"from": str(resumed.found.path), **resumed.found.meta["versions"]}
-    runs.write_json(folder / "run.json", content)
+    runs.write_json(folder / runs.DESCRIPTION, content)  # first: it tells what the folder is
+    runs.write_text(folder / "config.yaml", OmegaConf.to_yaml(config, resolve=True))
 
 
 def origin(config: DictConfig) -> dict[str, Any]:

@@ -6,11 +6,10 @@ import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rich.console import Console
-
 from agents.config import build
 from agents.config.compose import compose
 from agents.diagnostics.black_box import FOLDER, KIND, STAGES, Findings, retrace
+from agents.loggers.console import PlainConsole
 from agents.training import checkpoint, resume
 from agents.training.checkpoint import Checkpoint, CheckpointError
 from packing_env.registration import ENVIRONMENT
@@ -29,11 +28,11 @@ def inspect(options: argparse.Namespace) -> int:
     config.device = options.device or config.device
     if config.device != "cpu":
         record = _load(options.run, config.device)
-    console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
-    console.print(f"{record.path}: {record.meta['error']}")
+    console = PlainConsole(soft_wrap=True, highlight=False)
+    console.print(f"{record.path}: {record.meta.get('error', 'no error is noted')}")
     if record.meta.get("environment") != ENVIRONMENT:
         console.print(f"made by environment {record.meta.get('environment')}, now {ENVIRONMENT}")
-    if not (update := record.state.get("update")):
+    if not isinstance(update := record.state.get("update"), Mapping):
         console.print("training stopped before the first update")
         return SOUND
     with build.as_config_errors():
@@ -48,8 +47,8 @@ def inspect(options: argparse.Namespace) -> int:
         ) from error
     rows = " x ".join(map(str, update["batch_size"]))
     console.print(
-        f"update {update['number']}, at {update['frames']:,} frames, was repeated on its batch of "
-        f"{rows}"
+        f"update {update.get('number')}, at {update['frames']:,} frames, was repeated on its batch "
+        f"of {rows}"
     )
     console.print("\n".join(_lines(findings)))
     console.print(_verdict(findings, update.get("moved")))

@@ -15,6 +15,7 @@ from typing import Any
 from agents import __version__
 from agents.cli.commands import COMMANDS, Argument, Command, config_dir
 from agents.config.folders import config_folder, groups
+from agents.loggers.plain_text import PlainFormatter, printable
 from agents.training import process
 
 _WIDTH = 100
@@ -29,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     process.tune()
     os.environ.setdefault("RL_LOGGING_LEVEL", "WARNING")  # torchrl's own, read on import
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(PlainFormatter("%(levelname)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     options = _read(sys.argv[1:] if arguments is None else list(arguments))
     return guarded(lambda: _dispatch(options))
 
@@ -169,7 +172,7 @@ def guarded(run: Callable[[], int]) -> int:
             return 0
         if (reason := _user_error(error)) is None or os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
-        print(f"packing: {reason}", file=sys.stderr)
+        print(f"packing: {printable(str(reason))}", file=sys.stderr)
         return BAD_INPUT
 
 

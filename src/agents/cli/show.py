@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 from omegaconf import DictConfig
-from rich.console import Console
 from rich.table import Column
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
@@ -18,6 +17,7 @@ from agents.cli.eval import from_run, own_policy
 from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
+from agents.loggers.console import PlainConsole
 from agents.training.evaluate import number_column, plain_table
 from packing_env.core import feasibility
 from packing_env.envs import PackingEnv
@@ -28,7 +28,7 @@ from packing_env.plan import Packing, packing_of
 def play(config: DictConfig, request: Request) -> int:
     """Play one episode and print every decision."""
     env, policy = _solo(config, request)
-    console = Console()
+    console = PlainConsole()
     numbers = ("orien-\ntation", "x", "y", "z [m]", "support", "reward", "filled")
     headings = number_column("step"), Column("item", no_wrap=True, max_width=24)
     table = plain_table(*headings, *map(number_column, numbers))
@@ -70,7 +70,7 @@ def render(config: DictConfig, request: Request) -> int:
         writers[out.suffix](packing)
     except OSError as error:
         raise ConfigError(f"out={out} cannot be written: {error}") from error
-    Console().print(
+    PlainConsole().print(
         f"wrote {out}: {len(packing.items)} items, utilization {packing.utilization:.3f}",
         highlight=False,
         soft_wrap=True,
@@ -154,7 +154,7 @@ def items(config: DictConfig, request: Request) -> int:
             f"{int(catalogue.orientation_mask[row].sum())}",
             "never" if catalogue.never_feasible[row] else "yes" if playable[row] else "not first",
         )
-    console = Console()
+    console = PlainConsole()
     console.print(table)
     for row, name in enumerate(catalogue.names):
         for warning in catalogue.sources[row].get("warnings", ()):

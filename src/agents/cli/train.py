@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
 from agents.diagnostics import black_box
+from agents.loggers.console import PlainConsole
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
 from agents.options import close_names
@@ -42,13 +44,13 @@ def train(config: DictConfig, request: Request) -> int:
     Raises:
         StoppedError: A signal requested a stop; everything so far is saved.
     """
-    with distributed.joined(config.device) as world:
-        return _train(config, request, world)
+    with distributed.joined(config.device) as world, ExitStack() as held:
+        return _train(config, request, world, held)
 
 
-def _train(config: DictConfig, request: Request, world: World) -> int:
-    """Run the part of one process."""
-    place, resumed = config.resume, _resumed(config, request, world)
+def _train(config: DictConfig, request: Request, world: World, held: ExitStack) -> int:
+    """Run the part of one process; ``held`` holds the run's folder."""
+    place, resumed = config.resume, _resumed(config, request, world, held)
     if resumed is not None:
         config = resumed.config
     seed_everything(int(config.seed))
@@ -64,15 +66,14 @@ def _train(config: DictConfig, request: Request, world: World) -> int:
     seed_everything(int(config.seed) + world.rank)  # equal weights, separate draws
     if not world.leads:
         return _follow(trainer)
-    folder = _folder(config, resumed)
+    folder = _folder(config, resumed, held)
     describe(folder, config, request, resumed)
-    console = Console()
+    console = PlainConsole()
     say = partial(console.print, highlight=False, soft_wrap=True)
     if place is not None:
         say(_start_line(place, resumed))
     if resumed is not None:
-        trainer.load_state_dict(resumed.found.state)
-        resumed.found.state.clear()  # the replay is large, and was copied
+        resume.load_state(trainer, resumed.found)
     say(
         f"{config.name}: {env.batch_size.numel()} rows of {env.params.num_items} items on "
         f"{env.device}, {env.mode.num_actions:,} actions (action_mode="
@@ -191,10 +192,13 @@ class _Session:
 
     def _meta(self) -> dict[str, Any]:
         """Return the description that is saved beside tensors."""
+        config = OmegaConf.to_container(self.config, resolve=False)
+        assert isinstance(config, dict)
+        config["name"] = str(self.config.name)  # plain text, which a resume takes over
         return {
             "agent": self.config.agent["_target_"],
             "task": self.config.env.task,
-            "config": OmegaConf.to_container(self.config, resolve=False),
+            "config": config,
             "environment": ENVIRONMENT,
             "versions": runs.versions(),
         }
@@ -281,21 +285,48 @@ class _Session:
         )
 
 
-def _resumed(config: DictConfig, request: Request, world: World) -> Resumed | None:
-    """Load the run to continue, if ``resume`` names one."""
+def _resumed(config: DictConfig, request: Request, world: World, held: ExitStack) -> Resumed | None:
+    """Load the run to continue, if ``resume`` names one; nobody else may write it meanwhile."""
     if config.resume is not None and world.size > 1:
         raise ConfigError(
             f"resume={config.resume}: a checkpoint holds the environment and the replay of one "
             f"process, and {world.size} are running; start one"
         )
-    return resume.from_config(config, request.overrides, request.folders)
+    if config.resume is None:
+        return None
+    place = resume.find(str(config.resume), config.run_dir)
+    if place is None:
+        return None
+    run = place.parent.parent
+    if _goes_on(config, run):
+        held.enter_context(runs.locked(run))
+        runs.check_own(run)
+    if config.resume == resume.AUTO:
+        place = checkpoint.find(run)  # the newest, now that nobody else writes
+    return resume.from_config(config, place, request.overrides, request.folders)
 
 
-def _folder(config: DictConfig, resumed: Resumed | None) -> Path:
-    """Return the folder for results: a new one, or that of the continued run."""
-    if resumed is None or config.run_dir not in (None, str(resumed.folder)):
-        return runs.new_folder(config.run_dir, str(config.name))
-    return resumed.folder
+def _goes_on(config: DictConfig, run: Path) -> bool:
+    """Return whether results go into the folder of the run that is continued."""
+    return config.run_dir in (None, str(run))
+
+
+def _folder(config: DictConfig, resumed: Resumed | None, held: ExitStack) -> Path:
+    """Return the folder for results, held: a new one, or that of the continued run.
+
+    With ``resume=auto`` a run that was killed before its first checkpoint starts again in its
+    folder.
+    """
+    if resumed is not None and _goes_on(config, resumed.folder):
+        return resumed.folder
+    given = Path(config.run_dir) if config.run_dir is not None else None
+    if config.resume == resume.AUTO and given and runs.never_saved(given, checkpoint.FOLDER):
+        folder = given
+        runs.check_own(folder)
+    else:
+        folder = runs.new_folder(given, str(config.name))
+    held.enter_context(runs.locked(folder))
+    return folder
 
 
 def _start_line(place: str, resumed: Resumed | None) -> str:

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 from agents import heuristics
 from agents.cli.protocols import DISCRIMINATING, STRICTER, Protocol, ordering_protocols, protocols
+from agents.loggers.console import PlainConsole
 from agents.training import runs
 from agents.training.evaluate import (
     Estimate,
@@ -216,7 +216,7 @@ def validate(options: argparse.Namespace) -> int:
     seeds = range(options.seeds)
     rounds = len(protocols(options.full))
     rounds += sum(len(ordering_protocols(name, options.full)) for name in DISCRIMINATING)
-    console = Console(width=max(120, Console().width))
+    console = PlainConsole(width=max(120, PlainConsole().width))
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("", total=rounds * len(seeds))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,12 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from agents.config.folders import ConfigError, config_folder
-from agents.config.names import present_name, rename_targets, targets, walk
+from agents.config.names import present_name, rename_targets, targets
 from agents.options import close_names
 from packing_env.core.actions import MODES
 from packing_env.tasks import PRESETS
 
 _INTERNAL = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
-_REFERENCE = re.compile(r"\$\{\.*[A-Za-z_]\w*(\.\w+)*\}")
-"""A string that is one interpolation of a key: no resolver, nothing beside it."""
 
 
 def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
@@ -46,39 +43,6 @@ def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
     if isinstance(usual, (ListConfig, DictConfig)) and isinstance(given, (int, float)):
         kind = "list" if isinstance(usual, ListConfig) else "mapping"
         raise ConfigError(f"{key}={given!r} must be a {kind}, as in {key}={usual}")
-
-
-def check_saved(node: Any, section: str, known: Set[tuple[str, str]]) -> None:
-    """Refuse what could run code in a section that a checkpoint brings.
-
-    Args:
-        node: The section, plain, interpolations unresolved.
-        section: Its name.
-        known: Dotted paths and the targets that may stand there.
-
-    Raises:
-        ConfigError: It names a target that is not known at that place, gives positional
-            arguments, or has a string with an interpolation that is more than a key's name.
-    """
-    where = f"the checkpoint's {section}"
-    if node is not None and not isinstance(node, Mapping):
-        raise ConfigError(f"{where} is {node!r}, which is not a mapping")
-    if node is not None and "_target_" not in node and any(path == section for path, _ in known):
-        raise ConfigError(f"{where} has no _target_")
-    for path, inner in walk(node, section):
-        if isinstance(inner, str) and "${" in inner and not _REFERENCE.fullmatch(inner):
-            raise ConfigError(f"{where} has {inner!r}, which is not data")
-        if not isinstance(inner, Mapping):
-            continue
-        if "_args_" in inner:
-            raise ConfigError(f"the checkpoint's {path} has _args_, which is not data")
-        target = inner.get("_target_")
-        if "_target_" in inner and (not isinstance(target, str) or (path, target) not in known):
-            raise ConfigError(
-                f"the checkpoint's {path} is made by {target!r}, which no configuration file names "
-                f"there; if you trust it, choose it on the command line: {section}=NAME with "
-                f"--config-dir DIR"
-            )
 
 
 def locate(node: Mapping[str, Any], path: str) -> Any:

@@ -7,13 +7,10 @@ folders join by ``--config-dir``.
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
@@ -22,16 +19,15 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.singleton import Singleton
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.config import checks
 from agents.config.folders import ConfigError, config_folder, groups
-from agents.config.names import rename_saved, rename_targets, targets, walk
+from agents.config.names import rename_targets, walk
 from agents.options import close_names
 
 HYDRA_VERSION = "1.3"
-_PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
 SET_BY_ENV = ("items", "generator", "reward")
 """Groups that an option of ``env`` chooses."""
 
@@ -78,7 +74,7 @@ def compose(
             raise _explained(error, command, parsed, folders) from None
         rename_targets(config)
         _check_values(config, command, parsed, folders)
-    _replace_cell(config, {o.key_or_group for o in parsed})
+    replace_cell(config, {o.key_or_group for o in parsed})
     return config
 
 
@@ -215,81 +211,12 @@ def finish(config: DictConfig, overrides: Sequence[str]) -> None:
     """Complete a configuration that Hydra itself composed for a job, as :func:`compose` does."""
     given = {override.key_or_group for override in parse(overrides)}
     rename_targets(config)
-    _replace_cell(config, given)
+    replace_cell(config, given)
     checks.choose_mode(config, given)
     checks.choose_network(config, given, ())
 
 
-def _replace_cell(config: DictConfig, given: Set[str]) -> None:
+def replace_cell(config: DictConfig, given: Set[str]) -> None:
     """Let ``env.resolution`` replace the preset's cell, unless both were given."""
     if OmegaConf.select(config, "env.resolution") is not None and "env.cell" not in given:
         config.env.cell = None
-
-
-# ---------------------------------------------------------------------- saved configurations
-
-
-@cache
-def known_targets(folders: tuple[Path, ...] = ()) -> frozenset[tuple[str, str]]:
-    """Return every ``_target_`` in the configuration's files, with its dotted path."""
-    return frozenset(
-        (place, node["_target_"])
-        for folder in (config_folder(), *folders)
-        for path in folder.rglob("*.yaml")
-        for place, node in targets(checks.load(path), _package(path, folder))
-    )
-
-
-def _package(path: Path, folder: Path) -> str:
-    """Return the section that Hydra gives to a file: its folder's, or that of ``# @package``."""
-    group = path.parent.relative_to(folder)
-    match = _PACKAGE.search(path.read_text(encoding="utf-8"))
-    package = match[1] if match else "_group_"
-    return {"_global_": "", "_group_": ".".join(group.parts)}.get(package, package)
-
-
-def adopt(
-    config: DictConfig,
-    saved: Mapping[str, Any],
-    sections: Sequence[str],
-    overrides: Sequence[str],
-    folders: Sequence[Path] = (),
-) -> DictConfig:
-    """Return a command's configuration with sections of a run's, except what the command line set.
-
-    A checkpoint's configuration is data: it may name a target only where a file of the
-    configuration names the same, and no resolvers. Former names of targets become present ones.
-
-    Args:
-        config: The command's configuration.
-        saved: The run's configuration, interpolations unresolved.
-        sections: Names of the sections to take over.
-        overrides: The command line.
-        folders: Further folders, as of ``--config-dir``.
-
-    Raises:
-        ConfigError: The run names a target of its own.
-    """
-    if not isinstance(saved, Mapping):
-        raise ConfigError("the checkpoint's configuration is not a mapping")
-    known = known_targets(tuple(folders))
-    parsed = parse(overrides)
-    given = {override.key_or_group for override in parsed}
-    chosen = given | (set(SET_BY_ENV) if "env" in given else set())
-    merged = config.copy()
-    with open_dict(merged):
-        for section in sections:
-            if section not in chosen and section in saved:
-                part = rename_saved(saved[section])
-                checks.check_saved(part, section, known)
-                merged[section] = part
-        for override in parsed:
-            key = override.key_or_group
-            if key.partition(".")[0] in sections and "." in key:
-                if OmegaConf.select(merged, key.rpartition(".")[0]) is None:
-                    raise ConfigError(f"unknown key {key!r}; the run has no such section")
-                OmegaConf.update(merged, key, override.value())
-    _replace_cell(merged, given)
-    checks.check_targets(merged)
-    checks.check_modes(merged, folders)
-    return merged

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import csv
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from agents.loggers.plain_text import spreadsheet_cell
+
+_LOGGER = logging.getLogger("agents.loggers.logging")
 
 
 class Logger:
@@ -31,7 +36,9 @@ class NullLogger(Logger):
 class CSVLogger(Logger):
     """``metrics.csv``: one line per log interval, written at once.
 
-    The file is rewritten when a new column appears.
+    The file is rewritten when a new column appears. A line that cannot be written, as on a full
+    disk, does not end training: it waits for the next one. A warning tells of the first such line,
+    and at the end of those that are still missing.
 
     Args:
         folder: The run folder.
@@ -41,14 +48,16 @@ class CSVLogger(Logger):
         self.path = Path(folder) / "metrics.csv"
         self._columns: list[str] = []
         self._rows: list[dict[str, Any]] = []
+        self._written = 0
+        self._error: OSError | None = None
 
     def log(self, frames: int, values: Mapping[str, float]) -> None:
-        """Append a line; rewrite the file if it has a new column."""
-        row = {"frames": frames, **values}
-        self._rows.append(row)
+        """Append a line; rewrite the file if it has a new column, or lacks lines."""
+        row = {"frames": frames, **{spreadsheet_cell(name): v for name, v in values.items()}}
         new = [name for name in row if name not in self._columns]
         self._columns += new
-        self._write(*(("w", self._rows) if new else ("a", [row])))
+        self._rows.append(row)
+        self._write(whole=bool(new))
 
     def resume(self, frames: int) -> None:
         """Keep the file's lines up to ``frames``, and append to those."""
@@ -56,17 +65,45 @@ class CSVLogger(Logger):
             return
         with self.path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
-            self._columns = list(reader.fieldnames or [])
+            reader.fieldnames = [spreadsheet_cell(name) for name in reader.fieldnames or ()]
+            self._columns = list(reader.fieldnames)
             whole = [dict(row) for row in reader if _whole(row)]
         self._rows = [row for row in whole if int(row["frames"]) <= frames]
-        self._write("w", self._rows)
+        self._write(whole=True)
 
-    def _write(self, mode: str, rows: list[dict[str, Any]]) -> None:
-        with self.path.open(mode, newline="", encoding="utf-8") as file:
+    def close(self) -> None:
+        """Try once more to write the missing lines; warn of those that are lost."""
+        if self._written < len(self._rows):
+            self._write(whole=True)
+        if lost := len(self._rows) - self._written:
+            text = "%d of %d lines of %s were not written (%s)"
+            _LOGGER.warning(text, lost, len(self._rows), self.path, self._error)
+
+    def _write(self, *, whole: bool) -> None:
+        """Append the last line, or write the whole file beside the former one and replace it."""
+        before = len(self._rows) - 1
+        try:
+            if whole or self._written < before or not self.path.is_file():
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                draft = self.path.with_name(f"{self.path.name}.part")
+                self._put(draft, "w", self._rows)
+                draft.replace(self.path)
+            else:
+                self._put(self.path, "a", self._rows[before:])
+        except OSError as error:
+            if self._error is None:
+                text = "a line of %s cannot be written (%s); training continues"
+                _LOGGER.warning(text, self.path, error)
+            self._error = error
+            return
+        self._written = len(self._rows)
+
+    def _put(self, path: Path, mode: str, rows: list[dict[str, Any]]) -> None:
+        with path.open(mode, newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, self._columns, restval="")
             if mode == "w":
                 writer.writeheader()
-            writer.writerows(rows)
+            writer.writerows({k: spreadsheet_cell(v) for k, v in row.items()} for row in rows)
 
 
 def _whole(row: Mapping[str, str | None]) -> bool:

@@ -8,7 +8,8 @@ from pathlib import Path
 from tensordict.nn import TensorDictModuleBase
 
 from agents import heuristics
-from agents.config.compose import adopt, compose
+from agents.config.compose import compose
+from agents.config.saved import adopt
 from agents.search.lookahead import Budget, Lookahead
 from agents.training import checkpoint
 from agents.training.resume import load_policy

@@ -20,6 +20,8 @@ from typing import Any
 
 import torch
 
+from packing_env import files
+
 FORMAT = "packing checkpoint"
 VERSION = 1
 TENSORS, META, MANIFEST = "tensors.pt", "meta.json", "manifest.json"
@@ -31,8 +33,17 @@ PRETRAINED = Path(__file__).parents[1] / "pretrained"
 """The folder of the policies that the package brings, named ``pretrained/NAME``."""
 POLICY_ONLY = "policy_only"
 """Entry of the description of a checkpoint that holds the policy's parameters alone."""
+MAX_JSON = 2**24
+"""Largest manifest or description that is read, in bytes."""
 DRAFT, OLD = ".draft-", ".old-"
 """Prefixes of the name of a folder that is being written, and of one that is being replaced."""
+
+
+_UNREADABLE = (
+    UnpicklingError, zipfile.BadZipFile, AttributeError, EOFError, IndexError, KeyError,
+    OverflowError, RecursionError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""Errors by which torch refuses what is not an archive of tensors."""
 
 
 class CheckpointError(ValueError):
@@ -243,10 +254,9 @@ def load(path: str | Path, device: torch.device | str = "cpu", *, kind: str = FO
     folder = find(path)
     _verify(folder, kind)
     try:
-        if not zipfile.is_zipfile(folder / TENSORS):  # torch reads older formats in another way
-            raise UnpicklingError("not an archive of torch.save")
+        _check_archive(folder / TENSORS)
         state = torch.load(folder / TENSORS, map_location=device, weights_only=True)
-    except (UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except _UNREADABLE as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CheckpointError(
             f"{folder / TENSORS}: holds something else than tensors and plain values and was not "
@@ -255,6 +265,15 @@ def load(path: str | Path, device: torch.device | str = "cpu", *, kind: str = FO
     if not isinstance(state, dict):
         raise CheckpointError(f"{folder / TENSORS}: not a mapping of states")
     return Checkpoint(folder, state, _read_json(folder / META))
+
+
+def _check_archive(path: Path) -> None:
+    """Raise unless a file is an archive as ``torch.save`` writes it, which is not compressed."""
+    if not zipfile.is_zipfile(path):  # torch reads older formats in another way
+        raise UnpicklingError("not an archive of torch.save")
+    with zipfile.ZipFile(path) as archive:
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+            raise UnpicklingError("compressed, which torch.save never is")
 
 
 def _verify(folder: Path, kind: str = FORMAT) -> None:
@@ -298,7 +317,7 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = files.parse_json(files.read_text(path, MAX_JSON))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: not readable as JSON ({error})") from error
     if not isinstance(content, dict):

@@ -103,7 +103,7 @@ def seed_everything(seed: int) -> None:
 
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002
-    torch.manual_seed(seed)
+    torch.manual_seed(seed % 2**64)
 
 
 def random_state() -> dict[str, Any]:

@@ -13,8 +13,10 @@ from agents.config import compose as composition
 from agents.config.build import build_agent
 from agents.config.folders import ConfigError
 from agents.config.names import walk
+from agents.config.saved import adopt
 from agents.training import checkpoint
 from agents.training.checkpoint import POLICY_ONLY, Checkpoint, CheckpointError
+from agents.training.trainer import Trainer
 from packing_env.envs import PackingEnv
 from packing_env.registration import ENVIRONMENT
 
@@ -47,19 +49,20 @@ class Resumed:
 
 
 def from_config(
-    config: DictConfig, overrides: Sequence[str], folders: Sequence[Path] = ()
-) -> Resumed | None:
-    """Load the run that ``config.resume`` names; None where training starts from nothing.
+    config: DictConfig, place: Path, overrides: Sequence[str], folders: Sequence[Path] = ()
+) -> Resumed:
+    """Load the run to continue.
+
+    Args:
+        config: Of this command.
+        place: The checkpoint, from :func:`find`.
+        overrides: The command line.
+        folders: Further folders, as of ``--config-dir``.
 
     Raises:
         CheckpointError: There is no intact checkpoint, or it is of another environment.
         ConfigError: The command line asks for another agent, task or setting than the run's.
     """
-    if config.resume is None:
-        return None
-    place = find(str(config.resume), config.run_dir)
-    if place is None:
-        return None
     meta = checkpoint.read_meta(place)
     if (made := meta.get("environment")) != ENVIRONMENT:
         raise CheckpointError(
@@ -71,6 +74,8 @@ def from_config(
             f"{place}: holds the policy alone; packing eval checkpoint={place} plays it, and "
             f"without resume a new run starts"
         )
+    if not isinstance(meta.get("frames"), int) or not isinstance(meta.get("versions"), dict):
+        raise CheckpointError(f"{place}: its description lacks the frames or the versions")
     merged = run_config(config, meta.get("config", {}), overrides, folders)
     found = checkpoint.load(place, device=merged.device)
     return Resumed(merged, found, found.path.parent.parent)
@@ -105,14 +110,8 @@ def run_config(
     parsed = composition.parse(overrides)
     free = [o.input_line or "" for o in parsed if _is_free(o.key_or_group)]
     fixed = [o.key_or_group for o in parsed if not _is_free(o.key_or_group)]
-    sections = [name for name in saved if name in config and name not in ("run_dir", "resume")]
-    plain = [name for name in sections if not isinstance(saved[name], Mapping)]
-    given = {o.key_or_group for o in parsed}
-    mappings = [name for name in sections if name not in plain]
-    merged = composition.adopt(config, saved, mappings, free, folders)
-    for name in plain:
-        if name not in given or not _is_free(name):
-            merged[name] = saved[name]
+    sections = [str(name) for name in config if name not in ("run_dir", "resume")]
+    merged = adopt(config, saved, sections, free, folders)
     differing = list(_differences(config, merged, fixed))
     if differing:
         raise ConfigError(
@@ -146,6 +145,22 @@ def flat(config: DictConfig) -> dict[str, Any]:
     """Return dotted keys and their values, interpolations resolved."""
     values = walk(OmegaConf.to_container(config, resolve=True), lists=False)
     return {key: value for key, value in values if not isinstance(value, Mapping)}
+
+
+def load_state(trainer: Trainer, found: Checkpoint) -> None:
+    """Let a trainer continue from a checkpoint, which gives up its state: the replay is large.
+
+    Raises:
+        CheckpointError: Its state is not one of such a trainer.
+    """
+    try:
+        trainer.load_state_dict(found.state)
+    except (AttributeError, KeyError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        reason = (str(error).strip() or "no reason given").splitlines()[0]
+        raise CheckpointError(
+            f"{found.path}: does not fit this run ({type(error).__name__}: {reason})"
+        ) from error
+    found.state.clear()
 
 
 def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> Any:

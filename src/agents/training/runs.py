@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import math
 import os
 import platform
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from packing_env import files
+
+if sys.platform != "win32":
+    import fcntl
+
+DESCRIPTION = "run.json"
+"""The first file of a run: its command, versions and machine."""
+LOCK = "run.lock"
+"""The file that is locked while a process writes into a run's folder."""
 PACKAGES = ("packing-env", "torch", "torchrl", "tensordict", "numpy", "numba", "hydra-core")
+
+
+_LOGGER = logging.getLogger("agents.training.runs")
 
 
 class RunFolderError(ValueError):
@@ -32,11 +47,13 @@ def new_folder(path: str | Path | None, name: str) -> Path:
     Raises:
         RunFolderError: It is not empty, or cannot be made.
     """
+    if name in (".", "..") or "/" in name or not name.isprintable():
+        raise RunFolderError(f"name={name!r} must be plain text without '/'")
     try:
         if path is not None:
             folder = Path(path)
             folder.mkdir(parents=True, exist_ok=True)
-            if any(folder.iterdir()):
+            if {inner.name for inner in folder.iterdir()} - {LOCK, f"{DESCRIPTION}.part"}:
                 raise RunFolderError(f"run_dir={folder} is not empty; name a new folder")
             return folder
         stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -48,6 +65,62 @@ def new_folder(path: str | Path | None, name: str) -> Path:
     except OSError as error:
         raise RunFolderError(f"no folder for results can be made: {error}") from error
     raise RunFolderError("no free name for results in runs")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a run's folder for this process; the system lets it go when the process ends.
+
+    The lock is not inherited by worker processes. Windows has none.
+
+    Raises:
+        RunFolderError: Another process holds it.
+    """
+    path = folder / LOCK
+    try:
+        file = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise RunFolderError(f"run_dir={folder} cannot be written: {error}") from error
+    with file:
+        try:
+            if sys.platform != "win32":
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                file.seek(0)
+                holder = file.read(200).strip() or "another process"
+                raise RunFolderError(
+                    f"run_dir={folder} is being written by {holder}; wait for it, or stop it"
+                ) from None
+            _LOGGER.warning("%s cannot be locked (%s); do not start this run twice", folder, error)
+        else:
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {platform.node()}\n")
+            file.flush()
+        yield
+
+
+def never_saved(folder: Path, saves: str) -> bool:
+    """Return whether a folder is that of a training run which ended before its first checkpoint.
+
+    Args:
+        folder: The run's folder.
+        saves: Name of the folder of its checkpoints; one that is not complete does not count.
+    """
+    try:
+        content = files.parse_json(files.read_text(folder / DESCRIPTION))
+    except (OSError, ValueError):
+        return False
+    command = content.get("command") if isinstance(content, dict) else None
+    complete = [inner for inner in (folder / saves).glob("*") if not inner.name.startswith(".")]
+    return isinstance(command, list) and "train" in command[:2] and not complete
+
+
+def check_own(folder: Path) -> None:
+    """Raise a RunFolderError if a run's folder has links, which lead writes elsewhere."""
+    for inner in folder.iterdir():
+        if inner.is_symlink():
+            raise RunFolderError(f"{inner} is a link; a run writes into its own folder: remove it")
 
 
 def versions() -> dict[str, str]:
@@ -92,10 +165,23 @@ def _processor() -> str:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file, all or nothing; NaN and infinities become null."""
+    """Write a JSON file; NaN and infinities become null."""
+    write_text(path, json.dumps(finite(content), indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, all or nothing.
+
+    Raises:
+        RunFolderError: It cannot be written.
+    """
     draft = path.with_name(path.name + ".part")
-    draft.write_text(json.dumps(finite(content), indent=1) + "\n", encoding="utf-8")
-    draft.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be written: {error}") from error
 
 
 def finite(value: Any) -> Any:

@@ -15,7 +15,21 @@ from packing_env import memory
 from packing_env.core import rewards, stability
 from packing_env.core.actions import ActionMode, Key
 from packing_env.engine import Engine, Observations
-from packing_env.types import AUTORESETS, Catalogue, PackingParams, ParameterError, State
+from packing_env.types import (
+    AUTORESETS,
+    MAX_SEED,
+    Catalogue,
+    PackingParams,
+    ParameterError,
+    State,
+)
+
+MOST = 2**62
+"""Largest counter of a state."""
+MAX_ROWS = 2**32
+"""Rows that have a random stream of their own."""
+MAP_BYTES, ITEM_BYTES = 32, 128
+"""Least bytes per cell of the container, and per item, candidate or space, of one row."""
 
 _LOGGER = logging.getLogger("packing_env.envs")
 
@@ -36,9 +50,25 @@ def check_arguments(
         raise ParameterError(f"draw={draw!r} is unknown; choose 'random' or 'sequential'")
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise ParameterError(f"device={device} but no CUDA GPU is available; use device=cpu")
+    if batch_size.numel() > MAX_ROWS:
+        raise ParameterError(f"num_envs={batch_size.numel()} must be at most {MAX_ROWS}")
+    check_sizes(params)
     rewards.check_weights(params.reward)
     stability.check_rule(params.stability, params)
     stability.check_rule(params.stability_metric, params)
+
+
+def check_sizes(params: PackingParams) -> None:
+    """Raise if what one row needs would not fit into memory, before any of it is allocated."""
+    x, y = params.grid
+    cells, host = MAP_BYTES * x * y, torch.device("cpu")
+    memory.check_memory(
+        f"cell={params.cell}", cells, host, lambda _: "use a larger cell", log=False
+    )
+    for name in ("num_items", "num_candidates", "num_spaces"):
+        count = getattr(params, name)
+        size = ITEM_BYTES * count
+        memory.check_memory(f"{name}={count}", size, host, lambda _: "use fewer", log=False)
 
 
 def supported_autoreset(autoreset: str) -> str:
@@ -140,6 +170,7 @@ def check_state(
             "the state comes from another task: its container, items or reward terms differ"
         )
     _check_values(state, mode.params, len(mode.catalogue["volume"]))
+    _check_measures(state, mode.params)
     _check_records(state)
     return state
 
@@ -152,23 +183,37 @@ def _check_values(state: State, params: PackingParams, num_items: int) -> None:
         "num_items": (1, capacity),
         "queue": (0, capacity - 1),
         "items_packed": (0, capacity),
-        "overflow": (0, 2**62),
-        "row": (0, 2**32 - 1),
+        "overflow": (0, MOST),
+        "stable_items": (0, capacity),
+        "illegal_actions": (0, MOST),
+        "step": (0, MOST),
+        "episode": (0, MOST),
+        "seed": (0, MAX_SEED),
+        "row": (0, MAX_ROWS - 1),
     }
     for key, (low, high) in limits.items():
         if bool(((state[key] < low) | (state[key] > high)).any()):
             raise ValueError(f"state[{key!r}] has values outside {low}..{high}")
     if bool((state["items_packed"] > state["num_items"]).any()):
         raise ValueError("state['items_packed'] exceeds state['num_items']")
-    for key in ("heightmap", "volume", "support_sum"):
-        if not bool((torch.isfinite(state[key]) & (state[key] >= 0)).all()):
-            raise ValueError(f"state[{key!r}] has values that are negative or not finite")
     sides = (*(n * params.units_per_cell for n in params.grid), params.height_units)
     for key in ("boxes", "spaces"):
         lower, upper = state[key][..., :3], state[key][..., 3:]
         end = upper.new_tensor(sides)
         if bool(((lower < 0) | (upper < lower) | (upper > end)).any()):
             raise ValueError(f"state[{key!r}] has corners outside the container, or out of order")
+
+
+def _check_measures(state: State, params: PackingParams) -> None:
+    """Raise on heights and sums that no episode of this task can have."""
+    for key in ("heightmap", "volume", "support_sum", "placement_z", "placement_support"):
+        if not bool((torch.isfinite(state[key]) & (state[key] >= 0)).all()):
+            raise ValueError(f"state[{key!r}] has values that are negative or not finite")
+    if not bool(torch.isfinite(state["reward_sum"]).all()):
+        raise ValueError("state['reward_sum'] has values that are not finite")
+    for key in ("heightmap", "placement_z"):
+        if bool((state[key] > params.lid).any()):
+            raise ValueError(f"state[{key!r}] has heights above the lid, at {params.height} m")
 
 
 def _check_records(state: State) -> None:

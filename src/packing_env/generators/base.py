@@ -14,12 +14,15 @@ from torch import Tensor
 
 from packing_env.core.random import philox
 from packing_env.items import Catalogue
+from packing_env.memory import check_memory
 from packing_env.types import MAX_SEED, Instances, PackingParams, check_integer
 
 _LOGGER = logging.getLogger("packing_env.generators")
 SPLITS = ("train", "test")
 _STRIDE = 0x1E3779B97F4A7C15
 """Difference between the seeds of successive pools of a task, odd."""
+DRAW_BYTES = 256
+"""Bytes per item of a pool while it is drawn: the words of the random stream, and their like."""
 
 
 class GeneratorError(ValueError):
@@ -123,6 +126,9 @@ def full_length(rows: Int[Tensor, "P N"]) -> Instances:
 
 def padded(sequences: Sequence[Sequence[int]], num_items: int) -> Instances:
     """Make instances of lists of catalogue rows, padded with row 0 to ``num_items``."""
+    what = f"num_items={num_items} of {len(sequences)} instances"
+    size = torch.int64.itemsize * len(sequences) * num_items
+    check_memory(what, size, torch.device("cpu"), lambda _: "use a smaller num_items", log=False)
     rows = torch.zeros(len(sequences), num_items, dtype=torch.int64)
     for row, sequence in zip(rows, sequences, strict=True):
         row[: len(sequence)] = torch.tensor(sequence)
@@ -139,6 +145,14 @@ def split_stream(split: str) -> int:
 def check_pool(size: Any, seed: Any) -> tuple[int, int]:
     """Return the size and the seed of a pool as integers; raise :class:`ParameterError`."""
     return check_integer("pool_size", size, 1), check_integer("seed", seed, 0, MAX_SEED)
+
+
+def check_pool_memory(generator: Generator, size: int, num_items: int) -> None:
+    """Raise :class:`ParameterError` if the draws of a pool would not fit into memory."""
+    count = 1 if generator.finite else size
+    what = f"pool_size={count} of num_items={num_items}"
+    remedy = "use a smaller pool_size or num_items"
+    check_memory(what, DRAW_BYTES * count * num_items, torch.device("cpu"), lambda _: remedy)
 
 
 def make_pool(
@@ -170,6 +184,7 @@ def make_pool(
         ParameterError: ``seed`` or ``size`` is impossible.
     """
     size, seed = check_pool(size, seed)
+    check_pool_memory(generator, size, params.num_items)
     playable = playable.cpu()
     if not bool(playable.any()):
         raise InfeasibleError(

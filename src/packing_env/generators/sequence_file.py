@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packing_env import files
 from packing_env.generators.base import Generator, GeneratorError, Request
 from packing_env.generators.fixed_pool import FixedPool
 from packing_env.items import Catalogue
@@ -88,10 +88,10 @@ class SequenceFile(Generator):
         if path.suffix not in (".json", ".csv"):
             raise SequenceError(f"{path}: sequences are read from .json or .csv files")
         try:
-            text = path.read_text(encoding="utf-8")
+            text = files.read_text(path)
             if path.suffix == ".csv":
                 return [row for row in csv.reader(text.splitlines()) if row]
-            sequences = json.loads(text)
+            sequences = files.parse_json(text)
         except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
             raise SequenceError(f"{path}: cannot be read as sequences: {error}") from error
         if not isinstance(sequences, list) or not all(isinstance(s, list) for s in sequences):

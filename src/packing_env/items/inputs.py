@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from packing_env import files
 from packing_env.items import shapes
 from packing_env.items.meshes import urdf
 from packing_env.items.meshes.load import SUPPORTED, load_mesh
@@ -148,10 +149,13 @@ def fingerprint(item: Source) -> list[Any]:
         content = [item.vertices.numpy().tobytes(), item.faces.numpy().tobytes()]
         measures = [item.volume, item.volume_reliable, item.com.tolist(), list(item.warnings)]
         return [item.name, repr(item.source), measures, _digest(content)]
-    files = [item]
+    parts = [item]
     if item.suffix.lower() == ".urdf" and item.is_file():
-        files += sorted(urdf.referenced_files(item))
-    return [str(item), _digest([file.read_bytes() for file in files if file.is_file()])]
+        parts += sorted(urdf.referenced_files(item))
+    try:
+        return [str(item), _digest([files.read_bytes(part) for part in parts if part.is_file()])]
+    except OSError as error:
+        raise CatalogueError(f"{item}: cannot be read: {error.strerror or error}") from error
 
 
 def _digest(parts: Iterable[bytes]) -> str:

@@ -26,6 +26,8 @@ MAX_CELLS = 1 << 26
 """Largest window that is allocated."""
 CHUNK = 1 << 18
 """Pairs of a primitive and a cell that are processed at once."""
+TRIANGLE_BYTES, CELL_BYTES = 450, 24
+"""Memory per triangle of an orientation and per cell of a window, as measured."""
 SLIVER = 1e-9
 """A triangle that is thinner in plan than this share of a cell is vertical up to rounding."""
 
@@ -111,6 +113,13 @@ def window_sizes(mesh: Mesh, rotations: Float[Tensor, "R 3 3"], cell: float) -> 
     """Return the cells (w, h) of the windows that the maps in some orientations would take."""
     points = rotations[:, :2] @ mesh.vertices.mT
     return _window((points.amax(2) - points.amin(2)) / cell)
+
+
+def scratch_bytes(num_faces: int, sizes: Tensor) -> int:
+    """Estimate the memory that rasterising takes for windows [R, 2] of some cells, chunks aside."""
+    together = min(len(sizes), max(1, CHUNK // (3 * num_faces // 2 + 1)))
+    cells = min(float(sizes.double().prod(1).sum()), 1e300)
+    return TRIANGLE_BYTES * together * num_faces + CELL_BYTES * int(cells)
 
 
 def _undirected_edges(faces: Int[Tensor, "F 3"]) -> Int[Tensor, "E 2"]:

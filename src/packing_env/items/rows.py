@@ -13,7 +13,12 @@ from torch import Tensor
 from packing_env.items.inputs import CatalogueError
 from packing_env.items.maps import ItemMaps
 from packing_env.items.meshes.mesh import Mesh
-from packing_env.items.rasterize import rasterize_cuboid, rasterize_many, window_sizes
+from packing_env.items.rasterize import (
+    rasterize_cuboid,
+    rasterize_many,
+    scratch_bytes,
+    window_sizes,
+)
 from packing_env.items.rotations import source_axes
 from packing_env.memory import check_memory
 from packing_env.types import whole_cells
@@ -24,6 +29,7 @@ COM_STEPS = 64
 """Steps per cell to which the centre of mass is rounded."""
 LID_TOLERANCE = 1e-6
 """Metres by which an item may exceed the container's height (rounding)."""
+_HOST = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -108,8 +114,7 @@ class MemoryEstimate:
         turns, width, depth = self._largest
         what = f"a catalogue of {self.num_rows} items in {turns} orientations of {width} x {depth}"
         size = 2 * torch.float32.itemsize * self.num_rows * turns * width * depth
-        cpu = torch.device("cpu")
-        check_memory(f"{what} cells", size, cpu, lambda _: REMEDY, error=CatalogueError, log=log)
+        check_memory(f"{what} cells", size, _HOST, lambda _: REMEDY, error=CatalogueError, log=log)
 
 
 def mesh_row(
@@ -149,12 +154,22 @@ def _fitting_maps(
     width, depth = grid.cells
     sizes = window_sizes(solid, rotations, grid.cell)
     possible = (sizes <= max(width, depth)).all(1)
+    _check_scratch(solid.name, len(solid.faces), sizes[possible])
     fitting = sizes[(sizes[:, 0] <= width) & (sizes[:, 1] <= depth)]
     memory.add(1, fitting)  # at least one; equal maps are kept once
     maps = rasterize_many(solid, rotations[possible], grid.cell) if bool(possible.any()) else []
     found = _distinct_fitting(maps, grid)
     memory.add(len(found), fitting)
     return found
+
+
+def _check_scratch(name: str, num_faces: int, sizes: Tensor) -> None:
+    """Raise `CatalogueError` if an item cannot be rasterised in the free memory."""
+    what = f"rasterising {name}, {num_faces:,} triangles in windows of up to "
+    what += " x ".join(f"{length:.6g}" for length in sizes.amax(0).tolist()) if len(sizes) else "0"
+    remedy = "use a mesh of fewer triangles, or a larger cell"
+    size = scratch_bytes(num_faces, sizes)
+    check_memory(f"{what} cells", size, _HOST, lambda _: remedy, error=CatalogueError, log=False)
 
 
 def cuboid_row(
@@ -171,6 +186,7 @@ def cuboid_row(
     Rotations that bring a side to the vertical that is not `upright` are left out.
     """
     allowed = rotations[upright[source_axes(rotations)[:, 2]]]
+    _check_scratch(name, 12, (allowed @ box).abs()[:, :2] / grid.cell)
     kept = _distinct_fitting(rasterize_cuboid(box, allowed, grid.cell), grid)
     memory.add(len(kept), torch.tensor([m.size for m in kept], dtype=torch.int64).view(-1, 2))
     first = kept[0].rotation if kept else rotations[0]

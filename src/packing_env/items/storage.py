@@ -17,6 +17,8 @@ from uuid import uuid4
 import torch
 from torch import Tensor
 
+from packing_env import files
+
 MAGIC = b"PACKENV\x01"
 ALIGNMENT = 64
 _PREFIX = len(MAGIC) + 32 + 8
@@ -74,7 +76,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         OSError: the file cannot be read.
         StorageError: it is truncated, altered or foreign.
     """
-    data = bytearray(path.read_bytes())
+    data = bytearray(files.read_bytes(path, None))
     if len(data) < _PREFIX or not data.startswith(MAGIC):
         raise StorageError("not a file of this kind")
     body = memoryview(data)[len(MAGIC) + 32 :]
@@ -82,7 +84,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise StorageError("truncated or altered: its checksum does not match")
     begin = _PREFIX + int.from_bytes(body[:8], "little")
     try:
-        header = json.loads(data[_PREFIX:begin])
+        header = files.parse_json(bytes(data[_PREFIX:begin]))
         tensors = {name: _tensor(data, begin, entry) for name, entry in header["tensors"].items()}
         return tensors, dict(header["meta"])
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:

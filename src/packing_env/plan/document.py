@@ -12,6 +12,7 @@ from uuid import uuid4
 import numpy as np
 from torch import Tensor
 
+from packing_env import files
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of
 from packing_env.types import check_integer, check_number
@@ -104,8 +105,8 @@ def read_json(path: str | Path) -> dict[str, Any]:
         PlanError: Not a plan, or of another version; the message names the file.
     """
     try:
-        plan = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        plan = files.parse_json(files.read_text(path))
+    except (OSError, ValueError) as error:
         raise PlanError(f"{path}: cannot be read as a JSON plan ({error})") from error
     if not isinstance(plan, dict) or plan.get("format") != FORMAT:
         raise PlanError(f"{path}: not a packing plan (its 'format' is not {FORMAT!r})")

@@ -194,6 +194,7 @@ def test_train_then_eval_play_render(capsys: pytest.CaptureFixture[str]) -> None
         "packed.png",
         "plan.json",
         "results.json",
+        "run.lock",
         "run.json",
     }
     results = json.loads((run / "results.json").read_text())

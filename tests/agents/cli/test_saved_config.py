@@ -11,9 +11,10 @@ from tests.agents.conftest import TINY_OVERRIDES
 
 from agents.cli.eval import FROM_RUN
 from agents.config.build import build_agent, build_env
-from agents.config.compose import adopt, compose, known_targets
+from agents.config.compose import compose
 from agents.config.folders import ConfigError
 from agents.config.names import targets
+from agents.config.saved import adopt, known_targets
 
 DQN = "agents.algorithms.dqn.DQN"
 

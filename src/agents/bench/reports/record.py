@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from omegaconf import OmegaConf
 from agents.bench.base import LeftOut, Row, Session
 from agents.config.folders import ConfigError, config_folder
 from agents.training import runs
-from packing_env import kernels
+from packing_env import files, kernels
 
 FORMAT = 1
 """Version of the file format."""
@@ -101,9 +100,9 @@ def read(path: Path) -> dict[str, Any]:
             format.
     """
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report = files.parse_json(files.read_text(path))
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise ConfigError(f"{path} is not a JSON file: {error}") from error
     if not isinstance(report, dict) or "packing_bench" not in report:

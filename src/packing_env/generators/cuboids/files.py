@@ -6,11 +6,11 @@ in it and the value that is needed there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from packing_env import files
 from packing_env.generators.cuboids.loads import ANY_SIDE, Z_ONLY, Kind, Load, Value
 from packing_env.generators.cuboids.text import read_csv, read_thpack
 from packing_env.generators.sequence_file import SequenceError
@@ -36,15 +36,15 @@ def read_loads(path: str | Path) -> list[Load]:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = files.read_text(path, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise SequenceError(f"{path}: cannot be read: {error}") from error
     if not text.strip():
         raise SequenceError(f"{path}: the file is empty; needed: sequences of cuboids")
     if text.lstrip()[0] in "[{":
         try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            value = files.parse_json(text)
+        except ValueError as error:
             raise SequenceError(f"{path}: cannot be read as JSON: {error}") from error
         return _from_json(Value(path, "", value))
     return read_csv(path, text) if "," in text else read_thpack(path, text)

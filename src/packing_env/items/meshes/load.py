@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from packing_env import files
 from packing_env.items.meshes import readers, urdf
 from packing_env.items.meshes.mesh import UNITS, Mesh, MeshSource, mesh_from_arrays
 from packing_env.items.meshes.surface import MeshError, Surface
@@ -59,9 +60,11 @@ def _read(path: Path) -> Surface:
             f"{path}: unsupported format {suffix!r}; supported are {', '.join(SUPPORTED)}"
         )
     try:
-        data = path.read_bytes()
+        data = files.read_bytes(path)
     except OSError as error:
-        raise MeshError(f"{path}: cannot be read ({error.strerror}); check permissions") from error
+        raise MeshError(
+            f"{path}: cannot be read ({error.strerror or error}); check the file"
+        ) from error
     if not data:
         raise MeshError(f"{path}: empty file (0 bytes); export it again")
     return READERS[suffix](path, data)

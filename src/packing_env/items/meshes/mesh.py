@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from packing_env.items.meshes import topology, volumes
+from packing_env.items.meshes import limits, topology, volumes
 from packing_env.items.meshes.surface import MeshError, widened
 from packing_env.items.meshes.topology import WELD_TOLERANCE
 
@@ -126,7 +126,7 @@ def mesh_from_arrays(
     part = torch.zeros(len(points), dtype=torch.int64) if part is None else part
     points, triangles = _clean(points, triangles, part, label)
     warnings = _size_warnings(points, source)
-    triangles, closed = _orient(points, triangles, warnings)
+    triangles, closed = _orient(points, triangles, warnings, label)
     volume, com, reliable = volumes.measure(points, triangles, closed, warnings)
     if strict and warnings:
         raise MeshError(
@@ -257,7 +257,9 @@ def _size_warnings(points: Tensor, source: MeshSource) -> list[str]:
     return warnings
 
 
-def _orient(points: Tensor, triangles: Tensor, warnings: list[str]) -> tuple[Tensor, bool]:
+def _orient(
+    points: Tensor, triangles: Tensor, warnings: list[str], label: str
+) -> tuple[Tensor, bool]:
     """Make the winding consistent and outward; return the faces and whether they are closed."""
     edges = topology.edge_table(triangles, len(points))
     if not edges.consistent:
@@ -278,11 +280,17 @@ def _orient(points: Tensor, triangles: Tensor, warnings: list[str]) -> tuple[Ten
         warnings.append(
             f"non-manifold: {edges.non_manifold_edges} edges belong to more than two faces"
         )
-    return _outward(points, triangles, edges, warnings), closed
+    parts = topology.face_components(edges)
+    limits.check_parts(label, int(parts.closed.sum()))
+    return _outward(points, triangles, edges, parts, warnings), closed
 
 
 def _outward(
-    points: Tensor, triangles: Tensor, edges: topology.EdgeTable, warnings: list[str]
+    points: Tensor,
+    triangles: Tensor,
+    edges: topology.EdgeTable,
+    parts: topology.Components,
+    warnings: list[str],
 ) -> Tensor:
     """Flip faces that are inside out: the whole, then closed parts that are not cavities."""
     centre = (points.amin(0) + points.amax(0)) / 2.0
@@ -290,7 +298,6 @@ def _outward(
     if edges.open_edges == 0 and float(volume.sum()) < 0.0:
         triangles, volume = triangles.flip(1), -volume
         warnings.append("inside out (negative signed volume): all faces flipped")
-    parts = topology.face_components(edges)
     signed = topology.sum_by_label(volume, parts.label)
     if len(signed) == 1:
         return triangles

@@ -19,8 +19,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from packing_env import files
+from packing_env.items.meshes import limits
 from packing_env.items.meshes.surface import MeshError, Surface, surface
 from packing_env.items.meshes.triangulate import triangulate_faces
+from packing_env.memory import human
 
 STL_HEADER = 84
 """Bytes of a binary STL before its first facet."""
@@ -39,9 +42,14 @@ UNITS_3MF = {
 
 
 def _text(path: Path, data: bytes, kind: str) -> str:
-    """Decode a text file; raise on binary content."""
+    """Decode a text file; raise on binary content, and on more than `files.MAX_TEXT` bytes."""
     if b"\0" in data:
         raise MeshError(f"{path}: binary content, not {kind} text; check the file's suffix")
+    if len(data) > files.MAX_TEXT:
+        raise MeshError(
+            f"{path}: {human(len(data))} of {kind} text, and at most {human(files.MAX_TEXT)} are "
+            "read; export it as binary STL, or with fewer triangles"
+        )
     return data.decode("utf-8", errors="replace")
 
 
@@ -74,7 +82,7 @@ def _read_stl(path: Path, data: bytes) -> Surface:
             facets = np.frombuffer(data, dtype=facet, count=count, offset=STL_HEADER)
             return surface(facets["corners"], np.arange(3 * count))
     if data.lstrip()[:5].lower() == b"solid" and b"\0" not in data:
-        return _stl_ascii(path, data.decode("utf-8", errors="replace"))
+        return _stl_ascii(path, _text(path, data, "ASCII STL"))
     if len(data) < STL_HEADER or b"\0" not in data:
         raise MeshError(f"{path}: neither binary nor ASCII STL; check the file's suffix")
     raise MeshError(
@@ -189,6 +197,8 @@ def _with_trimesh(path: Path, load: Callable[[Any], Any]) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return load(trimesh)
+    except MeshError:
+        raise
     except Exception as error:  # third-party parsers fail in their own ways
         raise MeshError(
             f"{path}: cannot be parsed as {path.suffix[1:].upper()} "
@@ -253,19 +263,25 @@ def _ply_polygons(loaded: dict[str, Any]) -> list[list[int]]:
     return [] if faces is None else np.asarray(faces, dtype=np.int64).tolist()
 
 
+_CHECKS = {".glb": limits.check_glb, ".3mf": limits.check_3mf, ".dae": limits.check_dae}
+"""What must be checked before trimesh unfolds a scene."""
+
+
 def _read_scene(path: Path, data: bytes) -> Surface:
     """Read GLB, 3MF and DAE: all meshes of the scene, at their poses in it."""
+    suffix = path.suffix.lower()
 
     def load(trimesh: Any) -> tuple[Any, Any]:
-        scene = trimesh.load_scene(
-            io.BytesIO(data), file_type=path.suffix[1:].lower(), process=False
-        )
+        surfaces = _CHECKS[suffix](path, data)
+        scene = trimesh.load_scene(io.BytesIO(data), file_type=suffix[1:], process=False)
+        if suffix == ".3mf" and (found := len(scene.graph.nodes_geometry)) != surfaces:
+            raise ValueError(f"{found} of its {surfaces} parts are found")
         units = [mesh.metadata.get("units") for mesh in scene.geometry.values()]
         mesh = scene.to_mesh()
         return surface(_as_stored(mesh.vertices), mesh.faces), units
 
     merged, units = _with_trimesh(path, load)
-    if path.suffix.lower() != ".3mf":
+    if suffix != ".3mf":
         return merged
     stated = str(next((unit for unit in units if unit), "millimeter"))
     if stated not in UNITS_3MF:

@@ -12,8 +12,10 @@ from xml.etree import ElementTree
 import numpy as np
 from jaxtyping import Float
 
-from packing_env.items.meshes import readers
+from packing_env import files
+from packing_env.items.meshes import limits, readers
 from packing_env.items.meshes.surface import MeshError, Surface, surface
+from packing_env.memory import human
 
 CIRCLE_STEPS = 64
 """Sides of the polygons around circles of cylinders and spheres; a multiple of 4, so that they
@@ -32,9 +34,10 @@ def read_tree(path: Path, data: bytes) -> Surface:
         robot = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
         raise MeshError(f"{path}: not valid XML ({error}); repair the file") from error
+    _check_size(path, robot)
     pieces: list[Surface] = []
     for link, pose in _link_poses(path, robot):
-        for element in link.findall("visual") or link.findall("collision"):
+        for element in _elements(link):
             piece = _geometry(path, element)
             rotation, shift = np.split((pose @ _origin(path, element))[:3], [3], axis=1)
             pieces.append(replace(piece, vertices=piece.vertices @ rotation.T + shift[:, 0]))
@@ -52,11 +55,32 @@ def read_tree(path: Path, data: bytes) -> Surface:
 def referenced_files(path: Path) -> set[Path]:
     """Return the existing mesh files that a URDF file refers to (resolved paths)."""
     try:
-        robot = ElementTree.fromstring(path.read_bytes())
+        robot = ElementTree.fromstring(files.read_bytes(path, files.MAX_TEXT))
     except (ElementTree.ParseError, OSError):
         return set()  # `read_tree` reports the error
+    return {file.resolve() for file in _references(path, robot)}
+
+
+def _references(path: Path, robot: ElementTree.Element) -> list[Path]:
+    """Return the existing mesh files that a tree refers to, as often as it does."""
     found = (_find(path, mesh.get("filename", "")) for mesh in robot.iter("mesh"))
-    return {file.resolve() for file in found if file is not None}
+    return [file for file in found if file is not None]
+
+
+def _elements(link: ElementTree.Element) -> list[ElementTree.Element]:
+    """Return the geometry of a link: visual, or collision where it has no visual."""
+    return link.findall("visual") or link.findall("collision")
+
+
+def _check_size(path: Path, robot: ElementTree.Element) -> None:
+    """Raise `MeshError` on more parts, or more bytes of mesh files, than are read."""
+    limits.check_parts(str(path), sum(len(_elements(link)) for link in robot.findall("link")))
+    size = sum(file.stat().st_size for file in _references(path, robot))
+    if size > files.MAX_BYTES:
+        raise MeshError(
+            f"{path}: refers to {human(size)} of meshes, and at most {human(files.MAX_BYTES)} are "
+            "read; use smaller meshes, or refer to each less often"
+        )
 
 
 def _link_poses(path: Path, robot: ElementTree.Element) -> list[tuple[ElementTree.Element, Matrix]]:
@@ -72,20 +96,22 @@ def _link_poses(path: Path, robot: ElementTree.Element) -> list[tuple[ElementTre
                 "link can have one parent"
             )
         parent[below] = (above, _origin(path, joint))
-    poses = []
-    for name, link in links.items():
-        pose, at, steps = np.eye(4), name, 0
-        while at in parent:
-            at, origin = parent[at]
-            pose, steps = origin @ pose, steps + 1
-            if steps > len(links):
+    poses: dict[str, Matrix] = {}
+    for name in links:
+        chain, at = [], name
+        while at not in poses and at in parent:
+            chain.append(at)
+            at = parent[at][0]
+            if len(chain) > len(links):
                 raise MeshError(
                     f"{path}: the joints form a loop at link {name!r}; they must form a tree"
                 )
-        poses.append((link, pose))
+        pose = poses.setdefault(at, np.eye(4))
+        for below in reversed(chain):
+            pose = poses[below] = pose @ parent[below][1]
     if len(links) - len(parent) != 1:
         raise MeshError(f"{path}: needs exactly one root link, has {len(links) - len(parent)}")
-    return poses
+    return [(link, poses[name]) for name, link in links.items()]
 
 
 def _numbers(
@@ -160,7 +186,10 @@ def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
             f"{path}: refers to {file}, whose format is not supported; use one of "
             f"{', '.join(readers.PART_READERS)}"
         )
-    piece = reader(file, file.read_bytes())
+    try:
+        piece = reader(file, files.read_bytes(file))
+    except OSError as error:
+        raise MeshError(f"{file}: cannot be read ({error.strerror or error})") from error
     scale = np.array(_numbers(path, shape, "scale", 3, "1 1 1"))
     faces = piece.faces[:, ::-1].copy() if scale.prod() < 0 else piece.faces
     return replace(piece, vertices=piece.vertices * scale, faces=faces)

@@ -1,0 +1,181 @@
+"""Saved configurations of runs: data, with no target that is not known here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence, Set
+from functools import cache
+from pathlib import Path, PurePath
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from agents.config import checks
+from agents.config.compose import SET_BY_ENV, parse, replace_cell
+from agents.config.folders import ConfigError, config_folder, groups
+from agents.config.names import rename_saved, targets, walk
+
+_PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
+_REFERENCE = re.compile(r"\$\{\.*[A-Za-z_]\w*(\.\w+)*\}")
+"""A string that is one interpolation of a key: no resolver, nothing beside it."""
+_INSIDE = ("evaluation.picture", "evaluation.plan")
+"""Files that are written into the run's folder."""
+_ELSEWHERE = ("items.cache_dir", "logger.tracking_uri")
+"""Places outside the run's folder that are written to; a run does not choose them."""
+
+
+def adopt(
+    config: DictConfig,
+    saved: Mapping[str, Any],
+    sections: Sequence[str],
+    overrides: Sequence[str],
+    folders: Sequence[Path] = (),
+) -> DictConfig:
+    """Return a command's configuration with sections of a run's, except what the command line set.
+
+    A run's configuration is data. It may name a target only where the command itself, or a file of
+    the configuration, names the same, and no resolvers. Former names of targets become present
+    ones.
+
+    Args:
+        config: The command's configuration.
+        saved: The run's configuration, interpolations unresolved.
+        sections: Names of the sections to take over.
+        overrides: The command line.
+        folders: Further folders, as of ``--config-dir``.
+
+    Raises:
+        ConfigError: The run has something else than data, or names a target or a place of its own.
+    """
+    if not isinstance(saved, Mapping):
+        raise ConfigError("the checkpoint's configuration is not a mapping")
+    parsed = parse(overrides)
+    given = {override.key_or_group for override in parsed}
+    chosen = given | (set(SET_BY_ENV) if "env" in given else set())
+    try:
+        taken = [name for name in sections if name in saved and name not in chosen]
+        merged = _with_sections(config, saved, taken, folders)
+        with open_dict(merged):
+            for override in parsed:
+                key = override.key_or_group
+                if key.partition(".")[0] in sections and "." in key:
+                    if OmegaConf.select(merged, key.rpartition(".")[0]) is None:
+                        raise ConfigError(f"unknown key {key!r}; the run has no such section")
+                    OmegaConf.update(merged, key, override.value())
+        replace_cell(merged, given)
+        OmegaConf.resolve(merged.copy())
+        _check_places(merged, config)
+    except (OmegaConfBaseException, RecursionError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ConfigError(f"the checkpoint's configuration cannot be read: {reason}") from None
+    checks.check_targets(merged)
+    checks.check_modes(merged, folders)
+    return merged
+
+
+def _with_sections(
+    config: DictConfig, saved: Mapping[str, Any], names: Sequence[str], folders: Sequence[Path]
+) -> DictConfig:
+    """Return the configuration with some sections of a run's, each checked."""
+    own = {(place, node["_target_"]) for place, node in targets(config)}
+    known = known_targets(tuple(folders)) | own
+    plain = OmegaConf.to_container(config, resolve=False)
+    assert isinstance(plain, dict)
+    options = groups(folders)
+    merged = config.copy()
+    with open_dict(merged):
+        for name in names:
+            part, usual = rename_saved(saved[name]), plain.get(name)
+            if part == usual:
+                continue
+            if isinstance(usual, Mapping) or (part is not None and name in options):
+                check_mapping(part, name, known)
+            else:
+                _check_plain(part, name)
+            merged[name] = part
+            checks.check_number(config, merged, name)
+    return merged
+
+
+def check_mapping(node: Any, section: str, known: Set[tuple[str, str]]) -> None:
+    """Refuse what could run code in a section that a checkpoint brings.
+
+    Args:
+        node: The section, plain, interpolations unresolved.
+        section: Its name.
+        known: Dotted paths and the targets that may stand there.
+
+    Raises:
+        ConfigError: It is no mapping, names a target that is not known at that place, gives
+            positional arguments, or has a string with an interpolation that is more than a key's
+            name.
+    """
+    where = f"the checkpoint's {section}"
+    if not isinstance(node, Mapping):
+        raise ConfigError(f"{where} is {_short(node)}, which is not a mapping")
+    if "_target_" not in node and any(path == section for path, _ in known):
+        raise ConfigError(f"{where} has no _target_")
+    for path, inner in walk(node, section):
+        if isinstance(inner, str) and "${" in inner and not _REFERENCE.fullmatch(inner):
+            raise ConfigError(f"{where} has {_short(inner)}, which is not data")
+        if not isinstance(inner, Mapping):
+            continue
+        if "_args_" in inner:
+            raise ConfigError(f"the checkpoint's {path} has _args_, which is not data")
+        target = inner.get("_target_")
+        if "_target_" in inner and (not isinstance(target, str) or (path, target) not in known):
+            raise ConfigError(
+                f"the checkpoint's {path} is made by {_short(target)}, which no configuration file "
+                f"names there; if you trust it, choose it on the command line: {section}=NAME with "
+                f"--config-dir DIR"
+            )
+
+
+def _check_plain(value: Any, key: str) -> None:
+    """Raise a ConfigError unless a value is a number, a bool, null, or text as it stands."""
+    text = isinstance(value, str) and "${" not in value and value.isprintable() and value != "???"
+    if not text and not isinstance(value, (bool, int, float, type(None))):
+        raise ConfigError(
+            f"the checkpoint's {key} is {_short(value)}, which is not plain text or a number; set "
+            f"{key}=... on the command line"
+        )
+
+
+def _check_places(merged: DictConfig, config: DictConfig) -> None:
+    """Raise if a run would write outside its folder, and not because this command says so."""
+    for key in (*_INSIDE, *_ELSEWHERE):
+        place = OmegaConf.select(merged, key)
+        if place is None or place == OmegaConf.select(config, key):
+            continue
+        path = PurePath(str(place))
+        inside = not path.is_absolute() and ".." not in path.parts and str(path).isprintable()
+        if key in _ELSEWHERE or not inside:
+            raise ConfigError(
+                f"the checkpoint's {key} is {_short(place)}, outside the run's folder; if you "
+                f"trust it, set ++{key}=... on the command line"
+            )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 80 else f"{text[:76]} ..."
+
+
+@cache
+def known_targets(folders: tuple[Path, ...] = ()) -> frozenset[tuple[str, str]]:
+    """Return every ``_target_`` in the configuration's files, with its dotted path."""
+    return frozenset(
+        (place, node["_target_"])
+        for folder in (config_folder(), *folders)
+        for path in folder.rglob("*.yaml")
+        for place, node in targets(checks.load(path), _package(path, folder))
+    )
+
+
+def _package(path: Path, folder: Path) -> str:
+    """Return the section that Hydra gives to a file: its folder's, or that of ``# @package``."""
+    group = path.parent.relative_to(folder)
+    match = _PACKAGE.search(path.read_text(encoding="utf-8"))
+    package = match[1] if match else "_group_"
+    return {"_global_": "", "_group_": ".".join(group.parts)}.get(package, package)

@@ -1,0 +1,35 @@
+"""Text of others on a terminal or in a spreadsheet: shown, never acted upon."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""All control characters but tab and newline, those that turn the direction of text, and halves of
+characters, which cannot be written."""
+
+
+def printable(text: str) -> str:
+    r"""Replace control characters by their codes, such as ``\x1b``."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+class PlainFormatter(logging.Formatter):
+    """Log lines without control characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record."""
+        return printable(super().format(record))
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """Put ``'`` before text that a spreadsheet would take for a formula; numbers stay."""
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@")):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value

@@ -1,0 +1,61 @@
+"""Reading of files that others made: regular files only, and no more than a number of bytes."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+from packing_env.memory import human
+
+MAX_BYTES = 2**28
+"""Largest file of a mesh that is read."""
+MAX_TEXT = 2**26
+"""Largest text that is read: sequences, plans, meshes that are text."""
+
+
+def read_bytes(path: str | Path, at_most: int | None = MAX_BYTES) -> bytes:
+    """Read a regular file: reading a pipe waits for ever, and a device may have no end.
+
+    Args:
+        path: The file, or a link to one.
+        at_most: Bytes of the largest file that is read; None: any.
+
+    Raises:
+        OSError: It cannot be read, is not a regular file, or is larger.
+    """
+    place = Path(path)
+    status = place.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError("not a regular file")
+    with place.open("rb") as file:
+        if at_most is None:
+            return file.read()
+        data = file.read(at_most + 1) if status.st_size <= at_most else b""
+    size = max(status.st_size, len(data))
+    if size > at_most:
+        raise OSError(f"it has {human(size)}, and at most {human(at_most)} are read")
+    return data
+
+
+def read_text(path: str | Path, at_most: int = MAX_TEXT, encoding: str = "utf-8") -> str:
+    """Read a regular text file.
+
+    Raises:
+        OSError: As :func:`read_bytes`.
+        UnicodeDecodeError: It is not text.
+    """
+    return read_bytes(path, at_most).decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON.
+
+    Raises:
+        ValueError: It is not JSON, or its lists and objects are nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("lists or objects are nested too deeply") from None

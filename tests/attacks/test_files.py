@@ -1,0 +1,325 @@
+"""Files of others: they cannot hang, fill the memory, or act on a terminal or a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.cli import main as cli
+from agents.loggers.logging import CSVLogger
+from agents.training import checkpoint
+from packing_env.generators import GeneratorError, SequenceFile
+from packing_env.generators.cuboids.files import read_loads
+from packing_env.items import Catalogue, CatalogueError, MeshError, load_mesh
+from packing_env.items.storage import StorageError, read
+from packing_env.plan import PlanError, load_plan
+
+CORNERS = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
+FACES = [(0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2)]
+DEEP = "[" * 100_000
+SECONDS = 5.0
+"""Of a processor, for each test here."""
+
+
+@pytest.fixture(autouse=True)
+def quick() -> Iterator[None]:
+    start = time.process_time()
+    yield
+    assert time.process_time() - start < SECONDS
+
+
+# ---------------------------------------------------------------------- what a file may be
+
+
+def test_a_pipe_and_a_device_are_not_read(tmp_path: Path) -> None:
+    """In a process of its own: reading a pipe would wait for ever."""
+    os.mkfifo(tmp_path / "pipe.stl")
+    (tmp_path / "endless.stl").symlink_to("/dev/zero")
+    (tmp_path / "pipe.json").symlink_to(tmp_path / "pipe.stl")
+    tried = """
+import sys
+from pathlib import Path
+from packing_env import files
+for name in ("pipe.stl", "endless.stl", "pipe.json"):
+    try:
+        files.read_bytes(Path(sys.argv[1]) / name)
+    except OSError as error:
+        print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", tried, str(tmp_path)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["not a regular file"] * 3
+
+
+def test_the_readers_refuse_them_by_name(tmp_path: Path) -> None:
+    (tmp_path / "endless.stl").symlink_to("/dev/zero")
+    (tmp_path / "endless.json").symlink_to("/dev/zero")
+    with pytest.raises(MeshError, match=r"endless.stl: cannot be read \(not a regular file\)"):
+        load_mesh(tmp_path / "endless.stl")
+    for read_it, error in (
+        (read_loads, GeneratorError),
+        (load_plan, PlanError),
+        (lambda path: SequenceFile(path)._read(), GeneratorError),
+        (Catalogue.load, CatalogueError),
+    ):
+        with pytest.raises(error, match="not a regular file"):
+            read_it(tmp_path / "endless.json")
+
+
+def test_large_files_are_not_read(tmp_path: Path) -> None:
+    for name in ("large.stl", "large.json", "large.obj"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(2**33)  # holes: they take no disk
+    with pytest.raises(MeshError, match="it has 8 GiB, and at most 256 MiB are read"):
+        load_mesh(tmp_path / "large.stl")
+    for read_it, error in ((read_loads, GeneratorError), (load_plan, PlanError)):
+        with pytest.raises(error, match="it has 8 GiB, and at most 64 MiB are read"):
+            read_it(tmp_path / "large.json")
+
+
+def test_deeply_nested_json_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text(DEEP)
+    for read_it, error in (
+        (read_loads, GeneratorError),
+        (load_plan, PlanError),
+        (lambda path: SequenceFile(path)._read(), GeneratorError),
+    ):
+        with pytest.raises(error, match="nested too deeply"):
+            read_it(path)
+    checkpoint.save(tmp_path, 1, {}, {})
+    (checkpoint.find(tmp_path) / checkpoint.MANIFEST).write_text(DEEP)
+    with pytest.raises(checkpoint.CheckpointError, match="nested too deeply"):
+        checkpoint.load(tmp_path)
+    catalogue = tmp_path / "deep.catalogue"
+    boxes = Catalogue.from_cuboids([(0.1, 0.1, 0.1)], cell=0.05, container=(0.4, 0.4, 0.4))
+    boxes.save(catalogue)
+    data = catalogue.read_bytes()
+    body = len(DEEP).to_bytes(8, "little") + DEEP.encode()
+    catalogue.write_bytes(data[:8] + hashlib.sha256(body).digest() + body)
+    with pytest.raises(StorageError, match="nested too deeply"):
+        read(catalogue)
+    assert cli.main(["bench", "compare", str(path), str(path)]) == 2
+
+
+def test_a_compressed_archive_of_tensors_is_not_unpacked(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 1, {}, {})
+    place = checkpoint.find(tmp_path)
+    with zipfile.ZipFile(place / checkpoint.TENSORS) as archive:
+        inside = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(place / checkpoint.TENSORS, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in inside.items():
+            archive.writestr(name, data)
+    manifest = json.loads((place / checkpoint.MANIFEST).read_text())
+    manifest["files"][checkpoint.TENSORS] = checkpoint._fingerprint(place / checkpoint.TENSORS)
+    (place / checkpoint.MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(checkpoint.CheckpointError, match=r"compressed, which torch\.save never is"):
+        checkpoint.load(tmp_path)
+
+
+# ---------------------------------------------------------------------- what it may unfold to
+
+
+def model_3mf(objects: str, built: str) -> str:
+    vertices = "".join(f'<vertex x="{x}" y="{y}" z="{z}"/>' for x, y, z in CORNERS)
+    triangles = "".join(f'<triangle v1="{a}" v2="{b}" v3="{c}"/>' for a, b, c in FACES)
+    mesh = f"<mesh><vertices>{vertices}</vertices><triangles>{triangles}</triangles></mesh>"
+    return (
+        '<?xml version="1.0"?><model unit="millimeter" '
+        'xmlns="http://schemas.microsoft.com/3dmanufacturing/core/2015/02"><resources>'
+        f'<object id="1" type="model">{mesh}</object>{objects}</resources>'
+        f'<build><item objectid="{built}"/></build></model>'
+    )
+
+
+def doubling(levels: int) -> str:
+    """A part made of two parts, each made of two parts, ..."""
+    return "".join(
+        f'<object id="{i}" type="model"><components><component objectid="{i - 1}"/>'
+        f'<component objectid="{i - 1}"/></components></object>'
+        for i in range(2, levels + 2)
+    )
+
+
+def write_3mf(path: Path, model: str) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("3D/3dmodel.model", model)
+    return path
+
+
+@pytest.mark.parametrize("levels", [12, 40, 4_000])
+def test_a_3mf_file_that_unfolds_to_too_much_is_refused(levels: int, tmp_path: Path) -> None:
+    pytest.importorskip("trimesh")
+    model = model_3mf(doubling(levels), str(levels + 1))
+    with pytest.raises(MeshError, match="separate parts, and at most 1,024 are read"):
+        load_mesh(write_3mf(tmp_path / "bomb.3mf", model))
+
+
+def test_a_3mf_file_of_nested_parts_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("trimesh")
+    mesh = load_mesh(write_3mf(tmp_path / "two.3mf", model_3mf(doubling(1), "2")))
+    assert len(mesh.faces) == 8
+
+
+def test_parts_that_contain_each_other_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("trimesh")
+    loop = (
+        '<object id="2" type="model"><components><component objectid="3"/></components></object>'
+        '<object id="3" type="model"><components><component objectid="2"/></components></object>'
+    )
+    with pytest.raises(MeshError, match="its parts contain each other"):
+        load_mesh(write_3mf(tmp_path / "loop.3mf", model_3mf(loop, "2")))
+
+
+def test_a_zip_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    pytest.importorskip("trimesh")
+    path = write_3mf(tmp_path / "zeros.3mf", model_3mf("", "1"))
+    with (
+        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("zeros", "w", force_zip64=True) as file,
+    ):
+        for _ in range(300):
+            file.write(bytes(2**20))
+    assert path.stat().st_size < 2**20
+    with pytest.raises(MeshError, match="unpacks to 300 MiB, and at most 256 MiB are read"):
+        load_mesh(path)
+
+
+def glb(nodes: list[dict[str, Any]], count: int = 4) -> bytes:
+    corners = struct.pack("<12f", *(x for corner in CORNERS for x in corner))
+    faces = struct.pack("<12I", *(i for face in FACES for i in face))
+    views = [(0, len(corners)), (len(corners), len(faces))]
+    document = {
+        "asset": {"version": "2.0"},
+        "scene": 0,
+        "scenes": [{"nodes": [0]}],
+        "nodes": nodes,
+        "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1}]}],
+        "accessors": [
+            {"bufferView": 0, "componentType": 5126, "count": count, "type": "VEC3"},
+            {"bufferView": 1, "componentType": 5125, "count": 12, "type": "SCALAR"},
+        ],
+        "bufferViews": [{"buffer": 0, "byteOffset": a, "byteLength": n} for a, n in views],
+        "buffers": [{"byteLength": len(corners) + len(faces)}],
+    }
+    if count > 4:
+        document["accessors"][0].pop("bufferView")  # zeros, according to the format
+    text = json.dumps(document).encode()
+    text += b" " * (-len(text) % 4)
+    blob = corners + faces
+    body = struct.pack("<II", len(text), 0x4E4F534A) + text
+    body += struct.pack("<II", len(blob), 0x004E4942) + blob
+    return b"glTF" + struct.pack("<II", 2, 12 + len(body)) + body
+
+
+def test_a_glb_file_that_unfolds_to_too_much_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("trimesh")
+    path = tmp_path / "bomb.glb"
+    path.write_bytes(glb([{"mesh": 0}]))
+    assert len(load_mesh(path).faces) == 4
+    path.write_bytes(glb([{"children": list(range(1, 20_001))}, *[{"mesh": 0}] * 20_000]))
+    with pytest.raises(MeshError, match="20,000 separate parts"):
+        load_mesh(path)
+    path.write_bytes(glb([{"mesh": 0}], count=10**9))
+    with pytest.raises(MeshError, match="declares more values than the file holds"):
+        load_mesh(path)
+
+
+def urdf(num_links: int, geometry: str, at: slice = slice(None)) -> str:
+    links = [f'<link name="l{i}"/>' for i in range(num_links)]
+    for i in range(num_links)[at]:
+        links[i] = f'<link name="l{i}"><visual><geometry>{geometry}</geometry></visual></link>'
+    joints = (
+        f'<joint name="j{i}" type="fixed"><parent link="l{i - 1}"/><child link="l{i}"/>'
+        '<origin xyz="0.002 0 0"/></joint>'
+        for i in range(1, num_links)
+    )
+    return f'<robot name="r">{"".join(links)}{"".join(joints)}</robot>'
+
+
+def test_a_urdf_tree_of_too_many_parts_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "chain.urdf"
+    path.write_text(urdf(5_000, '<box size="0.001 0.001 0.001"/>'))
+    with pytest.raises(MeshError, match="5,000 separate parts"):
+        load_mesh(path)
+    path.write_text(urdf(5_000, '<box size="0.1 0.1 0.1"/>', slice(0, None, 4_999)))
+    mesh = load_mesh(path)  # 5,000 links that only carry
+    assert mesh.extents[0] == pytest.approx(0.1 + 4_999 * 0.002)
+
+
+def test_a_urdf_tree_does_not_refer_to_too_much(tmp_path: Path) -> None:
+    with (tmp_path / "part.stl").open("wb") as file:
+        file.truncate(2**20)
+    (tmp_path / "tree.urdf").write_text(urdf(300, '<mesh filename="part.stl"/>'))
+    with pytest.raises(MeshError, match="refers to 300 MiB of meshes, and at most 256 MiB"):
+        load_mesh(tmp_path / "tree.urdf")
+
+
+def test_a_collada_file_that_unfolds_to_too_much_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("trimesh")
+    nodes = "".join(
+        f'<node id="n{i}"><instance_node url="#n{i - 1}"/><instance_node url="#n{i - 1}"/></node>'
+        for i in range(1, 41)
+    )
+    (tmp_path / "part.dae").write_text(
+        '<COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema" version="1.4.1">'
+        '<library_geometries><geometry id="g"><mesh/></geometry></library_geometries>'
+        f'<library_nodes><node id="n0"><instance_geometry url="#g"/></node>{nodes}</library_nodes>'
+        '<library_visual_scenes><visual_scene id="s"><node><instance_node url="#n40"/></node>'
+        '</visual_scene></library_visual_scenes><scene><instance_visual_scene url="#s"/></scene>'
+        "</COLLADA>"
+    )
+    (tmp_path / "tree.urdf").write_text(urdf(1, '<mesh filename="part.dae"/>'))
+    with pytest.raises(MeshError, match="1,099,511,627,776 separate parts"):
+        load_mesh(tmp_path / "tree.urdf")
+
+
+# ---------------------------------------------------------------------- what its text may do
+
+ESCAPE = "\x1b[2J\x1b]0;owned\x07\u202e"
+
+
+def test_names_of_files_do_not_act_on_a_terminal(tmp_path: Path, capsys: Any) -> None:
+    for number in range(2):
+        with (tmp_path / f"{ESCAPE}{number}[bold].off").open("w") as file:
+            file.write(f"OFF\n4 {4 - number} 0\n")
+            file.writelines(f"{x / 10} {y / 10} {z / 10}\n" for x, y, z in CORNERS)
+            file.writelines(f"3 {a} {b} {c}\n" for a, b, c in FACES[number:])
+    assert cli.main(["items", "items=meshes", f"items.paths=[{tmp_path}]"]) == 0
+    shown = capsys.readouterr()
+    assert r"\x1b[2J" in shown.out + shown.err
+    assert "[bold]" in shown.out
+    assert not {"\x1b", "\x07", "\u202e"} & {*shown.out, *shown.err}
+    assert cli.main(["check", str(tmp_path / f"{ESCAPE}.json")]) == 2
+    assert cli.main(["eval", f"checkpoint={tmp_path}/'{ESCAPE}'"]) == 2
+    shown = capsys.readouterr()
+    assert not {"\x1b", "\x07", "\u202e"} & {*shown.out, *shown.err}
+
+
+def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
+    """A spreadsheet runs what begins with = + - @; numbers stay numbers."""
+    path = tmp_path / "metrics.csv"
+    path.write_text("frames,note,=1+1\n1,=HYPERLINK(0),-2.5\n2,@SUM(1),-inf\n3,+a,+1e3\n4,-b,nan\n")
+    logger = CSVLogger(tmp_path)
+    logger.resume(4)
+    logger.log(5, {"=cmd()": -1.5})
+    with path.open() as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["frames", "note", "'=1+1", "'=cmd()"]
+    assert [row[1] for row in rows[1:]] == ["'=HYPERLINK(0)", "'@SUM(1)", "'+a", "'-b", ""]
+    assert [row[2] for row in rows[1:]] == ["-2.5", "-inf", "+1e3", "nan", ""]
+    assert rows[-1] == ["5", "", "", "-1.5"]

@@ -1,0 +1,145 @@
+"""Whatever the configuration of a foreign run holds, `resume` and `inspect` execute none of it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.attacks import (
+    NOT_TAKEN,
+    attack_with_configurations,
+    attack_with_tampered_files,
+    make_run,
+    payloads,
+    rewrite,
+)
+from omegaconf import DictConfig, OmegaConf
+from tests.agents.conftest import TINY_OVERRIDES
+
+from agents.cli import main as cli
+from agents.cli.eval import FROM_RUN
+from agents.config.compose import compose
+from agents.config.folders import ConfigError
+from agents.config.saved import adopt
+from agents.training import checkpoint, resume
+
+SECTIONS = (
+    "items", "generator", "reward", "network", "env", "collector", "replay", "trainer", "agent",
+    "logger", "seed", "device", "name", "checkpoint", "warm_start", "evaluation",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def composed() -> DictConfig:
+    return compose("train")
+
+
+@pytest.fixture(scope="module")
+def saved() -> dict[str, Any]:
+    return OmegaConf.to_container(compose("train", TINY_OVERRIDES), resolve=False)
+
+
+def test_every_section_is_attacked(saved: dict[str, Any]) -> None:
+    assert set(SECTIONS) == saved.keys() - NOT_TAKEN
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_no_section_brings_what_could_run(
+    section: str, composed: DictConfig, saved: dict[str, Any], tmp_path: Path
+) -> None:
+    """`train resume=` and `inspect` both take over a run's configuration here."""
+    marker = tmp_path / "executed"
+    for seed in range(3):
+        bad = payloads(saved[section], marker, tmp_path / "object.pt", random.Random(seed))
+        for kind, payload in bad.items():
+            foreign = {**saved, "name": "os.mkdir", section: payload}
+            with pytest.raises(ConfigError):
+                pytest.fail(f"{kind}: {resume.run_config(composed, foreign, [], [])[section]}")
+    assert not marker.exists()
+
+
+def test_an_honest_one_is_taken_over(composed: DictConfig, saved: dict[str, Any]) -> None:
+    taken = resume.run_config(composed, saved, [], [])
+    for section in SECTIONS:
+        assert OmegaConf.to_container(taken, resolve=False)[section] == saved[section]
+
+
+def test_the_commands_refuse_foreign_runs(tmp_path: Path) -> None:
+    found = attack_with_configurations(tmp_path, 16, random.Random(7))
+    assert found["otherwise"] == []
+    assert (found["executed"], found["refused"]) == (0, 16)
+
+
+def test_a_list_of_a_target_is_not_unpickled(tmp_path: Path) -> None:
+    """The first payload that was found: `network` as a list, which no mapping check saw."""
+    run = make_run(tmp_path / "run")
+    usual = checkpoint.load(run).meta["config"]
+    made = tmp_path / "made"
+    for place in (checkpoint.find(run), run / "black_box"):
+        rewrite(place, {**usual, "network": [{"_target_": "os.mkdir", "path": str(made)}]})
+    assert cli.main(["train", f"resume={run}", "trainer.frames=96"]) == 2
+    assert cli.main(["inspect", str(run)]) == 2
+    assert not made.exists()
+
+
+def test_targets_that_the_user_names_are_taken(saved: dict[str, Any], tmp_path: Path) -> None:
+    """On the command line or in a folder of --config-dir; former names of ours as well."""
+    own = {**saved["agent"], "_target_": "tests.agents.conftest.FakeAgent"}
+    kept = {key: own[key] for key in ("_target_", "_partial_", "lr")}
+    foreign = {**saved, "agent": kept}
+    with pytest.raises(ConfigError, match=r"the checkpoint's agent is made by 'tests.agents"):
+        adopt(compose("train"), foreign, ["agent"], [])
+    named = compose("eval")
+    OmegaConf.update(named, "agent", kept, force_add=True)  # as `+agent._target_=...` does
+    assert adopt(named, {"agent": {**kept, "lr": 0.5}}, FROM_RUN, []).agent.lr == 0.5
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent/mine.yaml").write_text("_target_: tests.agents.conftest.FakeAgent\n")
+    assert adopt(compose("eval"), foreign, ["agent"], [], [tmp_path]).agent._target_ == (
+        "tests.agents.conftest.FakeAgent"
+    )
+    former = {**saved["agent"], "_target_": "agents.dqn.DQN"}
+    assert adopt(compose("eval"), {"agent": former}, ["agent"], []).agent._target_ == (
+        "agents.algorithms.dqn.DQN"
+    )
+
+
+@pytest.mark.parametrize("place", ["/tmp/plan.json", "../plan.json", "a/../../plan.json"])
+@pytest.mark.parametrize("key", ["plan", "picture"])
+def test_a_stored_place_outside_the_run_is_refused(
+    key: str, place: str, composed: DictConfig, saved: dict[str, Any]
+) -> None:
+    foreign = {**saved, "evaluation": {**saved["evaluation"], key: place}}
+    with pytest.raises(ConfigError, match=f"evaluation.{key} is .* outside the run's folder"):
+        resume.run_config(composed, foreign, [], [])
+    chosen = [f"evaluation.{key}={place}"]
+    taken = resume.run_config(compose("train", chosen), foreign, chosen, [])
+    assert taken.evaluation[key] == place  # this user's own command
+
+
+def test_other_places_are_not_chosen_by_a_run(composed: DictConfig, saved: dict[str, Any]) -> None:
+    for section, key in (("items", "cache_dir"), ("logger", "tracking_uri")):
+        foreign = {**saved, section: {**saved[section], key: "/somewhere"}}
+        with pytest.raises(ConfigError, match=f"{section}.{key} is '/somewhere'"):
+            resume.run_config(composed, foreign, [], [])
+
+
+@pytest.mark.parametrize("name", ["${oc.env:HOME}", "${seed}", "a\x1b[2Jb", ["a"], {"a": 1}])
+def test_a_stored_name_is_plain_text(
+    name: Any, composed: DictConfig, saved: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match="the checkpoint's name is"):
+        resume.run_config(composed, {**saved, "name": name}, [], [])
+
+
+def test_a_run_stores_its_name_as_text(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "name=${env.task}_${seed}")
+    assert checkpoint.load(run).meta["config"]["name"] == "irregular_0"
+    assert cli.main(["train", f"resume={run}", "trainer.frames=96"]) == 0
+
+
+def test_tampered_checkpoints_are_not_loaded(tmp_path: Path) -> None:
+    found = attack_with_tampered_files(tmp_path, 40, random.Random(7))
+    assert found["altered_and_loaded"] == 0
+    assert found["the_one_before_was_loaded"] + found["said_the_same"] == 40

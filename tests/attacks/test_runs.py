@@ -1,0 +1,221 @@
+"""Runs that were killed, started twice, or lose their disk or their folder."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.attacks import make_run, rehash
+from tests.agents.training.test_resume import RUN, train
+
+from agents.cli import main as cli
+from agents.diagnostics import black_box
+from agents.loggers.logging import CSVLogger
+from agents.training import checkpoint
+from agents.training.runs import RunFolderError, new_folder
+
+SHORT = [*RUN, "trainer.frames=200"]
+
+
+def killed_before_its_first_save(folder: Path) -> Path:
+    """A run's folder with its description, a line of its log, and a half-written checkpoint."""
+    assert train(*SHORT, f"run_dir={folder}") == 0
+    shutil.rmtree(folder / "checkpoints")
+    (folder / "results.json").unlink()
+    (folder / "checkpoints" / ".draft-000000000064").mkdir(parents=True)
+    return folder
+
+
+def test_auto_starts_anew_where_nothing_was_saved(tmp_path: Path, capsys: Any) -> None:
+    run = killed_before_its_first_save(tmp_path / "run")
+    assert train(*SHORT, f"run_dir={run}", "resume=auto") == 0
+    assert "no checkpoint was found, training starts from nothing" in capsys.readouterr().out
+    assert checkpoint.load(run).meta["frames"] == 200
+    with (run / "metrics.csv").open() as file:
+        assert [row["frames"] for row in csv.DictReader(file)] == ["64", "128", "192", "200"]
+    assert not list((run / "checkpoints").glob(".draft-*"))
+
+
+@pytest.mark.parametrize("left", [[], ["run.lock"], ["run.lock", "run.json.part"]])
+def test_auto_starts_where_a_run_was_killed_at_once(left: list[str], tmp_path: Path) -> None:
+    for name in left:
+        (tmp_path / name).touch()
+    assert train(*SHORT, f"run_dir={tmp_path}", "resume=auto") == 0
+
+
+def test_auto_overwrites_nothing_else(tmp_path: Path, capsys: Any) -> None:
+    """Neither a run that saved, though damaged, nor an evaluation, nor what is no run."""
+    run = make_run(tmp_path / "run")
+    (checkpoint.find(run) / checkpoint.TENSORS).write_bytes(b"cut off")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.txt").touch()
+    evaluation = tmp_path / "evaluation"
+    evaluation.mkdir()
+    (evaluation / "run.json").write_text(json.dumps({"command": ["packing", "eval"]}))
+    for folder in (run, other, evaluation):
+        before = sorted(folder.rglob("*"))
+        assert train(*SHORT, f"run_dir={folder}", "resume=auto") == 2
+        assert "is not empty" in capsys.readouterr().err
+        assert sorted(folder.rglob("*")) == before
+    killed = killed_before_its_first_save(tmp_path / "killed")
+    assert train(*SHORT, f"run_dir={killed}") == 2  # without resume=auto
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from agents.training import runs
+with runs.locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_run_is_written_by_one_process(tmp_path: Path, capsys: Any) -> None:
+    run = make_run(tmp_path / "run")
+    before = checkpoint.load(run).meta
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        for name in (str(run), "auto"):
+            assert train(f"resume={name}", f"run_dir={run}", "trainer.frames=96") == 2
+            said = " ".join(capsys.readouterr().err.split())
+            assert f"is being written by process {holder.pid} on" in said
+        assert checkpoint.load(run).meta == before
+        holder.send_signal(signal.SIGKILL)
+    assert train(f"resume={run}", "trainer.frames=96") == 0  # the system let the lock go
+
+
+def test_a_run_does_not_write_through_links(tmp_path: Path, capsys: Any) -> None:
+    run, victim = make_run(tmp_path / "run"), tmp_path / "victim"
+    victim.write_text("mine")
+    for name in ("config.yaml", "metrics.csv", "results.json"):
+        shutil.move(run / name, tmp_path / name)
+        (run / name).symlink_to(victim)
+        assert train(f"resume={run}", "trainer.frames=96") == 2
+        assert f"{name} is a link" in capsys.readouterr().err
+        (run / name).unlink()
+        shutil.move(tmp_path / name, run / name)
+    assert victim.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["../outside", "a/b", "..", "a\x1b[2Jb", "a\nb"])
+def test_the_name_of_a_run_is_one_of_a_folder(name: str) -> None:
+    with pytest.raises(RunFolderError, match="must be plain text"):
+        new_folder(None, name)
+
+
+class FullDisk:
+    """Writes of rows that fail from one call to another."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, first: int, last: int) -> None:
+        self.calls, wraps = 0, csv.DictWriter.writerows
+
+        def writerows(writer: Any, rows: Any) -> None:
+            self.calls += 1
+            if first <= self.calls <= last:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            wraps(writer, rows)
+
+        monkeypatch.setattr(csv.DictWriter, "writerows", writerows)
+
+
+def frames_of(folder: Path) -> list[int]:
+    with (folder / "metrics.csv").open() as file:
+        return [int(row["frames"]) for row in csv.DictReader(file)]
+
+
+def test_a_full_disk_delays_a_line_of_the_log(
+    tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    FullDisk(monkeypatch, 2, 4)
+    assert train(*RUN, "trainer.frames=400", f"run_dir={tmp_path}") == 0
+    assert frames_of(tmp_path) == [64, 128, 192, 256, 320, 384, 400]
+    said = [r.getMessage() for r in caplog.records if r.name == "agents.loggers.logging"]
+    assert len(said) == 1
+    assert "metrics.csv cannot be written ([Errno 28]" in said[0]
+
+
+def test_lines_that_are_lost_are_counted_at_the_end(
+    tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    FullDisk(monkeypatch, 3, 10**9)
+    assert train(*RUN, "trainer.frames=400", f"run_dir={tmp_path}") == 0
+    assert checkpoint.load(tmp_path).meta["frames"] == 400
+    assert frames_of(tmp_path) == [64, 128]
+    said = [r.getMessage() for r in caplog.records if r.name == "agents.loggers.logging"]
+    assert "training continues" in said[0]
+    assert said[1].startswith(f"5 of 7 lines of {tmp_path}/metrics.csv were not written")
+    assert len(said) == 2
+
+
+def test_a_folder_that_is_deleted_is_made_again(tmp_path: Path, monkeypatch: Any) -> None:
+    run, wraps = tmp_path / "run", CSVLogger.log
+
+    def log(logger: CSVLogger, frames: int, values: Any) -> None:
+        if frames == 128:
+            shutil.rmtree(run)
+        wraps(logger, frames, values)
+
+    monkeypatch.setattr(CSVLogger, "log", log)
+    assert train(*RUN, "trainer.frames=400", f"run_dir={run}") == 0
+    assert frames_of(run) == [64, 128, 192, 256, 320, 384, 400]
+    assert checkpoint.load(run).meta["frames"] == 400
+    assert train(f"resume={run}", "trainer.frames=464") == 0
+
+
+def test_a_results_file_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    wraps = Path.write_text
+
+    def write_text(path: Path, *args: Any, **options: Any) -> int:
+        if path.name.startswith("results.json"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return wraps(path, *args, **options)
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+    assert train(*SHORT, f"run_dir={tmp_path}") == 2
+    assert "results.json cannot be written: [Errno 28]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("meta", "state"), [({"frames": "many"}, {}), ({"versions": None}, {}), ({}, {"agent": 3})]
+)
+def test_a_checkpoint_of_something_else_is_named(
+    meta: dict[str, Any], state: dict[str, Any], tmp_path: Path, capsys: Any
+) -> None:
+    run = make_run(tmp_path / "run")
+    place = checkpoint.find(run)
+    made = checkpoint.load(place)
+    checkpoint.write(place, made.state | state, made.meta | meta)
+    rehash(place)
+    assert train(f"resume={run}", "trainer.frames=96") == 2
+    assert str(place) in "".join(capsys.readouterr().err.split("\n"))
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 2**70])
+def test_a_seed_out_of_range_is_named(seed: int, tmp_path: Path, capsys: Any) -> None:
+    assert train(*RUN, f"seed={seed}", f"run_dir={tmp_path}") == 2
+    assert f"seed={seed} must be at" in capsys.readouterr().err
+
+
+def test_a_black_box_without_its_description_is_inspected(tmp_path: Path, capsys: Any) -> None:
+    run = make_run(tmp_path / "run")
+    place = run / black_box.FOLDER
+    meta = checkpoint.load(place, kind=black_box.KIND).meta
+    meta.pop("error")
+    checkpoint.write(place, {"update": 3}, meta, kind=black_box.KIND)
+    assert cli.main(["inspect", str(run)]) == 1
+    assert "no error is noted" in capsys.readouterr().out
