@@ -64,5 +64,7 @@ def trained(name: str, env: PackingEnv) -> TensorDictModuleBase:
     found = checkpoint.load(Path(name), device=str(env.device))
     saved = found.meta.get("config", {})
     config = adopt(compose("eval"), saved, ("network", "agent"), [])
+    if config.agent["_target_"] == "agents.search.build":
+        raise ParameterError(f"base={name!r} is a search policy itself; name what it is based on")
     policy: TensorDictModuleBase = load_policy(config, found, env)
     return policy
