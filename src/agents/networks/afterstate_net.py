@@ -16,10 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from agents.networks.precision import check_mode
-from agents.networks.tuple_tables import TupleSum
 from packing_env import Afterstates, PackingEnv, kernels
 from packing_env.kernels.features import FIXED
-from packing_env.types import ParameterError
 
 _MOST_WINDOWS = 28
 """Footprints of cuboids, if there are no more kinds."""
@@ -107,8 +105,6 @@ class AfterstateNet(nn.Module):
         width: Units of the first layer.
         hidden: Units of the second layer.
         prior: See above, in the unit of the values.
-        tables: Add a sum over tables of small patterns (:mod:`agents.networks.tuple_tables`), on
-            maps whose every cell the network sees.
     """
 
     action_modes = ("placement",)
@@ -128,7 +124,6 @@ class AfterstateNet(nn.Module):
         width: int = 128,
         hidden: int = 32,
         prior: float = 0.7,
-        tables: bool = False,
     ) -> None:
         super().__init__()
         check_mode(self, env)
@@ -147,12 +142,6 @@ class AfterstateNet(nn.Module):
         self.last = nn.Linear(hidden, 1)
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)
-        if tables and self.windows.parts != self.grid:
-            raise ParameterError(
-                f"tables=true needs a map of at most {_RAW_CELLS} cells, not {self.grid}; use "
-                "network=tuple_tables, or tables=false"
-            )
-        self.tuples = TupleSum(self.grid, round(scale.units)) if tables else None
         self.to(env.device)
 
     def forward(
@@ -177,11 +166,7 @@ class AfterstateNet(nn.Module):
         first = functional.linear(seen, of_map, self.first.bias)
         first = first + functional.linear(context, of_rest)
         found = torch.relu(self.second(torch.relu(first)))
-        value: Tensor = self.last(found).squeeze(-1) + self.prior * free
-        if self.tuples is None:
-            return value
-        cells = (seen[:, -len(self.shares) :] * self.units).round().view(-1, *self.grid)
-        return value + self.tuples(cells)
+        return self.last(found).squeeze(-1) + self.prior * free
 
     @torch.no_grad()
     def features(self, maps: Int16[Tensor, "N X Y"]) -> Float[Tensor, "N F"]:

@@ -105,6 +105,7 @@ class Lookahead(TensorDictModuleBase):
     @torch.no_grad()
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the best action of every row; finished rows get action 0."""
+        start = time.perf_counter()
         state = self._known_state()
         root = tensordict.select(*self.in_keys).reshape(-1)
         live = (~is_done(state)).nonzero().squeeze(1)
@@ -112,14 +113,16 @@ class Lookahead(TensorDictModuleBase):
         if len(live):
             state = {key: value[live] for key, value in state.items()}
             proposed = self.scorer.propose(root[live].to_tensordict(), self.breadth)
-            action[live] = self._compare(state, proposed)
+            deadline = start + len(live) * (self.budget.ms or 0.0) / 1e3
+            action[live] = self._compare(state, proposed, deadline)
         return tensordict.set("action", action.view(self._batch))
 
-    def _compare(self, state: State, proposed: Int[Tensor, "B K"]) -> Int[Tensor, " B"]:
+    def _compare(
+        self, state: State, proposed: Int[Tensor, "B K"], deadline: float
+    ) -> Int[Tensor, " B"]:
         """Return the proposal with the best play-outs in each row."""
         rounds = math.ceil(math.log2(proposed.shape[1]))
         total = torch.where(proposed < 0, -torch.inf, 0.0).double()
-        deadline = time.perf_counter() + len(proposed) * (self.budget.ms or 0.0) / 1e3
         for rest in range(rounds, 0, -1):
             pairs = proposed.numel()
             if self.budget.ms is None:

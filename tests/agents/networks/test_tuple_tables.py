@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from agents.algorithms.afterstate import Afterstate
-from agents.networks import AfterstateNet, TupleTables
+from agents.networks import TupleTables
 from agents.networks.tuple_tables import TupleSum
-from packing_env import ParameterError, make_env
+from packing_env import make_env
 
 SPAN = 7
 
@@ -84,19 +84,6 @@ def test_mirrored_maps_are_learned_from_too() -> None:
     found = value.value(maps.expand(4, -1, -1), rest, turn=True)
     turned = torch.cat([maps, maps.flip(1), maps.flip(2), maps.flip((1, 2))])
     torch.testing.assert_close(found, value.value(turned, rest))
-
-
-def test_tables_join_the_network_of_features() -> None:
-    env = make_env("cuboid_online", 2, pool_size=4)
-    value = AfterstateNet(env, 1, tables=True)
-    assert value.tuples is not None
-    maps = torch.randint(0, 11, (3, 10, 10), dtype=torch.int16)
-    before = value(maps, torch.zeros(3, 1))
-    torch.nn.init.normal_(value.tuples.table)
-    after = value(maps, torch.zeros(3, 1))
-    torch.testing.assert_close(after - before, value.tuples(maps))
-    with pytest.raises(ParameterError, match="network=tuple_tables"):
-        AfterstateNet(make_env("irregular", 2, pool_size=4), tables=True)
 
 
 def test_an_agent_learns_with_tables() -> None:
