@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from packing_env.core import feasibility, transition
 from packing_env.engine import FLAGS, Observations, Step, Task, make_engine
 from packing_env.envs import checks
 from packing_env.envs.choices import Choices
+from packing_env.envs.emission import Emission
 from packing_env.envs.specs import Specs
 from packing_env.generators import Generator
 from packing_env.items import Catalogue
@@ -32,11 +33,10 @@ class PackingEnv(EnvBase):
     """Packs items into containers, one per row, all on one device.
 
     The simulator's state is ``env.state``, one TensorDict, which a step may change in place:
-    :meth:`get_state` copies it. With ``autoreset="native"`` a finished row starts
-    its next episode inside :meth:`step_and_maybe_reset` without a host read; ``"masked"`` takes
-    TorchRL's own path, as every wrapper (``TransformedEnv``, ``ParallelEnv``) does. All give the
-    same rollouts, and ``("next", ...)`` of a finished row holds its true terminal observation.
-    :meth:`step` alone never resets.
+    :meth:`get_state` copies it. With ``autoreset="native"`` a finished row starts its next episode
+    inside :meth:`step_and_maybe_reset` without a host read; ``"masked"`` takes TorchRL's own path,
+    as every wrapper does. All give the same rollouts, and ``("next", ...)`` of a finished row holds
+    its true terminal observation. :meth:`step` alone never resets.
 
     Args:
         params: The task.
@@ -49,15 +49,13 @@ class PackingEnv(EnvBase):
         autoreset: ``"native"`` or ``"masked"``.
         draw: ``"random"`` draws instances from the pool, ``"sequential"`` gives row i the pool's
             instances i, i + B, i + 2 B, ... (for evaluation; the stride is this batch's size).
-        engine: A name in :data:`packing_env.engine.ENGINES`, or ``"auto"`` for the fastest that
-            can carry out the task here. All give the same bits.
+        engine: A name in :data:`packing_env.engine.ENGINES`; ``"auto"``: the fastest for the task.
         generator: Source of the instances, for planners, which redraw the hidden items.
     """
 
     _supports_set_state = True
     _seed: Tensor
-    pools: Callable[[int], Instances] | None = None
-    """Makes the pool of a number for :meth:`redraw`; set by :func:`packing_env.make_env`."""
+    pools: Callable[[int], Instances] | None = None  # set by make_env, for redraw
 
     def __init__(
         self,
@@ -102,14 +100,14 @@ class PackingEnv(EnvBase):
         checks.check_items(self.params, task.catalogue)
         self.engine = make_engine(task, self._engine_name)
         self.mode = self.engine.mode
+        self._emission = Emission(self.mode, self.batch_size, self.device)
         zero = torch.zeros(1, dtype=torch.int64, device=self.device)
         checks.check_memory(self.engine, *self.engine.begin(zero, zero, zero), len(self._rows))
 
     def redraw(self, number: int) -> None:
         """Replace the pool's instances for those of the pool of that number, 0 the first.
 
-        Running episodes keep their items; the episodes that follow have new ones. They are drawn on
-        the CPU, so nothing is read from the device.
+        Running episodes keep their items. Nothing is read from the device.
 
         Raises:
             ParameterError: The environment was not made by ``make_env``.
@@ -131,7 +129,9 @@ class PackingEnv(EnvBase):
 
         ``env.reset(state, set_state=True)`` continues from it, bit for bit.
         """
-        state = {key: value.clone() for key, value in self._shaped(self._current()).items()}
+        state = {
+            key: value.clone() for key, value in self._emission.shaped(self._current()).items()
+        }
         return TensorDict(state, self.batch_size, device=self.device)
 
     def get_known_state(self) -> State:
@@ -149,54 +149,11 @@ class PackingEnv(EnvBase):
         """Make ``state`` the environment's state."""
         self.state = TensorDict(state, [self._rows.shape[0]], device=self.device)
 
-    def _shaped(self, entries: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
-        """Return entries ``[B, ...]`` as ``[*batch_size, ...]``."""
-        if len(self.batch_size) == 1:
-            return dict(entries)
-        return {key: value.unflatten(0, self.batch_size) for key, value in entries.items()}
-
-    def _flat(self, value: Tensor) -> Tensor:
-        """Return ``[*batch_size, ...]`` as ``[B, ...]``."""
-        return value if len(self.batch_size) == 1 else value.flatten(0, len(self.batch_size) - 1)
-
-    def _packed(self, observations: Observations, reward: Tensor | None = None) -> TensorDict:
-        """Return observations, metrics, flags, masks, report and reward as the shell emits them."""
-        rows: dict[Any, Tensor] = {name: observations.flags[name][:, None] for name in FLAGS}
-        rows |= {**observations.masks, **observations.report}
-        if reward is not None:
-            rows["reward"] = reward[:, None]
-        rows = self._shaped(rows)
-        nested = {key: rows.pop(key) for key in [*rows] if isinstance(key, tuple)}
-        entries = self._bare(self._shaped(observations.entries))
-        measured = self._bare(self._shaped(observations.metrics))
-        packed = self._bare({"observation": entries, "metrics": measured, **rows})
-        for key, value in nested.items():
-            packed.set(key, value)
-        return packed
-
     def _shown(self, observations: Observations, reward: Tensor | None = None) -> TensorDict:
         """Return observations of the state as it is, of which the action specs then draw."""
-        packed = self._packed(observations, reward)
+        packed = self._emission.packed(observations, reward)
         self.choices.show({key: packed.get(key) for key in self.mode.mask_keys})
         return packed
-
-    def _unpacked(self, emitted: TensorDictBase) -> Observations:
-        """Return emitted observations as the engine takes them, the inverse of `_packed`."""
-        return Observations(
-            {key: self._flat(value) for key, value in emitted["observation"].items()},
-            {key: self._flat(emitted[key]) for key in self.mode.mask_keys},
-            {name: self._flat(emitted[name]).squeeze(-1) for name in FLAGS},
-            {key: self._flat(value) for key, value in emitted["metrics"].items()},
-            {key: self._flat(emitted[key]) for key in self.mode.report_keys},
-        )
-
-    def _bare(self, entries: dict[str, Any]) -> TensorDict:
-        """Return a TensorDict of entries whose batch shape and device are known to be right."""
-        if torch.compiler.is_compiling():
-            return TensorDict._new_unsafe(entries, self.batch_size, device=self.device)
-        made = TensorDict._new_unsafe(entries, self.batch_size, nested=False)
-        made._device = self.device  # as an argument it would be looked up again
-        return made
 
     # ------------------------------------------------------------------ TorchRL's contract
 
@@ -209,16 +166,19 @@ class PackingEnv(EnvBase):
         return self
 
     def _set_seed(self, seed: int | Tensor | None) -> None:
-        """Set one seed, or one per row; running episodes, and those that follow them, keep theirs.
+        """Set one seed, or one per row, that the next ``reset()`` of all rows starts from.
 
-        The next ``reset()`` of all rows starts episode 0 of the new streams; resets of some rows
-        and automatic ones do not.
+        Running episodes, and those that follow them, keep theirs.
         """
-        seed = 0 if seed is None else seed
-        seed = seed if isinstance(seed, Tensor) else check_integer("seed", seed, 0, MAX_SEED)
-        given = torch.as_tensor(seed, device=self.device)
-        self._seed = torch.zeros_like(self._rows) + given
+        if not isinstance(seed, Tensor):
+            seed = torch.as_tensor(check_integer("seed", seed or 0, 0, MAX_SEED))
+        self._seed = torch.zeros_like(self._rows) + seed.to(self.device)
         self._reseeded = True
+
+    def _restart(self, state: State, observations: Observations) -> TensorDict:
+        """Continue from a state, and return its observations."""
+        self._keep(state)
+        return self._shown(observations)
 
     def _first(self) -> tuple[State, Observations]:
         """Return episode 0 of every row, at its start."""
@@ -230,28 +190,22 @@ class PackingEnv(EnvBase):
         rows = None if tensordict is None else tensordict.get("_reset", None)
         if self.state is None or (self._reseeded and rows is None):
             self._reseeded = False
-            state, observations = self._first()
-            self._keep(state)
-            return self._shown(observations)
-        every = torch.ones_like(self._rows, dtype=torch.bool)
-        chosen = every if rows is None else self._flat(rows).squeeze(-1)
+            return self._restart(*self._first())
+        chosen = self._rows >= 0 if rows is None else self._emission.flat(rows).squeeze(-1)
         old = self._current()
         fresh, observations = self.engine.begin(old["seed"], old["row"], old["episode"] + chosen)
-        self._keep(transition.select(chosen, fresh, old))
         # EnvBase takes the chosen rows of it, but transforms see all masks
-        kept = {key: self._flat(mask) for key, mask in self.choices.masks.items()}
+        kept = {key: self._emission.flat(mask) for key, mask in self.choices.masks.items()}
         masks = transition.select(chosen, observations.masks, kept)
-        return self._shown(replace(observations, masks=masks))
+        following = transition.select(chosen, fresh, old)
+        return self._restart(following, replace(observations, masks=masks))
 
     def _restore(self, tensordict: TensorDictBase | None) -> TensorDict:
         """Resume from a state that :meth:`get_state` returned."""
         state = checks.check_state(tensordict, self._first()[0], self.batch_size, self.mode)
-        whole = torch.contiguous_format
-        state = {key: self._flat(v).clone(memory_format=whole) for key, v in state.items()}
-        state, observations = self.engine.observe(state)
-        self._keep(state)
+        state = {k: self._emission.flat(v).contiguous().clone() for k, v in state.items()}
         self._reseeded = False
-        return self._shown(observations)
+        return self._restart(*self.engine.observe(state))
 
     def reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDictBase:
         """Start episodes, or with ``set_state=True`` continue from a copy of the given state.
@@ -262,11 +216,8 @@ class PackingEnv(EnvBase):
             given = None if tensordict is None else tensordict.copy()
             keys = (*self.mode.mask_keys, *self.mode.report_keys, *FLAGS)
             return super().reset(given, **kwargs).select("observation", "metrics", *keys)
-        partly = (
-            tensordict is not None
-            and tensordict.get("metrics", None) is None
-            and tensordict.get("_reset", None) is not None
-        )
+        given = {} if tensordict is None else tensordict
+        partly = given.get("metrics", None) is None and given.get("_reset", None) is not None
         out = super().reset(tensordict, **kwargs)
         if partly and not kwargs.get("select_reset_only"):
             out.update(self._shown(self.engine.observe(self._current())[1]))
@@ -283,7 +234,7 @@ class PackingEnv(EnvBase):
             The observations that follow.
         """
         state = self._current()
-        following, observations = self.engine.reset(rows, state, self._unpacked(root))
+        following, observations = self.engine.reset(rows, state, self._emission.unpacked(root))
         if following is not state:
             self._keep(following)
         return self._shown(observations)
@@ -300,25 +251,21 @@ class PackingEnv(EnvBase):
             ParameterError: A seed is out of range.
         """
         numbers = [check_integer("seed", seed or 0, 0, MAX_SEED) for seed in seeds]
-        given = torch.tensor(numbers, device=self.device)
         seeded = torch.tensor([seed is not None for seed in seeds], device=self.device)
         row = self._rows if self.draw == "sequential" else self._rows[:1].expand_as(self._rows)
-        stream = (self._seed, self._rows, torch.zeros_like(self._rows))
+        given = torch.tensor(numbers, device=self.device)
+        first = {"seed": given, "row": row, "episode": torch.zeros_like(row)}
+        own = {**first, "seed": self._seed, "row": self._rows}
         if self.state is not None:
-            old = self._current()
-            stream = (old["seed"], old["row"], old["episode"] + 1)
-        first = (given, row, torch.zeros_like(row))
-        parts = (torch.where(seeded, new, own) for new, own in zip(first, stream, strict=True))
-        state, observations = self.engine.begin(*parts)
-        self._keep(state)
+            own = {key: self.state[key] + (key == "episode") for key in own}
         self._reseeded = False
-        return self._shown(observations)
+        return self._restart(*self.engine.begin(**transition.select(seeded, first, own)))
 
     def _advance(self, tensordict: TensorDictBase, *, reset: bool) -> Step:
         """Carry out one decision per row; with ``reset`` finished rows start their next episode."""
         state = self._current()
         actions = checks.read_actions(tensordict, self.takes, self.params.action_mode, self.device)
-        flat = {key: self._flat(value) for key, value in actions.items()}
+        flat = {key: self._emission.flat(value) for key, value in actions.items()}
         step = self.engine.advance(state, flat, reset=reset)
         if step.state is not state:
             self._keep(step.state)
@@ -337,21 +284,12 @@ class PackingEnv(EnvBase):
             tensordict = tensordict.to(self.device)
         step = self._advance(tensordict, reset=True)
         assert step.start is not None
-        following = self._following(tensordict, self._shown(step.start))
-        return tensordict.set("next", self._packed(step.observations, step.reward)), following
-
-    def _following(self, tensordict: TensorDictBase, root: TensorDict) -> TensorDictBase:
-        """Return what TorchRL's ``step_mdp`` makes of a step with ``root`` as its ``next``."""
-        emitted, others = dict(root.items()), {}
-        for key, value in tensordict.items():
-            known = key in emitted or key in ("next", "reward", "_reset")
-            if known and isinstance(value, TensorDictBase) and key != "next":
-                known = key in emitted and set(value.keys()) <= set(emitted[key].keys())
-            elif not known and isinstance(value, Tensor):
-                others[key], known = value, True
-            if not known:
-                return self._step_mdp(tensordict.set("next", root))
-        return self._bare(others | emitted)
+        root = self._shown(step.start)
+        following = self._emission.following(tensordict, root)
+        if following is None:
+            following = self._step_mdp(tensordict.set("next", root))
+        emitted = self._emission.packed(step.observations, step.reward)
+        return tensordict.set("next", emitted), following
 
     def _legal_placements(self) -> Tensor:
         """Return ``[*batch_size, A]`` legal placements of the state as it is."""
@@ -359,4 +297,4 @@ class PackingEnv(EnvBase):
         maps = feasibility.maps_in(state, self.mode.catalogue, self.params)
         assert maps is not None
         legal = maps.legal.flatten(1) | state["terminated"][:, None]
-        return self._shaped({"legal": legal})["legal"]
+        return self._emission.shaped({"legal": legal})["legal"]

@@ -1,0 +1,85 @@
+"""`Emission`: an engine's rows as the TensorDicts that an environment emits, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+
+from packing_env.core.actions import ActionMode
+from packing_env.engine import FLAGS, Observations
+
+
+class Emission:
+    """Conversion between rows ``[B, ...]`` and entries ``[*batch_size, ...]``.
+
+    Args:
+        mode: The action mode, which names masks and reports.
+        batch_size: Of the environment.
+        device: Of everything.
+    """
+
+    def __init__(self, mode: ActionMode, batch_size: torch.Size, device: torch.device) -> None:
+        self.mode, self.batch_size, self.device = mode, batch_size, device
+
+    def shaped(self, entries: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
+        """Return entries ``[B, ...]`` as ``[*batch_size, ...]``."""
+        if len(self.batch_size) == 1:
+            return dict(entries)
+        return {key: value.unflatten(0, self.batch_size) for key, value in entries.items()}
+
+    def flat(self, value: Tensor) -> Tensor:
+        """Return ``[*batch_size, ...]`` as ``[B, ...]``."""
+        return value if len(self.batch_size) == 1 else value.flatten(0, len(self.batch_size) - 1)
+
+    def packed(self, observations: Observations, reward: Tensor | None = None) -> TensorDict:
+        """Return observations, metrics, flags, masks, report and reward as the shell emits them."""
+        rows: dict[Any, Tensor] = {name: observations.flags[name][:, None] for name in FLAGS}
+        rows |= {**observations.masks, **observations.report}
+        if reward is not None:
+            rows["reward"] = reward[:, None]
+        rows = self.shaped(rows)
+        nested = {key: rows.pop(key) for key in [*rows] if isinstance(key, tuple)}
+        entries = self.bare(self.shaped(observations.entries))
+        measured = self.bare(self.shaped(observations.metrics))
+        packed = self.bare({"observation": entries, "metrics": measured, **rows})
+        for key, value in nested.items():
+            packed.set(key, value)
+        return packed
+
+    def unpacked(self, emitted: TensorDictBase) -> Observations:
+        """Return emitted observations as the engine takes them, the inverse of `packed`."""
+        return Observations(
+            {key: self.flat(value) for key, value in emitted["observation"].items()},
+            {key: self.flat(emitted[key]) for key in self.mode.mask_keys},
+            {name: self.flat(emitted[name]).squeeze(-1) for name in FLAGS},
+            {key: self.flat(value) for key, value in emitted["metrics"].items()},
+            {key: self.flat(emitted[key]) for key in self.mode.report_keys},
+        )
+
+    def bare(self, entries: dict[str, Any]) -> TensorDict:
+        """Return a TensorDict of entries whose batch shape and device are known to be right."""
+        if torch.compiler.is_compiling():
+            return TensorDict._new_unsafe(entries, self.batch_size, device=self.device)
+        made = TensorDict._new_unsafe(entries, self.batch_size, nested=False)
+        made._device = self.device  # as an argument it would be looked up again
+        return made
+
+    def following(self, tensordict: TensorDictBase, root: TensorDict) -> TensorDictBase | None:
+        """Return what TorchRL's ``step_mdp`` makes of a step with ``root`` as its ``next``.
+
+        None where that needs ``step_mdp`` itself: entries of others in the environment's own.
+        """
+        emitted, others = dict(root.items()), {}
+        for key, value in tensordict.items():
+            known = key in emitted or key in ("next", "reward", "_reset")
+            if known and isinstance(value, TensorDictBase) and key != "next":
+                known = key in emitted and set(value.keys()) <= set(emitted[key].keys())
+            elif not known and isinstance(value, Tensor):
+                others[key], known = value, True
+            if not known:
+                return None
+        return self.bare(others | emitted)
