@@ -11,7 +11,7 @@ import math
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int, Int16
+from jaxtyping import Bool, Float, Int, Int16
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -145,10 +145,16 @@ class AfterstateNet(nn.Module):
         self.to(env.device)
 
     def forward(
-        self, maps: Int16[Tensor, "N X Y"], context: Float[Tensor, "N C"]
+        self,
+        maps: Int16[Tensor, "N X Y"],
+        context: Float[Tensor, "N C"],
+        used: Bool[Tensor, " N"] | None = None,
     ) -> Float[Tensor, " N"]:
-        """Return the values of maps in units of height, with further inputs."""
-        return self.value(self.features(maps), context)
+        """Return the values of maps in units of height, with further inputs.
+
+        Those of maps that are not ``used`` mean nothing.
+        """
+        return self.value(self.features(maps, used), context)
 
     def value(
         self, features: Float[Tensor, "N F"], context: Float[Tensor, "N C"], *, turn: bool = False
@@ -169,8 +175,10 @@ class AfterstateNet(nn.Module):
         return self.last(found).squeeze(-1) + self.prior * free
 
     @torch.no_grad()
-    def features(self, maps: Int16[Tensor, "N X Y"]) -> Float[Tensor, "N F"]:
-        """Return the features of maps, about in [0, 1]."""
+    def features(
+        self, maps: Int16[Tensor, "N X Y"], used: Bool[Tensor, " N"] | None = None
+    ) -> Float[Tensor, "N F"]:
+        """Return the features of maps, about in [0, 1]; 0 of those that are not ``used``."""
         windows = self.windows
         if windows.reduce > 1:
             pooled = functional.max_pool2d(maps[:, None].float(), windows.reduce, ceil_mode=True)
@@ -186,6 +194,7 @@ class AfterstateNet(nn.Module):
             shift=windows.shift,
             scale=self.scale,
             counts=self.counts,
+            used=used,
         )
 
     def _load_from_state_dict(self, *arguments: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float, Int, Int16
+from jaxtyping import Bool, Float, Int, Int16
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -99,9 +99,12 @@ class TupleTables(nn.Module):
         self.to(env.device)
 
     def forward(
-        self, maps: Int16[Tensor, "N X Y"], context: Float[Tensor, "N C"]
+        self,
+        maps: Int16[Tensor, "N X Y"],
+        context: Float[Tensor, "N C"],
+        used: Bool[Tensor, " N"] | None = None,
     ) -> Float[Tensor, " N"]:
-        """Return the values of maps in units of height, with further inputs."""
+        """Return the values of maps in units of height, with further inputs; ``used`` or not."""
         return self.value(self.features(maps), context)
 
     def value(

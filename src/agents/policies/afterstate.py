@@ -93,7 +93,7 @@ class AfterstatePolicy(TensorDictModuleBase):
     Args:
         env: Sets task, items and shapes.
         network: Builds V from the environment and the number of further inputs: a module that maps
-            heightmaps ``[N, X, Y]`` and inputs ``[N, C]`` to values.
+            heightmaps ``[N, X, Y]``, inputs ``[N, C]`` and which of them count ``[N]`` to values.
         num_candidates: See :class:`packing_env.Afterstates`.
         scale: Factor of the rewards, so that returns are of order 1.
         epsilon: Exploration rate over the frames.
@@ -174,9 +174,9 @@ class AfterstatePolicy(TensorDictModuleBase):
         candidate, maps, _ = self.afterstates.compute(heightmap, item_id, rest, mask)
         slot = self.slots(candidate.clamp(min=0))
         context = self.outlook.waiting(item_id, packed.squeeze(-1), slot)
-        found = self.value(maps.flatten(0, 1), context.flatten(0, 1))
-        after = found.view(candidate.shape)
         there = candidate >= 0
+        found = self.value(maps.flatten(0, 1), context.flatten(0, 1), there.flatten())
+        after = found.view(candidate.shape)
         value = self.outlook.rewards(item_id).gather(1, slot) + after
         nothing = ~there.any(1, keepdim=True)
         return candidate, torch.where(there | nothing, value, -torch.inf), after

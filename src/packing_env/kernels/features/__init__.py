@@ -45,13 +45,15 @@ def _empty(
     scale: Tensor,
     counts: Tensor,
     logs: Tensor,
+    used: Tensor,
 ) -> Tensor:
     return maps.new_empty(maps.shape[0], scale.shape[0], dtype=torch.float32)
 
 
 _MAP_FEATURES = implement(
     "map_features(Tensor maps, int[] sizes, int[] levels, int[] bins, int[] pool, int height, "
-    "int tolerance, int shift, Tensor scale, Tensor counts, Tensor logs) -> Tensor",
+    "int tolerance, int shift, Tensor scale, Tensor counts, Tensor logs, Tensor used) "
+    "-> Tensor",
     __name__,
     fake=_empty,
     eager=eager.map_features,
@@ -76,6 +78,7 @@ def map_features(
     shift: int,
     scale: Float[Tensor, " F"],
     counts: Bool[Tensor, " F"],
+    used: Bool[Tensor, " N"] | None = None,
     backend: str | None = None,
 ) -> Float[Tensor, "N F"]:
     """Return the shape of each map, what items of given footprints would find on it, and its cells.
@@ -113,6 +116,7 @@ def map_features(
         shift: such that ``cells * (height >> shift)`` of a window or a part is below 2^15.
         scale: see above; :func:`num_features` says how many there are.
         counts: see above.
+        used: which maps have features; those of the others are 0, and cost nothing if compiled.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
     _check(maps, sizes, pool, height, shift)
@@ -124,7 +128,10 @@ def map_features(
             f"{list(counts.shape)}"
         )
     flat = [side for size in sizes for side in size]
-    tables = scale, counts, _logs(2 * grid.numel(), maps.device)
+    if used is not None and (used.shape != maps.shape[:1] or used.dtype != torch.bool):
+        raise ValueError(f"used should be bool [{len(maps)}], not {used.dtype} {list(used.shape)}")
+    chosen = counts[:0] if used is None else used
+    tables = scale, counts, _logs(2 * grid.numel(), maps.device), chosen
     numbers = (flat, list(levels), list(bins), list(pool), height, tolerance, shift)
     found: Tensor = select(_MAP_FEATURES, backend, maps.device.type)(maps, *numbers, *tables)
     return found

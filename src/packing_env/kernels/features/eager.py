@@ -36,6 +36,7 @@ def map_features(
     scale: Tensor,
     counts: Tensor,
     logs: Tensor,
+    used: Tensor,
 ) -> Tensor:
     """Carry out `packing_env.kernels.map_features`."""
     cells = maps.int()
@@ -58,7 +59,8 @@ def map_features(
             found += [(held <= level).sum(1), (flat <= level).sum(1)]
     whole = torch.stack(found + _parts(cells, area, pool), 1)
     logarithm = logs[torch.where(counts, whole, 0).long()]
-    return (torch.where(counts, logarithm, whole.float()) * scale).clamp(max=MOST)
+    features = (torch.where(counts, logarithm, whole.float()) * scale).clamp(max=MOST)
+    return torch.where(used[:, None], features, 0.0) if used.shape[0] else features
 
 
 def _shape(cells: Tensor, bins: list[int], shift: int) -> list[Tensor]:

@@ -171,14 +171,14 @@ def _parts(cells, area, best, shape, pool):
 
 
 @jit
-def _write(best, first, count, start, width, tables, found):
-    """Write the features of ``count`` maps to their rows of found."""
+def _write(best, rows, start, width, tables, found):
+    """Write the features of the maps ``rows`` to their rows of found."""
     scale, counts, logs = tables
-    for lane in range(count):
+    for lane in range(rows.size):
         for k in range(width):
             value, feature = best[k, lane], start + k
             number = logs[value] if counts[feature] else np.float32(value)
-            found[first + lane, feature] = min(number * scale[feature], np.float32(MOST))
+            found[rows[lane], feature] = min(number * scale[feature], np.float32(MOST))
 
 
 @jit
@@ -188,10 +188,10 @@ def _keep(rows, area, peaks, best):
 
 @kernel
 def _features(
-    maps, sizes, levels, bins, pool, height, tolerance, shift, tables, found, start, stop
+    maps, used, sizes, levels, bins, pool, height, tolerance, shift, tables, found, start, stop
 ):
-    """Fill found for the blocks start <= block < stop of ``LANES`` maps each."""
-    num, x_cells, y_cells = maps.shape
+    """Fill found for the blocks start <= block < stop of ``LANES`` maps of ``used`` each."""
+    _, x_cells, y_cells = maps.shape
     shape, limits, parts = (x_cells, y_cells, shift), (height, tolerance), (pool[0], pool[1])
     longest = 1
     for k in range(sizes.size):
@@ -205,22 +205,21 @@ def _features(
     places = rows.ctypes.data, peaks.ctypes.data, area.ctypes.data, best.ctypes.data
     cells = places[0] + x_cells * y_cells * SIZE
     for block in range(start, stop):
-        first = block * LANES
-        count = min(LANES, num - first)
+        chosen = used[block * LANES : (block + 1) * LANES]
         for lane in range(LANES):
-            which = first + min(lane, count - 1)
+            which = chosen[min(lane, chosen.size - 1)]
             for x in range(x_cells):
                 for y in range(y_cells):
                     rows[1, x * y_cells + y, lane] = maps[which, x, y]
         _shape(cells, places[3], shape, bins)
-        _write(best, first, count, 0, head, tables, found)
+        _write(best, chosen, 0, head, tables, found)
         _prepare(places[0], places[2], shape, longest)
         for k in range(sizes.size // 2):
             size = sizes[2 * k], sizes[2 * k + 1]
             _window(places[0], places[1], places[2], places[3], shape, size, limits, levels)
-            _write(best, first, count, head + k * width, width, tables, found)
+            _write(best, chosen, head + k * width, width, tables, found)
         _parts(cells, places[2], places[3], shape, parts)
-        _write(best, first, count, found.shape[1] - tail, tail, tables, found)
+        _write(best, chosen, found.shape[1] - tail, tail, tables, found)
     _keep(rows, area, peaks, best)
 
 
@@ -236,11 +235,13 @@ def map_features(
     scale: Tensor,
     counts: Tensor,
     logs: Tensor,
+    used: Tensor,
 ) -> Tensor:
     """Carry out `packing_env.kernels.map_features`."""
-    found = maps.new_empty(len(maps), len(scale), dtype=torch.float32)
+    found = maps.new_zeros(len(maps), len(scale), dtype=torch.float32)
+    rows = np.flatnonzero(array(used)) if len(used) else np.arange(len(maps))
     numbers = (np.array(values, np.int64) for values in (sizes, levels, bins, pool))
     tables = array(scale), array(counts), array(logs)
-    arguments = (array(maps), *numbers, height, tolerance, shift, tables, found.numpy())
-    run(_features, arguments, -(-len(maps) // LANES), maps.numel() * len(sizes))
+    arguments = (array(maps), rows, *numbers, height, tolerance, shift, tables, found.numpy())
+    run(_features, arguments, -(-len(rows) // LANES), maps.numel() * len(sizes))
     return found
