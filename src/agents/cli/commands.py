@@ -65,8 +65,7 @@ COMMANDS = {
         "agents.cli.train:train",
         (*TASK, "agent", "network", "collector", "replay", "trainer", "logger", "experiment"),
         (
-            "packing train trainer.minutes=5",
-            "packing train items=meshes items.paths=my_parts items.unit=mm",
+            "packing train items=meshes items.paths=my_parts items.unit=mm trainer.minutes=5",
             "packing train agent=dqn env=irregular env.num_envs=64 trainer.frames=1e6",
             "packing train --multirun seed=0,1,2 agent.lr=1e-3,3e-4",
         ),

@@ -119,7 +119,8 @@ def gaps(
     """
     across, along = heightmap.shape[1:]
     sums = functional.pad(heightmap.cumsum(1).cumsum(2), (1, 0, 1, 0)).flatten(1)
-    sides = (size * size.new_tensor((across, along))).round().long().clamp(min=1)
+    cells = torch.stack((size[..., 0] * across, size[..., 1] * along), -1)
+    sides = cells.round().long().clamp(min=1)
     x, y = (stride * torch.arange(places, device=rest.device) for places in rest.shape[2:])
     x_end = (x + sides[..., :1]).clamp(max=across)[..., None]
     y_end = (y + sides[..., 1:]).clamp(max=along)[:, :, None]
