@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from packing_env import kernels, reference
 from packing_env.core import stability
+from packing_env.kernels import stability_rules as rules
 from packing_env.types import PackingParams, ParameterError
 
 RULES = ("none", "com_hull", "center_hull", "area_corners", "area_corners_code")
@@ -232,3 +233,20 @@ def test_the_stacking_tree_needs_boxes() -> None:
             use()
     boxes = params.evolve(geometry="boxes", action_mode="candidate", observation=("heightmap",))
     stability.check_rule("stacking_tree", boxes)
+
+
+def test_no_rule_calls_a_placement_outside_stable() -> None:
+    """Also rules of one's own, whose formulas may hold without any support."""
+    boards = [random_board(seed, cuboids=False).contact() for seed in range(8)]
+    own = [
+        rules.Rule(lambda support: support.count >= support.limits[0], percents=(0,)),
+        rules.Rule(lambda support: support.corners >= 3, corners="highest"),
+        rules.Rule(lambda support: support.in_hull | True, percents=(50,), hull="mass"),
+    ]
+    outside = 0
+    for contact in boards:
+        for rule in (*rules.RULES.values(), *own):
+            stable = stability._judge_maps(rule, contact)
+            assert not (stable & contact.z.isinf()).any()
+            outside += int(contact.z.isinf().sum())
+    assert outside

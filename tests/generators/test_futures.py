@@ -72,6 +72,47 @@ def test_sorted_tasks_continue_with_smaller_items() -> None:
     assert len(drawn[..., -1].unique()) > 1
 
 
+def test_sorted_tasks_with_ties_follow_the_law() -> None:
+    """The hidden items, given those seen, as often as in sorted sequences of the whole law."""
+    env = cuboid_env(num_items=4, item_order="volume", num_visible=2, pool_size=4)
+    size = env.catalogue.tensors()["extent"].prod(-1)
+    num = len(size)
+    whole = torch.cartesian_prod(*[torch.arange(num)] * 4)
+    order = (-size[whole]).argsort(dim=1, stable=True)
+    whole = whole.gather(1, order)
+    for seen in ([7, 7], [7, 6], [5, 3], [6, 1]):
+        fits = (whole[:, :2] == torch.tensor(seen)).all(1)
+        rest = size[whole[fits][:, 2:]]
+        truth = torch.stack([(rest[:, 0] == v).double().mean() for v in size.unique()])
+        known = torch.tensor([[*seen, -1, -1]])
+        drawn = size[futures_of(env).draw(known, 20_000)[0, :, 2:]]
+        assert (drawn[:, 0] >= drawn[:, 1]).all()
+        found = torch.stack([(drawn[:, 0] == v).double().mean() for v in size.unique()])
+        torch.testing.assert_close(found, truth, atol=0.02, rtol=0)
+
+
+def test_sorted_cuts_are_not_larger_than_what_was_seen() -> None:
+    env = make_env("cuboid_offline", 8, pool_size=64)
+    known = hidden(env, env.params.num_slots)
+    size = env.catalogue.tensors()["extent"].prod(-1)[futures_of(env).draw(known, 16)]
+    assert (size[..., 20:] <= size[..., 19:20]).all()
+    assert (size[..., 21:] <= size[..., 20:-1]).all()
+
+
+def test_fresh_instances_are_not_those_of_the_environment() -> None:
+    env = make_env("cuboid_offline", 2, num_visible=4, item_order="arrival", seed=0)
+    fresh = futures_of(env, 0).fresh
+    assert fresh is not None
+    same = (fresh.item_id[:64, None] == env.instances.item_id[None]).all(-1)
+    assert not same.any()
+
+
+def test_a_catalogue_of_its_own_for_each_pool_has_no_law() -> None:
+    env = make_env("cuboid_continuous", 2, pool_size=4)
+    with pytest.raises(ParameterError, match="ContinuousCuboids have no law"):
+        futures_of(env)
+
+
 def test_cut_containers_are_cut_afresh() -> None:
     env = make_env("cuboid_offline", 2, num_visible=4, item_order="arrival", pool_size=8)
     known = hidden(env, 4)
@@ -91,7 +132,7 @@ def test_equal_seeds_draw_equal_items() -> None:
 
 def test_lists_of_instances_have_no_law() -> None:
     env = cuboid_env()
-    with pytest.raises(ParameterError, match="FixedPool lists its instances"):
+    with pytest.raises(ParameterError, match="FixedPool have no law"):
         Futures(FixedPool([[0, 1]]), env.catalogue, env.params, 0)
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
+from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.search.scorers import Scorer, scorer_of
 from agents.search.simulator import Simulator
@@ -31,8 +32,9 @@ class Budget:
     """The work of a decision.
 
     Attributes:
-        playouts: Play-outs per decision of a row; the same decisions on every machine.
-        ms: Milliseconds per decision of a row, instead of ``playouts``.
+        playouts: Play-outs per decision of a row; every round has at least one of each proposal.
+        ms: Milliseconds per decision of a row, instead of ``playouts``; rows share theirs. The
+            number of play-outs comes from the time of those before, so it is kept on average.
     """
 
     playouts: int = 256
@@ -51,12 +53,13 @@ class Lookahead(TensorDictModuleBase):
     its value of the state then stands for the rest; with ``depth`` None it plays to the end. All
     proposals of a row meet the same futures. Of the budget, every halving takes an equal part: it
     keeps the better half of the proposals (sequential halving: Karnin et al., ICML 2013). With one
-    step ahead and a value this is expectimax over sampled items; an item of the law is drawn per
-    stratum, so that a number of play-outs that is a multiple of the items' number is exact.
+    step ahead and a value this is expectimax over sampled items, which are stratified: exact for a
+    uniform law where each proposal has a multiple of the items' number of play-outs.
 
     Hidden items are redrawn (:class:`packing_env.generators.Futures`). It acts in the
     environment that it was built for, whose state it reads without random streams, pool and hidden
-    items (:meth:`packing_env.PackingEnv.get_known_state`). It reads from the device.
+    items (:meth:`packing_env.PackingEnv.get_known_state`); :meth:`bound_to` builds it for another.
+    It reads from the device.
 
     Args:
         env: The environment, with ``action_mode="placement"`` or ``"candidate"``.
@@ -82,6 +85,7 @@ class Lookahead(TensorDictModuleBase):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        self._build_base, self._seed = build_base, seed
         self.breadth = check_integer("breadth", breadth, 1)
         self.depth = None if depth is None else check_integer("depth", depth, 1)
         self.budget = Budget() if budget is None else budget
@@ -102,10 +106,27 @@ class Lookahead(TensorDictModuleBase):
         self.in_keys = list(self.scorer.in_keys)
         self.out_keys = ["action"]
 
+    def bound_to(self, env: PackingEnv) -> Lookahead:
+        """Return the same search for an environment, its random numbers from the start."""
+        return Lookahead(
+            env,
+            self._build_base,
+            breadth=self.breadth,
+            depth=self.depth,
+            budget=self.budget,
+            seed=self._seed,
+        )
+
     @torch.no_grad()
+    @set_exploration_type(ExplorationType.DETERMINISTIC)
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the best action of every row; finished rows get action 0."""
         start = time.perf_counter()
+        if tensordict.batch_size != self._batch:
+            raise ParameterError(
+                f"search acts in its own environment of {list(self._batch)} rows, not on "
+                f"{list(tensordict.batch_size)}; bound_to(env) builds it for another"
+            )
         state = self._known_state()
         root = tensordict.select(*self.in_keys).reshape(-1)
         live = (~is_done(state)).nonzero().squeeze(1)

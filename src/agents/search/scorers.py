@@ -113,6 +113,11 @@ class HeuristicScorer:
     has_value = False
 
     def __init__(self, policy: Heuristic, env: PackingEnv) -> None:
+        if env.params.action_mode != "placement":
+            raise ParameterError(
+                f"search on a heuristic needs action_mode='placement', not "
+                f"{env.params.action_mode!r}; networks of action values are searched in both"
+            )
         self.policy = policy
         self.afterstates = Afterstates(env)
         keys = [*policy.in_keys, *self.afterstates.in_keys]

@@ -11,6 +11,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from packing_env import PackingEnv
+from packing_env.core import observation
 from packing_env.engine import Observations, Step
 from packing_env.types import Instances, State
 
@@ -52,9 +53,9 @@ class Simulator:
         self._made_for = env
         self.env = self._build(env.params.observation)
 
-    def _build(self, observation: tuple[str, ...]) -> PackingEnv:
+    def _build(self, observed: tuple[str, ...]) -> PackingEnv:
         source = self._made_for
-        params = source.params.evolve(observation=observation)
+        params = source.params.evolve(observation=observed)
         items = torch.zeros(1, params.num_items, dtype=torch.int64)
         pool = Instances(items, torch.tensor([params.num_items]))
         return PackingEnv(params, source.catalogue, pool, device=source.device)
@@ -62,7 +63,8 @@ class Simulator:
     def observe_only(self, keys: list[str | tuple[str, ...]]) -> None:
         """Observe from now on just what a policy reads, by its ``in_keys``."""
         names = {key[1] for key in keys if isinstance(key, tuple) and key[0] == "observation"}
-        kept = tuple(name for name in self.env.params.observation if name in names)
+        offered = self.env.params.observation
+        kept = tuple(name for name in offered if names & set(observation.entries([name])))
         self.env = self._build(kept)
 
     def advance(self, state: State, action: Int[Tensor, " R"] | Mapping[str, Tensor]) -> Played:

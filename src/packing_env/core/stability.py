@@ -241,10 +241,12 @@ def _line_maximum(rows: Float[Tensor, "B U"]) -> Float[Tensor, "B lines"]:
 def _judge_maps(rule: rules.Rule, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
     """Return which of many placements a formula calls stable.
 
-    Of a placement that leaves the container (``z = +inf``) no cell supports, so that only a rule
-    that measures nothing could call it stable.
+    None that leaves the container (``z = +inf``) is: there no cell supports, so a rule of hulls
+    alone needs no mask.
     """
-    return rules.evaluate(rule, contact) if rule.measures else contact.z < torch.inf
+    stable = rules.evaluate(rule, contact)
+    hull_alone = rule.hull is not None and not rule.percents and rule.corners is None
+    return stable if hull_alone else (contact.z < torch.inf) & stable
 
 
 def _judge_one(rule: rules.Rule, touch: Touch) -> Bool[Tensor, " B"]:

@@ -35,15 +35,15 @@ class PackingEnv(EnvBase):
     The simulator's state is ``env.state``, one TensorDict, which a step may change in place:
     :meth:`get_state` copies it. With ``autoreset="native"`` a finished row starts its next episode
     inside :meth:`step_and_maybe_reset` without a host read; ``"masked"`` takes TorchRL's own path,
-    as every wrapper does. All give the same rollouts, and ``("next", ...)`` of a finished row holds
-    its true terminal observation. :meth:`step` alone never resets.
+    as wrappers do. Rollouts are the same, and ``("next", ...)`` of a finished row holds its true
+    terminal observation. :meth:`step` alone never resets.
 
     Args:
         params: The task.
         catalogue: Its items.
         instances: The pool that episodes are drawn from.
         num_envs: Rows ``B``, or ``(E, A)`` for a batch of shape ``[E, A]``.
-        device: Where everything lives.
+        device: Of everything.
         seed: Row i draws its instances from Philox(seed, row_offset + i, episode).
         row_offset: Index of the first row.
         autoreset: ``"native"`` or ``"masked"``.
@@ -94,8 +94,9 @@ class PackingEnv(EnvBase):
 
     def _build(self, catalogue: Catalogue, instances: Instances) -> None:
         """Move items and instances to the device, choose the engine and validate one row."""
-        pool = (instances.item_id.to(self.device), instances.num_items.to(self.device))
-        self.catalogue, self.instances = catalogue.to(self.device), Instances(*pool)
+        given = (instances.item_id, instances.num_items)  # copied, since `exchange` writes into it
+        self.instances = Instances(*(part.to(self.device, copy=True) for part in given))
+        self.catalogue = catalogue.to(self.device)
         task = Task(self.params, self.catalogue.tensors(), self.instances, self.draw)
         checks.check_items(self.params, task.catalogue)
         self.engine = make_engine(task, self._engine_name)
@@ -107,10 +108,8 @@ class PackingEnv(EnvBase):
     def redraw(self, number: int) -> None:
         """Replace the pool's instances for those of the pool of that number, 0 the first.
 
-        Running episodes keep their items. Nothing is read from the device.
-
-        Raises:
-            ParameterError: The environment was not made by ``make_env``.
+        Running episodes keep their items. Nothing is read from the device. Raises ParameterError
+        unless ``make_env`` made the environment.
         """
         if self.pools is None:
             raise ParameterError("only environments of make_env can draw other instances")
@@ -171,7 +170,7 @@ class PackingEnv(EnvBase):
         Running episodes, and those that follow them, keep theirs.
         """
         if not isinstance(seed, Tensor):
-            seed = torch.as_tensor(check_integer("seed", seed or 0, 0, MAX_SEED))
+            seed = torch.tensor(0 if seed is None else check_integer("seed", seed, 0, MAX_SEED))
         self._seed = torch.zeros_like(self._rows) + seed.to(self.device)
         self._reseeded = True
 

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from packing_env.core import feasibility
 from packing_env.generators.base import Generator, make_pool
 from packing_env.items import Catalogue
-from packing_env.types import PackingParams, ParameterError
+from packing_env.types import MAX_SEED, Instances, PackingParams, ParameterError
 
 _POOL = 4096
 """Fresh instances of a generator whose places depend on each other."""
+_OWN = 0x5EA2C4
+"""Difference between the seed of these instances and that of the draws."""
 
 
 class Futures:
     """Draws the hidden items of instances, with random numbers of its own.
 
-    Where the generator's places are independent, they are drawn from its law, Latin hypercubes over
-    the draws of a row; in tasks that sort the items (``item_order="volume"``), from the part of the
-    law that is not larger than what was seen. Of other generators, fresh instances are made, and
-    hidden places take the items that one of them has there: an approximation, since it does not
-    depend on the items seen so far. Files and lists have no law of their own.
+    Where the generator's places are independent, hidden items are drawn from its law, Latin
+    hypercubes over the draws of a row. In tasks that sort the items (``item_order="volume"``) they
+    are drawn from the law given those seen: of the size seen last, t times, there are j more with
+    probability ``Binomial(j; hidden places, share of that size) / C(t + j, t)``, normalised; the
+    others are smaller. Of other generators, fresh instances are made, and hidden places take the
+    items that one of them has there, or in sorted tasks its smallest, none larger than those seen:
+    an approximation, since the cuts do not depend on the items seen so far. Files and lists have
+    no law of their own.
 
     Args:
         generator: Source of the instances.
@@ -41,7 +46,7 @@ class Futures:
         device = tensors["volume"].device
         playable = feasibility.legal_on_floor(tensors, params).any(1).cpu()
         self.law: Tensor | None = None
-        self.fresh: Tensor | None = None
+        self.fresh: Instances | None = None
         self.size = tensors["extent"].prod(-1)
         self.sorts = params.item_order == "volume"
         self.generator = torch.Generator(device).manual_seed(seed)
@@ -49,14 +54,15 @@ class Futures:
         if law is not None:
             self.law = law.to(device)
             return
-        if generator.finite:
+        if generator.finite or generator.catalogue_of_seed:
             raise ParameterError(
-                f"{type(generator).__name__} lists its instances, so hidden items have no law; "
-                f"show them all (num_visible + preview = num_items), or use a generator that draws"
+                f"hidden items of {type(generator).__name__} have no law: it lists its instances, "
+                f"or makes their items with them; show them all (num_visible + preview = "
+                f"num_items), or use another generator"
             )
-        pool = make_pool(generator, catalogue, params, playable, seed=seed, size=_POOL)
-        places = torch.arange(params.num_items).expand_as(pool.item_id)
-        self.fresh = pool.item_id.gather(1, places % pool.num_items[:, None]).to(device)
+        own = (seed + _OWN) % (MAX_SEED + 1)
+        pool = make_pool(generator, catalogue, params, playable, seed=own, size=_POOL)
+        self.fresh = Instances(pool.item_id.to(device), pool.num_items.to(device))
 
     def draw(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B {count} N"]:
         """Return ``count`` sequences per row, with items at the hidden places.
@@ -65,34 +71,84 @@ class Futures:
             item_id: Catalogue rows in arrival order, -1 where hidden.
             count: Number of sequences.
         """
-        known = item_id[:, None].expand(-1, count, -1)
-        drawn = self._from_pool(known) if self.law is None else self._from_law(item_id, count)
-        return torch.where(known < 0, drawn, known)
-
-    def _from_pool(self, like: Int[Tensor, "B S N"]) -> Int[Tensor, "B S N"]:
-        """Return sequences of the fresh pool."""
-        assert self.fresh is not None
-        where, num = like.device, len(self.fresh)
-        which = torch.randint(num, like.shape[:2], generator=self.generator, device=where)
-        return self.fresh[which]
-
-    def _from_law(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B S N"]:
-        """Return sequences of independent draws; of each place, one per stratum."""
-        assert self.law is not None
-        shape = (len(item_id), item_id.shape[1], count)
-        order, within = torch.rand(
-            2, *shape, generator=self.generator, dtype=torch.float64, device=item_id.device
-        )
-        places = (order.argsort(-1) + within) / count
-        law = self.law.expand(len(item_id), -1)
-        if self.sorts:
-            seen = torch.where(item_id < 0, torch.inf, self.size[item_id.clamp(min=0)])
-            law = torch.where(self.size <= seen.amin(1, keepdim=True), law, 0.0)
-        total = law.cumsum(1)
-        drawn = torch.searchsorted(total, places.flatten(1) * total[:, -1:], right=True)
-        drawn = drawn.clamp(max=law.shape[1] - 1).view(shape).transpose(1, 2)
+        drawn = self._from_pool(item_id, count) if self.law is None else self._drawn(item_id, count)
+        known = item_id[:, None].expand_as(drawn)
+        found = torch.where(known < 0, drawn, known)
         if not self.sorts:
-            return drawn
-        hidden = (item_id < 0)[:, None]
-        keys = torch.where(hidden, -self.size[drawn], -torch.inf)  # known places come first
-        return drawn.gather(2, keys.argsort(dim=2, stable=True))
+            return found
+        keys = torch.where(known < 0, -self.size[found], -torch.inf)  # known places come first
+        return found.gather(2, keys.argsort(dim=2, stable=True))
+
+    def _drawn(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B S N"]:
+        """Return sequences of items of the law."""
+        assert self.law is not None
+        if not self.sorts:
+            return self._from_law(self.law.expand(len(item_id), -1), item_id.shape[1], count)
+        last, times, hidden = self._seen(item_id)
+        equal, less = self.size == last[:, None], self.size < last[:, None]
+        laws = [torch.where(part, self.law, 0.0) for part in (equal, less)]
+        more = self._repeats(laws, times, hidden, count)
+        same, smaller = (self._from_law(law, item_id.shape[1], count) for law in laws)
+        rank = (item_id < 0).cumsum(1)[:, None] - 1  # of each hidden place
+        return torch.where(rank < more[..., None], same, smaller)
+
+    def _seen(self, item_id: Int[Tensor, "B N"]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the smallest size seen, how many items seen have it, and the hidden places."""
+        size = torch.where(item_id < 0, torch.inf, self.size[item_id.clamp(min=0)])
+        last = size.amin(1)
+        return last, (size == last[:, None]).sum(1), (item_id < 0).sum(1)
+
+    def _repeats(
+        self, laws: list[Tensor], times: Int[Tensor, " B"], hidden: Int[Tensor, " B"], count: int
+    ) -> Int[Tensor, "B S"]:
+        """Return how many hidden items have the size seen last."""
+        equal, less = (law.sum(1, keepdim=True).clamp(min=1e-300).log() for law in laws)
+        j = torch.arange(int(hidden.max()) + 1, device=times.device, dtype=torch.float64)
+        seen, rest = times[:, None].double(), hidden[:, None].double()
+        weight = j * equal + (rest - j) * less
+        weight = weight - torch.lgamma(seen + j + 1) - torch.lgamma((rest - j).clamp(min=0) + 1)
+        weight = torch.where(j <= rest, weight, -torch.inf).softmax(1)
+        return self._pick(weight, self._strata((len(times), 1, count)).flatten(1))
+
+    def _from_law(self, law: Float[Tensor, "B M"], places: int, count: int) -> Tensor:
+        """Return sequences of independent draws; of each place, one per stratum."""
+        drawn = self._strata((len(law), places, count))
+        return self._pick(law, drawn.flatten(1)).view(drawn.shape).transpose(1, 2)
+
+    def _strata(self, shape: tuple[int, int, int]) -> Float[Tensor, "B P S"]:
+        """Return numbers in [0, 1), one in each of S equal parts, in random order."""
+        device = self.size.device
+        order, within = torch.rand(
+            2, *shape, generator=self.generator, dtype=torch.float64, device=device
+        )
+        return (order.argsort(dim=-1) + within) / shape[-1]
+
+    @staticmethod
+    def _pick(law: Float[Tensor, "B M"], shares: Float[Tensor, "B K"]) -> Int[Tensor, "B K"]:
+        """Return the rows whose parts of the cumulated law hold these shares of its sum."""
+        total = law.cumsum(1)
+        found = torch.searchsorted(total, shares * total[:, -1:], right=True)
+        return found.clamp(max=law.shape[1] - 1)
+
+    def _from_pool(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B S N"]:
+        """Return sequences of fresh instances; in sorted tasks of their smallest items."""
+        assert self.fresh is not None
+        batch, places = item_id.shape
+        which = torch.randint(
+            len(self.fresh), (batch, count), generator=self.generator, device=item_id.device
+        )
+        drawn, length = self.fresh.item_id[which], self.fresh.num_items[which][..., None]
+        place = torch.arange(places, device=item_id.device)
+        if not self.sorts:
+            return drawn.gather(2, (place % length).expand_as(drawn))
+        last, _, hidden = self._seen(item_id)
+        too_large = (self.size[drawn] > last[:, None, None]) & (place < length)
+        start = too_large.sum(2, keepdim=True)  # the items of an instance are sorted
+        left = (length - start).clamp(min=1)
+        rank = ((item_id < 0).cumsum(1)[:, None] - 1).clamp(min=0)
+        behind = (left - hidden[:, None, None]).clamp(min=0)
+        taken = (start + (behind + rank) % left).clamp(max=places - 1)
+        found = drawn.gather(2, taken.expand_as(drawn))
+        seen = torch.where(item_id < 0, torch.inf, self.size[item_id.clamp(min=0)])
+        smallest = item_id.gather(1, seen.argmin(1, keepdim=True))[..., None]
+        return torch.where(start < length, found, smallest)

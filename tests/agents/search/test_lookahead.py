@@ -148,6 +148,16 @@ def test_it_packs_more_than_its_base() -> None:
     assert gain.mean - gain.half_width > 0
 
 
+def test_evaluations_are_repeatable_and_bind_their_environment() -> None:
+    env, other = task(rows=4), task(rows=4, split="test")
+    search = Lookahead(env, values, depth=1, budget=Budget(playouts=16))
+    first = evaluate(env, search).metrics["utilization"]
+    assert torch.equal(evaluate(env, search).metrics["utilization"], first)
+    elsewhere = evaluate(other, search).metrics["utilization"]
+    there = Lookahead(other, values, depth=1, budget=Budget(playouts=16))
+    assert torch.equal(evaluate(other, there).metrics["utilization"], elsewhere)
+
+
 def test_a_budget_of_time_is_kept() -> None:
     env = task(rows=4)
     search = Lookahead(env, values, depth=1, budget=Budget(ms=5.0))
@@ -185,6 +195,10 @@ def test_what_search_cannot_do_is_refused() -> None:
         Lookahead(PackingEnv(env.params, env.catalogue, env.instances), values)
     with pytest.raises(ParameterError, match="neither a run nor a heuristic"):
         build(env, "deepest_bottom_lef")
+    with pytest.raises(ParameterError, match="a heuristic needs action_mode"):
+        Lookahead(task(action_mode="candidate"), rule, depth=None)
+    with pytest.raises(ParameterError, match="its own environment of"):
+        Lookahead(env, values)(task(rows=2).reset())
     with pytest.raises(ParameterError, match="breadth"):
         Lookahead(env, values, breadth=0)
     with pytest.raises(ParameterError, match="ms"):
