@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from agents.algorithms.base import Learner
 from agents.algorithms.settings import Exploration, Optimization
-from agents.networks.afterstate_net import AfterstateNet
+from agents.networks.afterstate_net import AfterstateNet, AfterstateValue
 from agents.objectives.gae import backward_scan
 from agents.options import option_groups
 from agents.policies.afterstate import AfterstatePolicy
@@ -74,7 +74,7 @@ class Afterstate(Learner):
         self,
         env: PackingEnv,
         *,
-        network: Callable[..., AfterstateNet] = AfterstateNet,
+        network: Callable[..., AfterstateValue] = AfterstateNet,
         num_candidates: int | None = None,
         epochs: int = 2,
         batch_size: int = 256,

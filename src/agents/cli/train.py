@@ -286,7 +286,7 @@ class _Session:
 
 
 def _resumed(config: DictConfig, request: Request, world: World, held: ExitStack) -> Resumed | None:
-    """Load the run to continue, if ``resume`` names one; nobody else may write it meanwhile."""
+    """Load the run to continue, if ``resume`` names one, and lock its folder."""
     if config.resume is not None and world.size > 1:
         raise ConfigError(
             f"resume={config.resume}: a checkpoint holds the environment and the replay of one "
@@ -302,7 +302,7 @@ def _resumed(config: DictConfig, request: Request, world: World, held: ExitStack
         held.enter_context(runs.locked(run))
         runs.check_own(run)
     if config.resume == resume.AUTO:
-        place = checkpoint.find(run)  # the newest, now that nobody else writes
+        place = checkpoint.find(run)  # again: another process may have saved before the lock
     return resume.from_config(config, place, request.overrides, request.folders)
 
 

@@ -8,10 +8,11 @@ directions of x and y; the cells do, and are turned and mirrored when the networ
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int, Int16
+from jaxtyping import Bool, Float, Int, Int16, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -93,7 +94,51 @@ def _typical(values: Float[Tensor, " n"], count: int, margin: float) -> Int[Tens
     return values.quantile(wanted).round().long()
 
 
-class AfterstateNet(nn.Module):
+class AfterstateValue(nn.Module):
+    """Value of a heightmap in two steps: features that are not learned, and what is made of them.
+
+    A network of the agent ``afterstate`` implements :meth:`features` and :meth:`value`.
+    """
+
+    action_modes = ("placement",)
+    role = "afterstate values"
+
+    def forward(
+        self,
+        maps: Int16[Tensor, "N X Y"],
+        context: Float[Tensor, "N C"],
+        used: Bool[Tensor, " N"] | None = None,
+    ) -> Float[Tensor, " N"]:
+        """Return the values of maps in units of height, with further inputs.
+
+        Those of maps that are not ``used`` mean nothing.
+        """
+        return self.value(self.features(maps, used), context)
+
+    @abstractmethod
+    def features(
+        self, maps: Int16[Tensor, "N X Y"], used: Bool[Tensor, " N"] | None = None
+    ) -> Shaped[Tensor, "N ..."]:
+        """Return the features of maps; those of maps that are not ``used`` may be anything."""
+
+    @abstractmethod
+    def value(
+        self,
+        features: Shaped[Tensor, "N ..."],
+        context: Float[Tensor, "N C"],
+        *,
+        turn: bool = False,
+    ) -> Float[Tensor, " N"]:
+        """Return the values of maps by their :meth:`features`.
+
+        Args:
+            features: Of the maps.
+            context: Further inputs, ``[N, C]``.
+            turn: Mirror maps, and turn them where that makes sense, in equal shares of the batch.
+        """
+
+
+class AfterstateNet(AfterstateValue):
     """Value of a heightmap and of what else is known, as a multilayer perceptron on features.
 
     The value is the learned part plus ``prior`` times the free volume over the container's, so that
@@ -107,8 +152,6 @@ class AfterstateNet(nn.Module):
         prior: See above, in the unit of the values.
     """
 
-    action_modes = ("placement",)
-    role = "afterstate values"
     sizes: Tensor
     levels: Tensor
     scale: Tensor
@@ -144,28 +187,10 @@ class AfterstateNet(nn.Module):
         nn.init.zeros_(self.last.bias)
         self.to(env.device)
 
-    def forward(
-        self,
-        maps: Int16[Tensor, "N X Y"],
-        context: Float[Tensor, "N C"],
-        used: Bool[Tensor, " N"] | None = None,
-    ) -> Float[Tensor, " N"]:
-        """Return the values of maps in units of height, with further inputs.
-
-        Those of maps that are not ``used`` mean nothing.
-        """
-        return self.value(self.features(maps, used), context)
-
     def value(
         self, features: Float[Tensor, "N F"], context: Float[Tensor, "N C"], *, turn: bool = False
     ) -> Float[Tensor, " N"]:
-        """Return the values of maps by their :meth:`features`.
-
-        Args:
-            features: Of the maps.
-            context: Further inputs.
-            turn: Turn and mirror the cells, in equal shares of the batch.
-        """
+        """Return the values of maps; ``turn`` turns and mirrors the cells."""
         free = 1.0 - features[:, -len(self.shares) :] @ self.shares
         seen = self._turned(features) if turn else features
         of_map, of_rest = self.first.weight.split((seen.shape[1], context.shape[1]), 1)

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int, Int16
 from torch import Tensor, nn
 from torch.nn import functional
 
+from agents.networks.afterstate_net import AfterstateValue
 from agents.networks.precision import check_mode
 from packing_env import Afterstates, PackingEnv
 
@@ -70,20 +71,17 @@ def _entry(cell: Tensor, *others: Tensor) -> Tensor:
     return place
 
 
-class TupleTables(nn.Module):
+class TupleTables(AfterstateValue):
     """Value of a heightmap and of what else is known, linear in tables of patterns.
 
-    The interface is that of :class:`agents.networks.afterstate_net.AfterstateNet`, and so is the
-    prior: ``prior`` times the free volume over the container's.
+    The prior is that of :class:`agents.networks.AfterstateNet`: ``prior`` times the free volume
+    over the container's.
 
     Args:
         env: Sets the map and the levels; its action mode must be ``placement``.
         context: Further inputs per map; the value is linear in them.
         prior: See above, in the unit of the values.
     """
-
-    action_modes = ("placement",)
-    role = "afterstate values"
 
     def __init__(self, env: PackingEnv, context: int = 0, *, prior: float = 0.7) -> None:
         super().__init__()
@@ -98,25 +96,10 @@ class TupleTables(nn.Module):
         nn.init.zeros_(self.rest.bias)
         self.to(env.device)
 
-    def forward(
-        self,
-        maps: Int16[Tensor, "N X Y"],
-        context: Float[Tensor, "N C"],
-        used: Bool[Tensor, " N"] | None = None,
-    ) -> Float[Tensor, " N"]:
-        """Return the values of maps in units of height, with further inputs; ``used`` or not."""
-        return self.value(self.features(maps), context)
-
     def value(
         self, features: Int[Tensor, "N X Y"], context: Float[Tensor, "N C"], *, turn: bool = False
     ) -> Float[Tensor, " N"]:
-        """Return the values of maps by their :meth:`features`.
-
-        Args:
-            features: Of the maps.
-            context: Further inputs.
-            turn: Mirror half of the batch in x, and half of each half in y.
-        """
+        """Return the values of maps; ``turn`` mirrors half of them in x, half of each half in y."""
         free = 1.0 - features.flatten(1).float().mean(1) / self.levels
         seen = features
         if turn:
@@ -127,7 +110,9 @@ class TupleTables(nn.Module):
         return found
 
     @torch.no_grad()
-    def features(self, maps: Int16[Tensor, "N X Y"]) -> Int[Tensor, "N Xr Yr"]:
+    def features(
+        self, maps: Int16[Tensor, "N X Y"], used: Bool[Tensor, " N"] | None = None
+    ) -> Int[Tensor, "N Xr Yr"]:
         """Return the maps, reduced and in whole levels."""
         heights = maps.float()
         if self.reduce > 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,6 +10,7 @@ from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 
+from agents.networks.afterstate_net import AfterstateValue
 from agents.networks.readouts.noisy import explores
 from agents.policies.policy_wrapper import EpsilonSchedule, schedule_share, trailing
 from packing_env import Afterstates, PackingEnv
@@ -92,8 +92,7 @@ class AfterstatePolicy(TensorDictModuleBase):
 
     Args:
         env: Sets task, items and shapes.
-        network: Builds V from the environment and the number of further inputs: a module that maps
-            heightmaps ``[N, X, Y]``, inputs ``[N, C]`` and which of them count ``[N]`` to values.
+        network: Builds V from the environment and the number of further inputs.
         num_candidates: See :class:`packing_env.Afterstates`.
         scale: Factor of the rewards, so that returns are of order 1.
         epsilon: Exploration rate over the frames.
@@ -104,7 +103,7 @@ class AfterstatePolicy(TensorDictModuleBase):
     def __init__(
         self,
         env: PackingEnv,
-        network: Callable[..., Any],
+        network: Callable[..., AfterstateValue],
         *,
         num_candidates: int | None = None,
         scale: float = 10.0,

@@ -84,26 +84,28 @@ class Futures:
         assert self.law is not None
         if not self.sorts:
             return self._from_law(self.law.expand(len(item_id), -1), item_id.shape[1], count)
-        last, times, hidden = self._seen(item_id)
+        smallest, times, hidden = self._seen(item_id)
+        last = self.size[smallest]
         equal, less = self.size == last[:, None], self.size < last[:, None]
         laws = [torch.where(part, self.law, 0.0) for part in (equal, less)]
-        more = self._repeats(laws, times, hidden, count)
+        more = self._repeats(laws, times, hidden, item_id.shape[1], count)
         same, smaller = (self._from_law(law, item_id.shape[1], count) for law in laws)
         rank = (item_id < 0).cumsum(1)[:, None] - 1  # of each hidden place
         return torch.where(rank < more[..., None], same, smaller)
 
     def _seen(self, item_id: Int[Tensor, "B N"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the smallest size seen, how many items seen have it, and the hidden places."""
+        """Return the smallest item seen, how many seen have its size, and the hidden places."""
         size = torch.where(item_id < 0, torch.inf, self.size[item_id.clamp(min=0)])
-        last = size.amin(1)
-        return last, (size == last[:, None]).sum(1), (item_id < 0).sum(1)
+        last, where = size.min(1)
+        smallest = item_id.gather(1, where[:, None]).squeeze(1)
+        return smallest, (size == last[:, None]).sum(1), (item_id < 0).sum(1)
 
     def _repeats(
-        self, laws: list[Tensor], times: Int[Tensor, " B"], hidden: Int[Tensor, " B"], count: int
+        self, laws: list[Tensor], times: Tensor, hidden: Tensor, most: int, count: int
     ) -> Int[Tensor, "B S"]:
         """Return how many hidden items have the size seen last."""
         equal, less = (law.sum(1, keepdim=True).clamp(min=1e-300).log() for law in laws)
-        j = torch.arange(int(hidden.max()) + 1, device=times.device, dtype=torch.float64)
+        j = torch.arange(most + 1, device=times.device, dtype=torch.float64)
         seen, rest = times[:, None].double(), hidden[:, None].double()
         weight = j * equal + (rest - j) * less
         weight = weight - torch.lgamma(seen + j + 1) - torch.lgamma((rest - j).clamp(min=0) + 1)
@@ -141,14 +143,12 @@ class Futures:
         place = torch.arange(places, device=item_id.device)
         if not self.sorts:
             return drawn.gather(2, (place % length).expand_as(drawn))
-        last, _, hidden = self._seen(item_id)
-        too_large = (self.size[drawn] > last[:, None, None]) & (place < length)
+        smallest, _, hidden = self._seen(item_id)
+        too_large = (self.size[drawn] > self.size[smallest][:, None, None]) & (place < length)
         start = too_large.sum(2, keepdim=True)  # the items of an instance are sorted
         left = (length - start).clamp(min=1)
         rank = ((item_id < 0).cumsum(1)[:, None] - 1).clamp(min=0)
         behind = (left - hidden[:, None, None]).clamp(min=0)
         taken = (start + (behind + rank) % left).clamp(max=places - 1)
         found = drawn.gather(2, taken.expand_as(drawn))
-        seen = torch.where(item_id < 0, torch.inf, self.size[item_id.clamp(min=0)])
-        smallest = item_id.gather(1, seen.argmin(1, keepdim=True))[..., None]
-        return torch.where(start < length, found, smallest)
+        return torch.where(start < length, found, smallest[:, None, None])

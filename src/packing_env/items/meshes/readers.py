@@ -264,7 +264,7 @@ def _ply_polygons(loaded: dict[str, Any]) -> list[list[int]]:
 
 
 _CHECKS = {".glb": limits.check_glb, ".3mf": limits.check_3mf, ".dae": limits.check_dae}
-"""What must be checked before trimesh unfolds a scene."""
+"""Limits of scenes, checked before trimesh expands them."""
 
 
 def _read_scene(path: Path, data: bytes) -> Surface:

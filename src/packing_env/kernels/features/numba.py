@@ -239,6 +239,7 @@ def map_features(
 ) -> Tensor:
     """Carry out `packing_env.kernels.map_features`."""
     found = maps.new_zeros(len(maps), len(scale), dtype=torch.float32)
+    # NumPy on the CPU: nothing waits for a device
     rows = np.flatnonzero(array(used)) if len(used) else np.arange(len(maps))
     numbers = (np.array(values, np.int64) for values in (sizes, levels, bins, pool))
     tables = array(scale), array(counts), array(logs)
