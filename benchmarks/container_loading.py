@@ -1,11 +1,12 @@
 """Bischoff-Ratcliff container loading: heuristics against the best known loads, class by class.
 
-    python benchmarks/container_loading.py --data DIR/cuboids/br_container_loading.json [--out ...]
+    python benchmarks/container_loading.py --data br_container_loading.json [--seconds 30]
 
 Boxes in steps of 1 cm in a container of 587 x 233 x 220 cm (`geometry="boxes"`), with the allowed
-vertical sides of each type, no stability rule, one box offered at a time, the largest first. The
-best known loads come from offline searches over all boxes; these heuristics place each box once,
-from above. Every plan is written and checked with the reference program; a violation ends the run.
+vertical sides of each type and no stability rule. Heuristics see one box at a time, the largest
+first, and place each once, from above. `beam` knows all boxes (`packing_env.plan.load_container`)
+and stops after `--seconds` per container. The best known loads come from such searches. Every plan
+is written and checked with the reference program; a violation ends the run.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from provenance import provenance, write_json
 
 from agents import heuristics
 from agents.training.evaluate import evaluate
-from packing_env import make_env
-from packing_env.plan import check_plan, save_plan
+from packing_env import PackingEnv, make_env
+from packing_env.plan import Packing, check_plan, load_container, save_plan
 
 HEURISTICS = ("lsah", "br", "best_fit", "online_bph")
 ORDER = "volume"
 CM = 0.01
 
 
-def play(path: Path, instance: dict[str, Any], name: str) -> dict[str, float]:
-    """Play one load, check its plan, and return utilization and items."""
-    env = make_env(
+def build(path: Path, instance: dict[str, Any], name: str = "") -> PackingEnv:
+    """Build the environment of one load."""
+    return make_env(
         "cuboid_continuous",
         num_envs=1,
         pool_size=1,
@@ -52,17 +53,40 @@ def play(path: Path, instance: dict[str, Any], name: str) -> dict[str, float]:
         num_candidates=4608,
         observation=("item_id", "item_features"),
     )
+
+
+def play(path: Path, instance: dict[str, Any], name: str) -> dict[str, float]:
+    """Play one load by a heuristic, check its plan, and return utilization and items."""
+    env = build(path, instance, name)
     played = evaluate(env, heuristics.build(name, env, fallback=False), keep=1)
     if played.metrics["overflow"].sum() > 0:
         raise RuntimeError(f"{instance['name']}: spaces overflowed; raise num_spaces")
+    return checked(played.packings(env)[0], f"{instance['name']}, {name}")
+
+
+def search(path: Path, instance: dict[str, Any], seconds: float) -> dict[str, float]:
+    """Search a load with all boxes known, check its plan, and return utilization and items."""
+    env = build(path, instance)
+    env.reset()
+    start = time.perf_counter()
+    packing = load_container(env, seconds=seconds)
+    taken = time.perf_counter() - start
+    return checked(packing, f"{instance['name']}, beam") | {"seconds": taken}
+
+
+def checked(packing: Packing, what: str) -> dict[str, float]:
+    """Check the plan of a packing with the reference program; return utilization and items."""
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"
-        save_plan(plan, played.packings(env)[0])
+        save_plan(plan, packing)
         report = check_plan(plan)
     if not report.holds:
-        raise RuntimeError(f"{instance['name']}, {name}: {report.violation}")
-    values = {key: played.metrics[key].item() for key in ("utilization", "items_packed")}
-    return values | {"checked_items": report.items}
+        raise RuntimeError(f"{what}: {report.violation}")
+    return {
+        "utilization": packing.utilization,
+        "items_packed": float(len(packing.items)),
+        "checked_items": report.items,
+    }
 
 
 def main() -> None:
@@ -70,12 +94,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="br_container_loading.json")
     parser.add_argument("--out", default="benchmarks/results/container_loading.json")
-    parser.add_argument("--heuristics", nargs="+", default=HEURISTICS)
+    parser.add_argument("--heuristics", nargs="*", default=HEURISTICS)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of the beam, per container")
+    parser.add_argument("--instances", nargs="+", help="names; all by default")
     args = parser.parse_args()
     loads = json.loads(args.data.read_text())["instances"]
+    if args.instances:
+        loads = [load for load in loads if load["name"] in args.instances]
     start, rows = time.perf_counter(), []
     for load in loads:
         found = {name: play(args.data, load, name) for name in args.heuristics}
+        found["beam"] = search(args.data, load, args.seconds)
         rows.append(
             {
                 "instance": load["name"],
@@ -103,7 +132,7 @@ def main() -> None:
     names = " ".join(args.heuristics)
     head["command"] = (
         "python benchmarks/container_loading.py --data br_container_loading.json "
-        f"--heuristics {names}"
+        f"--seconds {args.seconds:g} --heuristics {names}"
     )
     seconds = time.perf_counter() - start
     write_json(args.out, head | {"seconds": seconds, "classes": classes, "loads": rows})

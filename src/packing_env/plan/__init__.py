@@ -16,16 +16,21 @@ from packing_env.plan.document import (
     whole_file,
 )
 from packing_env.plan.greedy import LowestPacker
+from packing_env.plan.loading import BoxType, LoadedBox, load_boxes, load_container
 from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of, read_state
 
 __all__ = [
     "FORMAT",
     "VERSION",
+    "BoxType",
+    "LoadedBox",
     "LowestPacker",
     "Packing",
     "PlacedItem",
     "PlanError",
     "check_plan",
+    "load_boxes",
+    "load_container",
     "load_plan",
     "make_plan",
     "packing_of",

@@ -142,6 +142,13 @@ def packing_of(env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None
     Raises:
         PlanError: There is no state, or no such row.
     """
+    return read_state(read_row(env, row, state), env.catalogue, env.params)
+
+
+def read_row(
+    env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """Return the state of one row; arguments and errors as :func:`packing_of`."""
     if state is None:
         if env.state is None:
             raise PlanError("there is no state before the first reset(); call env.reset()")
@@ -152,7 +159,7 @@ def packing_of(env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None
     count = len(rows["step"])
     if not -count <= row < count:
         raise PlanError(f"row={row} does not exist; the environment has {count} rows")
-    return read_state({k: v[row] for k, v in rows.items()}, env.catalogue, env.params)
+    return {k: v[row] for k, v in rows.items()}
 
 
 def read_state(state: Mapping[str, Tensor], catalogue: Catalogue, params: PackingParams) -> Packing:

@@ -1,0 +1,11 @@
+"""Container loading with blocks of equal or matching boxes, compiled for the CPU.
+
+A *block* is an arrangement of boxes that fills at least a given share of a cuboid. Blocks come as
+four arrays: ``sides [M, 3]`` and ``used [M, T]`` (boxes of each type), int32; ``volume [M]`` of the
+boxes, int64; ``number [M]`` of boxes, int32.
+
+A *load* is a partly filled container: its maximal empty cuboids ``spaces [S, 6]``, of which the
+first ``num_spaces`` count; the placed blocks ``placed [P, 7]``, lower corner, upper corner and
+block, of which the first ``num_placed`` count; the boxes left, ``left [T]``; and the ``volume``
+placed. A beam holds several in arrays with one more axis. Lengths are whole numbers.
+"""
