@@ -138,10 +138,8 @@ def load_container(
     whole = read_row(env, row)
     for position, item in enumerate(whole["item_id"][: int(whole["num_items"])].tolist()):
         positions.setdefault(item, []).append(position)
-    container = (
-        *(round(side / params.pitch) for side in params.container[:2]),
-        params.height_units,
-    )
+    length, breadth = (round(side / params.pitch) for side in params.container[:2])
+    container: Sides = (length, breadth, params.height_units)
     cuboids, real = env.catalogue.tensors()["cuboid"], env.catalogue.tensors()["orientation_mask"]
     indices = {item: real[item].nonzero().flatten().tolist() for item in positions}
     types = [
