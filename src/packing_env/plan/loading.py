@@ -182,7 +182,7 @@ class _Search:
     """
 
     def __init__(self, container: Sides, types: Sequence[BoxType]) -> None:
-        self.compiled = _compiled()
+        self.blocks_compiled, self.compiled = _compiled()
         self.container, self.types = container, types
         self.grids = list(_grids(container, types))
         self.parts, blocks = self._blocks()
@@ -211,7 +211,7 @@ class _Search:
         arrays = sides, used, volume, number
         container = np.array(self.container, np.int32)
         counts = np.array([kind.count for kind in self.types], np.int32)
-        found = self.compiled.join_blocks(arrays, parts, given, container, counts, _FILL)
+        found = self.blocks_compiled.join_blocks(arrays, parts, given, container, counts, _FILL)
         return parts[:found], tuple(part[:found] for part in arrays)
 
     def run(
@@ -289,7 +289,7 @@ def _compiled() -> ModuleType:
         raise ParameterError(
             "loading boxes needs numba: pip install 'packing-env[fast]'"
         ) from error
-    return numba
+    return blocks_numba, numba
 
 
 def _check(container: Sides, types: Sequence[BoxType]) -> None:
