@@ -281,10 +281,10 @@ class _Search:
             pending += [(one, corner), (other, tuple(beside))]
 
 
-def _compiled() -> ModuleType:
+def _compiled() -> tuple[ModuleType, ModuleType]:
     """Import the compiled functions."""
     try:
-        from packing_env.kernels.loading import numba
+        from packing_env.kernels.loading import blocks_numba, numba
     except ImportError as error:
         raise ParameterError(
             "loading boxes needs numba: pip install 'packing-env[fast]'"
