@@ -54,8 +54,8 @@ def _empty(
 
 _MAP_FEATURES = implement(
     "map_features(Tensor maps, int[] sizes, int[] levels, int[] bins, int[] pool, "
-    "int[] gaps, int height, int tolerance, int shift, Tensor scale, Tensor counts, Tensor logs, Tensor used) "
-    "-> Tensor",
+    "int[] gaps, int height, int tolerance, int shift, Tensor scale, Tensor counts, Tensor logs, "
+    "Tensor used) -> Tensor",
     __name__,
     fake=_empty,
     eager=eager.map_features,
@@ -98,9 +98,9 @@ def map_features(
     A window ``(l, w)`` is tried in both orientations at every position. At one position ``z`` is
     the highest cell below it. The window is *held* if each of its four quadrants (of ``ceil(l/2) x
     ceil(w/2)`` cells) has a cell within ``tolerance`` of ``z``. Its gap is the space below it:
-    ``sum(z - cell)``, with heights and z shifted right by ``shift`` bits. It is *flat* if it is held
-    and its gap per cell is at most the first of ``spaces``. Over the positions the features of a
-    window are, in this order:
+    ``sum(z - cell)``, with heights and z shifted right by ``shift`` bits. It is *flat* if it is
+    held and its gap per cell is at most the first of ``spaces``. Over the positions the features of
+    a window are, in this order:
 
     - the lowest z; of the held ones; of the flat ones;
     - the least gap where ``z < height``;
