@@ -71,7 +71,7 @@ def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
     real = catalogue["orientation_mask"]
     units, reduce = round(scale.units), -(-max(env.params.grid) // _MOST_CELLS)
     x_cells, y_cells = (-(-cells // reduce) for cells in env.params.grid)
-    sides = catalogue["size"][real].double() / reduce
+    sides = catalogue["size"][real].double() / (reduce * env.params.units_per_cell)
     heights = catalogue["peak"][real].double() / scale.unit
     pairs = torch.stack([sides.amax(1), sides.amin(1)], 1).long().unique(dim=0).tolist()
     cuboids = scale.cuboids and reduce == 1 and len(pairs) <= _MOST_WINDOWS
@@ -89,7 +89,7 @@ def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
         shift += 1
     bins = [round(units * k / _BINS) for k in range(_BINS)]
     tolerance = round(env.params.tolerance / scale.unit)
-    per_cell = units * env.params.cell / env.params.height / 2**shift
+    per_cell = units * env.params.cell * reduce / env.params.height / 2**shift
     spaces = (0.0, 0.5) if cuboids else (_FLAT * per_cell, _LOOSE * per_cell)
     return Windows(sizes, levels.tolist(), bins, parts, tolerance, shift, spaces, reduce)
 
@@ -106,7 +106,7 @@ class AfterstateValue(nn.Module):
     A network of the agent ``afterstate`` implements :meth:`features` and :meth:`value`.
     """
 
-    action_modes = ("placement",)
+    action_modes = ("placement", "candidate")
     role = "afterstate values"
 
     def forward(
@@ -151,7 +151,7 @@ class AfterstateNet(AfterstateValue):
     the first policy is sane.
 
     Args:
-        env: Sets the footprints and levels; its action mode must be ``placement``.
+        env: Sets the footprints and levels; its action mode must be ``placement`` or ``candidate``.
         context: Further inputs per map.
         width: Units of the first layer.
         hidden: Units of the second layer.
