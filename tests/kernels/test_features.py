@@ -33,13 +33,15 @@ def plain(
     height: int,
     tolerance: int,
     shift: int,
+    spaces: tuple[float, float] = (0.0, 0.5),
 ) -> list[int]:
     """The features of one map, as the docstring has them."""
     steps = [*np.abs(np.diff(cells, axis=0)).flat, *np.abs(np.diff(cells, axis=1)).flat]
     found = [cells.max(), sum(min(s >> shift, 15) for s in steps), sum(s > 0 for s in steps)]
     found += [(cells <= level).sum() for level in bins]
     for size in SIZES:
-        places = []
+        places, area = [], size[0] * size[1]
+        twice = 2 ** (16 + shift) // area
         for length, w in {size, size[::-1]}:
             for x, y in itertools.product(
                 range(cells.shape[0] - length + 1), range(cells.shape[1] - w + 1)
@@ -51,14 +53,14 @@ def plain(
                 ]
                 held = all(z - part.max() <= tolerance for part in quarters)
                 gap = int(((z >> shift) - (window >> shift)).sum())
-                places.append((z, held, held and gap <= 0, gap))
-        area = size[0] * size[1]
+                places.append((z, held, held and gap <= spaces[0] * area, gap))
         found += [
             min(z for z, *_ in places),
             min((z for z, held, _, _ in places if held), default=NONE),
             min((z for z, _, flat, _ in places if flat), default=NONE),
             min((gap for z, _, _, gap in places if z < height), default=NONE),
-            min((z for z, _, _, gap in places if 2 * gap < area), default=NONE),
+            min((z for z, _, _, gap in places if gap < spaces[1] * area), default=NONE),
+            min((z + (gap * twice >> 15) for z, held, _, gap in places if held), default=NONE),
         ]
         for level in levels:
             found.append(sum(held and z <= level for z, held, _, _ in places))
@@ -81,10 +83,16 @@ def plain_parts(cells: np.ndarray, pool: tuple[int, int], shift: int) -> list[in
     [
         ((10, 10), (10, 10), 11, {"height": 10, "tolerance": 0, "shift": 0}),
         ((7, 12), (3, 5), 400, {"height": 390, "tolerance": 20, "shift": 3}),
+        (
+            (9, 9),
+            (9, 9),
+            400,
+            {"height": 390, "tolerance": 60, "shift": 2, "spaces": (8.0, 20.3)},
+        ),
     ],
 )
 def test_backends_equal_plain_loops(
-    grid: tuple[int, int], pool: tuple[int, int], most: int, options: dict[str, int]
+    grid: tuple[int, int], pool: tuple[int, int], most: int, options: dict[str, Any]
 ) -> None:
     maps = random_maps(70, grid, most, 0)
     levels, bins = [most // 2, most - 2], [0, most // 3]

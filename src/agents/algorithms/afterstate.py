@@ -60,7 +60,7 @@ class Afterstate(Learner):
         optimization: ``lr``, its schedule, and Adam's other options.
     """
 
-    action_modes = ("placement",)
+    action_modes = ("placement", "candidate")
     network_role = "afterstate values"
     on_policy = True
     parts = ("policy", "optimizer")

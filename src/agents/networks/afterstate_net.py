@@ -26,6 +26,8 @@ _SIDES = 6
 """Sides whose pairs are the windows of other items."""
 _LEVELS, _FEW_LEVELS = 5, 3
 """Typical heights of cuboids, and of other items."""
+_FLAT, _LOOSE = 1.5, 0.5
+"""Mean gap in cells below which items that are no cuboids lie flat, and fit."""
 _BINS = 10
 _MOST_CELLS = 32
 """Larger maps are reduced until no side has more cells."""
@@ -45,6 +47,7 @@ class Windows(NamedTuple):
         parts: Parts of the map in x and y whose heights the network sees.
         tolerance: Difference of height within which a corner supports.
         shift: See :func:`packing_env.kernels.map_features`.
+        spaces: See there.
         reduce: Cells of the map along a cell of the reduced map.
     """
 
@@ -54,6 +57,7 @@ class Windows(NamedTuple):
     parts: tuple[int, int]
     tolerance: int
     shift: int
+    spaces: tuple[float, float]
     reduce: int
 
     def grid(self, cells: tuple[int, int]) -> tuple[int, int]:
@@ -67,7 +71,7 @@ def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
     real = catalogue["orientation_mask"]
     units, reduce = round(scale.units), -(-max(env.params.grid) // _MOST_CELLS)
     x_cells, y_cells = (-(-cells // reduce) for cells in env.params.grid)
-    sides = catalogue["size"][real].double() / reduce
+    sides = catalogue["size"][real].double() / (reduce * env.params.units_per_cell)
     heights = catalogue["peak"][real].double() / scale.unit
     pairs = torch.stack([sides.amax(1), sides.amin(1)], 1).long().unique(dim=0).tolist()
     cuboids = scale.cuboids and reduce == 1 and len(pairs) <= _MOST_WINDOWS
@@ -85,7 +89,9 @@ def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
         shift += 1
     bins = [round(units * k / _BINS) for k in range(_BINS)]
     tolerance = round(env.params.tolerance / scale.unit)
-    return Windows(sizes, levels.tolist(), bins, parts, tolerance, shift, reduce)
+    per_cell = units * env.params.cell * reduce / env.params.height / 2**shift
+    spaces = (0.0, 0.5) if cuboids else (_FLAT * per_cell, _LOOSE * per_cell)
+    return Windows(sizes, levels.tolist(), bins, parts, tolerance, shift, spaces, reduce)
 
 
 def _typical(values: Float[Tensor, " n"], count: int, margin: float) -> Int[Tensor, " count"]:
@@ -100,7 +106,7 @@ class AfterstateValue(nn.Module):
     A network of the agent ``afterstate`` implements :meth:`features` and :meth:`value`.
     """
 
-    action_modes = ("placement",)
+    action_modes = ("placement", "candidate")
     role = "afterstate values"
 
     def forward(
@@ -145,7 +151,7 @@ class AfterstateNet(AfterstateValue):
     the first policy is sane.
 
     Args:
-        env: Sets the footprints and levels; its action mode must be ``placement``.
+        env: Sets the footprints and levels; its action mode must be ``placement`` or ``candidate``.
         context: Further inputs per map.
         width: Units of the first layer.
         hidden: Units of the second layer.
@@ -194,7 +200,7 @@ class AfterstateNet(AfterstateValue):
         free = 1.0 - features[:, -len(self.shares) :] @ self.shares
         seen = self._turned(features) if turn else features
         of_map, of_rest = self.first.weight.split((seen.shape[1], context.shape[1]), 1)
-        first = functional.linear(seen, of_map, self.first.bias)
+        first = functional.linear(2 * seen - 1, of_map, self.first.bias)
         first = first + functional.linear(context, of_rest)
         found = torch.relu(self.second(torch.relu(first)))
         return self.last(found).squeeze(-1) + self.prior * free
@@ -217,6 +223,7 @@ class AfterstateNet(AfterstateValue):
             height=round(self.units),
             tolerance=windows.tolerance,
             shift=windows.shift,
+            spaces=windows.spaces,
             scale=self.scale,
             counts=self.counts,
             used=used,
@@ -239,7 +246,7 @@ class AfterstateNet(AfterstateValue):
         unit = 2**self.windows.shift
         for a, b in sizes:
             gap = 0.5 * unit / (a * b * self.per_cell)
-            scale += [height, height, height, gap, height] + [_LOGARITHM] * (2 * levels)
+            scale += [height, height, height, gap, height, height] + [_LOGARITHM] * (2 * levels)
             counts += [False] * FIXED + [True] * (2 * levels)
         scale += [height] * math.prod(parts)
         shares = torch.full((math.prod(parts),), 1.0 / math.prod(parts))

@@ -169,9 +169,9 @@ class AfterstatePolicy(TensorDictModuleBase):
         self, flat: TensorDictBase
     ) -> tuple[Int[Tensor, "B K"], Float[Tensor, "B K"], Float[Tensor, "B K"]]:
         """Return candidates, ``reward + V(afterstate)`` (-inf after the last), and V alone."""
-        heightmap, item_id, rest, mask, packed = (flat.get(key) for key in self.in_keys)
-        candidate, maps, _ = self.afterstates.compute(heightmap, item_id, rest, mask)
-        slot = self.slots(candidate.clamp(min=0))
+        heightmap, item_id, offered, mask, packed = (flat.get(key) for key in self.in_keys)
+        candidate, maps, _ = self.afterstates.compute(heightmap, item_id, offered, mask)
+        slot = self.afterstates.slots(candidate.clamp(min=0), offered)
         context = self.outlook.waiting(item_id, packed.squeeze(-1), slot)
         there = candidate >= 0
         found = self.value(maps.flatten(0, 1), context.flatten(0, 1), there.flatten())
@@ -179,10 +179,6 @@ class AfterstatePolicy(TensorDictModuleBase):
         value = self.outlook.rewards(item_id).gather(1, slot) + after
         nothing = ~there.any(1, keepdim=True)
         return candidate, torch.where(there | nothing, value, -torch.inf), after
-
-    def slots(self, action: Int[Tensor, "*rows"]) -> Int[Tensor, "*rows"]:
-        """Return the visible item that each action packs."""
-        return action // (self.afterstates.num_actions // self.params.num_visible)
 
     def afterstate_inputs(
         self, root: TensorDictBase, following: TensorDictBase
@@ -193,9 +189,10 @@ class AfterstatePolicy(TensorDictModuleBase):
             root: States ``[N]`` with the actions taken.
             following: The states that followed, ``[N]``, before any reset.
         """
-        item_id = root.get(("observation", "item_id"))
-        packed = root.get(_PACKED).squeeze(-1)
-        context = self.outlook.waiting(item_id, packed, self.slots(root.get("action"))[:, None])
+        _, item_id, offered, _, packed = (root.get(key) for key in self.in_keys)
+        packed = packed.squeeze(-1)
+        slot = self.afterstates.slots(root.get("action")[:, None], offered)
+        context = self.outlook.waiting(item_id, packed, slot)
         maps = self.afterstates.heights(following.get(("observation", "heightmap")))
         carried = following.get(_PACKED).squeeze(-1) > packed
         return carried, maps, context.squeeze(1)

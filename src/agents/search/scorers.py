@@ -70,9 +70,9 @@ class AfterstateScorer:
     def _candidates(self, root: TensorDict) -> tuple[Int[Tensor, "R K"], Float[Tensor, "R K"]]:
         """Return the candidates and their values, -inf after the last."""
         policy = self.policy
-        heightmap, item_id, rest, mask, packed = (root.get(key) for key in self.in_keys)
-        candidate, maps, _ = policy.afterstates.compute(heightmap, item_id, rest, mask)
-        slot = policy.slots(candidate.clamp(min=0))
+        heightmap, item_id, offered, mask, packed = (root.get(key) for key in self.in_keys)
+        candidate, maps, _ = policy.afterstates.compute(heightmap, item_id, offered, mask)
+        slot = policy.afterstates.slots(candidate.clamp(min=0), offered)
         context = policy.outlook.waiting(item_id, packed.squeeze(-1), slot)
         there = candidate >= 0
         reward = policy.outlook.rewards(item_id).gather(1, slot)

@@ -10,27 +10,31 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 
 from packing_env import kernels
+from packing_env.core.candidates import FEATURES
 from packing_env.envs.torchrl_env import PackingEnv
 from packing_env.types import PackingParams, ParameterError, check_integer
 
 _UNITS_PER_CELL = 16
 """Resolution of the heights of meshes; cuboids of whole cells have whole heights."""
 _MOST_UNITS = 2**14 - 1
-_NEEDED = ("heightmap", "item_id", "drop_height")
+_OFFERED = {"placement": "drop_height", "candidate": "candidates"}
+"""The observation of what may be placed, by action mode."""
 
 
 class Afterstates(TensorDictModuleBase):
     """Module that proposes placements and computes the heightmaps that they lead to.
 
-    It serves ``action_mode="placement"``. Any leading axes, no host read: one operation on the
-    device, :func:`packing_env.kernels.afterstates`. For cuboids of whole cells the candidates are
-    all legal placements, first those that touch something in x and in y, low ones first; for other
-    items the best placements of each item in each orientation by six scores. The choice of the
-    heuristic ``deepest_bottom_left`` is among the latter. Candidates beyond ``num_candidates`` are
-    dropped and counted.
+    It serves ``action_mode="placement"``, and ``"candidate"`` where all items are cuboids. Any
+    leading axes, no host read. Of placements it is one operation on the device,
+    :func:`packing_env.kernels.afterstates`: for cuboids of whole cells the candidates are all legal
+    placements, first those that touch something in x and in y, low ones first; for other items the
+    best placements of each item in each orientation by six scores. The choice of the heuristic
+    ``deepest_bottom_left`` is among the latter. Candidates beyond ``num_candidates`` are dropped
+    and counted. In mode ``"candidate"`` they are the environment's, in its order, and in geometry
+    ``"boxes"`` every cell that a cuboid reaches into is as high as its top.
 
-    Reads ``("observation", "heightmap")``, ``("observation", "drop_height")``, ``("observation",
-    "item_id")`` and ``"action_mask"``. Writes:
+    Reads ``("observation", "heightmap")``, ``("observation", "item_id")``, ``("observation",
+    "drop_height")`` or ``("observation", "candidates")``, and ``"action_mask"``. Writes:
 
     | entry | shape | meaning |
     |---|---|---|
@@ -40,7 +44,8 @@ class Afterstates(TensorDictModuleBase):
 
     Args:
         env: The environment; its task and items are kept.
-        num_candidates: ``K``; None for 48 per visible item of cuboids, 64 of others.
+        num_candidates: ``K`` in mode ``"placement"``; None for 48 per visible item of cuboids, 64
+            of others.
 
     Attributes:
         unit: Metres per unit of height.
@@ -57,10 +62,15 @@ class Afterstates(TensorDictModuleBase):
         self.params: PackingParams = env.params
         _check(self.params)
         catalogue = env.catalogue.tensors()
+        cuboids = catalogue["cuboid"].shape[2] == 3
+        _check_items(self.params, cuboids)
         cell, height = self.params.cell, self.params.height
         layers = height / cell
-        self.cuboids = catalogue["cuboid"].shape[2] == 3 and abs(layers - round(layers)) < 1e-6
+        whole = abs(layers - round(layers)) < 1e-6 and self.params.units_per_cell == 1
+        self.cuboids = cuboids and whole
         per_cell = 1.0 if self.cuboids else min(_UNITS_PER_CELL, _MOST_UNITS / layers)
+        if self.params.geometry == "boxes":
+            per_cell = min(self.params.units_per_cell, _MOST_UNITS / layers)
         self.unit = cell / per_cell
         self.units = height / self.unit
         default = (48 if self.cuboids else 64) * min(self.params.num_visible, 4)
@@ -68,34 +78,38 @@ class Afterstates(TensorDictModuleBase):
             "num_candidates", default if num_candidates is None else num_candidates, 1
         )
         self.num_actions = env.mode.num_actions
+        if self.params.action_mode == "candidate":
+            self.num_candidates = self.num_actions
         finite = torch.isfinite(catalogue["top"])
         top = torch.where(finite, catalogue["top"] / self.unit, -1.0).round().to(torch.int16)
         self.register_buffer("top", top, persistent=False)
         self.register_buffer("size", catalogue["size"], persistent=False)
-        self.in_keys = [("observation", name) for name in _NEEDED] + ["action_mask"]
+        offered = _OFFERED[self.params.action_mode]
+        names = ("heightmap", "item_id", offered)
+        self.in_keys = [("observation", name) for name in names] + ["action_mask"]
         self.out_keys = ["candidate", "afterstate", "dropped"]
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write candidates and afterstates."""
-        heightmap, item_id, rest, mask = (tensordict.get(key) for key in self.in_keys)
-        batch = mask.shape[:-1]
-        found = self.compute(
-            heightmap.reshape(-1, *heightmap.shape[-2:]),
-            item_id.reshape(-1, item_id.shape[-1]),
-            rest.reshape(-1, *rest.shape[-4:]),
-            mask.reshape(-1, mask.shape[-1]),
-        )
+        batch = tensordict.get("action_mask").shape[:-1]
+        given = (tensordict.get(key) for key in self.in_keys)
+        found = self.compute(*(entry.reshape(-1, *entry.shape[len(batch) :]) for entry in given))
         for key, value in zip(self.out_keys, found, strict=True):
             tensordict.set(key, value.reshape(*batch, *value.shape[1:]))
         return tensordict
 
     def compute(
-        self, heightmap: Tensor, item_id: Tensor, rest: Tensor, mask: Tensor
+        self, heightmap: Tensor, item_id: Tensor, offered: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the entries of observations ``[B, ...]``, in the order of ``out_keys``."""
+        """Return the entries of observations ``[B, ...]``, in the order of ``out_keys``.
+
+        The arguments are the entries of ``in_keys``.
+        """
+        if self.params.action_mode == "candidate":
+            return self._of_candidates(heightmap, offered, mask)
         return kernels.afterstates(
             heightmap,
-            rest,
+            offered,
             mask,
             item_id[:, : self.params.num_visible].contiguous(),
             self.top,
@@ -107,6 +121,34 @@ class Afterstates(TensorDictModuleBase):
             edges=self.cuboids,
         )
 
+    def _of_candidates(
+        self, heightmap: Tensor, offered: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what :meth:`compute` does, for the environment's candidates."""
+        part = dict(zip(FEATURES, offered.unbind(-1), strict=True))
+        step = self.params.units_per_cell
+        inside = []
+        for axis, cells in zip("xy", self.params.grid, strict=True):
+            low, side = (
+                (part[name] * (cells * step)).round()[..., None] for name in (axis, f"size_{axis}")
+            )
+            edge = torch.arange(cells, device=mask.device) * step
+            inside.append((edge < low + side) & (edge + step > low))
+        top = ((part["z"] + part["peak"]) * self.units).round().to(torch.int16)
+        raised = torch.where(
+            inside[0][..., :, None] & inside[1][..., None, :], top[..., None, None], 0
+        )
+        places = torch.arange(mask.shape[-1], device=mask.device)
+        maps = torch.maximum(self.heights(heightmap)[:, None], raised)
+        return torch.where(mask, places, -1), maps, torch.zeros_like(mask[:, 0], dtype=torch.int64)
+
+    def slots(self, action: Tensor, offered: Tensor) -> Tensor:
+        """Return the visible item of actions ``[B, K]``, given the third entry of ``in_keys``."""
+        if self.params.action_mode == "candidate":
+            slot = offered[..., FEATURES.index("slot")] * self.params.num_visible
+            return slot.round().long().gather(1, action)
+        return action // (self.num_actions // self.params.num_visible)
+
     def heights(self, heightmap: Tensor) -> Tensor:
         """Return the observation ``heightmap``, in [0, 1], as int16 units."""
         return (heightmap * self.units).round().to(torch.int16)
@@ -114,12 +156,13 @@ class Afterstates(TensorDictModuleBase):
 
 def _check(params: PackingParams) -> None:
     """Raise unless the task's observations suffice."""
-    if params.action_mode != "placement" or params.geometry != "maps":
+    if params.action_mode not in _OFFERED:
         raise ParameterError(
-            f"Afterstates serves action_mode='placement' in geometry='maps', not "
-            f"action_mode={params.action_mode!r} in geometry={params.geometry!r}"
+            f"Afterstates serves action_mode='placement' and 'candidate', not "
+            f"{params.action_mode!r}"
         )
-    missing = [name for name in _NEEDED if name not in params.observation]
+    needed = ["heightmap", "item_id", *(["drop_height"] * (params.action_mode == "placement"))]
+    missing = [name for name in needed if name not in params.observation]
     if missing:
         raise ParameterError(
             f"Afterstates reads {missing}; add them to observation={params.observation}"
@@ -128,4 +171,13 @@ def _check(params: PackingParams) -> None:
         raise ParameterError(
             f"the container is {math.ceil(params.height / params.cell)} cells high; "
             f"Afterstates takes up to {_MOST_UNITS}: use a larger cell"
+        )
+
+
+def _check_items(params: PackingParams, cuboids: bool) -> None:
+    """Raise if candidates are no cuboids."""
+    if params.action_mode == "candidate" and not cuboids:
+        raise ParameterError(
+            "Afterstates of action_mode='candidate' are those of cuboids; use "
+            "action_mode='placement' for other items"
         )

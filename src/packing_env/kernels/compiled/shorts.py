@@ -19,8 +19,11 @@ LANES = 32
 SIZE = 2 * LANES
 """Bytes of a vector."""
 
-_SHORT, _LONG = ir.IntType(16), ir.IntType(64)
-_VECTOR = ir.VectorType(_SHORT, LANES)
+FRACTION = 15
+"""Bits after the point of the factor of `scaled`."""
+
+_SHORT, _INT, _LONG = ir.IntType(16), ir.IntType(32), ir.IntType(64)
+_VECTOR, _WIDE = ir.VectorType(_SHORT, LANES), ir.VectorType(_INT, LANES)
 _DONE = ir.Constant(ir.IntType(1), 1)
 
 
@@ -58,11 +61,14 @@ def _operation(emit: Callable[..., Any], result: Any, *given: Any) -> Any:
     return intrinsic({1: of_one, 2: of_two, 4: of_four}[len(given)])
 
 
+def _repeat(builder: Any, number: Any, kind: Any) -> Any:
+    nothing = ir.Constant(kind, ir.Undefined)
+    one = builder.insert_element(nothing, builder.trunc(number, kind.element), _LONG(0))
+    return builder.shuffle_vector(one, nothing, ir.Constant(_WIDE, [0] * LANES))
+
+
 def _splat(builder: Any, number: Any) -> Any:
-    nothing = ir.Constant(_VECTOR, ir.Undefined)
-    one = builder.insert_element(nothing, builder.trunc(number, _SHORT), _LONG(0))
-    places = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-    return builder.shuffle_vector(one, nothing, places)
+    return _repeat(builder, number, _VECTOR)
 
 
 def _pick(relation: str) -> Callable[..., Any]:
@@ -78,6 +84,11 @@ def _where(builder: Any, one: Any, limit: Any, within: Any, beyond: Any) -> Any:
 
 def _shift_right(builder: Any, vector: Any, count: Any) -> Any:
     return builder.lshr(vector, _splat(builder, count))
+
+
+def _scaled(builder: Any, vector: Any, factor: Any) -> Any:
+    wide = builder.mul(builder.zext(vector, _WIDE), _repeat(builder, factor, _WIDE))
+    return builder.trunc(builder.lshr(wide, ir.Constant(_WIDE, [FRACTION] * LANES)), _VECTOR)
 
 
 def _load(builder: Any, address: Any) -> Any:
@@ -103,6 +114,8 @@ mul = _operation(lambda builder, one, other: builder.mul(one, other), SHORTS, SH
 """mul(one, other): products."""
 shift_right = _operation(_shift_right, SHORTS, SHORTS, types.int64)
 """shift_right(vector, count): integers of 0 or more, divided by 2^count and rounded down."""
+scaled = _operation(_scaled, SHORTS, SHORTS, types.int64)
+"""scaled(vector, factor): integers of 0 or more times factor / 2^15 (below 2^17), rounded down."""
 higher = _operation(_pick(">"), SHORTS, SHORTS, SHORTS)
 """higher(one, other): maxima."""
 lower = _operation(_pick("<"), SHORTS, SHORTS, SHORTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 
@@ -39,6 +40,7 @@ def _empty(
     levels: list[int],
     bins: list[int],
     pool: list[int],
+    gaps: list[int],
     height: int,
     tolerance: int,
     shift: int,
@@ -51,9 +53,9 @@ def _empty(
 
 
 _MAP_FEATURES = implement(
-    "map_features(Tensor maps, int[] sizes, int[] levels, int[] bins, int[] pool, int height, "
-    "int tolerance, int shift, Tensor scale, Tensor counts, Tensor logs, Tensor used) "
-    "-> Tensor",
+    "map_features(Tensor maps, int[] sizes, int[] levels, int[] bins, int[] pool, "
+    "int[] gaps, int height, int tolerance, int shift, Tensor scale, Tensor counts, Tensor logs, "
+    "Tensor used) -> Tensor",
     __name__,
     fake=_empty,
     eager=eager.map_features,
@@ -76,6 +78,7 @@ def map_features(
     height: int,
     tolerance: int,
     shift: int,
+    spaces: tuple[float, float] = (0.0, 0.5),
     scale: Float[Tensor, " F"],
     counts: Bool[Tensor, " F"],
     used: Bool[Tensor, " N"] | None = None,
@@ -94,13 +97,16 @@ def map_features(
 
     A window ``(l, w)`` is tried in both orientations at every position. At one position ``z`` is
     the highest cell below it. The window is *held* if each of its four quadrants (of ``ceil(l/2) x
-    ceil(w/2)`` cells) has a cell within ``tolerance`` of ``z``, and *flat* if it is held and no
-    space is left below it. Its gap is that space: ``sum(z - cell)``, with heights and z shifted
-    right by ``shift`` bits. Over the positions the features of a window are, in this order:
+    ceil(w/2)`` cells) has a cell within ``tolerance`` of ``z``. Its gap is the space below it:
+    ``sum(z - cell)``, with heights and z shifted right by ``shift`` bits. It is *flat* if it is
+    held and its gap per cell is at most the first of ``spaces``. Over the positions the features of
+    a window are, in this order:
 
     - the lowest z; of the held ones; of the flat ones;
     - the least gap where ``z < height``;
-    - the lowest z whose gap is less than half a unit per cell;
+    - the lowest z whose gap per cell is less than the second of ``spaces``;
+    - the lowest z plus twice the height of the gap per cell, of the held ones; that factor has 15
+      bits after the point, and the product is rounded down;
     - for each level: the counts of held and of flat positions with ``z <= level``.
 
     A minimum over no position is :data:`NONE`.
@@ -114,6 +120,7 @@ def map_features(
         height: of the container, in the unit of the maps.
         tolerance: in the same unit.
         shift: such that ``cells * (height >> shift)`` of a window or a part is below 2^15.
+        spaces: heights per cell, shifted right like all others, that gaps are compared with.
         scale: see above; :func:`num_features` says how many there are.
         counts: see above.
         used: which maps have features; those of the others are 0, and cost nothing if compiled.
@@ -130,9 +137,11 @@ def map_features(
     flat = [side for size in sizes for side in size]
     if used is not None and (used.shape != maps.shape[:1] or used.dtype != torch.bool):
         raise ValueError(f"used should be bool [{len(maps)}], not {used.dtype} {list(used.shape)}")
+    areas = [length * width for length, width in sizes]
+    gaps = [gap for a in areas for gap in (int(spaces[0] * a), math.ceil(spaces[1] * a) - 1)]
     chosen = counts[:0] if used is None else used
     tables = scale, counts, _logs(2 * grid.numel(), maps.device), chosen
-    numbers = (flat, list(levels), list(bins), list(pool), height, tolerance, shift)
+    numbers = (flat, list(levels), list(bins), list(pool), gaps, height, tolerance, shift)
     found: Tensor = select(_MAP_FEATURES, backend, maps.device.type)(maps, *numbers, *tables)
     return found
 

@@ -11,11 +11,14 @@ from torch.nn import functional
 NONE = 30_000
 """Value of a minimum over no position."""
 
-FIXED = 5
+FIXED = 6
 """Features of a window before the counts by level."""
 
 SHAPE = 3
 """Features of the whole map before the counts by bin."""
+
+FRACTION = 15
+"""Bits after the point of factors."""
 
 MOST = 1.1
 """Largest feature."""
@@ -30,6 +33,7 @@ def map_features(
     levels: list[int],
     bins: list[int],
     pool: list[int],
+    gaps: list[int],
     height: int,
     tolerance: int,
     shift: int,
@@ -42,17 +46,20 @@ def map_features(
     cells = maps.int()
     found = _shape(cells, bins, shift)
     area = functional.pad((cells >> shift).cumsum(1).cumsum(2), (1, 0, 1, 0))
-    for length, width in zip(sizes[::2], sizes[1::2], strict=True):
+    pairs = (list(zip(part[::2], part[1::2], strict=True)) for part in (sizes, gaps))
+    for (length, width), (flat_gap, low_gap) in zip(*pairs, strict=True):
         turned = ((length, width), (width, length))[: 1 if length == width else 2]
         parts = [_positions(cells, area, *size, tolerance, shift) for size in turned]
         z, gap, held = (torch.cat(part, 1) for part in zip(*parts, strict=True))
-        flat = torch.where(gap <= 0, held, NONE)
+        flat = torch.where(gap <= flat_gap, held, NONE)
+        filled = z + (gap * gap_factor(length * width, shift) >> FRACTION)
         minima = (
             z,
             held,
             flat,
             torch.where(z < height, gap, NONE),
-            torch.where(gap <= (length * width - 1) // 2, z, NONE),
+            torch.where(gap <= low_gap, z, NONE),
+            torch.where(held < NONE, filled, NONE),
         )
         found += [part.amin(1) for part in minima]
         for level in levels:
@@ -61,6 +68,11 @@ def map_features(
     logarithm = logs[torch.where(counts, whole, 0).long()]
     features = (torch.where(counts, logarithm, whole.float()) * scale).clamp(max=MOST)
     return torch.where(used[:, None], features, 0.0) if used.shape[0] else features
+
+
+def gap_factor(cells: int, shift: int) -> int:
+    """Return the factor that makes of a gap twice its height per cell, with `FRACTION` bits."""
+    return (1 << (FRACTION + 1 + shift)) // cells
 
 
 def _shape(cells: Tensor, bins: list[int], shift: int) -> list[Tensor]:

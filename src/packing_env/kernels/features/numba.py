@@ -18,13 +18,14 @@ from packing_env.kernels.compiled.shorts import (
     load,
     lower,
     mul,
+    scaled,
     shift_right,
     splat,
     store,
     sub,
     where,
 )
-from packing_env.kernels.features.eager import FIXED, MOST, NONE, SHAPE, STEEPEST
+from packing_env.kernels.features.eager import FIXED, MOST, NONE, SHAPE, STEEPEST, gap_factor
 
 _HALF = 2
 
@@ -34,14 +35,15 @@ def _scan(peaks, area, best, shape, size, limits, levels):
     """Lower and count ``best`` over all positions of one window in one orientation."""
     x_cells, y_cells, shift = shape
     length, w = size
-    height, tolerance = limits
+    height, tolerance, flat_gap, low_gap, factor = limits
     half, half_w = (length + 1) // _HALF, (w + 1) // _HALF
     one, zero, never = splat(1), splat(0), splat(NONE)
     lid, slack = splat(height - 1), splat(tolerance)
-    cells, loose = splat(length * w), splat((length * w - 1) // _HALF)
+    cells, level, loose = splat(length * w), splat(flat_gap), splat(low_gap)
     row, line = y_cells * SIZE, (y_cells + 1) * SIZE
     low_z, low_held, low_flat = load(best), load(best + SIZE), load(best + 2 * SIZE)
-    low_gap, low_loose = load(best + 3 * SIZE), load(best + 4 * SIZE)
+    least_gap, low_loose = load(best + 3 * SIZE), load(best + 4 * SIZE)
+    low_filled = load(best + 5 * SIZE)
     for x in range(x_cells - length + 1):
         for y in range(y_cells - w + 1):
             near = peaks + x * row + y * SIZE
@@ -56,14 +58,16 @@ def _scan(peaks, area, best, shape, size, limits, levels):
             )
             gap = sub(mul(cells, shift_right(z, shift)), below)
             held = where(sub(z, low), slack, z, never)
-            flat = where(gap, zero, held, never)
+            flat = where(gap, level, held, never)
+            filled = add(z, scaled(gap, factor))
             low_z, low_held, low_flat = (
                 lower(low_z, z),
                 lower(low_held, held),
                 lower(low_flat, flat),
             )
-            low_gap = lower(low_gap, where(z, lid, gap, never))
+            least_gap = lower(least_gap, where(z, lid, gap, never))
             low_loose = lower(low_loose, where(gap, loose, z, never))
+            low_filled = lower(low_filled, where(sub(z, low), slack, filled, never))
             count = best + FIXED * SIZE
             for k in range(levels.size):
                 limit = splat(levels[k])
@@ -73,8 +77,9 @@ def _scan(peaks, area, best, shape, size, limits, levels):
     store(best, low_z)
     store(best + SIZE, low_held)
     store(best + 2 * SIZE, low_flat)
-    store(best + 3 * SIZE, low_gap)
+    store(best + 3 * SIZE, least_gap)
     store(best + 4 * SIZE, low_loose)
+    store(best + 5 * SIZE, low_filled)
 
 
 @jit
@@ -188,11 +193,24 @@ def _keep(rows, area, peaks, best):
 
 @kernel
 def _features(
-    maps, used, sizes, levels, bins, pool, height, tolerance, shift, tables, found, start, stop
+    maps,
+    used,
+    sizes,
+    levels,
+    bins,
+    pool,
+    limits,
+    height,
+    tolerance,
+    shift,
+    tables,
+    found,
+    start,
+    stop,
 ):
     """Fill found for the blocks start <= block < stop of ``LANES`` maps of ``used`` each."""
     _, x_cells, y_cells = maps.shape
-    shape, limits, parts = (x_cells, y_cells, shift), (height, tolerance), (pool[0], pool[1])
+    shape, parts = (x_cells, y_cells, shift), (pool[0], pool[1])
     longest = 1
     for k in range(sizes.size):
         longest = max(longest, (sizes[k] + 1) // _HALF)
@@ -216,7 +234,8 @@ def _features(
         _prepare(places[0], places[2], shape, longest)
         for k in range(sizes.size // 2):
             size = sizes[2 * k], sizes[2 * k + 1]
-            _window(places[0], places[1], places[2], places[3], shape, size, limits, levels)
+            slack = height, tolerance, limits[k, 0], limits[k, 1], limits[k, 2]
+            _window(places[0], places[1], places[2], places[3], shape, size, slack, levels)
             _write(best, chosen, head + k * width, width, tables, found)
         _parts(cells, places[2], places[3], shape, parts)
         _write(best, chosen, found.shape[1] - tail, tail, tables, found)
@@ -229,6 +248,7 @@ def map_features(
     levels: list[int],
     bins: list[int],
     pool: list[int],
+    gaps: list[int],
     height: int,
     tolerance: int,
     shift: int,
@@ -242,7 +262,11 @@ def map_features(
     # NumPy on the CPU: nothing waits for a device
     rows = np.flatnonzero(array(used)) if len(used) else np.arange(len(maps))
     numbers = (np.array(values, np.int64) for values in (sizes, levels, bins, pool))
+    areas = (a * b for a, b in zip(sizes[::2], sizes[1::2], strict=True))
+    factors = [gap_factor(area, shift) for area in areas]
+    limits = np.column_stack([np.array(gaps, np.int64).reshape(-1, 2), np.array(factors, np.int64)])
     tables = array(scale), array(counts), array(logs)
-    arguments = (array(maps), rows, *numbers, height, tolerance, shift, tables, found.numpy())
+    arguments = (array(maps), rows, *numbers, limits, height, tolerance, shift)
+    arguments += (tables, found.numpy())
     run(_features, arguments, -(-len(rows) // LANES), maps.numel() * len(sizes))
     return found
