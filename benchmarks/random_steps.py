@@ -1,4 +1,4 @@
-"""A million random steps through TorchRL's own collector under `ActionMask`, on three presets.
+"""A million random steps through TorchRL's own collector under `ActionMask`, on several presets.
 
     python benchmarks/random_steps.py [--steps 1e6] [--out benchmarks/results/random_steps.json]
 
@@ -31,6 +31,7 @@ from packing_env.tasks import LEAN
 TASKS: dict[str, dict[str, Any]] = {
     "irregular": {"num_envs": 64, "observation": LEAN},
     "cuboid_online": {"num_envs": 512},
+    "cuboid_buffer": {"num_envs": 256},
     "cuboid_continuous": {"num_envs": 64},
 }
 LENGTH = 8
@@ -92,7 +93,8 @@ def main() -> None:
     args = parser.parse_args()
     about, found = provenance(args) | {"load_before": os.getloadavg()}, {}
     for name in args.tasks:
-        for found[name] in play(name, int(args.steps)):
+        for so_far in play(name, int(args.steps)):
+            found[name] = so_far
             left = [task for task in args.tasks if task not in found]
             write_json(args.out, about | {"tasks": found, "left_out": left})
         print(f"{name}: {found[name]}", flush=True)
