@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -137,7 +137,7 @@ class Seed(Benchmark):
             replay.extend(taken[-1])
             clock.synchronize()
             ends.append(time.perf_counter())
-        found: dict[str, Any] = {f"{part}_seconds": watch.seconds[part] for part in PARTS}
+        found = _times(watch, PARTS)
         if learns:
             found |= _learn(watch, agent, replay)
         spent_cpu = time.thread_time() - start_cpu
@@ -172,5 +172,11 @@ def _learn(watch: Stopwatch, agent: Hierarchical, replay: Any) -> dict[str, Any]
     """Make one update of both levels; return its times and what it reported."""
     batch = replay.sample(agent.batch_size)
     told = watch.run("update", agent.update, batch)
-    times = {f"{part}_seconds": watch.seconds[part] for part in ("update", *UPDATES)}
+    times = _times(watch, ("update", *UPDATES))
     return times | {name: float(told[name]) for name in ("loss", "manager_loss", "skipped")}
+
+
+def _times(watch: Stopwatch, parts: Iterable[str]) -> dict[str, Any]:
+    """Return wall-clock and CPU seconds of some parts."""
+    clocks = {"seconds": watch.seconds, "cpu_seconds": watch.thread_seconds}
+    return {f"{part}_{unit}": spent[part] for unit, spent in clocks.items() for part in parts}
