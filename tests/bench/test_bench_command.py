@@ -263,7 +263,7 @@ def test_the_protocol_of_one_episode() -> None:
         assert values["success"] == values["items_packed"] / 3
         assert all(values[f"{part}_seconds"] > 0 for part in parts)
         shares = sum(values[f"{part}_seconds"] for part in parts)
-        assert 0.5 * values["episode_seconds"] < shares < 1.5 * values["episode_seconds"]
+        assert shares < 1.01 * values["episode_seconds"]  # the rest: a reset, and this loop
         assert values["p50_ms"] <= values["p95_ms"] <= values["p99_ms"]
         assert "gpu_utilization_percent" not in values
     assert acts["elapsed_seconds"] >= acts["build_seconds"] + 0.9 * acts["episode_seconds"]

@@ -56,15 +56,16 @@ class Seed(Benchmark):
     """
 
     columns: ClassVar[Mapping[str, str]] = {
-        "first_elapsed_seconds": "first s",
         "elapsed_seconds": "s",
-        "build_seconds": "build s",
         "steps": "steps",
         "steps_per_second": "steps/s",
         "p50_ms": "p50 ms",
         "p95_ms": "p95 ms",
         "p99_ms": "p99 ms",
-        **{f"{part}_seconds": f"{part} s" for part in (*PARTS, "update", *UPDATES)},
+        "environment_seconds": "env s",
+        "manager_seconds": "manager s",
+        "worker_seconds": "worker s",
+        "update_seconds": "update s",
         "reward": "reward",
         "success": "success",
         "gpu_utilization_percent": "GPU %",
