@@ -12,6 +12,11 @@ TORCH_INDEX_URL ?=
 TORCH := torch==2.13.0
 EXTRAS := fast,mesh,viz,dev,docs
 
+# The public test data, where it lies beside the checkout; without it the tests that need it skip.
+ifneq ($(wildcard ../shared/data/manifest.json),)
+export PACKING_DATA ?= $(abspath ../shared/data)
+endif
+
 # Waiting threads sleep: spinning ones take the cores from the other test processes.
 export OMP_WAIT_POLICY := PASSIVE
 
@@ -24,7 +29,7 @@ NOT_IN_CI := not slow and not gpu
 # modules that check their arguments: public operations, parameters, generators with arguments.
 CHECKED := packing_env.kernels.layout,packing_env.kernels.drop.eager,packing_env.kernels.drop.numpy,packing_env.kernels.support.eager,packing_env.kernels.spaces.eager,packing_env.kernels.cuboids.eager,packing_env.core,packing_env.items,packing_env.generators.base,packing_env.generators.catalogue_mix,packing_env.generators.uniform
 
-.PHONY: demo docs test lint test-tracing test-main test-slow install clean
+.PHONY: demo docs test lint ratios test-tracing test-main test-slow install clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -55,7 +60,7 @@ demo: $(STAMP)
 # Every part runs even when one before it fails; the last lines are the summary of the main suite.
 test: $(STAMP)
 	@failed=''; \
-	for part in lint docs test-tracing test-main; do \
+	for part in lint docs ratios test-tracing test-main; do \
 	  $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
@@ -70,6 +75,10 @@ lint: $(STAMP)
 # Strict: a broken link, or a name that the API reference cannot find, fails. No network is used.
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Some speed ratios beside the committed ones: lines that begin with "warning:", never a failure.
+ratios: $(STAMP)
+	$(BIN)/python benchmarks/ratios.py
 
 # Processes of their own: the shape checker of the main suite breaks fullgraph compilation.
 test-tracing: $(STAMP)

@@ -1,6 +1,7 @@
 """Cost of metrics, logs, progress bar and black box in a training run, and their side effects.
 
     python benchmarks/telemetry.py [--agents dqn ppo] [--envs cuboid_online] [--blocks 80]
+        [--set KEY=VALUE ...]
 
 Two runs of one seed alternate step by step: one is watched as by default (metrics of every step and
 update, a row in `metrics.csv` every log interval, a bar that is drawn twice a second, the black
@@ -146,7 +147,7 @@ def interval(watched: Tensor, bare: Tensor, seed: int = 0) -> list[float]:
 
 def compare(agent: str, env: str, args: argparse.Namespace) -> dict[str, Any]:
     """Measure one agent on one preset."""
-    given = [f"agent={agent}", f"env={env}", f"seed={args.seed}"]
+    given = [f"agent={agent}", f"env={env}", f"seed={args.seed}", *args.set]
     config = compose("train", given)
     bare = Run(compose("train", [*given, *UNWATCHED]), None)
     others = threading.enumerate()
@@ -178,6 +179,7 @@ def compare(agent: str, env: str, args: argparse.Namespace) -> dict[str, Any]:
         "blocks": args.blocks,
         "steps_per_block": count,
         "updates": watched.trainer.updates - updates,
+        "watching_us_per_step": 1e6 * float((seconds[0] - seconds[1]).quantile(0.5, 0).mean()),
         "unwatched_us_per_step": 1e6 * float(seconds[1].quantile(0.5, 0).mean()),
         "differing": differing(watched, bare),
         "compared_tensors": len(list(named_tensors(watched.state()))),
@@ -195,6 +197,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=80)
     parser.add_argument("--warm-up", type=int, default=3, help="blocks before")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="of both runs")
     parser.add_argument("--out", default="benchmarks/results/telemetry.json")
     args = parser.parse_args()
     load, found = [os.getloadavg()], []

@@ -251,15 +251,47 @@ def test_sync_finds_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_protocol_of_one_episode() -> None:
+    """The manager picks, the worker places, transitions are stored; a case learns from them."""
     small = [o for o in TINY_OVERRIDES if o != "env.num_envs=4"]
     paper = ["network=hrl_small", "env.grid_step=1", "bench.steps=3", "env.num_visible=2"]
-    values = values_of(bench("seed", *small, *paper, *QUICK), preset="irregular_paper")
-    assert values["steps"] == 3
-    assert values["success"] == values["items_packed"] / 3
-    assert values["elapsed_seconds"] >= values["build_seconds"] + 0.9 * values["episode_seconds"]
-    assert values["steps_per_second"] == pytest.approx(3 / values["episode_seconds"])
-    assert values["p50_ms"] <= values["p99_ms"]
-    assert "gpu_utilization_percent" not in values
+    report = bench("seed", *small, *paper, "bench.learn_repeats=1", "agent.batch_size=4", *QUICK)
+    acts = values_of(report, preset="irregular_paper", learns=False)
+    learns = values_of(report, preset="irregular_paper", learns=True)
+    parts = ("environment", "manager", "maps", "worker", "replay")
+    for values in (acts, learns):
+        assert values["steps"] == 3
+        assert values["success"] == values["items_packed"] / 3
+        assert all(values[f"{part}_seconds"] > 0 for part in parts)
+        shares = sum(values[f"{part}_seconds"] for part in parts)
+        assert shares < 1.01 * values["episode_seconds"]  # the rest: a reset, and this loop
+        assert values["p50_ms"] <= values["p95_ms"] <= values["p99_ms"]
+        assert "gpu_utilization_percent" not in values
+    assert acts["elapsed_seconds"] >= acts["build_seconds"] + 0.9 * acts["episode_seconds"]
+    spent = acts["elapsed_seconds"] - acts["build_seconds"]
+    assert acts["steps_per_second"] == pytest.approx(3 / spent)
+    assert "update_seconds" not in acts
+    assert learns["repeats"] == 1
+    assert (learns["skipped"], learns["batch_size"]) == (0, 4)
+    assert 0 < learns["manager_update_seconds"] < learns["update_seconds"]
+    assert 0 < learns["worker_update_seconds"] < learns["update_seconds"]
+    assert learns["elapsed_seconds"] > learns["episode_seconds"] + learns["update_seconds"]
+
+
+def test_the_protocol_needs_a_manager_that_decides(capsys: pytest.CaptureFixture[str]) -> None:
+    small = [o for o in TINY_OVERRIDES if o != "env.num_envs=4"]
+    tiny = ["network=hrl_small", "env.grid_step=1", "env.num_visible=2", *QUICK]
+    assert cli.main(["bench", "seed", *small, *tiny, "agent.stage1_frames=100"]) == 2
+    assert "agent.stage1_frames=0" in capsys.readouterr().err
+
+
+def test_the_protocol_is_that_of_the_paper() -> None:
+    config = compose("bench", ["bench=seed"])
+    env, agent = config.env, config.agent
+    assert (env.num_envs, env.num_items, env.num_visible, env.grid_step) == (1, 20, 20, 4)
+    assert env.container[0] / env.cell == pytest.approx(200)
+    assert (agent.batch_size, agent.stage1_frames, agent.epsilon_start) == (128, 0, 0.0)
+    assert (config.network.joint, config.network.thumbnail) == (True, 0)
+    assert (config.bench.steps, list(config.bench.learn)) == (10, [False, True])
 
 
 def test_replay_operations() -> None:

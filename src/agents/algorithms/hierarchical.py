@@ -34,6 +34,7 @@ from agents.policies.sampling import at, best
 from packing_env.envs import PackingEnv
 
 LEGAL_MASK = ("manager", "legal_mask")
+Report = tuple[dict[str, Tensor], dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -122,19 +123,29 @@ class Hierarchical(Learner):
         The reported ``loss`` is the worker's.
         """
         following = self.following(batch)
-        weight = batch.get("priority_weight", None)
+        report, step = self.update_worker(batch, following)
+        if self.stage == 1:
+            return report | step
+        due = self.joint_updates % self.stages.manager_every == 0
+        self.joint_updates += 1
+        if not due:
+            return report | step
+        of_manager, other = self.update_manager(batch, following)
+        return report | of_manager | worst(step, other)
+
+    def update_worker(self, batch: TensorDictBase, following: TensorDictBase) -> Report:
+        """Take a gradient step of the worker; return loss and value, and what the step was."""
         losses, value = self.worker_loss(batch, following)
-        loss = mean_loss(losses, weight)
-        steps = [self._step("worker", loss)]
-        report = {"loss": loss.detach(), "q": value.detach().mean()}
-        if self.stage == 2:
-            if self.joint_updates % self.stages.manager_every == 0:
-                losses, value = self.manager_loss(batch, following)
-                loss = mean_loss(losses, weight)
-                steps.append(self._step("manager", loss))
-                report |= {"manager_loss": loss.detach(), "manager_q": value.detach().mean()}
-            self.joint_updates += 1
-        return report | worst(*steps)
+        loss = mean_loss(losses, batch.get("priority_weight", None))
+        step = self._step("worker", loss)
+        return {"loss": loss.detach(), "q": value.detach().mean()}, step
+
+    def update_manager(self, batch: TensorDictBase, following: TensorDictBase) -> Report:
+        """Take a gradient step of the manager, as :meth:`update_worker` does."""
+        losses, value = self.manager_loss(batch, following)
+        loss = mean_loss(losses, batch.get("priority_weight", None))
+        step = self._step("manager", loss)
+        return {"manager_loss": loss.detach(), "manager_q": value.detach().mean()}, step
 
     def worker_loss(
         self, batch: TensorDictBase, following: TensorDictBase

@@ -201,7 +201,9 @@ def test_the_seed_benchmark_is_what_it_was() -> None:
     assert (env.num_items, env.num_envs, env.max_steps) == (20, 1, 10)
     assert (config.trainer.frames, config.collector.num_workers) == (10, 1)
     assert config.agent["_target_"] == "agents.algorithms.hierarchical.Hierarchical"
-    assert config.trainer.warmup > config.trainer.frames  # it decides and does not learn
+    assert (config.agent.stage1_frames, config.agent.epsilon_start) == (0, 0.0)  # both decide
+    assert (config.trainer.warmup, config.trainer.update_every) == (10, 1)  # and learn once
+    assert (config.agent.batch_size, config.network.thumbnail) == (128, 0)
 
 
 def test_the_seed_benchmark_says_time_and_metrics(
@@ -209,13 +211,16 @@ def test_the_seed_benchmark_says_time_and_metrics(
 ) -> None:
     run = tmp_path / "run"
     coarse = ["items=example_cuboids", "env.resolution=40", "env.scales=[1.0]", f"run_dir={run}"]
-    assert cli.main(["train", "experiment=seed_benchmark", *coarse]) == 0
+    small = ["network=hrl_small", "agent.batch_size=4"]
+    assert cli.main(["train", "experiment=seed_benchmark", *coarse, *small]) == 0
     said = capsys.readouterr().out
     assert "frames/s" in said
     assert "utilization" in said
     results = json.loads((run / "results.json").read_text())
     training, machine = results["training"], results["machine"]
-    assert (training["frames"], training["updates"]) == (10, 0)
+    assert (training["frames"], training["updates"]) == (10, 1)
+    assert {"loss", "manager_loss"} <= set(training["last"])
+    assert training["last"]["skipped"] == 0
     assert training["elapsed"] > 0
     assert {"return", "utilization", "frames_per_second"} <= set(training["last"])
     assert training["last"]["episodes"] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -10,15 +11,22 @@ import torch
 from hydra.utils import instantiate
 from tests.tiny import tiny_env
 from torch import Tensor, nn
+from torch.nn import functional
 
 from agents.algorithms.optimization import GatedAdam, follow
 from agents.config.compose import compose
 from agents.networks import HierarchicalNetworks
-from agents.networks.encoders.item_views import DIRECTIONS, principal_views, thumbnails
+from agents.networks.encoders.item_views import (
+    DIRECTIONS,
+    lattice_maps,
+    principal_views,
+    thumbnails,
+)
 from agents.networks.encoders.resnet import ResNet
 from agents.networks.encoders.unet import UNet
+from agents.networks.hierarchical import worker
 from agents.policies.hierarchical import HierarchicalPolicy
-from packing_env import PackingEnv
+from packing_env import PackingEnv, make_env
 from packing_env.items import Catalogue
 from packing_env.items.rotations import rotation_set
 from packing_env.types import PackingParams, ParameterError
@@ -79,6 +87,19 @@ def test_the_encoder_is_the_residual_network_of_18_layers():
     assert ResNet(1, 5)(torch.rand(2, 1, 40, 30)).shape == (2, 5)
 
 
+def paper_env() -> PackingEnv:
+    """The container of the paper, with two boxes."""
+    return make_env(
+        "irregular_paper",
+        num_envs=2,
+        action_mode="hierarchical",
+        observation=("item_id", "item_features"),
+        items={"source": "cuboids", "extents": [[0.1, 0.06, 0.04], [0.08, 0.12, 0.02]]},
+        scales=(1.0,),
+        pool_size=4,
+    )
+
+
 def test_paper_size():
     networks = instantiate(config_of("hrl_paper"))(env_of())
     convolutions = [m for m in networks.worker.unet.modules() if isinstance(m, nn.Conv2d)]
@@ -86,13 +107,28 @@ def test_paper_size():
     assert kernels.count((3, 3)) == 14
     assert kernels.count((1, 1)) == 1
     assert convolutions[0].out_channels == 32
-    layers = (nn.Conv2d, nn.Linear)
-    for encoder in (networks.manager.items, networks.manager.container):
-        found = [m for m in encoder.modules() if isinstance(m, layers)]
-        carries = [m for m in found if getattr(m, "kernel_size", None) == (1, 1)]
-        assert len(found) - len(carries) == 18
+    found = [m for m in networks.manager.items.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]
+    carries = [m for m in found if getattr(m, "kernel_size", None) == (1, 1)]
+    assert len(found) - len(carries) == 18
+    assert found[0].in_channels == 7  # six views and the container
+    assert networks.manager.container is None
     head = [m for m in networks.manager.head if isinstance(m, nn.Linear)]
     assert len(head) == 3
+
+
+def test_size_of_the_paper_in_the_documentation():
+    """docs/results.md, "The size of hrl_paper": by parts, and with the sizes that fit 10.23 MB."""
+    env = paper_env()
+    networks = instantiate(config_of("hrl_paper"))(env)
+    head = weights(networks.manager.head)
+    assert (weights(networks.manager.items), head) == (11_451_712, 330_241)
+    assert (weights(networks.worker), weights(networks)) == (2_154_918, 13_936_871)
+    two_encoders = HierarchicalNetworks(env)
+    assert weights(two_encoders) == 25_521_255
+    printed = ["encoder_width=16", "features=256", "hidden=192", "worker_width=28"]
+    overrides = [f"network.{each}" for each in printed]
+    config = compose("train", ["agent=hierarchical", "network=hrl_paper", *overrides])
+    assert 4e-6 * weights(instantiate(config.network)(env)) == pytest.approx(10.23, rel=0.01)
 
 
 def test_small_size():
@@ -209,6 +245,25 @@ def test_views_of_items_that_look_the_same_turned_over():
             assert (image > 0).sum() == across[0] * across[1]
 
 
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_lattice_maps_hold_every_cell_in_the_middle(step):
+    maps = voxel_maps(solids(), rotation_set("pi/2"), 4)
+    params = replace(PARAMS, grid_step=step)
+    found = lattice_maps(maps, params).float()
+    points = -(-4 // step)
+    assert found.shape[2:] == (2 * step * step, points, points)
+    for name, layer in (("top", 0), ("bottom", 1)):
+        for m, r in ((0, 0), (1, 5), (3, 23)):
+            cells = functional.pixel_shuffle(found[m, r].view(2, step * step, points, points), step)
+            size = [int(side) for side in maps["size"][m, r]]
+            first = [step * ((points - -(-side // step)) // 2) for side in size]
+            inside = cells[layer, 0, first[0] : first[0] + size[0], first[1] : first[1] + size[1]]
+            expected = maps[name][m, r, : size[0], : size[1]] / params.height
+            expected = (expected if name == "top" else 1 - expected).clamp(0, 1)
+            torch.testing.assert_close(inside, expected, rtol=0, atol=1e-3)
+            assert cells[layer].sum() == pytest.approx(float(expected.sum()), rel=1e-3)
+
+
 def test_thumbnails_hold_the_extremes():
     maps = voxel_maps(solids(), rotation_set("yaw"), 4)
     pictures = thumbnails(maps, PARAMS, 2)
@@ -274,7 +329,13 @@ def test_the_catalogue_is_encoded_once(monkeypatch):
     manager = shaken(small(env)).manager
     calls = []
     encode = manager._encode
-    monkeypatch.setattr(manager, "_encode", lambda views: calls.append(len(views)) or encode(views))
+
+    def counted(encoder, images):
+        if encoder is manager.items:
+            calls.append(len(images))
+        return encode(encoder, images)
+
+    monkeypatch.setattr(manager, "_encode", counted)
     with torch.no_grad():
         root = env.reset()
         for _ in range(4):
@@ -339,6 +400,63 @@ def test_value_of_is_the_gathered_value(task, fold):
     action = torch.where(mask, torch.rand(mask.shape), -1.0).argmax(-1)
     one = networks.worker.value_of(seen, action)
     torch.testing.assert_close(one, value.gather(1, action[:, None]).squeeze(1))
+
+
+WHOLE = {**SMALL, "joint": True, "thumbnail": 0}
+"""As the paper: a joint encoder, and whole maps as channels."""
+
+
+@pytest.mark.parametrize("sizes", [WHOLE, {**WHOLE, "fold": 1}], ids=["folded", "plain"])
+def test_whole_maps_give_one_value_per_placement(sizes):
+    env = env_of(grid_step=3)
+    networks = shaken(HierarchicalNetworks(env, **sizes))
+    seen = seen_by_the_worker(env, networks)
+    value = networks.worker(seen.clone(False))["worker", "action_value"]
+    mask = seen["worker", "action_mask"]
+    action = torch.where(mask, torch.rand(mask.shape), -1.0).argmax(-1)
+    one = networks.worker.value_of(seen, action)
+    torch.testing.assert_close(one, value.gather(1, action[:, None]).squeeze(1))
+
+
+def test_every_cell_of_an_item_counts_where_maps_are_whole():
+    """A thumbnail of one pixel holds extremes only: a change inside it goes unseen."""
+    env = env_of()
+    whole = shaken(HierarchicalNetworks(env, **WHOLE))
+    seen = seen_by_the_worker(env, whole)
+    before = whole.worker(seen.clone(False))["worker", "action_value"]
+    pictures = whole.worker.pictures
+    for channel in range(pictures.shape[-1]):
+        moved = pictures[..., channel].clone()
+        pictures[..., channel] += 0.5
+        after = whole.worker(seen.clone(False))["worker", "action_value"]
+        assert not torch.equal(before, after), channel
+        pictures[..., channel] = moved
+
+
+def test_large_batches_are_evaluated_in_blocks(monkeypatch):
+    env = env_of(6)
+    networks = shaken(HierarchicalNetworks(env, **WHOLE))
+    seen = seen_by_the_worker(env, networks)
+    whole = networks.worker(seen.clone(False))["worker", "action_value"]
+    monkeypatch.setattr(worker, "_BLOCK_PIXELS", 1)
+    blocks = networks.worker(seen.clone(False))["worker", "action_value"]
+    torch.testing.assert_close(whole, blocks)
+
+
+def test_the_joint_encoder_reads_item_and_container_together():
+    env = env_of()
+    networks = shaken(HierarchicalNetworks(env, **WHOLE))
+    seen = seen_by_the_worker(env, networks)
+    value = networks.manager(seen.clone(False))["manager", "action_value"]
+    assert value.shape == seen["manager", "action_mask"].shape
+    for key in (("observation", "heights"), ("observation", "item_id")):
+        other = seen.clone()
+        other[key] = other[key].roll(1, -1) + (0.01 if key[1] == "heights" else 0)
+        changed = networks.manager(other)["manager", "action_value"]
+        assert not torch.allclose(value, changed, atol=1e-5), key
+    with torch.no_grad():  # nothing is looked up: new weights count at once
+        shaken(networks.manager)
+    assert not torch.allclose(value, networks.manager(seen.clone(False))["manager", "action_value"])
 
 
 def test_values_depend_on_the_item_and_its_orientation():

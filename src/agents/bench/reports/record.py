@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Mapping
@@ -71,6 +72,7 @@ def origin_of(session: Session) -> dict[str, Any]:
         "what": what,
         "command": ["packing", "bench", what, *given],
         "machine": runs.machine(config.device),
+        "load_average": os.getloadavg(),  # before; other programs slow a wall clock down
         "versions": runs.versions(),
         "revision": revision(),
         "kernels": kernels.backend_for(session.clock.device.type),

@@ -1,4 +1,4 @@
-"""Pictures of the catalogue's items for networks: six views of each, thumbnails of its maps."""
+"""Pictures of the catalogue's items for networks: six views, maps and thumbnails of maps."""
 
 from __future__ import annotations
 
@@ -63,6 +63,31 @@ def thumbnails(catalogue: Catalogue, params: PackingParams, size: int) -> Float[
     lowest = -functional.adaptive_max_pool2d(-catalogue["bottom"], pixels)
     reduced = torch.cat((highest.flatten(2), lowest.flatten(2)), 2)
     return (reduced / params.height).clamp(0, 1)
+
+
+def lattice_maps(catalogue: Catalogue, params: PackingParams) -> Float[Tensor, "M R C Xs Ys"]:
+    """Return ``top`` over H and ``1 - bottom / H`` of every orientation, every cell of both.
+
+    The image has a pixel per point of the action lattice; the cells up to the next point are
+    ``C = 2 * grid_step**2`` channels. The item is in the middle of a window that holds the largest;
+    0 beside it. Values are float16: half a millimetre in a metre.
+    """
+    step = params.grid_step
+    top, bottom = (catalogue[name] / params.height for name in ("top", "bottom"))
+    window = catalogue["top"].shape[2:]
+    sides = (0, -window[1] % step, 0, -window[0] % step)
+    images = []
+    for above, below, cells in zip(top, bottom, catalogue["size"], strict=True):
+        maps = torch.stack((above, 1 - below), 1).clamp(0, 1).half()
+        maps = functional.pixel_unshuffle(functional.pad(maps, sides), step)
+        for axis in (0, 1):
+            wide = maps.shape[2 + axis]
+            shift = (wide - torch.div(cells[:, axis] + step - 1, step, rounding_mode="floor")) // 2
+            place = (torch.arange(wide, device=shift.device) - shift[:, None]) % wide
+            place = place[:, None, :, None] if axis == 0 else place[:, None, None]
+            maps = maps.gather(2 + axis, place.expand_as(maps))
+        images.append(maps)
+    return torch.stack(images)
 
 
 def _from_orientations(

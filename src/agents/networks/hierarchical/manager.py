@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
@@ -32,6 +33,7 @@ class ManagerSize:
         encoder_blocks: Blocks per stage.
         hidden: Width of the head.
         view_size: Pixels of an item's view along either axis, at most.
+        joint: One encoder reads the views of an item and the container's heightmap together.
     """
 
     features: int = 512
@@ -40,20 +42,25 @@ class ManagerSize:
     encoder_blocks: int = 2
     hidden: int = 256
     view_size: int = 64
+    joint: bool = False
 
 
 class ManagerNetwork(TensorDictModuleBase):
     """A value for every visible item.
 
-    The container's heightmap is encoded in every state. An item is the embedding of its six
-    principal views (:func:`agents.networks.encoders.item_views.principal_views`) by an encoder that
-    all items share. The head of three layers reads, per item: the container, the item, the mean of
-    the visible items, and the item's features.
+    An item is the embedding of its six principal views
+    (:func:`agents.networks.encoders.item_views.principal_views`) by an encoder that all items
+    share; the container's heightmap has an encoder of its own. The head of three layers reads, per
+    item: the container, the item, the mean of the visible items, and the item's features.
 
     Views never change, so without gradients the embeddings of the whole catalogue are computed once
     and looked up. They are recomputed when the encoder's weights have changed (:meth:`refresh`).
     With gradients, the visible items of the batch are encoded, or the catalogue where it is
     smaller.
+
+    ``joint`` follows Huang et al., RA-L 2023: the heightmap, reduced to the views' pixels by
+    maxima, is a seventh channel of every item's views. There is one encoder, and nothing to look
+    up: every visible item is encoded in every state.
 
     Reads ``observation`` (``heights``, ``item_id``, ``item_features``); writes
     ``("manager", "action_value") [*batch, L]`` float32.
@@ -73,13 +80,18 @@ class ManagerNetwork(TensorDictModuleBase):
         self.out_keys = [("manager", "action_value")]
         self.height, self.num_visible = env.params.height, env.params.num_visible
         self.autocast = autocast
-        width, stages, blocks = size.encoder_width, size.encoder_stages, size.encoder_blocks
-        self.container, self.items = (
-            ResNet(channels, size.features, width=width, stages=stages, blocks=blocks)
-            for channels in (1, 6)
+        encoder = partial(
+            ResNet,
+            features=size.features,
+            width=size.encoder_width,
+            stages=size.encoder_stages,
+            blocks=size.encoder_blocks,
         )
+        self.container = None if size.joint else encoder(1)
+        self.items = encoder(7 if size.joint else 6)
+        embeddings = 2 if size.joint else 3
         self.head = nn.Sequential(
-            nn.Linear(3 * size.features + len(ITEM_FEATURES), size.hidden),
+            nn.Linear(embeddings * size.features + len(ITEM_FEATURES), size.hidden),
             nn.ReLU(),
             nn.Linear(size.hidden, size.hidden),
             nn.ReLU(),
@@ -90,8 +102,9 @@ class ManagerNetwork(TensorDictModuleBase):
         start_small(last.weight, last.bias)
         views = principal_views(env.catalogue.tensors(), env.params, size.view_size)
         self.register_buffer("views", views, persistent=False)
-        embeddings = views.new_zeros(len(views), size.features)
-        self.register_buffer("embeddings", embeddings, persistent=False)
+        self.register_buffer(
+            "embeddings", views.new_zeros(len(views), size.features), persistent=False
+        )
         self._encoded: int | None = None
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
@@ -113,14 +126,24 @@ class ManagerNetwork(TensorDictModuleBase):
         features: Float[Tensor, "B L F"],
     ) -> Float[Tensor, "B L"]:
         """Return the values of the visible items; those of empty slots mean nothing."""
-        with torch.autocast(heightmap.device.type, torch.bfloat16, enabled=self.autocast):
-            container = self.container(heightmap[:, None])
-        there = (item_id >= 0)[..., None]
-        items = torch.where(there, self.embed(item_id.clamp(min=0)), 0.0)
-        mean = items.sum(1) / there.sum(1).clamp(min=1)
-        state = torch.cat((container.float(), mean), -1)
-        state = state[:, None].expand(-1, item_id.shape[1], -1)
+        there, chosen = (item_id >= 0)[..., None], item_id.clamp(min=0)
+        if self.container is None:
+            items, shared = self._together(heightmap, chosen), []
+        else:
+            items, shared = self.embed(chosen), [self._encode(self.container, heightmap[:, None])]
+        items = torch.where(there, items, 0.0)
+        shared.append(items.sum(1) / there.sum(1).clamp(min=1))
+        state = torch.cat(shared, -1)[:, None].expand(-1, item_id.shape[1], -1)
         return self.head(functional.relu(torch.cat((state, items, features), -1))).squeeze(-1)
+
+    def _together(
+        self, heightmap: Float[Tensor, "B X Y"], item_id: Int[Tensor, "B L"]
+    ) -> Float[Tensor, "B L E"]:
+        """Return the embeddings of the items in their containers."""
+        ground = functional.adaptive_max_pool2d(heightmap[:, None], self.views.shape[2:])
+        ground = ground[:, None].expand(-1, item_id.shape[1], -1, -1, -1)
+        images = torch.cat((self.views[item_id], ground), 2)
+        return self._encode(self.items, images.flatten(0, 1)).unflatten(0, item_id.shape)
 
     def embed(self, item_id: Int[Tensor, "B L"]) -> Float[Tensor, "B L E"]:
         """Return the items' embeddings: computed with gradients, looked up without."""
@@ -129,8 +152,9 @@ class ManagerNetwork(TensorDictModuleBase):
             self.refresh()
             return self.embeddings[item_id]
         if len(self.views) <= item_id.numel():
-            return self._encode(self.views)[item_id]
-        return self._encode(self.views[item_id.flatten()]).unflatten(0, item_id.shape)
+            return self._encode(self.items, self.views)[item_id]
+        chosen = self.views[item_id.flatten()]
+        return self._encode(self.items, chosen).unflatten(0, item_id.shape)
 
     def refresh(self) -> None:
         """Encode the catalogue if the encoder has changed since the last call.
@@ -140,16 +164,17 @@ class ManagerNetwork(TensorDictModuleBase):
         ``torch.autograd.graph.increment_version``, as ``GatedAdam`` does. The counters are not
         available inside ``torch.compile``: call this between steps.
         """
-        if torch.compiler.is_compiling():
+        if self.container is None or torch.compiler.is_compiling():
             return
         version = sum(weight._version for weight in self.items.parameters())
         if version == self._encoded:
             return
         with torch.no_grad():
-            blocks = [self._encode(views) for views in self.views.split(_BLOCK_ITEMS)]
+            split = self.views.split(_BLOCK_ITEMS)
+            blocks = [self._encode(self.items, views) for views in split]
             self.embeddings.copy_(torch.cat(blocks))
         self._encoded = version
 
-    def _encode(self, views: Float[Tensor, "N 6 P P"]) -> Float[Tensor, "N E"]:
-        with torch.autocast(views.device.type, torch.bfloat16, enabled=self.autocast):
-            return self.items(views).float()
+    def _encode(self, encoder: ResNet, images: Float[Tensor, "N C P Q"]) -> Float[Tensor, "N E"]:
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.autocast):
+            return encoder(images).float()

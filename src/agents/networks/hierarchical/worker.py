@@ -11,7 +11,7 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.encoders.item_views import thumbnails
+from agents.networks.encoders.item_views import lattice_maps, thumbnails
 from agents.networks.encoders.maps import COARSE, FIT_FEATURES, coarse, coordinates, folded
 from agents.networks.encoders.unet import UNet
 from agents.networks.readouts.values import start_small
@@ -20,6 +20,8 @@ from packing_env.envs import PackingEnv
 
 _POINT = 4
 """Inputs of the linear term per point: rest height, ground, x, y."""
+_BLOCK_PIXELS = 2**21
+"""Pixels of the images that are evaluated at a time."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class WorkerSize:
         worker_width: Channels of the U-Net's first level.
         fold: Points of the action lattice per pixel and axis.
         condition: Length of the vector that modulates the U-Net.
-        thumbnail: Pixels of an orientation's thumbnail along either axis, at most.
+        thumbnail: Pixels of an orientation's thumbnail along either axis, at most; 0: its whole
+            top and bottom are channels of the images instead.
     """
 
     worker_width: int = 32
@@ -47,7 +50,9 @@ class WorkerNetwork(TensorDictModuleBase):
     points of the lattice are channels (space to depth; ``fold`` folds the lattice itself in the
     same way, and unfolds the output; Shi et al., CVPR 2016). A U-Net
     (:class:`agents.networks.encoders.unet.UNet`) scores them, modulated by the item: its features,
-    and the top and bottom of this orientation as a thumbnail. A linear term per point, whose
+    and the top and bottom of this orientation as a thumbnail. With ``thumbnail=0`` top and bottom
+    are in the image instead, every cell of both, in its middle
+    (:func:`agents.networks.encoders.item_views.lattice_maps`). A linear term per point, whose
     weights depend on the item, carries rest height, ground and coordinates past the U-Net; it is
     learned first.
 
@@ -77,13 +82,21 @@ class WorkerNetwork(TensorDictModuleBase):
         self.out_keys = [("worker", "action_value")]
         self.height, self.stride = env.params.height, env.params.grid_step
         self.fold, self.autocast = size.fold, autocast
-        pictures = thumbnails(env.catalogue.tensors(), env.params, size.thumbnail)
+        maps = env.catalogue.tensors()
+        self.window: torch.Size | None = None  # shape of whole maps, if the images hold them
+        if size.thumbnail:
+            pictures = thumbnails(maps, env.params, size.thumbnail)
+        else:
+            pictures = lattice_maps(maps, env.params)
+            self.window, pictures = pictures.shape[2:], pictures.flatten(2)
         self.register_buffer("pictures", pictures, persistent=False)
         self.register_buffer("grid", coordinates(env.params.lattice), persistent=False)
-        features = pictures.shape[-1] + len(ITEM_FEATURES) + len(ORIENTATION_FEATURES)
+        features = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES)
+        features += pictures.shape[-1] if self.window is None else 0
         self.condition = nn.Sequential(nn.Linear(features, size.condition), nn.ReLU())
         pixels = size.fold * size.fold
-        channels = pixels * (self.stride * self.stride + 4)
+        maps_of_cells = 1 if self.window is None else 3
+        channels = pixels * (maps_of_cells * self.stride * self.stride + 4)
         self.unet = UNet(channels, pixels, width=size.worker_width, condition=size.condition)
         self.point_weights = nn.Linear(size.condition, _POINT)
         for layer in (self.unet.out, self.point_weights):
@@ -98,11 +111,27 @@ class WorkerNetwork(TensorDictModuleBase):
         """Write the values."""
         observed = [tensordict.get(key) for key in self.in_keys]
         batch = observed[3].shape
-        flat = (entry.flatten(0, len(batch) - 1) for entry in observed)
-        heights, item_id, item, slot, drop_height, orientation = flat
-        features = self._features(item_id, item, slot, orientation)
-        value = self.action_value(heights / self.height, drop_height, features)
-        return tensordict.set(self.out_keys[0], value.flatten(1).unflatten(0, batch))
+        images, places = observed[4].shape[-3], observed[4].shape[-2:].numel()
+        rows = max(1, _BLOCK_PIXELS * self.fold * self.fold // (images * places))
+        blocks = zip(
+            *(entry.flatten(0, len(batch) - 1).split(rows) for entry in observed), strict=True
+        )
+        value = torch.cat([self._block_value(*block).flatten(1) for block in blocks])
+        return tensordict.set(self.out_keys[0], value.unflatten(0, batch))
+
+    def _block_value(
+        self,
+        heights: Tensor,
+        item_id: Tensor,
+        item: Tensor,
+        slot: Tensor,
+        drop_height: Tensor,
+        orientation: Tensor,
+    ) -> Float[Tensor, "B R Xs Ys"]:
+        """Return the values of all placements of some rows."""
+        pictures = self._pictures(item_id, slot)
+        features = self._features(item, slot, orientation, pictures)
+        return self.action_value(heights / self.height, drop_height, features, pictures)
 
     def value_of(
         self, tensordict: TensorDictBase, action: Int[Tensor, " B"]
@@ -114,9 +143,10 @@ class WorkerNetwork(TensorDictModuleBase):
         places = drop_height[0, 0].numel()
         chosen = torch.div(action, places, rounding_mode="floor")
         rows = torch.arange(len(action), device=action.device)
-        features = self._features(item_id, item, slot, orientation)[rows, chosen]
-        images = drop_height[rows, chosen]
-        value = self.action_value(heights / self.height, images[:, None], features[:, None])
+        pictures = self._pictures(item_id, slot, chosen[:, None])
+        features = self._features(item, slot, orientation[rows, chosen][:, None], pictures)
+        images = drop_height[rows, chosen][:, None]
+        value = self.action_value(heights / self.height, images, features, pictures)
         return value.flatten(1).gather(1, (action % places)[:, None]).squeeze(1)
 
     def action_value(
@@ -124,6 +154,7 @@ class WorkerNetwork(TensorDictModuleBase):
         heightmap: Float[Tensor, "B X Y"],
         drop_height: Float[Tensor, "B R Xs Ys"],
         features: Float[Tensor, "B R F"],
+        pictures: Tensor,
     ) -> Float[Tensor, "B R Xs Ys"]:
         """Return the values of the placements on the given maps."""
         rows, orientations, xs, ys = drop_height.shape
@@ -134,7 +165,8 @@ class WorkerNetwork(TensorDictModuleBase):
         )
         shared = torch.cat((cells.amax(1, keepdim=True), self.grid.expand(rows, 2, xs, ys)), 1)
         condition = self.condition(features)
-        scores = self._detail(drop_height, torch.cat((cells, shared[:, 1:]), 1), condition)
+        ground = torch.cat((cells, shared[:, 1:]), 1)
+        scores = self._detail(drop_height, ground, condition, pictures)
         weights = self.point_weights(condition)
         scores = torch.addcmul(scores, weights[..., :1], drop_height.flatten(2))
         scores = torch.baddbmm(scores, weights[..., 1:], shared.flatten(2))
@@ -150,12 +182,18 @@ class WorkerNetwork(TensorDictModuleBase):
         drop_height: Float[Tensor, "B R Xs Ys"],
         shared: Float[Tensor, "B C Xs Ys"],
         condition: Float[Tensor, "B R F"],
+        pictures: Tensor,
     ) -> Float[Tensor, "B R XsYs"]:
         """Return the U-Net's scores of the images."""
         orientations, xs, ys = drop_height.shape[1:]
         own = torch.stack((drop_height, (drop_height >= 1).to(drop_height.dtype)), 2)
-        shared = shared[:, None].expand(-1, orientations, -1, -1, -1)
-        images = torch.cat((own, shared), 2).flatten(0, 1)
+        parts = [own, shared[:, None].expand(-1, orientations, -1, -1, -1)]
+        if self.window is not None:
+            across, along = self.window[1:]
+            left, above = (xs - across) // 2, (ys - along) // 2
+            sides = (above, ys - along - above, left, xs - across - left)
+            parts.append(functional.pad(pictures.unflatten(2, self.window).float(), sides))
+        images = torch.cat(parts, 2).flatten(0, 1)
         images = folded(images, self.fold)
         with torch.autocast(images.device.type, torch.bfloat16, enabled=self.autocast):
             images = images.contiguous(memory_format=torch.channels_last)
@@ -163,15 +201,25 @@ class WorkerNetwork(TensorDictModuleBase):
         scores = functional.pixel_shuffle(scores, self.fold)[:, 0, :xs, :ys]
         return scores.flatten(1).unflatten(0, (-1, orientations))
 
-    def _features(
+    def _pictures(
         self,
         item_id: Int[Tensor, "B S"],
+        slot: Int[Tensor, " B"],
+        chosen: Int[Tensor, "B O"] | None = None,
+    ) -> Tensor:
+        """Return the pictures of the chosen item ``[B, R, ...]``, or of chosen orientations."""
+        item = item_id.gather(1, slot[:, None]).clamp(min=0)
+        return self.pictures[item.squeeze(1)] if chosen is None else self.pictures[item, chosen]
+
+    def _features(
+        self,
         item: Float[Tensor, "B S F"],
         slot: Int[Tensor, " B"],
         orientation: Float[Tensor, "B R G"],
-    ) -> Float[Tensor, "B R FGP"]:
-        """Return thumbnails and features of the chosen item, per orientation."""
+        pictures: Tensor,
+    ) -> Float[Tensor, "B R FG"]:
+        """Return the features of the chosen item per orientation, with thumbnails if it has any."""
         rows = torch.arange(len(slot), device=slot.device)
-        pictures = self.pictures[item_id[rows, slot].clamp(min=0)]
         chosen = item[rows, slot][:, None].expand(-1, orientation.shape[1], -1)
-        return torch.cat((pictures, chosen, orientation), -1)
+        thumbnails = [pictures] if self.window is None else []
+        return torch.cat((*thumbnails, chosen, orientation), -1)

@@ -1,0 +1,133 @@
+"""A handful of speed ratios, compared with the committed ones; warns where one has fallen.
+
+    python benchmarks/ratios.py [--write]
+
+Ratios of CPU time on one thread, measured side by side, depend less on the machine than times do:
+drop-height kernels against the NumPy program, and the environment's step against the NumPy
+environment (`packing_env.reference`, exact masks as well). A ratio below :data:`WARN` of the
+committed one is a warning; the exit status stays 0. `--write` commits new ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from agents.bench.baselines.formulations import numpy_map
+from agents.bench.baselines.problems import SIZES, random_problem
+from agents.bench.workloads.step_loops import Loop
+from packing_env import kernels, make_env
+from packing_env.testing.episodes import begin_episode
+
+FILE = Path(__file__).parent / "results" / "ratios.json"
+WARN = 0.6
+"""Share of the committed ratio below which there is a warning."""
+KERNELS = {"kernel A, numba": ("A", "numba"), "kernel A, eager": ("A", "eager"),
+           "kernel flat, numba": ("flat", "numba")}  # fmt: skip
+STEPS = {"step of 1 row": 1, "step of 256 rows": 256}
+"""Rows of `cuboid_online`, random legal actions."""
+
+
+def seconds(work: Callable[[], object], repeats: int = 7) -> float:
+    """Return the median CPU time of a call, after one that warms up."""
+    work()
+    spent = []
+    for _ in range(repeats):
+        start = time.thread_time()
+        work()
+        spent.append(time.thread_time() - start)
+    return statistics.median(spent)
+
+
+def kernel_ratio(name: str, backend: str) -> float:
+    """Return how many times as fast a backend computes the rest heights of a problem."""
+    problem = random_problem(SIZES[name], torch.Generator().manual_seed(0), torch.device("cpu"))
+    size = problem.size
+    inputs = (problem.heightmap, problem.bottom, size.stride)
+    heights, bottoms = problem.heightmap.numpy(), problem.bottom.numpy()
+
+    def plain() -> None:
+        for orientation, (w, h) in enumerate(size.footprints):
+            numpy_map(heights[0], bottoms[0, orientation, :w, :h], size.stride)
+
+    quick = seconds(lambda: kernels.drop_height(*inputs, backend=backend), 25)
+    return seconds(plain, 3) / quick
+
+
+def reference_seconds(decisions: int = 20) -> float:
+    """Return the CPU time per decision of the NumPy environment, with its whole mask."""
+    env = make_env("cuboid_online", num_envs=1, seed=0)
+    env.reset()
+    episode, random = begin_episode(env, 0, {}), np.random.default_rng(0)
+    orientations = env.catalogue.num_orientations
+    spent: list[float] = []
+    while len(spent) < decisions and not episode.done:
+        start = time.thread_time()
+        legal = np.argwhere(episode.mask(orientations))
+        slot, orientation, x, y = (int(n) for n in legal[random.integers(len(legal))])
+        step = episode.rules.grid_step
+        episode.step(slot, orientation, step * x, step * y, orientations)
+        spent.append(time.thread_time() - start)
+    return statistics.fmean(spent)
+
+
+def step_seconds(rows: int) -> float:
+    """Return the CPU time per decision of the environment."""
+    play = Loop(make_env("cuboid_online", num_envs=rows, seed=0), "random_legal")
+
+    def steps() -> None:
+        for _ in range(20):
+            play.step()
+
+    return seconds(steps) / 20 / rows
+
+
+def measure() -> dict[str, float]:
+    """Return every ratio by its name."""
+    found = {name: kernel_ratio(*case) for name, case in KERNELS.items()}
+    plain = reference_seconds()
+    return found | {name: plain / step_seconds(rows) for name, rows in STEPS.items()}
+
+
+def fallen(found: Mapping[str, float], committed: Mapping[str, float]) -> list[str]:
+    """Return a warning for each ratio that has fallen, or that only one side has."""
+    said = [
+        f"{name}: {found[name]:.3g} x NumPy is {found[name] / before:.2f} of {before:.3g}"
+        for name, before in committed.items()
+        if name in found and found[name] < WARN * before
+    ]
+    lone = sorted(found.keys() ^ committed.keys())
+    return said + [f"{name}: only measured or only committed; run with --write" for name in lone]
+
+
+def main() -> None:
+    """Measure, print, warn; write the file if asked."""
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help=f"write {FILE.name}")
+    args = parser.parse_args()
+    load, start = os.getloadavg(), time.perf_counter()
+    found = measure()
+    for name, ratio in found.items():
+        print(f"{name}: {ratio:.4g} x NumPy")
+    if args.write:
+        from provenance import provenance, write_json
+
+        write_json(str(FILE), provenance(args) | {"load_before": load, "ratios": found})
+        return
+    committed = json.loads(FILE.read_text(encoding="utf-8"))["ratios"]
+    for line in fallen(found, committed):
+        print(f"warning: {line}")
+    print(f"{len(found)} ratios in {time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
