@@ -61,9 +61,10 @@ def build_catalogue(
         )
     elif source == "meshes":
         catalogue = Catalogue.from_meshes(options.pop("paths"), **options)
-        _check_meshes(catalogue)
+        _log_warnings(catalogue)
     else:
         catalogue = Catalogue.from_shapes(**options)
+    _check_size(catalogue)
     return _hold_out(catalogue, holdout, split) if holdout else catalogue
 
 
@@ -80,14 +81,19 @@ def _cuboids(options: dict[str, Any], supplied: Cuboids | None, maps: bool) -> C
     return Catalogue.from_cuboids(**options, upright=supplied.upright, maps=maps)
 
 
-def _check_meshes(catalogue: Catalogue) -> None:
-    """Log the warnings of the files; raise if all parts are smaller than a cell."""
-    largest = float(catalogue.tensors()["extent"].max())
+def _check_size(catalogue: Catalogue) -> None:
+    """Raise if all items are smaller than a cell."""
+    largest = float(catalogue.extent.max())
     if largest < catalogue.cell:
         raise ParameterError(
             f"every part is smaller than a cell: the largest measures {largest:.3g} m, the cell "
-            f"{catalogue.cell} m; check items.unit (mm, cm, m, in, ...)"
+            f"{catalogue.cell} m; check items.unit (mm, cm, m, in, ...), and that container and "
+            f"cell are metres"
         )
+
+
+def _log_warnings(catalogue: Catalogue) -> None:
+    """Log the warnings of the files."""
     rows = zip(catalogue.names, catalogue.sources, strict=True)
     warned = {name: source["warnings"] for name, source in rows if source.get("warnings")}
     for name, warnings in list(warned.items())[:_LISTED]:
