@@ -12,6 +12,7 @@ import torch
 from packing_env.generators import Cuboids
 from packing_env.items import Catalogue, shapes
 from packing_env.items.inputs import Item
+from packing_env.names import close_names
 from packing_env.types import PackingParams, ParameterError, check_number
 
 _LOGGER = logging.getLogger("packing_env.tasks")
@@ -122,7 +123,8 @@ def _items_options(items: Any) -> dict[str, Any]:
     source = options.get("source")
     if not isinstance(source, str) or source not in ITEM_ARGUMENTS:
         raise ParameterError(
-            f"items.source={source!r} is unknown; choose one of {', '.join(ITEM_ARGUMENTS)}"
+            f"items.source={source!r} is unknown{close_names(str(source), ITEM_ARGUMENTS)}; choose "
+            f"one of {', '.join(ITEM_ARGUMENTS)}"
         )
     check_names(f"items (source {source})", options, {"source", "holdout"} | ITEM_ARGUMENTS[source])
     share = check_number("items.holdout", options.setdefault("holdout", 0.0))
@@ -189,4 +191,5 @@ def check_names(what: str, given: Mapping[str, Any], known: set[str]) -> None:
     unknown = [str(name) for name in given if name not in known]
     if unknown:
         listed = f"known: {', '.join(sorted(known))}" if known else "it takes none"
-        raise ParameterError(f"{what} has no argument {', '.join(unknown)}; {listed}")
+        near = close_names(unknown[0], sorted(known))
+        raise ParameterError(f"{what} has no argument {', '.join(unknown)}{near}; {listed}")

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from packing_env.items.meshes.topology import first_rows
+from packing_env.names import close_names
 
 QUARTER = math.pi / 2
 
@@ -149,7 +150,10 @@ def _radians(interval: float | str) -> float:
     pi, slash, divisor = interval.partition("/")
     if pi.strip() == "pi" and slash and divisor.strip().isdigit() and int(divisor) > 0:
         return math.pi / int(divisor)
-    raise ValueError(f"unknown orientations {interval!r}; use radians or one of {', '.join(NAMES)}")
+    raise ValueError(
+        f"unknown orientations {interval!r}{close_names(interval, NAMES)}; use radians or one of "
+        f"{', '.join(NAMES)}"
+    )
 
 
 def _multiples(interval: float) -> Float[Tensor, " S"]:
