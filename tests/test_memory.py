@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import resource
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import torch
 
 from agents.bench.measure.memory import peak_bytes
 from packing_env import ParameterError, make_env, memory
-from packing_env.items import Catalogue, CatalogueError, mesh_from_arrays, rows
+from packing_env.envs import checks
+from packing_env.items import Catalogue, CatalogueError, build, mesh_from_arrays, rows
 
 FAMILIES = ["brackets", "rods_plates"]
 
@@ -25,13 +27,13 @@ def free(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
 def test_rows_that_cannot_fit_are_refused_and_those_that_fit_are_named(monkeypatch, caplog):
     task = {"pool_size": 16}
-    with pytest.raises(ParameterError, match=r"num_envs=1000000000 needs .* TiB, but of"):
+    with pytest.raises(ParameterError, match=r"num_envs=1000000000 .* needs .* TiB, but of"):
         make_env("cuboid_online", num_envs=10**9, **task)
     free(monkeypatch, 10 * 2**20)
     with pytest.raises(ParameterError, match="rows or fewer, or a coarser") as refused:
-        make_env("cuboid_online", num_envs=100_000, **task)
+        make_env("cuboid_online", num_envs=2_000, **task)
     fits = int(re.search(r"use (\d+) rows or fewer", str(refused.value))[1])
-    assert 100 < fits < 10_000
+    assert 100 < fits < 2_000
     with caplog.at_level("INFO", logger="packing_env.memory"):
         assert make_env("cuboid_online", num_envs=fits, **task).batch_size == (fits,)
     assert any(f"num_envs={fits} needs" in record.getMessage() for record in caplog.records)
@@ -101,7 +103,7 @@ def test_the_scratch_of_the_rasteriser_counts(monkeypatch):
     with pytest.raises(CatalogueError, match=r"rasterising ball, 81,920 triangles .* larger cell"):
         Catalogue.from_meshes([mesh], orientations="none", **settings)
     with pytest.raises(CatalogueError, match=r"rasterising .*, 12 triangles"):
-        Catalogue.from_cuboids([(1.0, 1.0, 1.0)], cell=0.002, container=(0.4, 0.4, 0.4))
+        Catalogue.from_cuboids([(1.0, 1.0, 1.0)], cell=0.001, container=(1.0, 1.0, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -109,11 +111,11 @@ def test_the_scratch_of_the_rasteriser_counts(monkeypatch):
     [
         ("irregular", {"num_items": 10**9, "pool_size": 1}, "num_items=1000000000 needs 119.2 GiB"),
         ("cuboid_online", {"pool_size": 10**10}, "pool_size=10000000000 of num_items=150"),
-        ("irregular", {"cell": 1e-9}, "cell=1e-09 needs"),
+        ("irregular", {"cell": 1e-9}, "320,000,000 cells of 1e-09 m"),
         ("cuboid_online", {"cell": 1e-9}, "1e\\+10 cells of 1e-09 m"),
         ("irregular", {"cell": 1e-300}, "3.2e\\+299 cells of 1e-300 m"),
         ("irregular", {"cell": 5e-324}, "inf cells of 5e-324 m"),
-        ("irregular", {"resolution": 10**9}, "cell=3.2.* needs"),
+        ("irregular", {"resolution": 10**9}, "a lower resolution"),
         ("cuboid_continuous", {"unit": 1e-12}, "whole multiple of unit = 1e-12 m, of at most"),
         ("cuboid_online", {"num_envs": 10**12}, "num_envs=1000000000000 must be at most"),
         ("irregular", {"num_candidates": 10**12}, "num_candidates=1000000000000 needs"),
@@ -126,6 +128,64 @@ def test_what_is_too_large_is_refused_by_its_key(task, changes, key, monkeypatch
     with pytest.raises(ParameterError, match=key):
         make_env(task, **{"pool_size": 16, **changes})
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB
+
+
+MILLIMETRES = r"if these are millimetres, use container=\[0.32, 0.32, 0.3\]"
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "hint"),
+    [
+        ("irregular", {"container": [320, 320, 300]}, MILLIMETRES),
+        ("irregular", {"container": [320, 320, 300], "cell": 0.01, "num_envs": 64}, MILLIMETRES),
+        ("irregular", {"container": [32, 32, 30]}, r"centimetres, use container=\[0.32, 0.32"),
+        ("cuboid_continuous", {"container": [1000, 1000, 1000]}, r"use container=\[1, 1, 1\]"),
+        ("irregular", {"container": [320, 320, 300], "cell": 10}, "container and cell are metres"),
+        ("irregular", {"cell": 10}, "another cell, in metres"),
+        ("irregular", {"resolution": 4096}, "4,096 x 4,096 cells .*a lower resolution"),
+        ("irregular", {"num_envs": 100_000, "resolution": 512}, "num_envs=100000 on 512 x 512"),
+        ("irregular_paper", {"num_envs": 100_000}, "use fewer than .* rows, or a coarser grid"),
+        ("irregular", {"items": {"source": "cuboids", "extents": [[100, 100, 50]]}}, "unit='mm'"),
+        ("irregular", {"orientations": "pi/64"}, "2,097,152 combinations .* as in pi/8"),
+    ],
+)
+def test_sizes_in_other_units_are_refused_at_once_with_a_hint(task, changes, hint, monkeypatch):
+    """Not what the machine can hold: these are refused before an item is rasterised."""
+    monkeypatch.setattr(memory, "free_memory", lambda device: 2**36)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.process_time()
+    with pytest.raises(ValueError, match=hint):
+        make_env(task, **{"pool_size": 16, **changes})
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB
+    assert time.process_time() - start < 10
+
+
+def test_a_catalogue_in_millimetres_is_refused_with_a_hint():
+    with pytest.raises(CatalogueError, match=MILLIMETRES):
+        Catalogue.from_shapes(FAMILIES, cell=0.01, container=(320, 320, 300))
+
+
+@pytest.mark.parametrize("task", ["irregular", "cuboid_online", "irregular_paper"])
+@pytest.mark.parametrize("mode", ["placement", "candidate", "continuous"])
+def test_the_early_check_of_rows_refuses_nothing_that_fits(task, mode, caplog):
+    """The least that rows need is less than what the check with items asks for."""
+    with caplog.at_level("INFO", logger="packing_env.memory"):
+        env = make_env(task, num_envs=3, action_mode=mode, pool_size=16)
+    said = [r.args[1] for r in caplog.records if str(r.args[0]).startswith("num_envs")]
+    needs = float(said[-1].split()[0]) * {"MiB": 2**20, "KiB": 2**10}[said[-1].split()[1]]
+    least: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "check_memory", lambda what, size, *a, **k: least.append(size))
+        checks.check_sizes(env.params, 3, CPU)
+    assert 0 < least[-1] < needs
+
+
+def test_slow_rasterising_says_how_long_it_takes(monkeypatch, caplog):
+    monkeypatch.setattr(build, "PATIENCE", 1e-9)
+    Catalogue.from_shapes(FAMILIES, cell=0.02, container=(0.4, 0.4, 0.4), use_cache=False)
+    said = [r.getMessage() for r in caplog.records if "rasterising" in r.getMessage()]
+    assert len(said) == 1
+    assert "it is cached" in said[0]
 
 
 def test_what_is_small_is_never_refused(monkeypatch):

@@ -9,12 +9,13 @@ one frozen dataclass, so that a field is documented once, where the dataclass is
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
+
+from packing_env.names import close_names
 
 Constructor = Callable[..., None]
 
@@ -81,13 +82,3 @@ def _check_names(constructor: str, options: dict[str, Any], known: list[str]) ->
                 f"{constructor} got an unknown option {name!r}{close_names(name, known)} "
                 f"(it takes {', '.join(known[2:])})"
             )
-
-
-def close_names(name: str, known: Sequence[str]) -> str:
-    """Return ``", did you mean ...?"`` with the nearest known names, or an empty string."""
-    distinct = list(dict.fromkeys(known))
-    near = difflib.get_close_matches(name, distinct, n=3, cutoff=0.6)
-    if not near:
-        last = name.rpartition(".")[2]
-        near = [key for key in distinct if key.rpartition(".")[2] == last][:3]
-    return f", did you mean {' or '.join(near)}?" if near else ""

@@ -12,6 +12,7 @@ import torch
 from packing_env.generators import Cuboids
 from packing_env.items import Catalogue, shapes
 from packing_env.items.inputs import Item
+from packing_env.names import close_names
 from packing_env.types import PackingParams, ParameterError, check_number
 
 _LOGGER = logging.getLogger("packing_env.tasks")
@@ -61,9 +62,10 @@ def build_catalogue(
         )
     elif source == "meshes":
         catalogue = Catalogue.from_meshes(options.pop("paths"), **options)
-        _check_meshes(catalogue)
+        _log_warnings(catalogue)
     else:
         catalogue = Catalogue.from_shapes(**options)
+    _check_size(catalogue)
     return _hold_out(catalogue, holdout, split) if holdout else catalogue
 
 
@@ -80,14 +82,19 @@ def _cuboids(options: dict[str, Any], supplied: Cuboids | None, maps: bool) -> C
     return Catalogue.from_cuboids(**options, upright=supplied.upright, maps=maps)
 
 
-def _check_meshes(catalogue: Catalogue) -> None:
-    """Log the warnings of the files; raise if all parts are smaller than a cell."""
-    largest = float(catalogue.tensors()["extent"].max())
+def _check_size(catalogue: Catalogue) -> None:
+    """Raise if all items are smaller than a cell."""
+    largest = float(catalogue.extent.max())
     if largest < catalogue.cell:
         raise ParameterError(
             f"every part is smaller than a cell: the largest measures {largest:.3g} m, the cell "
-            f"{catalogue.cell} m; check items.unit (mm, cm, m, in, ...)"
+            f"{catalogue.cell} m; check items.unit (mm, cm, m, in, ...), and that container and "
+            f"cell are metres"
         )
+
+
+def _log_warnings(catalogue: Catalogue) -> None:
+    """Log the warnings of the files."""
     rows = zip(catalogue.names, catalogue.sources, strict=True)
     warned = {name: source["warnings"] for name, source in rows if source.get("warnings")}
     for name, warnings in list(warned.items())[:_LISTED]:
@@ -116,7 +123,8 @@ def _items_options(items: Any) -> dict[str, Any]:
     source = options.get("source")
     if not isinstance(source, str) or source not in ITEM_ARGUMENTS:
         raise ParameterError(
-            f"items.source={source!r} is unknown; choose one of {', '.join(ITEM_ARGUMENTS)}"
+            f"items.source={source!r} is unknown{close_names(str(source), ITEM_ARGUMENTS)}; choose "
+            f"one of {', '.join(ITEM_ARGUMENTS)}"
         )
     check_names(f"items (source {source})", options, {"source", "holdout"} | ITEM_ARGUMENTS[source])
     share = check_number("items.holdout", options.setdefault("holdout", 0.0))
@@ -183,4 +191,5 @@ def check_names(what: str, given: Mapping[str, Any], known: set[str]) -> None:
     unknown = [str(name) for name in given if name not in known]
     if unknown:
         listed = f"known: {', '.join(sorted(known))}" if known else "it takes none"
-        raise ParameterError(f"{what} has no argument {', '.join(unknown)}; {listed}")
+        near = close_names(unknown[0], sorted(known))
+        raise ParameterError(f"{what} has no argument {', '.join(unknown)}{near}; {listed}")

@@ -1,20 +1,23 @@
-"""Memory checks: the bytes that a large object needs, compared with the free memory."""
+"""Checks of sizes: the cells of a container, and the bytes of a large object."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from packing_env.types import ParameterError
+from packing_env.types import ParameterError, whole_cells
 
 SHARE = 0.9
 """The share of the free memory that one object may take."""
 TRIFLE = 2**26
 """Bytes that are never refused, because the free memory is known only roughly."""
+MAX_CELLS = 2**22
+"""Cells of a heightmap: 2048 x 2048."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -51,6 +54,36 @@ def check_memory(
     if log:
         known = "?" if free is None else human(free)
         _LOGGER.info("%s needs %s on %s; %s are free", what, human(needs), device, known)
+
+
+def check_grid(
+    container: Sequence[float], cell: float, *, error: type[ValueError] = ParameterError
+) -> None:
+    """Raise if a heightmap has more than :data:`MAX_CELLS`, with a hint on the unit.
+
+    Args:
+        container: (X, Y, H), metres.
+        cell: Metres.
+        error: Type of the exception.
+    """
+    x, y = (whole_cells(side, cell, name) for side, name in zip(container, "XY", strict=False))
+    if x * y <= MAX_CELLS:
+        return
+    raise error(
+        f"container={list(container)} has {x:,} x {y:,} cells of {cell:.6g} m, more than "
+        f"{MAX_CELLS:,}; {_in_metres(container, cell)}use a larger cell (a lower resolution)"
+    )
+
+
+def _in_metres(container: Sequence[float], cell: float) -> str:
+    """Return a hint if the container, read as millimetres or centimetres, fits the cells."""
+    for unit, factor in (("millimetres", 1e-3), ("centimetres", 1e-2)):
+        cells = [side * factor / cell for side in container[:2]]
+        whole = all(count > 0.5 and abs(count - round(count)) < 1e-6 for count in cells)
+        if whole and math.prod(cells) <= MAX_CELLS and min(container) * factor >= 0.01:
+            metres = ", ".join(f"{side * factor:g}" for side in container)
+            return f"lengths are metres: if these are {unit}, use container=[{metres}], else "
+    return ""
 
 
 def free_memory(device: torch.device) -> int | None:

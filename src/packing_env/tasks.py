@@ -27,6 +27,7 @@ from packing_env.generators.base import (
     split_stream,
 )
 from packing_env.item_source import build_catalogue, check_names
+from packing_env.names import close_names
 from packing_env.types import (
     MAX_SEED,
     PackingParams,
@@ -176,7 +177,10 @@ def make_env(
         ParameterError: The preset or an override is unknown or invalid.
     """
     if task not in PRESETS:
-        raise ParameterError(f"task={task!r} is unknown; choose one of {sorted(PRESETS)}")
+        raise ParameterError(
+            f"task={task!r} is unknown{close_names(str(task), PRESETS)}; choose one of "
+            f"{sorted(PRESETS)}"
+        )
     options = {name: value for name, value in overrides.items() if value is not None}
     shell = _pop(options, "autoreset", "draw", "row_offset", "engine")
     pool = _pop(options, "split", "skip_infeasible")
@@ -199,6 +203,10 @@ def make_env(
     env = PackingEnv(preset.params, catalogue, make_pool(*source, **pool), **shell)
     env.pools = partial(make_next_pool, task=source, **pool)
     return env
+
+
+_OTHERS = {"num_envs", "device", "seed", "split", "pool_size", "pool_seed", "autoreset", "engine"}
+"""Arguments of :func:`make_env` that are suggested beside the fields of a task."""
 
 
 def _pop(options: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -248,11 +256,11 @@ def _override(preset: Task, options: dict[str, Any]) -> Task:
     """Return the preset with some values changed; raise on unknown names, listing the known."""
     own = {f.name for f in fields(Task)} - {"params"}
     rules = {f.name for f in fields(PackingParams)}
-    unknown = set(options) - own - rules - {"resolution"}
+    known = own | rules | {"resolution"}
+    unknown = sorted(set(options) - known)
     if unknown:
-        raise ParameterError(
-            f"unknown option {sorted(unknown)}; known: {sorted(own | rules | {'resolution'})}"
-        )
+        near = close_names(unknown[0], sorted(known | _OTHERS))
+        raise ParameterError(f"unknown option {unknown}{near}; known: {sorted(known)}")
     changes = {name: value for name, value in options.items() if name in rules}
     if "resolution" in options:
         width = check_container(changes.get("container", preset.params.container))[0]
@@ -291,7 +299,10 @@ def build_generator(generator: str | Mapping[str, Any] | Generator) -> Generator
     options = {"name": generator} if isinstance(generator, str) else dict(generator)
     name = options.pop("name", None)
     if not isinstance(name, str) or name not in GENERATORS:
-        raise GeneratorError(f"generator={name!r} is unknown; choose one of {sorted(GENERATORS)}")
+        raise GeneratorError(
+            f"generator={name!r} is unknown{close_names(str(name), GENERATORS)}; choose one of "
+            f"{sorted(GENERATORS)}"
+        )
     known = inspect.signature(GENERATORS[name]).parameters
     check_names(f"generator {name}", options, set(known))
     missing = [key for key, p in known.items() if p.default is p.empty and key not in options]

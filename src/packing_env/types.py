@@ -106,8 +106,8 @@ def whole_cells(length: float, cell: float, name: str) -> int:
         )
     if round(cells) < 1 or abs(cells - round(cells)) > 1e-6:
         raise ParameterError(
-            f"container {name} = {length} m is not a whole multiple of cell = {cell} m "
-            f"({cells:.6f} cells); use {max(1, round(cells)) * cell:.6g} m or another cell"
+            f"container {name} = {length} m is not a whole multiple of cell = {cell} m ({cells:.4f}"
+            f" cells); use {max(1, round(cells)) * cell:.6g} m or another cell, in metres"
         )
     return round(cells)
 

@@ -39,18 +39,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _read(arguments: list[str]) -> argparse.Namespace:
     """Parse the command line; settings and options may come in any order."""
+    arguments = _asked_for_help(arguments)
     parser = _parser(arguments)
+    command = next((word for word in arguments if not word.startswith("-")), None)
+    if command is not None and command not in COMMANDS:
+        from packing_env.names import close_names
+
+        near = close_names(command, COMMANDS)
+        parser.error(f"unknown command {command!r}{near}; commands: {', '.join(COMMANDS)}")
     options, rest = parser.parse_known_args(arguments)
     settings = not COMMANDS[options.command].arguments
     foreign = [word for word in rest if word.startswith("-") or not settings]
     if foreign:
-        parser.error(f"unrecognized arguments: {' '.join(foreign)}")
+        parser.error(f"unrecognized arguments: {' '.join(foreign)}{_as_settings(rest[0], arguments, settings)}")
     if settings:
         options.overrides += rest
     words = COMMANDS[options.command].words
     if words is not None:
         options.overrides = _load(words)([options.what, *options.overrides])
     return options
+
+
+def _asked_for_help(arguments: list[str]) -> list[str]:
+    """Read ``help`` and ``COMMAND help`` as ``--help``."""
+    if "help" not in arguments[:2]:
+        return arguments
+    return [*(word for word in arguments if word != "help"), "--help"]
+
+
+def _as_settings(word: str, arguments: list[str], settings: bool) -> str:
+    """Return how to write an option of other programs, such as ``--agent dqn``, as a setting."""
+    if not settings or not word.startswith("--"):
+        return ""
+    key, equals, value = word.lstrip("-").partition("=")
+    following = [*arguments[arguments.index(word) + 1 :], "..."][0]
+    key, value = key.replace("-", "_"), value if equals else following
+    return f"; settings are KEY=VALUE without dashes: {key}={value}"
 
 
 # ---------------------------------------------------------------------- the command line

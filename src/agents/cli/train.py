@@ -22,7 +22,6 @@ from agents.diagnostics import black_box
 from agents.loggers.console import PlainConsole
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
-from agents.options import close_names
 from agents.training import checkpoint, distributed, imitation, resume, runs
 from agents.training.distributed import World
 from agents.training.evaluate import StoppedError
@@ -31,6 +30,7 @@ from agents.training.process import StopSignals, seed_everything
 from agents.training.resume import Resumed
 from agents.training.trainer import NonFiniteError, Trainer
 from packing_env.envs import PackingEnv
+from packing_env.names import close_names
 from packing_env.registration import ENVIRONMENT
 
 _LOGGER = logging.getLogger("agents.cli.train")

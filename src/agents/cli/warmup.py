@@ -12,6 +12,7 @@ from agents.config.folders import ConfigError
 from packing_env import PRESETS, PackingEnv, kernels, make_env
 from packing_env.core.actions import MODES
 from packing_env.core.lowest import LowestPlacement
+from packing_env.names import close_names
 
 ROWS = 2
 POOL_SIZE = 16
@@ -42,7 +43,8 @@ def _known(names: Sequence[str]) -> list[str]:
     """Return the names; raise ConfigError on one that is no preset."""
     for name in names:
         if name not in PRESETS:
-            raise ConfigError(f"preset {name!r} is unknown; choose from {', '.join(PRESETS)}")
+            near = close_names(name, PRESETS)
+            raise ConfigError(f"preset {name!r} is unknown{near}; choose from {', '.join(PRESETS)}")
     return list(names)
 
 

@@ -16,6 +16,7 @@ from agents.config.compose import compose
 from agents.config.folders import ConfigError, groups
 from agents.replay.compact import further_keys, maps_read
 from packing_env.envs import PackingEnv
+from packing_env.names import close_names
 
 
 @contextmanager
@@ -112,7 +113,10 @@ def build_policy(
     folders = [] if config_dir is None else [Path(config_dir)]
     known = groups(folders).get("agent", [])
     if agent not in known:
-        raise ConfigError(f"agent={agent!r} is unknown; choose one of {', '.join(known)}")
+        raise ConfigError(
+            f"agent={agent!r} is unknown{close_names(agent, known)}; choose one of "
+            f"{', '.join(known)}"
+        )
     chosen = [f"agent={agent}", f"env.action_mode={env.params.action_mode}"]
     if network is not None:
         chosen.append(f"network={network}")
@@ -132,6 +136,7 @@ def _set_options(config: DictConfig, options: Mapping[str, Any]) -> None:
         found = [s for s in sections if name in config[s] and not name.startswith("_")]
         if not found:
             taken = sorted(k for s in sections for k in config[s] if not str(k).startswith("_"))
-            raise ConfigError(f"unknown option {name!r}; known: {', '.join(taken)}")
+            near = close_names(name, taken)
+            raise ConfigError(f"unknown option {name!r}{near}; known: {', '.join(taken)}")
         with open_dict(config):
             config[found[0]][name] = value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from agents.config.folders import ConfigError, config_folder
-from agents.config.names import present_name, rename_targets, targets
-from agents.options import close_names
+from agents.config.names import present_name, rename_targets, targets, walk
 from packing_env.core.actions import MODES
+from packing_env.names import close_names
 from packing_env.tasks import PRESETS
 
 _INTERNAL = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
@@ -43,6 +44,32 @@ def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
     if isinstance(usual, (ListConfig, DictConfig)) and isinstance(given, (int, float)):
         kind = "list" if isinstance(usual, ListConfig) else "mapping"
         raise ConfigError(f"{key}={given!r} must be a {kind}, as in {key}={usual}")
+
+
+POSITIVE, COUNT, SHARE = (">", 0.0, math.inf), (">=", 1, math.inf), (">=", 0.0, 1.0)
+LIMITS = {
+    **dict.fromkeys(("lr", "lr_end", "adam_eps", "max_grad_norm"), POSITIVE),
+    **dict.fromkeys(("batch_size", "n_steps", "capacity", "rows", "log_every"), COUNT),
+    **dict.fromkeys(("gamma", "target_rate", "epsilon_start", "epsilon_end"), SHARE),
+    **dict.fromkeys(("instance", "instances"), (">=", 0, math.inf)),
+    "size": (">=", 16, 8192),
+}
+"""Limits of the numbers of these names, in every section but ``bench``."""
+
+
+def check_limits(config: DictConfig) -> None:
+    """Raise a ConfigError for a number outside the limits of its name."""
+    for key, value in walk(config, lists=False):
+        last = key.rpartition(".")[2]
+        if last not in LIMITS or isinstance(value, bool) or not isinstance(value, (int, float)):
+            continue
+        relation, low, high = LIMITS[last]
+        if key.startswith("bench.") or (low <= value <= high and (value != low or relation != ">")):
+            continue
+        bounds = "be more than 0" if relation == ">" else f"be {low} or more"
+        if high < math.inf:
+            bounds = f"lie in [{low:g}, {high:g}]"
+        raise ConfigError(f"{key}={value} must {bounds}")
 
 
 def locate(node: Mapping[str, Any], path: str) -> Any:

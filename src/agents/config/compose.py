@@ -25,7 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 from agents.config import checks
 from agents.config.folders import ConfigError, config_folder, groups
 from agents.config.names import rename_targets, walk
-from agents.options import close_names
+from packing_env.names import close_names
 
 HYDRA_VERSION = "1.3"
 SET_BY_ENV = ("items", "generator", "reward")
@@ -102,8 +102,22 @@ def parse(overrides: Sequence[str]) -> list[Override]:
             found += parser.parse_overrides([text])
         except HydraException as error:
             reason = str(error).splitlines()[0]
-            raise ConfigError(f"cannot read {text!r}; write key=value ({reason})") from None
+            raise ConfigError(_unreadable(text, overrides, reason)) from None
     return found
+
+
+def _unreadable(text: str, overrides: Sequence[str], reason: str) -> str:
+    """Return why an argument is no setting, and how to write what was probably meant."""
+    position = list(overrides).index(text)
+    following = [word for word in overrides[position + 1 : position + 3] if word != "="]
+    hint = ""
+    if text in ("resume", "checkpoint", "seed", "device", "out", *groups()) and following:
+        hint = f", without spaces: {text}={following[0].removeprefix('=')}"
+    elif "=" not in text:
+        hint = f", as in checkpoint={text} for a run"
+    elif "(" in text:
+        hint = f" with a list in brackets: '{text.replace('(', '[').replace(')', ']')}'"
+    return f"cannot read {text!r}; write key=value{hint} ({reason})"
 
 
 @contextmanager
@@ -195,6 +209,7 @@ def _check_values(
         if override.get_key_element()[: -len(override.key_or_group)] in plain:
             checks.check_number(base, config, override.key_or_group)
     given = {o.key_or_group for o in overrides}
+    checks.check_limits(config)
     checks.choose_mode(config, given)
     checks.choose_network(config, given, folders)
     checks.check_modes(config, folders)

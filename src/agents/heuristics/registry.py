@@ -41,6 +41,7 @@ from agents.heuristics.spaces import SPACE_HEURISTICS, SpaceHeuristic
 from packing_env import PackingEnv
 from packing_env.core import scores
 from packing_env.core.actions import CandidateMode, LatticeMode
+from packing_env.names import close_names
 from packing_env.types import ParameterError
 
 HEURISTICS: dict[str, scores.Score | None] = {
@@ -71,7 +72,8 @@ def build(
     """
     known = {**HEURISTICS, **SPACE_HEURISTICS}
     if name not in known:
-        raise ParameterError(f"heuristic={name!r} is unknown; choose one of {sorted(known)}")
+        near = close_names(str(name), known)
+        raise ParameterError(f"heuristic={name!r} is unknown{near}; choose one of {sorted(known)}")
     if item_order is not None and item_order not in ITEM_ORDERS:
         raise ParameterError(
             f"item_order={item_order!r} is unknown; choose one of {sorted(ITEM_ORDERS)}, or null"

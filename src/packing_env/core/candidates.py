@@ -19,6 +19,7 @@ from torch import Tensor
 from packing_env.core.cuboids import boxes
 from packing_env.core.feasibility import Maps, unrotated_fits
 from packing_env.core.orientation import decode_placement, num_orientations
+from packing_env.names import close_names
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
 
 FEATURES = ("x", "y", "z", "size_x", "size_y", "peak", "volume", "slot", "there")
@@ -90,7 +91,8 @@ def get_generator(name: Any) -> Generator:
     """Return the candidate generator of that name."""
     if not isinstance(name, str) or name not in GENERATORS:
         raise ParameterError(
-            f"candidate_generator={name!r} is unknown; choose one of {sorted(GENERATORS)}"
+            f"candidate_generator={name!r} is unknown{close_names(str(name), GENERATORS)}; choose "
+            f"one of {sorted(GENERATORS)}"
         )
     return GENERATORS[name]
 

@@ -23,6 +23,7 @@ from packing_env import kernels
 from packing_env.core.cuboids import boxes
 from packing_env.kernels import stability_rules as rules
 from packing_env.kernels.boxes.contacts import chord
+from packing_env.names import close_names
 from packing_env.types import SLOPE_UNITS, PackingParams, ParameterError
 
 _HALF = SLOPE_UNITS // 2
@@ -150,7 +151,10 @@ def register(name: str, rule: Rule) -> None:
 def get_rule(name: Any) -> Rule:
     """Return the rule of this name."""
     if not isinstance(name, str) or name not in RULES:
-        raise ParameterError(f"stability={name!r} is unknown; choose one of {sorted(RULES)}")
+        raise ParameterError(
+            f"stability={name!r} is unknown{close_names(str(name), RULES)}; choose one of "
+            f"{sorted(RULES)}"
+        )
     return RULES[name]
 
 

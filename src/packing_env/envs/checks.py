@@ -28,8 +28,8 @@ MOST = 2**62
 """Largest counter of a state."""
 MAX_ROWS = 2**32
 """Rows that have a random stream of their own."""
-MAP_BYTES, ITEM_BYTES = 32, 128
-"""Least bytes per cell of the container, and per item, candidate or space, of one row."""
+ITEM_BYTES = 128
+"""Least bytes per item, candidate or space of one row."""
 
 _LOGGER = logging.getLogger("packing_env.envs")
 
@@ -52,23 +52,35 @@ def check_arguments(
         raise ParameterError(f"device={device} but no CUDA GPU is available; use device=cpu")
     if batch_size.numel() > MAX_ROWS:
         raise ParameterError(f"num_envs={batch_size.numel()} must be at most {MAX_ROWS}")
-    check_sizes(params)
+    check_sizes(params, batch_size.numel(), torch.device(device))
     rewards.check_weights(params.reward)
     stability.check_rule(params.stability, params)
     stability.check_rule(params.stability_metric, params)
 
 
-def check_sizes(params: PackingParams) -> None:
-    """Raise if what one row needs would not fit into memory, before any of it is allocated."""
-    x, y = params.grid
-    cells, host = MAP_BYTES * x * y, torch.device("cpu")
-    memory.check_memory(
-        f"cell={params.cell}", cells, host, lambda _: "use a larger cell", log=False
-    )
+def check_sizes(params: PackingParams, num_rows: int, device: torch.device) -> None:
+    """Raise if the rows need too much memory whatever the items are, before they are built."""
+    memory.check_grid(params.container, params.cell)
+    host = torch.device("cpu")
     for name in ("num_items", "num_candidates", "num_spaces"):
         count = getattr(params, name)
         size = ITEM_BYTES * count
         memory.check_memory(f"{name}={count}", size, host, lambda _: "use fewer", log=False)
+    cells, placements = math.prod(params.grid), _placements(params)
+    least = (20 if "heightmap" in params.observation else 4) * cells
+    least += (20 if "drop_height" in params.observation else 4) * placements
+    memory.check_memory(
+        f"num_envs={num_rows} on {' x '.join(map(str, params.grid))} cells",
+        num_rows * least,
+        device,
+        lambda free: f"use fewer than {free // least + 1} rows, or a coarser grid_step or cell",
+        log=False,
+    )
+
+
+def _placements(params: PackingParams) -> int:
+    """Return the placements of all visible items in one orientation; 0 where they are not maps."""
+    return params.num_visible * math.prod(params.lattice) if params.geometry == "maps" else 0
 
 
 def supported_autoreset(autoreset: str) -> str:
@@ -100,8 +112,7 @@ def check_memory(engine: Engine, state: State, observations: Observations, num_r
     params, items = engine.mode.params, engine.mode.catalogue
     of_state = memory.num_bytes(state.values())
     emitted = (*observations.entries.values(), *observations.masks.values())
-    placements = params.num_visible * engine.mode.num_orientations
-    placements *= math.prod(params.lattice) if params.geometry == "maps" else 0
+    placements = _placements(params) * engine.mode.num_orientations
     states, maps = (1, 4) if engine.in_place else (4, 10)
     each = states * of_state + 4 * memory.num_bytes(emitted) + 4 * maps * placements
     memory.check_memory(

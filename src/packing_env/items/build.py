@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -16,6 +18,11 @@ from packing_env.items import inputs
 from packing_env.items.inputs import CatalogueError
 from packing_env.items.rotations import rotation_set
 from packing_env.items.rows import Grid, MemoryEstimate, Row, mesh_row
+from packing_env.memory import check_grid
+
+PATIENCE = 5.0
+"""Seconds of building without a word."""
+_LOGGER = logging.getLogger(__name__)
 
 Orientations = float | int | str | Tensor
 
@@ -47,7 +54,7 @@ def check_settings(
     x, y, height = (float(length) for length in container)
     grid = Grid(float(cell), (x, y, height))
     try:
-        _ = grid.cells
+        check_grid(grid.container, grid.cell)
         if isinstance(orientations, Tensor):
             return grid, orientations.to("cpu", torch.float64), sizes
         return grid, rotation_set(orientations), sizes
@@ -78,7 +85,13 @@ class MeshBuild:
     def rows(self) -> list[Row]:
         """Load and rasterise everything."""
         rows, memory = [], MemoryEstimate(len(self.items) * len(self.scales))
-        for item, name in zip(self.items, inputs.item_names(self.items), strict=True):
+        names, start, told = inputs.item_names(self.items), time.monotonic(), False
+        for done, (item, name) in enumerate(zip(self.items, names, strict=True)):
+            whole = (took := time.monotonic() - start) / max(1, done) * len(names)
+            if not told and took > PATIENCE and whole > 3 * PATIENCE:
+                text = "rasterising %d items in cells of %g m takes about %.0f s; it is cached"
+                _LOGGER.warning(text, len(names), self.grid.cell, whole)
+                told = True
             mesh = replace(inputs.mesh_of(item, self.unit, self.strict), name=name)
             rows += [
                 mesh_row(mesh, scale, self.grid, self.rotations, memory) for scale in self.scales

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from packing_env.items.meshes.topology import first_rows
+from packing_env.names import close_names
 
 QUARTER = math.pi / 2
 
@@ -40,6 +41,9 @@ CUBOID = (
 """One rotation for each order of a cuboid's sides: "zxy" has the z side along x, x along y and y
 upright. They are in the order in which the program of Zhao et al., ICLR 2022 (PCT), tries them;
 the first two are its two yaws."""
+
+MAX_ROTATIONS = 2**15
+"""Combinations of angles that are tried; pi/16 has as many."""
 
 NAMES = ("pi/2", "pi/4", "pi/8", "yaw", "upright", "cuboid", "none", "identity")
 """Names that `rotation_set` takes; "pi/K" works for any whole K."""
@@ -78,6 +82,11 @@ def rotation_set(
     if math.isclose(roll_pitch, QUARTER):
         return poses_with_yaws(torch.tensor(UPWARD_FACES, dtype=torch.float64), yaw)
     angles = _multiples(roll_pitch)
+    if (tried := len(angles) ** 2 * len(_multiples(yaw))) > MAX_ROTATIONS:
+        raise ValueError(
+            f"orientations={interval!r} are {tried:,} combinations of three angles, more than "
+            f"{MAX_ROTATIONS:,}; use a larger interval, as in pi/8"
+        )
     pitch, roll = torch.cartesian_prod(angles, angles).unbind(1)
     return poses_with_yaws(_about(1, pitch) @ _about(0, roll), yaw)
 
@@ -141,7 +150,10 @@ def _radians(interval: float | str) -> float:
     pi, slash, divisor = interval.partition("/")
     if pi.strip() == "pi" and slash and divisor.strip().isdigit() and int(divisor) > 0:
         return math.pi / int(divisor)
-    raise ValueError(f"unknown orientations {interval!r}; use radians or one of {', '.join(NAMES)}")
+    raise ValueError(
+        f"unknown orientations {interval!r}{close_names(interval, NAMES)}; use radians or one of "
+        f"{', '.join(NAMES)}"
+    )
 
 
 def _multiples(interval: float) -> Float[Tensor, " S"]:

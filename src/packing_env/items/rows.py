@@ -186,7 +186,10 @@ def cuboid_row(
     Rotations that bring a side to the vertical that is not `upright` are left out.
     """
     allowed = rotations[upright[source_axes(rotations)[:, 2]]]
-    _check_scratch(name, 12, (allowed @ box).abs()[:, :2] / grid.cell)
+    sizes = (allowed @ box).abs()[:, :2] / grid.cell
+    possible = (sizes <= max(grid.cells) + 1).all(1)  # wider ones are not rasterised
+    allowed = allowed[possible]
+    _check_scratch(name, 12, sizes[possible])
     kept = _distinct_fitting(rasterize_cuboid(box, allowed, grid.cell), grid)
     memory.add(len(kept), torch.tensor([m.size for m in kept], dtype=torch.int64).view(-1, 2))
     first = kept[0].rotation if kept else rotations[0]

@@ -134,6 +134,14 @@ class Shell:
         taken, following = self.env.step_and_maybe_reset(self._given(action))
         return taken.get("next"), following
 
+    def contains(self, action: Any) -> bool:
+        """Return whether an action of one row is a number in range, where actions are numbers."""
+        space = self.action_space
+        if not isinstance(space, spaces.Discrete):
+            return True
+        given = np.asarray(action)
+        return given.size != 1 or given.dtype.kind not in "iu" or 0 <= given.item() < int(space.n)
+
     def _given(self, action: Any) -> TensorDictBase:
         """Convert the action to the environment's TensorDict."""
         given = TensorDict({}, self.env.batch_size)

@@ -14,6 +14,7 @@ from packing_env.core.actions.hierarchical import MANAGER, MANAGER_MASK, WORKER,
 from packing_env.core.actions.multi_head import MultiHeadMode
 from packing_env.core.actions.placement import PlacementMode
 from packing_env.core.actions.spaces import Box, Flags, Index, Indices, Key, Space
+from packing_env.names import close_names
 from packing_env.types import ParameterError
 
 __all__ = [
@@ -50,5 +51,8 @@ MODES: dict[str, type[ActionMode]] = {
 def get_mode(name: str) -> type[ActionMode]:
     """Return the action mode of that name."""
     if name not in MODES:
-        raise ParameterError(f"action_mode={name!r} is unknown; choose one of {sorted(MODES)}")
+        raise ParameterError(
+            f"action_mode={name!r} is unknown{close_names(str(name), MODES)}; choose one of "
+            f"{sorted(MODES)}"
+        )
     return MODES[name]

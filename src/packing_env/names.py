@@ -1,0 +1,48 @@
+"""Suggestions for names that are unknown: the close ones, and those of other libraries."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+SYNONYMS = {
+    "learning_rate": "lr",
+    "discount": "gamma",
+    "hidden_size": "channels",
+    "total_timesteps": "frames",
+    "timesteps": "frames",
+    "total_frames": "frames",
+    "epochs": "frames",
+    "buffer_size": "capacity",
+    "n_envs": "num_envs",
+    "n_items": "num_items",
+    "tau": "target_rate",
+    "container_size": "container",
+    "bin_size": "container",
+    "cell_size": "cell",
+    "plan_path": "plan",
+    "output": "out",
+}
+"""Names that other libraries use, and ours."""
+
+
+def close_names(name: str, known: Iterable[str]) -> str:
+    """Return ``", did you mean ...?"`` with the nearest known names, or an empty string."""
+    distinct = list(dict.fromkeys(known))
+    section, _, last = name.rpartition(".")
+    near = _ending(SYNONYMS.get(last.lower(), "."), section, distinct)
+    if not near:
+        lower = {key.lower(): key for key in reversed(distinct)}
+        found = difflib.get_close_matches(name.lower(), list(lower), n=3, cutoff=0.6)
+        near = [lower[key] for key in found]
+    if not near and len(last) > 2:
+        near = _ending(last, section, distinct)
+        near = near or [key for key in distinct if key.lower().startswith(last.lower())][:3]
+    return f", did you mean {' or '.join(near)}?" if near else ""
+
+
+def _ending(last: str, section: str, known: list[str]) -> list[str]:
+    """Return up to three names of this last part, or only the one of the section if there is."""
+    found = [key for key in known if key.rpartition(".")[2] == last]
+    own = f"{section}.{last}" if section else last
+    return [own] if own in found else found[:3]
