@@ -88,6 +88,11 @@ def _check_meshes(catalogue: Catalogue) -> None:
             f"every part is smaller than a cell: the largest measures {largest:.3g} m, the cell "
             f"{catalogue.cell} m; check items.unit (mm, cm, m, in, ...)"
         )
+    log_warnings(catalogue)
+
+
+def log_warnings(catalogue: Catalogue) -> None:
+    """Log what the files of a catalogue gave cause for, one by one for the first parts."""
     rows = zip(catalogue.names, catalogue.sources, strict=True)
     warned = {name: source["warnings"] for name, source in rows if source.get("warnings")}
     for name, warnings in list(warned.items())[:_LISTED]:
