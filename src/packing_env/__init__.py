@@ -25,7 +25,17 @@ _HOMES = {
     "Part": "packing_env.planner",
     "pack": "packing_env.planner",
 }
-_MODULES = ("generators", "items", "kernels", "plan", "planner", "reference", "render", "tasks", "testing")
+_MODULES = (
+    "generators",
+    "items",
+    "kernels",
+    "plan",
+    "planner",
+    "reference",
+    "render",
+    "tasks",
+    "testing",
+)
 
 __all__ = ["__version__", *_HOMES, *_MODULES]
 

@@ -89,10 +89,14 @@ COMMANDS = {
         ("packing play agent.name=lowest_z", "packing play checkpoint=RUN instance=3 frames=out"),
     ),
     "render": Command(
-        "draw an episode: PNG, GIF, or an HTML page with a slider",
+        "draw an episode or a plan: PNG, GIF, HTML in 3-D, GLB, STL",
         "agents.cli.show:render",
         (*TASK, "agent"),
-        ("packing render checkpoint=RUN out=episode.html", "packing render out=episode.gif"),
+        (
+            "packing render checkpoint=RUN out=episode.html",
+            "packing render plan=plan.json out=packed.glb",
+            "packing render out=episode.gif",
+        ),
     ),
     "items": Command(
         "list a catalogue, with the warnings about its files",

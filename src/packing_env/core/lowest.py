@@ -110,7 +110,7 @@ class LowestPlacement:
         there: Bool[Tensor, "B L"],
         count: int = 1,
     ) -> Found:
-        """Find the ``count`` best placements of the items that are ``there``, any number of them."""
+        """Find the ``count`` best placements of any number of items, those that are ``there``."""
         if not self.searches:
             return self._from_maps(heightmap, item_id, there, count)
         index, z, examined = kernels.lowest_placements(

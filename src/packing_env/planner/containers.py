@@ -64,7 +64,9 @@ def read_length(name: str, length: Any) -> float:
 
 def _unit(text: str, unit: str) -> str:
     if unit.lower() not in UNITS:
-        raise ParameterError(f"{text!r} needs a unit, one of {', '.join(UNITS)}; for example {text}mm")
+        raise ParameterError(
+            f"{text!r} needs a unit, one of {', '.join(UNITS)}; for example {text}mm"
+        )
     return unit.lower()
 
 
@@ -96,10 +98,9 @@ def lay_grid(size: Size, cell: float, **options: Any) -> PackingParams:
     if not x or not y:
         raise ParameterError(f"cell={cell:g} m is larger than the container, {_metres(size)}")
     if min(x - size[0], y - size[1]) < -1e-6 * cell:
-        _LOGGER.warning(
-            "cells of %.4g mm cover %.4g x %.4g mm of the floor of %.4g x %.4g mm; another cell may "
-            "cover more", *(1e3 * length for length in (cell, x, y, *size[:2])),
-        )  # fmt: skip
+        covered = tuple(1e3 * length for length in (cell, x, y, *size[:2]))
+        text = "cells of %.4g mm cover %.4g x %.4g mm of the floor, %.4g x %.4g mm"
+        _LOGGER.warning(f"{text}; another cell may cover more", *covered)
     return PackingParams(container=(x, y, size[2]), cell=cell, **options)
 
 

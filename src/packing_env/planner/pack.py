@@ -180,7 +180,11 @@ class _Packer:
         state = {key: value[0] for key, value in search.state.items()}
         poses = search.poses
         found = read_state(state, poses.catalogue, poses.params)
-        items = tuple(replace(i, **poses.origin(i.item_id)) for i in found.items)
+        origins = [poses.origin(item.item_id) for item in found.items]
+        items = tuple(
+            replace(item, item_id=part, orientation=pose)
+            for item, (part, pose) in zip(found.items, origins, strict=True)
+        )
         self.packed.append(replace(found, items=items, num_items=sum(self.left), instance={}))
         for part, count in enumerate(search.packed()):
             self.left[part] -= count
@@ -204,7 +208,7 @@ def _choice(searches: Sequence[OrderSearch], left: int) -> OrderSearch:
 
 
 def _poses_of_sizes(parts: Sequence[Part], rules: Sequence[PackingParams]) -> list[Poses]:
-    """Rasterise the parts for each container in which one of them fits at least.
+    """Build the poses for each container in which one of them fits at least.
 
     Raises:
         CatalogueError: There is no such container.

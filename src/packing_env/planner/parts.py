@@ -211,9 +211,7 @@ def _csv_entries(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"line {number}", {key: cell for key, cell in named if key or cell}
 
 
-def _yaml_entries(
-    path: Path, text: str, unit: str
-) -> tuple[list[tuple[str, dict[str, Any]]], str]:
+def _yaml_entries(path: Path, text: str, unit: str) -> tuple[list[tuple[str, dict[str, Any]]], str]:
     """Return places and entries of a YAML or JSON order, and its unit."""
     import yaml
 
@@ -275,9 +273,7 @@ def _unsupported(path: Path, place: str, key: str, known: Sequence[str]) -> Orde
     """Return the error for a key that has no effect here."""
     close = get_close_matches(key, known, 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return OrderError(
-        f"{path}, {place}: {key!r} is not supported; {hint}known: {', '.join(known)}"
-    )
+    return OrderError(f"{path}, {place}: {key!r} is not supported; {hint}known: {', '.join(known)}")
 
 
 def _needed() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -50,22 +51,21 @@ class Poses:
         """Return a value of each part from those of its poses, which are equal."""
         return values[self.first.clamp(max=len(values) - 1)]
 
-    def origin(self, row: int) -> dict[str, int]:
-        """Return part and pose of a row, under the names that plans have for them."""
+    def origin(self, row: int) -> tuple[int, int]:
+        """Return part and pose of a row."""
         part = int((self.first <= row).nonzero().max())
-        return {"item_id": part, "orientation": row - int(self.first[part])}
+        return part, row - int(self.first[part])
 
 
 def build_poses(parts: Sequence[Part], meshes: Sequence[Mesh], params: PackingParams) -> Poses:
-    """Rasterise the parts, or load them from the cache of catalogues.
+    """Build the poses of parts, or load them from the cache of catalogues.
 
     Raises:
         CatalogueError: No part fits into the container.
         ParameterError: All parts are smaller than a cell.
     """
     unit = meshes[0].source.unit  # for the message that none fits
-    grid = {"cell": params.cell, "container": params.container}
-    found = Catalogue.from_meshes(meshes, **grid, unit=unit)
+    found = Catalogue.from_meshes(meshes, cell=params.cell, container=params.container, unit=unit)
     largest = float(found.extent.max())
     if largest < params.cell:
         raise ParameterError(
@@ -83,7 +83,7 @@ def _one_row_per_pose(found: Catalogue, sources: Sequence[dict[str, object]]) ->
     """Return a catalogue of one orientation per row, without padding; whole cells are forgotten."""
     real = found.orientation_mask.flatten().nonzero().flatten()
     part = real.div(found.peak.shape[1], rounding_mode="floor")
-    changes = {}
+    changes: dict[str, Any] = {}
     for field in fields(found):
         value = getattr(found, field.name)
         if isinstance(value, Tensor):

@@ -238,7 +238,12 @@ class OrderSearch:
         return share - _HEIGHT_WEIGHT * height, legal, [*states, state]
 
     def _put(
-        self, state: State, step: int, part: Int[Tensor, " B"], pose: Int[Tensor, " B"], failed: Tensor
+        self,
+        state: State,
+        step: int,
+        part: Int[Tensor, " B"],
+        pose: Int[Tensor, " B"],
+        failed: Tensor,
     ) -> tuple[State, Tensor]:
         """Put a part of each row at its lowest place, if it has one, and note in ``failed``.
 

@@ -55,11 +55,12 @@ def placed_solid(item: PlacedItem, cell: float) -> PlacedSolid:
     """
     source = source_triangles(item.source, item.unit, item.extent)
     if source is not None:
-        key = (item.source, item.unit, item.scale, item.extent)
-        solid = source * (item.scale * UNITS[item.unit])
-        return PlacedSolid(key, solid, item.rotation, item.translation)
-    key = (item.source, item.scale, item.item_id, item.orientation)
+        scale = item.scale * UNITS[item.unit]
+        return PlacedSolid(
+            (item.source, scale, item.extent), source * scale, item.rotation, item.translation
+        )
     solid, corner = _columns_of(item, cell)
+    key = (item.source, item.scale, item.item_id, item.orientation)
     return PlacedSolid(key, solid, np.eye(3), corner)
 
 
