@@ -22,8 +22,20 @@ _HOMES = {
     "ParameterError": "packing_env.types",
     "PRESETS": "packing_env.tasks",
     "make_env": "packing_env.tasks",
+    "Part": "packing_env.planner",
+    "pack": "packing_env.planner",
 }
-_MODULES = ("generators", "items", "kernels", "plan", "reference", "render", "tasks", "testing")
+_MODULES = (
+    "generators",
+    "items",
+    "kernels",
+    "plan",
+    "planner",
+    "reference",
+    "render",
+    "tasks",
+    "testing",
+)
 
 __all__ = ["__version__", *_HOMES, *_MODULES]
 

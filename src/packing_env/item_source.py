@@ -62,7 +62,7 @@ def build_catalogue(
         )
     elif source == "meshes":
         catalogue = Catalogue.from_meshes(options.pop("paths"), **options)
-        _log_warnings(catalogue)
+        log_warnings(catalogue)
     else:
         catalogue = Catalogue.from_shapes(**options)
     _check_size(catalogue)
@@ -93,8 +93,8 @@ def _check_size(catalogue: Catalogue) -> None:
         )
 
 
-def _log_warnings(catalogue: Catalogue) -> None:
-    """Log the warnings of the files."""
+def log_warnings(catalogue: Catalogue) -> None:
+    """Log what the files of a catalogue gave cause for, one by one for the first parts."""
     rows = zip(catalogue.names, catalogue.sources, strict=True)
     warned = {name: source["warnings"] for name, source in rows if source.get("warnings")}
     for name, warnings in list(warned.items())[:_LISTED]:

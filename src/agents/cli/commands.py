@@ -89,16 +89,58 @@ COMMANDS = {
         ("packing play agent.name=lowest_z", "packing play checkpoint=RUN instance=3 frames=out"),
     ),
     "render": Command(
-        "draw an episode: PNG, GIF, or an HTML page with a slider",
+        "draw an episode or a plan: PNG, GIF, HTML in 3-D, GLB, STL",
         "agents.cli.show:render",
         (*TASK, "agent"),
-        ("packing render checkpoint=RUN out=episode.html", "packing render out=episode.gif"),
+        (
+            "packing render checkpoint=RUN out=episode.html",
+            "packing render plan=plan.json out=packed.glb",
+            "packing render out=episode.gif",
+        ),
     ),
     "items": Command(
         "list a catalogue, with the warnings about its files",
         "agents.cli.show:items",
         ("env", "items"),
         ("packing items", "packing items items=meshes items.paths=my_parts items.unit=mm"),
+    ),
+    "pack": Command(
+        "pack your parts: files with quantities, boxes, an order",
+        "agents.cli.pack:pack",
+        (),
+        (
+            "packing pack my_parts --container 240x180x150mm --seconds 20",
+            "packing pack lid.stl x12 base.stl x6 --container 200x200x180mm --containers 3",
+            "packing pack order.csv --container 300x200x150mm --container 400x300x200mm",
+        ),
+        arguments=(
+            Argument(
+                "parts",
+                nargs="+",
+                metavar="PART",
+                help="a folder, mesh files, orders (.csv .yaml .json); xN after one: N of it",
+            ),
+            Argument(
+                "--container",
+                action="append",
+                required=True,
+                metavar="SIZE",
+                help="as in 240x180x150mm; several times: sizes to choose from",
+            ),
+            Argument("--containers", type=positive, default=1, metavar="N", help="use up to N"),
+            Argument("--seconds", type=float, default=30.0, help="of search; default 30"),
+            Argument("--unit", help="of the files; default: as the container"),
+            Argument("--cell", metavar="LENGTH", help="grid, as in 5mm; default: 48 to 64 a side"),
+            Argument("--stability", default="com_hull", help="rule; default com_hull"),
+            Argument("--seed", type=int, default=0, help="of the search"),
+            Argument("--out", type=Path, default=Path("packed"), help="folder; default packed"),
+        ),
+        description=(
+            "Pack parts at their true size, each as often as its quantity says, in an order and "
+            "in poses that a search improves until its time is over. Prints what is packed and "
+            "what is left over, and writes plan.json (for packing check), positions.csv, and "
+            "packed.png, .html (3-D, step by step), .glb and .stl."
+        ),
     ),
     "bench": Command(
         "measure speed and memory, and print the hardware beside",

@@ -211,6 +211,7 @@ def _user_error(error: Exception) -> BaseException | None:
     from packing_env.generators import GeneratorError
     from packing_env.items import CatalogueError, MeshError
     from packing_env.plan import PlanError
+    from packing_env.planner import OrderError
     from packing_env.types import ParameterError
 
     if isinstance(error, InstantiationException):
@@ -218,7 +219,7 @@ def _user_error(error: Exception) -> BaseException | None:
         return cause if isinstance(cause, (ValueError, OSError, ImportError)) else None
     ours = (
         CaptureError, CatalogueError, CheckpointError, ConfigError, GeneratorError, MeshError,
-        ParameterError, PlanError, RunFolderError,
+        OrderError, ParameterError, PlanError, RunFolderError,
     )  # fmt: skip
     return error if isinstance(error, ours) else None
 

@@ -22,7 +22,7 @@ from agents.training.evaluate import number_column, plain_table
 from packing_env.core import feasibility
 from packing_env.envs import PackingEnv
 from packing_env.items import shapes
-from packing_env.plan import Packing, packing_of
+from packing_env.plan import Packing, load_plan, packing_of
 
 
 def play(config: DictConfig, request: Request) -> int:
@@ -51,20 +51,25 @@ def play(config: DictConfig, request: Request) -> int:
 
 
 def render(config: DictConfig, request: Request) -> int:
-    """Write an episode as PNG, GIF or HTML."""
+    """Write an episode, or a plan, as PNG, GIF, HTML, GLB or STL."""
     from packing_env import render as pictures
 
     out = Path(config.out)
     writers: dict[str, Callable[[Packing], None]] = {
         ".png": lambda p: pictures.save_png(out, pictures.image(p, size=int(config.size))),
         ".gif": lambda p: pictures.save_gif(out, p, size=int(config.size)),
-        ".html": lambda p: pictures.save_html(out, p, size=int(config.size)),
+        ".html": lambda p: pictures.save_html(out, p),
+        ".glb": lambda p: pictures.save_glb(out, p),
+        ".stl": lambda p: pictures.save_stl(out, p),
     }
     if out.suffix not in writers:
         raise ConfigError(f"out={out} must end in one of {', '.join(writers)}")
-    env, policy = _solo(config, request)
-    _episode(env, policy)
-    packing = packing_of(env)
+    if config.plan is not None:
+        packing = load_plan(config.plan)
+    else:
+        env, policy = _solo(config, request)
+        _episode(env, policy)
+        packing = packing_of(env)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         writers[out.suffix](packing)

@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
@@ -101,16 +101,25 @@ class LowestPlacement:
 
     def find(self, state: State, count: int = 1) -> Found:
         """Find the ``count`` best of each row, finished or not."""
-        item_id, there = visible_items(state, self.params.num_visible)
+        return self.among(state["heightmap"], *visible_items(state, self.params.num_visible), count)
+
+    def among(
+        self,
+        heightmap: Float[Tensor, "B X Y"],
+        item_id: Int[Tensor, "B L"],
+        there: Bool[Tensor, "B L"],
+        count: int = 1,
+    ) -> Found:
+        """Find the ``count`` best placements of any number of items, those that are ``there``."""
         if not self.searches:
-            return self._from_maps(state["heightmap"], item_id, there, count)
+            return self._from_maps(heightmap, item_id, there, count)
         index, z, examined = kernels.lowest_placements(
-            state["heightmap"], item_id, there, self._items, self._search, count
+            heightmap, item_id, there, self._items, self._search, count
         )
         measured, judged, given_up = examined.unbind(1)
         rows = torch.from_numpy(given_up.numpy().nonzero()[0])  # the search runs on a CPU alone
         if len(rows):
-            maps = self._from_maps(state["heightmap"][rows], item_id[rows], there[rows], count)
+            maps = self._from_maps(heightmap[rows], item_id[rows], there[rows], count)
             index[rows], z[rows] = maps.index, maps.z
             measured[rows] += maps.measured
             judged[rows] += maps.judged

@@ -1,13 +1,15 @@
-"""Pictures of packed containers: images, figures, GIFs, and a replay as one HTML file.
+"""Packed containers as images, figures, GIFs, an HTML page in 3-D, GLB and STL.
 
 :func:`image` draws the solids with a small software rasteriser, so that pictures need neither a
-display nor a GPU. Figures and files need ``pip install packing-env[viz]``.
+display nor a GPU. Figures and GIFs need ``pip install packing-env[viz]``.
 """
 
 from packing_env.plan import Packing, load_plan, packing_of
+from packing_env.render.exchange import save_glb, save_stl
 from packing_env.render.figures import container_figure, heightmap_image, save_grid, save_png
-from packing_env.render.replay import save_gif, save_html
+from packing_env.render.replay import save_gif
 from packing_env.render.scene import frame, image
+from packing_env.render.viewer import save_html
 from packing_env.render.window import Window
 
 __all__ = [
@@ -20,7 +22,9 @@ __all__ = [
     "load_plan",
     "packing_of",
     "save_gif",
+    "save_glb",
     "save_grid",
     "save_html",
     "save_png",
+    "save_stl",
 ]

@@ -1,9 +1,11 @@
-"""Figures with titles, and PNG files; Matplotlib and Pillow are imported lazily."""
+"""Figures with titles, and PNG files; Matplotlib is imported lazily."""
 
 from __future__ import annotations
 
 import importlib
 import math
+import struct
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +42,15 @@ def title_of(packing: Packing) -> str:
     )
 
 
+def length_unit(packing: Packing) -> tuple[str, float]:
+    """Return the unit in which lengths are shown, and how many make a metre.
+
+    It is the millimetre. Cells of a metre or more stand for boxes without a unit, whose lengths are
+    shown as plain numbers.
+    """
+    return ("", 1.0) if packing.cell >= 1.0 else ("mm", 1000.0)
+
+
 def _new_figure(rows: int, columns: int, side: float) -> tuple[Figure, list[Any]]:
     """Create a figure without a window; return it with its axes, row by row."""
     figure = require("matplotlib.figure").Figure(
@@ -49,7 +60,7 @@ def _new_figure(rows: int, columns: int, side: float) -> tuple[Figure, list[Any]
 
 
 def heightmap_image(packing: Packing, *, contour: bool = False) -> Figure:
-    """Draw the heightmap seen from above, in centimetres; x to the right, y up.
+    """Draw the heightmap seen from above; x to the right, y up.
 
     Raises:
         ValueError: The packing has no heightmap because it was read from a plan file.
@@ -57,11 +68,13 @@ def heightmap_image(packing: Packing, *, contour: bool = False) -> Figure:
     if packing.heightmap is None:
         raise ValueError("this packing has no heightmap: it was read from a plan file")
     figure, (axes,) = _new_figure(1, 1, 4.4)
-    x, y, height = (100 * length for length in packing.container)
+    unit, factor = length_unit(packing)
+    comma = unit and f", {unit}"
+    x, y, height = (factor * length for length in packing.container)
     options = {"origin": "lower", "extent": (0, x, 0, y), "cmap": "viridis"}
-    drawn = axes.imshow(100 * packing.heightmap.T, vmin=0, vmax=height, **options)
-    figure.colorbar(drawn, ax=axes, label="height, cm", shrink=0.8)
-    axes.set(xlabel="x, cm", ylabel="y, cm", title=title_of(packing))
+    drawn = axes.imshow(factor * packing.heightmap.T, vmin=0, vmax=height, **options)
+    figure.colorbar(drawn, ax=axes, label=f"height{comma}", shrink=0.8)
+    axes.set(xlabel=f"x{comma}", ylabel=f"y{comma}", title=title_of(packing))
     return figure
 
 
@@ -114,6 +127,13 @@ def save_grid(
 
 
 def save_png(path: str | Path, picture: np.ndarray) -> None:
-    """Write ``[height, width, 3]`` uint8 as a PNG."""
-    with whole_file(path) as draft:
-        require("PIL.Image").fromarray(picture).save(draft, format="png")
+    """Write ``[height, width, 3]`` uint8 as a PNG; it needs no other package."""
+    height, width = picture.shape[:2]
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits, RGB
+    lines = np.pad(picture.reshape(height, -1), ((0, 0), (1, 0)))  # each without a filter
+    chunks = {b"IHDR": header, b"IDAT": zlib.compress(lines.tobytes(), 9), b"IEND": b""}
+    with whole_file(path) as draft, draft.open("wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n")
+        for name, data in chunks.items():
+            file.write(struct.pack(">I", len(data)) + name + data)
+            file.write(struct.pack(">I", zlib.crc32(name + data)))

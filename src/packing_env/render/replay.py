@@ -1,19 +1,14 @@
-"""Replays of an episode step by step, as a GIF or as one HTML file with a slider."""
+"""Replays of an episode step by step, as a GIF."""
 
 from __future__ import annotations
 
-import base64
-import html
-import io
-import json
-import string
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from packing_env.plan import Packing, whole_file
-from packing_env.render.figures import require, title_of
+from packing_env.render.figures import require
 from packing_env.render.scene import image
 
 
@@ -42,68 +37,3 @@ def save_gif(
             duration=[step] * (len(pictures) - 1) + [6 * step],
             loop=0,
         )
-
-
-def save_html(path: str | Path, packing: Packing, *, title: str = "", size: int = 560) -> None:
-    """Write an episode as one HTML file with a slider; it embeds its pictures, needs no network."""
-    pictures, captions = [], []
-    for part, picture in frames(packing, size):
-        pictures.append(_png(picture))
-        captions.append(_caption(part))
-    page = _PAGE.substitute(
-        title=html.escape(title or "Packing, step by step"),
-        size=size,
-        pictures=json.dumps(pictures),
-        captions=json.dumps(captions).replace("<", "\\u003c"),
-    )
-    with whole_file(path) as draft:
-        draft.write_text(page, encoding="utf-8")
-
-
-def _png(picture: np.ndarray) -> str:
-    """Encode a picture as a PNG with its own palette, in base64."""
-    data = io.BytesIO()
-    pillow = require("PIL.Image")
-    drawn = pillow.fromarray(picture).quantize(255, dither=pillow.Dither.NONE)
-    drawn.save(data, format="png", optimize=True)
-    return base64.b64encode(data.getvalue()).decode("ascii")
-
-
-def _caption(packing: Packing) -> str:
-    if not packing.items:
-        return "The empty container"
-    last = packing.items[-1]
-    x, y, z = (100 * length for length in (*np.multiply(last.cell, packing.pitch), last.z))
-    return (
-        f"{last.name} at ({x:.1f}, {y:.1f}, {z:.1f}) cm, {100 * last.support_ratio:.0f} % "
-        f"supported.  {title_of(packing)}"
-    )
-
-
-_PAGE = string.Template("""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>$title</title>
-<style>
-body{font:15px/1.5 system-ui,sans-serif;color:#222;padding:0 1rem}
-body{margin:2rem auto;max-width:${size}px}
-h1{font-size:1.2rem;font-weight:600}img{width:100%;display:block}
-.controls{display:flex;gap:.7rem;align-items:center}input{flex:1}
-button{font:inherit;min-width:4.5rem}#caption{min-height:3em;color:#444}
-</style></head><body>
-<h1>$title</h1>
-<img id="picture" alt="The container">
-<div class="controls"><button id="play">Play</button>
-<input id="step" type="range" min="0" value="0" aria-label="Step"><output id="count"></output></div>
-<p id="caption"></p>
-<script>
-const pictures=$pictures,captions=$captions,last=pictures.length-1;
-const get=id=>document.getElementById(id),step=get("step");let timer=null;
-function show(){const i=+step.value;get("picture").src="data:image/png;base64,"+pictures[i];
-get("caption").textContent=captions[i];get("count").textContent=i+" / "+last}
-function stop(){clearInterval(timer);timer=null;get("play").textContent="Play"}
-function tick(){if(+step.value>=last){stop();return}step.value=+step.value+1;show()}
-get("play").onclick=()=>{if(timer){stop();return}if(+step.value>=last)step.value=0;show();
-timer=setInterval(tick,500);get("play").textContent="Pause"};
-step.max=last;step.value=last;step.oninput=()=>{stop();show()};show();
-</script></body></html>
-""")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan import PlacedItem, PlanError
 
 MAX_FACES = 30_000
-"""Meshes with more faces are drawn as columns."""
+"""Meshes with more faces are drawn as columns in pictures, if their maps are known."""
 
 Triangles = np.ndarray
 """``[T, 3, 3]`` float64: triangle, corner, coordinate."""
@@ -29,29 +31,69 @@ _SIDES = np.array(
 )
 
 
-def triangles(item: PlacedItem, cell: float) -> Triangles:
-    """Return an item's triangles in the container, metres, counter-clockwise seen from outside.
+class PlacedSolid(NamedTuple):
+    """A solid, and the motion that places it: ``p_world = turn @ p + move``, metres.
+
+    Attributes:
+        key: Equal for equal solids.
+        solid: ``[T, 3, 3]``, counter-clockwise seen from outside.
+        turn: ``[3, 3]``.
+        move: ``[3]``.
+    """
+
+    key: Hashable
+    solid: Triangles
+    turn: np.ndarray
+    move: np.ndarray
+
+
+def placed_solid(item: PlacedItem, cell: float) -> PlacedSolid:
+    """Return the solid of an item and its motion; without a source, the columns of its maps.
 
     Raises:
         PlanError: Neither its solid nor its maps are available.
     """
-    source = _source_triangles(item.source, item.unit, item.extent)
+    source = source_triangles(item.source, item.unit, item.extent)
     if source is not None:
+        scale = item.scale * UNITS[item.unit]
+        return PlacedSolid(
+            (item.source, scale, item.extent), source * scale, item.rotation, item.translation
+        )
+    solid, corner = _columns_of(item, cell)
+    key = (item.source, item.scale, item.item_id, item.orientation)
+    return PlacedSolid(key, solid, np.eye(3), corner)
+
+
+def triangles(item: PlacedItem, cell: float) -> Triangles:
+    """Return an item's triangles for a picture, in the container, metres.
+
+    Raises:
+        PlanError: Neither its solid nor its maps are available.
+    """
+    source = source_triangles(item.source, item.unit, item.extent)
+    mapped = item.top is not None and item.bottom is not None
+    if source is not None and (len(source) <= MAX_FACES or not mapped):
         return item.to_world(source)
+    solid, corner = _columns_of(item, cell)
+    return solid + corner
+
+
+def _columns_of(item: PlacedItem, cell: float) -> tuple[Triangles, np.ndarray]:
+    """Return the columns of an item's maps, and the lower corner where they stand."""
     if item.top is None or item.bottom is None:
         raise PlanError(
             f"cannot draw item {item.order}: its solid {item.source} does not exist; put the mesh "
             "file there or draw from a state"
         )
     corner = np.array([item.cell[0] * cell, item.cell[1] * cell, item.z])
-    return columns(item.top, item.bottom, cell) + corner
+    return columns(item.top, item.bottom, cell), corner
 
 
 @functools.lru_cache(maxsize=512)
-def _source_triangles(
+def source_triangles(
     source: str, unit: str, extent: tuple[float, float, float] | None
 ) -> Triangles | None:
-    """Return a source's triangles in its unit, or ``None`` if unreadable or too many."""
+    """Return a source's triangles in its unit, or ``None`` if it cannot be read."""
     if extent is not None:
         return box(np.zeros(3), np.asarray(extent))
     if source.startswith("mesh:"):
@@ -63,8 +105,6 @@ def _source_triangles(
     try:
         mesh = load_mesh(source, unit)
     except MeshError:
-        return None
-    if len(mesh.faces) > MAX_FACES:
         return None
     return mesh.vertices.numpy()[mesh.faces.numpy()] / UNITS[unit]
 

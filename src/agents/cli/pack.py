@@ -1,0 +1,76 @@
+"""The subcommand ``pack``: pack an order of parts and write the plan."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+
+from rich.table import Column
+
+from agents.config.folders import ConfigError
+from agents.loggers.console import PlainConsole
+from agents.training.evaluate import number_column, plain_table
+from packing_env import planner
+from packing_env.items.meshes.mesh import UNITS
+from packing_env.plan import PlanError, check_plan
+from packing_env.planner import Plan
+
+HOLDS, VIOLATED = 0, 1
+"""Exit codes."""
+
+
+def pack(options: argparse.Namespace) -> int:
+    """Pack parts, write the files, check the plans; the exit code is 1 if a check fails."""
+    plan = planner.pack(
+        options.parts,
+        options.container,
+        options.seconds,
+        unit=options.unit,
+        cell=options.cell,
+        containers=options.containers,
+        stability=options.stability,
+        seed=options.seed,
+    )
+    console = PlainConsole(highlight=False)
+    _print(console, plan)
+    try:
+        files = planner.save(plan, options.out)
+    except OSError as error:
+        raise ConfigError(f"--out {options.out} cannot be written: {error}") from error
+    code = HOLDS
+    for file, packing in zip(files, plan.containers, strict=False):
+        size = " x ".join(f"{side / UNITS[plan.unit]:g}" for side in packing.container)
+        try:
+            report = check_plan(file)
+            verdict = "checked" if report.holds else f"REFUSED, {report.violation}"
+            height = f"height {report.height / UNITS[plan.unit]:.4g} {plan.unit}"
+        except PlanError as error:
+            report, verdict, height = None, f"not checked: {error}", ""
+        code = max(code, HOLDS if report is None or report.holds else VIOLATED)
+        console.print(
+            f"{file.name}: {size} {plan.unit}, {len(packing.items)} parts, "
+            f"{100 * packing.utilization:.1f} %, {height}, {verdict}",
+            soft_wrap=True,
+        )
+    console.print(f"wrote {options.out}: {', '.join(file.name for file in files)}", soft_wrap=True)
+    return code
+
+
+def _print(console: PlainConsole, plan: Plan) -> None:
+    """Print how many of each part are packed, and why others are not."""
+    packed = Counter(item.name for packing in plan.containers for item in packing.items)
+    left = {part.name: part for part in plan.left}
+    headings = Column("part", no_wrap=True, max_width=40), number_column("packed")
+    table = plain_table(*headings, number_column("left"), Column("why", no_wrap=True))
+    for name in dict.fromkeys([*packed, *left]):
+        rest = left.get(name)
+        cells = (str(rest.quantity), rest.reason) if rest else ("", "")
+        table.add_row(name, str(packed[name]), *cells)
+    console.print(table)
+    count = len(plan.containers)
+    console.print(
+        f"packed {plan.num_packed} of {plan.num_packed + plan.num_left} parts in {count} "
+        f"container{'s' * (count != 1)}, utilization {100 * plan.utilization:.1f} %; "
+        f"{plan.tried:,} packings compared in {plan.seconds:.0f} s",
+        soft_wrap=True,
+    )

@@ -1,0 +1,106 @@
+"""The files of a plan, in a folder of their own."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from packing_env.items.meshes.mesh import UNITS
+from packing_env.plan import Packing, PlacedItem, quaternion, save_plan, whole_file
+from packing_env.planner.pack import Plan
+from packing_env.render import image, save_glb, save_html, save_png, save_stl
+from packing_env.render.solids import placed_solid
+
+_NUMBERED = re.compile(r"(plan|packed)-\d+\.(json|stl)")
+_ROW = 4
+"""Containers beside each other in the picture."""
+
+
+def save(plan: Plan, folder: str | Path, *, size: int = 720) -> list[Path]:
+    """Write a plan for people and for other programs.
+
+    ``plan.json`` and ``packed.stl`` (of several containers ``plan-1.json`` ... and ``packed-1.stl``
+    ...; those of an earlier plan are removed), ``positions.csv``, ``packed.png``, ``packed.html``
+    and ``packed.glb``. Lengths of the CSV and STL files are in the plan's unit.
+
+    Args:
+        plan: The plan; with no packed part only the CSV is written.
+        folder: Made where it is missing.
+        size: Pixels of a container in the picture.
+
+    Returns:
+        The files, those of :func:`packing_env.plan.check_plan` first.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    place, packings = Path(folder), plan.containers
+    place.mkdir(parents=True, exist_ok=True)
+    for old in place.iterdir():
+        if _NUMBERED.fullmatch(old.name):
+            old.unlink()
+    numbers = [f"-{n}" for n in range(1, len(packings) + 1)] if len(packings) > 1 else [""]
+    plans = [place / f"plan{n}.json" for n in numbers[: len(packings)]]
+    for path, packing in zip(plans, packings, strict=True):
+        save_plan(path, packing)
+    table = place / "positions.csv"
+    with whole_file(table) as draft:
+        draft.write_text(positions(plan), encoding="utf-8")
+    if not packings:
+        return [table]
+    solids = [place / f"packed{n}.stl" for n in numbers]
+    for path, packing in zip(solids, packings, strict=True):
+        save_stl(path, packing, unit=plan.unit)
+    picture, page, scene = (place / f"packed.{kind}" for kind in ("png", "html", "glb"))
+    save_png(picture, _side_by_side([image(packing, size) for packing in packings]))
+    save_html(page, packings, title=f"{plan.num_packed} packed parts")
+    save_glb(scene, packings)
+    return [*plans, table, picture, page, scene, *solids]
+
+
+def positions(plan: Plan) -> str:
+    """Return a CSV: each packed part with its bounding box and motion, lengths in the plan's unit.
+
+    ``p_container = rotate(q, p_file) + t``, with the file in the same unit. Names that a
+    spreadsheet would take for a formula begin with an apostrophe.
+    """
+    text = io.StringIO()
+    unit = plan.unit
+    lengths = ("x", "y", "z", "dx", "dy", "dz", "tx", "ty", "tz")
+    header = ["container", "order", "name", "file", *(f"{each}_{unit}" for each in lengths)]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*header, "qw", "qx", "qy", "qz", "support"])
+    for number, packing in enumerate(plan.containers, 1):
+        for item in packing.items:
+            cells = _numbers(item, packing, UNITS[unit])
+            names = [_plain(item.name), _plain(item.source)]
+            writer.writerow([number, item.order + 1, *names, *(f"{c:.6g}" for c in cells)])
+    return text.getvalue()
+
+
+def _numbers(item: PlacedItem, packing: Packing, metres: float) -> Iterator[float]:
+    """Yield the numbers of a line."""
+    _, solid, turn, move = placed_solid(item, packing.cell)
+    corners = (solid @ turn.T + move).reshape(-1, 3)
+    low, high = corners.min(0), corners.max(0)
+    yield from np.concatenate((low, high - low, item.translation)).round(9) / metres + 0.0
+    yield from quaternion(item.rotation)
+    yield item.support_ratio
+
+
+def _plain(text: str) -> str:
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
+def _side_by_side(pictures: Sequence[np.ndarray]) -> np.ndarray:
+    """Join pictures of one size to rows; white where there is none."""
+    columns = min(_ROW, len(pictures))
+    blank = np.full_like(pictures[0], 255)
+    padded = [*pictures, *[blank] * (-len(pictures) % columns)]
+    rows = [np.concatenate(padded[i : i + columns], 1) for i in range(0, len(padded), columns)]
+    return np.concatenate(rows)

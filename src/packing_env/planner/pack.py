@@ -1,0 +1,225 @@
+"""`pack`: parts as given, at their true size, into as few containers as it finds."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from packing_env.items import CatalogueError, Mesh
+from packing_env.plan import Packing, read_state
+from packing_env.planner.containers import Size, choose_cell, lay_grid, read_container, read_length
+from packing_env.planner.parts import Part, Parts, read_parts
+from packing_env.planner.poses import Poses, build_poses
+from packing_env.planner.search import OrderSearch
+from packing_env.types import PackingParams, ParameterError, check_integer, check_number
+
+_TRIAL = 0.3
+"""Share of a container's time in which its size is chosen."""
+
+
+@dataclass(frozen=True)
+class LeftOver:
+    """Parts that were not packed.
+
+    Attributes:
+        name: The part.
+        quantity: How many.
+        reason: Why.
+    """
+
+    name: str
+    quantity: int
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """An order of parts in containers.
+
+    Attributes:
+        containers: The packed containers.
+        left: The parts that are in none of them.
+        unit: The unit that the container was given in.
+        tried: Packings that the search compared.
+        seconds: Time that it took.
+    """
+
+    containers: tuple[Packing, ...]
+    left: tuple[LeftOver, ...]
+    unit: str
+    tried: int
+    seconds: float
+
+    @property
+    def num_packed(self) -> int:
+        """Packed parts, each counted."""
+        return sum(len(packing.items) for packing in self.containers)
+
+    @property
+    def num_left(self) -> int:
+        """Parts that were not packed."""
+        return sum(part.quantity for part in self.left)
+
+    @property
+    def utilization(self) -> float:
+        """Packed volume as a share of that of all containers."""
+        room = sum(math.prod(packing.container) for packing in self.containers)
+        return sum(item.volume for p in self.containers for item in p.items) / room if room else 0.0
+
+
+def pack(
+    parts: Parts,
+    container: str | Sequence[float] | Iterable[str],
+    seconds: float = 30.0,
+    *,
+    unit: str | None = None,
+    cell: str | float | None = None,
+    containers: int = 1,
+    stability: str = "com_hull",
+    seed: int = 0,
+) -> Plan:
+    """Pack parts, each as often as its quantity says, at true size.
+
+    Several containers are filled one after the other, each as full as its share of the time
+    allows. Of several sizes, the smallest that takes all that remains is used, or else the one
+    that takes the largest share of it.
+
+    Args:
+        parts: See :func:`packing_env.planner.read_parts`: a folder, files, an order file, a list
+            with quantities (``["a.stl", "x12", "b.stl"]``), or a mapping to quantities.
+        container: ``"240x180x150mm"``, or ``(X, Y, H)`` in metres, or a list of these to choose
+            from.
+        seconds: Time of the search. Reading the parts and, once, compiling come on top.
+        unit: Unit of the parts' files; by default that of the container.
+        cell: Side of a cell of the grid, ``"5mm"`` or metres; by default 48 to 64 cells along the
+            floor. Smaller ones pack more tightly and take more time.
+        containers: How many may be used.
+        stability: Rule that every placement satisfies.
+        seed: Of the search.
+
+    Returns:
+        The plan; ``packing_env.planner.save`` writes it.
+
+    Raises:
+        ValueError: The parts, the container or an option is wrong; names it and the remedy.
+    """
+    check_number("seconds", seconds, above=0.0)
+    limit = check_integer("containers", containers, 1)
+    sizes, given = _sizes(container)
+    order = read_parts(parts, unit or given)
+    spacing = choose_cell(sizes) if cell is None else read_length("cell", cell)
+    rules = [lay_grid(size, spacing, stability=stability) for size in sizes]
+    return _Packer(order, rules, given, seed).pack(limit, seconds)
+
+
+def _sizes(container: Any) -> tuple[list[Size], str]:
+    """Return the sizes to choose from, the smallest first, and their unit."""
+    if isinstance(container, str) or not isinstance(container, Iterable):
+        found = [read_container(container)]
+    else:
+        several = list(container)
+        nested = several and all(isinstance(c, (str, Sequence)) for c in several)
+        found = [read_container(c) for c in several] if nested else [read_container(several)]
+    if not found:
+        raise ParameterError("container is empty; give at least one size")
+    return sorted({size for size, _ in found}, key=math.prod), found[0][1]
+
+
+class _Packer:
+    """The state of :func:`pack`: what remains, and what is packed."""
+
+    def __init__(
+        self, parts: Sequence[Part], rules: Sequence[PackingParams], unit: str, seed: int
+    ) -> None:
+        self.parts, self.unit, self.seed = parts, unit, seed
+        self.poses = _poses_of_sizes(parts, rules)
+        self.left = [part.quantity for part in parts]
+        self.packed: list[Packing] = []
+        self.tried = 0
+
+    def pack(self, limit: int, seconds: float) -> Plan:
+        """Fill containers until all is packed, nothing more fits, or there are enough of them."""
+        searches = self._searches()
+        start = time.perf_counter()
+        while True:
+            spare = start + seconds - time.perf_counter()
+            for search in searches if len(searches) > 1 else ():
+                search.improve(time.perf_counter() + _TRIAL * spare / limit / len(searches))
+            search = _choice(searches, sum(self.left))
+            if not search.best.packed:
+                break
+            more = self._containers_to_come(search, limit - len(self.packed))
+            now = time.perf_counter()
+            search.improve(now + (start + seconds - now) / more)
+            self._take(search)
+            if not any(self.left) or len(self.packed) == limit:
+                break
+            searches = self._searches()
+        taken = time.perf_counter() - start
+        return Plan(tuple(self.packed), self._left_over(), self.unit, self.tried, taken)
+
+    def _searches(self) -> list[OrderSearch]:
+        """Begin a search for what remains in each size of container."""
+        return [OrderSearch(poses, self.left, self.seed) for poses in self.poses]
+
+    def _containers_to_come(self, search: OrderSearch, limit: int) -> int:
+        """Estimate how many containers are still filled, this one included."""
+        volume = search.poses.volume
+        packed = sum(n * v for n, v in zip(search.packed(), volume.tolist(), strict=True))
+        rest = sum(n * v for n, v in zip(self.left, volume.tolist(), strict=True))
+        return max(1, min(limit, math.ceil(rest / packed)))
+
+    def _take(self, search: OrderSearch) -> None:
+        """Take the best packing of a search as the next container."""
+        self.tried += search.tried
+        state = {key: value[0] for key, value in search.state.items()}
+        poses = search.poses
+        found = read_state(state, poses.catalogue, poses.params)
+        origins = [poses.origin(item.item_id) for item in found.items]
+        items = tuple(
+            replace(item, item_id=part, orientation=pose)
+            for item, (part, pose) in zip(found.items, origins, strict=True)
+        )
+        self.packed.append(replace(found, items=items, num_items=sum(self.left), instance={}))
+        for part, count in enumerate(search.packed()):
+            self.left[part] -= count
+
+    def _left_over(self) -> tuple[LeftOver, ...]:
+        """Return what is in no container, and why."""
+        counts = torch.stack([poses.count for poses in self.poses]).amax(0).tolist()
+        return tuple(
+            LeftOver(part.name, left, "no room found" if poses else "fits in no orientation")
+            for part, left, poses in zip(self.parts, self.left, counts, strict=True)
+            if left
+        )
+
+
+def _choice(searches: Sequence[OrderSearch], left: int) -> OrderSearch:
+    """Return the smallest container that takes all that is left, or the one that takes most."""
+    for search in searches:
+        if len(search.best.packed) == left:
+            return search
+    return max(searches, key=lambda search: float(search.state["volume"][0]))
+
+
+def _poses_of_sizes(parts: Sequence[Part], rules: Sequence[PackingParams]) -> list[Poses]:
+    """Build the poses for each container in which one of them fits at least.
+
+    Raises:
+        CatalogueError: There is no such container.
+    """
+    meshes: list[Mesh] = [part.load() for part in parts]
+    found, failures = [], []
+    for params in rules:
+        try:
+            found.append(build_poses(parts, meshes, params))
+        except CatalogueError as error:
+            failures.append(error)
+    if not found:
+        raise failures[-1]
+    return found

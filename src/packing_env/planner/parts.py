@@ -1,0 +1,283 @@
+"""The parts of an order: mesh files and boxes with quantities, from folders, lists and files.
+
+An order file is CSV (commas, semicolons or tabs) with a header, or YAML or JSON: a list of entries,
+or ``parts:`` beside ``unit:``. The keys of an entry are those of :data:`KEYS`; any other is refused
+by name, so that a constraint that is not supported is never ignored. CSV without a header lists
+boxes: ``dx, dy, dz`` and perhaps the quantity.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from packing_env import files
+from packing_env.items import Mesh, load_mesh
+from packing_env.items.inputs import expand, item_names, numbered
+from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
+from packing_env.items.shapes.solids import box
+from packing_env.types import check_integer, check_number
+
+KEYS = ("name", "file", "dx", "dy", "dz", "sides", "quantity", "unit")
+"""Keys of an entry of an order: a ``file``, or the sides of a box."""
+ORDER_SUFFIXES = (".csv", ".yaml", ".yml", ".json")
+MAX_QUANTITY = 100_000
+_TIMES = re.compile(r"x(\d+)", re.IGNORECASE)
+
+
+class OrderError(ValueError):
+    """An order cannot be read; the message names the place and the remedy."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A kind of part.
+
+    Attributes:
+        file: Mesh file, or "" for a box or a mesh in memory.
+        sides: ``(dx, dy, dz)`` of a box, in ``unit``.
+        mesh: A mesh in memory.
+        quantity: How many.
+        name: A label; by default the stem of the file, or the sides.
+        unit: Unit of the file or of the sides.
+    """
+
+    file: str = ""
+    sides: tuple[float, float, float] | None = None
+    mesh: Mesh | None = None
+    quantity: int = 1
+    name: str = ""
+    unit: str = "m"
+
+    def __post_init__(self) -> None:
+        check_integer(f"quantity of {self.label}", self.quantity, 1, MAX_QUANTITY)
+        if self.unit not in UNITS:
+            raise OrderError(
+                f"{self.label}: unit {self.unit!r} is unknown; use one of {', '.join(UNITS)}"
+            )
+
+    @property
+    def label(self) -> str:
+        """The name, or what stands for it."""
+        if self.name or self.file:
+            return self.name or Path(self.file).stem
+        if self.mesh is not None:
+            return self.mesh.name
+        return "x".join(f"{side:g}" for side in self.sides or ())
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Its origin as plans name it."""
+        if self.sides is not None:
+            kind = {"source": "cuboid", "extent": list(self.sides)}
+        elif self.mesh is not None:
+            kind = {"source": self.mesh.source.path or f"mesh:{self.mesh.name}"}
+            return {**kind, "unit": self.mesh.source.unit, "scale": self.mesh.source.scale}
+        else:
+            kind = {"source": self.file}
+        return {**kind, "unit": self.unit, "scale": 1.0}
+
+    def load(self) -> Mesh:
+        """Return its solid in metres; never scaled but by its unit.
+
+        Raises:
+            MeshError: The file cannot be used; names it and the remedy.
+        """
+        if self.mesh is not None:
+            return self.mesh
+        if self.sides is None:
+            return load_mesh(self.file, self.unit)
+        dx, dy, dz = (side * UNITS[self.unit] for side in self.sides)
+        solid = box(dx, dy, dz)
+        source = MeshSource(unit=self.unit)
+        return mesh_from_arrays(solid.vertices, solid.faces, name=self.label, source=source)
+
+
+Parts = str | Path | Part | Mesh | Iterable[str | Path | Part | Mesh] | Mapping[Any, int]
+"""What :func:`read_parts` takes."""
+
+
+def read_parts(parts: Parts, unit: str = "m") -> list[Part]:
+    """Read an order.
+
+    Args:
+        parts: Folders, mesh files, order files, :class:`Part`, meshes, one or a list; a word such
+            as ``x12`` after one is its quantity. Or a mapping of these to quantities.
+        unit: Unit of files and boxes that state none.
+
+    Returns:
+        The kinds of parts, with different names.
+
+    Raises:
+        OrderError: There are none, or an order file is wrong.
+        CatalogueError: A folder has no mesh files.
+    """
+    if isinstance(parts, Mapping):
+        found = [replace(each, quantity=n) for p, n in parts.items() for each in _read(p, unit)]
+    elif isinstance(parts, (str, Path, Part, Mesh)):
+        found = list(_read(parts, unit))
+    else:
+        found = _with_counts(parts, unit)
+    if not found:
+        raise OrderError("no parts given; name mesh files, a folder of them, or an order")
+    names = numbered(_names(found))
+    return [replace(part, name=name) for part, name in zip(found, names, strict=True)]
+
+
+def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: str) -> list[Part]:
+    """Read a list in which ``x12`` is the quantity of the entry before it."""
+    found: list[Part] = []
+    last: list[Part] = []
+    for entry in parts:
+        times = _TIMES.fullmatch(entry) if isinstance(entry, str) else None
+        if times is None:
+            found += last
+            last = list(_read(entry, unit))
+        elif not last:
+            raise OrderError(f"{entry!r} is the quantity of nothing; write it after a part")
+        else:
+            last = [replace(part, quantity=int(times[1])) for part in last]
+    return found + last
+
+
+def _read(entry: str | Path | Part | Mesh, unit: str) -> Iterator[Part]:
+    """Read an entry of a list."""
+    if isinstance(entry, Part):
+        yield entry
+    elif isinstance(entry, Mesh):
+        yield Part(mesh=entry)
+    elif Path(entry).suffix.lower() in ORDER_SUFFIXES:
+        yield from read_order(Path(entry), unit)
+    else:
+        for file in expand(entry):
+            yield Part(file=str(file), unit=unit)
+
+
+def _names(parts: Sequence[Part]) -> list[str]:
+    """Name files with the same stem by their folders too."""
+    plain = [Path(part.file) for part in parts if part.file and not part.name]
+    of_files = iter(item_names(plain))
+    return [next(of_files) if part.file and not part.name else part.label for part in parts]
+
+
+# ---------------------------------------------------------------------- order files
+
+
+def read_order(path: Path, unit: str) -> list[Part]:
+    """Read an order file; files that it names lie beside it.
+
+    Raises:
+        OrderError: It is missing, or an entry is wrong; names the place.
+    """
+    try:
+        text = files.read_text(path, encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OrderError(f"{path}: cannot be read: {error}") from error
+    if path.suffix.lower() == ".csv":
+        entries = list(_csv_entries(path, text))
+    else:
+        entries, unit = _yaml_entries(path, text, unit)
+    if not entries:
+        raise OrderError(f"{path}: no parts in it; {_needed()}")
+    return [_part(path, place, entry, unit) for place, entry in entries]
+
+
+def _csv_entries(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield place and entry of every line."""
+    start = text[: text.find("\n") if "\n" in text else None]
+    mark = max(",;\t", key=start.count)
+    lines = list(csv.reader(io.StringIO(text), delimiter=mark, skipinitialspace=True))
+    if not lines:
+        return
+    header = [cell.strip().lower() for cell in lines[0]]
+    plain = all(_number(cell) is not None for cell in header if cell)
+    if plain:
+        header = ["dx", "dy", "dz", "quantity"]
+    for number, cells in enumerate(lines[0 if plain else 1 :], 1 if plain else 2):
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) > len(header):
+            raise OrderError(
+                f"{path}, line {number}: {len(cells)} columns under {len(header)} names; "
+                f"{_needed()}"
+            )
+        named = zip(header, (cell.strip() for cell in cells), strict=False)
+        yield f"line {number}", {key: cell for key, cell in named if key or cell}
+
+
+def _yaml_entries(path: Path, text: str, unit: str) -> tuple[list[tuple[str, dict[str, Any]]], str]:
+    """Return places and entries of a YAML or JSON order, and its unit."""
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise OrderError(f"{path}: cannot be read as YAML: {error}") from error
+    if isinstance(value, Mapping):
+        for key in value:
+            if key not in ("parts", "unit"):
+                raise _unsupported(path, "the order", str(key), ("parts", "unit"))
+        unit, value = str(value.get("unit", unit)), value.get("parts")
+    if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
+        raise OrderError(f"{path}: {_needed()}")
+    return [(f"part {number}", dict(entry)) for number, entry in enumerate(value, 1)], unit
+
+
+def _part(path: Path, place: str, entry: dict[str, Any], unit: str) -> Part:
+    """Read an entry."""
+    for key in entry:
+        if key not in KEYS:
+            raise _unsupported(path, place, str(key), KEYS)
+    given = {key: value for key, value in entry.items() if value not in ("", None)}
+    sides = given.get("sides") or [given[key] for key in ("dx", "dy", "dz") if key in given]
+    if ("file" in given) == bool(sides) or (sides and len(sides) != 3):
+        raise OrderError(f"{path}, {place}: {_needed()}")
+    try:
+        return Part(
+            file=str(path.parent / str(given["file"])) if "file" in given else "",
+            sides=_sides(sides) if sides else None,
+            quantity=_quantity(given.get("quantity", 1)),
+            name=str(given.get("name", "")),
+            unit=str(given.get("unit", unit)),
+        )
+    except (TypeError, ValueError) as error:
+        raise OrderError(f"{path}, {place}: {error}") from error
+
+
+def _sides(sides: Sequence[Any]) -> tuple[float, float, float]:
+    dx, dy, dz = (check_number("side", _number(side, side), above=0.0) for side in sides)
+    return dx, dy, dz
+
+
+def _quantity(value: Any) -> int:
+    number = _number(value, value)
+    whole = int(number) if isinstance(number, float) and number.is_integer() else number
+    return check_integer("quantity", whole, 1, MAX_QUANTITY)
+
+
+def _number(value: Any, otherwise: Any = None) -> Any:
+    """Return a number or a text that is one as a float, anything else as ``otherwise``."""
+    try:
+        return otherwise if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return otherwise
+
+
+def _unsupported(path: Path, place: str, key: str, known: Sequence[str]) -> OrderError:
+    """Return the error for a key that has no effect here."""
+    close = get_close_matches(key, known, 1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return OrderError(f"{path}, {place}: {key!r} is not supported; {hint}known: {', '.join(known)}")
+
+
+def _needed() -> str:
+    return (
+        "needed: for each part a file, or the sides dx, dy, dz of a box, and perhaps "
+        "name, quantity, unit"
+    )

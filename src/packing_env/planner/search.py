@@ -1,0 +1,280 @@
+"""Search over the order of parts and their poses, many candidates in the rows of one state.
+
+A candidate is a sequence of parts, each with a pose or any (-1). It is decoded by putting every
+part in turn at its lowest legal place and leaving out those without one. The first candidates have
+the largest parts first, by several keys. Then a few of them are improved in turn: neighbours
+(another part earlier, two exchanged, another pose) are decoded together, from the state before
+their first difference on, and the best replaces its parent if it is better, or a little worse, by a
+temperature that falls to zero with the time (simulated annealing).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from packing_env.core import transition
+from packing_env.core.lowest import LowestPlacement
+from packing_env.core.orientation import decode_placement
+from packing_env.planner.poses import Poses
+from packing_env.types import State
+
+ANY = -1
+"""The pose that stands for all."""
+_ROWS = 32
+"""Candidates that are decoded together, at most."""
+_CHAINS = 4
+"""Candidates that are improved in turn."""
+_SNAPSHOTS = 64
+"""States that are kept of a candidate, at most."""
+_TEMPERATURE = 0.004
+"""The first temperature, as a share of the container's volume."""
+_HEIGHT_WEIGHT = 1e-3
+"""Worth of the container's height in packed volume: it decides between equals."""
+
+Genes = list[tuple[int, int]]
+"""Parts in the order of packing, each with a pose or :data:`ANY`."""
+
+
+class OutOfTimeError(Exception):
+    """The deadline has passed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A decoded sequence.
+
+    Attributes:
+        genes: The sequence.
+        value: What is maximized: packed volume as a share, less a little for the height.
+        packed: The parts that were packed, in their order, and where in the sequence they are.
+        states: States before every so many parts (the stride of the search), and the last.
+    """
+
+    genes: Genes
+    value: float
+    packed: list[int]
+    states: list[State]
+
+
+class OrderSearch:
+    """Search for the best packing of one container.
+
+    Args:
+        poses: The parts.
+        quantity: How many of each there are to pack.
+        seed: Of the random numbers.
+    """
+
+    def __init__(self, poses: Poses, quantity: Sequence[int], seed: int = 0) -> None:
+        self.poses, self._random = poses, random.Random(seed)
+        self._items = poses.catalogue.tensors()
+        self._volume = poses.volume
+        room = poses.params.container_volume
+        self._quantity = [
+            min(n, int(room / v * 1.001) + 1) if count else 0
+            for n, v, count in zip(
+                quantity, self._volume.tolist(), poses.count.tolist(), strict=True
+            )
+        ]
+        self.size = sum(self._quantity)
+        self._params = poses.params.evolve(num_items=max(1, self.size))
+        self._stride = -(-self.size // _SNAPSHOTS) or 1
+        self._lowest = LowestPlacement(self._items, self._params)
+        self.tried = 0
+        self.best = self._decode_one(self._sequence(self._volume))
+        self._chains = [self.best]
+        self._rows = 0
+
+    @property
+    def state(self) -> State:
+        """The best final state, of one row."""
+        return self.best.states[-1]
+
+    def packed(self) -> list[int]:
+        """Return how many of each part are packed."""
+        count = [0] * len(self.poses.count)
+        for place in self.best.packed:
+            count[self.best.genes[place][0]] += 1
+        return count
+
+    def improve(self, deadline: float) -> None:
+        """Improve until ``time.perf_counter()`` reaches the deadline; may be called again."""
+        start = time.perf_counter()
+        if not self.best.packed:
+            return
+        try:
+            if not self._rows:
+                self._begin(start, deadline)
+            for turn in itertools.count():
+                left = (deadline - time.perf_counter()) / max(1e-9, deadline - start)
+                self._improve(turn % len(self._chains), left * _TEMPERATURE, deadline)
+        except OutOfTimeError:
+            return
+
+    # ------------------------------------------------------------------ candidates
+
+    def _begin(self, start: float, deadline: float) -> None:
+        """Decode the first candidates, as many as are decoded together later."""
+        self._decode_one(self.best.genes)  # the first had to load the kernels
+        duration = time.perf_counter() - start
+        rows = max(1, min(_ROWS, int(0.1 * (deadline - start) / duration)))
+        extent = self.poses.of_parts(self.poses.catalogue.extent).sort(1).values
+        keys = [extent.prod(1), extent[:, 2], extent[:, 1] * extent[:, 2]]
+        orders = [self._sequence(key) for key in keys[: max(1, rows - 1)]]
+        while len(orders) < rows:
+            noise = [math.exp(self._random.gauss(0.0, 0.3)) for _ in self._volume]
+            orders.append(self._sequence(self._volume * torch.tensor(noise)))
+        value = self._decode(orders, deadline=deadline)[0]
+        for i in value.argsort(descending=True)[: _CHAINS - 1].tolist():
+            self._chains.append(self._decode_one(orders[i], deadline=deadline))
+            self._keep(self._chains[-1])
+        self._rows = rows
+
+    def _improve(self, which: int, temperature: float, deadline: float) -> None:
+        """Replace a chain's candidate by its best neighbour, if that is accepted."""
+        parent = self._chains[which]
+        place = self._random.randrange(min(parent.packed[-1] + 2, self.size))
+        neighbours = [self._neighbour(parent.genes, place) for _ in range(self._rows)]
+        value = self._decode(neighbours, parent, place, deadline)[0]
+        best = int(value.argmax())
+        worse = parent.value - float(value[best])
+        if worse <= 0 or worse < -temperature * math.log(1.0 - self._random.random()):
+            found = self._decode_one(neighbours[best], parent, place, deadline)
+            self._chains[which] = found
+            self._keep(found)
+
+    def _keep(self, found: Candidate) -> None:
+        if found.value > self.best.value:
+            self.best = found
+
+    def _sequence(self, key: Tensor) -> Genes:
+        """Return all parts by a key, the largest first."""
+        parts = key.argsort(descending=True, stable=True).tolist()
+        return [(part, ANY) for part in parts for _ in range(self._quantity[part])]
+
+    def _neighbour(self, genes: Genes, place: int) -> Genes:
+        """Change a sequence from a place on, in one or a few steps."""
+        found = list(genes)
+        self._change(found, place)
+        for _ in range(self._random.choice((0, 0, 1, 2))):
+            self._change(found, self._random.randrange(place, len(found)))
+        return found
+
+    def _change(self, genes: Genes, place: int) -> None:
+        """Change the part at a place: its pose, or which it is."""
+        draw = self._random.random()
+        other = self._random.randrange(place, len(genes))
+        if draw < 0.35 or genes[other][0] == genes[place][0]:
+            part, pose = genes[place]
+            free = pose >= 0 and self._random.random() < 0.4
+            drawn = self._random.randrange(int(self.poses.count[part]))
+            genes[place] = (part, ANY if free else drawn)
+        elif draw < 0.75:
+            genes.insert(place, genes.pop(other))
+        else:
+            genes[place], genes[other] = genes[other], genes[place]
+
+    # ------------------------------------------------------------------ decoding
+
+    def _decode_one(
+        self,
+        genes: Genes,
+        parent: Candidate | None = None,
+        place: int = 0,
+        deadline: float = math.inf,
+    ) -> Candidate:
+        """Decode a sequence, and keep states on the way."""
+        value, legal, states = self._decode([genes], parent, place, deadline)
+        first = place - place % self._stride
+        before = [] if parent is None else [p for p in parent.packed if p < first]
+        kept = [] if parent is None else parent.states[: first // self._stride]
+        packed = before + (first + legal[0].nonzero().flatten()).tolist()
+        return Candidate(genes, float(value[0]), packed, kept + states)
+
+    def _decode(
+        self,
+        candidates: Sequence[Genes],
+        parent: Candidate | None = None,
+        place: int = 0,
+        deadline: float = math.inf,
+    ) -> tuple[Float[Tensor, " B"], Tensor, list[State]]:
+        """Decode sequences that are their parent's up to a place.
+
+        Returns:
+            Values; which parts were packed ``[B, T]``, from the last kept state on; and the states
+            there and after every stride, the last of all included.
+
+        Raises:
+            OutOfTimeError: The deadline passed.
+        """
+        first = place - place % self._stride
+        genes = torch.tensor([each[first:] for each in candidates], dtype=torch.int64)
+        genes = genes.view(len(candidates), -1, 2)
+        if parent is None:
+            state = self._empty(len(candidates))
+        else:
+            state = _repeated(parent.states[first // self._stride], len(candidates))
+        failed = torch.zeros(len(candidates), len(self.poses.count), dtype=torch.bool)
+        legal, states = torch.zeros(genes.shape[:2], dtype=torch.bool), []
+        for step in range(genes.shape[1]):
+            if time.perf_counter() > deadline:
+                raise OutOfTimeError
+            if (first + step) % self._stride == 0:
+                states.append(state)
+            part, pose = genes[:, step].unbind(1)
+            state, legal[:, step] = self._put(state, first + step, part, pose, failed)
+        self.tried += len(candidates)
+        height = state["heightmap"].amax((1, 2)).double() / self._params.height
+        share = state["volume"] / self._params.container_volume
+        return share - _HEIGHT_WEIGHT * height, legal, [*states, state]
+
+    def _put(
+        self,
+        state: State,
+        step: int,
+        part: Int[Tensor, " B"],
+        pose: Int[Tensor, " B"],
+        failed: Tensor,
+    ) -> tuple[State, Tensor]:
+        """Put a part of each row at its lowest place, if it has one, and note in ``failed``.
+
+        A part that had no place has none until another part is put down.
+        """
+        rows, there = self.poses.of(part, pose)
+        there &= ~failed.gather(1, part[:, None])
+        if not bool(there.any()):
+            return state, torch.zeros_like(part, dtype=torch.bool)
+        found = self._lowest.among(state["heightmap"], rows, there).index[:, 0]
+        places = math.prod(self._params.lattice)
+        slot = found.clamp(min=0).div(places, rounding_mode="floor")
+        item_id = state["item_id"].clone()
+        item_id[:, step] = rows.gather(1, slot[:, None]).squeeze(1)
+        state = {**state, "item_id": item_id, "queue": torch.full_like(state["queue"], step)}
+        action = torch.where(found >= 0, found % places, -1)
+        placement = decode_placement(action, 1, self._params)
+        state, outcome = transition.decide(state, placement, self._items, self._params)
+        failed &= ~outcome.legal[:, None]
+        failed[torch.arange(len(part)), part] |= ~outcome.legal & (pose < 0)
+        return state, outcome.legal
+
+    def _empty(self, count: int) -> State:
+        """Return empty containers."""
+        zeros = torch.zeros(count, dtype=torch.int64)
+        nothing = torch.zeros(count, self._params.num_items, dtype=torch.int64)
+        return transition.begin(
+            nothing, zeros + self._params.num_items, zeros, zeros, zeros, self._params
+        )
+
+
+def _repeated(state: State, count: int) -> State:
+    """Return copies of a state of one row."""
+    return {key: value.expand(count, *value.shape[1:]) for key, value in state.items()}

@@ -1,0 +1,124 @@
+"""`pack` and `packing pack`: quantities, true size, leftovers, orders, files, and plans that hold."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+
+import pytest
+import trimesh
+
+import packing_env as pe
+from agents.cli import main as cli
+from packing_env import planner
+from packing_env.plan import check_plan
+from packing_env.planner import OrderError, Part, read_parts
+
+BOX = Part(sides=(50, 40, 30), unit="mm", name="box")
+BAR = Part(sides=(90, 20, 20), unit="mm", name="bar", quantity=4)
+
+
+@pytest.fixture(scope="module")
+def plan() -> planner.Plan:
+    big = Part(sides=(300, 20, 20), unit="mm", name="beam", quantity=2)
+    return pe.pack([BOX, "x5", BAR, big], "100x100x60mm", 1.0, cell="5mm")
+
+
+def test_quantities_are_kept_and_leftovers_listed(plan: planner.Plan) -> None:
+    names = [item.name for item in plan.containers[0].items]
+    assert names.count("box") <= 5
+    assert names.count("bar") <= 4
+    assert plan.num_packed + plan.num_left == 11
+    assert {"beam": "fits in no orientation"}.items() <= {
+        p.name: p.reason for p in plan.left
+    }.items()
+    assert {item.scale for item in plan.containers[0].items} == {1.0}
+
+
+def test_files_of_a_plan(plan: planner.Plan, tmp_path: Path) -> None:
+    (tmp_path / "plan-2.json").touch()
+    files = planner.save(plan, tmp_path, size=64)
+    assert {f.name for f in tmp_path.iterdir()} == {f.name for f in files}
+    report = check_plan(files[0])
+    assert report.holds, report.violation
+    assert not report.not_checked
+    rows = list(csv.DictReader((tmp_path / "positions.csv").read_text().splitlines()))
+    assert len(rows) == plan.num_packed
+    assert all(float(row["x_mm"]) + float(row["dx_mm"]) <= 100.001 for row in rows)
+    solid = trimesh.load(tmp_path / "packed.stl")
+    volume = sum(item.volume for item in plan.containers[0].items)
+    assert solid.volume / 1e9 == pytest.approx(volume, rel=1e-4)
+    scene = trimesh.load(tmp_path / "packed.glb")
+    assert scene.extents.tolist() == pytest.approx([0.1, 0.06, 0.1], abs=1e-6)
+
+
+def test_several_containers_and_sizes() -> None:
+    part = Part(sides=(40, 40, 40), unit="mm", quantity=6)
+    plan = pe.pack(part, ["80x80x40mm", "60x60x60mm"], 1.0, cell="10mm", containers=2)
+    assert [len(p.items) for p in plan.containers] == [4, 2]
+    assert not plan.left
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kinds"),
+    [
+        ("a.csv", "50;40;30;2\n20;20;20\n", [2, 1]),
+        ("a.csv", "name,dx,dy,dz,quantity\nlid,5,4,3,7\n", [7]),
+        ("a.yaml", "unit: cm\nparts:\n- {sides: [5, 4, 3], quantity: 3}\n", [3]),
+        ("a.json", '[{"dx": 1, "dy": 2, "dz": 3}]', [1]),
+    ],
+)
+def test_orders(name: str, text: str, kinds: list[int], tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert [part.quantity for part in read_parts(tmp_path / name, "mm")] == kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,dx,dy,dz,weight\nlid,5,4,3,7\n", r"line 2: 'weight' is not supported"),
+        ("dx,dy,dz,quantty\n5,4,3,7\n", "did you mean 'quantity'"),
+        ("dx,dy\n5,4\n", "line 2: needed: for each part a file"),
+        ("dx,dy,dz,quantity\n5,4,3,0\n", "quantity=0 must be at least 1"),
+        ("dx,dy,dz\n5,-4,3\n", "must be more than 0"),
+    ],
+)
+def test_wrong_orders_name_the_place(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "order.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(OrderError, match=message):
+        read_parts(tmp_path / "order.csv")
+
+
+@pytest.mark.parametrize(
+    ("container", "message"),
+    [
+        ((240, 180, 150), "lengths without a unit are metres"),
+        ("240x180mm", "three lengths and a unit"),
+        ("240x180x150", "needs a unit"),
+    ],
+)
+def test_wrong_containers_are_refused(container: object, message: str) -> None:
+    with pytest.raises(pe.ParameterError, match=message):
+        pe.pack(BOX, container)
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "order.csv").write_text("dx,dy,dz,quantity\n40,40,40,3\n", encoding="utf-8")
+    words = ["pack", str(tmp_path / "order.csv"), "--container", "80x40x40mm", "--cell", "10mm"]
+    assert cli.main([*words, "--seconds", "0.2", "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "packed 2 of 3 parts in 1 container, utilization 100.0 %" in printed
+    assert "no room found" in printed
+    assert "checked" in printed
+    plan = str(tmp_path / "out" / "plan.json")
+    assert cli.main(["render", f"plan={plan}", f"out={tmp_path / 'again.glb'}"]) == 0
+
+
+def test_a_folder_of_meshes_beats_the_first_order(tmp_path: Path) -> None:
+    folder = Path(os.environ.get("PACKING_DATA", "")) / "meshes"
+    if not os.environ.get("PACKING_DATA") or not folder.is_dir():
+        pytest.skip("set PACKING_DATA to the folder of the public test data")
+    plan = pe.pack(folder, "240x180x150mm", 20.0, unit="m", cell="5mm")
+    assert plan.utilization >= 0.54
+    assert plan.num_packed + plan.num_left == 21
