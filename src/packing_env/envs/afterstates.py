@@ -69,7 +69,11 @@ class Afterstates(TensorDictModuleBase):
         )
         self.num_actions = env.mode.num_actions
         finite = torch.isfinite(catalogue["top"])
-        top = torch.where(finite, catalogue["top"] / self.unit, -1.0).round().to(torch.int16)
+        top = (
+            torch.where(finite, kernels.divide(catalogue["top"], self.unit), -1.0)
+            .round()
+            .to(torch.int16)
+        )
         self.register_buffer("top", top, persistent=False)
         self.register_buffer("size", catalogue["size"], persistent=False)
         self.in_keys = [("observation", name) for name in _NEEDED] + ["action_mask"]
