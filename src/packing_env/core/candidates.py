@@ -19,6 +19,7 @@ from torch import Tensor
 from packing_env.core.cuboids import boxes
 from packing_env.core.feasibility import Maps, unrotated_fits
 from packing_env.core.orientation import decode_placement, num_orientations
+from packing_env.kernels import divide
 from packing_env.names import close_names
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
 
@@ -204,14 +205,14 @@ def features(
     size = catalogue["size"][item, place.orientation].float()
     across, along = params.grid[0] * params.units_per_cell, params.grid[1] * params.units_per_cell
     columns = (
-        place.x / across,
-        place.y / along,
-        (z / params.height).clamp(0, 1),
-        size[..., 0] / across,
-        size[..., 1] / along,
-        (catalogue["peak"][item, place.orientation] / params.height).clamp(0, 1),
-        (catalogue["volume"][item] / params.container_volume).float(),
-        place.slot / params.num_visible,
+        divide(place.x, across),
+        divide(place.y, along),
+        divide(z, params.height).clamp(0, 1),
+        divide(size[..., 0], across),
+        divide(size[..., 1], along),
+        divide(catalogue["peak"][item, place.orientation], params.height).clamp(0, 1),
+        divide(catalogue["volume"][item], params.container_volume).float(),
+        divide(place.slot, params.num_visible),
         torch.ones_like(place.x, dtype=torch.float32),
     )
     return torch.where((candidate >= 0)[..., None], torch.stack(columns, -1), 0.0)

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from packing_env import kernels
 from packing_env.types import PackingParams, State
 
 NAMES = (
@@ -48,13 +49,13 @@ def measure(state: State, params: PackingParams) -> dict[str, Tensor]:
     volume = state["volume"]
     packed = state["items_packed"].double()
     return {
-        "utilization": volume / (base * params.height),
+        "utilization": kernels.divide(volume, base * params.height),
         "compactness": _ratio(volume, base * peak),
         "pyramidality": _ratio(volume, under),
         "stability": _ratio(state["stable_items"].double(), packed),
         "items_packed": packed,
         "success": (state["items_packed"] == state["num_items"]).double(),
-        "height_ratio": peak / params.height,
+        "height_ratio": kernels.divide(peak, params.height),
         "support_ratio": _ratio(state["support_sum"], packed),
         "illegal_actions": state["illegal_actions"].double(),
         "overflow": state["overflow"].double(),

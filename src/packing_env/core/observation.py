@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env import kernels
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import visible_items
 from packing_env.types import Catalogue, PackingParams, State
@@ -24,7 +25,7 @@ def entries(names: Sequence[str]) -> list[str]:
 
 def over_height(heightmap: Float[Tensor, "B X Y"], params: PackingParams) -> Float[Tensor, "B X Y"]:
     """Scale a heightmap in metres to the observation ``heightmap``: over H, in [0, 1]."""
-    return (heightmap / params.height).clamp(0, 1)
+    return kernels.divide(heightmap, params.height).clamp(0, 1)
 
 
 def item_features(
@@ -41,11 +42,12 @@ def item_features(
     """
     extent = catalogue["extent"][item_id]
     volume = catalogue["volume"][item_id]
-    remaining = (state["num_items"] - state["items_packed"]) / state["item_id"].shape[1]
+    left = state["num_items"] - state["items_packed"]
+    remaining = kernels.divide(left, state["item_id"].shape[1])
     columns = torch.cat(
         (
-            extent / max(params.container),
-            (volume / params.container_volume)[..., None],
+            kernels.divide(extent, max(params.container)),
+            kernels.divide(volume, params.container_volume)[..., None],
             (volume / extent.prod(-1))[..., None],
             remaining.double()[:, None, None].expand(*item_id.shape, 1),
             torch.ones_like(volume)[..., None],
@@ -66,12 +68,12 @@ def orientation_features(
     Window size relative to the container's, highest point relative to H.
     """
     present = there[:, :, None] & catalogue["orientation_mask"][item_id]
-    size = catalogue["size"][item_id].float() / params.units_per_cell
+    size = kernels.divide(catalogue["size"][item_id].float(), params.units_per_cell)
     peak = torch.where(present, catalogue["peak"][item_id], 0.0)
     columns = (
-        size[..., 0] / params.grid[0],
-        size[..., 1] / params.grid[1],
-        peak / params.height,
+        kernels.divide(size[..., 0], params.grid[0]),
+        kernels.divide(size[..., 1], params.grid[1]),
+        kernels.divide(peak, params.height),
         torch.ones_like(peak),
     )
     return torch.where(present[..., None], torch.stack(columns, -1).clamp(0, 1), 0.0)
@@ -116,21 +118,23 @@ def item_maps(
 ) -> tuple[Float[Tensor, "B S R U V"], Float[Tensor, "B S R U V"]]:
     """Return ``(top, bottom)`` over H in [0, 1]; outside a footprint top is 0 and bottom 1."""
     present = there[:, :, None, None, None]
-    top = torch.where(present, catalogue["top"][item_id] / params.height, 0.0)
-    bottom = torch.where(present, catalogue["bottom"][item_id] / params.height, 1.0)
-    return top.clamp(0, 1), bottom.clamp(0, 1)
+    top, bottom = (
+        kernels.divide(catalogue[name][item_id], params.height).clamp(0, 1)
+        for name in ("top", "bottom")
+    )
+    return torch.where(present, top, 0.0), torch.where(present, bottom, 1.0)
 
 
 def drop_heights(maps: Maps, params: PackingParams) -> Float[Tensor, "B L R Xs Ys"]:
     """Return rest heights over H in [0, 1]; 1 where the placement is illegal."""
-    return torch.where(maps.legal, maps.z / params.height, 1.0)
+    return torch.where(maps.legal, kernels.divide(maps.z, params.height), 1.0)
 
 
 def packed_boxes(state: State, params: PackingParams) -> Float[Tensor, "B N 6"]:
     """Return packed cuboids ``(x0 y0 z0 x1 y1 z1)`` over the container's sides; then zeros."""
     sides = (*params.lattice, params.height_units) * 2
     columns = zip(state["boxes"].unbind(-1), sides, strict=True)
-    return torch.stack([column / side for column, side in columns], -1).clamp(0, 1)
+    return torch.stack([kernels.divide(column, side) for column, side in columns], -1).clamp(0, 1)
 
 
 def observe(

@@ -25,6 +25,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env import kernels
 from packing_env.core import heightmap as hm
 from packing_env.core.orientation import Placement
 from packing_env.types import Catalogue, PackingParams
@@ -207,5 +208,5 @@ def summed_rise_of_boxes(
 def _footprint(top: Float[Tensor, "*batch U V"], cell: float) -> tuple[Tensor, Tensor]:
     """Return the count of cells of each footprint, and the sum of ``top`` over it in cells."""
     inside = torch.isfinite(top)
-    total = torch.where(inside, top.double() / cell, 0.0).sum((-2, -1))
+    total = torch.where(inside, kernels.divide(top.double(), cell), 0.0).sum((-2, -1))
     return inside.sum((-2, -1), dtype=torch.float64), total

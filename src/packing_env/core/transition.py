@@ -186,14 +186,14 @@ def _surface(
     top = found.z[:, None, None] + found.top
     if not catalogue["cuboid"].shape[-1]:
         return top
-    return ((top.double() / params.cell).round() * params.cell).float()
+    return (kernels.divide(top.double(), params.cell).round() * params.cell).float()
 
 
 def _box(
     placement: Placement, item_id: Tensor, z: Tensor, catalogue: Catalogue, params: PackingParams
 ) -> Int[Tensor, "B 6"]:
     """Return the chosen cuboid at rest, ``(x0 y0 z0 x1 y1 z1)`` in pitches."""
-    height = torch.where(torch.isfinite(z), z / params.pitch, 0.0).round().int()
+    height = torch.where(torch.isfinite(z), kernels.divide(z, params.pitch), 0.0).round().int()
     lower = torch.stack((placement.x.int(), placement.y.int(), height), -1)
     return torch.cat((lower, lower + catalogue["cuboid"][item_id, placement.orientation]), -1)
 

@@ -81,7 +81,11 @@ class Afterstates(TensorDictModuleBase):
         if self.params.action_mode == "candidate":
             self.num_candidates = self.num_actions
         finite = torch.isfinite(catalogue["top"])
-        top = torch.where(finite, catalogue["top"] / self.unit, -1.0).round().to(torch.int16)
+        top = (
+            torch.where(finite, kernels.divide(catalogue["top"], self.unit), -1.0)
+            .round()
+            .to(torch.int16)
+        )
         self.register_buffer("top", top, persistent=False)
         self.register_buffer("size", catalogue["size"], persistent=False)
         offered = _OFFERED[self.params.action_mode]

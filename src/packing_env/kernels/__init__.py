@@ -1,6 +1,7 @@
 """The hot operations of the rules: one signature, several backends, the same bits from each."""
 
 from packing_env.kernels.afterstates import afterstates
+from packing_env.kernels.arithmetic import divide
 from packing_env.kernels.backends import available_backends, backend_for, set_backend
 from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
 from packing_env.kernels.choice import choose_uniform
@@ -43,6 +44,7 @@ __all__ = [
     "com_hull",
     "cuboid_maps",
     "decide_heights",
+    "divide",
     "drop_height",
     "finds_lowest",
     "is_compiled_for",

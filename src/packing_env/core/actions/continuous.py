@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env import kernels
 from packing_env.core.actions.base import Actions, LatticeMode, LazyMaps, Masks, all_placements
 from packing_env.core.actions.spaces import Box, Flags, Key, Space
 from packing_env.core.feasibility import Maps
@@ -95,7 +96,10 @@ class ContinuousMode(LatticeMode):
         slot, orientation_id, x, y = self.indices(placement)
         items, orientations, xs, ys = self.shape
         axes = ((x, xs), (y, ys), (orientation_id, orientations), (slot, items))
-        centres = [((2 * i + 1).double() / n - 1).float() for i, n in axes[: self.num_components]]
+        centres = [
+            (kernels.divide((2 * i + 1).double(), n) - 1).float()
+            for i, n in axes[: self.num_components]
+        ]
         return torch.stack(centres, -1)
 
     def report(self, carried: Bool[Tensor, " B"], placement: Placement | None) -> dict[Key, Tensor]:

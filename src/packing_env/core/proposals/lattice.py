@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env import kernels
 from packing_env.core.candidates import Proposals, Scene, lowest, need_maps
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import num_orientations
@@ -85,4 +86,4 @@ def level_set_vertices(scene: Scene) -> Proposals:
 def levels(maps: Maps, cell: float) -> Int[Tensor, "B L R Xs Ys"]:
     """Return rest heights in whole cells, -1 where illegal."""
     z: Float[Tensor, "B L R Xs Ys"] = torch.where(maps.legal, maps.z, 0.0).double()
-    return torch.where(maps.legal, torch.floor(z / cell + _WHOLE).long(), -1)
+    return torch.where(maps.legal, torch.floor(kernels.divide(z, cell) + _WHOLE).long(), -1)

@@ -58,7 +58,7 @@ def rest_heights(scene: Scene, index: Int[Tensor, "B P"]) -> Int[Tensor, "B P"]:
     """Return rest heights of cuboids, pitches; undefined where index is -1 or leaves the walls."""
     at = index.clamp(min=0)
     if scene.maps is not None:
-        z = scene.maps.z.flatten(1).gather(1, at) / scene.params.pitch
+        z = kernels.divide(scene.maps.z.flatten(1).gather(1, at), scene.params.pitch)
         return torch.where(torch.isfinite(z), z, 0.0).round().long()
     place = decode_placement(at, num_orientations(scene.catalogue), scene.params)
     size = scene.catalogue["cuboid"][scene.item_id.gather(1, place.slot), place.orientation]

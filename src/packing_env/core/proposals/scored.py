@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from packing_env import kernels
 from packing_env.core import scores
 from packing_env.core.candidates import Proposals, Scene, need_maps
 from packing_env.core.scores import Score
@@ -13,8 +14,8 @@ def best_by(score: Score, name: str, scene: Scene) -> Proposals:
     """Propose the K legal placements of lowest score, ties as in :mod:`packing_env.core.scores`."""
     params = scene.params
     maps = need_maps(scene, name)
-    heights = scene.state["heightmap"].double() / params.pitch
-    z = maps.z.double() / params.pitch
+    heights = kernels.divide(scene.state["heightmap"].double(), params.pitch)
+    z = kernels.divide(maps.z.double(), params.pitch)
     placements = scores.lattice_placements(heights, z, scene.item_id, scene.catalogue, params)
     found = score(placements).expand_as(maps.legal)
     index = scores.best_of_lattice(found, maps.legal, params.num_candidates)

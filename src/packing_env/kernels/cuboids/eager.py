@@ -21,6 +21,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 from torch.nn import functional
 
+from packing_env.kernels.arithmetic import divide
 from packing_env.kernels.layout import in_rows, lattice
 from packing_env.kernels.stability_rules import RULES, Rule, evaluate
 
@@ -133,7 +134,7 @@ def _batch_first(planes: Tensor) -> Tensor:
 
 def _ground(heightmap: Tensor, task: Task) -> UInt8[Tensor, "1 Xw Yw B"]:
     """Return raised heights in cells, 0 where a window at a lattice point leaves the container."""
-    raised = (heightmap / task.cell).to(torch.uint8).permute(1, 2, 0).contiguous() + 1
+    raised = divide(heightmap, task.cell).to(torch.uint8).permute(1, 2, 0).contiguous() + 1
     cells_x, cells_y = (
         (steps - 1) * task.stride + window
         for steps, window in zip(task.lattice, task.window, strict=True)

@@ -5,9 +5,11 @@ footprint cell, a *tap*, is the same shift for all placements of an orientation,
 operation for neighbours. Placements are raised in strips of four rows. Only finite cells become
 taps. Lanes beyond the last y of a row compute values that are not read; heights are padded for it.
 
-Three things are not computed, all exact because a float32 subtraction is monotone:
+Four things are not computed, all exact because a float32 subtraction is monotone:
 
 * No z is below its floor, fl(min heightmap - min bottom): the strips start from it.
+* Blocks of a large item that cannot bind under a strip are left out (:mod:`.blocks_numba`), unless
+  the ground is so rough that most of them can; there the order of the taps does more:
 * Taps come in order of their level. Once a strip's lowest z reaches what the next tap makes of the
   highest ground under the strip, no later tap can lift it.
 * An item that is flat below needs the highest ground in its window: maxima along y, then along x,
@@ -35,6 +37,7 @@ from packing_env.kernels.compiled.jit import (
     tap_offsets,
 )
 from packing_env.kernels.compiled.lanes import LANES, raise_lanes
+from packing_env.kernels.drop.blocks_numba import UNKNOWN, block_work, raise_by_blocks
 from packing_env.kernels.layout import lattice_shape
 
 _BUCKETS = 16
@@ -111,15 +114,15 @@ def _least_left(level, n, least):
 
 
 @jit
-def _raise_strips(z, floor, heights, ground, taps, n, window, best):
-    """Fill z strip by strip with the maxima of its taps; ground is each row's highest cell.
+def _raise_strips(z, begin, floor, heights, ground, taps, n, window, best):
+    """Fill z[begin:] strip by strip with the maxima of its taps; ground is each row's highest cell.
 
     Returns the count of pairs of a placement and a tap.
     """
     w, nx, ny, stride = window
     offset, level, least = taps
     among, ys, pairs = (offset, level), z.shape[1], 0
-    for i in range(0, nx, _ROWS):
+    for i in range(begin, nx, _ROWS):
         last, top = min(i + _ROWS, nx) - 1, -INF
         for x in range(i * stride, last * stride + w):
             top = max(top, ground[x])
@@ -209,10 +212,11 @@ def drop_plane(z, bottom, size, ground, work, stride):
     upper bound of the maxima taken.
 
     ground is (heightmap [X, Y], its phases as from `ground_buffers`, each row's highest cell,
-    lowest, highest cell); work is from `drop_work`.
+    lowest, highest cell); work is from `drop_work`; after
+    a change of the ground, `new_ground` comes first.
     """
     heightmap, heights, ridge, lowest, highest = ground
-    offset, level, least, count, at_row, at_column, lines, best = work
+    offset, level, least, count, at_row, at_column, lines, best, blocks = work
     length, width = heightmap.shape
     w, h, base = size
     if w == 0 or w > length or h > width:
@@ -224,17 +228,19 @@ def drop_plane(z, bottom, size, ground, work, stride):
         _flat_map(heightmap, w, h, base, stride, z, lines)
         pairs = nx * ny * (w + h)
     else:
-        n, floor = 0, lowest - base
-        if highest > lowest:
+        n, floor, begin, pairs = 0, lowest - base, 0, 0
+        places, taps = (at_row, at_column), (offset, level)
+        if highest > lowest and w * h >= _SORTED:
+            begin, pairs = raise_by_blocks(z, cells, ground, places, taps, stride, blocks)
+        if highest > lowest and begin < nx:
             bounds = (highest, floor, np.float32(_BUCKETS) / (highest - lowest))
-            places, taps = (at_row, at_column), (offset, level)
             if w * h < _SORTED:
                 n = _list_few(cells, bounds, places, taps)
             else:
                 n = _list_taps(cells, base, bounds, count, places, taps)
             _least_left(level, n, least)
-        window = (w, nx, ny, stride)
-        pairs = _raise_strips(z, floor, heights, ridge, (offset, level, least), n, window, best)
+        window, taps = (w, nx, ny, stride), (offset, level, least)
+        pairs += _raise_strips(z, begin, floor, heights, ridge, taps, n, window, best)
     for x in range(nx):
         z[x, ny:] = INF
     z[nx:] = INF
@@ -257,7 +263,14 @@ def drop_work(length, width, window_x, window_y, stride):
         at_column,
         (np.empty(line, np.float32), np.empty(line, np.float32), np.empty(line, np.float32)),
         np.empty(_ROWS * LANES, np.float32),
+        block_work(length, width, (window_x, window_y), stride),
     )
+
+
+@jit
+def new_ground(work):
+    """Forget what is known of the ground: the next plane stands on another."""
+    work[8][2][3][0] = UNKNOWN
 
 
 @jit_arrays
@@ -287,6 +300,7 @@ def _drop_height(heightmap, bottom, which, size, z, stride, start, stop):
             current = b
             split_phases(heightmap[b], stride, phases)
             lowest, highest = row_maxima(heightmap[b], ridge)
+            new_ground(work)
         ground = (heightmap[b], heights, ridge, lowest, highest)
         chosen = which[b, r] if which.size else index
         if chosen >= bottom.shape[0]:

@@ -26,7 +26,14 @@ from packing_env.kernels.compiled.jit import (
     tap_offsets,
 )
 from packing_env.kernels.compiled.lanes import LANES, raise_lanes
-from packing_env.kernels.drop.numba import drop_plane, drop_work, ground_buffers, sizes_of, surfaces
+from packing_env.kernels.drop.numba import (
+    drop_plane,
+    drop_work,
+    ground_buffers,
+    new_ground,
+    sizes_of,
+    surfaces,
+)
 
 
 @jit
@@ -154,6 +161,7 @@ def _update(before, item_id, heightmap, bottom, which, size, z, stride, pairs, s
     for b in range(start, stop):
         split_phases(heightmap[b], stride, phases)
         lowest, highest = row_maxima(heightmap[b], ridge)
+        new_ground(drop)
         ground = (heightmap[b], heights, ridge, lowest, highest)
         rectangle, top, fell = _changed(old_heightmap[b], heightmap[b])
         for slot in range(item_id.shape[1]):
