@@ -143,8 +143,54 @@ def test_the_module_takes_any_batch_and_reads_its_tensordict_alone() -> None:
     assert torch.equal(module(root.clone())["candidate"], flat["candidate"])
 
 
+CANDIDATES: dict[str, tuple[str, dict[str, Any]]] = {
+    "whole cells": ("cuboid_online", {"num_candidates": 30}),
+    "two in view": ("cuboid_buffer", {"num_visible": 2}),
+    "boxes": (
+        "cuboid_online",
+        {
+            "geometry": "boxes",
+            "candidate_generator": "split_spaces",
+            "num_spaces": 96,
+            "stability": "stacking_tree",
+            "stability_metric": "none",
+        },
+    ),
+    "a raster of boxes": ("cuboid_continuous", {"cell": 0.04}),
+}
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_afterstates_of_candidates_are_the_next_states(name: str) -> None:
+    task, options = CANDIDATES[name]
+    options = {"observation": ["heightmap", "item_id"], "action_mode": "candidate"} | options
+    env = make_env(task, num_envs=4, pool_size=8, seed=3, **options)
+    module, compared = Afterstates(env), 0
+    for root in played(env, 25):
+        found = module(root.clone())
+        live = ~root["done"].flatten() & root["action_mask"].any(1)
+        root["action"] = env.rand_action(root.clone())["action"]
+        following = env.step(root.clone())["next"]
+        chosen = found["afterstate"][torch.arange(4), root["action"]]
+        reached = module.heights(following["observation", "heightmap"])
+        assert torch.equal(found["candidate"] >= 0, root["action_mask"])
+        assert torch.equal(
+            chosen[live], module.heights(following["observation", "heightmap"])[live]
+        )
+        offered = root["observation", "candidates"]
+        slot = module.slots(root["action"][:, None], offered).squeeze(1)
+        item = root["observation", "item_id"].gather(1, slot[:, None]).squeeze(1)
+        grown = (following["metrics", "utilization"] - root["metrics", "utilization"]).flatten()
+        share = env.catalogue.tensors()["volume"][item.clamp(min=0)] / env.params.container_volume
+        assert torch.allclose(grown[live].double(), share[live].double(), atol=1e-6)
+        compared += int(live.sum())
+    assert compared > 20
+
+
 def test_tasks_that_it_does_not_serve_are_refused() -> None:
-    with pytest.raises(ParameterError, match="action_mode='placement'"):
-        Afterstates(make_env("cuboid_online", action_mode="candidate"))
+    with pytest.raises(ParameterError, match="action_mode='placement' and 'candidate'"):
+        Afterstates(make_env("cuboid_online", action_mode="multi_head"))
+    with pytest.raises(ParameterError, match="are those of cuboids"):
+        Afterstates(make_env("irregular", action_mode="candidate", pool_size=8))
     with pytest.raises(ParameterError, match="drop_height"):
         Afterstates(make_env("cuboid_online", observation=["heightmap", "item_id"]))

@@ -175,3 +175,17 @@ def test_it_learns_to_beat_its_prior_in_seconds() -> None:
     after = evaluate(held_out, agent.policy, 128).estimate("utilization").mean
     assert before < 0.62
     assert after > 0.70
+
+
+def test_candidates_of_boxes_are_learned_from() -> None:
+    options = {"cell": 0.04, "num_candidates": 32, "observation": ["heightmap", "item_id"]}
+    env = make_env("cuboid_continuous", num_envs=4, pool_size=16, seed=0, **options)
+    agent = Afterstate(env, batch_size=16)
+    rollout = env.rollout(6, agent.policy, break_when_any_done=False)
+    before = [weight.clone() for weight in agent.policy.parameters()]
+    report = agent.update(rollout)
+    assert report["loss"].isfinite()
+    assert report["skipped"] == 0
+    assert any(
+        not torch.equal(a, b) for a, b in zip(before, agent.policy.parameters(), strict=True)
+    )
