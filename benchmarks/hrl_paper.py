@@ -56,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("overrides", nargs="*", help="KEY=VALUE of packing train")
     parser.add_argument("--minutes", type=float, default=20.0, help="wall-clock budget")
-    parser.add_argument("--run", type=Path, default=Path("runs/hrl_paper"))
+    parser.add_argument("--run", default="runs/hrl_paper")
     parser.add_argument("--collect", action="store_true", help="read a run, train nothing")
     parser.add_argument("--out", default="benchmarks/results/hrl_paper.json")
     args = parser.parse_args()
@@ -66,12 +66,13 @@ def main() -> None:
     if not args.collect:
         single = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         subprocess.run([sys.executable, "-m", "agents.cli", *command], check=True, env=single)
-    results = args.run / "results.json"
+    folder = Path(args.run)
+    results = folder / "results.json"
     if results.is_file():
         found = json.loads(results.read_text(encoding="utf-8"))
         report["training"] = found["training"]
         report["policies"] = {k: v["summary"] for k, v in found["policies"].items()}
-    report |= {"overrides": overrides, "finished": results.is_file(), "curve": curve(args.run)}
+    report |= {"overrides": overrides, "finished": results.is_file(), "curve": curve(folder)}
     write_json(args.out, report)
 
 
