@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import os
 import subprocess
 import sys
@@ -46,9 +47,10 @@ REDUCED = (
 
 
 def curve(folder: Path) -> list[dict[str, float]]:
-    """Return the rows of a run's log; empty cells are left out."""
+    """Return the rows of a run's log; what a row does not have is left out."""
     with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
-        return [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
+        rows = [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
+    return [{k: v for k, v in row.items() if math.isfinite(v)} for row in rows]
 
 
 def main() -> None:
