@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import os
 import subprocess
 import sys
@@ -46,9 +47,10 @@ REDUCED = (
 
 
 def curve(folder: Path) -> list[dict[str, float]]:
-    """Return the rows of a run's log; empty cells are left out."""
+    """Return the rows of a run's log; what a row does not have is left out."""
     with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
-        return [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
+        rows = [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
+    return [{k: v for k, v in row.items() if math.isfinite(v)} for row in rows]
 
 
 def main() -> None:
@@ -56,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("overrides", nargs="*", help="KEY=VALUE of packing train")
     parser.add_argument("--minutes", type=float, default=20.0, help="wall-clock budget")
-    parser.add_argument("--run", type=Path, default=Path("runs/hrl_paper"))
+    parser.add_argument("--run", default="runs/hrl_paper")
     parser.add_argument("--collect", action="store_true", help="read a run, train nothing")
     parser.add_argument("--out", default="benchmarks/results/hrl_paper.json")
     args = parser.parse_args()
@@ -66,12 +68,13 @@ def main() -> None:
     if not args.collect:
         single = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         subprocess.run([sys.executable, "-m", "agents.cli", *command], check=True, env=single)
-    results = args.run / "results.json"
+    folder = Path(args.run)
+    results = folder / "results.json"
     if results.is_file():
         found = json.loads(results.read_text(encoding="utf-8"))
         report["training"] = found["training"]
         report["policies"] = {k: v["summary"] for k, v in found["policies"].items()}
-    report |= {"overrides": overrides, "finished": results.is_file(), "curve": curve(args.run)}
+    report |= {"overrides": overrides, "finished": results.is_file(), "curve": curve(folder)}
     write_json(args.out, report)
 
 
