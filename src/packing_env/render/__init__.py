@@ -5,7 +5,13 @@ display nor a GPU. Figures and files need ``pip install packing-env[viz]``.
 """
 
 from packing_env.plan import Packing, load_plan, packing_of
-from packing_env.render.figures import container_figure, heightmap_image, save_grid, save_png
+from packing_env.render.figures import (
+    container_figure,
+    heightmap_image,
+    save_grid,
+    save_png,
+    title_of,
+)
 from packing_env.render.replay import save_gif, save_html
 from packing_env.render.scene import frame, image
 from packing_env.render.window import Window
@@ -23,4 +29,5 @@ __all__ = [
     "save_grid",
     "save_html",
     "save_png",
+    "title_of",
 ]
