@@ -40,7 +40,7 @@ def test_gymnasium_warns_once_of_impossible_actions_and_of_steps_after_the_end()
     env = pe.PackingGymEnv("irregular", seed=0, **TINY)
     env.reset(seed=0)
     with pytest.warns(UserWarning, match="not in"):
-        *_, terminated, truncated, _ = env.step(10**9)
+        _, _, terminated, *_ = env.step(10**9)
     assert terminated
     with pytest.warns(UserWarning, match="after the episode ended"):
         env.step(0)
