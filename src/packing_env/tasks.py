@@ -202,7 +202,15 @@ def make_env(
     shell |= {"num_envs": batch, "device": device, "seed": seed, "generator": generator}
     env = PackingEnv(preset.params, catalogue, make_pool(*source, **pool), **shell)
     env.pools = partial(make_next_pool, task=source, **pool)
+    env.painter = _paint
     return env
+
+
+def _paint(env: PackingEnv, row: int) -> Any:
+    """Draw one container of an environment."""
+    from packing_env import render
+
+    return render.frame(env, row)
 
 
 _OTHERS = {"num_envs", "device", "seed", "split", "pool_size", "pool_seed", "autoreset", "engine"}

@@ -102,7 +102,7 @@ def compare(
     Args:
         config: Of the command; its section ``evaluation`` applies.
         env: The held-out environment.
-        policies: By name; pictures and plans are of the first.
+        policies: By name; pictures and plans are of the agent, without one of the best.
         folder: The run folder.
         results: Further entries of ``results.json``.
         should_stop: Called after every step; True stops the evaluation.
@@ -127,22 +127,34 @@ def compare(
     console.print(table(found, title=f"{config.env.task}: {options.instances} held-out instances"))
     runs.write_json(folder / RESULTS, {**results, **_results(config, found)})
     written = [folder / RESULTS]
-    own = next(iter(found.values()))
-    packings = own.packings(env) if options.picture or options.plan else []
+    chosen = _shown(config, found)
+    packings = found[chosen].packings(env) if options.picture or options.plan else []
+    if packings:
+        results = {**results, "shown": chosen}
+        runs.write_json(folder / RESULTS, {**results, **_results(config, found)})
+        console.print(f"the picture and the plan are of {chosen}", highlight=False)
     if options.picture:
-        from packing_env.render import save_grid
+        from packing_env.render import save_grid, title_of
 
         written.append(folder / options.picture)
         with build.as_config_errors():
             written[-1].parent.mkdir(parents=True, exist_ok=True)
-            save_grid(written[-1], packings)
+            titles = [f"{chosen}: {title_of(packing)}" for packing in packings]
+            save_grid(written[-1], packings, titles=titles)
     if options.plan:
         written.append(folder / options.plan)
         with build.as_config_errors():
-            save_plan(written[-1], packings[0])
+            save_plan(written[-1], packings[0], policy=chosen)
     for path in written:
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)
     return 0
+
+
+def _shown(config: DictConfig, found: Mapping[str, Evaluation]) -> str:
+    """Return the policy of pictures and plans: the agent, without one the best heuristic."""
+    if config.get("agent") is not None:
+        return next(iter(found))
+    return max(found, key=lambda name: found[name].estimate("utilization").mean)
 
 
 def _results(config: DictConfig, found: Mapping[str, Evaluation]) -> dict[str, Any]:

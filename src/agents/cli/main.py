@@ -51,9 +51,8 @@ def _read(arguments: list[str]) -> argparse.Namespace:
     settings = not COMMANDS[options.command].arguments
     foreign = [word for word in rest if word.startswith("-") or not settings]
     if foreign:
-        parser.error(
-            f"unrecognized arguments: {' '.join(foreign)}{_as_settings(rest[0], arguments, settings)}"
-        )
+        hint = _as_settings(rest[0], arguments, settings)
+        parser.error(f"unrecognized arguments: {' '.join(foreign)}{hint}")
     if settings:
         options.overrides += rest
     words = COMMANDS[options.command].words

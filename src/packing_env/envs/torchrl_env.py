@@ -56,6 +56,7 @@ class PackingEnv(EnvBase):
     _supports_set_state = True
     _seed: Tensor
     pools: Callable[[int], Instances] | None = None  # set by make_env, for redraw
+    painter: Callable[[PackingEnv, int], Any] | None = None  # set by make_env, for render
 
     def __init__(
         self,
@@ -120,6 +121,32 @@ class PackingEnv(EnvBase):
         rows = torch.arange(len(self.instances)) % len(instances)
         self.instances.item_id.copy_(instances.item_id[rows])
         self.instances.num_items.copy_(instances.num_items[rows])
+
+    def __repr__(self) -> str:
+        x, y, height = self.params.container
+        return (
+            f"{type(self).__name__}({x:g} x {y:g} x {height:g} in {self.params.grid[0]} x "
+            f"{self.params.grid[1]} cells, {self.params.num_items} of {len(self.catalogue)} items, "
+            f"{self.params.num_visible} visible, stability={self.params.stability!r}, action_mode="
+            f"{self.params.action_mode!r}, {self.mode.num_actions:,} actions, batch_size="
+            f"{list(self.batch_size)}, device={str(self.device)!r}, engine={self.engine_name!r})"
+        )
+
+    @property
+    def engine_name(self) -> str:
+        """Name of the engine that carries out the steps."""
+        return type(self.engine).__module__.rpartition(".")[2]
+
+    def render(self, row: int = 0) -> Any:
+        """Draw the container of one row, ``[height, width, 3]`` uint8.
+
+        Raises ParameterError unless ``make_env`` made the environment.
+        """
+        if self.painter is None:
+            raise ParameterError(
+                "only environments of make_env draw themselves; use packing_env.render.frame(env)"
+            )
+        return self.painter(self, check_integer("row", row, 0, len(self._rows) - 1))
 
     # ------------------------------------------------------------------ state
 

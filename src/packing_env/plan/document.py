@@ -24,7 +24,7 @@ FORMAT = "packing-plan"
 VERSION = 1
 PLAN_KEYS = (
     "format", "version", "motion", "container", "cell", "geometry", "unit", "stability",
-    "contact_tol", "num_items", "utilization", "instance", "items",
+    "contact_tol", "num_items", "utilization", "instance", "policy", "items",
 )  # fmt: skip
 ITEM_KEYS = (
     "order", "name", "source", "unit", "scale", "rotation", "quaternion", "translation",
@@ -45,6 +45,7 @@ def make_plan(
         motion="p_world = rotation @ (scale * unit * p_file) + translation, metres",
         container=list(packing.container),
         instance=dict(packing.instance),
+        policy=None,  # who packed it; save_plan adds it
         items=[_item_to_json(item) for item in packing.items],
     )
 
@@ -73,9 +74,11 @@ def save_plan(
     env: PackingEnv | Packing,
     row: int = 0,
     state: Mapping[str, Tensor] | None = None,
+    *,
+    policy: str | None = None,
 ) -> dict[str, Any]:
-    """Write :func:`make_plan` to a file atomically and return it."""
-    plan = make_plan(env, row, state)
+    """Write :func:`make_plan` to a file atomically and return it; ``policy`` names its author."""
+    plan = make_plan(env, row, state) | ({} if policy is None else {"policy": policy})
     with whole_file(path) as draft:
         draft.write_text(json.dumps(plan, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return plan

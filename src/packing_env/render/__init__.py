@@ -6,7 +6,13 @@ display nor a GPU. Figures and GIFs need ``pip install packing-env[viz]``.
 
 from packing_env.plan import Packing, load_plan, packing_of
 from packing_env.render.exchange import save_glb, save_stl
-from packing_env.render.figures import container_figure, heightmap_image, save_grid, save_png
+from packing_env.render.figures import (
+    container_figure,
+    heightmap_image,
+    save_grid,
+    save_png,
+    title_of,
+)
 from packing_env.render.replay import save_gif
 from packing_env.render.scene import frame, image
 from packing_env.render.viewer import save_html
@@ -27,4 +33,5 @@ __all__ = [
     "save_html",
     "save_png",
     "save_stl",
+    "title_of",
 ]

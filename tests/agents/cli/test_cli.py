@@ -477,7 +477,7 @@ def test_build_policy_by_name() -> None:
     assert policy(env.reset())["action"].shape == (2,)
     with pytest.raises(ConfigError, match="unknown option 'chanels'"):
         agents.build_policy("dqn", env, chanels=4)
-    with pytest.raises(ConfigError, match=r"'dqm' is unknown; choose one of .*, dqn, "):
+    with pytest.raises(ConfigError, match=r"'dqm' is unknown.*; choose one of .*, dqn, "):
         agents.build_policy("dqm", env)
     candidates = packing_env.make_env("irregular", action_mode="candidate", **TINY)
     policy = agents.build_policy("dqn", candidates)  # with a network for candidates

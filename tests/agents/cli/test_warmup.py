@@ -60,7 +60,7 @@ def test_bad_requests_name_the_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["warmup", "irregulra"]) == 2
-    assert "'irregulra' is unknown; choose from irregular" in capsys.readouterr().err
+    assert "'irregulra' is unknown, did you mean irregular" in capsys.readouterr().err
     monkeypatch.setattr(kernels, "backend_for", lambda device: "eager")
     assert cli.main(["warmup"]) == 2
     assert "install numba" in capsys.readouterr().err

@@ -1,0 +1,51 @@
+"""What a person sees at the prompt: the environment's text and picture, and warnings, once each."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import packing_env as pe
+
+TINY = {
+    "items": {"source": "cuboids", "extents": [[0.02, 0.02, 0.02], [0.04, 0.02, 0.02]]},
+    "container": (0.08, 0.08, 0.06),
+    "cell": 0.02,
+    "num_items": 6,
+    "pool_size": 24,
+}
+
+
+def test_the_text_of_an_environment_says_what_it_is():
+    said = repr(pe.make_env("irregular", num_envs=3, **TINY))
+    for part in ("0.08 x 0.08 x 0.06", "4 x 4 cells", "com_hull", "placement", "[3]", "cpu"):
+        assert part in said
+
+
+def test_an_environment_draws_its_containers():
+    env = pe.make_env("irregular", num_envs=2, **TINY)
+    env.rollout(3, break_when_any_done=False)
+    assert env.render().shape == env.render(1).shape
+    assert env.render().dtype == np.uint8
+    with pytest.raises(pe.ParameterError, match="row=2 must be at most 1"):
+        env.render(2)
+    bare = pe.PackingEnv(env.params, env.catalogue, env.instances)
+    with pytest.raises(pe.ParameterError, match=r"packing_env\.render\.frame"):
+        bare.render()
+
+
+def test_gymnasium_warns_once_of_impossible_actions_and_of_steps_after_the_end():
+    env = pe.PackingGymEnv("irregular", seed=0, **TINY)
+    env.reset(seed=0)
+    with pytest.warns(UserWarning, match="not in"):
+        _, _, terminated, *_ = env.step(10**9)
+    assert terminated
+    with pytest.warns(UserWarning, match="after the episode ended"):
+        env.step(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env.step(10**9)
+        env.reset()
+        env.step(-1)
