@@ -1,4 +1,4 @@
-"""`pack` and `packing pack`: quantities, true size, leftovers, files, and plans that hold."""
+"""`pack` and `packing pack`: quantities, leftovers, orders, files, and plans that hold."""
 
 from __future__ import annotations
 

@@ -154,7 +154,10 @@ def test_figures_state_the_utilization(packing: Packing) -> None:
     assert render.container_figure(packing, size=SIZE).axes[0].get_title() == title
     heights = render.heightmap_image(packing).axes[0]
     assert heights.get_title() == title
-    assert np.allclose(heights.images[0].get_array(), 100 * packing.heightmap.T)
+    assert np.allclose(heights.images[0].get_array(), 1000 * packing.heightmap.T)
+    assert heights.get_xlabel() == "x, mm"  # true to the input's millimetres
+    unitless = dataclasses.replace(packing, cell=1.0)
+    assert render.heightmap_image(unitless).axes[0].get_xlabel() == "x"
 
 
 def test_grid_is_a_png(packing: Packing, tmp_path: Path) -> None:

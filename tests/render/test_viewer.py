@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -32,6 +30,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_is_one_file(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert text.count("</script>") == 1
+    assert "default-src 'none'" in text  # the browser refuses every request
     assert "http://" not in text
     assert "https://" not in text
 
@@ -39,17 +38,11 @@ def test_the_page_is_one_file(page: Path) -> None:
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome was found")
 @pytest.mark.parametrize("count", [0, 3, 5])
 def test_the_slider_shows_as_many_items(count: int, page: Path, tmp_path: Path) -> None:
-    log = tmp_path / "net.json"
     options = ["--headless=new", "--no-sandbox", "--use-angle=swiftshader", "--dump-dom"]
-    options += ["--enable-unsafe-swiftshader", "--enable-logging=stderr", f"--log-net-log={log}"]
+    options += ["--enable-unsafe-swiftshader", "--enable-logging=stderr"]
     options += ["--virtual-time-budget=3000", f"--user-data-dir={tmp_path / 'profile'}"]
     command = [str(BROWSER), *options, f"{page.as_uri()}#{count}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert f'data-shown="{count}"' in done.stdout
     assert f">{count} / 5<" in done.stdout
-    assert "CONSOLE" not in done.stderr
-    wanted = re.findall(r'"url":"([^"]+)"', log.read_text(encoding="utf-8"))
-    own = [url for url in wanted if page.name in url]
-    foreign = [url for url in wanted if page.parent.as_uri() in url and url not in own]
-    assert not foreign
-    assert not [url for url in wanted if json.dumps(url) in page.read_text(encoding="utf-8")]
+    assert "CONSOLE" not in done.stderr  # where a refused request would be reported too

@@ -82,7 +82,7 @@ def test_the_policy_takes_the_best_candidate(task: str) -> None:
             assert legal.all()
             candidate, value, after = policy.candidate_values(root)
             for row in range(4):
-                slot = policy.slots(candidate[row])
+                slot = policy.afterstates.slots(candidate, root["observation", "drop_height"])[row]
                 volume = env.catalogue.volume[root["observation", "item_id"][row][slot]]
                 share = volume / env.params.container_volume
                 wanted = (2.0 * share + after[row]).masked_fill(candidate[row] < 0, -torch.inf)

@@ -229,15 +229,15 @@ def drop_plane(z, bottom, size, ground, work, stride):
         pairs = nx * ny * (w + h)
     else:
         n, floor, begin, pairs = 0, lowest - base, 0, 0
-        places, taps = (at_row, at_column), (offset, level)
+        places, listed = (at_row, at_column), (offset, level)
         if highest > lowest and w * h >= _SORTED:
-            begin, pairs = raise_by_blocks(z, cells, ground, places, taps, stride, blocks)
+            begin, pairs = raise_by_blocks(z, cells, ground, places, listed, stride, blocks)
         if highest > lowest and begin < nx:
             bounds = (highest, floor, np.float32(_BUCKETS) / (highest - lowest))
             if w * h < _SORTED:
-                n = _list_few(cells, bounds, places, taps)
+                n = _list_few(cells, bounds, places, listed)
             else:
-                n = _list_taps(cells, base, bounds, count, places, taps)
+                n = _list_taps(cells, base, bounds, count, places, listed)
             _least_left(level, n, least)
         window, taps = (w, nx, ny, stride), (offset, level, least)
         pairs += _raise_strips(z, begin, floor, heights, ridge, taps, n, window, best)
