@@ -131,10 +131,12 @@ def test_episode_of_legal_actions() -> None:
     assert info["illegal_actions"] == 0
     assert info["utilization"] == pytest.approx(total, abs=1e-6)
     assert info["episode"]["l"] == info["items_packed"]
-    _, reward, terminated, _, _ = env.step(action)
+    with pytest.warns(UserWarning, match="after the episode ended"):
+        _, reward, terminated, _, _ = env.step(action)
     assert (reward, terminated) == (0.0, True)
 
 
+@pytest.mark.filterwarnings("ignore:.*is not in Discrete")
 @pytest.mark.parametrize("action", [-1, 10**9, "illegal"], ids=str)
 def test_illegal_action_ends_the_episode_without_raising(action: object) -> None:
     env = make()

@@ -283,6 +283,7 @@ def test_rescaled_actions_reach_the_box(mode: str) -> None:
 # ---------------------------------------------------------------------- step limits
 
 
+@pytest.mark.filterwarnings("ignore:.*is not in Discrete")
 @pytest.mark.parametrize(
     "options",
     [{}, {"num_items": 9}, {"max_steps": 3}, {"illegal_action": "noop"}],

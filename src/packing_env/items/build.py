@@ -32,8 +32,12 @@ def check_settings(
     container: Sequence[float | int],
     orientations: Orientations,
     scales: Sequence[float | int],
+    *,
+    maps: bool = True,
 ) -> tuple[Grid, Float[Tensor, "R 3 3"], tuple[float, ...]]:
     """Return the grid, the rotations and the scales of a catalogue.
+
+    Without ``maps`` the cell is a unit of length alone, of which a container may have many.
 
     Raises:
         CatalogueError: lengths that are not positive, X or Y not whole multiples of the cell,
@@ -54,7 +58,8 @@ def check_settings(
     x, y, height = (float(length) for length in container)
     grid = Grid(float(cell), (x, y, height))
     try:
-        check_grid(grid.container, grid.cell)
+        if maps:
+            check_grid(grid.container, grid.cell)
         if isinstance(orientations, Tensor):
             return grid, orientations.to("cpu", torch.float64), sizes
         return grid, rotation_set(orientations), sizes

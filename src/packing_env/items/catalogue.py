@@ -254,7 +254,7 @@ class Catalogue:
             CatalogueError: no boxes, bad extents, rotations that are not axis-aligned, or nothing
                 that fits.
         """
-        grid, rotations, scales = check_settings(cell, container, orientations, scales)
+        grid, rotations, scales = check_settings(cell, container, orientations, scales, maps=maps)
         boxes = cuboids.check_boxes(extents, unit, rotations)
         stands = cuboids.check_upright(upright, len(boxes)).repeat_interleave(len(scales), 0)
         metres = torch.stack([boxes * (UNITS[unit] * scale) for scale in scales], 1).flatten(0, 1)
