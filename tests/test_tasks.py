@@ -108,7 +108,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"items": {"source": "clouds"}}, r"items\.source='clouds' is unknown.*; .*meshes"),
     (
         {"items": {"source": "shapes", "family": ["cups"]}},
-        "no argument family.*; known: .*families",
+        "no argument family.*known: .*families",
     ),
     ({"items": {"source": "shapes", "cell": 0.1}}, "no argument cell; known: "),
     ({"items": {"source": "shapes", "families": ["hats"]}}, r"items\.families: .*hats.*cups"),
