@@ -96,11 +96,11 @@ def main() -> None:
     parser.add_argument("--out", default="benchmarks/results/container_loading.json")
     parser.add_argument("--heuristics", nargs="*", default=HEURISTICS)
     parser.add_argument("--seconds", type=float, default=30.0, help="of the beam, per container")
-    parser.add_argument("--instances", nargs="+", help="names; all by default")
+    parser.add_argument("--classes", nargs="*", default=[], help="as in BR1 BR2; all by default")
     args = parser.parse_args()
     loads = json.loads(args.data.read_text())["instances"]
-    if args.instances:
-        loads = [load for load in loads if load["name"] in args.instances]
+    if args.classes:
+        loads = [load for load in loads if load["name"].split("_")[0] in args.classes]
     start, rows = time.perf_counter(), []
     for load in loads:
         found = {name: play(args.data, load, name) for name in args.heuristics}
@@ -132,7 +132,7 @@ def main() -> None:
     names = " ".join(args.heuristics)
     head["command"] = (
         "python benchmarks/container_loading.py --data br_container_loading.json "
-        f"--seconds {args.seconds:g} --heuristics {names}"
+        f"--seconds {args.seconds:g} --heuristics {names} --classes {' '.join(args.classes)}"
     )
     seconds = time.perf_counter() - start
     write_json(args.out, head | {"seconds": seconds, "classes": classes, "loads": rows})

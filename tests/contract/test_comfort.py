@@ -6,16 +6,9 @@ import warnings
 
 import numpy as np
 import pytest
+from tests.agents.conftest import TINY
 
 import packing_env as pe
-
-TINY = {
-    "items": {"source": "cuboids", "extents": [[0.02, 0.02, 0.02], [0.04, 0.02, 0.02]]},
-    "container": (0.08, 0.08, 0.06),
-    "cell": 0.02,
-    "num_items": 6,
-    "pool_size": 24,
-}
 
 
 def test_the_text_of_an_environment_says_what_it_is():

@@ -194,5 +194,7 @@ def test_tasks_that_it_does_not_serve_are_refused() -> None:
         Afterstates(make_env("cuboid_online", action_mode="multi_head"))
     with pytest.raises(ParameterError, match="are those of cuboids"):
         Afterstates(make_env("irregular", action_mode="candidate", pool_size=8))
+    with pytest.raises(ParameterError, match=r"set env\.num_candidates"):
+        Afterstates(make_env("cuboid_online", action_mode="candidate"), 5)
     with pytest.raises(ParameterError, match="drop_height"):
         Afterstates(make_env("cuboid_online", observation=["heightmap", "item_id"]))

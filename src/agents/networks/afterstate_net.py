@@ -66,7 +66,7 @@ class Windows(NamedTuple):
 
 
 def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
-    """Choose windows and levels after the items of an environment."""
+    """Choose windows and levels after the items of an environment; reads them from the device."""
     catalogue = env.catalogue.tensors()
     real = catalogue["orientation_mask"]
     units, reduce = round(scale.units), -(-max(env.params.grid) // _MOST_CELLS)

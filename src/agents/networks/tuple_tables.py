@@ -78,7 +78,7 @@ class TupleTables(AfterstateValue):
     over the container's.
 
     Args:
-        env: Sets the map and the levels; its action mode must be ``placement``.
+        env: Sets the map and the levels; its action mode must be ``placement`` or ``candidate``.
         context: Further inputs per map; the value is linear in them.
         prior: See above, in the unit of the values.
     """

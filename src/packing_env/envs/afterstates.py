@@ -79,6 +79,11 @@ class Afterstates(TensorDictModuleBase):
         )
         self.num_actions = env.mode.num_actions
         if self.params.action_mode == "candidate":
+            if num_candidates not in (None, self.num_actions):
+                raise ParameterError(
+                    f"num_candidates={num_candidates} is the environment's in action_mode="
+                    f"'candidate', {self.num_actions}; set env.num_candidates"
+                )
             self.num_candidates = self.num_actions
         finite = torch.isfinite(catalogue["top"])
         top = (

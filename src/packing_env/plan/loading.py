@@ -185,6 +185,7 @@ class _Search:
         self.blocks_compiled, self.compiled = _compiled()
         self.container, self.types = container, types
         self.grids = list(_grids(container, types))
+        self.counts = np.array([kind.count for kind in types], np.int32)
         self.parts, blocks = self._blocks()
         sides = np.array([d for kind in types for d in kind.orientations], np.int32)
         self.problem = (
@@ -193,7 +194,6 @@ class _Search:
             _useful(container, sides),
             sides.min(0),
         )
-        self.counts = np.array([kind.count for kind in types], np.int32)
         self.best, self.plan = -1, np.zeros((0, 7), np.int32)
 
     def _blocks(self) -> tuple[np.ndarray, Arrays]:
@@ -210,8 +210,9 @@ class _Search:
         parts = np.zeros((most, 3), np.int32)
         arrays = sides, used, volume, number
         container = np.array(self.container, np.int32)
-        counts = np.array([kind.count for kind in self.types], np.int32)
-        found = self.blocks_compiled.join_blocks(arrays, parts, given, container, counts, _FILL)
+        found = self.blocks_compiled.join_blocks(
+            arrays, parts, given, container, self.counts, _FILL
+        )
         return parts[:found], tuple(part[:found] for part in arrays)
 
     def run(

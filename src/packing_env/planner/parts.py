@@ -100,7 +100,7 @@ class Part:
 
 
 Parts = str | Path | Part | Mesh | Iterable[str | Path | Part | Mesh] | Mapping[Any, int]
-"""What :func:`read_parts` takes."""
+"""Parts as :func:`read_parts` takes them."""
 
 
 def read_parts(parts: Parts, unit: str = "m") -> list[Part]:
@@ -115,7 +115,7 @@ def read_parts(parts: Parts, unit: str = "m") -> list[Part]:
         The kinds of parts, with different names.
 
     Raises:
-        OrderError: There are none, or an order file is wrong.
+        OrderError: No part is named, or an order file is wrong.
         CatalogueError: A folder has no mesh files.
     """
     if isinstance(parts, Mapping):

@@ -17,7 +17,7 @@ ROWS = 4
 """Rows of placements that are raised together, LANES placements each: a strip."""
 
 UNKNOWN, POOLED, ROUGH = range(3)
-"""What is known of a ground: nothing yet, its pooled heights, or that most blocks bind on it."""
+"""Knowledge of a ground: none yet, its pooled heights, or that most blocks bind on it."""
 
 _MOST = 0.6
 """Share of the cells under the first row of strips from which on a ground is rough."""
