@@ -1,9 +1,10 @@
 """Grid of every agent against random placements and heuristics, several seeds each; resumable.
 
-    python benchmarks/agents_grid.py [EXPERIMENT ...] [--seeds 0 1 2] [--work DIR] [--out ...]
+    python benchmarks/agents_grid.py [EXPERIMENT ...] [--seeds 0 1 2] [--scale 0.1] [--work DIR]
 
 A run is one `packing train experiment=learn_...` on one thread, for the number of decisions that
-its file sets: an hour or two each, so all of them are days. All policies of an experiment are
+its file sets: an hour or two each, so all of them are days; `--scale` multiplies these numbers and
+the schedules that go with them, and the result states the frames. All policies of an experiment are
 evaluated on the same held-out instances; `random_legal` plays them with the same count of seeds,
 and the difference to each heuristic is paired by instance. A complete run with the current
 settings of its experiment is not repeated, and an interrupted one continues from its last
@@ -30,6 +31,7 @@ from learning import (
     trained,
     utilization_of_random,
 )
+from omegaconf import DictConfig, OmegaConf
 from provenance import provenance, write_json
 
 from agents.config.build import build_held_out
@@ -38,6 +40,8 @@ from agents.config.folders import groups
 
 OUT = "benchmarks/results/agents.json"
 SMALL = ["checkpoint.keep=1"]
+SCALED = ("trainer.frames", "agent.lr_frames", "replay.sampler.beta_frames")
+"""Settings that count frames of the whole run."""
 ELSEWHERE = ("learn_blobs", "learn_irregular", "learn_afterstate", "learn_cuboid_afterstate")
 """Experiments of `benchmarks/learning.py` and `benchmarks/afterstates.py`."""
 
@@ -54,11 +58,20 @@ def play_random(experiment: str, seeds: list[int], count: int) -> list[list[floa
     return utilization_of_random(env, seeds, count)
 
 
-def row(experiment: str, seeds: list[int], work: Path) -> dict[str, Any]:
+def scaled(config: DictConfig, scale: float) -> list[str]:
+    """Return the overrides that multiply a run's frames and schedules."""
+    if scale == 1.0:
+        return []
+    frames = {key: OmegaConf.select(config, key) for key in SCALED}
+    return [f"{key}={round(count * scale)}" for key, count in frames.items() if count]
+
+
+def row(experiment: str, seeds: list[int], work: Path, scale: float) -> dict[str, Any]:
     """Return the table's row of one experiment."""
     config = compose("train", [f"experiment={experiment}"])
     folders = [work / experiment / f"seed{seed}" for seed in seeds]
-    runs = [trained(experiment, s, f, SMALL) for s, f in zip(seeds, folders, strict=True)]
+    overrides = SMALL + scaled(config, scale)
+    runs = [trained(experiment, s, f, overrides) for s, f in zip(seeds, folders, strict=True)]
     agent = next(iter(runs[0]["policies"]))
     count = runs[0]["num_instances"]
     learned = summary([r["policies"][agent]["instances"]["utilization"] for r in runs])
@@ -106,6 +119,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("experiments", nargs="*", help="default: every conf/experiment/learn_*")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the frames (default 1)")
     parser.add_argument("--work", type=Path, default=Path("runs/agents_grid"))
     parser.add_argument("--out", type=Path, default=Path(OUT))
     args = parser.parse_args()
@@ -116,7 +130,7 @@ def main() -> None:
     if args.out.is_file():
         rows = json.loads(args.out.read_text(encoding="utf-8"))["experiments"]
     for name in args.experiments or experiments():
-        rows[name] = row(name, args.seeds, args.work)
+        rows[name] = row(name, args.seeds, args.work, args.scale)
         write_json(str(args.out), provenance() | {"experiments": dict(sorted(rows.items()))})
         show(name, rows[name])
 
