@@ -14,19 +14,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
 from packing_env import files
 
-if sys.platform != "win32":
+if sys.platform == "win32":
+    import msvcrt
+else:
     import fcntl
 
 DESCRIPTION = "run.json"
 """The first file of a run: its command, versions and machine."""
 LOCK = "run.lock"
 """The file that is locked while a process writes into a run's folder."""
+LOCKED_BYTE = 1 << 30
+"""The byte that is locked on Windows: far behind the text, which others may then read."""
 PACKAGES = ("packing-env", "torch", "torchrl", "tensordict", "numpy", "numba", "hydra-core")
 
 
@@ -67,11 +71,20 @@ def new_folder(path: str | Path | None, name: str) -> Path:
     raise RunFolderError("no free name for results in runs")
 
 
+def _lock(file: IO[str]) -> None:
+    """Lock an open file for this process, or raise an OSError at once."""
+    if sys.platform == "win32":
+        file.seek(LOCKED_BYTE)
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold a run's folder for this process; the system lets it go when the process ends.
 
-    The lock is not inherited by worker processes. Windows has none.
+    The lock is not inherited by worker processes.
 
     Raises:
         RunFolderError: Another process holds it.
@@ -83,10 +96,9 @@ def locked(folder: Path) -> Iterator[None]:
         raise RunFolderError(f"run_dir={folder} cannot be written: {error}") from error
     with file:
         try:
-            if sys.platform != "win32":
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(file)
         except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN):
+            if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
                 file.seek(0)
                 holder = file.read(200).strip() or "another process"
                 raise RunFolderError(
