@@ -42,7 +42,10 @@ OUT = "benchmarks/results/agents.json"
 SMALL = ["checkpoint.keep=1"]
 SCALED = ("trainer.frames", "agent.lr_frames", "replay.sampler.beta_frames")
 """Settings that count frames of the whole run."""
-ELSEWHERE = ("learn_blobs", "learn_irregular", "learn_afterstate", "learn_cuboid_afterstate")
+ELSEWHERE = (
+    "learn_blobs", "learn_irregular", "learn_afterstate", "learn_cuboid_afterstate",
+    "learn_discrete_s1", "learn_discrete_s2", "learn_continuous_s1", "learn_continuous_s2",
+)  # fmt: skip
 """Experiments of `benchmarks/learning.py` and `benchmarks/afterstates.py`."""
 
 

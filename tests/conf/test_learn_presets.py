@@ -12,6 +12,7 @@ LEARN = [name for name in groups()["experiment"] if name.startswith("learn_")]
 SHORT = ("learn_blobs", "learn_irregular")  # five minutes, to test that an agent learns at all
 AFTERSTATES = (
     "learn_afterstate", "learn_cuboid_afterstate", "learn_discrete_s1", "learn_discrete_s2",
+    "learn_continuous_s1", "learn_continuous_s2",
 )  # fmt: skip
 """As their published runs."""
 JUDGED = [name for name in LEARN if name not in (*SHORT, *AFTERSTATES)]

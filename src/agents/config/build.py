@@ -39,7 +39,8 @@ def build_held_out(config: DictConfig, like: PackingEnv | None = None) -> Packin
 
     Args:
         config: Of a command.
-        like: An environment of the same task; its catalogue is used if no items are held out.
+        like: An environment of the same task; its catalogue is used, unless items are held out or
+            are those of the generator, which may draw others for other instances.
     """
     options = config.evaluation
     changes = {
@@ -49,7 +50,9 @@ def build_held_out(config: DictConfig, like: PackingEnv | None = None) -> Packin
         "seed": int(options.seed),
         "pool_seed": int(options.seed),
     }
-    if like is not None and not OmegaConf.select(config, "env.items.holdout"):
+    items = OmegaConf.select(config, "env.items")
+    drawn = items.get("source") == "cuboids" and not items.get("extents")
+    if like is not None and not drawn and not items.get("holdout"):
         changes["items"] = like.catalogue
     return build_env(config, **changes)
 

@@ -189,3 +189,15 @@ def test_candidates_of_boxes_are_learned_from() -> None:
     assert any(
         not torch.equal(a, b) for a, b in zip(before, agent.policy.parameters(), strict=True)
     )
+
+
+def test_continuous_boxes_are_held_out_with_boxes_of_their_own() -> None:
+    """Every stream has sides of its own, so those of training fit no other stream."""
+    small = ["env.num_envs=4", "env.pool_size=4", "evaluation.instances=4", "evaluation.rows=4"]
+    config = compose("train", ["experiment=learn_continuous_s2", *small])
+    env = build_env(config)
+    agent = build_agent(config, env)
+    held_out = build_held_out(config, env)
+    assert evaluate(held_out, agent.policy, 4).estimate("utilization").mean > 0.3
+    sides = [set(map(tuple, each.catalogue.extent.tolist())) for each in (env, held_out)]
+    assert len(sides[0] & sides[1]) < 0.1 * len(sides[0])
