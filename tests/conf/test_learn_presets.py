@@ -12,14 +12,14 @@ LEARN = [name for name in groups()["experiment"] if name.startswith("learn_")]
 SHORT = ("learn_blobs", "learn_irregular")  # five minutes, to test that an agent learns at all
 AFTERSTATES = (
     "learn_afterstate", "learn_cuboid_afterstate", "learn_discrete_s1", "learn_discrete_s2",
-    "learn_continuous_s1", "learn_continuous_s2",
+    "learn_continuous_s1", "learn_continuous_s2", "learn_meshes",
 )  # fmt: skip
 """As their published runs."""
 JUDGED = [name for name in LEARN if name not in (*SHORT, *AFTERSTATES)]
 
 
 def config_of(name: str) -> DictConfig:
-    given = ["items.paths=parts"] if name == "learn_blobs" else []
+    given = ["items.paths=parts"] if name in ("learn_blobs", "learn_meshes") else []
     return compose("train", [f"experiment={name}", *given])
 
 
