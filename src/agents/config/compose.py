@@ -67,6 +67,7 @@ def compose(
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"--config-dir {folder}: there is no such folder")
+    _check_groups(parsed, folders)
     with _hydra():
         try:
             config = hydra_compose(command, [*overrides, *search_path(folders)])
@@ -76,6 +77,17 @@ def compose(
         _check_values(config, command, parsed, folders)
     replace_cell(config, {o.key_or_group for o in parsed})
     return config
+
+
+def _check_groups(parsed: Sequence[Override], folders: Sequence[Path]) -> None:
+    """Raise where a group is set to what is not the name of one of its files."""
+    known = groups(folders)
+    for override in parsed:
+        key = override.key_or_group
+        if key in known and not isinstance(override.value(), str | list) and not override.is_delete():
+            raise ConfigError(
+                f"{override.input_line}: {key} is a group; choose one of {', '.join(known[key])}"
+            )
 
 
 def expand(overrides: Sequence[str]) -> Iterator[list[str]]:

@@ -30,6 +30,8 @@ from agents.cli import main as cli
         ("train agent.hidden_size=256", "did you mean network.channels?"),
         ("train agent=DQN", "did you mean dqn"),
         ("train reward=util", "did you mean utilization?"),
+        ("eval agent=null", "agent is a group; choose one of ac_iqn"),
+        ("train reward=3", "reward is a group; choose one of"),
         ("train agent dqn", "without spaces: agent=dqn"),
         ("train agent = dqn", "without spaces: agent=dqn"),
         ("eval my_run", "as in checkpoint=my_run"),
