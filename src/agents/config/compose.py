@@ -84,7 +84,11 @@ def _check_groups(parsed: Sequence[Override], folders: Sequence[Path]) -> None:
     known = groups(folders)
     for override in parsed:
         key = override.key_or_group
-        if key in known and not isinstance(override.value(), str | list) and not override.is_delete():
+        if (
+            key in known
+            and not isinstance(override.value(), str | list)
+            and not override.is_delete()
+        ):
             raise ConfigError(
                 f"{override.input_line}: {key} is a group; choose one of {', '.join(known[key])}"
             )
