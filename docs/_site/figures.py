@@ -56,7 +56,7 @@ def masks() -> Figure:
     panels = figure.subplots(1, 3)
     shown = (
         ("heightmap, share of H", heights, "viridis"),
-        ("drop_height (1: it sticks out)", rest[chosen], "viridis"),
+        ("drop_height (1: not legal)", rest[chosen], "viridis"),
         ("action_mask: legal placements", legal[chosen], "Greens"),
     )
     for axes, (title, values, colours) in zip(panels, shown, strict=True):
@@ -77,8 +77,9 @@ def action_modes() -> Figure:
     places = np.argwhere(mask)
     lowest = places[np.argsort(rest[mask], kind="stable")]
     x, y = lowest[0]
-    figure = Figure(figsize=(12, 2.9), layout="constrained")
+    figure = Figure(figsize=(12, 3.1))
     panels = figure.subplots(1, 5)
+    figure.subplots_adjust(0.01, 0.02, 0.99, 0.84, wspace=0.06)
     for axes in panels:
         axes.imshow(mask.T, origin="lower", vmin=0, vmax=2, cmap="Greens")
         axes.set(xticks=[], yticks=[])
@@ -86,18 +87,16 @@ def action_modes() -> Figure:
         "placement\none index of all places",
         "candidate\none of K proposals",
         "multi_head\norientation, x, y in turn",
-        "hierarchical\nitem, then its place",
+        "hierarchical\nmanager: item, worker: place",
         "continuous\na point, snapped",
     )
     for axes, text in zip(panels, said, strict=True):
-        axes.set_title(text, fontsize=9)
+        axes.set_title(text, fontsize=9, pad=8)
         axes.plot(x, y, "o", color=ITEM)
     spread = lowest[:: max(1, len(lowest) // 9)][:9]
     panels[1].plot(*spread.T, "s", color=LEGAL, markersize=4, zorder=0)
     panels[2].axvline(x, color=ITEM, alpha=0.5)
     panels[2].axhline(y, color=ITEM, linestyle=":", alpha=0.8)
-    panels[3].text(0.5, -0.12, "manager: item   worker: map", transform=panels[3].transAxes,
-                   ha="center", fontsize=8)  # fmt: skip
     asked = np.array([x + 3.4, y + 2.7])
     panels[4].annotate("", (x, y), asked, arrowprops={"arrowstyle": "->", "color": INK})
     panels[4].plot(*asked, "x", color=INK)
@@ -125,7 +124,7 @@ def afterstates() -> Figure:
         axes.imshow(after.T, origin="lower", vmin=0, vmax=0.8)
         changed = np.where(after > before, 1.0, np.nan)
         axes.contour(np.nan_to_num(changed).T, [0.5], colors=ITEM, linewidths=1.2)
-        axes.set_title(f"after {name}: value r + V(s{name})", fontsize=10)
+        axes.set_title(f"afterstate {name}: r + V({name})", fontsize=10)
     for axes in panels:
         axes.set(xticks=[], yticks=[])
     return figure
