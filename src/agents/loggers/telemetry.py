@@ -186,9 +186,9 @@ class MLflowLogger(TorchRLLogger):
         super().__init__(folder, "mlflow", queue_size=queue_size)
 
     @staticmethod
-    def check(**options: Any) -> None:
+    def check(backend: str = "mlflow", **options: Any) -> None:
         """Raise ValueError if MLflow is missing."""
-        TorchRLLogger.check("mlflow")
+        TorchRLLogger.check(backend)
 
     def make(self) -> Any:
         """Build TorchRL's logger; ``get_logger`` would pass a folder, which MLflow 3 refuses."""

@@ -92,7 +92,7 @@ def _present(entries: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _resized(maps: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
-    """Enlarge or reduce maps ``[C, X, Y]`` by nearest neighbour."""
+    """Return maps ``[C, X, Y]`` enlarged or reduced by nearest neighbour."""
     rows, columns = (
         np.arange(wanted) * given // wanted
         for wanted, given in zip(size, maps.shape[-2:], strict=True)
