@@ -133,12 +133,12 @@ def test_exploded_items_move_apart(page: Page) -> None:
     apart = pixels(page)
     slide(page, "explode", 0)
 
-    def spread(picture: np.ndarray) -> int:
-        saturated = np.ptp(picture, 2) > 30  # items, not the container
-        rows, columns = saturated.nonzero()
-        return int(np.ptp(rows) * np.ptp(columns))
+    def density(picture: np.ndarray) -> float:
+        coloured = np.ptp(picture, 2) > 30  # items, not the container
+        rows, columns = coloured.nonzero()
+        return float(coloured.sum() / (np.ptp(rows) * np.ptp(columns)))
 
-    assert spread(apart) > 1.3 * spread(together)
+    assert density(apart) < 0.8 * density(together)
     assert np.array_equal(pixels(page), together)
 
 
