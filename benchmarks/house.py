@@ -119,6 +119,7 @@ def search(data: Path | None, rule: str) -> Work:
         draw="sequential",
         stability=rule,
         items=items,
+        scales=pe.tasks.PRESETS["irregular_paper"].scales,
     )
     starts = []
     for _ in range(2):

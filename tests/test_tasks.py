@@ -14,7 +14,7 @@ import torch
 from packing_env.generators import GENERATORS, GeneratorError, Uniform
 from packing_env.item_source import ITEM_ARGUMENTS
 from packing_env.items import Catalogue
-from packing_env.tasks import build_generator, make_env
+from packing_env.tasks import PRESETS, build_generator, make_env
 from packing_env.types import NOOP_PENALTY, PackingParams, ParameterError
 
 BOX_OFF = """OFF
@@ -262,3 +262,19 @@ def test_warnings_of_meshes_are_logged(tmp_path, caplog):
     items = {"source": "meshes", "paths": [str(tmp_path)], "unit": "mm"}
     make_env("irregular", items=items, pool_size=4)
     assert "box: not watertight" in caplog.text
+
+
+@pytest.mark.parametrize("task", ["sls_nesting", "irregular_paper"])
+def test_parts_of_a_users_own_keep_their_size(task, tmp_path):
+    part = box_file(tmp_path, (0.06, 0.04, 0.03))
+    small = {"cell": 0.01, "grid_step": 1, "num_items": 2, "num_visible": 1, "pool_size": 2}
+    cuboids = {"source": "cuboids", "extents": [[0.06, 0.04, 0.03]]}
+    for items in ([str(part)], {"source": "meshes", "paths": [str(tmp_path)]}, cuboids):
+        found = make_env(task, items=items, **small).catalogue
+        assert len(found) == 1
+        assert found.volume.item() == pytest.approx(0.06 * 0.04 * 0.03)
+        scaled = make_env(task, items=items, scales=[0.5, 1.0], **small).catalogue
+        assert [source["scale"] for source in scaled.sources] == [0.5, 1.0]
+    shapes = {"source": "shapes", "families": ["brackets"]}
+    embedded = make_env(task, items=shapes, **small).catalogue.sources
+    assert {source["scale"] for source in embedded} == set(PRESETS[task].scales)

@@ -17,7 +17,12 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-DATA = ("benchmarks/results/*.json", "benchmarks/results/*.png", "examples/*.py")
+DATA = (
+    "benchmarks/results/*.json",
+    "benchmarks/results/*.png",
+    "examples/*.py",
+    "examples/*.ipynb",
+)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

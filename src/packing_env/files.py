@@ -49,6 +49,15 @@ def read_text(path: str | Path, at_most: int = MAX_TEXT, encoding: str = "utf-8"
     return read_bytes(path, at_most).decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
 
 
+def delimiter(text: str) -> str:
+    """Return what separates the cells of CSV: a semicolon or a tab of its first line, or a comma.
+
+    Spreadsheets write semicolons where numbers have a decimal comma.
+    """
+    first = text.lstrip("\n").partition("\n")[0]
+    return next((mark for mark in ";\t" if mark in first), ",")
+
+
 def parse_json(text: str | bytes) -> Any:
     """Parse JSON.
 

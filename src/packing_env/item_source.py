@@ -65,7 +65,7 @@ def build_catalogue(
         log_warnings(catalogue)
     else:
         catalogue = Catalogue.from_shapes(**options)
-    _check_size(catalogue)
+    check_size(catalogue, _UNIT_OF_ITEMS)
     return _hold_out(catalogue, holdout, split) if holdout else catalogue
 
 
@@ -82,14 +82,16 @@ def _cuboids(options: dict[str, Any], supplied: Cuboids | None, maps: bool) -> C
     return Catalogue.from_cuboids(**options, upright=supplied.upright, maps=maps)
 
 
-def _check_size(catalogue: Catalogue) -> None:
-    """Raise if all items are smaller than a cell."""
+_UNIT_OF_ITEMS = "items.unit (mm, cm, m, in, ...), and that container and cell are metres"
+
+
+def check_size(catalogue: Catalogue, checked: str) -> None:
+    """Raise if all items are smaller than a cell; ``checked``: what the user is to check."""
     largest = float(catalogue.extent.max())
     if largest < catalogue.cell:
         raise ParameterError(
             f"every part is smaller than a cell: the largest measures {largest:.3g} m, the cell "
-            f"{catalogue.cell} m; check items.unit (mm, cm, m, in, ...), and that container and "
-            f"cell are metres"
+            f"{catalogue.cell:g} m; check {checked}"
         )
 
 
@@ -101,6 +103,11 @@ def log_warnings(catalogue: Catalogue) -> None:
         _LOGGER.warning("%s: %s", name, "; ".join(warnings))
     if len(warned) > _LISTED:
         _LOGGER.warning("%d more parts have warnings; see `packing items`", len(warned) - _LISTED)
+
+
+def are_embedded(items: Any) -> bool:
+    """Return whether an ``items`` option names the embedded shapes, not parts of a user's own."""
+    return (items.get("source") if isinstance(items, Mapping) else items) == "shapes"
 
 
 _BUILDING = {"unit", "strict", "use_cache", "cache_dir"}

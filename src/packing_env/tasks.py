@@ -26,7 +26,7 @@ from packing_env.generators.base import (
     make_pool,
     split_stream,
 )
-from packing_env.item_source import build_catalogue, check_names
+from packing_env.item_source import are_embedded, build_catalogue, check_names
 from packing_env.names import close_names
 from packing_env.types import (
     MAX_SEED,
@@ -49,7 +49,8 @@ class Task:
         params: The rules.
         items: Source of the items: ``source`` (shapes, meshes or cuboids) and its arguments.
         orientations: Rotations of an item (``items.rotations.rotation_set``).
-        scales: Size variants of each item.
+        scales: Size variants of each embedded shape. Parts of a user's own keep their size, unless
+            :func:`make_env` is given ``scales``.
         generator: Source of instances (``generators.GENERATORS``), by name or with arguments.
         pool_size: Instances per seed and split.
     """
@@ -168,7 +169,7 @@ def make_env(
             it is), ``skip_infeasible``, ``autoreset``, ``draw``, ``row_offset``, ``engine``.
             ``None`` keeps the preset's value.
             ``items`` is a mapping with ``source``, or a catalogue, or a list of mesh files or
-            folders.
+            folders; these are scaled only by ``scales``, never by the preset.
 
     Returns:
         The environment, not yet reset.
@@ -281,7 +282,8 @@ def _override(preset: Task, options: dict[str, Any]) -> Task:
         changes["cell"] = cell
     params = preset.params.evolve(**changes)
     kept = {name: value for name, value in options.items() if name in own}
-    kept["scales"] = _scales(kept.get("scales", preset.scales))
+    own_size = (1.0,) if not are_embedded(kept.get("items", preset.items)) else preset.scales
+    kept["scales"] = _scales(kept.get("scales", own_size))
     return replace(preset, params=params, **kept)
 
 

@@ -96,7 +96,7 @@ def test_a_preset_is_the_same_in_python_and_yaml(name: str) -> None:
     for field in fields(PackingParams):
         assert config[field.name] == plain(getattr(preset.params, field.name)), field.name
     assert config["orientations"] == preset.orientations
-    assert config["scales"] == plain(preset.scales)
+    assert config["scales"] == (plain(preset.scales) if preset.scales == (1.0,) else None)
     if isinstance(preset.generator, str):
         assert config["generator"] == {"name": preset.generator}
     else:
@@ -121,7 +121,6 @@ def test_the_file_of_a_preset_builds_it(name: str) -> None:
         return
     small = [f"env={name}", "items=example_cuboids", "env.num_envs=2", "env.num_items=8"]
     small += ["env.pool_size=8", "env.num_visible=2", "env.cell=0.05", "env.grid_step=1"]
-    small += ["env.scales=[1.0]"]
     container = [math.floor(c / 0.05 + 0.5) * 0.05 for c in PRESETS[name].params.container]
     env = build_env(compose("train", [*small, f"env.container={container}"]))
     expected = PRESETS[name].params.evolve(
@@ -130,6 +129,14 @@ def test_the_file_of_a_preset_builds_it(name: str) -> None:
     assert env.params == expected
     seen = env.step_and_maybe_reset(env.rand_action(env.reset()))[1]
     assert seen["action_mask"].any(-1).all()
+
+
+@pytest.mark.parametrize("name", ["sls_nesting", "irregular_paper"])
+def test_boxes_of_a_users_own_keep_their_size_on_the_command_line(name: str) -> None:
+    own = [f"env={name}", "items=cuboids", "items.extents=[[0.06,0.04,0.03]]", "env.pool_size=2"]
+    own += ["env.num_items=2", "env.num_visible=1", "env.cell=0.01", "env.grid_step=1"]
+    env = build_env(compose("train", own))
+    assert [source["scale"] for source in env.catalogue.sources] == [1.0]
 
 
 def test_a_resolution_takes_the_place_of_the_cell() -> None:

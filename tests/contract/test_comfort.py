@@ -42,3 +42,19 @@ def test_gymnasium_warns_once_of_impossible_actions_and_of_steps_after_the_end()
         env.step(10**9)
         env.reset()
         env.step(-1)
+
+
+def test_the_vector_environment_warns_as_well():
+    env = pe.PackingVectorEnv("irregular", num_envs=2, seed=0, autoreset_mode="DISABLED", **TINY)
+    env.reset(seed=0)
+    with pytest.warns(UserWarning, match="not in"):
+        _, _, terminated, *_ = env.step(np.array([10**9, -1]))
+    assert terminated.all()
+    with pytest.warns(UserWarning, match="after the episode ended"):
+        env.step(np.array([0, 0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env.step(np.array([10**9, 0]))
+        again = pe.PackingVectorEnv("irregular", num_envs=2, seed=0, **TINY)
+        again.reset(seed=0)
+        again.step(again.action_masks().argmax(1))

@@ -36,8 +36,15 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "12_continuous_actions": {"frames": 320, "instances": 4, "num_items": 20},
     "13_manager_and_worker": {"frames": 320, "instances": 4, **SMALL},
     "14_stable_baselines3": {"num_envs": 4, "frames": 64, "episodes": 4, "num_items": 20},
+    "15_cleanrl_ppo": {"num_envs": 4, "steps": 8, "updates": 2, "num_items": 20, "pool_size": 16},
+    "16_optuna_sweep": {
+        "trials": 2,
+        "frames": 64,
+        "overrides": ("env.num_envs=4", "env.num_items=20", "evaluation.instances=4"),
+    },
+    "17_pack_an_order": {"seconds": 0.5, "folder": "."},
 }
-NEEDS = {"14_stable_baselines3": "sb3_contrib"}
+NEEDS = {"14_stable_baselines3": "sb3_contrib", "16_optuna_sweep": "optuna"}
 """Packages that the project does not depend on."""
 
 
@@ -47,6 +54,7 @@ def _registries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Non
     kept = dict(heuristics.HEURISTICS)
     monkeypatch.setattr(Singleton, "_instances", Singleton.get_state()["instances"])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     yield
     heuristics.HEURISTICS.clear()
     heuristics.HEURISTICS.update(kept)
@@ -64,7 +72,7 @@ def test_every_page_is_run_here() -> None:
 @pytest.mark.parametrize("page", [page.stem for page in PAGES])
 def test_page(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     if page in NEEDS:
-        pytest.importorskip(NEEDS[page])
+        pytest.importorskip(NEEDS[page], reason=f"{NEEDS[page]} is missing: {page} was NOT run")
     assert run(page) is not None
     assert capsys.readouterr().out
 

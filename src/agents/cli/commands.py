@@ -89,7 +89,7 @@ COMMANDS = {
         ("packing play agent.name=lowest_z", "packing play checkpoint=RUN instance=3 frames=out"),
     ),
     "render": Command(
-        "draw an episode or a plan: PNG, GIF, HTML in 3-D, GLB, STL",
+        "draw an episode or a plan: PNG, GIF, MP4, HTML in 3-D, GLB, STL",
         "agents.cli.show:render",
         (*TASK, "agent"),
         (
@@ -208,6 +208,46 @@ COMMANDS = {
             "Verify packing plans with the reference program: every item is inside, under the lid, "
             "disjoint, at its drop height, stable and supported as claimed. Exits 1 and names the "
             "first violation in packing order; exits 2 for a plan that cannot be read."
+        ),
+    ),
+    "runs": Command(
+        "list runs, tabulate a sweep, compare runs",
+        "agents.cli.runs:runs",
+        (),
+        ("packing runs", "packing runs runs/20250131-120000-sweep", "packing runs RUN OTHER_RUN"),
+        arguments=(
+            Argument(
+                "places", nargs="*", type=Path, metavar="FOLDER", help="default: runs; see below"
+            ),
+        ),
+        description=(
+            "List the runs in a folder, with the settings that not all of them share and their "
+            "results. Several folders that are runs themselves are compared: the settings that "
+            "differ, and the utilization of every policy."
+        ),
+    ),
+    "doctor": Command(
+        "say what is installed, whether it works, and what would be slow here",
+        "agents.cli.doctor:doctor",
+        (),
+        ("packing doctor",),
+        arguments=(
+            Argument("--seconds", type=float, default=5.0, help="of the self-test; default 5"),
+        ),
+        description=(
+            "Say what is installed (versions, devices, extras and the command that adds each), "
+            "whether it works (a self-test of five seconds, names that clash), and what would be "
+            "slow here. Exits 1 if something does not work."
+        ),
+    ),
+    "completion": Command(
+        "print what a shell needs to complete commands and settings",
+        "agents.cli.completion:completion",
+        (),
+        ("packing completion bash >> ~/.bashrc", "packing completion zsh >> ~/.zshrc"),
+        arguments=(
+            Argument("shell", choices=["bash", "zsh", "fish", "words"], help="words: of a line"),
+            Argument("line", nargs="*", help="for words: the line up to the cursor"),
         ),
     ),
     "warmup": Command(

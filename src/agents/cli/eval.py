@@ -26,6 +26,7 @@ from agents.training.evaluate import (
 from agents.training.evaluate import evaluate as evaluate_policy
 from agents.training.process import StopSignals
 from agents.training.resume import Resumed, load_policy
+from packing_env import extras
 from packing_env.envs import PackingEnv
 from packing_env.plan import save_plan
 
@@ -51,6 +52,7 @@ def evaluate(config: DictConfig, request: Request) -> int:
         policies = own_policy(config, found, env)
         policies |= build.build_heuristics(config.evaluation.heuristics, env)
         check_instances(env, int(config.evaluation.instances))
+    check_picture(config)
     folder = runs.new_folder(config.run_dir, str(config.name))
     describe(folder, config, request)
     with StopSignals() as stop:
@@ -63,6 +65,12 @@ def evaluate(config: DictConfig, request: Request) -> int:
             should_stop=stop.requested,
             console=PlainConsole(),
         )
+
+
+def check_picture(config: DictConfig) -> None:
+    """Raise MissingPackageError if the evaluation's picture cannot be drawn here."""
+    if config.evaluation.picture and int(config.evaluation.instances):
+        extras.check("matplotlib", "pictures of several containers")
 
 
 def from_run(

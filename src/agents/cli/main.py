@@ -209,6 +209,7 @@ def _user_error(error: Exception) -> BaseException | None:
     from agents.training.capture import CaptureError
     from agents.training.checkpoint import CheckpointError
     from agents.training.runs import RunFolderError
+    from packing_env.extras import MissingPackageError
     from packing_env.generators import GeneratorError
     from packing_env.items import CatalogueError, MeshError
     from packing_env.plan import PlanError
@@ -220,7 +221,7 @@ def _user_error(error: Exception) -> BaseException | None:
         return cause if isinstance(cause, (ValueError, OSError, ImportError)) else None
     ours = (
         CaptureError, CatalogueError, CheckpointError, ConfigError, GeneratorError, MeshError,
-        OrderError, ParameterError, PlanError, RunFolderError,
+        MissingPackageError, OrderError, ParameterError, PlanError, RunFolderError,
     )  # fmt: skip
     return error if isinstance(error, ours) else None
 

@@ -19,10 +19,14 @@ from agents.config.compose import Request
 from agents.config.folders import ConfigError
 from agents.loggers.console import PlainConsole
 from agents.training.evaluate import number_column, plain_table
+from packing_env import extras
 from packing_env.core import feasibility
 from packing_env.envs import PackingEnv
 from packing_env.items import shapes
 from packing_env.plan import Packing, load_plan, packing_of
+
+_NEEDED = {".gif": ("PIL",), ".mp4": ("imageio", "imageio_ffmpeg")}
+"""Optional packages that write files of these kinds."""
 
 
 def play(config: DictConfig, request: Request) -> int:
@@ -51,19 +55,22 @@ def play(config: DictConfig, request: Request) -> int:
 
 
 def render(config: DictConfig, request: Request) -> int:
-    """Write an episode, or a plan, as PNG, GIF, HTML, GLB or STL."""
+    """Write an episode, or a plan, as PNG, GIF, MP4, HTML, GLB or STL."""
     from packing_env import render as pictures
 
     out = Path(config.out)
     writers: dict[str, Callable[[Packing], None]] = {
         ".png": lambda p: pictures.save_png(out, pictures.image(p, size=int(config.size))),
         ".gif": lambda p: pictures.save_gif(out, p, size=int(config.size)),
+        ".mp4": lambda p: pictures.save_mp4(out, p, size=int(config.size)),
         ".html": lambda p: pictures.save_html(out, p),
         ".glb": lambda p: pictures.save_glb(out, p),
         ".stl": lambda p: pictures.save_stl(out, p),
     }
     if out.suffix not in writers:
         raise ConfigError(f"out={out} must end in one of {', '.join(writers)}")
+    for module in _NEEDED.get(out.suffix, ()):
+        extras.check(module, f"{out.suffix[1:].upper()} files")
     if config.plan is not None:
         packing = load_plan(config.plan)
     else:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from agents.cli.runs import Run, listing
 from agents.config import compose as composition
 from agents.config.compose import Request
 from agents.config.folders import config_folder
+from agents.loggers.console import PlainConsole
 from agents.training.evaluate import StoppedError
+from agents.training.runs import DESCRIPTION
+
+
+def _tabulate(folders: list[Path]) -> None:
+    """Print a table of the jobs, without those that failed before they began."""
+    found = [Run(folder) for folder in folders if (folder / DESCRIPTION).is_file()]
+    if found:
+        PlainConsole(highlight=False).print(listing(found, str(folders[0].parent)))
 
 
 def sweep(
@@ -30,6 +41,7 @@ def sweep(
         composition.compose(request.command, job, request.folders)
     codes: list[int] = []
     stopped: list[BaseException] = []
+    folders: list[Path] = []
 
     def watched(config: DictConfig, job: Request) -> int:
         try:
@@ -42,6 +54,7 @@ def sweep(
         overrides = list(HydraConfig.get().overrides.task)
         composition.finish(config, overrides)
         config.run_dir = HydraConfig.get().runtime.output_dir
+        folders.append(Path(config.run_dir))
         job = Request(request.command, overrides, request.folders)
         codes.append(guarded(lambda: watched(config, job)))
         if codes[-1] or stopped:
@@ -60,6 +73,7 @@ def sweep(
             raise
     finally:
         sys.argv = before
+    _tabulate(folders)
     if stopped:
         print(f"the sweep was stopped in job {len(codes)} of {len(jobs)}")
         return 0

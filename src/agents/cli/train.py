@@ -14,12 +14,21 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from agents.cli.eval import INTERRUPTED, RESULTS, agent_name, compare, describe, origin
+from agents.cli.eval import (
+    INTERRUPTED,
+    RESULTS,
+    agent_name,
+    check_picture,
+    compare,
+    describe,
+    origin,
+)
 from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
 from agents.diagnostics import black_box
 from agents.loggers.console import PlainConsole
+from agents.loggers.curve import save_curve
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
 from agents.training import checkpoint, distributed, imitation, resume, runs
@@ -30,6 +39,7 @@ from agents.training.process import StopSignals, seed_everything
 from agents.training.resume import Resumed
 from agents.training.trainer import NonFiniteError, Trainer
 from packing_env.envs import PackingEnv
+from packing_env.extras import MissingPackageError
 from packing_env.names import close_names
 from packing_env.registration import ENVIRONMENT
 
@@ -54,14 +64,17 @@ def _train(config: DictConfig, request: Request, world: World, held: ExitStack) 
     if resumed is not None:
         config = resumed.config
     seed_everything(int(config.seed))
+    check_picture(config)
     with build.as_config_errors():
+        build.check_logger(config)
         env = build.build_env(config, **_shard(config, world))
         agent = build.build_agent(config, env)
         imitated = None if resumed else imitation.from_config(config.warm_start, agent, env)
         replay = build.build_replay(config, env, agent)
         collector = instantiate(config.collector)(env, agent.policy)
         trainer = instantiate(config.trainer)(agent, collector, replay)
-        build.build_heuristics(config.evaluation.heuristics, env)  # unknown names are errors now
+        if config.evaluation.heuristics:
+            build.build_heuristics(config.evaluation.heuristics, env)  # unknown names: errors now
     trainer.world = world
     seed_everything(int(config.seed) + world.rank)  # equal weights, separate draws
     if not world.leads:
@@ -240,6 +253,17 @@ class _Session:
             return {}
         return {f"{HELD_OUT}{name}": found.estimate(name).mean for name in found.metrics}
 
+    def draw(self) -> str:
+        """Draw the learning curve; return what to say of it."""
+        if not self.config.curve:
+            return ""
+        path = self.folder / self.config.curve
+        try:
+            drawn = save_curve(self.folder / "metrics.csv", path, str(self.config.name))
+        except (MissingPackageError, OSError) as error:
+            return f"no learning curve: {error}"
+        return f"wrote {path}" if drawn else ""
+
     def caveat(self) -> str | None:
         """Return a warning about a run that did not learn; None for any other."""
         trainer = self.trainer
@@ -263,7 +287,9 @@ class _Session:
         return {"training": training, **origin(self.config)}
 
     def report(self, console: Console) -> int:
-        """Evaluate according to ``config.evaluation``; complete ``results.json``."""
+        """Draw the curve, evaluate by ``config.evaluation``, and complete ``results.json``."""
+        if drawn := self.draw():
+            console.print(drawn, soft_wrap=True, highlight=False)
         if int(self.config.evaluation.instances) < 1:
             console.print(
                 f"checkpoint, metrics and results in {self.folder}; to compare it with the "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,9 @@ from agents.config.folders import ConfigError, groups
 from agents.replay.compact import further_keys, maps_read
 from packing_env.envs import PackingEnv
 from packing_env.names import close_names
+from packing_env.types import ParameterError
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -62,6 +66,12 @@ def build_agent(config: DictConfig, env: PackingEnv) -> Any:
     return instantiate(config.agent)(env=env)
 
 
+def check_logger(config: DictConfig) -> None:
+    """Raise ValueError if a package that ``config.logger`` needs is missing."""
+    made = instantiate(config.logger)
+    made.func.check(**made.keywords)
+
+
 def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:
     """Build ``config.replay``; it provides every entry of a state that the policy reads."""
     options: dict[str, Any] = {}
@@ -78,10 +88,25 @@ def policy_of(made: Any) -> TensorDictModuleBase:
     return policy
 
 
-def build_heuristics(names: Sequence[str], env: PackingEnv) -> dict[str, TensorDictModuleBase]:
-    """Build heuristics by name: ``NAME``, or ``NAME/ITEM_ORDER``."""
+BASELINES = ("random_legal", "deepest_bottom_left")
+"""Heuristics beside an agent, unless others are named."""
+
+
+def build_heuristics(
+    names: Sequence[str] | None, env: PackingEnv
+) -> dict[str, TensorDictModuleBase]:
+    """Build heuristics by name: ``NAME``, or ``NAME/ITEM_ORDER``.
+
+    None stands for :data:`BASELINES`, or none where the environment lacks what they read.
+    """
     from agents import heuristics
 
+    if names is None:
+        try:
+            return build_heuristics(BASELINES, env)
+        except ParameterError as error:
+            _LOGGER.warning("no baselines: %s", error)
+            return {}
     made = {}
     for name in names:
         rule, _, order = name.partition("/")

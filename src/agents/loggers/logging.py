@@ -16,6 +16,10 @@ _LOGGER = logging.getLogger("agents.loggers.logging")
 class Logger:
     """A receiver of one row of numbers per log interval; a subclass inherits empty methods."""
 
+    @staticmethod
+    def check(**options: Any) -> None:
+        """Raise ValueError if the packages that it needs with these options are missing."""
+
     def log(self, frames: int, values: Mapping[str, float]) -> None:
         """Write the values of the interval that ends at ``frames``."""
 

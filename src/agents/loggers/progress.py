@@ -9,29 +9,32 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+_WIDE = 110
+"""Columns from which all values and a long bar fit."""
+
 
 class ProgressBar:
-    """Frames, frames/s, return, utilization and loss on one line.
+    """Frames, frames/s, utilization and loss on one line, with the return where there is room.
 
     If the output is not a terminal, it prints a line every ten seconds instead.
 
     Args:
-        console: The output.
+        console: The output; a line fits its width, from 80 columns on.
         frames: Frames of the whole run.
         seconds: Wall-clock budget; None: none.
     """
-
-    columns = (("return", "return"), ("utilization", "util"), ("loss", "loss"))
 
     def __init__(self, console: Console, frames: int, seconds: float | None = None) -> None:
         self.console, self.frames, self.seconds = console, frames, seconds
         self._printed_at = -math.inf
         self._waiting = ""
         self._bar: Progress | None = None
+        self._wide = not console.is_terminal or console.width >= _WIDE
+        self._columns = (("return", "return"),) * self._wide
+        self._columns += (("utilization", "util"), ("loss", "loss"))
         if console.is_terminal:
             self._bar = Progress(
-                TextColumn("[bold]train"),
-                BarColumn(bar_width=24),
+                BarColumn(bar_width=24 if self._wide else 6),
                 TextColumn("{task.percentage:3.0f}%"),
                 TextColumn("{task.fields[frames]:>9,} frames"),
                 TextColumn("{task.fields[numbers]}"),
@@ -53,10 +56,11 @@ class ProgressBar:
 
     def show(self, frames: int, elapsed: float, values: Mapping[str, float]) -> None:
         """Show the values of a log interval."""
-        numbers = [f"{values.get('frames_per_second', 0.0):,.0f} frames/s"]
-        for name, label in self.columns:
+        speed = f"{values.get('frames_per_second', 0.0):,.0f}"
+        numbers = [f"{speed} frames/s" if self._wide else f"{speed}/s"]
+        for name, label in self._columns:
             value = values.get(name, math.nan)
-            numbers.append(f"{label} {'-' if math.isnan(value) else f'{value:.4f}'}")
+            numbers.append(f"{label} {_short(value)}")
         text = "  ".join(numbers)
         self.advance(frames, elapsed, numbers=text)
         share = min(1.0, self._share(frames, elapsed))
@@ -75,3 +79,10 @@ class ProgressBar:
         self._print()
         if self._bar is not None:
             self._bar.stop()
+
+
+def _short(value: float) -> str:
+    """Return a number in seven characters or so, ``-`` for NaN."""
+    if math.isnan(value):
+        return "-"
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:.3g}"

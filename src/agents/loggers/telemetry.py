@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.loggers.logging import CSVLogger, Logger
+from packing_env import extras
 
 _LOGGER = logging.getLogger("agents.loggers.telemetry")
 
@@ -127,6 +128,14 @@ class TorchRLLogger(Logger):
                 f"logger=csv needs nothing"
             ) from error
 
+    @staticmethod
+    def check(backend: str = "tensorboard", **options: Any) -> None:
+        """Raise ValueError if the backend's package is missing."""
+        try:
+            extras.check(backend, f"runs with logger={backend}")
+        except extras.MissingPackageError as error:
+            raise ValueError(f"{error}, or choose logger=csv") from None
+
     def make(self) -> Any:
         """Build TorchRL's logger."""
         from torchrl.record.loggers import get_logger
@@ -175,6 +184,11 @@ class MLflowLogger(TorchRLLogger):
     ) -> None:
         self.tracking_uri, self.experiment = tracking_uri, experiment
         super().__init__(folder, "mlflow", queue_size=queue_size)
+
+    @staticmethod
+    def check(backend: str = "mlflow", **options: Any) -> None:
+        """Raise ValueError if MLflow is missing."""
+        TorchRLLogger.check(backend)
 
     def make(self) -> Any:
         """Build TorchRL's logger; ``get_logger`` would pass a folder, which MLflow 3 refuses."""

@@ -112,6 +112,18 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
+def is_locked(folder: Path) -> bool:
+    """Return whether another process writes into a run's folder, where the system can tell."""
+    if sys.platform == "win32":
+        return False
+    try:
+        with (folder / LOCK).open("rb") as file:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in (errno.EACCES, errno.EAGAIN)
+    return False
+
+
 def never_saved(folder: Path, saves: str) -> bool:
     """Return whether a folder is that of a training run which ended before its first checkpoint.
 

@@ -90,7 +90,8 @@ class SequenceFile(Generator):
         try:
             text = files.read_text(path)
             if path.suffix == ".csv":
-                return [row for row in csv.reader(text.splitlines()) if row]
+                rows = csv.reader(text.splitlines(), delimiter=files.delimiter(text))
+                return [row for row in rows if row]
             sequences = files.parse_json(text)
         except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
             raise SequenceError(f"{path}: cannot be read as sequences: {error}") from error

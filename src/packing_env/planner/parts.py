@@ -190,9 +190,8 @@ def read_order(path: Path, unit: str) -> list[Part]:
 
 def _csv_entries(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield place and entry of every line."""
-    start = text[: text.find("\n") if "\n" in text else None]
-    mark = max(",;\t", key=start.count)
-    lines = list(csv.reader(io.StringIO(text), delimiter=mark, skipinitialspace=True))
+    reader = csv.reader(io.StringIO(text), delimiter=files.delimiter(text), skipinitialspace=True)
+    lines = list(reader)
     if not lines:
         return
     header = [cell.strip().lower() for cell in lines[0]]

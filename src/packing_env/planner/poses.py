@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.item_source import log_warnings
+from packing_env.item_source import check_size, log_warnings
 from packing_env.items import Catalogue, Mesh
 from packing_env.planner.parts import Part
-from packing_env.types import PackingParams, ParameterError
+from packing_env.types import PackingParams
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +66,7 @@ def build_poses(parts: Sequence[Part], meshes: Sequence[Mesh], params: PackingPa
     """
     unit = meshes[0].source.unit  # for the message that none fits
     found = Catalogue.from_meshes(meshes, cell=params.cell, container=params.container, unit=unit)
-    largest = float(found.extent.max())
-    if largest < params.cell:
-        raise ParameterError(
-            f"every part is smaller than a cell: the largest measures {largest:.3g} m, the cell "
-            f"{params.cell:g} m; check the unit of the parts, {unit} (m, cm, mm, in, ...)"
-        )
+    check_size(found, f"the unit of the parts, {unit} (m, cm, mm, in, ...)")
     log_warnings(found)
     rows = found.orientation_mask.sum(1)
     catalogue = _one_row_per_pose(found, [part.source for part in parts])

@@ -1,7 +1,7 @@
-"""Packed containers as images, figures, GIFs, an HTML page in 3-D, GLB and STL.
+"""Packed containers as images, figures, GIF, MP4, an HTML page in 3-D, GLB and STL.
 
 :func:`image` draws the solids with a small software rasteriser, so that pictures need neither a
-display nor a GPU. Figures and GIFs need ``pip install packing-env[viz]``.
+display nor a GPU. Figures and GIF need ``pip install packing-env[viz]``, MP4 the extra ``video``.
 """
 
 from packing_env.plan import Packing, load_plan, packing_of
@@ -13,7 +13,7 @@ from packing_env.render.figures import (
     save_png,
     title_of,
 )
-from packing_env.render.replay import save_gif
+from packing_env.render.replay import save_gif, save_mp4
 from packing_env.render.scene import frame, image
 from packing_env.render.viewer import save_html
 from packing_env.render.window import Window
@@ -31,6 +31,7 @@ __all__ = [
     "save_glb",
     "save_grid",
     "save_html",
+    "save_mp4",
     "save_png",
     "save_stl",
     "title_of",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import struct
 import zlib
@@ -12,26 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from packing_env.extras import require
 from packing_env.plan import Packing, whole_file
 from packing_env.render.scene import image
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-def require(name: str) -> Any:
-    """Import an optional module.
-
-    Raises:
-        ImportError: It is not installed; the message gives the command to install it.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        package = name.partition(".")[0]
-        raise ImportError(
-            f"this picture needs {package}; install it with: pip install packing-env[viz]"
-        ) from error
 
 
 def title_of(packing: Packing) -> str:
@@ -53,7 +38,7 @@ def length_unit(packing: Packing) -> tuple[str, float]:
 
 def _new_figure(rows: int, columns: int, side: float) -> tuple[Figure, list[Any]]:
     """Create a figure without a window; return it with its axes, row by row."""
-    figure = require("matplotlib.figure").Figure(
+    figure = require("matplotlib.figure", "figures").Figure(
         figsize=(columns * side, rows * (side + 0.3)), layout="constrained"
     )
     return figure, list(np.ravel(figure.subplots(rows, columns, squeeze=False)))

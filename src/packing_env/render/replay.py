@@ -1,4 +1,4 @@
-"""Replays of an episode step by step, as a GIF."""
+"""Replays of an episode step by step, as a GIF or an MP4."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from packing_env.extras import check, require
 from packing_env.plan import Packing, whole_file
-from packing_env.render.figures import require
 from packing_env.render.scene import image
 
 
@@ -23,7 +23,7 @@ def save_gif(
     path: str | Path, packing: Packing, *, size: int = 360, seconds_per_step: float = 0.4
 ) -> None:
     """Write an episode as a looping GIF; the last frame stays longer."""
-    pillow = require("PIL.Image")
+    pillow = require("PIL.Image", "GIF files")
     pictures = [pillow.fromarray(picture) for _, picture in frames(packing, size)]
     palette = pictures[-1].quantize(255, dither=pillow.Dither.NONE)
     pictures = [p.quantize(palette=palette, dither=pillow.Dither.NONE) for p in pictures]
@@ -36,4 +36,18 @@ def save_gif(
             append_images=pictures[1:],
             duration=[step] * (len(pictures) - 1) + [6 * step],
             loop=0,
+        )
+
+
+def save_mp4(
+    path: str | Path, packing: Packing, *, size: int = 480, seconds_per_step: float = 0.4
+) -> None:
+    """Write an episode as an MP4 (H.264); the last frame stays longer."""
+    check("imageio_ffmpeg", "MP4 files")
+    imageio = require("imageio.v2", "MP4 files")
+    whole = size // 16 * 16 or 16  # the codec takes blocks of 16 pixels
+    pictures = [picture for _, picture in frames(packing, whole)]
+    with whole_file(path) as draft:
+        imageio.mimwrite(
+            draft, [*pictures, *pictures[-1:] * 5], format="mp4", fps=1 / seconds_per_step
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from packing_env.render.figures import require
+from packing_env.extras import require
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -16,8 +16,8 @@ class Window:
     """A matplotlib window; without a display it logs one warning and does nothing."""
 
     def __init__(self) -> None:
-        backends = require("matplotlib.backends")
-        self._pyplot = require("matplotlib.pyplot")
+        backends = require("matplotlib.backends", "windows")
+        self._pyplot = require("matplotlib.pyplot", "windows")
         known = backends.backend_registry.list_builtin(backends.BackendFilter.INTERACTIVE)
         self._works = self._pyplot.get_backend().lower() in known
         self._picture: Any = None

@@ -73,7 +73,7 @@ class PackingGymEnv(gymnasium.Env[Observation, Any]):
         self._spec: EnvSpec | None = None
         self._masks: TensorDictBase | None = None
         self._window: render.Window | None = None
-        self._finished, self._warned = False, set[str]()
+        self._finished = False
 
     @property
     def packing_env(self) -> PackingEnv:
@@ -99,26 +99,11 @@ class PackingGymEnv(gymnasium.Env[Observation, Any]):
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         """Place an item; a finished episode does not change, with reward 0, and a warning once."""
-        self._warn(action)
+        self._shell.warn_of(action, self._finished)
         out = self._shell.step(action)
         observation, info = self._convert(out)
         terminated, truncated = bool(out["terminated"]), bool(out["truncated"])
         return observation, float(out["reward"]), terminated, truncated, info
-
-    def _warn(self, action: Any) -> None:
-        """Warn once each of a step after the end, and of an action outside the action space."""
-        if self._finished and "finished" not in self._warned:
-            self._warned.add("finished")
-            gymnasium.logger.warn(
-                "step() was called after the episode ended (terminated or truncated); nothing "
-                "changes any more: call reset()"
-            )
-        if "action" not in self._warned and not self._shell.contains(action):
-            self._warned.add("action")
-            gymnasium.logger.warn(
-                f"the action {action!r} is not in {self.action_space}; it counts as illegal. "
-                'Sample legal ones with env.action_space.sample(mask=info["action_mask"])'
-            )
 
     def _convert(self, out: TensorDictBase) -> tuple[Observation, Info]:
         """Return observation and info of the only row."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
@@ -76,6 +77,7 @@ class Shell:
                 options["observation"] = FLAT
             self.env = make_env(task, num_envs, seed=0 if seed is None else seed, **options)
         self._first_seed = seed
+        self._warned: set[str] = set()
         self._has_streams = isinstance(task, PackingEnv)
         spec = self.env.observation_spec
         self.mask_keys = {_flat_name(key): key for key in self.env.mode.mask_keys}
@@ -83,7 +85,7 @@ class Shell:
         self._joined: tuple[str, ...] = ()
         if overrides.get("observation") == "flat":
             self._joined = tuple(name for name in (*FLAT, "candidates") if name in entries)
-            entries = {"observation": _joined_space([entries[name] for name in self._joined])}
+            entries = {"observation": joined_space([entries[name] for name in self._joined])}
         entries |= {name: space_of(spec[key]) for name, key in self.mask_keys.items()}
         self.observation_space = spaces.Dict(entries)
         self._parts = {_part_name(key): key for key in self.env.takes}
@@ -134,13 +136,34 @@ class Shell:
         taken, following = self.env.step_and_maybe_reset(self._given(action))
         return taken.get("next"), following
 
-    def contains(self, action: Any) -> bool:
-        """Return whether an action of one row is a number in range, where actions are numbers."""
+    def warn_of(self, action: Any, finished: bool) -> None:
+        """Warn, once each, of a step after the end and of an action outside the action space.
+
+        Args:
+            action: Of every row, on the host.
+            finished: Whether all rows had finished before the step.
+        """
+        if finished and "finished" not in self._warned:
+            self._warned.add("finished")
+            gymnasium.logger.warn(
+                "step() was called after the episode ended (terminated or truncated); nothing "
+                "changes any more: call reset()"
+            )
+        if "action" not in self._warned and not self._contains(action):
+            self._warned.add("action")
+            gymnasium.logger.warn(
+                f"the action {action!r} is not in {self.action_space}; it counts as illegal. "
+                'Sample legal ones with action_space.sample(mask=info["action_mask"])'
+            )
+
+    def _contains(self, action: Any) -> bool:
+        """Return whether numbers are in range, where actions are numbers."""
         space = self.action_space
         if not isinstance(space, spaces.Discrete):
             return True
         given = np.asarray(action)
-        return given.size != 1 or given.dtype.kind not in "iu" or 0 <= given.item() < int(space.n)
+        inside = given.dtype.kind not in "iu" or ((given >= 0) & (given < int(space.n))).all()
+        return bool(inside)
 
     def _given(self, action: Any) -> TensorDictBase:
         """Convert the action to the environment's TensorDict."""
@@ -204,7 +227,7 @@ class Shell:
         return given.to(dtype).reshape(shape)
 
 
-def _joined_space(parts: Sequence[spaces.Space[Any]]) -> spaces.Box:
+def joined_space(parts: Sequence[spaces.Space[Any]]) -> spaces.Box:
     """Return the space of the entries of several boxes in one vector."""
     boxes = [part for part in parts if isinstance(part, spaces.Box)]
     low, high = (

@@ -132,10 +132,17 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         return self._observation(self._observed), self._info(self._observed)
 
     def step(self, actions: Any) -> tuple[Observation, Any, Any, Any, Info]:
-        """Place an item in every row."""
+        """Place an item in every row.
+
+        It warns, once each, of an action outside the action space and, with ``DISABLED``, of a
+        step when all rows have finished; not with ``to_torch``, for that needs a host read.
+        """
         if self._observed is None:
             raise RuntimeError("call reset() before step()")
         before = self._observed["done"].squeeze(-1)
+        if not self.to_torch:
+            disabled = self.autoreset_mode is AutoresetMode.DISABLED
+            self._shell.warn_of(actions, finished=disabled and bool(before.all()))
         final: Info = {}
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             out, self._observed = self._shell.step_and_restart(actions)

@@ -139,7 +139,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["eval", *TINY_OVERRIDES, "evaluation.heuristics=[best]"], "'best' is unknown"),
         (["eval", *TINY_OVERRIDES, "evaluation.instances=25"], "there are 24 held out"),
         (["play", *TINY_OVERRIDES, "instance=24"], "instance=24 does not exist"),
-        (["render", "out=film.avi"], "must end in one of .png, .gif, .html"),
+        (["render", "out=film.avi"], "must end in one of .png, .gif, .mp4, .html"),
         (["items", "items=meshes", "items.paths=nowhere"], "nowhere: no such file"),
     ],
     ids=lambda value: " ".join(value[:3]) if isinstance(value, list) else "",
@@ -190,6 +190,7 @@ def test_train_then_eval_play_render(capsys: pytest.CaptureFixture[str]) -> None
     assert found == {
         "checkpoints",
         "config.yaml",
+        "learning_curve.png",
         "metrics.csv",
         "packed.png",
         "plan.json",

@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.bench.base import Row
 from agents.bench.reports.table import shared
-from packing_env.render.figures import require
+from packing_env.extras import require
 
 _SIDE = 4.2
 """Width and height of a panel in inches."""
@@ -18,7 +18,7 @@ def draw_steps(rows: Sequence[Row], swept: Mapping[str, Sequence[Any]], path: Pa
     """Draw decisions per second over the batch size and over every swept key, as a PNG file."""
     panels = ["rows", *swept]
     size = (_SIDE * len(panels), _SIDE)
-    figure = require("matplotlib.figure").Figure(figsize=size, layout="constrained")
+    figure = require("matplotlib.figure", "plots").Figure(figsize=size, layout="constrained")
     places = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, key in zip(places, panels, strict=True):
         for name, points in _lines(rows, key, swept).items():

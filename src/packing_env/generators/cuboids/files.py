@@ -23,8 +23,9 @@ def read_loads(path: str | Path) -> list[Load]:
     Supported are (recognised by their fields): JSON lists of sequences of ``[dx, dy, dz]`` or
     ``[dx, dy, dz, count]`` or ``[dx, dy, dz, count, vx, vy, vz]`` or of objects ``dims``,
     ``count``, ``vertical_ok``, ``name``, alone or as ``sequences`` beside ``unit`` and
-    ``container``; CSV with these numbers in a line and a blank line between sequences, or with a
-    header of names among ``sequence name dx dy dz count vertical_x vertical_y vertical_z``;
+    ``container``; CSV (commas or semicolons) with these numbers in a line and a blank line between
+    sequences, or with a header of names among ``sequence name dx dy dz count vertical_x vertical_y
+    vertical_z`` (a ``weight`` or a ``value`` is ignored with a remark);
     container loading instances with ``types`` (Bischoff and Ratcliff, Omega 1995; Davies and
     Bischoff, EJOR 1999; Loh and Nee 1992; Ivancic et al. 1989) and their original text (OR-Library
     ``thpack1`` to ``thpack8``); ``boxes`` with ``profit`` (Egeblad and Pisinger, COR 2009); orders
@@ -47,7 +48,7 @@ def read_loads(path: str | Path) -> list[Load]:
         except ValueError as error:
             raise SequenceError(f"{path}: cannot be read as JSON: {error}") from error
         return _from_json(Value(path, "", value))
-    return read_csv(path, text) if "," in text else read_thpack(path, text)
+    return read_csv(path, text) if any(mark in text for mark in ",;") else read_thpack(path, text)
 
 
 def _from_json(file: Value) -> list[Load]:

@@ -9,10 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from packing_env import files
 from packing_env.generators.cuboids.loads import ANY_SIDE, Kind, Load, Value
 from packing_env.generators.sequence_file import SequenceError
+from packing_env.names import close_names
 
 _COLUMNS = ("dx", "dy", "dz", "count", "vertical_x", "vertical_y", "vertical_z")
+_IGNORED = ("weight", "value")
+"""Columns of order lists that boxes without weight do not have."""
 
 
 def read_csv(path: Path, text: str) -> list[Load]:
@@ -36,12 +40,15 @@ def read_csv(path: Path, text: str) -> list[Load]:
         sequences.setdefault(cells.get("sequence", str(current)), []).append(_csv_kind(at, cells))
     if not sequences:
         raise SequenceError(f"{path}: no cuboid in it; needed: lines of dx,dy,dz")
-    return [Load(name, tuple(kinds)) for name, kinds in sequences.items()]
+    ignored = [name for name in _IGNORED if name in columns]
+    remark = f"its columns {', '.join(ignored)} are ignored" if ignored else ""
+    return [Load(name, tuple(kinds), remark=remark) for name, kinds in sequences.items()]
 
 
 def _csv_rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
     """Return the cells of each row, and the line on which it ends."""
-    reader = csv.reader(io.StringIO(text, newline=""))  # newlines in quotes belong to a cell
+    lines = io.StringIO(text, newline="")  # newlines in quotes belong to a cell
+    reader = csv.reader(lines, delimiter=files.delimiter(text))
     try:
         return [(reader.line_num, [cell.strip(" \t") for cell in row]) for row in reader]
     except csv.Error as error:
@@ -50,10 +57,12 @@ def _csv_rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
 
 def _header(names: Value) -> tuple[str, ...]:
     """Return the names of the columns; raise on unknown, missing or repeated ones."""
-    columns = tuple(names.value)
+    columns = tuple(name.lower() for name in names.value)
     known = {*_COLUMNS, "sequence", "name"}
-    if not set(columns) <= known or not set(_COLUMNS[:3]) <= set(columns):
-        raise names.error(f"dx, dy, dz, and others among {', '.join(sorted(known))}")
+    unknown = sorted(set(columns) - known - set(_IGNORED))
+    if unknown or not set(_COLUMNS[:3]) <= set(columns):
+        near = close_names(unknown[0], sorted(known)) if unknown else ""
+        raise names.error(f"dx, dy, dz, and others among {', '.join(sorted(known))}{near}")
     if len(set(columns)) < len(columns):
         raise names.error("each column once")
     return columns
@@ -73,7 +82,7 @@ def _csv_kind(at: Value, cells: dict[str, str]) -> Kind:
 def _is_number(text: str) -> bool:
     """Return whether a text is a number, without white space around it."""
     try:
-        float(text)
+        float(text.replace(",", ".", 1))  # a decimal comma, between semicolons
     except ValueError:
         return False
     return text == text.strip()  # it may hold newlines within quotes
@@ -83,7 +92,7 @@ def _number(at: Value, text: str) -> int | float:
     """Parse a number; whole ones as int."""
     if not _is_number(text):
         raise at.error(f"numbers; {text!r} is not a number")
-    value = float(text)
+    value = float(text.replace(",", "."))
     return int(value) if value.is_integer() else value
 
 

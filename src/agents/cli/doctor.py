@@ -1,0 +1,253 @@
+"""The subcommand ``doctor``: what is installed here, whether it works, and what would be slow."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata, util
+from pathlib import Path
+
+import torch
+
+import agents
+from agents.loggers.console import PlainConsole
+from agents.training import runs
+from packing_env import extras, kernels, make_env, memory
+from packing_env.items.storage import cache_folder
+from packing_env.plan import check_plan, packing_of, save_plan
+
+GOOD, MISSING, BAD = "ok", "--", "!!"
+"""Marks of a finding: fine, an extra that is not installed, a problem."""
+_LITTLE_MEMORY = 2 * 2**30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A line of the report.
+
+    Attributes:
+        mark: :data:`GOOD`, :data:`MISSING` or :data:`BAD`.
+        text: What was found, and the remedy of a problem.
+    """
+
+    mark: str
+    text: str
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Print the report; the exit code is 1 if something does not work."""
+    console = PlainConsole(highlight=False)
+    problems = 0
+    sections = {
+        "versions": _versions(),
+        "devices": _devices(),
+        "extras": _extras(),
+        "kernels and caches": _kernels(),
+        "memory and disk": _memory(),
+        "names": _names(),
+        f"self-test, {options.seconds:g} s": _self_test(options.seconds),
+        "slow here": _slow(),
+    }
+    for title, findings in sections.items():
+        console.print(title, style="bold")
+        for finding in findings:
+            problems += finding.mark == BAD
+            console.print(f"  {finding.mark}  {finding.text}", soft_wrap=True)
+    console.print("all is well" if not problems else f"problems: {problems}, marked {BAD}")
+    return 1 if problems else 0
+
+
+def _versions() -> Iterator[Finding]:
+    yield Finding(GOOD, ", ".join(f"{name} {v}" for name, v in runs.versions().items()))
+    yield Finding(GOOD, f"{platform.platform()}, {Path(sys.executable)}")
+    yield Finding(GOOD, f"packing_env in {Path(extras.__file__).parent}")
+
+
+def _devices() -> Iterator[Finding]:
+    found = runs.machine()
+    yield Finding(
+        GOOD,
+        f"cpu: {found['processor']}, {found['usable_cores']} of {found['cores']} cores, "
+        f"{found['torch_threads']} threads",
+    )
+    if not torch.cuda.is_available():
+        built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for CPUs"
+        yield Finding(MISSING, f"cuda: no device is visible (torch is {built})")
+    for index in range(torch.cuda.device_count()):
+        gpu = torch.cuda.get_device_properties(index)
+        yield Finding(GOOD, f"cuda:{index}: {gpu.name}, {memory.human(gpu.total_memory)}")
+
+
+def _extras() -> Iterator[Finding]:
+    """Yield a line for each extra, with the command that adds it."""
+    for name, extra in extras.EXTRAS.items():
+        missing = extra.missing
+        if missing:
+            lacks = f"without {', '.join(missing)}"
+            yield Finding(MISSING, f"{name}: {extra.adds}; {lacks}: {extras.command(name)}")
+        else:
+            held = ", ".join(f"{p} {_version(p)}" for p in map(extras.package, extra.modules))
+            yield Finding(GOOD, f"{name}: {extra.adds} ({held})")
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "of unknown version"
+
+
+def _kernels() -> Iterator[Finding]:
+    try:
+        backends = {"cpu": kernels.backend_for("cpu")}
+        if torch.cuda.is_available():
+            backends["cuda"] = kernels.backend_for("cuda")
+    except ValueError as error:  # PACKING_KERNELS names none
+        yield Finding(BAD, f"kernels: {error}")
+        return
+    chosen = ", ".join(f"{name} on {device}" for device, name in backends.items())
+    yield Finding(GOOD, f"kernels: {chosen}")
+    if backends["cpu"] == "numba":
+        if _is_compiled():
+            yield Finding(GOOD, "compiled kernels are on disk")
+        else:
+            yield Finding(
+                MISSING, "no compiled kernels yet: the first step takes minutes; packing warmup"
+            )
+    folder = cache_folder()
+    files = list(folder.glob("*")) if folder.is_dir() else []
+    size = memory.human(sum(file.stat().st_size for file in files if file.is_file()))
+    if _is_writable(folder):
+        yield Finding(GOOD, f"catalogues: {len(files)} files, {size} in {folder}")
+    else:
+        yield Finding(
+            BAD, f"catalogues: {folder} cannot be written; set XDG_CACHE_HOME to a folder that can"
+        )
+
+
+def _is_compiled() -> bool:
+    """Return whether the kernels of a step are on disk, compiled from these sources."""
+    from packing_env.kernels.step import heights
+
+    file = getattr(getattr(heights._decide, "_cache", None), "_cache_file", None)
+    return file is not None and bool(file._load_index())
+
+
+def _is_writable(folder: Path) -> bool:
+    """Return whether a folder, or the nearest one above that exists, can be written."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return os.access(folder, os.W_OK)
+
+
+def _memory() -> Iterator[Finding]:
+    devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    for device in devices:
+        free = memory.free_memory(torch.device(device))
+        if free is not None:
+            mark = BAD if free < _LITTLE_MEMORY else GOOD
+            yield Finding(mark, f"{device}: {memory.human(free)} free")
+    disk = shutil.disk_usage(Path.cwd()).free
+    mark = BAD if disk < 2**30 else GOOD
+    yield Finding(mark, f"disk: {memory.human(disk)} free for runs in {Path.cwd()}")
+
+
+def _names() -> Iterator[Finding]:
+    """Yield what else is called ``agents``, as the package of OpenAI's agents is."""
+    ours = Path(agents.__file__).resolve()
+    owners = set(metadata.packages_distributions().get("agents", ())) - {"packing-env"}
+    if owners:
+        yield Finding(
+            BAD,
+            f"agents: also a package of {', '.join(sorted(owners))}, which overwrites ours or is "
+            "overwritten: use an environment without it",
+        )
+    here = [path for path in (Path("agents.py"), Path("agents/__init__.py")) if path.exists()]
+    if here and here[0].resolve() != ours:
+        yield Finding(
+            BAD, f"agents: programs started in {Path.cwd()} import {here[0]} instead; rename it"
+        )
+    spec = util.find_spec("agents")
+    if spec is None or spec.origin is None or Path(spec.origin).resolve() != ours:
+        yield Finding(BAD, f"agents: is {spec and spec.origin}, and not {ours}")
+    elif not owners and not here:
+        yield Finding(GOOD, f"agents: {ours.parent}, and no other")
+
+
+def _self_test(seconds: float) -> Iterator[Finding]:
+    """Yield the result of packing boxes, and of checking the plan with the reference program."""
+    backend = kernels.backend_for("cpu")
+    interpreted = backend == "numba" and not _is_compiled()
+    if interpreted:
+        kernels.set_backend("eager")
+    try:
+        yield _played("eager" if interpreted else backend, seconds)
+    except Exception as error:  # whatever it is, it is what the user asked for
+        yield Finding(BAD, f"{type(error).__name__}: {error}")
+    finally:
+        if interpreted:
+            kernels.set_backend(None)
+
+
+def _played(backend: str, seconds: float) -> Finding:
+    env = make_env(
+        "irregular",
+        items={"source": "cuboids", "extents": [[0.04, 0.04, 0.02], [0.06, 0.04, 0.04]]},
+        container=(0.12, 0.12, 0.1),
+        cell=0.02,
+        num_items=8,
+        pool_size=8,
+    )
+    start, decisions, episodes = time.perf_counter(), 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Path(folder) / "plan.json"
+        while not episodes or time.perf_counter() - start < seconds:
+            root = env.reset()
+            while not bool(root["done"].all()):
+                root = env.step_mdp(env.step(env.rand_action(root)))
+                decisions += 1
+            save_plan(plan, packing_of(env))
+            report = check_plan(plan)
+            if not report.holds:
+                return Finding(BAD, f"a plan does not hold: {report.violation}")
+            episodes += 1
+    return Finding(
+        GOOD, f"{episodes} episodes, {decisions} decisions with {backend} kernels, every plan holds"
+    )
+
+
+def _slow() -> Iterator[Finding]:
+    """Yield what would be slow, and the remedy."""
+    found = list(_slow_things())
+    yield from found or [Finding(GOOD, "nothing that doctor knows of")]
+
+
+def _slow_things() -> Iterator[Finding]:
+    if not torch.cuda.is_available():
+        yield Finding(
+            MISSING,
+            "network=hrl_paper and env=irregular_paper with 24 orientations: seconds per update "
+            "on a CPU; network=hrl_small, or env.resolution=50",
+        )
+    if kernels.backend_for("cpu") != "numba":
+        yield Finding(
+            MISSING, f"steps on the CPU, about ten times without numba: {extras.command('fast')}"
+        )
+    elif not _is_compiled():
+        yield Finding(MISSING, "the first step of a process, until packing warmup was run once")
+    if torch.cuda.is_available() and kernels.backend_for("cuda") != "triton":
+        yield Finding(MISSING, f"steps on CUDA without Triton: {extras.command('triton')}")
+    usable = runs.machine()["usable_cores"]
+    if torch.get_num_threads() < usable:
+        threads = f"{torch.get_num_threads()} of {usable} cores"
+        yield Finding(MISSING, f"networks: torch uses {threads}; see OMP_NUM_THREADS")
+    if sys.platform != "win32" and os.getloadavg()[0] > 1.5 * usable:
+        load = os.getloadavg()[0]
+        yield Finding(MISSING, f"everything: other programs run here, load {load:.1f}")

@@ -1,0 +1,189 @@
+"""The subcommand ``runs``: list the runs of a folder, tabulate a sweep, compare runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from rich.table import Column, Table
+
+from agents.cli.eval import RESULTS
+from agents.config.folders import ConfigError
+from agents.config.names import walk
+from agents.loggers.console import PlainConsole
+from agents.training import runs as folders
+from agents.training.evaluate import Estimate, number_column, plain_table
+from packing_env import files
+
+_UNTOLD = ("run_dir", "name", "hydra", "resume")
+"""Settings that differ between any two runs."""
+_DEEPEST = 3
+"""Levels of folders in which runs are looked for."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder, and what its files say; a file that cannot be read says nothing."""
+
+    folder: Path
+
+    @cached_property
+    def command(self) -> list[str]:
+        """The command and its settings."""
+        words = _read_json(self.folder / folders.DESCRIPTION).get("command")
+        return [str(word) for word in words[1:]] if isinstance(words, list) else []
+
+    @cached_property
+    def results(self) -> Mapping[str, Any]:
+        """Contents of ``results.json``."""
+        return _read_json(self.folder / RESULTS)
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """The values of its configuration by dotted keys."""
+        try:
+            text = files.read_text(self.folder / "config.yaml")
+            config = OmegaConf.to_container(OmegaConf.create(text))
+        except (OSError, ValueError, OmegaConfBaseException):
+            return {}
+        values = walk(config, lists=False)
+        return {
+            key: str(value)
+            for key, value in values
+            if not isinstance(value, Mapping) and key.partition(".")[0] not in _UNTOLD
+        }
+
+    @property
+    def state(self) -> str:
+        """Its state: done, stopped, running, or unfinished where nothing tells."""
+        if folders.is_locked(self.folder):
+            return "running"
+        if not self.results:
+            return "unfinished"
+        return "stopped" if self.results.get("interrupted") else "done"
+
+    @property
+    def frames(self) -> str:
+        """Frames of its training."""
+        frames = _section(self.results, "training").get("frames")
+        return f"{frames:,}" if isinstance(frames, int) else ""
+
+    @cached_property
+    def policies(self) -> dict[str, str]:
+        """Held-out utilization of its policies, the agent's first."""
+        found = {}
+        for name, policy in _section(self.results, "policies").items():
+            summary = _section(_section(_section({"": policy}, ""), "summary"), "utilization")
+            mean, half_width = summary.get("mean"), summary.get("half_width")
+            if isinstance(mean, float):
+                infinite = float("inf") if half_width is None else half_width
+                found[str(name)] = str(Estimate(mean, infinite))
+        return found
+
+    @property
+    def utilization(self) -> str:
+        """Held-out utilization of its first policy, or that of the last episodes in training."""
+        if self.policies:
+            return next(iter(self.policies.values()))
+        last = _section(_section(self.results, "training"), "last").get("utilization")
+        return f"{last:.3f} (train)" if isinstance(last, float) else ""
+
+    @property
+    def baseline(self) -> str:
+        """The best of its other policies."""
+        others = list(self.policies.items())[1:]
+        if not others:
+            return ""
+        name, value = max(others, key=lambda other: float(other[1].partition("±")[0]))
+        return f"{value} {name}"
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    try:
+        content = files.parse_json(files.read_text(path))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _section(content: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    inner = content.get(key)
+    return inner if isinstance(inner, dict) else {}
+
+
+def find(place: Path) -> list[Run]:
+    """Return the run of a folder, or the runs in it, the oldest first.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    found = list(_inside(place, _DEEPEST))
+    if not found:
+        raise ConfigError(f"{place}: no run is there (a run's folder has a {folders.DESCRIPTION})")
+    return found
+
+
+def _inside(place: Path, levels: int) -> Iterable[Run]:
+    if (place / folders.DESCRIPTION).is_file():
+        yield Run(place)
+    elif levels and place.is_dir():
+        inner = [path for path in place.iterdir() if path.is_dir() and not path.is_symlink()]
+        for path in sorted(inner, key=lambda path: (len(path.name), path.name)):
+            yield from _inside(path, levels - 1)
+
+
+def listing(found: Sequence[Run], title: str = "") -> Table:
+    """Tabulate runs: the settings that not all of them share, and their results."""
+    given = [run.command[1:] for run in found]
+    shared = set.intersection(*map(set, given)) if len(given) > 1 else set()
+    shown = plain_table(
+        Column("run", overflow="fold", min_width=8),
+        Column("settings", overflow="fold", min_width=12),
+        number_column("frames"),
+        number_column("utilization"),
+        Column("best baseline", overflow="fold"),
+        Column("state", no_wrap=True),
+        title=title or None,
+        title_justify="left",
+    )
+    for run, words in zip(found, given, strict=True):
+        settings = "\n".join(word for word in words if word not in shared)
+        row = run.folder.name, settings, run.frames, run.utilization, run.baseline, run.state
+        shown.add_row(*row)
+    return shown
+
+
+def comparison(found: Sequence[Run]) -> Table:
+    """Tabulate a few runs side by side: settings that differ, and the results."""
+    shown = plain_table(Column("", overflow="fold", min_width=12))
+    for run in found:
+        shown.add_column(run.folder.name, overflow="fold", min_width=8)
+    keys = sorted({key for run in found for key in run.settings})
+    for key in keys:
+        values = [run.settings.get(key, "") for run in found]
+        if len(set(values)) > 1:
+            shown.add_row(key, *values)
+    for name in ("state", "frames", "utilization"):
+        shown.add_row(name, *(str(getattr(run, name)) for run in found))
+    heuristics = dict.fromkeys(name for run in found for name in list(run.policies)[1:])
+    for name in heuristics:
+        shown.add_row(name, *(run.policies.get(name, "") for run in found))
+    return shown
+
+
+def runs(options: argparse.Namespace) -> int:
+    """List the runs of folders, or compare runs."""
+    console = PlainConsole(highlight=False)
+    alone = [Run(place) for place in options.places if (place / folders.DESCRIPTION).is_file()]
+    if len(alone) > 1 and len(alone) == len(options.places):
+        console.print(comparison(alone))
+        return 0
+    for place in options.places or [Path("runs")]:
+        console.print(listing(find(place), str(place)))
+    return 0

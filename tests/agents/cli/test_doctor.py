@@ -1,0 +1,106 @@
+"""`packing doctor`: right with and without each extra, and about names that clash."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from tests.tiny import play_by_the_rules
+
+from agents.cli import main as cli
+from packing_env import extras, kernels
+from packing_env.plan import check_plan
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def report(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, list[str]]]:
+    """The exit code, and the lines of each section."""
+    code = cli.main(["doctor", "--seconds", "0.1"])
+    sections: dict[str, list[str]] = {}
+    for line in capsys.readouterr().out.splitlines():
+        if line.startswith("  "):
+            sections[title].append(line.strip())
+        else:
+            title = line
+            sections[title] = []
+    return code, sections
+
+
+def test_it_names_versions_devices_kernels_and_packs(capsys, monkeypatch):
+    monkeypatch.setattr("agents.cli.doctor._LITTLE_MEMORY", 0)
+    code, sections = report(capsys)
+    assert code == 0
+    assert "all is well" in sections
+    titles = ["versions", "devices", "extras", "kernels and caches", "memory and disk", "names"]
+    assert list(sections)[:6] == titles
+    assert "torch 2" in sections["versions"][0]
+    assert sections["devices"][0].startswith("ok  cpu:")
+    assert any("plan holds" in line for line in sections["self-test, 0.1 s"])
+    assert f"kernels: {kernels.backend_for('cpu')} on cpu" in sections["kernels and caches"][0]
+
+
+@pytest.mark.parametrize("name", sorted(extras.EXTRAS))
+def test_each_extra_with_and_without(name, monkeypatch):
+    """Missing modules are hidden, present ones pretended: what is installed does not matter."""
+    from agents.cli import doctor
+
+    extra = extras.EXTRAS[name]
+    monkeypatch.setattr(extras, "is_installed", lambda module: module in extra.modules)
+    there = {f.text.partition(":")[0]: f for f in doctor._extras()}
+    assert {key for key, finding in there.items() if finding.mark == doctor.GOOD} == {name}
+    monkeypatch.setattr(extras, "is_installed", lambda module: module not in extra.modules)
+    lacking = {f.text.partition(":")[0]: f for f in doctor._extras()}
+    assert {key for key, finding in lacking.items() if finding.mark != doctor.GOOD} == {name}
+    assert f'pip install "packing-env[{name}]"' in lacking[name].text
+    for module in extra.modules:
+        assert extras.package(module) in lacking[name].text
+
+
+@pytest.mark.parametrize("module", ["numba", "trimesh", "matplotlib", "PIL", "tensorboard"])
+def test_a_hidden_module_is_missing(module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    assert not extras.is_installed(module)
+    with pytest.raises(extras.MissingPackageError, match="pip install"):
+        extras.check(module, "tests")
+
+
+def test_without_numba_it_still_packs_and_says_what_is_slow(capsys, monkeypatch):
+    play_by_the_rules(monkeypatch)
+    monkeypatch.setattr("agents.cli.doctor._LITTLE_MEMORY", 0)
+    kernels.set_backend("eager")
+    try:
+        code, sections = report(capsys)
+    finally:
+        kernels.set_backend(None)
+    assert code == 0
+    assert "kernels: eager on cpu" in sections["kernels and caches"][0]
+    assert any("numba" in line for line in sections["slow here"])
+
+
+def test_other_packages_of_the_name_are_a_problem(capsys, monkeypatch):
+    owners = {"agents": ["packing-env", "openai-agents"]}
+    monkeypatch.setattr(metadata, "packages_distributions", lambda: owners)
+    Path("agents.py").touch()
+    code, sections = report(capsys)
+    assert code == 1
+    assert "openai-agents" in sections["names"][0]
+    assert "agents.py" in sections["names"][1]
+    assert all(line.startswith("!!") for line in sections["names"])
+
+
+def test_a_plan_that_does_not_hold_is_a_problem(capsys, monkeypatch):
+    def broken(path):
+        return replace(check_plan(path), violation="z is wrong")
+
+    monkeypatch.setattr("agents.cli.doctor.check_plan", broken)
+    code, sections = report(capsys)
+    assert code == 1
+    assert any("z is wrong" in line for line in sections["self-test, 0.1 s"])

@@ -1,0 +1,160 @@
+"""What a person sees: help at once, lines that fit 80 columns, tables at the end."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tests.agents.cli.test_cli import TRAIN
+
+from agents.cli import main as cli
+from agents.cli.completion import completions
+from agents.cli.runs import Run, find, listing
+from agents.loggers.progress import ProgressBar
+
+FEW = [*TRAIN, "trainer.frames=32"]
+
+
+@pytest.mark.parametrize(("line", "seconds"), [("", 1.0)] + [(c, 1.5) for c in cli.COMMANDS])
+def test_help_takes_little_time(line: str, seconds: float) -> None:
+    """CPU time of the whole process, which other load does not change much."""
+
+    def used() -> float:
+        found = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return found.ru_utime + found.ru_stime
+
+    before = used()
+    command = [sys.executable, "-m", "agents.cli", *line.split(), "--help"]
+    subprocess.run(command, check=True, capture_output=True)
+    assert used() - before < seconds
+
+
+@pytest.mark.parametrize("loss", [0.0123, 123456.7, float("nan")])
+def test_the_progress_line_fits_80_columns(loss: float) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=80, color_system=None)
+    bar = ProgressBar(console, 10_000_000)
+    values = {"frames_per_second": 123456.0, "return": 0.5, "utilization": 0.4321, "loss": loss}
+    bar.show(9_999_999, 3723.0, values)
+    bar.close()
+    drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "\n", screen.getvalue())
+    line = [text for text in drawn.splitlines() if "frames" in text][-1].strip()
+    shown = "-" if loss != loss else "1.23e+05" if loss > 1 else "0.0123"
+    for part in ("100%", "9,999,999 frames", "123,456/s", "util 0.4321", f"loss {shown}"):
+        assert part in line
+    assert "…" not in line
+    assert len(line) <= 80
+
+
+def text_of(table: object) -> str:
+    screen = io.StringIO()
+    Console(file=screen, width=80).print(table)
+    return screen.getvalue()
+
+
+def fake_run(folder: Path, *settings: str, **results: object) -> Run:
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"command": ["packing", "train", *settings]}))
+    (folder / "results.json").write_text(json.dumps(results))
+    return Run(folder)
+
+
+def test_a_table_of_runs_fits_80_columns(tmp_path: Path) -> None:
+    def policy(mean: float) -> dict[str, object]:
+        return {"summary": {"utilization": {"mean": mean, "half_width": 0.0123}}}
+
+    for number in range(12):
+        fake_run(
+            tmp_path / str(number),
+            "env=irregular",
+            f"agent.lr={number}e-4",
+            "network.channels=32",
+            training={"frames": 1_234_567},
+            policies={"dqn": policy(0.37), "deepest_bottom_left": policy(0.336)},
+        )
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{")
+    runs = find(tmp_path)
+    assert [run.folder.name for run in runs] == [*map(str, range(12)), "broken"]
+    shown = text_of(listing(runs[:-1], "a sweep"))
+    assert max(map(len, shown.splitlines())) <= 80
+    for part in ("agent.lr=11e-4", "1,234,567", "0.370±0.012", "0.336±0.012", "done"):
+        assert part in shown
+    assert "env=irregular" not in shown  # all share it
+    assert "unfinished" in text_of(listing(runs))
+
+
+def test_a_sweep_ends_with_a_table_and_runs_are_listed_and_compared(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    sweep = [*FEW, "--multirun", "seed=0,1", "hydra.sweep.dir=sweep", "evaluation.instances=2"]
+    assert cli.main(sweep) == 0
+    said = capsys.readouterr().out
+    table = said[said.rindex("sweep") :]
+    assert "seed=0" in table
+    assert "seed=1" in table
+    assert "env.cell" not in table
+    for run in (tmp_path / "sweep/0", tmp_path / "sweep/1"):
+        results = json.loads((run / "results.json").read_text())
+        assert list(results["policies"]) == ["dqn", "random_legal", "deepest_bottom_left"]
+        assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert cli.main(["runs", "sweep"]) == 0
+    assert "seed=1" in capsys.readouterr().out
+    assert cli.main(["runs", "sweep/0", "sweep/1"]) == 0
+    compared = capsys.readouterr().out
+    assert "seed " in compared
+    assert "random_legal" in compared
+    assert "env.cell" not in compared
+    assert max(map(len, compared.splitlines())) <= 80
+    assert cli.main(["runs", "elsewhere"]) == 2
+    assert "no run is there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("packing tr", ["train"]),
+        ("packing train agen", ["agent=", "agent."]),
+        ("packing train agent=d", ["agent=ddpg", "agent=dqn"]),
+        ("packing train trainer.fr", ["trainer.frames="]),
+        ("packing train evaluation.inst", ["evaluation.instances="]),
+        ("packing train trainer=on_policy trainer.ev", ["trainer.evaluate_every="]),
+        ("packing train agent=sac agent.target_e", ["agent.target_entropy="]),
+        ("packing pack --cont", ["--container", "--containers"]),
+        ("packing eval checkp", ["checkpoint="]),
+        ("packing nonsense", []),
+    ],
+)
+def test_the_shell_completes(line: str, expected: list[str]) -> None:
+    assert set(completions(line)) == set(expected)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_bash_completes_in_its_own_words(tmp_path: Path) -> None:
+    """``=`` separates words in bash, so that only what follows it is offered."""
+    tool = tmp_path / "packing"
+    tool.write_text(f'#!/bin/sh\nexec {sys.executable} -m agents.cli "$@"\n')
+    tool.chmod(0o755)
+    script = """
+    eval "$(packing completion bash)"; compopt() { :; }
+    COMP_LINE="packing train agent=dq"; COMP_POINT=${#COMP_LINE}
+    COMP_WORDS=(packing train agent = dq); COMP_CWORD=4; _packing; echo "${COMPREPLY[@]}"
+    COMP_LINE="packing train tra"; COMP_POINT=${#COMP_LINE}
+    COMP_WORDS=(packing train tra); COMP_CWORD=2; _packing; echo "${COMPREPLY[@]}"
+    """
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, env={**os.environ, "PATH": path}
+    )
+    assert done.stdout.splitlines() == ["dqn", "trainer. trainer="], done.stderr

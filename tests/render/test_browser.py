@@ -1,0 +1,195 @@
+"""The page and the GLB in a browser, from files: play, hover, touch, explode, and an own loader.
+
+The GLB is read by three.js (`three_glb.min.js`, MIT), which shares no code with ours.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.render.browser import BROWSER, WITHOUT, Page
+
+import packing_env as pe
+from packing_env import render
+from packing_env.plan import Packing, PlacedItem
+from packing_env.planner import Part
+
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason=WITHOUT),
+    pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX"),
+]
+FIFTY = 50
+CANVAS = "document.getElementById('canvas')"
+LOADER = Path(__file__).with_name("three_glb.min.js")
+
+
+@pytest.fixture(scope="module")
+def packing() -> Packing:
+    """Fifty parts of three kinds, in layers, without a search."""
+    parts = [
+        Part(sides=(20, 20, 20), unit="mm", name="cube", quantity=30),
+        Part(sides=(40, 20, 10), unit="mm", name="plate", quantity=20),
+    ]
+    plan = pe.pack(parts, "120x100x80mm", 1.0, cell="10mm", stability="none")
+    assert plan.num_packed == FIFTY
+    return plan.containers[0]
+
+
+@pytest.fixture(scope="module")
+def page(packing: Packing, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    folder = tmp_path_factory.mktemp("browser")
+    file = folder / "packed.html"
+    render.save_html(file, packing)
+    assert file.stat().st_size < 3 * 2**20
+    opened = Page(folder / "profile")
+    opened.open(file.as_uri())
+    yield opened
+    opened.close()
+
+
+def shown(page: Page) -> int:
+    page.frame()
+    return int(page.evaluate("document.body.dataset.shown"))
+
+
+def pixels(page: Page) -> np.ndarray:
+    """The canvas as it was drawn last."""
+    page.frame()
+    text = page.evaluate(
+        f"(() => {{ render(); return {CANVAS}.toDataURL('image/png').split(',')[1]; }})()"
+    )
+    pil = pytest.importorskip("PIL.Image")
+    import io
+
+    return np.asarray(pil.open(io.BytesIO(base64.b64decode(text))).convert("RGB")).astype(int)
+
+
+def place_of(page: Page, item: int) -> tuple[float, float] | None:
+    """A point of the page at which an item is picked, if it is seen anywhere."""
+    found = page.evaluate(
+        f"""(() => {{ const box = {CANVAS}.getBoundingClientRect();
+        for (let y = box.top + 5; y < box.bottom; y += 9)
+          for (let x = box.left + 5; x < box.right; x += 9)
+            if (pick(x, y) === {item}) return [x, y];
+        return null; }})()"""
+    )
+    return None if found is None else (found[0], found[1])
+
+
+def slide(page: Page, name: str, value: int) -> None:
+    page.evaluate(
+        f"(() => {{ const s = document.getElementById('{name}'); s.value = {value}; "
+        "s.dispatchEvent(new Event('input')); })()"
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, 17, FIFTY])
+def test_the_slider_shows_as_many_items(page: Page, count: int) -> None:
+    slide(page, "step", count)
+    assert shown(page) == count
+    assert page.evaluate("document.getElementById('count').textContent") == f"{count} / {FIFTY}"
+    assert page.errors == []
+
+
+def test_play_adds_items_one_by_one_until_it_is_paused(page: Page) -> None:
+    slide(page, "step", 0)
+    page.evaluate("document.getElementById('play').click()")
+    assert page.evaluate("document.getElementById('play').textContent") == "Pause"
+    page.evaluate("new Promise(done => { const look = () => "
+                  "+step.value >= 2 ? done() : setTimeout(look, 50); look(); })")  # fmt: skip
+    page.evaluate("document.getElementById('play').click()")
+    reached = shown(page)
+    assert reached >= 2
+    page.evaluate("new Promise(done => setTimeout(done, 900))")
+    assert shown(page) == reached
+    assert page.errors == []
+
+
+def test_hover_names_the_item(page: Page, packing: Packing) -> None:
+    slide(page, "step", FIFTY)
+    page.frame()
+    last: PlacedItem = packing.items[-1]
+    place = place_of(page, FIFTY - 1)
+    assert place is not None
+    page.mouse("mouseMoved", *place)
+    tip = page.evaluate("document.getElementById('tip').innerText")
+    assert last.name in tip
+    assert f"number {FIFTY}" in tip
+    assert f"z {1e3 * last.z:.1f} mm" in tip
+    assert f"{round(100 * last.support_ratio)} % supported" in tip
+    page.mouse("mouseMoved", 12, 120)
+    assert page.evaluate("document.getElementById('tip').style.display") == "none"
+
+
+def test_exploded_items_move_apart(page: Page) -> None:
+    slide(page, "step", FIFTY)
+    together = pixels(page)
+    slide(page, "explode", 100)
+    apart = pixels(page)
+    slide(page, "explode", 0)
+
+    def density(picture: np.ndarray) -> float:
+        coloured = np.ptp(picture, 2) > 30  # items, not the container
+        rows, columns = coloured.nonzero()
+        return float(coloured.sum() / (np.ptp(rows) * np.ptp(columns)))
+
+    assert density(apart) < 0.8 * density(together)
+    assert np.array_equal(pixels(page), together)
+
+
+def test_a_drag_turns_a_wheel_zooms_and_the_button_resets(page: Page) -> None:
+    page.evaluate("document.getElementById('home').click()")
+    start = page.evaluate("({...camera})")
+    page.mouse("mousePressed", 400, 400, button="left", clickCount=1)
+    page.mouse("mouseMoved", 460, 380, button="left", buttons=1)
+    page.mouse("mouseReleased", 460, 380, button="left", clickCount=1)
+    turned = page.evaluate("({...camera})")
+    assert turned["yaw"] == pytest.approx(start["yaw"] - 0.008 * 60)
+    page.mouse("mouseWheel", 400, 400, deltaX=0, deltaY=-200)
+    assert page.evaluate("camera.distance") < start["distance"]
+    page.evaluate("document.getElementById('home').click()")
+    assert page.evaluate("({...camera})") == start
+
+
+def test_one_finger_turns_and_two_zoom(page: Page) -> None:
+    page.evaluate("document.getElementById('home').click()")
+    start = page.evaluate("({...camera})")
+    page.touch("touchStart", (400, 400))
+    page.touch("touchMove", (440, 400))
+    page.touch("touchEnd")
+    assert page.evaluate("camera.yaw") < start["yaw"]
+    page.touch("touchStart", (400, 400), (500, 400))
+    page.touch("touchMove", (350, 400), (550, 400))
+    page.touch("touchEnd")
+    assert page.evaluate("camera.distance") < 0.8 * start["distance"]
+    page.evaluate("document.getElementById('home').click()")
+    assert page.errors == []
+
+
+def test_a_foreign_loader_shows_the_glb(packing: Packing, page: Page, tmp_path: Path) -> None:
+    glb, file = tmp_path / "packed.glb", tmp_path / "glb.html"
+    render.save_glb(glb, packing)
+    data = base64.b64encode(glb.read_bytes()).decode()
+    file.write_text(
+        f"<canvas id='canvas' width='800' height='600'></canvas>"
+        f"<script>{LOADER.read_text('utf-8')}</script><script>const data='{data}'</script>",
+        encoding="utf-8",
+    )
+    other = Page(tmp_path / "profile")
+    try:
+        other.open(file.as_uri())
+        found = other.evaluate(f"loadGLB(data, {CANVAS})")
+        assert sum(name != "container" for name in found["meshes"]) == FIFTY
+        x, y, height = packing.container
+        assert found["size"] == pytest.approx([x, height, y], abs=1e-6)  # y up
+        assert found["triangles"] == 12 * FIFTY
+        picture = base64.b64decode(other.evaluate(f"{CANVAS}.toDataURL('image/png').split(',')[1]"))
+        assert len(picture) > 5_000
+        assert other.errors == []
+    finally:
+        other.close()
