@@ -66,6 +66,10 @@ def test_wheel_holds_the_configuration(wheel: Path) -> None:
     assert {f"packing_env/{path}" for path in conf} <= files
     assert {"packing_env/py.typed", "agents/py.typed"} <= files
     assert not [name for name in files if name.startswith(("tests/", "conf/"))]
+    shipped = {
+        name.rpartition("/")[2] for name in files if "/share/doc/packing-env/examples/" in name
+    }
+    assert {path.name for path in (ROOT / "examples").glob("[0-9]*.py")} <= shipped
 
 
 @pytest.mark.slow

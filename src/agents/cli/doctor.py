@@ -8,11 +8,13 @@ import platform
 import shutil
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -25,6 +27,7 @@ from packing_env.plan import check_plan, packing_of, save_plan
 
 GOOD, MISSING, BAD = "ok", "--", "!!"
 """Marks of a finding: fine, an extra that is not installed, a problem."""
+_WHOLE: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 _LITTLE_MEMORY = 2 * 2**30
 
 
@@ -59,7 +62,10 @@ def doctor(options: argparse.Namespace) -> int:
         console.print(title, style="bold")
         for finding in findings:
             problems += finding.mark == BAD
-            console.print(f"  {finding.mark}  {finding.text}", soft_wrap=True)
+            text = f"  {finding.mark}  {finding.text}"
+            if console.is_terminal:
+                text = textwrap.fill(text, console.width, subsequent_indent=" " * 6, **_WHOLE)
+            console.print(text, soft_wrap=True)
     console.print("all is well" if not problems else f"problems: {problems}, marked {BAD}")
     return 1 if problems else 0
 
