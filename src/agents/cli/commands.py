@@ -79,6 +79,7 @@ COMMANDS = {
             "packing eval checkpoint=runs/20250131-120000-irregular evaluation.instances=256",
             "packing eval env=irregular 'evaluation.heuristics=[lowest_z,first_fit]'",
             "packing eval checkpoint=RUN plan=plan.json evaluation.picture=packed.png",
+            "packing eval env=irregular physics=true evaluation.instances=16",
         ),
         sweeps=True,
     ),
@@ -198,16 +199,21 @@ COMMANDS = {
         (
             "packing eval env=irregular 'evaluation.heuristics=[lowest_z]' plan=plan.json",
             "packing check plan.json",
+            "packing check plan.json --physics",
             "packing check --json plans/*.json",
         ),
         arguments=(
             Argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans, as JSON"),
             Argument("--json", action="store_true", help="print the reports as a JSON list"),
+            Argument("--physics", action="store_true", help="simulate, too: do the items stay?"),
+            Argument("--settings", type=Path, metavar="YAML", help="settings of the simulation"),
+            Argument("--html", type=Path, metavar="PATH", help="page of the settled items (3-D)"),
         ),
         description=(
             "Verify packing plans with the reference program: every item is inside, under the lid, "
             "disjoint, at its drop height, stable and supported as claimed. Exits 1 and names the "
-            "first violation in packing order; exits 2 for a plan that cannot be read."
+            "first violation in packing order; exits 2 for a plan that cannot be read. --physics "
+            "then places its items one by one in MuJoCo, and exits 1 if one of them moves."
         ),
     ),
     "runs": Command(
