@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -85,6 +86,13 @@ class Contact:
         ground = (self.heightmap, self.bottom, self.z)
         return kernels.com_hull(*ground, point, self.contact_tol, self.stride, centres=centres)
 
+    def inside(self, percent: int) -> Bool[Tensor, "B R Xs Ys"]:
+        """Test if the centres of mass lie in the hulls with a margin around them."""
+        ground, tol = (self.heightmap, self.bottom, self.z), self.contact_tol
+        corners = _margins(self.com, self.size, percent)
+        found = [kernels.com_hull(*ground, point, tol, self.stride) for point in corners]
+        return torch.stack(found).all(0)
+
 
 @dataclass(frozen=True)
 class Touch:
@@ -123,6 +131,11 @@ class Touch:
         """Test if the windows' centres, or the centres of mass, lie in the hulls."""
         point = _HALF * self.size if centres else self.com
         return hull_holds(self.support, point, centres=centres)
+
+    def inside(self, percent: int) -> Bool[Tensor, " B"]:
+        """Test if the centres of mass lie in the hulls with a margin around them."""
+        corners = _margins(self.com, self.size, percent)
+        return torch.stack([hull_holds(self.support, point) for point in corners]).all(0)
 
 
 @dataclass(frozen=True)
@@ -278,6 +291,31 @@ def _corner_cells(size: Int[Tensor, "*rows 2"]) -> list[tuple[Tensor, Tensor]]:
     return [(zero, zero), (u, zero), (zero, v), (u, v)]
 
 
+def _margins(
+    com: Int[Tensor, "*rows 2"], size: Int[Tensor, "*rows 2"], percent: int
+) -> list[Int[Tensor, "*rows 2"]]:
+    """Return the corners of the rectangle of a margin about centres of mass, 1/64 cell.
+
+    A hull is convex: it holds the rectangle if it holds the corners.
+    """
+    away = (SLOPE_UNITS * size * percent // 100).clamp(min=1)
+    return [com + away * away.new_tensor(side) for side in product((-1, 1), repeat=2)]
+
+
+MARGINS = {"com_hull_strict": 0, "com_hull_10": 10, "com_hull_20": 20}
+"""Rules of a centre of mass inside of the hull by a margin, in percent of the item's window.
+
+The margin is at least 1/64 cell: a centre of mass on the boundary is refused, where an item falls
+at the slightest push.
+"""
+
+
+def _register_margin(name: str, percent: int) -> None:
+    register(name, Rule(lambda contact: contact.inside(percent), lambda t: t.inside(percent)))
+
+
+for _name, _percent in MARGINS.items():
+    _register_margin(_name, _percent)
 for _name, _rule in rules.RULES.items():
     register(_name, Rule(maps=partial(_judge_maps, _rule), single=partial(_judge_one, _rule)))
 # Zhao et al., ICLR 2022 (PCT): the load goes from box to box. `core.cuboids.boxes` evaluates it.

@@ -243,7 +243,7 @@ def stacking_tree(boxes: list[Box], box: Box) -> bool:
     return True
 
 
-RULES = (*stability.RULES, "stacking_tree")
+RULES = (*(rule for rule in stability.RULES if rule not in stability.MARGINS), "stacking_tree")
 """The stability rules on boxes."""
 
 
