@@ -110,7 +110,7 @@ def are_embedded(items: Any) -> bool:
     return (items.get("source") if isinstance(items, Mapping) else items) == "shapes"
 
 
-_BUILDING = {"unit", "strict", "use_cache", "cache_dir"}
+_BUILDING = {"unit", "strict", "resting", "use_cache", "cache_dir"}
 ITEM_ARGUMENTS: dict[str, set[str]] = {
     "shapes": {"families", *_BUILDING},
     "meshes": {"paths", *_BUILDING},

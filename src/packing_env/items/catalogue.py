@@ -178,6 +178,7 @@ class Catalogue:
         scales: Sequence[float | int] = (1.0,),
         unit: str = "m",
         strict: bool = False,
+        resting: bool = False,
         use_cache: bool = True,
         cache_dir: str | Path | None = None,
         device: torch.device | str = "cpu",
@@ -193,6 +194,8 @@ class Catalogue:
             scales: sizes of each item, one row each.
             unit: unit of the files.
             strict: refuse meshes with warnings.
+            resting: leave out orientations in which an item topples alone on a flat floor
+                (`items.poses`); an item without any other keeps its lowest, with a warning.
             use_cache: keep the result in a folder on disk, named by a hash of its content.
             cache_dir: that folder; by default `packing_env` in the user's cache folder.
             device: device of the result.
@@ -203,7 +206,7 @@ class Catalogue:
         """
         inputs = expand(paths_or_meshes)
         grid, rotations, sizes = check_settings(cell, container, orientations, scales)
-        build = MeshBuild(inputs, grid, rotations, sizes, unit, strict)
+        build = MeshBuild(inputs, grid, rotations, sizes, unit, strict, bool(resting))
         found = _cached(build, cache_dir) if use_cache else _assemble(build.rows(), grid)
         _report(found, unit)
         return found.to(device)
