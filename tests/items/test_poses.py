@@ -116,11 +116,10 @@ def test_an_environment_of_resting_poses() -> None:
 
 
 @pytest.mark.skipif(
-    importlib.util.find_spec("mujoco") is None or importlib.util.find_spec("coacd") is None,
-    reason="mujoco or coacd is missing: pip install 'packing-env[physics]'",
+    importlib.util.find_spec("mujoco") is None,
+    reason="mujoco is missing: pip install 'packing-env[physics]'",
 )
 def test_the_simulation_agrees() -> None:
-    """Solids that are convex, so that the simulation needs no convex parts."""
     from tests.physics.test_physics import mesh, play
 
     names = ["octahedron", "bicone", "hexagon_prism", "ramp", "cone", "barrel"]

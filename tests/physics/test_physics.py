@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from agents.cli import main as cli
+from packing_env.items import shapes
 from packing_env.items.inputs import EmbeddedShape
-from packing_env.physics import PhysicsReport, load_mujoco, read_settings, simulate
+from packing_env.physics import PhysicsReport, load_mujoco, parts, read_settings, simulate
 from packing_env.physics.parts import convex_parts
 from packing_env.plan import Packing, PlacedItem, save_plan
 from packing_env.reference.solids import Solid, measure
@@ -26,8 +27,8 @@ Box = tuple[float, float, float, float, float, float]
 
 @pytest.fixture
 def physics() -> None:
-    """Skip, with the reason, where MuJoCo or CoACD is missing."""
-    for name in ("mujoco", "coacd"):
+    """Skip, with the reason, where MuJoCo is missing."""
+    for name in ("mujoco", "manifold3d"):
         pytest.importorskip(name, reason=f"{name} is missing: pip install 'packing-env[physics]'")
 
 
@@ -154,18 +155,52 @@ def test_friction_holds_a_slope() -> None:
     assert play(tilted, walls=False).count("toppled") == 1
 
 
+def solid_of_shape(name: str, stretch: float = 1.0) -> tuple[Solid, float]:
+    shape = EmbeddedShape(name).mesh()
+    vertices = shape.vertices.numpy() * np.array([stretch, 1.0, 1.0])
+    return Solid(vertices, shape.faces.numpy()), shape.volume * stretch
+
+
+def volume_of(hull: np.ndarray) -> float:
+    return measure(Solid(hull.reshape(-1, 3), np.arange(3 * len(hull)).reshape(-1, 3)))[0]
+
+
+def test_parts_of_embedded_shapes_come_with_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They need no CoACD, and have the volume of their solids."""
+    pytest.importorskip("manifold3d")
+    monkeypatch.setitem(sys.modules, "coacd", None)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
+    error = read_settings().parts_error
+    several = 0
+    for name in shapes.names():
+        solid, volume = solid_of_shape(name)
+        found = convex_parts(solid, volume, error)
+        assert abs(found.error) <= error, name
+        total = sum(volume_of(hull) for hull in found.hulls)
+        assert total == pytest.approx(volume * (1 + found.error)), name
+        several += len(found.hulls) > 1
+    assert several > 40
+    with pytest.raises(ParameterError, match=r"packing-env\[physics\]"):
+        convex_parts(*solid_of_shape("tetracube_l", stretch=1.3), error)
+
+
+def test_parts_of_other_solids_are_computed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("coacd", reason="coacd is missing: pip install 'packing-env[physics]'")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    solid, volume = solid_of_shape("tetracube_l", stretch=1.25)
+    first = convex_parts(solid, volume, 0.03)
+    assert len(first.hulls) >= 2  # its hull has a quarter more volume
+    assert abs(first.error) < 0.03
+    monkeypatch.setitem(sys.modules, "coacd", None)
+    parts._kept.cache_clear()
+    again = convex_parts(solid, volume, 0.03)
+    assert all(np.array_equal(a, b) for a, b in zip(first.hulls, again.hulls, strict=True))
+
+
 @pytest.mark.usefixtures("physics")
-def test_a_mesh_in_convex_parts() -> None:
-    shape = EmbeddedShape("tetracube_l").mesh()
-    solid = Solid(shape.vertices.numpy(), shape.faces.numpy())
-    parts = convex_parts(solid, shape.volume, 0.03)
-    assert len(parts.hulls) >= 2  # its hull has 25 % more volume
-    assert abs(parts.error) < 0.03
-    volumes = [
-        measure(Solid(hull.reshape(-1, 3), np.arange(3 * len(hull)).reshape(-1, 3)))[0]
-        for hull in parts.hulls
-    ]
-    assert sum(volumes) == pytest.approx(shape.volume * (1 + parts.error))
+def test_a_mesh_of_several_parts_stands() -> None:
     report = play(mesh("tetracube_l", np.eye(3), (0.1, 0.1, 0.0)))
     assert report.stands
     settled = report.settled.items[0]

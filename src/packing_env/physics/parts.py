@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import lru_cache
-from importlib.metadata import version
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from packing_env.items.storage import cache_folder
 from packing_env.plan import whole_file
 from packing_env.reference.solids import Solid
+from packing_env.types import ParameterError
 
 _THRESHOLDS = (0.05, 0.02, 0.01)
 """Concavities that CoACD is asked for until the volume is right."""
 _LEAST = 1e-4
 """Parts of a smaller share of the solid's volume are left out."""
+_COUNTS = "/counts"
+
+Corners = list[np.ndarray]
+"""Per part the corners of its hull ``[V, 3]``."""
 
 
 class ConvexParts(NamedTuple):
@@ -38,7 +43,7 @@ def convex_parts(solid: Solid, volume: float, error: float) -> ConvexParts:
 
     Wei et al., Approximate Convex Decomposition for 3D Meshes with Collision-Aware Concavity and
     Tree Search, SIGGRAPH 2022 (CoACD). The parts are kept in the user's cache folder under a hash
-    of the solid.
+    of the solid; those of the embedded shapes come with the package.
 
     Args:
         solid: The solid, metres.
@@ -56,45 +61,78 @@ def convex_parts(solid: Solid, volume: float, error: float) -> ConvexParts:
 
 @lru_cache(maxsize=1024)
 def _kept(vertices: bytes, faces: bytes, volume: float, error: float) -> ConvexParts:
-    """Read the parts of a solid of size 1 from the cache folder, or compute and keep them."""
-    content = hashlib.sha256(repr((version("coacd"), volume, error)).encode())
-    content.update(vertices)
-    content.update(faces)
-    file = cache_folder() / "convex" / f"{content.hexdigest()}.npz"
-    with suppress(OSError, ValueError, KeyError), np.load(file, allow_pickle=False) as kept:
-        hulls = np.split(kept["triangles"], np.cumsum(kept["counts"])[:-1])
-        return ConvexParts(tuple(hulls), float(kept["error"]))
+    """Return the parts of a solid of size 1: its hull, kept parts, or computed ones."""
     points = np.frombuffer(vertices).reshape(-1, 3)
-    found = _decompose(points, np.frombuffer(faces, np.int32).reshape(-1, 3), volume, error)
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        _write(file, found)
-    return found
+    hull = _parts([points], volume)
+    if abs(hull.error) <= error:
+        return hull
+    content = hashlib.sha256(repr((volume, error)).encode() + vertices + faces).hexdigest()
+    file = cache_folder() / "convex" / f"{content}.npz"
+    found = _shipped().get(content) or _read(file)
+    if found is None:
+        found = _decompose(points, np.frombuffer(faces, np.int32).reshape(-1, 3), volume, error)
+        with suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(file) as draft, draft.open("wb") as stream:
+                save_parts(stream, {content: found})
+    return min(hull, _parts(found, volume), key=lambda parts: abs(parts.error))
 
 
-def _write(file: Path, parts: ConvexParts) -> None:
-    counts = np.array([len(hull) for hull in parts.hulls])
-    with whole_file(file) as draft, draft.open("wb") as stream:
-        np.savez(stream, counts=counts, triangles=np.concatenate(parts.hulls), error=parts.error)
+@cache
+def _shipped() -> dict[str, Corners]:
+    """Return the parts of the embedded shapes; ``benchmarks/convex_parts.py`` writes the file."""
+    return _read_all(Path(__file__).with_name("shapes.npz"))
 
 
-def _decompose(vertices: np.ndarray, faces: np.ndarray, volume: float, error: float) -> ConvexParts:
-    """Compute the parts: the hull, then ever finer decompositions."""
-    import coacd
+def _read(file: Path) -> Corners | None:
+    """Read the parts of one solid, or return None."""
+    with suppress(OSError, ValueError, KeyError):
+        return _read_all(file).get(file.stem)
+    return None
 
-    best = _parts([vertices], volume)
+
+def _read_all(file: Path) -> dict[str, Corners]:
+    with np.load(file, allow_pickle=False) as kept:
+        names = [name for name in kept.files if not name.endswith(_COUNTS)]
+        return {
+            name: np.split(kept[name].astype(np.float64), np.cumsum(kept[name + _COUNTS])[:-1])
+            for name in names
+        }
+
+
+def save_parts(file: Path | BinaryIO, parts: Mapping[str, Corners]) -> None:
+    """Write the corners of parts, float32, by the hash of their solids."""
+    arrays = {}
+    for name, corners in parts.items():
+        arrays[name] = np.concatenate(corners).astype(np.float32)
+        arrays[name + _COUNTS] = np.array([len(part) for part in corners])
+    np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+
+def _decompose(vertices: np.ndarray, faces: np.ndarray, volume: float, error: float) -> Corners:
+    """Compute ever finer decompositions; return the corners of the best, rounded to float32."""
+    try:
+        import coacd
+    except ImportError as missing:
+        raise ParameterError(
+            f"a mesh needs convex parts ({missing}): pip install 'packing-env[physics]'"
+        ) from missing
     coacd.set_log_level("error")
     mesh = coacd.Mesh(vertices.copy(), faces.copy())
+    best = np.inf
+    chosen: Corners = []
     for threshold in _THRESHOLDS:
-        if abs(best.error) <= error:
-            break
         found = coacd.run_coacd(mesh, threshold=threshold, preprocess_mode="off", seed=0)
-        parts = _parts([corners for corners, _ in found], volume)
-        best = min(best, parts, key=lambda parts: abs(parts.error))
-    return best
+        corners = [points.astype(np.float32).astype(np.float64) for points, _ in found]
+        off = abs(_parts(corners, volume).error)
+        if off < best:
+            best, chosen = off, corners
+        if off <= error:
+            break
+    return chosen
 
 
-def _parts(found: list[np.ndarray], volume: float) -> ConvexParts:
+def _parts(found: Corners, volume: float) -> ConvexParts:
     """Return the hulls of sets of points, and the error of their volumes."""
     from manifold3d import Manifold
 

@@ -28,15 +28,14 @@ def load_mujoco() -> Any:
     """Import MuJoCo.
 
     Raises:
-        ParameterError: It, or CoACD, is not installed.
+        ParameterError: It, or manifold3d, is not installed.
     """
     try:
-        import coacd  # noqa: F401
         import manifold3d  # noqa: F401
         import mujoco
     except ImportError as error:
         raise ParameterError(
-            f"simulation needs MuJoCo and CoACD ({error}): pip install 'packing-env[physics]'"
+            f"simulation needs MuJoCo ({error}): pip install 'packing-env[physics]'"
         ) from error
     return mujoco
 
