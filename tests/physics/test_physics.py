@@ -135,6 +135,16 @@ def test_an_item_that_falls_is_counted() -> None:
 
 
 @pytest.mark.usefixtures("physics")
+def test_an_item_is_lowered_not_dropped() -> None:
+    """A plate above a box floats by half a cell."""
+    report = play(packed([(3, 3, 0, 2, 2, 2), (3, 3, 2.5, 2, 2, 1)]))
+    assert report.stands
+    assert report.items[1].shift == pytest.approx(0.5, abs=0.01)
+    assert report.items[1].degrees < 0.5
+    assert report.settled.items[1].z == pytest.approx(2.0, abs=0.01)
+
+
+@pytest.mark.usefixtures("physics")
 def test_the_same_seed_gives_the_same_report() -> None:
     boxes = packed([FLOOR, (2, 2, 2, 4, 4, 1), (6, 2, 0, 3, 3, 3)])
     first, again, other = (play(boxes, order="released", seed=seed) for seed in (3, 3, 4))

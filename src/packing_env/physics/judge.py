@@ -158,6 +158,7 @@ class _Trial:
         failed = None
         for order in range(len(self.packing.items)):
             self.world.place([order], self.random)
+            self.world.lower(order)
             if self._settle(self.settings.item_time):
                 failed = order
                 break

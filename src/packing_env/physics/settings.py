@@ -38,6 +38,8 @@ class PhysicsSettings:
         settle_time: Time below that speed after which it is, seconds.
         item_time: Most seconds until the next item is placed.
         final_time: Seconds after the last item, or of a released pile.
+        lower_speed: Speed at which an item is lowered, in its pose, until it touches something
+            below; it is then let go at rest (sequential order), m/s.
         jolt: Largest random velocity of an item when it is released, m/s.
         clearance: Cells taken off the vertical sides of cuboids.
         parts_error: Share of a solid's volume by which its convex parts may differ.
@@ -54,6 +56,7 @@ class PhysicsSettings:
     settle_time: float
     item_time: float
     final_time: float
+    lower_speed: float
     jolt: float
     clearance: float
     parts_error: float

@@ -20,6 +20,8 @@ SIZE = 0.4
 TIMESTEP = 0.002
 """Seconds."""
 _WALL = 0.05
+_UPWARD = 0.3
+"""Vertical part of the unit normal of a contact that carries an item."""
 _STIFF = {"solref": (2 * TIMESTEP, 1.0), "solimp": (0.95, 0.99, 0.001, 0.5, 2.0)}
 """Contacts yield by about 10 micrometres under an item's own weight."""
 
@@ -182,6 +184,30 @@ class World:
             speed[2], speed[3:] = 0.0, speed[3:] / self.reach[index]
             self.poses[index] = self.start[index]
             self.data.qvel[6 * index : 6 * index + 6] = speed
+
+    def lower(self, index: int) -> None:
+        """Lower a placed item without turning it until it touches something below."""
+        body, speed = self._first + index, self.settings.lower_speed
+        motion = self.data.qvel[6 * index : 6 * index + 6]
+        release = motion.copy()
+        steps = round(self.start[index, 2] / speed / TIMESTEP)
+        self.model.body_gravcomp[body] = 1.0
+        for _ in range(steps):
+            self.poses[index, 3:] = self.start[index, 3:]
+            motion[:] = 0.0, 0.0, -speed, 0.0, 0.0, 0.0
+            self.run(1)
+            if self._touches_below(index):
+                break
+        motion[:] = release
+        self.model.body_gravcomp[body] = 0.0
+
+    def _touches_below(self, index: int) -> bool:
+        """Return whether a contact of an item pushes it up."""
+        contact = self.data.contact
+        pairs = np.isin(contact.geom, self._geoms[index])
+        # normals point from the first geom to the second
+        upward = np.where(pairs[:, 1], contact.frame[:, 2], -contact.frame[:, 2])
+        return bool((pairs.any(1) & (upward > _UPWARD)).any())
 
     def _set_present(self, index: int, present: bool) -> None:
         """Give an item contacts and weight, or take both away."""
