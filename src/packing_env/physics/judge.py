@@ -171,20 +171,18 @@ class _Trial:
         self._settle(self.settings.final_time, early=False)
 
     def _settle(self, most: float, early: bool = True) -> bool:
-        """Run for a time, or with ``early`` until all is at rest; return if an item moved.
+        """Run for a time, or with ``early`` until all is at rest; return if an item has moved.
 
-        Motion that is reversed counts; what moved before does not.
+        An item that had moved before does not count, nor one that swings back.
         """
         quiet, before = 0.0, self._moved()
-        moved = np.zeros_like(before)
         for _ in range(round(most / TIMESTEP / _STEPS)):
             self.world.run(_STEPS)
-            moved |= self._moved() & ~before
             slow = self.world.speeds[self.world.placed].max(initial=0.0)
             quiet = quiet + _STEPS * TIMESTEP if slow < self.settings.settle_speed else 0.0
             if early and quiet >= self.settings.settle_time:
                 break
-        return bool(moved.any())
+        return bool((self._moved() & ~before).any())
 
     # ------------------------------------------------------------------ measurements
 
