@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from agents.cli import main as cli
+from packing_env.extras import MissingPackageError
 from packing_env.items import shapes
 from packing_env.items.inputs import EmbeddedShape
 from packing_env.physics import PhysicsReport, load_mujoco, parts, read_settings, simulate
@@ -190,7 +191,7 @@ def test_parts_of_embedded_shapes_come_with_the_package(monkeypatch: pytest.Monk
         assert total == pytest.approx(volume * (1 + found.error)), name
         several += len(found.hulls) > 1
     assert several > 40
-    with pytest.raises(ParameterError, match=r"packing-env\[physics\]"):
+    with pytest.raises(MissingPackageError, match=r"packing-env\[physics\]"):
         convex_parts(*solid_of_shape("tetracube_l", stretch=1.3), error)
 
 
@@ -251,7 +252,7 @@ def test_without_mujoco_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "mujoco", None)
-    with pytest.raises(ParameterError, match=r"packing-env\[physics\]"):
+    with pytest.raises(MissingPackageError, match=r"packing-env\[physics\]"):
         load_mujoco()
     assert cli.main(["check", "plan.json", "--physics"]) != 0
     assert "packing-env[physics]" in capsys.readouterr().err

@@ -113,7 +113,7 @@ def simulate(packing: Packing, settings: PhysicsSettings, plan: Path = Path()) -
         plan: File of the plan, beside which mesh files are searched.
 
     Raises:
-        ParameterError: MuJoCo or CoACD is not installed.
+        MissingPackageError: MuJoCo, or CoACD for a mesh that needs it, is not installed.
         PlanError: The solid of an item cannot be read, or the simulation diverged.
     """
     world = World(packing, settings, plan)

@@ -11,10 +11,10 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from packing_env import extras
 from packing_env.items.storage import cache_folder
 from packing_env.plan import whole_file
 from packing_env.reference.solids import Solid
-from packing_env.types import ParameterError
 
 _THRESHOLDS = (0.05, 0.02, 0.01)
 """Concavities that CoACD is asked for until the volume is right."""
@@ -111,12 +111,7 @@ def save_parts(file: Path | BinaryIO, parts: Mapping[str, Corners]) -> None:
 
 def _decompose(vertices: np.ndarray, faces: np.ndarray, volume: float, error: float) -> Corners:
     """Compute ever finer decompositions; return the corners of the best, rounded to float32."""
-    try:
-        import coacd
-    except ImportError as missing:
-        raise ParameterError(
-            f"a mesh needs convex parts ({missing}): pip install 'packing-env[physics]'"
-        ) from missing
+    coacd = extras.require("coacd", "convex parts of meshes")
     coacd.set_log_level("error")
     mesh = coacd.Mesh(vertices.copy(), faces.copy())
     best = np.inf

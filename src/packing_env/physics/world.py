@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from packing_env import extras
 from packing_env.physics.parts import convex_parts
 from packing_env.physics.settings import PhysicsSettings
 from packing_env.plan import Packing, PlacedItem, PlanError, quaternion
 from packing_env.plan.solids import solid_of
 from packing_env.reference.solids import Solid, measure
-from packing_env.types import ParameterError
 
 SIZE = 0.4
 """Metres of the longest side of a container, to which lengths are scaled."""
@@ -30,16 +30,10 @@ def load_mujoco() -> Any:
     """Import MuJoCo.
 
     Raises:
-        ParameterError: It, or manifold3d, is not installed.
+        MissingPackageError: It, or manifold3d, is not installed.
     """
-    try:
-        import manifold3d  # noqa: F401
-        import mujoco
-    except ImportError as error:
-        raise ParameterError(
-            f"simulation needs MuJoCo ({error}): pip install 'packing-env[physics]'"
-        ) from error
-    return mujoco
+    extras.check("manifold3d", "simulations of meshes")
+    return extras.require("mujoco", "simulations")
 
 
 class World:
