@@ -146,6 +146,14 @@ def test_an_item_is_lowered_not_dropped() -> None:
 
 
 @pytest.mark.usefixtures("physics")
+@pytest.mark.parametrize("order", ["sequential", "released"])
+def test_an_empty_container_stands(order: str) -> None:
+    report = play(packed([]), order=order)
+    assert report.stands
+    assert (report.utilization_kept, report.first_failure, report.items) == (0.0, None, ())
+
+
+@pytest.mark.usefixtures("physics")
 def test_the_same_seed_gives_the_same_report() -> None:
     boxes = packed([FLOOR, (2, 2, 2, 4, 4, 1), (6, 2, 0, 3, 3, 3)])
     first, again, other = (play(boxes, order="released", seed=seed) for seed in (3, 3, 4))

@@ -87,7 +87,12 @@ def simulate_all(
 def estimates(reports: list[PhysicsReport]) -> dict[str, Estimate]:
     """Return the means of :data:`COLUMNS` with their intervals."""
     values = [
-        (r.utilization, r.utilization_kept, float(not r.stands), r.count("moved") / len(r.items))
+        (
+            r.utilization,
+            r.utilization_kept,
+            float(not r.stands),
+            r.count("moved") / max(1, len(r.items)),
+        )
         for r in reports
     ]
     columns = torch.tensor(values, dtype=torch.float64).T

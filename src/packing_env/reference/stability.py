@@ -206,16 +206,19 @@ The margin is at least 1/64 cell, so a centre of mass on the boundary, from whic
 the slightest push, is refused. Among boxes of whole cells such ties are common.
 """
 
+
+def _inside(percent: int) -> Callable[[Ground], bool]:
+    """Return the rule of a margin."""
+    return lambda ground: ground.mass_is_inside(percent)
+
+
 RULES: dict[str, Callable[[Ground], bool]] = {
     "none": lambda ground: True,
     "com_hull": lambda ground: ground.mass_is_above(),
     "center_hull": center_hull,
     "area_corners": area_corners,
     "area_corners_code": area_corners_code,
-    **{
-        name: lambda ground, percent=percent: ground.mass_is_inside(percent)
-        for name, percent in MARGINS.items()
-    },
+    **{name: _inside(percent) for name, percent in MARGINS.items()},
 }
 """The stability rules that look at the ground below one placement only."""
 
