@@ -131,7 +131,7 @@ def _tiled(marks: np.ndarray, tile: tuple[int, int]) -> np.ndarray:
     rest = [(0, -n % side) for n, side in zip(marks.shape, tile, strict=True)]
     padded = np.pad(marks, rest)
     nx, ny = (n // side for n, side in zip(padded.shape, tile, strict=True))
-    return padded.reshape(nx, tile[0], ny, tile[1]).any((1, 3))
+    return np.asarray(padded.reshape(nx, tile[0], ny, tile[1]).any((1, 3)))
 
 
 def estimate(of: Cost, share: float) -> dict[str, float]:

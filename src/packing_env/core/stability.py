@@ -98,8 +98,9 @@ class Contact:
         """Test if the windows' centres, or the centres of mass, lie in the hulls."""
         point = _HALF * self.size if centres else self.com
         ground = (self.heightmap, self.bottom, self.z, point, self.contact_tol, self.stride)
-        picked = {"which": self.which, "size": self.footprint_size}
-        return kernels.com_hull(*ground, centres=centres, **picked)
+        return kernels.com_hull(
+            *ground, centres=centres, which=self.which, size=self.footprint_size
+        )
 
     def _cell(self, place: Int[Tensor, "B R"]) -> Float[Tensor, "B R"]:
         """Return one cell of each lower surface; any where there is no surface."""
