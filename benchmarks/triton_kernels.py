@@ -159,6 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--steps", type=int, default=20, help="decisions of the episode")
     parser.add_argument("--items", type=int, default=20, help="items looked at, each step")
+    parser.add_argument("--share", type=float, help="take this share instead of an episode's")
     parser.add_argument("--out", default=OUT)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -178,7 +179,7 @@ def main() -> None:
             })  # fmt: skip
             if variant.constants.get("COUNT") is False and variant.constants["STRIDE"] == STRIDE:
                 costs[architecture] = cost(code)
-    shares = scanned_share(args.steps, args.items)
+    shares = [args.share] if args.share else scanned_share(args.steps, args.items)
     mean = float(np.mean(shares))
     report = {
         **provenance(args),

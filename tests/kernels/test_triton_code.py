@@ -15,7 +15,7 @@ import pytest
 from packing_env.kernels import backends as dispatch
 
 INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
-CEILINGS = {"ground_kernel": 168, "blocks_kernel": 64, "gaps_kernel": 104, "com_hull_kernel": 168}
+CEILINGS = {"ground_kernel": 80, "blocks_kernel": 64, "gaps_kernel": 96, "com_hull_kernel": 128}
 """Registers of a thread, at most."""
 
 pytestmark = [
@@ -36,6 +36,7 @@ def test_machine_code(architecture: int, tmp_path: Path, monkeypatch: pytest.Mon
         code = triton_code.compiled(variant, architecture)
         names.add(variant.kernel.__name__)
         assert code.local_bytes == 0, f"{variant.name} spills"
+        assert code.shared_bytes == 0, f"{variant.name} moves values between threads"
         assert code.registers <= CEILINGS[variant.kernel.__name__], variant.name
         assert not re.search(r"fma\.rn\.f(32|64)", code.ptx), variant.name
         assert not re.search(r"\bdiv\.\w+\.f(32|64)", code.ptx), variant.name

@@ -50,6 +50,17 @@ def block_side(stride: int) -> int:
     return stride * max(1, _SIDE // stride)
 
 
+@triton.jit
+def cells_across(ACROSS: tl.constexpr):
+    """Return the numbers of a block's cells along y, ``[ACROSS, 1]``, out of their order.
+
+    Were neighbours in memory neighbours here, the compiler would spread them over threads; so each
+    thread holds all of them for its own placements, and maxima over them stay within it.
+    """
+    v = tl.arange(0, ACROSS)[:, None]
+    return v % 2 * (ACROSS // 2) + v // 2
+
+
 @triton.jit(do_not_specialize=["length", "width", "xs", "ys", "pitch_x", "pitch_y"])
 def ground_kernel(
     heightmap,
@@ -84,7 +95,7 @@ def ground_kernel(
             height = tl.load(heights + x * width + y, mask=there, other=0.0)
             split = phases + ((row * STRIDE + p) * STRIDE + q) * phase
             tl.store(split + point, height, mask=point < phase)
-    v = tl.arange(0, ACROSS)[:, None]
+    v = cells_across(ACROSS)
     top = tl.full([1, POINTS], -float("inf"), tl.float32)
     least = tl.full([1, POINTS], float("inf"), tl.float32)
     for u in range(0, SIDE):
@@ -191,7 +202,7 @@ def gaps_of_line(
     if a window is not of whole blocks; what a surface holds beyond its finite cells is +inf.
     """
     phase: tl.constexpr = PITCH_X * PITCH_Y
-    v = tl.arange(0, ACROSS)[:, None]
+    v = cells_across(ACROSS)
     line = u % STRIDE * (STRIDE * phase) + u // STRIDE * PITCH_Y + first_v // STRIDE
     heights = tl.load(ground + line + (v % STRIDE * phase + v // STRIDE))
     edge = level + (u * window_y + first_v)

@@ -15,6 +15,7 @@ from torch import Tensor
 from packing_env.kernels import layout
 from packing_env.kernels.compiled.triton import (
     SIZES,
+    cells_across,
     gaps_of_line,
     launch,
     scene_of,
@@ -70,7 +71,7 @@ def row_support(
     """
     low = tl.full(bar.shape, _NONE, tl.int32)
     high = tl.full(bar.shape, -_NONE, tl.int32)
-    v = tl.arange(0, ACROSS)[:, None]
+    v = cells_across(ACROSS)
     for c in range(0, tl.cdiv(h, SIDE)):
         if ((needed >> tl.minimum(c, _BLOCKS - 1)) & 1) == 1:
             gaps = gaps_of_line(
