@@ -14,6 +14,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from packing_env.kernels.compiled import scene_triton as scene
 from packing_env.kernels.compiled import triton as base
 from packing_env.kernels.support import hull_triton
 
@@ -59,13 +60,13 @@ class Code:
 def variants() -> Iterator[Variant]:
     """Yield every kernel with every choice of its constants, for three lattices."""
     for stride, cells, window in LATTICES:
-        steps, side = -(-cells // stride), base.block_side(stride)
+        steps, side = -(-cells // stride), scene.block_side(stride)
         across = triton.next_power_of_2(side)
         pitches = (steps + across // stride, steps + across // stride + 1)
         sizes = base.constants_of(stride, steps, pitches, (window, window))
         common = {key: sizes[key] for key in ("STRIDE", "SIDE", "ACROSS")}
-        yield Variant(base.ground_kernel, {**common, "POINTS": base.GROUND_POINTS})
-        yield Variant(base.blocks_kernel, common)
+        yield Variant(scene.ground_kernel, {**common, "POINTS": scene.GROUND_POINTS})
+        yield Variant(scene.blocks_kernel, common)
         for counts in (False, True):
             yield Variant(base.gaps_kernel, {**sizes, "COUNT": counts})
         for centres in (False, True):
@@ -84,7 +85,7 @@ def compiled(variant: Variant, architecture: int) -> Code:
     pointers = {(i,): aligned for i, name in enumerate(names) if types[name].startswith("*")}
     source = ASTSource(variant.kernel, types, constexprs=variant.constants, attrs=pointers)
     target = GPUTarget("cuda", architecture, 32)
-    made = triton.compile(source, target=target, options=base.OPTIONS)
+    made = triton.compile(source, target=target, options=scene.OPTIONS)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(made.asm["cubin"])
         file.flush()

@@ -22,6 +22,7 @@ from triton_code import LATTICES, Code, compiled, variants
 
 from packing_env import make_env
 from packing_env.kernels.compiled import triton as base
+from packing_env.kernels.compiled.scene_triton import block_side
 
 OUT = "benchmarks/results/triton_kernels.json"
 ARCHITECTURES = (80, 90)
@@ -99,7 +100,7 @@ def scanned_share(steps: int, items: int, seed: int = 0) -> list[float]:
 
 def lines_of(ground: np.ndarray, bottom: np.ndarray) -> tuple[int, int]:
     """Return the lines of blocks that the tiles of an item look at, and all of them."""
-    side, steps = base.block_side(STRIDE), base.block_side(STRIDE) // STRIDE
+    side, steps = block_side(STRIDE), block_side(STRIDE) // STRIDE
     sizes = base.constants_of(STRIDE, -(-ground.shape[1] // STRIDE), (0, 0), bottom.shape)
     tile = (sizes["TILE_X"], sizes["TILE_Y"])
     windows = np.lib.stride_tricks.sliding_window_view(
@@ -136,7 +137,7 @@ def _tiled(marks: np.ndarray, tile: tuple[int, int]) -> np.ndarray:
 
 def estimate(of: Cost, share: float) -> dict[str, float]:
     """Return milliseconds of the drop maps at the reference configuration, by what limits them."""
-    steps, side = CELLS // STRIDE, base.block_side(STRIDE)
+    steps, side = CELLS // STRIDE, block_side(STRIDE)
     fits = (CELLS - WINDOW) // STRIDE + 1
     sizes = base.constants_of(STRIDE, steps, (0, 0), (WINDOW, WINDOW))
     tiles = -(-fits // sizes["TILE_X"]) * -(-fits // sizes["TILE_Y"])

@@ -60,9 +60,9 @@ class Contact:
     @property
     def gathered(self) -> Float[Tensor, "rows R U V"]:
         """Lower surfaces by row: a copy of every one with ``which``."""
-        if self.which is None:
-            return self.bottom
-        return kernels.layout.gather_surfaces(self.bottom, self.which)
+        if self.which is not None:
+            return kernels.layout.gather_surfaces(self.bottom, self.which)
+        return self.bottom
 
     def areas(self) -> tuple[Tensor, Tensor]:
         """Return the counts of supporting cells, and of the cells of the footprints."""
@@ -105,9 +105,9 @@ class Contact:
     def _cell(self, place: Int[Tensor, "B R"]) -> Float[Tensor, "B R"]:
         """Return one cell of each lower surface; any where there is no surface."""
         cells = self.bottom.flatten(-2)
-        if self.which is None:
-            return cells.gather(2, place[..., None])[..., 0]
-        return cells.flatten()[self.which.clamp(min=0) * cells.shape[1] + place]
+        if self.which is not None:
+            return cells.flatten()[self.which.clamp(min=0) * cells.shape[1] + place]
+        return cells.gather(2, place[..., None])[..., 0]
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,10 @@ def check_placed(
     size: Tensor | None,
 ) -> None:
     """Raise unless ``z`` are rest heights of lower surfaces, by row or picked by ``which``."""
-    if which is None:
-        check_maps(heightmap, bottom, stride)
-    else:
+    if which is not None:
         check_stride(stride)
         check_surfaces(heightmap, bottom, which, size)
-    like = bottom if which is None else which
+    else:
+        check_maps(heightmap, bottom, stride)
+    like = which if which is not None else bottom
     check_tensor("z", z, torch.float32, lattice_shape(heightmap, like, stride))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from packing_env.kernels.compiled.triton import gaps_kernel, launch, scene_of, shape_of
+from packing_env.kernels.compiled.scene_triton import scene_of, shape_of
+from packing_env.kernels.compiled.triton import gaps_kernel, launch
 
 
 def drop_height(

@@ -36,7 +36,7 @@ def com_hull(
     size: Int[Tensor, "K 2"] | None = None,
 ) -> Bool[Tensor, "B R Xs Ys"]:
     """Carry out `packing_env.kernels.com_hull`."""
-    surfaces = bottom if which is None else gather_surfaces(bottom, which)
+    surfaces = gather_surfaces(bottom, which) if which is not None else bottom
     return _com_hull(heightmap, surfaces, z, com, contact_tol, stride, centres)
 
 
@@ -50,7 +50,7 @@ def support_count(
     size: Int[Tensor, "K 2"] | None = None,
 ) -> Int[Tensor, "B R Xs Ys"]:
     """Carry out `packing_env.kernels.support_count`."""
-    surfaces = bottom if which is None else gather_surfaces(bottom, which)
+    surfaces = gather_surfaces(bottom, which) if which is not None else bottom
     return _support_count(heightmap, surfaces, z, contact_tol, stride)
 
 

@@ -13,14 +13,8 @@ import triton.language as tl
 from torch import Tensor
 
 from packing_env.kernels import layout
-from packing_env.kernels.compiled.triton import (
-    SIZES,
-    cells_across,
-    gaps_of_line,
-    launch,
-    scene_of,
-    tile_of,
-)
+from packing_env.kernels.compiled.scene_triton import cells_across, scene_of
+from packing_env.kernels.compiled.triton import SIZES, gaps_of_line, launch, tile_of
 
 _SUBCELL = tl.constexpr(layout.SUBCELL)
 _HALF_CELL = tl.constexpr(layout.HALF_CELL)
@@ -86,35 +80,25 @@ def row_support(
     return low, high
 
 
+@triton.jit
+def blocks_needed(tops, lows, bar, h, STRIDE: tl.constexpr, SIDE: tl.constexpr):
+    """Return a bit for each block of a window row that can support at a placement of the tile."""
+    needed = tl.full([], 0, tl.int64)
+    for c in range(0, tl.cdiv(h, SIDE)):
+        reach = tl.load(tops + c * (SIDE // STRIDE)) - tl.load(lows + c)
+        bit = tl.max(tl.max((reach >= bar).to(tl.int32), axis=1), axis=0).to(tl.int64)
+        needed = needed | (bit << tl.minimum(c, _BLOCKS - 1))
+    return needed
+
+
 @triton.jit(do_not_specialize=SIZES)
 def com_hull_kernel(
-    phases,
-    highest,
-    lowest,
-    bottom,
-    which,
-    size,
-    lows,
-    z,
-    com,
-    stable,
-    contact_tol,
-    orientations,
-    length,
-    width,
-    window_x,
-    window_y,
-    CENTRES: tl.constexpr,
-    WIDE: tl.constexpr,
-    STRIDE: tl.constexpr,
-    SIDE: tl.constexpr,
-    ACROSS: tl.constexpr,
-    PITCH_X: tl.constexpr,
-    PITCH_Y: tl.constexpr,
-    RAGGED: tl.constexpr,
-    TILE_X: tl.constexpr,
-    TILE_Y: tl.constexpr,
-):
+    phases, highest, lowest, bottom, which, size, lows, z, com, stable, contact_tol,
+    orientations, length, width, window_x, window_y,
+    CENTRES: tl.constexpr, WIDE: tl.constexpr, STRIDE: tl.constexpr, SIDE: tl.constexpr,
+    ACROSS: tl.constexpr, PITCH_X: tl.constexpr, PITCH_Y: tl.constexpr, RAGGED: tl.constexpr,
+    TILE_X: tl.constexpr, TILE_Y: tl.constexpr,
+):  # fmt: skip
     """Write 1 for stable placements, 0 for others; z is +inf where they do not matter.
 
     The walk over the lines of corners is that of the eager kernel.
@@ -126,8 +110,9 @@ def com_hull_kernel(
     blocks_y = tl.cdiv(window_y, SIDE)
     level = bottom + tl.maximum(tl.load(which + plane), 0) * window_x * window_y
     low_cells = lows + plane * tl.cdiv(window_x, SIDE) * blocks_y
-    start = phases + row * (STRIDE * STRIDE * PITCH_X * PITCH_Y)
-    ground = start + tl.where(inside, x * PITCH_Y + y, 0)
+    ground = (
+        phases + row * (STRIDE * STRIDE * PITCH_X * PITCH_Y) + tl.where(inside, x * PITCH_Y + y, 0)
+    )
     tops = highest + row * xs * ys + tl.where(inside, x * ys + y, 0)
     place = plane * xs * ys + x * ys + y
     bar = tl.load(z + place, mask=inside, other=float("inf")) - contact_tol
@@ -147,16 +132,10 @@ def com_hull_kernel(
     needed = tl.full([], 0, tl.int64)
     for u in range(0, w if CENTRES else tl.where(w > 0, w + 1, 0)):
         if (u % SIDE == 0) & (u < w):
-            needed = tl.full([], 0, tl.int64)
-            for c in range(0, tl.cdiv(h, SIDE)):
-                top = tl.load(tops + (u // SIDE * ys + c) * (SIDE // STRIDE))
-                reach = top - tl.load(low_cells + u // SIDE * blocks_y + c)
-                bit = tl.max(tl.max((reach >= bar).to(tl.int32), axis=1), axis=0).to(tl.int64)
-                needed = needed | (bit << tl.minimum(c, _BLOCKS - 1))
-        low, high = row_support(
-            ground, level, bar, needed, u, tl.where(u < w, h, 0), window_y,
-            STRIDE, SIDE, ACROSS, PITCH_X, PITCH_Y, RAGGED,
-        )  # fmt: skip
+            lines, cells = u // SIDE * (SIDE // STRIDE) * ys, u // SIDE * blocks_y
+            needed = blocks_needed(tops + lines, low_cells + cells, bar, h, STRIDE, SIDE)
+        low, high = row_support(ground, level, bar, needed, u, tl.where(u < w, h, 0), window_y,
+                                STRIDE, SIDE, ACROSS, PITCH_X, PITCH_Y, RAGGED)  # fmt: skip
         first = low if CENTRES else tl.minimum(low, before_low)
         last = high if CENTRES else tl.maximum(high, before_high)
         before_low, before_high = low, high
@@ -175,8 +154,7 @@ def com_hull_kernel(
         under = under | (here & (down >= 0))
     over = over | spans(left_up, left_up_run, right_up, right_up_run)
     under = under | spans(left_down, left_down_run, right_down, right_down_run)
-    held = inside & over & under
-    tl.store(stable + place, held.to(tl.uint8), mask=there)
+    tl.store(stable + place, (inside & over & under).to(tl.uint8), mask=there)
 
 
 def com_hull(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from packing_env.kernels.compiled.triton import gaps_kernel, launch, scene_of
+from packing_env.kernels.compiled.scene_triton import scene_of
+from packing_env.kernels.compiled.triton import gaps_kernel, launch
 from packing_env.kernels.support.hull_triton import com_hull
 
 __all__ = ["com_hull", "support_count"]
