@@ -15,7 +15,7 @@ import pytest
 from packing_env.kernels import backends as dispatch
 
 INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
-CEILINGS = {"ground_kernel": 80, "blocks_kernel": 64, "gaps_kernel": 96, "com_hull_kernel": 128}
+CEILINGS = {"ground_kernel": 80, "blocks_kernel": 64, "gaps_kernel": 96, "com_hull_kernel": 160}
 """Registers of a thread, at most."""
 
 pytestmark = [

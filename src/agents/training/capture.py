@@ -1,4 +1,4 @@
-"""Policy and environment, or an update, as one CUDA graph; an update compiled by torch.
+"""Policy and environment, or an update, as one CUDA graph: one launch from the host.
 
 A recording holds operations on memory, not Python: a replay reads the addresses that the recording
 read, and writes its results where the recording wrote them.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -249,26 +247,6 @@ class CapturedUpdate:
                 f"{len(memory)} tensors of its state; use trainer.capture=false"
             )
         _LOGGER.info("updates are one CUDA graph; its first agrees")
-
-
-def compiled_update(agent: Agent) -> Callable[[TensorDictBase], dict[str, Tensor]]:
-    """Return ``agent.update``, compiled by ``torch.compile`` when it is first called.
-
-    Sums are fused and rounded in another order than those of the update itself. The backward pass
-    and the step of the optimizer stay between the compiled parts.
-
-    Raises:
-        ParameterError: The agent is on a CPU, for which torch compiles C++, and there is no C++
-            compiler.
-    """
-    device = next(agent.policy.parameters()).device
-    compiler = os.environ.get("CXX", "c++")
-    if device.type == "cpu" and shutil.which(compiler) is None:
-        raise ParameterError(
-            f"trainer.compile=true needs a C++ compiler on a CPU, and there is no {compiler!r}; "
-            f"install one (on Debian and Ubuntu: apt install g++), or use trainer.compile=false"
-        )
-    return torch.compile(agent.update, dynamic=False)
 
 
 def _restore(memory: list[Tensor], values: list[Tensor], drawn: Mapping[str, Any]) -> None:

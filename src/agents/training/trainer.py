@@ -19,10 +19,9 @@ from agents.loggers.meter import Meter
 from agents.loggers.progress import ProgressBar
 from agents.options import option_groups
 from agents.training import process
-from agents.training.capture import CapturedUpdate, compiled_update
+from agents.training.capture import CapturedUpdate
 from agents.training.distributed import World
 from agents.training.schedule import Schedule, positive_frames
-from packing_env.types import ParameterError
 
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
 """Metrics of finished episodes that are logged."""
@@ -49,7 +48,6 @@ class Trainer:
         update_every: Frames per update.
         black_box: Whether :attr:`black_box` records the last updates, to diagnose NaN or Inf.
         capture: Run updates as one CUDA graph, :class:`agents.training.capture.CapturedUpdate`.
-        compile: Run updates compiled, :func:`agents.training.capture.compiled_update`.
         schedule: Length and intervals; its fields are keyword arguments as well.
     """
 
@@ -66,7 +64,6 @@ class Trainer:
         update_every: float = 64,
         black_box: bool = True,
         capture: bool = False,
-        compile: bool = False,  # noqa: A002  # its name in the configuration
         schedule: Schedule,
     ) -> None:
         self.schedule, self.every = schedule, schedule.every
@@ -75,10 +72,7 @@ class Trainer:
         self.update_every = positive_frames("update_every", update_every)
         self.agent, self.collector = agent, collector
         self.replay: Any = replay  # a Replay; of an on-policy loop a RolloutBuffer
-        if capture and compile:
-            raise ParameterError("trainer.capture and trainer.compile exclude each other; use one")
         self.captured = CapturedUpdate(agent) if capture else None
-        self.compiled = compiled_update(agent) if compile else None
         self.frames = 0
         self.updates = 0
         self.elapsed = 0.0
@@ -180,7 +174,7 @@ class Trainer:
         """Make one update, and record it."""
         if self.black_box is not None:
             self.black_box.before(batch, self.updates, self._scheduled)
-        update = self.captured or self.compiled or self.agent.update
+        update = self.agent.update if self.captured is None else self.captured
         found = update(batch)
         if self.black_box is not None:
             self.black_box.after(found)
@@ -342,7 +336,6 @@ class OnPolicyTrainer(Trainer):
         collector: The source of transitions.
         replay: Stores one rollout, ``replay.horizon`` decisions of every row.
         black_box: As of :class:`Trainer`.
-        compile: As of :class:`Trainer`.
         schedule: Length and intervals; its fields are keyword arguments as well.
     """
 
@@ -356,12 +349,9 @@ class OnPolicyTrainer(Trainer):
         replay: RolloutBuffer,
         *,
         black_box: bool = True,
-        compile: bool = False,  # noqa: A002  # its name in the configuration
         schedule: Schedule,
     ) -> None:
-        super().__init__(
-            agent, collector, replay, black_box=black_box, compile=compile, schedule=schedule
-        )
+        super().__init__(agent, collector, replay, black_box=black_box, schedule=schedule)
 
     def _learn(self, count: int) -> None:
         """Make an update when the rollout is complete."""
