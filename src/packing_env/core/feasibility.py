@@ -70,21 +70,35 @@ def general_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> tuple[Float[Tensor, "B L R Xs Ys"], Bool[Tensor, "B L R Xs Ys"]]:
-    """Compute rest height and legality of items of any shape, whatever ``candidate_range``."""
-    bottom = catalogue["bottom"][item_id].flatten(1, 2)
-    peak, com = (catalogue[key][item_id].flatten(1, 2) for key in ("peak", "com"))
-    z = kernels.drop_height(heightmap, bottom, params.grid_step)
-    present = there.repeat_interleave(catalogue["peak"].shape[1], dim=1)[:, :, None, None]
-    z = torch.where(present, z, torch.inf)
+    """Compute rest height and legality of items of any shape, whatever ``candidate_range``.
+
+    Lower surfaces are read where they lie in the catalogue, by index; none is copied.
+    """
+    orientations, step = catalogue["peak"].shape[1], params.grid_step
+    which = item_id[..., None] * orientations + torch.arange(orientations, device=item_id.device)
+    which = torch.where(there[..., None], which, -1).flatten(1)
+    surfaces = catalogue["bottom"].flatten(0, 1)
+    size = catalogue["footprint_size"].flatten(0, 1) if "footprint_size" in catalogue else None
+    z = kernels.drop_height(heightmap, surfaces, step, which=which, size=size)
+    peak, com, window = (catalogue[key][item_id].flatten(1, 2) for key in ("peak", "com", "size"))
     below_lid = z + peak[:, :, None, None] <= params.lid
     judged = torch.where(below_lid, z, torch.inf)
-    size = catalogue["size"][item_id].flatten(1, 2)
     contact = stability.Contact(
-        heightmap, bottom, judged, com, params.tolerance, params.grid_step, size
+        heightmap, surfaces, judged, com, params.tolerance, step, window, which, size
     )
     legal = below_lid & stability.judge_maps(params.stability, contact)
     shape = (*item_id.shape, -1, *z.shape[2:])
     return z.view(shape), legal.view(shape)
+
+
+def with_footprints(catalogue: Catalogue, params: PackingParams) -> Catalogue:
+    """Return the catalogue with ``footprint_size [M, R, 2]``, which spares maps a search.
+
+    Cells (w, h) of each lower surface up to its last finite ones: at most those of the window.
+    """
+    if params.geometry == "boxes":
+        return catalogue
+    return {**catalogue, "footprint_size": kernels.surface_sizes(catalogue["bottom"])}
 
 
 def _within_range(maps: Maps, size: Int[Tensor, "B L R 2"], params: PackingParams) -> Maps:

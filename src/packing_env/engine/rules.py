@@ -54,7 +54,8 @@ class RulesEngine:
         return ""
 
     def __init__(self, task: Task) -> None:
-        self.task, self.params, self.catalogue = task, task.params, task.catalogue
+        self.task, self.params = task, task.params
+        self.catalogue = feasibility.with_footprints(task.catalogue, task.params)
         self.mode = get_mode(task.params.action_mode)(task.params, task.catalogue)
         self.legal_on_floor = feasibility.legal_on_floor(task.catalogue, task.params)
         self._fingerprint = task.fingerprint()
