@@ -256,7 +256,7 @@ class OrderSearch:
         there &= ~failed.gather(1, part[:, None])
         if not bool(there.any()):
             return state, torch.zeros_like(part, dtype=torch.bool)
-        found = self._lowest.among(state["heightmap"], rows, there).index[:, 0]
+        found = self._lowest.among(state, rows, there).index[:, 0]
         places = math.prod(self._params.lattice)
         slot = found.clamp(min=0).div(places, rounding_mode="floor")
         item_id = state["item_id"].clone()
