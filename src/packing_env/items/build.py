@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from packing_env.items import inputs
+from packing_env.items.handling import faces_up
 from packing_env.items.inputs import CatalogueError
 from packing_env.items.rotations import rotation_set
 from packing_env.items.rows import Grid, MemoryEstimate, Row, mesh_row
@@ -78,6 +79,7 @@ class MeshBuild:
         scales: sizes of each item.
         unit: unit of the files.
         strict: refuse meshes with warnings.
+        faces: for each item those that may be up; empty for all.
     """
 
     items: list[inputs.Source]
@@ -86,6 +88,7 @@ class MeshBuild:
     scales: tuple[float, ...]
     unit: str
     strict: bool
+    faces: tuple[tuple[str, ...], ...] = ()
 
     def rows(self) -> list[Row]:
         """Load and rasterise everything."""
@@ -98,9 +101,14 @@ class MeshBuild:
                 _LOGGER.warning(text, len(names), self.grid.cell, whole)
                 told = True
             mesh = replace(inputs.mesh_of(item, self.unit, self.strict), name=name)
-            rows += [
-                mesh_row(mesh, scale, self.grid, self.rotations, memory) for scale in self.scales
-            ]
+            faces = self.faces[done] if self.faces else ()
+            turns = self.rotations[faces_up(self.rotations, faces)]
+            if not len(turns):
+                raise CatalogueError(
+                    f"{name}: none of its orientations has {' or '.join(faces)} up; allow another "
+                    "face, or orientations='pi/2'"
+                )
+            rows += [mesh_row(mesh, scale, self.grid, turns, memory) for scale in self.scales]
         memory.check()
         return rows
 
@@ -108,6 +116,6 @@ class MeshBuild:
         """Hash all that the rows depend on, and the version of the file that holds them."""
         code = [version, inputs.code_digest(), find_spec("manifold3d") is not None]
         grid, rotations = [self.grid.cell, self.grid.container], self.rotations.flatten().tolist()
-        settings = [grid, rotations, self.scales, self.unit, self.strict]
+        settings = [grid, rotations, self.scales, self.unit, self.strict, self.faces]
         items = [inputs.fingerprint(item) for item in self.items]
         return hashlib.sha256(json.dumps([code, settings, items]).encode()).hexdigest()

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from packing_env.items import cuboids, shapes, storage
 from packing_env.items.build import MeshBuild, Orientations, check_settings
-from packing_env.items.handling import Handling
+from packing_env.items.handling import Handling, read_each
 from packing_env.items.inputs import CatalogueError, EmbeddedShape, Item, expand
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.rows import REMEDY, Grid, MemoryEstimate, Row, cuboid_row, stack, windows
@@ -195,6 +195,7 @@ class Catalogue:
         orientations: Orientations = "pi/2",
         scales: Sequence[float | int] = (1.0,),
         unit: str = "m",
+        faces: Sequence[Sequence[str]] | None = None,
         strict: bool = False,
         use_cache: bool = True,
         cache_dir: str | Path | None = None,
@@ -210,6 +211,7 @@ class Catalogue:
             orientations: interval or name for `rotation_set`, or rotations [R, 3, 3].
             scales: sizes of each item, one row each.
             unit: unit of the files.
+            faces: for each item the faces that may be up ("+z", "-z", ...), empty for all.
             strict: refuse meshes with warnings.
             use_cache: keep the result in a folder on disk, named by a hash of its content.
             cache_dir: that folder; by default `packing_env` in the user's cache folder.
@@ -221,7 +223,7 @@ class Catalogue:
         """
         inputs = expand(paths_or_meshes)
         grid, rotations, sizes = check_settings(cell, container, orientations, scales)
-        build = MeshBuild(inputs, grid, rotations, sizes, unit, strict)
+        build = MeshBuild(inputs, grid, rotations, sizes, unit, strict, read_each(faces, inputs))
         found = _cached(build, cache_dir) if use_cache else _assemble(build.rows(), grid)
         _report(found, unit)
         return found.to(device)

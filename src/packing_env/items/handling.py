@@ -161,3 +161,55 @@ def _read(name: str, value: Any) -> int | bool:
     if name == "group":
         return check_integer(where, value, 0, MAX_GROUP)
     return milligrams(where, value)
+
+
+FACES = ("+x", "-x", "+y", "-y", "+z", "-z")
+"""Faces of an item by their outward direction, in the frame of its file."""
+
+
+def read_faces(faces: Any) -> tuple[str, ...]:
+    """Return the faces that may be up, from a list or words; ``x`` stands for ``+x`` and ``-x``.
+
+    Raises:
+        ParameterError: There is no such face.
+    """
+    words = faces.replace(",", " ").split() if isinstance(faces, str) else list(faces)
+    found: list[str] = []
+    for word in words:
+        both = [f"+{word}", f"-{word}"] if word in ("x", "y", "z") else [word]
+        if not set(both) <= set(FACES):
+            raise ParameterError(f"faces={word!r} is not a face; choose from {', '.join(FACES)}")
+        found += both
+    return tuple(dict.fromkeys(found))
+
+
+def read_each(faces: Sequence[Any] | None, items: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
+    """Return the faces of each item that may be up, empty if all of all may.
+
+    Raises:
+        ParameterError: There are not as many entries as items, or no such face.
+    """
+    if faces is None or not any(len(each) for each in faces):
+        return ()
+    if len(faces) != len(items):
+        raise ParameterError(f"faces has {len(faces)} entries for {len(items)} items")
+    return tuple(read_faces(each) for each in faces)
+
+
+def faces_up(rotations: Float[Tensor, "R 3 3"], faces: Sequence[str]) -> Bool[Tensor, " R"]:
+    """Return which rotations turn one of the faces up, to 1e-6; all of them for no faces."""
+    if not faces:
+        return torch.ones(len(rotations), dtype=torch.bool)
+    axes = [("xyz".index(face[1]), 1.0 if face[0] == "+" else -1.0) for face in faces]
+    up = [rotations[:, 2, axis] * sign >= 1.0 - 1e-6 for axis, sign in axes]
+    return torch.stack(up).any(0)
+
+
+def read_handling(given: Any) -> dict[str, Any]:
+    """Return the handling of one item of a plan; raise unless its entries are valid."""
+    if not isinstance(given, Mapping):
+        raise ParameterError(f"handling={given!r} must be a mapping")
+    found = dict(given)
+    faces = {"faces": list(read_faces(found.pop("faces")))} if "faces" in found else {}
+    Handling.default(1).with_values(found, ["item"], torch.ones(1))
+    return {name: value for name, value in found.items() if value is not None} | faces
