@@ -112,8 +112,9 @@ def pack(
         seed: Of the search.
         **constraints: Entries of :class:`packing_env.constraints.Constraints`: ``clearance`` and
             ``wall_clearance`` (as ``"2mm"`` or metres), ``weight_limit``, ``balance``,
-            ``preplaced`` (also as ``"50x50x20mm@0,0,0"``), ``fragile``. What the parts ask for (``max_load``, ``fragile``, ...)
-            holds without being named here; ``fragile="top"`` or ``lifo=False`` changes it.
+            ``preplaced`` (also as ``"50x50x20mm@0,0,0"``), ``fragile``. What the parts ask for
+            (``max_load``, ``fragile``, ...) holds without being named here; ``fragile="top"`` or
+            ``lifo=False`` changes it.
 
     Returns:
         The plan; ``packing_env.planner.save`` writes it.

@@ -1,0 +1,45 @@
+"""Agents train under constraints, which their masks keep."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hydra.utils import instantiate
+
+from agents.config.build import build_agent, build_env, build_replay
+from agents.config.compose import compose
+from agents.loggers.logging import NullLogger
+from agents.training.trainer import Trainer
+
+UNDER_TWO = [
+    "env=cuboid_online",
+    "env.num_envs=8",
+    "env.num_items=12",
+    "env.pool_size=32",
+    "env.constraints.max_load=true",
+    "env.constraints.lifo=true",
+    "env.handling={weight: {density: 1}, max_load: 20.0, group: {uniform: [1, 3]}}",
+]
+
+
+@pytest.mark.parametrize("agent", ["afterstate", "ppo"])
+def test_an_agent_trains_under_two_constraints(agent: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = compose("train", [*UNDER_TWO, f"agent={agent}", "trainer.frames=512"])
+    env = build_env(config)
+    assert env.params.constraints.to_json() == {"max_load": True, "lifo": True}
+    learner = build_agent(config, env)
+    replay = build_replay(config, env, learner)
+    before = [p.clone() for p in learner.policy.parameters()]
+    trainer = instantiate(config.trainer)(env, learner, replay, NullLogger(), tmp_path)
+    assert isinstance(trainer, Trainer)
+    for _ in range(48):
+        trainer.step()
+    after = list(learner.policy.parameters())
+    assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    assert all(math.isfinite(float(p.sum())) for p in after)
+    assert not env.state["illegal_actions"].any()
+    assert env.state["under"].any()
