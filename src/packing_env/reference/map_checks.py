@@ -252,6 +252,6 @@ class MapChecks:
         """Name the highest item at a cell, or the floor."""
         index = int(self.owner[x, y])
         if index < 0:
-            return "the floor"
+            return "a pre-placed box" if self.heightmap[x, y] > 0 else "the floor"
         other = self.packed[index][0]
         return f"item {other.order} ({other.name})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from hydra.utils import instantiate
 
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
-from agents.loggers.logging import NullLogger
 from agents.training.trainer import Trainer
 
 UNDER_TWO = [
@@ -24,19 +22,26 @@ UNDER_TWO = [
     "env.handling={weight: {density: 1}, max_load: 20.0, group: {uniform: [1, 3]}}",
 ]
 
+SETTINGS = {
+    "afterstate": ["replay.horizon=4", "network=afterstate_net"],
+    "ppo": ["replay.horizon=8"],
+}
+
 
 @pytest.mark.parametrize("agent", ["afterstate", "ppo"])
-def test_an_agent_trains_under_two_constraints(agent: str, tmp_path: Path) -> None:
+def test_an_agent_trains_under_two_constraints(agent: str) -> None:
     torch.manual_seed(0)
-    config = compose("train", [*UNDER_TWO, f"agent={agent}", "trainer.frames=512"])
+    given = [*UNDER_TWO, f"agent={agent}", "trainer.frames=1000", "agent.batch_size=16"]
+    config = compose("train", [*given, *SETTINGS[agent]])
     env = build_env(config)
     assert env.params.constraints.to_json() == {"max_load": True, "lifo": True}
     learner = build_agent(config, env)
     replay = build_replay(config, env, learner)
     before = [p.clone() for p in learner.policy.parameters()]
-    trainer = instantiate(config.trainer)(env, learner, replay, NullLogger(), tmp_path)
+    collector = instantiate(config.collector)(env, learner.policy)
+    trainer = instantiate(config.trainer)(learner, collector, replay)
     assert isinstance(trainer, Trainer)
-    for _ in range(48):
+    for _ in range(40):
         trainer.step()
     after = list(learner.policy.parameters())
     assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
