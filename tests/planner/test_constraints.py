@@ -72,7 +72,12 @@ BROKEN: dict[str, tuple[dict[str, Any], list[Callable[[dict[str, Any]], None]], 
     "clearance": ({"clearance": 0.01, "wall_clearance": 0.0}, [beside], 1, "rises beside it"),
     "wall_clearance": ({"wall_clearance": 0.01}, [], 0, "0 cells from a wall"),
     "faces": ({}, [of_item(0, faces=["+x"])], 0, "claimed +x up"),
-    "path": ({"preplaced": [[0.0, 0.0, 0.0, 0.05, 0.05, 0.02]]}, [], 0, "the top of a pre-placed box"),
+    "path": (
+        {"preplaced": [[0.0, 0.0, 0.0, 0.05, 0.05, 0.02]]},
+        [],
+        0,
+        "the top of a pre-placed box",
+    ),
 }
 
 

@@ -21,7 +21,6 @@ plain loops: :mod:`packing_env.reference.constraints`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -31,6 +30,7 @@ from packing_env import kernels
 from packing_env.constraints import CLEARANCE_SLACK
 from packing_env.core import heightmap as hm
 from packing_env.core.orientation import Placement
+from packing_env.core.packed import packed_items, spare_load
 from packing_env.types import (
     SLOPE_UNITS,
     Catalogue,
@@ -131,50 +131,11 @@ def commit(
 # ------------------------------------------------------------------ packed items
 
 
-@dataclass(frozen=True)
-class _Packed:
-    """The packed items of each row, in order; entries past the last are never barred.
-
-    Attributes:
-        there: ``[B, N]`` which exist.
-        item_id: ``[B, N]`` their catalogue rows.
-        catalogue: The items.
-    """
-
-    there: Bool[Tensor, "B N"]
-    item_id: Int[Tensor, "B N"]
-    catalogue: Catalogue
-
-    def __getitem__(self, name: str) -> Tensor:
-        """Return an attribute of them, ``[B, N]``."""
-        return self.catalogue[name][self.item_id]
-
-
-def _packed(state: State, catalogue: Catalogue) -> _Packed:
-    order = torch.arange(state["item_id"].shape[1], device=state["step"].device)
-    there = order < state["items_packed"][:, None]
-    position = state["placement"][:, :, 0]
-    return _Packed(there, state["item_id"].gather(1, position), catalogue)
-
-
-def spare_load(state: State, catalogue: Catalogue) -> Int[Tensor, "B N"]:
-    """Return the milligrams that each packed item may still be loaded with.
-
-    That is the least of what it and all under it may bear.
-    """
-    packed = _packed(state, catalogue)
-    weight = torch.where(packed.there, packed["weight"], 0)
-    borne = (state["under"] * weight[:, :, None]).sum(1)
-    spare = torch.where(packed.there, packed["max_load"] - borne, torch.iinfo(torch.int64).max)
-    below = torch.where(state["under"], spare[:, None], torch.iinfo(torch.int64).max)
-    return torch.minimum(spare, below.amin(2))
-
-
 def _barred_below(
     state: State, item_id: Int[Tensor, "B L"], catalogue: Catalogue, params: PackingParams
 ) -> Bool[Tensor, "B L N"] | None:
     """Return the packed items that each visible one must not rest on; None: no such rule."""
-    rules, packed = params.constraints, _packed(state, catalogue)
+    rules, packed = params.constraints, packed_items(state, catalogue)
     barred = torch.zeros_like(packed.there)[:, None]
     if rules.no_stacking:
         barred = barred | ~packed["stackable"][:, None]
@@ -194,7 +155,7 @@ def _barred_above(
     """Return the packed items that each visible one must not be above; None: no such rule."""
     if not params.constraints.lifo:
         return None
-    packed = _packed(state, catalogue)
+    packed = packed_items(state, catalogue)
     sooner = packed["group"][:, None] < catalogue["group"][item_id][..., None]
     return sooner & packed.there[:, None]
 
@@ -203,7 +164,7 @@ def _allowed_items(
     state: State, item_id: Int[Tensor, "B L"], catalogue: Catalogue, params: PackingParams
 ) -> Bool[Tensor, "B L"]:
     """Return which items may be packed now, wherever."""
-    rules, packed = params.constraints, _packed(state, catalogue)
+    rules, packed = params.constraints, packed_items(state, catalogue)
     allowed = torch.ones_like(item_id, dtype=torch.bool)
     if rules.weight_limit is not None:
         total = torch.where(packed.there, packed["weight"], 0).sum(1, keepdim=True)
@@ -229,7 +190,7 @@ def _balanced(
 ) -> Bool[Tensor, "B L R steps"]:
     """Return at which lower corners along an axis the centre of mass of all items is allowed."""
     assert params.constraints.balance is not None
-    packed, cells = _packed(state, catalogue), params.grid[axis]
+    packed, cells = packed_items(state, catalogue), params.grid[axis]
     _, orientation, *corner = state["placement"].unbind(2)
     own = catalogue["com"][packed.item_id, orientation][..., axis]
     far = 2 * (SLOPE_UNITS * corner[axis] + own) - SLOPE_UNITS * cells

@@ -1,4 +1,4 @@
-"""What items ask of their handling: weight, load, stacking, fragility, group of unloading.
+"""Handling of items: weight, load, stacking, fragility, group of unloading, faces that may be up.
 
 Constraints read it (:mod:`packing_env.constraints`); without them it has no effect.
 """
