@@ -348,8 +348,8 @@ def allowed(
     for axis, at in enumerate((placement.x, placement.y)):
         found = found & _off_walls(size[:, axis], at, axis, params)
         if rules.balance is not None:
-            where = (com[:, None, None], at[:, None, None, None], axis)
-            found = found & _balanced(state, one, *where, *task).flatten()
+            corner = (com[:, None, None], at[:, None, None, None], axis)
+            found = found & _balanced(state, one, *corner, *task).flatten()
     return found
 
 

@@ -321,7 +321,8 @@ def _catalogue(
 ) -> Catalogue:
     """Make the catalogue of some tensors."""
     cell, container = grid.cell, grid.container
-    return Catalogue(**tensors, names=names, sources=sources, cell=cell, container=container)
+    given: dict[str, Any] = {**tensors, "names": names, "sources": sources}
+    return Catalogue(**given, cell=cell, container=container)
 
 
 def _cached(build: MeshBuild, folder: str | Path | None) -> Catalogue:

@@ -143,7 +143,7 @@ def _constraints(parts: Sequence[Part], given: dict[str, Any]) -> Constraints:
         "lifo": len(groups) > 1,
     }
     lengths = ("clearance", "wall_clearance")
-    read = {
+    read: dict[str, Any] = {
         key: read_length(key, value) if key in lengths and isinstance(value, str) else value
         for key, value in given.items()
     }

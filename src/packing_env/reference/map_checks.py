@@ -81,9 +81,14 @@ class MapChecks:
         yield from self._volume(item, placed)
         if self.constraints is not None:
             slack = 0.0 if self._exact(item) else self.plan.slack
-            corner = (item.corner, self._centre(item, placed), slack)
-            ground = (self.heightmap, placed.bottom)
-            yield from self.constraints.violations(item, *ground, *corner)
+            yield from self.constraints.violations(
+                item,
+                self.heightmap,
+                placed.bottom,
+                item.corner,
+                self._centre(item, placed),
+                slack,
+            )
 
     def put(self, item: ItemClaim) -> None:
         """Add the item whose :meth:`violations` were computed last."""

@@ -76,8 +76,10 @@ def _reference_handling(catalogue: Catalogue, row: int) -> Handling:
     """Convert the attributes of a row that constraints read."""
     if catalogue.handling is None:
         return Handling()
-    values = catalogue.handling.tensors().items()
-    return Handling(**{name: value[row].item() for name, value in values})
+    values: dict[str, Any] = {
+        name: value[row].item() for name, value in catalogue.handling.tensors().items()
+    }
+    return Handling(**values)
 
 
 def reference_cuboid(catalogue: Catalogue, row: int) -> BoxItem:
