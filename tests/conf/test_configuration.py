@@ -18,6 +18,7 @@ from agents.config import compose as composition
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
 from agents.config.folders import ConfigError, config_folder, groups
+from packing_env.constraints import Constraints
 from packing_env.generators import GENERATORS, CuboidSource
 from packing_env.tasks import CUBOIDS, PRESETS
 from packing_env.types import PackingParams
@@ -94,6 +95,9 @@ def test_a_preset_is_the_same_in_python_and_yaml(name: str) -> None:
     assert config["_target_"] == "packing_env.make_env"
     assert config["task"] == name
     for field in fields(PackingParams):
+        if field.name == "constraints":
+            assert preset.params.constraints == Constraints.read(config["constraints"])
+            continue
         assert config[field.name] == plain(getattr(preset.params, field.name)), field.name
     assert config["orientations"] == preset.orientations
     assert config["scales"] == (plain(preset.scales) if preset.scales == (1.0,) else None)
@@ -107,7 +111,8 @@ def test_a_preset_is_the_same_in_python_and_yaml(name: str) -> None:
     shell = {"_target_", "_convert_", "task", "num_envs", "device", "seed", "resolution", "split"}
     shell |= {"pool_size", "pool_seed", "skip_infeasible", "autoreset", "draw", "row_offset"}
     rules = {field.name for field in fields(PackingParams)}
-    assert set(config) == shell | rules | {"items", "orientations", "scales", "generator"}
+    items = {"items", "orientations", "scales", "generator", "handling"}
+    assert set(config) == shell | rules | items
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))

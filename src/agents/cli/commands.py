@@ -58,6 +58,16 @@ class Command:
     words: str | None = None
 
 
+CONSTRAINTS = (
+    Argument("--clearance", metavar="LENGTH", help="between parts, and to walls, as in 2mm"),
+    Argument("--wall-clearance", metavar="LENGTH", help="to walls; default: --clearance"),
+    Argument("--weight-limit", type=float, metavar="KG", help="of a container"),
+    Argument("--balance", type=float, metavar="SHARE", help="centre of mass off the middle"),
+    Argument("--fragile", choices=("last", "top"), help="fragile parts: last, or under no other"),
+    Argument("--preplaced", action="append", metavar="BOX", help="in it: 50x50x20mm@0,0,0"),
+)
+"""Options of ``pack`` beside the columns of an order; names as in ``Constraints``."""
+
 TASK = ("env", "items", "generator", "reward")
 COMMANDS = {
     "train": Command(
@@ -133,6 +143,7 @@ COMMANDS = {
             Argument("--unit", help="of the files; default: as the container"),
             Argument("--cell", metavar="LENGTH", help="grid, as in 5mm; default: 48 to 64 a side"),
             Argument("--stability", default="com_hull", help="rule; default com_hull"),
+            *CONSTRAINTS,
             Argument("--seed", type=int, default=0, help="of the search"),
             Argument("--out", type=Path, default=Path("packed"), help="folder; default packed"),
         ),
@@ -140,7 +151,8 @@ COMMANDS = {
             "Pack parts at their true size, each as often as its quantity says, in an order and "
             "in poses that a search improves until its time is over. Prints what is packed and "
             "what is left over, and writes plan.json (for packing check), positions.csv, and "
-            "packed.png, .html (3-D, step by step), .glb and .stl."
+            "packed.png, .html (3-D, step by step), .glb and .stl. Columns of an order beside the "
+            "sizes: weight, max_load, group, upright, faces, fragile, no_stacking."
         ),
     ),
     "bench": Command(
