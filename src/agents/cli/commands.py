@@ -63,7 +63,7 @@ CONSTRAINTS = (
     Argument("--wall-clearance", metavar="LENGTH", help="to walls; default: --clearance"),
     Argument("--weight-limit", type=float, metavar="KG", help="of a container"),
     Argument("--balance", type=float, metavar="SHARE", help="centre of mass off the middle"),
-    Argument("--fragile", choices=("last", "top"), help="fragile parts: last, or under no other"),
+    Argument("--fragile", choices=("last", "top"), help="fragile parts: how"),
     Argument("--preplaced", action="append", metavar="BOX", help="in it: 50x50x20mm@0,0,0"),
 )
 """Options of ``pack`` beside the columns of an order; names as in ``Constraints``."""
@@ -151,8 +151,7 @@ COMMANDS = {
             "Pack parts at their true size, each as often as its quantity says, in an order and "
             "in poses that a search improves until its time is over. Prints what is packed and "
             "what is left over, and writes plan.json (for packing check), positions.csv, and "
-            "packed.png, .html (3-D, step by step), .glb and .stl. Columns of an order beside the "
-            "sizes: weight, max_load, group, upright, faces, fragile, no_stacking."
+            "packed.png, .html (3-D, step by step), .glb and .stl."
         ),
     ),
     "bench": Command(
