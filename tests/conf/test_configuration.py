@@ -30,6 +30,7 @@ NEEDED = {
     "generator=fixed_pool": ["generator.instances=[[0,1]]"],
     "generator=cuboid_sequences": ["generator.path=orders.csv"],
     "experiment=learn_blobs": ["items.paths=parts"],
+    "experiment=learn_meshes": ["items.paths=parts"],
     "trainer=on_policy": ["agent=ppo"],
     "replay=rollout": ["agent=ppo"],
     "network=afterstate_net": ["agent=afterstate"],
@@ -138,8 +139,14 @@ def test_the_file_of_a_preset_builds_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sls_nesting", "irregular_paper"])
 def test_boxes_of_a_users_own_keep_their_size_on_the_command_line(name: str) -> None:
-    own = [f"env={name}", "items=cuboids", "items.extents=[[0.06,0.04,0.03]]", "env.pool_size=2"]
-    own += ["env.num_items=2", "env.num_visible=1", "env.cell=0.01", "env.grid_step=1"]
+    own = [f"env={name}", "items=example_cuboids", "items.extents=[[0.06,0.04,0.03]]"]
+    own += [
+        "env.pool_size=2",
+        "env.num_items=2",
+        "env.num_visible=1",
+        "env.cell=0.01",
+        "env.grid_step=1",
+    ]
     env = build_env(compose("train", own))
     assert [source["scale"] for source in env.catalogue.sources] == [1.0]
 
