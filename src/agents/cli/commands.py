@@ -63,8 +63,8 @@ CONSTRAINTS = (
     Argument("--wall-clearance", metavar="LENGTH", help="to walls; default: --clearance"),
     Argument("--weight-limit", type=float, metavar="KG", help="of a container"),
     Argument("--balance", type=float, metavar="SHARE", help="centre of mass off the middle"),
-    Argument("--fragile", choices=("last", "top"), help="fragile parts: how"),
-    Argument("--preplaced", action="append", metavar="BOX", help="in it: 50x50x20mm@0,0,0"),
+    Argument("--fragile", choices=("last", "top"), help="fragile parts, or under no other"),
+    Argument("--preplaced", action="append", metavar="BOX", help="there before: 50x50x20mm@0,0,0"),
 )
 """Options of ``pack`` beside the columns of an order; names as in ``Constraints``."""
 
@@ -142,7 +142,7 @@ COMMANDS = {
             Argument("--seconds", type=float, default=30.0, help="of search; default 30"),
             Argument("--unit", help="of the files; default: as the container"),
             Argument("--cell", metavar="LENGTH", help="grid, as in 5mm; default: 48 to 64 a side"),
-            Argument("--stability", default="com_hull", help="rule; default com_hull"),
+            Argument("--stability", default="com_hull", metavar="RULE", help="default com_hull"),
             *CONSTRAINTS,
             Argument("--seed", type=int, default=0, help="of the search"),
             Argument("--out", type=Path, default=Path("packed"), help="folder; default packed"),
