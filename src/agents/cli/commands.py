@@ -63,7 +63,7 @@ CONSTRAINTS = (
     Argument("--wall-clearance", metavar="LENGTH", help="to walls; default: --clearance"),
     Argument("--weight-limit", type=float, metavar="KG", help="of a container"),
     Argument("--balance", type=float, metavar="SHARE", help="centre of mass off the middle"),
-    Argument("--fragile", choices=("last", "top"), help="fragile parts, or under no other"),
+    Argument("--fragile", choices=("last", "top"), help="fragile parts last, or under no other"),
     Argument("--preplaced", action="append", metavar="BOX", help="there before: 50x50x20mm@0,0,0"),
 )
 """Options of ``pack`` beside the columns of an order; names as in ``Constraints``."""

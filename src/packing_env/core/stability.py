@@ -97,7 +97,11 @@ class Contact:
 
     def in_hull(self, centres: bool) -> Bool[Tensor, "B R Xs Ys"]:
         """Test if the windows' centres, or the centres of mass, lie in the hulls."""
-        point = _HALF * self.size if centres else self.com
+        return self._hull(_HALF * self.size if centres else self.com, centres)
+
+    def _hull(
+        self, point: Int[Tensor, "B R 2"], centres: bool = False
+    ) -> Bool[Tensor, "B R Xs Ys"]:
         ground = (self.heightmap, self.bottom, self.z, point, self.contact_tol, self.stride)
         return kernels.com_hull(
             *ground, centres=centres, which=self.which, size=self.footprint_size
@@ -112,9 +116,7 @@ class Contact:
 
     def inside(self, percent: int) -> Bool[Tensor, "B R Xs Ys"]:
         """Test if the centres of mass lie in the hulls with a margin around them."""
-        ground, tol = (self.heightmap, self.bottom, self.z), self.contact_tol
-        corners = _margins(self.com, self.size, percent)
-        found = [kernels.com_hull(*ground, point, tol, self.stride) for point in corners]
+        found = [self._hull(point) for point in _margins(self.com, self.size, percent)]
         return torch.stack(found).all(0)
 
 
