@@ -163,8 +163,10 @@ class Episode:
         self, item: Item, orientation: int, x: int, y: int, z: np.float32
     ) -> constraints.Case | None:
         """Return a placement at rest as the constraints judge it; None without constraints."""
+        if self.load is None:
+            return None
         bottom = item.bottom[orientation]
-        if self.load is None or bottom is None:
+        if bottom is None:
             return None
         place = (item.handling, bottom, item.com[orientation], x, y, z, self.rules.contact_tol)
         return constraints.Case(self.load, self.heightmap, *place)
