@@ -122,7 +122,7 @@ def test_a_stored_curve_outside_the_run_is_refused(
     composed: DictConfig, saved: dict[str, Any]
 ) -> None:
     for place in ("/tmp/curve.png", "../curve.png"):
-        with pytest.raises(ConfigError, match="curve is .* outside the run's folder"):
+        with pytest.raises(ConfigError, match=r"curve is .* outside the run's folder"):
             resume.run_config(composed, {**saved, "curve": place}, [], [])
 
 
