@@ -10,11 +10,18 @@ PYTHON ?= python3
 WORKERS ?= 2
 TORCH_INDEX_URL ?=
 TORCH := torch==2.13.0
+# Beside builds of torch for the CPU; those for CUDA bring the version that they work with.
+TRITON := triton==3.9.0
 EXTRAS := fast,mesh,viz,dev,docs
 
 # The public test data, where it lies beside the checkout; without it the tests that need it skip.
 ifneq ($(wildcard ../shared/data/manifest.json),)
 export PACKING_DATA ?= $(abspath ../shared/data)
+endif
+
+# What tests must find, instead of skipping without it.
+ifeq ($(shell uname -s),Linux)
+export PACKING_TESTS_REQUIRE ?= triton
 endif
 
 # Waiting threads sleep: spinning ones take the cores from the other test processes.
@@ -46,6 +53,8 @@ $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing $(TORCH) and the project into $(VENV) ..."
 	@$(PIP_INSTALL) $(if $(TORCH_INDEX_URL),--extra-index-url $(TORCH_INDEX_URL)) $(TORCH)
 	@$(PIP_INSTALL) --quiet -e '.[$(EXTRAS)]'
+	@if $(BIN)/python -c 'import sys, torch; sys.exit(not (sys.platform == "linux" and torch.version.cuda is torch.version.hip is None))'; then \
+	  $(PIP_INSTALL) --quiet --no-deps $(TRITON); fi
 	@touch $@
 
 # A run of a few decisions comes first: it compiles the kernels, which takes a minute or two, once, and

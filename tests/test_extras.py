@@ -39,7 +39,7 @@ def test_the_readme_names_every_extra_for_users() -> None:
     ("hidden", "line", "remedy"),
     [
         ("PIL", "render out=x.gif", 'GIF files need Pillow.*pip install "packing-env[viz]"'),
-        ("imageio_ffmpeg", "render out=x.mp4", 'imageio-ffmpeg.*pip install "packing-env[video]"'),
+        ("imageio", "render out=x.mp4", 'imageio, which.*pip install "packing-env[video]"'),
         (
             "matplotlib",
             "eval evaluation.picture=p.png evaluation.instances=2",

@@ -45,6 +45,12 @@ def test_make_installs_the_pinned_torch() -> None:
     assert re.search(r"^TORCH := torch==(.+)$", makefile, re.M).group(1) == pins()["torch"]
 
 
+def test_make_installs_a_triton_that_the_extra_takes() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    pinned = re.search(r"^TRITON := triton==(.+)$", makefile, re.M).group(1)
+    assert all(Requirement(line).specifier.contains(pinned) for line in EXTRAS["triton"])
+
+
 def test_version_is_stated_once() -> None:
     source = (ROOT / "src" / "packing_env" / "__init__.py").read_text(encoding="utf-8")
     assert re.search(r'^__version__ = "(.+)"$', source, re.M).group(1) == PROJECT["version"]

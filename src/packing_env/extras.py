@@ -38,6 +38,7 @@ EXTRAS = {
     ),
     "viz": Extra("figures with titles, learning curves, GIF", ("matplotlib", "PIL")),
     "video": Extra("MP4, and Gymnasium's RecordVideo", ("moviepy", "imageio", "imageio_ffmpeg")),
+    "physics": Extra("simulation of plans", ("mujoco", "coacd", "manifold3d")),
     "triton": Extra("kernels on CUDA devices", ("triton",)),
     "log": Extra("TensorBoard", ("tensorboard",)),
     "sb3": Extra("Stable-Baselines3", ("stable_baselines3", "sb3_contrib")),

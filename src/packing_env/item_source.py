@@ -110,7 +110,7 @@ def are_embedded(items: Any) -> bool:
     return (items.get("source") if isinstance(items, Mapping) else items) == "shapes"
 
 
-_BUILDING = {"unit", "strict", "use_cache", "cache_dir"}
+_BUILDING = {"unit", "strict", "resting", "use_cache", "cache_dir"}
 ITEM_ARGUMENTS: dict[str, set[str]] = {
     "shapes": {"families", *_BUILDING},
     "meshes": {"paths", *_BUILDING},
@@ -137,6 +137,10 @@ def _items_options(items: Any) -> dict[str, Any]:
     share = check_number("items.holdout", options.setdefault("holdout", 0.0))
     if not 0 <= share < 1:
         raise ParameterError(f"items.holdout={share} must lie between 0 and 1")
+    if options.get("resting") is None:
+        options.pop("resting", None)
+    elif not isinstance(options["resting"], bool):
+        raise ParameterError(f"items.resting={options['resting']!r} must be true, false or null")
     if source == "shapes":
         _check_families(options.get("families"))
     elif source == "meshes":

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from packing_env.core import candidates, feasibility
+from packing_env.core import candidates, constraints, feasibility
 from packing_env.core.actions import get_mode
 from packing_env.envs import PackingEnv, checks
 from packing_env.generators import GENERATORS, Generator, GeneratorError
@@ -53,6 +53,8 @@ class Task:
             :func:`make_env` is given ``scales``.
         generator: Source of instances (``generators.GENERATORS``), by name or with arguments.
         pool_size: Instances per seed and split.
+        handling: Weight, fragility, ... of the items (``Catalogue.with_handling``), which
+            ``constraints`` read.
     """
 
     params: PackingParams
@@ -61,6 +63,7 @@ class Task:
     scales: tuple[float, ...] = (1.0,)
     generator: str | Mapping[str, Any] = "catalogue_mix"
     pool_size: int = POOL_SIZE
+    handling: Mapping[str, Any] = field(default_factory=dict)
 
 
 LEAN = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
@@ -197,6 +200,9 @@ def make_env(
     supplied = generator.cuboids(preset.params, pool_seed, split, size)
     poses = {"orientations": preset.orientations, "scales": preset.scales}
     catalogue = build_catalogue(preset.items, preset.params, poses, split, supplied)
+    if any(value is not None for value in preset.handling.values()):
+        catalogue = catalogue.with_handling(preset.handling)
+    constraints.check_items(preset.params, catalogue.tensors())
     playable = feasibility.legal_on_floor(catalogue.tensors(), preset.params).any(1)
     source = (generator, catalogue, preset.params, playable)
     pool |= {"seed": pool_seed, "size": size}

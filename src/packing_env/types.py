@@ -15,13 +15,20 @@ Axes, used everywhere with these letters:
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from torch import Tensor
+
+from packing_env.constraints import Constraints
+from packing_env.values import MAX_STEPS as MAX_STEPS
+from packing_env.values import ParameterError as ParameterError
+from packing_env.values import check_container as check_container
+from packing_env.values import check_integer as check_integer
+from packing_env.values import check_number as check_number
+from packing_env.values import to_float32 as to_float32
+from packing_env.values import whole_cells as whole_cells
 
 State = dict[str, Tensor]
 """The simulator's state: a plain mapping of tensors, one row per environment.
@@ -50,6 +57,8 @@ State = dict[str, Tensor]
 | ``spaces`` | ``[B, E, 6]`` int32 | empty maximal spaces, the same form (``core.cuboids.spaces``) |
 | ``task`` | ``[B]`` int64 | fingerprint of the container and items that the row belongs to |
 | ``seed row episode`` | ``[B]`` int64 | key and counters of the row's random stream |
+
+Some :mod:`packing_env.core.constraints` keep ``owner`` and ``under`` beside these.
 """
 
 Catalogue = Mapping[str, Tensor]
@@ -57,7 +66,7 @@ Catalogue = Mapping[str, Tensor]
 
 ``top bottom [M,R,U,V]``, ``size [M,R,2]``, ``peak [M,R]``, ``com [M,R,2]``, ``volume [M]``,
 ``extent [M,3]``, ``orientation_mask [M,R]``, ``cuboid [M,R,3]`` (``[M,R,0]`` where some item is not
-a cuboid of whole pitches).
+a cuboid of whole pitches); with ``packing_env.items.Handling`` its entries, ``[M]`` each.
 """
 
 ILLEGAL_ACTIONS = ("terminate", "noop", "project")
@@ -78,73 +87,10 @@ NEED_MAPS = ("item_maps", "drop_height")
 """Observations that are not available in geometry ``"boxes"``."""
 MAX_SEED = 2**63 - 1
 """Largest seed of a pool and of the rows' streams; the smallest is 0."""
-MAX_STEPS = 2**30
-"""Largest number of cells, or of steps of ``unit``, along one side of the container."""
 NOOP_PENALTY = 0.1
 """Default weight of the ``illegal`` reward term where illegal actions are no-ops."""
 SLOPE_UNITS = 64
 """The centre of mass is quantised to 1/64 of a cell (see ``kernels.com_hull``)."""
-
-
-class ParameterError(ValueError):
-    """A parameter is invalid; the message names it and a valid value."""
-
-
-def to_float32(value: float) -> float:
-    """Round ``value`` to the nearest float32, as a Python float (no tensor, no NumPy)."""
-    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
-    return rounded
-
-
-def whole_cells(length: float, cell: float, name: str) -> int:
-    """Return ``length / cell`` as an integer; raise if it is not whole to 1e-6 of a cell."""
-    cells = length / cell
-    if cells > MAX_STEPS:
-        raise ParameterError(
-            f"container {name} = {length} m has {cells:.3g} cells of {cell} m, and at most "
-            f"{MAX_STEPS} are supported; use a larger cell"
-        )
-    if round(cells) < 1 or abs(cells - round(cells)) > 1e-6:
-        raise ParameterError(
-            f"container {name} = {length} m is not a whole multiple of cell = {cell} m ({cells:.4f}"
-            f" cells); use {max(1, round(cells)) * cell:.6g} m or another cell, in metres"
-        )
-    return round(cells)
-
-
-def check_integer(name: str, value: Any, at_least: int, at_most: int | None = None) -> int:
-    """Return ``value`` as an int; raise unless it is an integer (not a bool) in these bounds."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ParameterError(f"{name}={value!r} must be an integer, {at_least} or more")
-    whole = int(value)
-    if whole < at_least:
-        limit = "" if at_most is None else f" and at most {at_most}"
-        raise ParameterError(f"{name}={whole} must be at least {at_least}{limit}")
-    if at_most is not None and whole > at_most:
-        raise ParameterError(f"{name}={whole} must be at most {at_most} and at least {at_least}")
-    return whole
-
-
-def check_number(name: str, value: Any, above: float | None = None) -> float:
-    """Return ``value`` as a float; raise unless it is finite and above ``above``, or if a bool."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise ParameterError(f"{name}={value!r} must be a finite number")
-    number = float(value)
-    if above is not None and number <= above:
-        raise ParameterError(f"{name}={number} must be more than {above:g}")
-    return number
-
-
-def check_container(container: Any) -> tuple[float, float, float]:
-    """Return ``(X, Y, H)`` in metres; raise unless they are three positive numbers."""
-    given = container.tolist() if hasattr(container, "tolist") else container
-    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 3:
-        raise ParameterError(f"container={given!r} must be three lengths (X, Y, H) in metres")
-    real = all(isinstance(length, Real) and not isinstance(length, bool) for length in given)
-    if not real or not all(0 < float(length) < math.inf for length in given):
-        raise ParameterError(f"container={given!r} must be positive numbers (X, Y, H), metres")
-    x, y, height = map(float, given)
-    return x, y, height
 
 
 @dataclass(frozen=True)
@@ -186,6 +132,8 @@ class PackingParams:
         max_steps: Decisions before truncation; ``None`` means N, or 2 N if illegal actions are
             no-ops.
         observation: Names in :data:`OBSERVATIONS` that the environment emits.
+        constraints: Further rules of what is legal (:mod:`packing_env.constraints`), or a mapping
+            of them, as in ``{"weight_limit": 20.0, "no_stacking": True}``; none by default.
     """
 
     container: tuple[float, float, float]
@@ -210,6 +158,7 @@ class PackingParams:
     illegal_action: str = "terminate"
     max_steps: int | None = None
     observation: tuple[str, ...] = DEFAULT_OBSERVATIONS
+    constraints: Constraints = field(default_factory=Constraints)
     _penalty_is_default: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -219,6 +168,9 @@ class PackingParams:
         self._check_choices()
         object.__setattr__(self, "observation", tuple(self.observation))
         self._check_geometry()
+        rules = Constraints.read(self.constraints)
+        rules.check_task(self.container, self.geometry, self.action_mode)
+        object.__setattr__(self, "constraints", rules)
         if not isinstance(self.reward, Mapping):
             raise ParameterError(
                 f"reward={self.reward!r} must give each term a weight, as in utilization: 1.0"

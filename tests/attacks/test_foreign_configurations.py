@@ -27,7 +27,7 @@ from agents.training import checkpoint, resume
 
 SECTIONS = (
     "items", "generator", "reward", "network", "env", "collector", "replay", "trainer", "agent",
-    "logger", "seed", "device", "name", "checkpoint", "warm_start", "evaluation",
+    "logger", "seed", "device", "name", "checkpoint", "warm_start", "evaluation", "curve",
 )  # fmt: skip
 
 
@@ -116,6 +116,14 @@ def test_a_stored_place_outside_the_run_is_refused(
     chosen = [f"evaluation.{key}={place}"]
     taken = resume.run_config(compose("train", chosen), foreign, chosen, [])
     assert taken.evaluation[key] == place  # this user's own command
+
+
+def test_a_stored_curve_outside_the_run_is_refused(
+    composed: DictConfig, saved: dict[str, Any]
+) -> None:
+    for place in ("/tmp/curve.png", "../curve.png"):
+        with pytest.raises(ConfigError, match=r"curve is .* outside the run's folder"):
+            resume.run_config(composed, {**saved, "curve": place}, [], [])
 
 
 def test_other_places_are_not_chosen_by_a_run(composed: DictConfig, saved: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from agents.config import compose as composition
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
 from agents.config.folders import ConfigError, config_folder, groups
+from packing_env.constraints import Constraints
 from packing_env.generators import GENERATORS, CuboidSource
 from packing_env.tasks import CUBOIDS, PRESETS
 from packing_env.types import PackingParams
@@ -29,6 +30,7 @@ NEEDED = {
     "generator=fixed_pool": ["generator.instances=[[0,1]]"],
     "generator=cuboid_sequences": ["generator.path=orders.csv"],
     "experiment=learn_blobs": ["items.paths=parts"],
+    "experiment=learn_meshes": ["items.paths=parts"],
     "trainer=on_policy": ["agent=ppo"],
     "replay=rollout": ["agent=ppo"],
     "network=afterstate_net": ["agent=afterstate"],
@@ -94,6 +96,9 @@ def test_a_preset_is_the_same_in_python_and_yaml(name: str) -> None:
     assert config["_target_"] == "packing_env.make_env"
     assert config["task"] == name
     for field in fields(PackingParams):
+        if field.name == "constraints":
+            assert preset.params.constraints == Constraints.read(config["constraints"])
+            continue
         assert config[field.name] == plain(getattr(preset.params, field.name)), field.name
     assert config["orientations"] == preset.orientations
     assert config["scales"] == (plain(preset.scales) if preset.scales == (1.0,) else None)
@@ -107,7 +112,8 @@ def test_a_preset_is_the_same_in_python_and_yaml(name: str) -> None:
     shell = {"_target_", "_convert_", "task", "num_envs", "device", "seed", "resolution", "split"}
     shell |= {"pool_size", "pool_seed", "skip_infeasible", "autoreset", "draw", "row_offset"}
     rules = {field.name for field in fields(PackingParams)}
-    assert set(config) == shell | rules | {"items", "orientations", "scales", "generator"}
+    items = {"items", "orientations", "scales", "generator", "handling"}
+    assert set(config) == shell | rules | items
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
@@ -133,8 +139,14 @@ def test_the_file_of_a_preset_builds_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sls_nesting", "irregular_paper"])
 def test_boxes_of_a_users_own_keep_their_size_on_the_command_line(name: str) -> None:
-    own = [f"env={name}", "items=cuboids", "items.extents=[[0.06,0.04,0.03]]", "env.pool_size=2"]
-    own += ["env.num_items=2", "env.num_visible=1", "env.cell=0.01", "env.grid_step=1"]
+    own = [f"env={name}", "items=example_cuboids", "items.extents=[[0.06,0.04,0.03]]"]
+    own += [
+        "env.pool_size=2",
+        "env.num_items=2",
+        "env.num_visible=1",
+        "env.cell=0.01",
+        "env.grid_step=1",
+    ]
     env = build_env(compose("train", own))
     assert [source["scale"] for source in env.catalogue.sources] == [1.0]
 

@@ -16,7 +16,14 @@ from packing_env.core import stability
 from packing_env.kernels import stability_rules as rules
 from packing_env.types import PackingParams, ParameterError
 
-RULES = ("none", "com_hull", "center_hull", "area_corners", "area_corners_code")
+RULES = (
+    "none",
+    "com_hull",
+    "center_hull",
+    "area_corners",
+    "area_corners_code",
+    *stability.MARGINS,
+)
 
 
 @pytest.fixture(params=kernels.available_backends())
@@ -250,3 +257,25 @@ def test_no_rule_calls_a_placement_outside_stable() -> None:
             assert not (stable & contact.z.isinf()).any()
             outside += int(contact.z.isinf().sum())
     assert outside
+
+
+def test_a_margin_refuses_a_centre_of_mass_on_the_boundary() -> None:
+    """Boxes of whole cells: the centre over the edge of the support, and half a cell inside."""
+    for length, expected in ((4, False), (3, True)):
+        cells = [(0, v) for v in range(2)] + [(1, v) for v in range(2)]
+        level = np.zeros((length, 2), np.float32)
+        seen = reference.Touch(cells, level, np.float32(0), (32 * length, 64))
+        assert reference.is_stable("com_hull", seen)
+        assert reference.is_stable("com_hull_strict", seen) is expected
+        support = torch.zeros(1, length, 2, dtype=torch.bool)
+        support[:, :2] = True
+        touch = stability.Touch(
+            support,
+            torch.ones_like(support),
+            torch.zeros(1, length, 2),
+            torch.zeros(1),
+            torch.tensor([[32 * length, 64]]),
+            0.0,
+            torch.tensor([[length, 2]]),
+        )
+        assert bool(stability.judge("com_hull_strict", touch)) is expected

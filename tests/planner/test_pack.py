@@ -77,7 +77,7 @@ def test_orders(name: str, text: str, kinds: list[int], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name,dx,dy,dz,weight\nlid,5,4,3,7\n", r"line 2: 'weight' is not supported"),
+        ("name,dx,dy,dz,colour\nlid,5,4,3,7\n", r"line 2: 'colour' is not supported"),
         ("dx,dy,dz,quantty\n5,4,3,7\n", "did you mean 'quantity'"),
         ("dx,dy\n5,4\n", "line 2: needed: for each part a file"),
         ("dx,dy,dz,quantity\n5,4,3,0\n", "quantity=0 must be at least 1"),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from packing_env import reference
+from packing_env.reference import boxes, stability
 
 RULES = ("none", "com_hull", "center_hull", "area_corners", "area_corners_code")
 
@@ -172,3 +173,20 @@ def test_corners_outside_the_footprint() -> None:
     assert not reference.area_corners(found)
     assert not reference.area_corners_code(found)
     assert found.area() == 5
+
+
+def test_margins_on_boxes_and_on_maps_agree() -> None:
+    """A box on a smaller one, at every offset: the same verdicts from contacts and from cells."""
+
+    for dx, dy in ((dx, dy) for dx in range(-3, 4) for dy in range(-3, 3)):
+        lower, upper = (4, 4, 0, 8, 7, 2), (4 + dx, 4 + dy, 2, 8 + dx, 8 + dy, 3)
+        heightmap = np.zeros((12, 12), np.float32)
+        heightmap[4:8, 4:7] = 2
+        bottom = np.zeros((4, 4), np.float32)
+        at = (upper[0], upper[1], np.float32(2), (128, 128))
+        touch = reference.touch_at(heightmap, bottom, *at)
+        ground = boxes.BoxGround([lower], upper)
+        for name, percent in stability.MARGINS.items():
+            inside = ground.mass_is_inside(percent)
+            assert reference.is_stable(name, touch) is inside, (name, dx, dy)
+            assert not inside or reference.is_stable("com_hull", touch)

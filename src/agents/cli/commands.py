@@ -58,6 +58,16 @@ class Command:
     words: str | None = None
 
 
+CONSTRAINTS = (
+    Argument("--clearance", metavar="LENGTH", help="between parts, and to walls, as in 2mm"),
+    Argument("--wall-clearance", metavar="LENGTH", help="to walls; default: --clearance"),
+    Argument("--weight-limit", type=float, metavar="KG", help="of a container"),
+    Argument("--balance", type=float, metavar="SHARE", help="centre of mass off the middle"),
+    Argument("--fragile", choices=("last", "top"), help="fragile parts last, or under no other"),
+    Argument("--preplaced", action="append", metavar="BOX", help="there before: 50x50x20mm@0,0,0"),
+)
+"""Options of ``pack`` beside the columns of an order; names as in ``Constraints``."""
+
 TASK = ("env", "items", "generator", "reward")
 COMMANDS = {
     "train": Command(
@@ -79,6 +89,7 @@ COMMANDS = {
             "packing eval checkpoint=runs/20250131-120000-irregular evaluation.instances=256",
             "packing eval env=irregular 'evaluation.heuristics=[lowest_z,first_fit]'",
             "packing eval checkpoint=RUN plan=plan.json evaluation.picture=packed.png",
+            "packing eval env=irregular physics=true evaluation.instances=16",
         ),
         sweeps=True,
     ),
@@ -131,7 +142,8 @@ COMMANDS = {
             Argument("--seconds", type=float, default=30.0, help="of search; default 30"),
             Argument("--unit", help="of the files; default: as the container"),
             Argument("--cell", metavar="LENGTH", help="grid, as in 5mm; default: 48 to 64 a side"),
-            Argument("--stability", default="com_hull", help="rule; default com_hull"),
+            Argument("--stability", default="com_hull", metavar="RULE", help="default com_hull"),
+            *CONSTRAINTS,
             Argument("--seed", type=int, default=0, help="of the search"),
             Argument("--out", type=Path, default=Path("packed"), help="folder; default packed"),
         ),
@@ -198,16 +210,21 @@ COMMANDS = {
         (
             "packing eval env=irregular 'evaluation.heuristics=[lowest_z]' plan=plan.json",
             "packing check plan.json",
+            "packing check plan.json --physics",
             "packing check --json plans/*.json",
         ),
         arguments=(
             Argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans, as JSON"),
             Argument("--json", action="store_true", help="print the reports as a JSON list"),
+            Argument("--physics", action="store_true", help="simulate, too: do the items stay?"),
+            Argument("--settings", type=Path, metavar="YAML", help="settings of the simulation"),
+            Argument("--html", type=Path, metavar="PATH", help="page of the settled items (3-D)"),
         ),
         description=(
             "Verify packing plans with the reference program: every item is inside, under the lid, "
             "disjoint, at its drop height, stable and supported as claimed. Exits 1 and names the "
-            "first violation in packing order; exits 2 for a plan that cannot be read."
+            "first violation in packing order; exits 2 for a plan that cannot be read. --physics "
+            "then places its items one by one in MuJoCo, and exits 1 if one of them moves."
         ),
     ),
     "runs": Command(

@@ -120,13 +120,15 @@ def compare(
         StoppedError: ``should_stop`` returned True; completed policies are in ``results.json``.
     """
     options = config.evaluation
+    settings = _physics(config)
     found: dict[str, Evaluation] = {}
     try:
         for name, policy in policies.items():
             line = f"evaluating {name} on {options.instances} held-out instances"
             with console.status(console.render_str(line)):
+                keep = PICTURED if settings is None else options.instances
                 found[name] = evaluate_policy(
-                    env, policy, options.instances, keep=PICTURED, should_stop=should_stop
+                    env, policy, options.instances, keep=keep, should_stop=should_stop
                 )
     except StoppedError:
         played = {**results, **_results(config, found), "interrupted": True}
@@ -136,7 +138,9 @@ def compare(
     runs.write_json(folder / RESULTS, {**results, **_results(config, found)})
     written = [folder / RESULTS]
     chosen = _shown(config, found)
-    packings = found[chosen].packings(env) if options.picture or options.plan else []
+    if settings is not None:
+        written += _simulate(found, env, settings, folder, chosen, console, should_stop)
+    packings = found[chosen].packings(env)[:PICTURED] if options.picture or options.plan else []
     if packings:
         results = {**results, "shown": chosen}
         runs.write_json(folder / RESULTS, {**results, **_results(config, found)})
@@ -156,6 +160,38 @@ def compare(
     for path in written:
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)
     return 0
+
+
+def _physics(config: DictConfig) -> Any:
+    """Return the settings of the simulation, or None; checked before anything is played."""
+    value: Any = OmegaConf.to_container(config).get("physics")  # type: ignore[union-attr]
+    if value is None or value is False:
+        return None
+    from packing_env.physics import load_mujoco, read_settings
+
+    with build.as_config_errors():
+        load_mujoco()
+        return read_settings(value)
+
+
+def _simulate(
+    found: Mapping[str, Evaluation],
+    env: PackingEnv,
+    settings: Any,
+    folder: Path,
+    chosen: str,
+    console: Console,
+    should_stop: Callable[[], bool],
+) -> list[Path]:
+    """Simulate what was packed; write ``physics.json`` and a page of the first packing."""
+    from agents.cli import physics
+
+    with build.as_config_errors():
+        reports = physics.simulate_all(found, env, settings, console, should_stop)
+        written = [folder / "physics.json", folder / "physics.html"]
+        runs.write_json(written[0], physics.to_json(reports))
+        physics.save_page(written[1], found[chosen].packings(env)[0], reports[chosen][0])
+    return written
 
 
 def _shown(config: DictConfig, found: Mapping[str, Evaluation]) -> str:

@@ -99,11 +99,15 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
                 command.description or f"{command.summary[0].upper()}{command.summary[1:]}.", _WIDTH
             ),
             epilog=_epilog(command) if name == named else None,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_formatter,
         )
         for argument in _arguments(command) if name == named else ():
             sub.add_argument(*argument.names, **argument.options)
     return parser
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=26, width=_WIDTH)
 
 
 def _arguments(command: Command) -> Iterator[Argument]:

@@ -7,6 +7,7 @@ from collections import Counter
 
 from rich.table import Column
 
+from agents.cli.commands import CONSTRAINTS
 from agents.config.folders import ConfigError
 from agents.loggers.console import PlainConsole
 from agents.training.evaluate import number_column, plain_table
@@ -17,6 +18,9 @@ from packing_env.planner import Plan
 
 HOLDS, VIOLATED = 0, 1
 """Exit codes."""
+_CONSTRAINTS = tuple(
+    argument.names[0].removeprefix("--").replace("-", "_") for argument in CONSTRAINTS
+)
 
 
 def pack(options: argparse.Namespace) -> int:
@@ -30,6 +34,7 @@ def pack(options: argparse.Namespace) -> int:
         containers=options.containers,
         stability=options.stability,
         seed=options.seed,
+        **{name: value for name in _CONSTRAINTS if (value := getattr(options, name)) is not None},
     )
     console = PlainConsole(highlight=False)
     _print(console, plan)

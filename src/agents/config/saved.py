@@ -19,7 +19,7 @@ from agents.config.names import rename_saved, targets, walk
 _PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
 _REFERENCE = re.compile(r"\$\{\.*[A-Za-z_]\w*(\.\w+)*\}")
 """A string that is one interpolation of a key: no resolver, nothing beside it."""
-_INSIDE = ("evaluation.picture", "evaluation.plan")
+_INSIDE = ("evaluation.picture", "evaluation.plan", "curve")
 """Files that are written into the run's folder."""
 _ELSEWHERE = ("items.cache_dir", "logger.tracking_uri")
 """Places outside the run's folder that are written to; a run does not choose them."""

@@ -101,7 +101,7 @@ class Heuristic(TensorDictModuleBase):
         """Return batch shape, observations and mask computed from the environment's state."""
         state = self._state()
         items = visible_items(state, self.params.num_visible)
-        maps = feasibility.placement_maps(state["heightmap"], *items, self.catalogue, self.params)
+        maps = feasibility.legal_maps(state, *items, self.catalogue, self.params)
         observed = observation.observe(state, maps, self.catalogue, self._observed)
         return self._batch, observed, maps.legal.flatten(1) | state["terminated"][:, None]
 

@@ -73,6 +73,11 @@ class CapturedCollector(DeviceCollector):
                 f"collector.capture=true records a CUDA graph, but the environment is on "
                 f"{env.device}; use device=cuda, or collector.capture=false"
             )
+        if env.autoreset == "masked":
+            raise ParameterError(
+                "collector.capture=true records one step with its resets, which autoreset='masked' "
+                "takes apart; use env.autoreset=native, or collector.capture=false"
+            )
         super().__init__(env, policy)
         self._record = record
         self._recording: tuple[Callable[[], None], TensorDictBase] | None = None

@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
+from packing_env.core import constraints, stability
 from packing_env.core import heightmap as hm
-from packing_env.core import stability
 from packing_env.core.cuboids import boxes, cells
 from packing_env.core.orientation import Placement, visible_items
 from packing_env.types import Catalogue, PackingParams, State
@@ -59,8 +59,22 @@ def maps_in(state: State, catalogue: Catalogue, params: PackingParams) -> Maps |
     """Return :func:`placement_maps` of a state; None in geometry ``"boxes"``, which has no maps."""
     if params.geometry == "boxes":
         return None
-    item_id, there = visible_items(state, params.num_visible)
-    return placement_maps(state["heightmap"], item_id, there, catalogue, params)
+    return legal_maps(state, *visible_items(state, params.num_visible), catalogue, params)
+
+
+def legal_maps(
+    state: State,
+    item_id: Int[Tensor, "B L"],
+    there: Bool[Tensor, "B L"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Maps:
+    """Return :func:`placement_maps` of items in a state, the task's constraints included."""
+    maps = placement_maps(state["heightmap"], item_id, there, catalogue, params)
+    if not params.constraints:
+        return maps
+    allowed = constraints.allowed_maps(state, item_id, maps.z, catalogue, params)
+    return replace(maps, legal=maps.legal & allowed)
 
 
 def general_maps(
@@ -70,21 +84,35 @@ def general_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> tuple[Float[Tensor, "B L R Xs Ys"], Bool[Tensor, "B L R Xs Ys"]]:
-    """Compute rest height and legality of items of any shape, whatever ``candidate_range``."""
-    bottom = catalogue["bottom"][item_id].flatten(1, 2)
-    peak, com = (catalogue[key][item_id].flatten(1, 2) for key in ("peak", "com"))
-    z = kernels.drop_height(heightmap, bottom, params.grid_step)
-    present = there.repeat_interleave(catalogue["peak"].shape[1], dim=1)[:, :, None, None]
-    z = torch.where(present, z, torch.inf)
+    """Compute rest height and legality of items of any shape, whatever ``candidate_range``.
+
+    Lower surfaces are read where they lie in the catalogue, by index; none is copied.
+    """
+    orientations, step = catalogue["peak"].shape[1], params.grid_step
+    which = item_id[..., None] * orientations + torch.arange(orientations, device=item_id.device)
+    which = torch.where(there[..., None], which, -1).flatten(1)
+    surfaces = catalogue["bottom"].flatten(0, 1)
+    size = catalogue["footprint_size"].flatten(0, 1) if "footprint_size" in catalogue else None
+    z = kernels.drop_height(heightmap, surfaces, step, which=which, size=size)
+    peak, com, window = (catalogue[key][item_id].flatten(1, 2) for key in ("peak", "com", "size"))
     below_lid = z + peak[:, :, None, None] <= params.lid
     judged = torch.where(below_lid, z, torch.inf)
-    size = catalogue["size"][item_id].flatten(1, 2)
     contact = stability.Contact(
-        heightmap, bottom, judged, com, params.tolerance, params.grid_step, size
+        heightmap, surfaces, judged, com, params.tolerance, step, window, which, size
     )
     legal = below_lid & stability.judge_maps(params.stability, contact)
     shape = (*item_id.shape, -1, *z.shape[2:])
     return z.view(shape), legal.view(shape)
+
+
+def with_footprints(catalogue: Catalogue, params: PackingParams) -> Catalogue:
+    """Return the catalogue with ``footprint_size [M, R, 2]``, which spares maps a search.
+
+    Cells (w, h) of each lower surface up to its last finite ones: at most those of the window.
+    """
+    if params.geometry == "boxes":
+        return catalogue
+    return {**catalogue, "footprint_size": kernels.surface_sizes(catalogue["bottom"])}
 
 
 def _within_range(maps: Maps, size: Int[Tensor, "B L R 2"], params: PackingParams) -> Maps:
@@ -112,7 +140,8 @@ def empty_container_maps(
     """Return :func:`placement_maps` of an empty container, without running a kernel.
 
     Every rest height is 0, and whether an orientation may stand on the floor
-    (:func:`legal_on_floor`) does not depend on where. ``None`` in geometry ``"boxes"``.
+    (:func:`legal_on_floor`) does not depend on where. ``None`` in geometry ``"boxes"``. Tasks with
+    constraints need :func:`maps_in` instead.
     """
     if params.geometry == "boxes":
         return None
@@ -128,7 +157,12 @@ def empty_container_maps(
 
 
 def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
-    """Return which orientations of which items may stand in a corner of the empty container."""
+    """Return which orientations of which items may stand in a corner of the empty container.
+
+    With constraints: anywhere in it.
+    """
+    if params.constraints:
+        return _legal_at_start(catalogue, params)
     if params.geometry == "boxes":  # a cuboid on the floor is stable by every rule
         return catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
     window = catalogue["bottom"].shape[2:]
@@ -143,6 +177,24 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
         if params.candidate_range == "pct":
             legal = legal & unrotated_fits(u[:1], v[:1], items["size"][:1], params)
         rows.append(legal)
+    return torch.stack(rows)
+
+
+def _legal_at_start(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
+    """Return which orientations have a legal placement in a container with nothing packed."""
+    device, rows = catalogue["peak"].device, []
+    for row in range(catalogue["peak"].shape[0]):  # once, when an environment is built
+        item_id = torch.full((1, params.num_items), row, device=device)
+        state = {
+            "heightmap": torch.zeros(1, *params.grid, device=device),
+            "item_id": item_id,
+            "items_packed": torch.zeros(1, dtype=torch.int64, device=device),
+            "step": torch.zeros(1, dtype=torch.int64, device=device),
+            "placement": torch.zeros(*item_id.shape, 4, dtype=torch.int64, device=device),
+            **constraints.begin(1, params, device),
+        }
+        maps = legal_maps(state, item_id[:, :1], item_id[:, :1] >= 0, catalogue, params)
+        rows.append(maps.legal[0, 0].flatten(1).any(1))
     return torch.stack(rows)
 
 
@@ -225,15 +277,32 @@ def examine_in(
     orientation, x, y = placement.orientation, placement.x, placement.y
     if params.geometry == "maps":
         heightmap = state["heightmap"]
-        return examine(heightmap, item_id, orientation, x, y, catalogue, params)
+        found = examine(heightmap, item_id, orientation, x, y, catalogue, params)
+        return _within_constraints(found, state, item_id, placement, catalogue, params)
     there = catalogue["orientation_mask"][item_id, orientation]
     size = torch.where(there[:, None], catalogue["cuboid"][item_id, orientation], 0)
     lower = torch.stack((x, y), -1).int()
-    found = boxes.examine(state["boxes"], lower, size, params)
-    legal = found.legal
+    judged = boxes.examine(state["boxes"], lower, size, params)
+    legal = judged.legal
     if params.candidate_range == "pct":
         legal = legal & unrotated_fits(x, y, catalogue["size"][item_id, 0], params)
-    z = torch.where(legal, boxes.metres(found.z, params), torch.inf)
+    z = torch.where(legal, boxes.metres(judged.z, params), torch.inf)
     top = catalogue["top"][item_id, orientation]
+    ratio = torch.where(legal, judged.support_ratio, 0.0)
+    return Examined(z, legal, legal & judged.stable, ratio, top)
+
+
+def _within_constraints(
+    found: Examined,
+    state: State,
+    item_id: Int[Tensor, " B"],
+    placement: Placement,
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Examined:
+    """Return what was found, illegal where the task's constraints forbid it."""
+    if not params.constraints:
+        return found
+    legal = found.legal & constraints.allowed(state, item_id, placement, found.z, catalogue, params)
     ratio = torch.where(legal, found.support_ratio, 0.0)
-    return Examined(z, legal, legal & found.stable, ratio, top)
+    return replace(found, legal=legal, stable=found.stable & legal, support_ratio=ratio)

@@ -86,6 +86,7 @@ class LowestPlacement:
         self.catalogue, self.params, self.order = catalogue, params, order
         device = catalogue["peak"].device.type
         known = params.stability in kernels.SEARCHED_RULES and catalogue["bottom"].numel() > 0
+        known = known and not params.constraints.needs_maps
         self.searches = known and kernels.finds_lowest(device) and not full_maps
         if self.searches:
             self._search = _search(params, order)
@@ -101,32 +102,33 @@ class LowestPlacement:
 
     def find(self, state: State, count: int = 1) -> Found:
         """Find the ``count`` best of each row, finished or not."""
-        return self.among(state["heightmap"], *visible_items(state, self.params.num_visible), count)
+        return self.among(state, *visible_items(state, self.params.num_visible), count)
 
     def among(
         self,
-        heightmap: Float[Tensor, "B X Y"],
+        state: State,
         item_id: Int[Tensor, "B L"],
         there: Bool[Tensor, "B L"],
         count: int = 1,
     ) -> Found:
         """Find the ``count`` best placements of any number of items, those that are ``there``."""
         if not self.searches:
-            return self._from_maps(heightmap, item_id, there, count)
+            return self._from_maps(state, item_id, there, count)
         index, z, examined = kernels.lowest_placements(
-            heightmap, item_id, there, self._items, self._search, count
+            state["heightmap"], item_id, there, self._items, self._search, count
         )
         measured, judged, given_up = examined.unbind(1)
         rows = torch.from_numpy(given_up.numpy().nonzero()[0])  # the search runs on a CPU alone
         if len(rows):
-            maps = self._from_maps(heightmap[rows], item_id[rows], there[rows], count)
+            these = {key: value[rows] for key, value in state.items()}
+            maps = self._from_maps(these, item_id[rows], there[rows], count)
             index[rows], z[rows] = maps.index, maps.z
             measured[rows] += maps.measured
             judged[rows] += maps.judged
         return Found(index, z, measured, judged)
 
-    def _from_maps(self, heightmap: Tensor, item_id: Tensor, there: Tensor, count: int) -> Found:
-        maps = feasibility.placement_maps(heightmap, item_id, there, self.catalogue, self.params)
+    def _from_maps(self, state: State, item_id: Tensor, there: Tensor, count: int) -> Found:
+        maps = feasibility.legal_maps(state, item_id, there, self.catalogue, self.params)
         if self.order == "height":
             index = candidates.lowest(maps, count)
         else:

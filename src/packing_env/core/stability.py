@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -36,27 +37,42 @@ class Contact:
     Attributes:
         heightmap: ``[B, X, Y]`` metres.
         bottom: ``[B, R, U, V]`` metres, +inf outside the footprint; no rows for a rule that does
-            not look at contact.
+            not look at contact. With ``which``, ``[K, U, V]``, the surfaces that it picks from.
         z: ``[B, R, Xs, Ys]`` rest heights.
         com: ``[B, R, 2]`` centre of mass, 1/64 cell from the window's corner.
         contact_tol: metres.
         stride: cells between placements.
         size: ``[B, R, 2]`` cells of each item's window, 0 for padding orientations.
+        which: ``[B, R]`` each orientation's lower surface is ``bottom[which]``, none if negative;
+            :attr:`gathered` has them all. None if ``bottom`` holds them by row.
+        footprint_size: with ``which``, ``[K, 2]`` as :func:`packing_env.kernels.surface_sizes`.
     """
 
     heightmap: Float[Tensor, "B X Y"]
-    bottom: Float[Tensor, "rows R U V"]
+    bottom: Float[Tensor, "rows R U V"] | Float[Tensor, "K U V"]
     z: Float[Tensor, "B R Xs Ys"]
     com: Int[Tensor, "B R 2"]
     contact_tol: float
     stride: int
     size: Int[Tensor, "B R 2"]
+    which: Int[Tensor, "B R"] | None = None
+    footprint_size: Int[Tensor, "K 2"] | None = None
+
+    @property
+    def gathered(self) -> Float[Tensor, "rows R U V"]:
+        """Lower surfaces by row: a copy of every one with ``which``."""
+        if self.which is not None:
+            return kernels.layout.gather_surfaces(self.bottom, self.which)
+        return self.bottom
 
     def areas(self) -> tuple[Tensor, Tensor]:
         """Return the counts of supporting cells, and of the cells of the footprints."""
-        area = torch.isfinite(self.bottom).sum((2, 3))[:, :, None, None]
         ground = (self.heightmap, self.bottom, self.z, self.contact_tol, self.stride)
-        return kernels.support_count(*ground), area
+        count = kernels.support_count(*ground, which=self.which, size=self.footprint_size)
+        area = torch.isfinite(self.bottom).sum((-2, -1))
+        if self.which is not None:
+            area = area[self.which.clamp(min=0)]
+        return count, area[:, :, None, None]
 
     def corners(self, at_highest: bool) -> tuple[Tensor, Tensor]:
         """Count the corner cells at a level, and test if the highest supports.
@@ -65,7 +81,7 @@ class Contact:
         (``z = +inf``) they mean nothing.
         """
         _, length, width = self.heightmap.shape
-        heights, bottom = self.heightmap.flatten(1), self.bottom.flatten(2)
+        heights, columns = self.heightmap.flatten(1), self.bottom.shape[-1]
         device = heights.device
         xs = torch.arange(0, length, self.stride, device=device)
         ys = torch.arange(0, width, self.stride, device=device)
@@ -75,15 +91,33 @@ class Contact:
             y = (ys + v[..., None]).clamp(max=width - 1)
             cell = x[..., :, None] * width + y[..., None, :]
             ground = heights.gather(1, cell.flatten(1)).view(cell.shape)
-            edge = bottom.gather(2, (u * self.bottom.shape[3] + v)[..., None])
-            levels.append(ground - edge[..., None])
+            edge = self._cell(u * columns + v)
+            levels.append(ground - edge[..., None, None])
         return _count_corners(levels, self, at_highest)
 
     def in_hull(self, centres: bool) -> Bool[Tensor, "B R Xs Ys"]:
         """Test if the windows' centres, or the centres of mass, lie in the hulls."""
-        point = _HALF * self.size if centres else self.com
-        ground = (self.heightmap, self.bottom, self.z)
-        return kernels.com_hull(*ground, point, self.contact_tol, self.stride, centres=centres)
+        return self._hull(_HALF * self.size if centres else self.com, centres)
+
+    def _hull(
+        self, point: Int[Tensor, "B R 2"], centres: bool = False
+    ) -> Bool[Tensor, "B R Xs Ys"]:
+        ground = (self.heightmap, self.bottom, self.z, point, self.contact_tol, self.stride)
+        return kernels.com_hull(
+            *ground, centres=centres, which=self.which, size=self.footprint_size
+        )
+
+    def _cell(self, place: Int[Tensor, "B R"]) -> Float[Tensor, "B R"]:
+        """Return one cell of each lower surface; any where there is no surface."""
+        cells = self.bottom.flatten(-2)
+        if self.which is not None:
+            return cells.flatten()[self.which.clamp(min=0) * cells.shape[1] + place]
+        return cells.gather(2, place[..., None])[..., 0]
+
+    def inside(self, percent: int) -> Bool[Tensor, "B R Xs Ys"]:
+        """Test if the centres of mass lie in the hulls with a margin around them."""
+        found = [self._hull(point) for point in _margins(self.com, self.size, percent)]
+        return torch.stack(found).all(0)
 
 
 @dataclass(frozen=True)
@@ -123,6 +157,11 @@ class Touch:
         """Test if the windows' centres, or the centres of mass, lie in the hulls."""
         point = _HALF * self.size if centres else self.com
         return hull_holds(self.support, point, centres=centres)
+
+    def inside(self, percent: int) -> Bool[Tensor, " B"]:
+        """Test if the centres of mass lie in the hulls with a margin around them."""
+        corners = _margins(self.com, self.size, percent)
+        return torch.stack([hull_holds(self.support, point) for point in corners]).all(0)
 
 
 @dataclass(frozen=True)
@@ -278,6 +317,31 @@ def _corner_cells(size: Int[Tensor, "*rows 2"]) -> list[tuple[Tensor, Tensor]]:
     return [(zero, zero), (u, zero), (zero, v), (u, v)]
 
 
+def _margins(
+    com: Int[Tensor, "*rows 2"], size: Int[Tensor, "*rows 2"], percent: int
+) -> list[Int[Tensor, "*rows 2"]]:
+    """Return the corners of the rectangle of a margin about centres of mass, 1/64 cell.
+
+    A hull is convex: it holds the rectangle if it holds the corners.
+    """
+    away = (SLOPE_UNITS * size * percent // 100).clamp(min=1)
+    return [com + away * away.new_tensor(side) for side in product((-1, 1), repeat=2)]
+
+
+MARGINS = {"com_hull_strict": 0, "com_hull_10": 10, "com_hull_20": 20}
+"""Rules of a centre of mass inside of the hull by a margin, in percent of the item's window.
+
+The margin is at least 1/64 cell: a centre of mass on the boundary is refused, where an item falls
+at the slightest push.
+"""
+
+
+def _register_margin(name: str, percent: int) -> None:
+    register(name, Rule(lambda contact: contact.inside(percent), lambda t: t.inside(percent)))
+
+
+for _name, _percent in MARGINS.items():
+    _register_margin(_name, _percent)
 for _name, _rule in rules.RULES.items():
     register(_name, Rule(maps=partial(_judge_maps, _rule), single=partial(_judge_one, _rule)))
 # Zhao et al., ICLR 2022 (PCT): the load goes from box to box. `core.cuboids.boxes` evaluates it.

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import feasibility, metrics, rewards
+from packing_env.core import constraints, feasibility, metrics, rewards
 from packing_env.core import heightmap as hm
 from packing_env.core.cuboids import boxes, spaces
 from packing_env.core.orientation import Placement, take_from_queue, visible_items
@@ -60,7 +60,7 @@ def begin(
     def zeros(dtype: torch.dtype, *shape: int) -> Tensor:
         return torch.zeros(batch, *shape, dtype=dtype, device=device)
 
-    return {
+    state = {
         "heightmap": zeros(torch.float32, *params.grid),
         "item_id": item_id,
         "num_items": num_items,
@@ -85,6 +85,7 @@ def begin(
         "row": row,
         "episode": episode,
     }
+    return state | constraints.begin(batch, params, device) if params.constraints else state
 
 
 def select(
@@ -149,6 +150,9 @@ def _commit(
 ) -> State:
     """Put the chosen item down where ``carried``."""
     after = dict(state)
+    if params.constraints:
+        task = (catalogue, params)
+        after |= constraints.commit(state, placement, item_id, found.z, carried, *task)
     if params.keeps_boxes:
         box = _box(placement, item_id, found.z, catalogue, params)
         after |= _commit_box(state, box, carried, catalogue, params)

@@ -46,6 +46,8 @@ class Task:
         lengths = (params.container, params.cell, params.pitch)
         world = (*lengths, params.num_items, sorted(params.reward))
         digest = hashlib.sha256(repr(world).encode())
+        if params.constraints:
+            digest.update(repr(params.constraints).encode())
         real = items["orientation_mask"]
         peak = torch.where(real, items["peak"], 0.0)  # padding garbage must not count
         for value in (items["volume"], items["extent"], real, peak):

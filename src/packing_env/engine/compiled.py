@@ -42,6 +42,7 @@ def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
     """
     if (
         params.geometry != "maps"
+        or params.constraints
         or params.action_mode not in MODES
         or params.illegal_action == "project"
         or params.candidate_range != "container"

@@ -54,7 +54,8 @@ class RulesEngine:
         return ""
 
     def __init__(self, task: Task) -> None:
-        self.task, self.params, self.catalogue = task, task.params, task.catalogue
+        self.task, self.params = task, task.params
+        self.catalogue = feasibility.with_footprints(task.catalogue, task.params)
         self.mode = get_mode(task.params.action_mode)(task.params, task.catalogue)
         self.legal_on_floor = feasibility.legal_on_floor(task.catalogue, task.params)
         self._fingerprint = task.fingerprint()
@@ -147,10 +148,15 @@ class RulesEngine:
             index = transition.draw_instance(seed, row, episode, len(pool))
         items = (pool.item_id[index], pool.num_items[index])
         state = transition.begin(*items, seed, row, episode, self.params)
-        visible = (*visible_items(state, self.params.num_visible), self.legal_on_floor)
-        maps = feasibility.empty_container_maps(*visible, self.catalogue, self.params)
+        if self.params.constraints:
+            maps = feasibility.maps_in(state, self.catalogue, self.params)
+        else:
+            visible = (*visible_items(state, self.params.num_visible), self.legal_on_floor)
+            maps = feasibility.empty_container_maps(*visible, self.catalogue, self.params)
         state |= self.mode.outlook(state, maps).entries
         state["task"] = torch.full_like(seed, self._fingerprint)
+        if self.params.constraints:
+            return state, maps, metrics.measure(state, self.params)
         return state, maps, metrics.measure_empty(state)
 
     def _observations(

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchrl.envs import EnvBase
 
 from packing_env import memory
-from packing_env.core import rewards, stability
+from packing_env.core import constraints, rewards, stability
 from packing_env.core.actions import ActionMode, Key
 from packing_env.engine import Engine, Observations
 from packing_env.types import (
@@ -100,6 +100,7 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
         )
     if params.geometry == "maps" and items["top"].shape[-1] == 0:
         raise ParameterError("this catalogue has no height maps; build it with maps=True")
+    constraints.check_items(params, items)
 
 
 def check_memory(engine: Engine, state: State, observations: Observations, num_rows: int) -> None:

@@ -1,6 +1,7 @@
 """Solids to height maps: loading and repair, rotations, rasterisation, catalogues."""
 
 from packing_env.items.catalogue import Catalogue
+from packing_env.items.handling import Handling
 from packing_env.items.inputs import CatalogueError
 from packing_env.items.maps import ItemMaps
 from packing_env.items.meshes.load import load_mesh
@@ -12,6 +13,7 @@ from packing_env.items.rotations import poses_with_yaws, rotation_set
 __all__ = [
     "Catalogue",
     "CatalogueError",
+    "Handling",
     "ItemMaps",
     "Mesh",
     "MeshError",

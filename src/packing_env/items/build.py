@@ -15,7 +15,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from packing_env.items import inputs
+from packing_env.items.handling import faces_up
 from packing_env.items.inputs import CatalogueError
+from packing_env.items.meshes.mesh import Mesh
+from packing_env.items.poses import lowest_pose, resting_poses
 from packing_env.items.rotations import rotation_set
 from packing_env.items.rows import Grid, MemoryEstimate, Row, mesh_row
 from packing_env.memory import check_grid
@@ -78,6 +81,8 @@ class MeshBuild:
         scales: sizes of each item.
         unit: unit of the files.
         strict: refuse meshes with warnings.
+        resting: leave out poses in which an item topples alone on a floor.
+        faces: for each item those that may be up; empty for all.
     """
 
     items: list[inputs.Source]
@@ -86,6 +91,8 @@ class MeshBuild:
     scales: tuple[float, ...]
     unit: str
     strict: bool
+    resting: bool = False
+    faces: tuple[tuple[str, ...], ...] = ()
 
     def rows(self) -> list[Row]:
         """Load and rasterise everything."""
@@ -98,16 +105,38 @@ class MeshBuild:
                 _LOGGER.warning(text, len(names), self.grid.cell, whole)
                 told = True
             mesh = replace(inputs.mesh_of(item, self.unit, self.strict), name=name)
-            rows += [
-                mesh_row(mesh, scale, self.grid, self.rotations, memory) for scale in self.scales
-            ]
+            faces = self.faces[done] if self.faces else ()
+            rotations, notes = self._poses(mesh, faces)
+            mesh = replace(mesh, warnings=(*mesh.warnings, *notes))
+            rows += [mesh_row(mesh, scale, self.grid, rotations, memory) for scale in self.scales]
         memory.check()
         return rows
+
+    def _poses(
+        self, mesh: Mesh, faces: tuple[str, ...]
+    ) -> tuple[Float[Tensor, "R 3 3"], list[str]]:
+        """Return the rotations to try for a mesh, and warnings about them."""
+        rotations = self.rotations[faces_up(self.rotations, faces)]
+        if not len(rotations):
+            raise CatalogueError(
+                f"{mesh.name}: none of its orientations has {' or '.join(faces)} up; allow another "
+                "face, or orientations='pi/2'"
+            )
+        if not self.resting:
+            return rotations, []
+        rests = resting_poses(mesh.vertices, mesh.com, rotations)
+        if bool(rests.any()):
+            return rotations[rests], []
+        lowest = lowest_pose(mesh.vertices, mesh.com, rotations)
+        return rotations[lowest], [
+            "topples alone on a flat floor in every pose; it keeps the lowest"
+        ]
 
     def key(self, version: int) -> str:
         """Hash all that the rows depend on, and the version of the file that holds them."""
         code = [version, inputs.code_digest(), find_spec("manifold3d") is not None]
         grid, rotations = [self.grid.cell, self.grid.container], self.rotations.flatten().tolist()
-        settings = [grid, rotations, self.scales, self.unit, self.strict]
+        poses = [self.resting, self.faces]
+        settings = [grid, rotations, self.scales, self.unit, self.strict, poses]
         items = [inputs.fingerprint(item) for item in self.items]
         return hashlib.sha256(json.dumps([code, settings, items]).encode()).hexdigest()

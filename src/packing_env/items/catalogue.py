@@ -8,7 +8,7 @@ first and padding follows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from packing_env.items import cuboids, shapes, storage
 from packing_env.items.build import MeshBuild, Orientations, check_settings
+from packing_env.items.handling import Handling, read_each
 from packing_env.items.inputs import CatalogueError, EmbeddedShape, Item, expand
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.rows import REMEDY, Grid, MemoryEstimate, Row, cuboid_row, stack, windows
@@ -57,6 +58,7 @@ class Catalogue:
         sources: one per row: source, unit, scale, and the warnings of its mesh.
         cell: metres.
         container: (X, Y, H) metres.
+        handling: weight, fragility, ... of each row, which constraints read; None if not given.
     """
 
     top: Float[Tensor, "M R U V"]
@@ -76,6 +78,7 @@ class Catalogue:
     sources: list[dict[str, Any]]
     cell: float
     container: tuple[float, float, float]
+    handling: Handling | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -87,7 +90,14 @@ class Catalogue:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that the rules read, by name, all on one device."""
-        return {name: getattr(self, name) for name in RULE_TENSORS}
+        rules = {name: getattr(self, name) for name in RULE_TENSORS}
+        return rules if self.handling is None else rules | self.handling.tensors()
+
+    def with_handling(self, given: Mapping[str, Any]) -> Catalogue:
+        """Return the catalogue with attributes for constraints; see `Handling.with_values`."""
+        before = Handling.default(len(self)) if self.handling is None else self.handling.to("cpu")
+        handling = before.with_values(given, self.names, self.volume.cpu())
+        return replace(self, handling=handling.to(self.volume.device))
 
     def to(self, device: torch.device | str) -> Catalogue:
         """Return the catalogue on another device; raise where it does not fit its free memory."""
@@ -96,12 +106,15 @@ class Catalogue:
             what = f"a catalogue of {len(self)} items"
             size = num_bytes(tensors.values())
             check_memory(what, size, device, lambda _: REMEDY, error=CatalogueError)
-        return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items()})
+        moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in tensors.items()}
+        handling = None if self.handling is None else self.handling.to(device)
+        return replace(self, **moved, handling=handling)
 
     def select(self, ids: Sequence[int] | Tensor) -> Catalogue:
         """Return the rows with the given indices, in their order."""
         rows = torch.as_tensor(ids, dtype=torch.int64, device=self.top.device).flatten()
         picked: dict[str, Any] = {name: getattr(self, name)[rows] for name in _TENSORS}
+        picked["handling"] = None if self.handling is None else self.handling.select(rows)
         for name in ("names", "sources"):
             picked[name] = [getattr(self, name)[i] for i in rows.tolist()]
         return replace(self, **picked)
@@ -125,6 +138,8 @@ class Catalogue:
         inside = windows(self.size, self.top.shape[2:])
         maps = {name: getattr(self, name)[inside] for name in _MAPS}
         rest = {name: getattr(self, name) for name in _TENSORS if name not in _MAPS}
+        handling = {} if self.handling is None else self.handling.tensors()
+        rest |= {f"{_HANDLING}{name}": value for name, value in handling.items()}
         storage.write(Path(path), {**maps, **rest}, meta)
 
     @classmethod
@@ -146,7 +161,8 @@ class Catalogue:
             tensors, meta = storage.read(Path(path))
         except (OSError, storage.StorageError) as error:
             raise CatalogueError(f"{path}: not a readable catalogue ({error})") from error
-        if meta.get("format") != FORMAT or set(tensors) != set(_TENSORS):
+        extra = {name for name in tensors if name.startswith(_HANDLING)}
+        if meta.get("format") != FORMAT or set(tensors) - extra != set(_TENSORS):
             raise CatalogueError(
                 f"{path}: written by another version (format {meta.get('format')}, this one reads "
                 f"{FORMAT}); build it again from its sources"
@@ -155,6 +171,7 @@ class Catalogue:
             raise CatalogueError(
                 f"{path}: the catalogue of other items or settings; build it again from its sources"
             )
+        handling = {name.removeprefix(_HANDLING): tensors.pop(name) for name in extra}
         inside = windows(tensors["size"], meta["window"])
         for name, outside in _MAPS.items():
             padding = torch.full(inside.shape, outside)
@@ -165,6 +182,7 @@ class Catalogue:
             sources=list(meta["sources"]),
             cell=float(meta["cell"]),
             container=tuple(meta["container"]),
+            handling=Handling(**handling) if handling else None,
         ).to(device)
 
     @classmethod
@@ -177,7 +195,9 @@ class Catalogue:
         orientations: Orientations = "pi/2",
         scales: Sequence[float | int] = (1.0,),
         unit: str = "m",
+        faces: Sequence[Sequence[str]] | None = None,
         strict: bool = False,
+        resting: bool = False,
         use_cache: bool = True,
         cache_dir: str | Path | None = None,
         device: torch.device | str = "cpu",
@@ -192,7 +212,10 @@ class Catalogue:
             orientations: interval or name for `rotation_set`, or rotations [R, 3, 3].
             scales: sizes of each item, one row each.
             unit: unit of the files.
+            faces: for each item the faces that may be up ("+z", "-z", ...), empty for all.
             strict: refuse meshes with warnings.
+            resting: leave out orientations in which an item topples alone on a flat floor
+                (`items.poses`); an item without any other keeps its lowest, with a warning.
             use_cache: keep the result in a folder on disk, named by a hash of its content.
             cache_dir: that folder; by default `packing_env` in the user's cache folder.
             device: device of the result.
@@ -203,7 +226,8 @@ class Catalogue:
         """
         inputs = expand(paths_or_meshes)
         grid, rotations, sizes = check_settings(cell, container, orientations, scales)
-        build = MeshBuild(inputs, grid, rotations, sizes, unit, strict)
+        faces_of = read_each(faces, inputs)
+        build = MeshBuild(inputs, grid, rotations, sizes, unit, strict, bool(resting), faces_of)
         found = _cached(build, cache_dir) if use_cache else _assemble(build.rows(), grid)
         _report(found, unit)
         return found.to(device)
@@ -277,9 +301,10 @@ class Catalogue:
         return found.to(device)
 
 
-_TENSORS = tuple(
-    f.name for f in fields(Catalogue) if f.name not in ("names", "sources", "cell", "container")
-)
+_OTHERS = ("names", "sources", "cell", "container", "handling")
+_TENSORS = tuple(f.name for f in fields(Catalogue) if f.name not in _OTHERS)
+_HANDLING = "handling."
+"""Prefix of the attributes of items in a file."""
 _MAPS = {"top": -torch.inf, "bottom": torch.inf}
 """Tensors stored without their padding, and what the padding holds."""
 RULE_TENSORS = tuple(name for name in _TENSORS if name not in ("volume_reliable", "never_feasible"))
@@ -300,7 +325,8 @@ def _catalogue(
 ) -> Catalogue:
     """Make the catalogue of some tensors."""
     cell, container = grid.cell, grid.container
-    return Catalogue(**tensors, names=names, sources=sources, cell=cell, container=container)
+    given: dict[str, Any] = {**tensors, "names": names, "sources": sources}
+    return Catalogue(**given, cell=cell, container=container)
 
 
 def _cached(build: MeshBuild, folder: str | Path | None) -> Catalogue:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from packing_env.kernels.layout import lattice_shape
+
 
 def check_stride(stride: int) -> None:
     """Raise unless a stride is at least one cell."""
@@ -43,3 +45,21 @@ def check_surfaces(heightmap: Tensor, bottom: Tensor, which: Tensor, size: Tenso
     check_tensor("which", which, torch.int64, (len(heightmap), which.shape[-1]))
     if size is not None:
         check_tensor("size", size, torch.int64, (len(bottom), 2))
+
+
+def check_placed(
+    heightmap: Tensor,
+    bottom: Tensor,
+    z: Tensor,
+    stride: int,
+    which: Tensor | None,
+    size: Tensor | None,
+) -> None:
+    """Raise unless ``z`` are rest heights of lower surfaces, by row or picked by ``which``."""
+    if which is not None:
+        check_stride(stride)
+        check_surfaces(heightmap, bottom, which, size)
+    else:
+        check_maps(heightmap, bottom, stride)
+    like = which if which is not None else bottom
+    check_tensor("z", z, torch.float32, lattice_shape(heightmap, like, stride))

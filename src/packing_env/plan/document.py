@@ -13,6 +13,8 @@ import numpy as np
 from torch import Tensor
 
 from packing_env import files
+from packing_env.constraints import Constraints
+from packing_env.items.handling import read_handling
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of
 from packing_env.types import check_integer, check_number
@@ -24,11 +26,12 @@ FORMAT = "packing-plan"
 VERSION = 1
 PLAN_KEYS = (
     "format", "version", "motion", "container", "cell", "geometry", "unit", "stability",
-    "contact_tol", "num_items", "utilization", "instance", "policy", "items",
+    "contact_tol", "constraints", "num_items", "utilization", "instance", "policy", "items",
 )  # fmt: skip
 ITEM_KEYS = (
     "order", "name", "source", "unit", "scale", "rotation", "quaternion", "translation",
     "x", "y", "z", "orientation", "item_id", "support_ratio", "volume", "extent",
+    "handling",
 )  # fmt: skip
 
 
@@ -44,6 +47,7 @@ def make_plan(
         version=VERSION,
         motion="p_world = rotation @ (scale * unit * p_file) + translation, metres",
         container=list(packing.container),
+        constraints=dict(packing.constraints) or None,
         instance=dict(packing.instance),
         policy=None,  # who packed it; save_plan adds it
         items=[_item_to_json(item) for item in packing.items],
@@ -60,6 +64,7 @@ def _item_to_json(item: PlacedItem) -> dict[str, Any]:
         x=item.cell[0],
         y=item.cell[1],
         extent=item.extent and list(item.extent),
+        handling=dict(item.handling) or None,
     )
 
 
@@ -160,6 +165,7 @@ def _from_json(plan: Mapping[str, Any]) -> Packing:
         claimed=None if claimed is None else check_number("utilization", claimed),
         geometry=str(plan.get("geometry", "maps")),
         unit=None if unit is None else check_number("unit", unit),
+        constraints=Constraints.read(plan.get("constraints", {})).to_json(),
     )
 
 
@@ -179,6 +185,7 @@ def _item_from_json(item: Mapping[str, Any]) -> PlacedItem:
         translation=_array(item, "translation", (3,)),
         cell=(_whole(item, "x"), _whole(item, "y")),
         quaternion=None if repeated is None else _array(item, "quaternion", (4,)),
+        handling=read_handling(item.get("handling", {})),
     )
 
 

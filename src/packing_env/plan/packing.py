@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from packing_env.items.meshes.mesh import UNITS
+from packing_env.reference.constraints import start
 from packing_env.types import PackingParams
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class PlacedItem:
         bottom: ``[w, h]`` lower surface above z, +inf outside the footprint; ``None`` if unknown.
         box: Geometry ``"boxes"``: its corners ``(x0, y0, z0, x1, y1, z1)`` in units.
         quaternion: ``[4]`` the rotation as the plan repeats it beside the matrix, or ``None``.
+        handling: Weight, fragility, ... that constraints read (kg), and ``faces`` that may be up.
     """
 
     order: int
@@ -65,6 +67,7 @@ class PlacedItem:
     bottom: np.ndarray | None = field(default=None, repr=False)
     box: tuple[int, ...] | None = field(default=None, repr=False)
     quaternion: np.ndarray | None = field(default=None, repr=False)
+    handling: Mapping[str, Any] = field(default_factory=dict)
 
     def to_world(self, points: np.ndarray) -> np.ndarray:
         """Move points ``[..., 3]`` from the source, in its unit, to the container, in metres."""
@@ -88,6 +91,7 @@ class Packing:
         claimed: The utilization that a plan file states, or ``None``.
         geometry: ``"maps"`` or ``"boxes"`` (``PackingParams.geometry``).
         unit: Geometry ``"boxes"``: metres per integer step.
+        constraints: Those that hold (``Constraints.to_json``).
     """
 
     container: tuple[float, float, float]
@@ -101,6 +105,7 @@ class Packing:
     claimed: float | None = None
     geometry: str = "maps"
     unit: float | None = None
+    constraints: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def pitch(self) -> float:
@@ -115,7 +120,7 @@ class Packing:
     def first(self, count: int) -> Packing:
         """Return the packing after the first ``count`` items."""
         items = self.items[:count]
-        heights = None if self.heightmap is None else np.zeros_like(self.heightmap)
+        heights = None if self.heightmap is None else self._start(self.heightmap)
         steps = round(self.cell / self.pitch)
         for item in items:
             if heights is None or (item.top is None and item.box is None):
@@ -129,6 +134,18 @@ class Packing:
                 window = heights[x : x + w, y : y + h]
                 np.maximum(window, np.float32(item.z) + item.top, out=window)
         return replace(self, items=items, heightmap=heights)
+
+    def _start(self, heightmap: np.ndarray) -> np.ndarray:
+        """Return the heightmap before anything was packed."""
+        boxes = self.constraints.get("preplaced")
+        return start(heightmap.shape, self.cell, boxes) if boxes else np.zeros_like(heightmap)
+
+
+def _handling(m: int, catalogue: Catalogue) -> dict[str, Any]:
+    """Return what a plan says of an item's handling."""
+    faces = catalogue.sources[m].get("faces")
+    found = {} if catalogue.handling is None else catalogue.handling.of_row(m)
+    return found | ({"faces": list(faces)} if faces else {})
 
 
 def packing_of(env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None = None) -> Packing:
@@ -178,6 +195,7 @@ def read_state(state: Mapping[str, Tensor], catalogue: Catalogue, params: Packin
         heightmap=row["heightmap"].numpy().copy(),
         geometry=params.geometry,
         unit=params.pitch if params.geometry == "boxes" else None,
+        constraints=params.constraints.to_json(),
     )
 
 
@@ -217,4 +235,5 @@ def _placed(
         top=top,
         bottom=bottom,
         box=box,
+        handling=_handling(m, catalogue),
     )

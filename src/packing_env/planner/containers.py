@@ -48,6 +48,24 @@ def read_container(container: Any) -> tuple[Size, str]:
     return size, unit
 
 
+def read_box(box: Any) -> Any:
+    """Read ``50x40x20mm@0,0,10``, sides and the lower corner in the same unit; pass others on.
+
+    Raises:
+        ParameterError: The text is not of that form.
+    """
+    if not isinstance(box, str):
+        return box
+    size, _, corner = box.partition("@")
+    places = corner.split(",")
+    if len(places) != 3:
+        raise ParameterError(
+            f"preplaced={box!r} must be sides, a unit and a lower corner, as in 50x40x20mm@0,0,10"
+        )
+    sides, unit = read_container(size)
+    return (*(_number("preplaced", place) * UNITS[unit] for place in places), *sides)
+
+
 def read_length(name: str, length: Any) -> float:
     """Read ``5mm``, or a number of metres.
 

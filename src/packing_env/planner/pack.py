@@ -10,9 +10,17 @@ from typing import Any
 
 import torch
 
+from packing_env.constraints import Constraints
 from packing_env.items import CatalogueError, Mesh
 from packing_env.plan import Packing, read_state
-from packing_env.planner.containers import Size, choose_cell, lay_grid, read_container, read_length
+from packing_env.planner.containers import (
+    Size,
+    choose_cell,
+    lay_grid,
+    read_box,
+    read_container,
+    read_length,
+)
 from packing_env.planner.parts import Part, Parts, read_parts
 from packing_env.planner.poses import Poses, build_poses
 from packing_env.planner.search import OrderSearch
@@ -82,6 +90,7 @@ def pack(
     containers: int = 1,
     stability: str = "com_hull",
     seed: int = 0,
+    **constraints: Any,
 ) -> Plan:
     """Pack parts, each as often as its quantity says, at true size.
 
@@ -101,6 +110,11 @@ def pack(
         containers: How many may be used.
         stability: Rule that every placement satisfies.
         seed: Of the search.
+        **constraints: Entries of :class:`packing_env.constraints.Constraints`: ``clearance`` and
+            ``wall_clearance`` (as ``"2mm"`` or metres), ``weight_limit``, ``balance``,
+            ``preplaced`` (also as ``"50x50x20mm@0,0,0"``), ``fragile``. What the parts ask for
+            (``max_load``, ``fragile``, ...) holds without being named here; ``fragile="top"`` or
+            ``lifo=False`` changes it.
 
     Returns:
         The plan; ``packing_env.planner.save`` writes it.
@@ -113,8 +127,33 @@ def pack(
     sizes, given = _sizes(container)
     order = read_parts(parts, unit or given)
     spacing = choose_cell(sizes) if cell is None else read_length("cell", cell)
-    rules = [lay_grid(size, spacing, stability=stability) for size in sizes]
+    held = _constraints(order, constraints)
+    rules = [lay_grid(size, spacing, stability=stability, constraints=held) for size in sizes]
     return _Packer(order, rules, given, seed).pack(limit, seconds)
+
+
+def _constraints(parts: Sequence[Part], given: dict[str, Any]) -> Constraints:
+    """Return the constraints that the parts ask for and that are given."""
+    asked = {key for part in parts for key in part.handling}
+    groups = {part.handling.get("group", 0) for part in parts}
+    found: dict[str, Any] = {
+        "no_stacking": any(not part.handling.get("stackable", True) for part in parts),
+        "max_load": "max_load" in asked,
+        "fragile": "last" if any(part.handling.get("fragile") for part in parts) else None,
+        "lifo": len(groups) > 1,
+    }
+    lengths = ("clearance", "wall_clearance")
+    read: dict[str, Any] = {
+        key: read_length(key, value) if key in lengths and isinstance(value, str) else value
+        for key, value in given.items()
+    }
+    if "preplaced" in read:
+        read["preplaced"] = [read_box(box) for box in read["preplaced"]]
+    rules = Constraints.read(found | read)
+    if "weight" in rules.needs and "weight" not in asked:
+        held = [name for name in ("max_load", "weight_limit", "balance") if getattr(rules, name)]
+        raise ParameterError(f"{', '.join(held)}: no part has a weight; add the column weight, kg")
+    return rules
 
 
 def _sizes(container: Any) -> tuple[list[Size], str]:

@@ -2,8 +2,8 @@
 
 An order file is CSV (commas, semicolons or tabs) with a header, or YAML or JSON: a list of entries,
 or ``parts:`` beside ``unit:``. The keys of an entry are those of :data:`KEYS`; any other is refused
-by name, so that a constraint that is not supported is never ignored. CSV without a header lists
-boxes: ``dx, dy, dz`` and perhaps the quantity.
+by name, so that a constraint that is not supported is never ignored. Weights are kilograms. CSV
+without a header lists boxes: ``dx, dy, dz`` and perhaps the quantity.
 """
 
 from __future__ import annotations
@@ -12,20 +12,25 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from packing_env import files
 from packing_env.items import Mesh, load_mesh
+from packing_env.items.handling import read_faces, read_handling
 from packing_env.items.inputs import expand, item_names, numbered
 from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
 from packing_env.items.shapes.solids import box
 from packing_env.types import check_integer, check_number
 
-KEYS = ("name", "file", "dx", "dy", "dz", "sides", "quantity", "unit")
-"""Keys of an entry of an order: a ``file``, or the sides of a box."""
+HANDLING = ("weight", "max_load", "stackable", "no_stacking", "fragile", "group")
+KEYS = (
+    "name", "file", "dx", "dy", "dz", "sides", "quantity", "unit", *HANDLING, "faces", "upright",
+)  # fmt: skip
+"""Keys of an entry of an order: a ``file``, or the sides of a box; and how it is handled."""
+_YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 ORDER_SUFFIXES = (".csv", ".yaml", ".yml", ".json")
 MAX_QUANTITY = 100_000
 _TIMES = re.compile(r"x(\d+)", re.IGNORECASE)
@@ -46,6 +51,9 @@ class Part:
         quantity: How many.
         name: A label; by default the stem of the file, or the sides.
         unit: Unit of the file or of the sides.
+        handling: ``weight`` and ``max_load`` in kilograms, ``stackable``, ``fragile``, ``group``:
+            see :class:`packing_env.items.Handling`.
+        faces: Faces that may be up, as in ``("+z", "-z")``; empty: all. ``("+z",)`` is upright.
     """
 
     file: str = ""
@@ -54,8 +62,12 @@ class Part:
     quantity: int = 1
     name: str = ""
     unit: str = "m"
+    handling: Mapping[str, Any] = field(default_factory=dict)
+    faces: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "handling", read_handling(self.handling))
+        object.__setattr__(self, "faces", read_faces(self.faces))
         check_integer(f"quantity of {self.label}", self.quantity, 1, MAX_QUANTITY)
         if self.unit not in UNITS:
             raise OrderError(
@@ -74,6 +86,10 @@ class Part:
     @property
     def source(self) -> dict[str, Any]:
         """Its origin as plans name it."""
+        return self._source | ({"faces": list(self.faces)} if self.faces else {})
+
+    @property
+    def _source(self) -> dict[str, Any]:
         if self.sides is not None:
             kind = {"source": "cuboid", "extent": list(self.sides)}
         elif self.mesh is not None:
@@ -244,9 +260,43 @@ def _part(path: Path, place: str, entry: dict[str, Any], unit: str) -> Part:
             quantity=_quantity(given.get("quantity", 1)),
             name=str(given.get("name", "")),
             unit=str(given.get("unit", unit)),
+            handling=_handling(given),
+            faces=_faces(given),
         )
     except (TypeError, ValueError) as error:
         raise OrderError(f"{path}, {place}: {error}") from error
+
+
+def _handling(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the handling of an entry; numbers and yes or no may be text."""
+    found: dict[str, Any] = {}
+    for key in HANDLING:
+        if key not in given:
+            continue
+        value = given[key]
+        if key in ("stackable", "no_stacking", "fragile"):
+            value = _yes_no(key, value)
+        else:
+            number = _number(value, value)
+            whole = isinstance(number, float) and number.is_integer()
+            value = int(number) if key == "group" and whole else number
+        found |= {"stackable": not value} if key == "no_stacking" else {key: value}
+    return found
+
+
+def _faces(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the faces of an entry that may be up; empty for all."""
+    upright = "upright" in given and _yes_no("upright", given["upright"])
+    if upright and "faces" in given:
+        raise OrderError("give faces or upright, not both; upright is faces: +z")
+    return ("+z",) if upright else read_faces(given.get("faces", ()))
+
+
+def _yes_no(key: str, value: Any) -> bool:
+    found = _YES_NO.get(str(value).strip().lower())
+    if found is None:
+        raise OrderError(f"{key}={value!r} must be true or false")
+    return found
 
 
 def _sides(sides: Sequence[Any]) -> tuple[float, float, float]:
@@ -278,5 +328,5 @@ def _unsupported(path: Path, place: str, key: str, known: Sequence[str]) -> Orde
 def _needed() -> str:
     return (
         "needed: for each part a file, or the sides dx, dy, dz of a box, and perhaps "
-        "name, quantity, unit"
+        "name, quantity, unit, weight, max_load, no_stacking, fragile, group, faces, upright"
     )

@@ -65,13 +65,25 @@ def build_poses(parts: Sequence[Part], meshes: Sequence[Mesh], params: PackingPa
         ParameterError: All parts are smaller than a cell.
     """
     unit = meshes[0].source.unit  # for the message that none fits
-    found = Catalogue.from_meshes(meshes, cell=params.cell, container=params.container, unit=unit)
+    faces = [part.faces for part in parts]
+    found = Catalogue.from_meshes(
+        meshes, cell=params.cell, container=params.container, unit=unit, faces=faces
+    )
     check_size(found, f"the unit of the parts, {unit} (m, cm, mm, in, ...)")
     log_warnings(found)
     rows = found.orientation_mask.sum(1)
+    found = _with_handling(found, parts)
     catalogue = _one_row_per_pose(found, [part.source for part in parts])
     count = torch.where(found.never_feasible, 0, rows)
     return Poses(params, catalogue, rows.cumsum(0) - rows, count)
+
+
+def _with_handling(found: Catalogue, parts: Sequence[Part]) -> Catalogue:
+    """Return the catalogue of the parts with what they ask for, if any asks for anything."""
+    given = {
+        key: [part.handling.get(key) for part in parts] for part in parts for key in part.handling
+    }
+    return found.with_handling(given) if given else found
 
 
 def _one_row_per_pose(found: Catalogue, sources: Sequence[dict[str, object]]) -> Catalogue:
@@ -84,6 +96,7 @@ def _one_row_per_pose(found: Catalogue, sources: Sequence[dict[str, object]]) ->
         if isinstance(value, Tensor):
             turned = value.shape[:2] == found.peak.shape
             changes[field.name] = value.flatten(0, 1)[real][:, None] if turned else value[part]
+    changes["handling"] = None if found.handling is None else found.handling.select(part)
     changes["cuboid"] = changes["cuboid"][:, :, :0]
     changes["extent"] = found.extent[part]  # three sides are not orientations
     names = [found.names[i] for i in part.tolist()]

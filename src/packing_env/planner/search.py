@@ -159,9 +159,19 @@ class OrderSearch:
             self.best = found
 
     def _sequence(self, key: Tensor) -> Genes:
-        """Return all parts by a key, the largest first."""
+        """Return all parts by a key, the largest first; what must come late comes last."""
         parts = key.argsort(descending=True, stable=True).tolist()
+        parts.sort(key=self._late)
         return [(part, ANY) for part in parts for _ in range(self._quantity[part])]
+
+    def _late(self, part: int) -> tuple[int, int]:
+        """Return a key that orders a part behind those that constraints put before it."""
+        rules, handling = self._params.constraints, self.poses.catalogue.handling
+        if handling is None:
+            return 0, 0
+        row = int(self.poses.first[part].clamp(max=len(handling.group) - 1))
+        fragile = bool(rules.fragile) and bool(handling.fragile[row])
+        return int(fragile), -int(handling.group[row]) if rules.lifo else 0
 
     def _neighbour(self, genes: Genes, place: int) -> Genes:
         """Change a sequence from a place on, in one or a few steps."""
@@ -256,7 +266,7 @@ class OrderSearch:
         there &= ~failed.gather(1, part[:, None])
         if not bool(there.any()):
             return state, torch.zeros_like(part, dtype=torch.bool)
-        found = self._lowest.among(state["heightmap"], rows, there).index[:, 0]
+        found = self._lowest.among(state, rows, there).index[:, 0]
         places = math.prod(self._params.lattice)
         slot = found.clamp(min=0).div(places, rounding_mode="floor")
         item_id = state["item_id"].clone()

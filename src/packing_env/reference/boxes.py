@@ -154,6 +154,14 @@ class BoxGround:
         corners = [(2 * x, 2 * y) for c in self.contacts for x, y in c.corners]
         return hull_holds(hull(corners), self.middle)
 
+    def mass_is_inside(self, percent: int) -> bool:
+        """Test if the corners of a rectangle about the centre are in that hull; 1/128 units."""
+        corners = hull([(128 * x, 128 * y) for c in self.contacts for x, y in c.corners])
+        dx, dy = (2 * stability.margin(percent, self.box[3 + a] - self.box[a]) for a in (0, 1))
+        x, y = (64 * middle for middle in self.middle)
+        about = [(x + a, y + b) for a in (-dx, dx) for b in (-dy, dy)]
+        return all(hull_holds(corners, point) for point in about)
+
 
 def _area(box: Box) -> int:
     return (box[3] - box[0]) * (box[4] - box[1])
@@ -243,7 +251,7 @@ def stacking_tree(boxes: list[Box], box: Box) -> bool:
     return True
 
 
-RULES = (*stability.RULES, "stacking_tree")
+RULES = (*(rule for rule in stability.RULES if rule not in stability.MARGINS), "stacking_tree")
 """The stability rules on boxes."""
 
 

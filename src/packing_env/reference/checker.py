@@ -31,6 +31,7 @@ from packing_env.reference.claims import (
     metres,
 )
 from packing_env.reference.map_checks import MapChecks
+from packing_env.reference.plan_constraints import wrong_face
 from packing_env.reference.raster import MARGIN
 from packing_env.reference.solids import matrix
 
@@ -126,6 +127,8 @@ def _rule(plan: PlanClaim) -> Iterator[Violation]:
         )
     if plan.contact_tol < 0:
         yield _wrong("contact_tol", f"{plan.contact_tol} m", "a negative tolerance")
+    if plan.geometry == "boxes" and plan.constraints:
+        yield _wrong("constraints", ", ".join(plan.constraints), "geometry 'boxes', without them")
     if plan.geometry == "boxes" and plan.contact_tol != 0:
         yield _wrong("contact_tol", f"{plan.contact_tol} m", "a geometry of boxes, which needs 0 m")
 
@@ -170,6 +173,7 @@ def _item(
 ) -> Iterator[Violation]:
     """Check one item: first its pose, then its distance, then its place."""
     yield from _pose(number, item)
+    yield from wrong_face(item)
     if not _is_near(item, plan):
         farthest = float(np.abs(item.points).max())
         where = f"a corner {metres(farthest)} away" if farthest < math.inf else "an infinite place"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -35,6 +36,7 @@ class ItemClaim:
         support_ratio: Share of its footprint that is supported.
         volume: m^3.
         quaternion: ``(w, x, y, z)``, the same rotation, or ``None``.
+        handling: Attributes that constraints read, in kilograms, and ``faces`` that may be up.
     """
 
     order: int
@@ -47,6 +49,7 @@ class ItemClaim:
     support_ratio: float
     volume: float
     quaternion: np.ndarray | None = None
+    handling: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def points(self) -> np.ndarray:
@@ -86,6 +89,7 @@ class PlanClaim:
         utilization: Packed volume over the container's, or ``None``.
         geometry: ``"maps"`` or ``"boxes"``.
         unit: Length of an integer step where the geometry is boxes, metres; ``None``: the cell.
+        constraints: Those that hold, as in ``packing_env.constraints.Constraints.to_json``.
     """
 
     container: tuple[float, float, float]
@@ -97,6 +101,7 @@ class PlanClaim:
     utilization: float | None = None
     geometry: str = "maps"
     unit: float | None = None
+    constraints: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def pitch(self) -> float:

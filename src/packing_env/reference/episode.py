@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 
+from packing_env.reference import constraints
 from packing_env.reference.boxes import Box
 from packing_env.reference.maps import FLOAT, Item, drop_height, nearest_level, window_size
 from packing_env.reference.rewards import reward
@@ -37,6 +38,7 @@ class Rules:
             include.
         whole_cells: All items are cuboids of whole cells: heights are rounded to the nearest
             float32 of a whole number of cells, so that they do not depend on the items of a stack.
+        constraints: Further rules of a legal placement; None: no others.
     """
 
     height: float
@@ -51,6 +53,7 @@ class Rules:
     reward: dict[str, float] = field(default_factory=lambda: {"utilization": 1.0})
     candidate_range: str = "container"
     whole_cells: bool = False
+    constraints: constraints.Constraints | None = None
 
 
 @dataclass
@@ -100,6 +103,10 @@ class Episode:
         self.rules = rules
         self.items = items
         self.heightmap = np.zeros(grid, FLOAT)
+        self.load: constraints.Load | None = None
+        if rules.constraints is not None:
+            self.heightmap = constraints.start(grid, rules.cell, rules.constraints.preplaced)
+            self.load = constraints.Load(rules.constraints, np.full(grid, -1))
         self.queue = list(range(len(items)))
         self.packed: list[int] = []
         self.rest: list[np.float32] = []
@@ -139,11 +146,30 @@ class Episode:
         com, tol = item.com[orientation], self.rules.contact_tol
         ground = touch_at(self.heightmap, bottom, x, y, z, com, tol)
         return Placement(
-            legal=is_stable(self.rules.stability, ground) and self.in_range(item, x, y),
+            legal=is_stable(self.rules.stability, ground)
+            and self.in_range(item, x, y)
+            and not self.broken(item, orientation, x, y, z),
             z=z,
             stable=is_stable(self.rules.stability_metric, ground),
             support_ratio=len(ground.cells) / ground.area(),
         )
+
+    def broken(self, item: Item, orientation: int, x: int, y: int, z: np.float32) -> dict[str, str]:
+        """Return the constraints that a placement at rest breaks, with reasons."""
+        case = self.case(item, orientation, x, y, z)
+        return {} if case is None else constraints.broken(case)
+
+    def case(
+        self, item: Item, orientation: int, x: int, y: int, z: np.float32
+    ) -> constraints.Case | None:
+        """Return a placement at rest as the constraints judge it; None without constraints."""
+        if self.load is None:
+            return None
+        bottom = item.bottom[orientation]
+        if bottom is None:
+            return None
+        place = (item.handling, bottom, item.com[orientation], x, y, z, self.rules.contact_tol)
+        return constraints.Case(self.load, self.heightmap, *place)
 
     def in_range(self, item: Item, x: int, y: int) -> bool:
         """Test if the lower corner is allowed; with range "pct" the unrotated item must fit too."""
@@ -193,6 +219,9 @@ class Episode:
     def place(self, slot: int, orientation: int, x: int, y: int, found: Placement) -> None:
         """Put the visible item down, record it, and remove it from the queue."""
         position = self.queue.pop(slot)
+        case = self.case(self.items[position], orientation, x, y, found.z)
+        if case is not None:
+            constraints.put(case)
         self.raise_heightmap(position, orientation, x, y, found)
         self.places.append((position, orientation, x, y))
         self.packed.append(position)

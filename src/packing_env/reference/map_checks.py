@@ -17,6 +17,8 @@ from packing_env.reference.claims import (
     metres,
     number,
 )
+from packing_env.reference.constraints import start
+from packing_env.reference.plan_constraints import ConstraintChecks
 from packing_env.reference.raster import MARGIN, Columns, cuboid, rasterize
 from packing_env.reference.solids import is_one_closed_shell, measure
 
@@ -54,7 +56,9 @@ class MapChecks:
         self.whole_cells = whole_cells
         self.notes = notes
         grid = tuple(round(length / plan.cell) for length in plan.container[:2])
-        self.heightmap = np.zeros(grid, maps.FLOAT)
+        boxes = plan.constraints.get("preplaced", [])
+        self.heightmap = start((grid[0], grid[1]), plan.cell, boxes)
+        self.constraints = ConstraintChecks(plan, grid) if plan.constraints else None
         self.owner = np.full(grid, -1)
         self.packed: list[tuple[ItemClaim, _Placed]] = []
         self._latest: tuple[ItemClaim, _Placed] | None = None
@@ -75,6 +79,16 @@ class MapChecks:
         yield from self._where_claimed(item, placed)
         yield from self._supported(item, placed)
         yield from self._volume(item, placed)
+        if self.constraints is not None:
+            slack = 0.0 if self._exact(item) else self.plan.slack
+            yield from self.constraints.violations(
+                item,
+                self.heightmap,
+                placed.bottom,
+                item.corner,
+                self._centre(item, placed),
+                slack,
+            )
 
     def put(self, item: ItemClaim) -> None:
         """Add the item whose :meth:`violations` were computed last."""
@@ -83,6 +97,8 @@ class MapChecks:
                 "put() takes the item of the latest violations() call; call that first"
             )
         self.packed.append(self._latest)
+        if self.constraints is not None:
+            self.constraints.put()
         placed = self._latest[1]
         x, y = placed.columns.corner
         w, h = placed.top.shape
@@ -241,6 +257,6 @@ class MapChecks:
         """Name the highest item at a cell, or the floor."""
         index = int(self.owner[x, y])
         if index < 0:
-            return "the floor"
+            return "a pre-placed box" if self.heightmap[x, y] > 0 else "the floor"
         other = self.packed[index][0]
         return f"item {other.order} ({other.name})"

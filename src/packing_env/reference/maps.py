@@ -8,6 +8,7 @@ float32, because rest heights, masks and ``done`` must agree bit for bit; sums a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ class Item:
         com: Centre of mass ``(x, y)`` per orientation, in 1/64 cell from the window's corner.
         volume: m^3.
         extent: Bounding box in orientation 0, metres.
+        handling: Its weight, fragility, ... (`reference.constraints.Handling`), for constraints.
     """
 
     top: list[np.ndarray | None]
@@ -31,6 +33,7 @@ class Item:
     com: list[tuple[int, int]]
     volume: float
     extent: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    handling: Any = None
 
 
 def window_size(bottom: np.ndarray) -> tuple[int, int]:

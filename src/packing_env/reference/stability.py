@@ -36,6 +36,9 @@ class Ground(Protocol):
     def mass_is_above(self) -> bool:
         """Test if the centre of mass is in the hull of the supporting cells' squares."""
 
+    def mass_is_inside(self, percent: int) -> bool:
+        """Test if it is farther than a margin inside of that hull; see :data:`MARGINS`."""
+
 
 @dataclass
 class Touch:
@@ -85,6 +88,13 @@ class Touch:
     def mass_is_above(self) -> bool:
         """Test if the centre of mass is in the hull of the supporting cells' squares."""
         return com_hull(self.cells, self.com)
+
+    def mass_is_inside(self, percent: int) -> bool:
+        """Test if the corners of a rectangle about the centre of mass are in that hull."""
+        x, y = self.com
+        dx, dy = (margin(percent, cells) for cells in self.level.shape)
+        about = [(x + a, y + b) for a in (-dx, dx) for b in (-dy, dy)]
+        return all(com_hull(self.cells, point) for point in about)
 
 
 def touch_at(
@@ -137,6 +147,11 @@ def com_hull(cells: list[tuple[int, int]], com: tuple[int, int]) -> bool:
     )
 
 
+def margin(percent: int, cells: int) -> int:
+    """Return a share of a window's side in 1/64 cell, rounded down, and at least one of them."""
+    return max(1, 64 * cells * percent // 100)
+
+
 def center_hull(ground: Ground) -> bool:
     """Test if over half of the footprint is supported, or if its centre lies between the supports.
 
@@ -184,12 +199,26 @@ def area_corners_code(ground: Ground) -> bool:
     return 100 * count > (85 if corners == 3 else 50) * area
 
 
+MARGINS = {"com_hull_strict": 0, "com_hull_10": 10, "com_hull_20": 20}
+"""Rules of a centre of mass inside of the hull by a margin: percents of the item's window.
+
+The margin is at least 1/64 cell, so a centre of mass on the boundary, from which an item falls at
+the slightest push, is refused. Among boxes of whole cells such ties are common.
+"""
+
+
+def _inside(percent: int) -> Callable[[Ground], bool]:
+    """Return the rule of a margin."""
+    return lambda ground: ground.mass_is_inside(percent)
+
+
 RULES: dict[str, Callable[[Ground], bool]] = {
     "none": lambda ground: True,
     "com_hull": lambda ground: ground.mass_is_above(),
     "center_hull": center_hull,
     "area_corners": area_corners,
     "area_corners_code": area_corners_code,
+    **{name: _inside(percent) for name, percent in MARGINS.items()},
 }
 """The stability rules that look at the ground below one placement only."""
 

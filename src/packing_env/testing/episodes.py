@@ -15,6 +15,7 @@ from packing_env.items import Catalogue
 from packing_env.reference import Episode
 from packing_env.reference.box_episode import BoxEpisode, BoxItem
 from packing_env.reference.claims import STABILITY_RULES
+from packing_env.reference.constraints import Constraints, Handling
 from packing_env.types import PackingParams
 
 KNOWN_RULES = STABILITY_RULES["maps"]
@@ -43,7 +44,7 @@ def current_scene(env: PackingEnv) -> candidates.Scene:
     visible = visible_items(state, params.num_visible)
     maps = None
     if params.geometry == "maps":
-        maps = feasibility.placement_maps(state["heightmap"], *visible, items, params)
+        maps = feasibility.legal_maps(state, *visible, items, params)
     return candidates.Scene(state, *visible, maps, items, params)
 
 
@@ -67,7 +68,18 @@ def reference_item(catalogue: Catalogue, row: int) -> reference.Item:
         com=[(int(x), int(y)) for x, y in tensors["com"][row].tolist()],
         volume=float(tensors["volume"][row]),
         extent=(dx, dy, dz),
+        handling=_reference_handling(catalogue, row),
     )
+
+
+def _reference_handling(catalogue: Catalogue, row: int) -> Handling:
+    """Convert the attributes of a row that constraints read."""
+    if catalogue.handling is None:
+        return Handling()
+    values: dict[str, Any] = {
+        name: value[row].item() for name, value in catalogue.handling.tensors().items()
+    }
+    return Handling(**values)
 
 
 def reference_cuboid(catalogue: Catalogue, row: int) -> BoxItem:
@@ -99,6 +111,11 @@ def reference_rules(params: PackingParams, *, cuboids: bool = False) -> referenc
         max_steps=params.step_limit,
         reward={k: v for k, v in params.reward.items() if k in KNOWN_TERMS},
         whole_cells=cuboids,
+        constraints=(
+            Constraints.of(params.constraints.to_json(), params.cell)
+            if params.constraints
+            else None
+        ),
     )
 
 

@@ -36,7 +36,7 @@ from agents.cli import main as cli
         ("train agent = dqn", "without spaces: agent=dqn"),
         ("eval my_run", "as in checkpoint=my_run"),
         ("train env.container=(0.3,0.3,0.3)", "'env.container=[0.3,0.3,0.3]'"),
-        ("train env.stability=comhull", "did you mean com_hull?"),
+        ("train env.stability=comhull", "did you mean com_hull"),
         ("train env.orientations=yaww", "did you mean yaw?"),
         ("warmup irregulr", "did you mean irregular"),
     ],

@@ -207,3 +207,9 @@ def test_there_must_be_something_to_capture() -> None:
         device_collector(task(), policy(), capture=True)
     with pytest.raises(ParameterError, match=r"use collector\.num_workers=1, not 2"):
         device_collector(task(), policy(), num_workers=2, capture=True)
+
+
+def test_masked_resets_are_refused_before_a_step() -> None:
+    env = tiny_env(4, shell={"autoreset": "masked"})
+    with pytest.raises(ParameterError, match=r"autoreset='masked'.*env\.autoreset=native"):
+        CapturedCollector(env, policy(), record=record)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from packing_env.kernels.compiled.triton import launch_gaps
-from packing_env.kernels.layout import gather_surfaces, lattice_shape
+from packing_env.kernels.compiled.scene_triton import scene_of, shape_of
+from packing_env.kernels.compiled.triton import gaps_kernel, launch
 
 
 def drop_height(
@@ -16,9 +15,8 @@ def drop_height(
     which: Tensor | None = None,
     size: Tensor | None = None,
 ) -> Tensor:
-    """Carry out `packing_env.kernels.drop_height`; without `which`, ``size`` has no meaning."""
-    if which is not None:
-        bottom = gather_surfaces(bottom, which)
-    z = heightmap.new_full(lattice_shape(heightmap, bottom, stride), torch.inf)
-    launch_gaps(heightmap, bottom, stride, z, None, 0.0)
+    """Carry out `packing_env.kernels.drop_height`."""
+    z = heightmap.new_empty(shape_of(heightmap, bottom, stride, which))
+    scene = scene_of(heightmap, bottom, stride, which, size)
+    launch(gaps_kernel, scene, heightmap, stride, z, z, 0.0, COUNT=False)
     return z

@@ -7,20 +7,19 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.kernels.backends import implement, select
-from packing_env.kernels.checks import check_maps, check_tensor
-from packing_env.kernels.layout import lattice_shape
+from packing_env.kernels.checks import check_placed, check_tensor
 from packing_env.kernels.support import eager
 
 _COM_HULL = implement(
     "com_hull(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, float contact_tol,"
-    " int stride, bool centres) -> Tensor",
+    " int stride, bool centres, Tensor? which=None, Tensor? size=None) -> Tensor",
     __name__,
     fake=lambda heightmap, bottom, z, *others: z.new_empty(z.shape, dtype=torch.bool),
     eager=eager.com_hull,
 )
 _SUPPORT_COUNT = implement(
-    "support_count(Tensor heightmap, Tensor bottom, Tensor z, float contact_tol, int stride)"
-    " -> Tensor",
+    "support_count(Tensor heightmap, Tensor bottom, Tensor z, float contact_tol, int stride,"
+    " Tensor? which=None, Tensor? size=None) -> Tensor",
     __name__,
     fake=lambda heightmap, bottom, z, *others: z.new_empty(z.shape, dtype=torch.int32),
     eager=eager.support_count,
@@ -29,13 +28,15 @@ _SUPPORT_COUNT = implement(
 
 def com_hull(
     heightmap: Float[Tensor, "B X Y"],
-    bottom: Float[Tensor, "B R U V"],
+    bottom: Float[Tensor, "B R U V"] | Float[Tensor, "K U V"],
     z: Float[Tensor, "B R Xs Ys"],
     com: Int[Tensor, "B R 2"],
     contact_tol: float,
     stride: int = 1,
     *,
     centres: bool = False,
+    which: Int[Tensor, "B R"] | None = None,
+    size: Int[Tensor, "K 2"] | None = None,
     backend: str | None = None,
 ) -> Bool[Tensor, "B R Xs Ys"]:
     """Return True where the centre of mass lies over the hull of the supporting cells' squares.
@@ -56,23 +57,27 @@ def com_hull(
         contact_tol: metres by which a supporting cell may miss contact.
         stride: lattice step in cells.
         centres: take the hull of the cells' centres, not of their squares.
+        which: as for `drop_height`; `com` is that of each row's orientations.
+        size: as for `drop_height`.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
-    check_maps(heightmap, bottom, stride)
-    check_tensor("z", z, torch.float32, lattice_shape(heightmap, bottom, stride))
-    check_tensor("com", com, torch.int64, (*bottom.shape[:2], 2))
+    check_placed(heightmap, bottom, z, stride, which, size)
+    check_tensor("com", com, torch.int64, (*z.shape[:2], 2))
     operation = select(_COM_HULL, backend, heightmap.device.type)
-    found: Tensor = operation(heightmap, bottom, z, com, contact_tol, stride, centres)
+    placed = (heightmap, bottom, z, com, contact_tol, stride, centres)
+    found: Tensor = operation(*placed, which, size)
     return found
 
 
 def support_count(
     heightmap: Float[Tensor, "B X Y"],
-    bottom: Float[Tensor, "B R U V"],
+    bottom: Float[Tensor, "B R U V"] | Float[Tensor, "K U V"],
     z: Float[Tensor, "B R Xs Ys"],
     contact_tol: float,
     stride: int = 1,
     *,
+    which: Int[Tensor, "B R"] | None = None,
+    size: Int[Tensor, "K 2"] | None = None,
     backend: str | None = None,
 ) -> Int[Tensor, "B R Xs Ys"]:
     """Return how many footprint cells support each placement, int32; 0 where z is +inf.
@@ -85,10 +90,11 @@ def support_count(
         z: what `drop_height` returned, or +inf for placements that do not matter.
         contact_tol: metres by which a supporting cell may miss contact.
         stride: lattice step in cells.
+        which: as for `drop_height`.
+        size: as for `drop_height`.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
-    check_maps(heightmap, bottom, stride)
-    check_tensor("z", z, torch.float32, lattice_shape(heightmap, bottom, stride))
+    check_placed(heightmap, bottom, z, stride, which, size)
     operation = select(_SUPPORT_COUNT, backend, heightmap.device.type)
-    found: Tensor = operation(heightmap, bottom, z, contact_tol, stride)
+    found: Tensor = operation(heightmap, bottom, z, contact_tol, stride, which, size)
     return found

@@ -14,6 +14,7 @@ from packing_env.kernels.layout import (
     HALF_CELL,
     SUBCELL,
     VERTICAL,
+    gather_surfaces,
     in_rows,
     phases_of,
     rows_at_once,
@@ -23,8 +24,38 @@ from packing_env.kernels.layout import (
 from packing_env.kernels.stability_rules import chords_hold
 
 
-@in_rows(4, lambda *arguments: rows_at_once(arguments[2].shape[1:]))
 def com_hull(
+    heightmap: Float[Tensor, "B X Y"],
+    bottom: Float[Tensor, "B R U V"] | Float[Tensor, "K U V"],
+    z: Float[Tensor, "B R Xs Ys"],
+    com: Int[Tensor, "B R 2"],
+    contact_tol: float,
+    stride: int,
+    centres: bool,
+    which: Int[Tensor, "B R"] | None = None,
+    size: Int[Tensor, "K 2"] | None = None,
+) -> Bool[Tensor, "B R Xs Ys"]:
+    """Carry out `packing_env.kernels.com_hull`."""
+    surfaces = gather_surfaces(bottom, which) if which is not None else bottom
+    return _com_hull(heightmap, surfaces, z, com, contact_tol, stride, centres)
+
+
+def support_count(
+    heightmap: Float[Tensor, "B X Y"],
+    bottom: Float[Tensor, "B R U V"] | Float[Tensor, "K U V"],
+    z: Float[Tensor, "B R Xs Ys"],
+    contact_tol: float,
+    stride: int,
+    which: Int[Tensor, "B R"] | None = None,
+    size: Int[Tensor, "K 2"] | None = None,
+) -> Int[Tensor, "B R Xs Ys"]:
+    """Carry out `packing_env.kernels.support_count`."""
+    surfaces = gather_surfaces(bottom, which) if which is not None else bottom
+    return _support_count(heightmap, surfaces, z, contact_tol, stride)
+
+
+@in_rows(4, lambda *arguments: rows_at_once(arguments[2].shape[1:]))
+def _com_hull(
     heightmap: Float[Tensor, "B X Y"],
     bottom: Float[Tensor, "B R U V"],
     z: Float[Tensor, "B R Xs Ys"],
@@ -33,7 +64,7 @@ def com_hull(
     stride: int,
     centres: bool,
 ) -> Bool[Tensor, "B R Xs Ys"]:
-    """Carry out `packing_env.kernels.com_hull`.
+    """Return :func:`com_hull` of gathered surfaces.
 
     Walk over the lines of corners; only a line's first and last supporting ones can be extreme.
 
@@ -72,14 +103,14 @@ def com_hull(
 
 
 @in_rows(3, lambda *arguments: rows_at_once(arguments[2].shape[1:]))
-def support_count(
+def _support_count(
     heightmap: Float[Tensor, "B X Y"],
     bottom: Float[Tensor, "B R U V"],
     z: Float[Tensor, "B R Xs Ys"],
     contact_tol: float,
     stride: int,
 ) -> Int[Tensor, "B R Xs Ys"]:
-    """Carry out `packing_env.kernels.support_count`."""
+    """Return :func:`support_count` of gathered surfaces."""
     window_x, window_y = window_cells(heightmap, bottom)
     phases = phases_of(heightmap, bottom, stride)
     threshold = z - contact_tol

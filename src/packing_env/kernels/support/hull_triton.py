@@ -1,4 +1,9 @@
-"""The rule of the centre of mass over the hull of the supporting cells, on CUDA, in Triton."""
+"""The rule of the centre of mass over the hull of the supporting cells, on CUDA, in Triton.
+
+Slopes are compared as fractions of integers, which gives the verdicts of float64: quotients of
+integers below 2^17 that differ do so by more than its rounding, and equal ones round alike. A
+corner straight above or below the centre, of slope 2^20 dy there, decides by its sign alone.
+"""
 
 from __future__ import annotations
 
@@ -8,94 +13,148 @@ import triton.language as tl
 from torch import Tensor
 
 from packing_env.kernels import layout
-from packing_env.kernels.compiled.triton import SIZES, UNROLLED, launch, placements
+from packing_env.kernels.compiled.scene_triton import cells_across, scene_of
+from packing_env.kernels.compiled.triton import SIZES, gaps_of_line, launch, tile_of
 
 _SUBCELL = tl.constexpr(layout.SUBCELL)
 _HALF_CELL = tl.constexpr(layout.HALF_CELL)
-_VERTICAL = tl.constexpr(layout.VERTICAL)
 
-_BEYOND = tl.constexpr(2**30)
+_NONE = tl.constexpr(2**24)
 """Beyond every window: the first of no supporting cells, and, negated, the end of the last."""
+
+_BLOCKS = tl.constexpr(63)
+"""Blocks of a window row that have a bit each; the last one speaks for all from there on."""
+
+_MAX_SIDE = 300
+"""Largest window, in cells, whose fractions are compared in int32."""
 
 
 @triton.jit
-def row_support(heights, edges, threshold, h, phase, steps, STRIDE: tl.constexpr):
-    """Return the lower edge of the first and the upper edge of the last supporting cell of a row.
+def steeper(rise, run, best_rise, best_run, there):
+    """Return the larger of two slopes rise / run; (-1, 0) stands for none."""
+    larger = there & (rise * best_run > best_rise * run)
+    return tl.where(larger, rise, best_rise), tl.where(larger, run, best_run)
 
-    float64, in cells; (+inf, -inf) where none supports.
+
+@triton.jit
+def spans(left_rise, left_run, right_rise, right_run):
+    """Return True where there are slopes on both sides, whose sum is at least 0."""
+    both = (left_run > 0) & (right_run > 0)
+    return both & (left_rise * right_run + right_rise * left_run >= 0)
+
+
+@triton.jit
+def row_support(
+    ground,
+    level,
+    bar,
+    needed,
+    u,
+    h,
+    window_y,
+    STRIDE: tl.constexpr,
+    SIDE: tl.constexpr,
+    ACROSS: tl.constexpr,
+    PITCH_X: tl.constexpr,
+    PITCH_Y: tl.constexpr,
+    RAGGED: tl.constexpr,
+):
+    """Return the lower edge of the first and the upper edge of the last supporting cell of row u.
+
+    Only blocks whose bit is set in ``needed`` are looked at; (_NONE, -_NONE) where none supports.
     """
-    low = tl.full(threshold.shape, _BEYOND, tl.int32)
-    high = tl.full(threshold.shape, -_BEYOND, tl.int32)
-    for p in range(0, tl.minimum(h, STRIDE)):
-        line, edge = heights + p * phase, edges + p * steps
-        for q in range(0, tl.cdiv(h, STRIDE), UNROLLED):
-            for k in tl.static_range(UNROLLED):
-                v = (q + k) * STRIDE + p
-                supports = tl.load(line + (q + k)) - tl.load(edge + (q + k)) >= threshold
-                low = tl.where(supports, tl.minimum(low, v), low)
-                high = tl.where(supports, tl.maximum(high, v + 1), high)
-    first = tl.where(low < _BEYOND, low.to(tl.float64), float("inf"))
-    last = tl.where(high > -_BEYOND, high.to(tl.float64), -float("inf"))
-    return first, last
+    low = tl.full(bar.shape, _NONE, tl.int32)
+    high = tl.full(bar.shape, -_NONE, tl.int32)
+    v = cells_across(ACROSS)
+    for c in range(0, tl.cdiv(h, SIDE)):
+        if ((needed >> tl.minimum(c, _BLOCKS - 1)) & 1) == 1:
+            gaps = gaps_of_line(
+                ground, level, u, c * SIDE, window_y,
+                STRIDE, SIDE, ACROSS, PITCH_X, PITCH_Y, RAGGED,
+            )  # fmt: skip
+            supports = gaps >= bar
+            first = tl.where(supports, c * SIDE + v, _NONE)
+            last = tl.where(supports, c * SIDE + v + 1, -_NONE)
+            low = tl.minimum(low, tl.min(first, axis=0, keep_dims=True))
+            high = tl.maximum(high, tl.max(last, axis=0, keep_dims=True))
+    return low, high
+
+
+@triton.jit
+def blocks_needed(tops, lows, bar, h, STRIDE: tl.constexpr, SIDE: tl.constexpr):
+    """Return a bit for each block of a window row that can support at a placement of the tile."""
+    needed = tl.full([], 0, tl.int64)
+    for c in range(0, tl.cdiv(h, SIDE)):
+        reach = tl.load(tops + c * (SIDE // STRIDE)) - tl.load(lows + c)
+        bit = tl.max(tl.max((reach >= bar).to(tl.int32), axis=1), axis=0).to(tl.int64)
+        needed = needed | (bit << tl.minimum(c, _BLOCKS - 1))
+    return needed
 
 
 @triton.jit(do_not_specialize=SIZES)
 def com_hull_kernel(
-    phases,
-    bottom,
-    z,
-    com,
-    stable,
-    contact_tol,
-    orientations,
-    length,
-    width,
-    window_x,
-    steps,
-    pitch_x,
-    pitch_y,
-    CENTRES: tl.constexpr,
-    STRIDE: tl.constexpr,
-    GROUP: tl.constexpr,
-    POINTS: tl.constexpr,
-):
-    """Write 1 for stable placements of one orientation, 0 for others that stay in the container.
+    phases, highest, lowest, bottom, which, size, lows, z, com, stable, contact_tol,
+    orientations, length, width, window_x, window_y,
+    CENTRES: tl.constexpr, WIDE: tl.constexpr, STRIDE: tl.constexpr, SIDE: tl.constexpr,
+    ACROSS: tl.constexpr, PITCH_X: tl.constexpr, PITCH_Y: tl.constexpr, RAGGED: tl.constexpr,
+    TILE_X: tl.constexpr, TILE_Y: tl.constexpr,
+):  # fmt: skip
+    """Write 1 for stable placements, 0 for others; z is +inf where they do not matter.
 
-    The walk over the lines of corners, and every operation in float64, are those of the eager
-    kernel. The one product is by a power of two, so that fusing it with a sum rounds nothing else.
+    The walk over the lines of corners is that of the eager kernel.
     """
-    row, first, levels, w, h, ground, maps, inside, index = placements(
-        bottom, orientations, length, width, window_x, steps, pitch_y, STRIDE, GROUP, POINTS
+    row, plane, w, h, x, y, inside, there = tile_of(
+        size, orientations, length, width, STRIDE, TILE_X, TILE_Y
     )
-    threshold = tl.load(z + maps + index, mask=inside, other=float("inf")) - contact_tol
-    centre_x = tl.load(com + first * 2).to(tl.float64)
-    centre_y = tl.load(com + first * 2 + 1).to(tl.float64)
-    phase = pitch_x * pitch_y
+    xs, ys = tl.cdiv(length, STRIDE), tl.cdiv(width, STRIDE)
+    blocks_y = tl.cdiv(window_y, SIDE)
+    level = bottom + tl.maximum(tl.load(which + plane), 0) * window_x * window_y
+    low_cells = lows + plane * tl.cdiv(window_x, SIDE) * blocks_y
+    ground = (
+        phases + row * (STRIDE * STRIDE * PITCH_X * PITCH_Y) + tl.where(inside, x * PITCH_Y + y, 0)
+    )
+    tops = highest + row * xs * ys + tl.where(inside, x * ys + y, 0)
+    place = plane * xs * ys + x * ys + y
+    bar = tl.load(z + place, mask=inside, other=float("inf")) - contact_tol
+    counts = tl.max(tl.max((bar < float("inf")).to(tl.int32), axis=1), axis=0) > 0
+    w = tl.where(counts, w, 0)
+    exact = tl.int64 if WIDE else tl.int32
+    centre_x = tl.load(com + plane * 2).to(exact)
+    centre_y = tl.load(com + plane * 2 + 1).to(exact)
     inset = _HALF_CELL if CENTRES else 0
-    below = tl.full([GROUP, POINTS], float("inf"), tl.float64)
-    above = tl.full([GROUP, POINTS], -float("inf"), tl.float64)
-    max_left, max_right, neg_min_left, neg_min_right = above, above, above, above
-    for u in range(0, w if CENTRES else w + 1):
-        heights = phases + ((row * STRIDE + u % STRIDE) * STRIDE * phase + u // STRIDE * pitch_y)
-        edges = levels + u * STRIDE * steps
-        cells = tl.where(u < w, h, 0)
-        low, high = row_support(heights + ground, edges, threshold, cells, phase, steps, STRIDE)
-        lowest = low if CENTRES else tl.minimum(low, below)
-        highest = high if CENTRES else tl.maximum(high, above)
-        below, above = low, high
+    no_run = tl.zeros(bar.shape, exact)
+    no_rise = no_run - 1
+    left_up, left_up_run, right_up, right_up_run = no_rise, no_run, no_rise, no_run
+    left_down, left_down_run, right_down, right_down_run = no_rise, no_run, no_rise, no_run
+    over, under = bar < -float("inf"), bar < -float("inf")
+    before_low = tl.full(bar.shape, _NONE, tl.int32)
+    before_high = tl.full(bar.shape, -_NONE, tl.int32)
+    needed = tl.full([], 0, tl.int64)
+    for u in range(0, w if CENTRES else tl.where(w > 0, w + 1, 0)):
+        if (u % SIDE == 0) & (u < w):
+            lines, cells = u // SIDE * (SIDE // STRIDE) * ys, u // SIDE * blocks_y
+            needed = blocks_needed(tops + lines, low_cells + cells, bar, h, STRIDE, SIDE)
+        low, high = row_support(ground, level, bar, needed, u, tl.where(u < w, h, 0), window_y,
+                                STRIDE, SIDE, ACROSS, PITCH_X, PITCH_Y, RAGGED)  # fmt: skip
+        first = low if CENTRES else tl.minimum(low, before_low)
+        last = high if CENTRES else tl.maximum(high, before_high)
+        before_low, before_high = low, high
+        up = last.to(exact) * _SUBCELL - inset - centre_y
+        down = centre_y - first.to(exact) * _SUBCELL - inset
         dx = u * _SUBCELL + inset - centre_x
-        distance = tl.where(dx == 0, _VERTICAL, tl.abs(dx))
-        steepest = (highest * _SUBCELL - inset - centre_y) / distance
-        shallowest = (centre_y - lowest * _SUBCELL - inset) / distance
-        not_left = tl.where(dx <= 0, 0.0, -float("inf"))
-        not_right = tl.where(dx >= 0, 0.0, -float("inf"))
-        max_left = tl.maximum(max_left, steepest + not_left)
-        max_right = tl.maximum(max_right, steepest + not_right)
-        neg_min_left = tl.maximum(neg_min_left, shallowest + not_left)
-        neg_min_right = tl.maximum(neg_min_right, shallowest + not_right)
-    # the formula of `kernels.stability_rules.chords_hold`
-    held = (max_left + max_right >= 0) & (neg_min_left + neg_min_right >= 0)
-    tl.store(stable + maps + index, held.to(tl.uint8), mask=inside)
+        run = tl.abs(dx)
+        left = last > tl.where(dx < 0, 0, _NONE)
+        right = last > tl.where(dx > 0, 0, _NONE)
+        here = last > tl.where(dx == 0, 0, _NONE)
+        left_up, left_up_run = steeper(up, run, left_up, left_up_run, left)
+        right_up, right_up_run = steeper(up, run, right_up, right_up_run, right)
+        left_down, left_down_run = steeper(down, run, left_down, left_down_run, left)
+        right_down, right_down_run = steeper(down, run, right_down, right_down_run, right)
+        over = over | (here & (up >= 0))
+        under = under | (here & (down >= 0))
+    over = over | spans(left_up, left_up_run, right_up, right_up_run)
+    under = under | spans(left_down, left_down_run, right_down, right_down_run)
+    tl.store(stable + place, (inside & over & under).to(tl.uint8), mask=there)
 
 
 def com_hull(
@@ -106,9 +165,13 @@ def com_hull(
     contact_tol: float,
     stride: int,
     centres: bool,
+    which: Tensor | None = None,
+    size: Tensor | None = None,
 ) -> Tensor:
     """Carry out `packing_env.kernels.com_hull`."""
-    stable = z.new_zeros(z.shape, dtype=torch.uint8)
-    others = (z.contiguous(), com.contiguous(), stable, contact_tol)
-    launch(com_hull_kernel, heightmap, bottom, stride, 1, *others, CENTRES=centres)
+    stable = z.new_empty(z.shape, dtype=torch.uint8)
+    scene = scene_of(heightmap, bottom, stride, which, size)
+    placed = (z.contiguous(), com.contiguous(), stable, contact_tol)
+    wide = max(scene.bottom.shape[1:]) > _MAX_SIDE
+    launch(com_hull_kernel, scene, heightmap, stride, *placed, CENTRES=centres, WIDE=wide)
     return stable.view(torch.bool)

@@ -29,6 +29,7 @@ from packing_env.kernels.compiled.jit import (
     tap_offsets,
 )
 from packing_env.kernels.compiled.stability_rules import chords_hold
+from packing_env.kernels.drop.numba import surfaces
 from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
 
 _COUNT_BLOCK = 1024
@@ -107,10 +108,11 @@ def _count_by_taps(count, threshold, heights, offset, level):
 
 
 @kernel
-def _support_count(heightmap, bottom, z, contact_tol, count, stride, start, stop):
-    """Fill count for the orientations start <= b * R + r < stop."""
+def _support_count(heightmap, bottom, which, z, contact_tol, count, stride, start, stop):
+    """Fill count for the orientations start <= b * R + r < stop; which is as in `drop.numba`."""
     length = heightmap.shape[1]
-    _, orientations, window_x, window_y = bottom.shape
+    _, window_x, window_y = bottom.shape
+    orientations = z.shape[1]
     xs, ys = z.shape[2], z.shape[3]
     offset = np.empty(window_x * window_y + 8, np.int64)
     level = np.empty(window_x * window_y + 8, np.float32)
@@ -126,12 +128,15 @@ def _support_count(heightmap, bottom, z, contact_tol, count, stride, start, stop
             split_phases(heightmap[b], stride, phases)
             _, highest = row_maxima(heightmap[b], ridge)
         flat = count[b, r].reshape(xs * ys)
-        w, h, _ = extent(bottom[b, r])
+        chosen = which[b, r] if which.size else index
         first, last, lowest = finite_range(z[b, r].reshape(xs * ys), contact_tol, threshold, flat)
-        if w == 0 or first == last:
+        if chosen < 0 or first == last:
+            continue
+        w, h, _ = extent(bottom[chosen])
+        if w == 0:
             continue
         bounds = (highest, lowest)
-        n = _support_taps(bottom[b, r, :w, :h], bounds, places, offset, level)
+        n = _support_taps(bottom[chosen, :w, :h], bounds, places, offset, level)
         for block in range(first, last, _COUNT_BLOCK):
             end = min(last, block + _COUNT_BLOCK)
             counts, bars, ground = flat[block:end], threshold[block:end], heights[block:]
@@ -140,14 +145,25 @@ def _support_count(heightmap, bottom, z, contact_tol, count, stride, start, stop
 
 
 def support_count(
-    heightmap: Tensor, bottom: Tensor, z: Tensor, contact_tol: float, stride: int
+    heightmap: Tensor,
+    bottom: Tensor,
+    z: Tensor,
+    contact_tol: float,
+    stride: int,
+    which: Tensor | None = None,
+    size: Tensor | None = None,
 ) -> Tensor:
     """Carry out `packing_env.kernels.support_count`."""
     count = z.new_empty(z.shape, dtype=torch.int32)
-    arrays = map(array, (heightmap, bottom, z))
+    arrays = (array(heightmap), *surfaces(bottom, which), array(z))
     arguments = (*arrays, np.float32(contact_tol), count.numpy(), stride)
-    run(_support_count, arguments, z.shape[0] * z.shape[1], z.numel() * math.prod(bottom.shape[2:]))
+    run(_support_count, arguments, z.shape[0] * z.shape[1], _work(z, bottom))
     return count
+
+
+def _work(z: Tensor, bottom: Tensor) -> int:
+    """Return the pairs of a placement and a cell of its window, at most."""
+    return z.numel() * math.prod(bottom.shape[-2:])
 
 
 # ---------------------------------------------------------------------- hull
@@ -338,10 +354,11 @@ def hull_work(length, width, window_x, window_y, stride):
 
 
 @kernel
-def _com_hull(heightmap, bottom, z, com, contact_tol, stable, stride, centres, start, stop):
-    """Fill stable for the orientations start <= b * R + r < stop."""
+def _com_hull(heightmap, bottom, which, z, com, contact_tol, stable, stride, centres, start, stop):
+    """Fill stable for the orientations start <= b * R + r < stop; which is as in `drop.numba`."""
     _, length, width = heightmap.shape
-    _, orientations, window_x, window_y = bottom.shape
+    _, window_x, window_y = bottom.shape
+    orientations = z.shape[1]
     phases = np.zeros((stride, stride, z.shape[2], z.shape[3]), np.float32)
     ridge = np.empty(length, np.float32)
     work = hull_work(length, width, window_x, window_y, stride)
@@ -353,8 +370,12 @@ def _com_hull(heightmap, bottom, z, com, contact_tol, stable, stride, centres, s
             split_phases(heightmap[b], stride, phases)
             lowest, highest = row_maxima(heightmap[b], ridge)
         ground = (heightmap[b], phases.reshape(phases.size), ridge, lowest, highest)
+        chosen = which[b, r] if which.size else index
+        if chosen < 0:
+            stable[b, r] = False
+            continue
         hull_plane(
-            stable[b, r], z[b, r], bottom[b, r], com[b, r], ground, work,
+            stable[b, r], z[b, r], bottom[chosen], com[b, r], ground, work,
             contact_tol, stride, centres,
         )  # fmt: skip
 
@@ -367,10 +388,12 @@ def com_hull(
     contact_tol: float,
     stride: int,
     centres: bool,
+    which: Tensor | None = None,
+    size: Tensor | None = None,
 ) -> Tensor:
     """Carry out `packing_env.kernels.com_hull`."""
     stable = z.new_empty(z.shape, dtype=torch.bool)
-    arrays = map(array, (heightmap, bottom, z, com))
+    arrays = (array(heightmap), *surfaces(bottom, which), array(z), array(com))
     arguments = (*arrays, np.float32(contact_tol), stable.numpy(), stride, centres)
-    run(_com_hull, arguments, z.shape[0] * z.shape[1], z.numel() * math.prod(bottom.shape[2:]))
+    run(_com_hull, arguments, z.shape[0] * z.shape[1], _work(z, bottom))
     return stable

@@ -5,16 +5,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from packing_env.kernels.compiled.triton import launch_gaps
+from packing_env.kernels.compiled.scene_triton import scene_of
+from packing_env.kernels.compiled.triton import gaps_kernel, launch
 from packing_env.kernels.support.hull_triton import com_hull
 
 __all__ = ["com_hull", "support_count"]
 
 
 def support_count(
-    heightmap: Tensor, bottom: Tensor, z: Tensor, contact_tol: float, stride: int
+    heightmap: Tensor,
+    bottom: Tensor,
+    z: Tensor,
+    contact_tol: float,
+    stride: int,
+    which: Tensor | None = None,
+    size: Tensor | None = None,
 ) -> Tensor:
     """Carry out `packing_env.kernels.support_count`."""
-    count = z.new_zeros(z.shape, dtype=torch.int32)
-    launch_gaps(heightmap, bottom, stride, z.contiguous(), count, contact_tol)
+    count = z.new_empty(z.shape, dtype=torch.int32)
+    scene = scene_of(heightmap, bottom, stride, which, size)
+    placed = (z.contiguous(), count, contact_tol)
+    launch(gaps_kernel, scene, heightmap, stride, *placed, COUNT=True)
     return count

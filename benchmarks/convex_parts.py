@@ -1,0 +1,39 @@
+"""Write the convex parts of the embedded shapes, which come with the package.
+
+They are computed, in a cache folder of their own (half an hour):
+
+    python benchmarks/convex_parts.py
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from packing_env.items import shapes
+from packing_env.items.storage import cache_folder
+from packing_env.physics import parts, read_settings
+from packing_env.reference.solids import Solid
+
+FILE = Path(parts.__file__).with_name("shapes.npz")
+
+
+def main() -> None:
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()
+    parts.save_parts(FILE, {})
+    error = read_settings().parts_error
+    for mesh in shapes.build():
+        solid = Solid(mesh.vertices.numpy(), mesh.faces.numpy())
+        found = parts.convex_parts(solid, mesh.volume, error)
+        print(f"{mesh.name}: {len(found.hulls)} parts, {100 * found.error:+.2f} % of the volume")
+    kept = [np.load(file) for file in sorted((cache_folder() / "convex").glob("*.npz"))]
+    arrays = {name: part[name] for part in kept for name in part.files}
+    np.savez_compressed(FILE, **arrays)
+    print(f"wrote {FILE}: {FILE.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()

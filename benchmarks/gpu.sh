@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Everything that a machine with a GPU can show, in one call of at most ten minutes.
+#
+#     benchmarks/gpu.sh [FOLDER]        JSON files and a log of each part; default: gpu-results
+#     DEVICE=cpu benchmarks/gpu.sh      a dry run without a GPU: the same commands, small sizes
+#
+# A part that fails or takes too long is listed at the end, and the others run all the same.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+folder=${1:-gpu-results}
+device=${DEVICE:-cuda}
+python=${PYTHON:-$([ -x .venv/bin/python ] && echo .venv/bin/python || echo python3)}
+mkdir -p "$folder"
+export PYTHONUNBUFFERED=1
+failed=''
+
+part() { # part NAME SECONDS COMMAND...
+  local name=$1 seconds=$2 start=$SECONDS
+  shift 2
+  if timeout "$seconds" "$@" > "$folder/$name.log" 2>&1; then
+    echo "$name: $((SECONDS - start)) s"
+  else
+    echo "$name: exit status $? after $((SECONDS - start)) s, see $folder/$name.log"
+    failed="$failed $name"
+  fi
+}
+
+bench() { # bench NAME SECONDS WHAT OVERRIDES...
+  local name=$1 seconds=$2
+  shift 2
+  part "$name" "$seconds" "$python" -m agents.cli bench "$@" "device=$device" "out=$folder/$name.json"
+}
+
+if [ "$device" = cpu ]; then
+  rows='[2]' large='[2]' through='[env]' problems='[flat]' cases=2 agents='[dqn]' marker='not slow'
+  tests='tests/kernels/test_kernels_dispatch.py'
+  quick=(clock.repeats=1 clock.warmup=0 clock.shortest=0 clock.singles=1)
+else
+  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv > "$folder/device.csv"
+  rows='[1024,16384,65536]' large='[64,1024]' through='[env,captured]' problems='[A,B,flat,batch]'
+  cases=100 agents='[dqn,ppo]' marker='gpu' tests='tests/gpu'
+  quick=(clock.repeats=3 clock.longest=20)
+fi
+
+part tests 180 "$python" -m pytest -q -p no:cacheprovider -m "$marker" "$tests"
+bench kernel 60 kernel "bench.problems=$problems" "bench.cases=$cases" bench.visible=[] "${quick[@]}"
+bench step_cuboid_online 60 step env=cuboid_online "bench.rows=$rows" "bench.through=$through" "${quick[@]}"
+bench step_irregular 60 step env=irregular "bench.rows=$large" "bench.through=$through" "${quick[@]}"
+bench step_irregular_paper 90 step env=irregular_paper "bench.rows=$large" "${quick[@]}"
+bench train 90 train "bench.agents=$agents" env=irregular bench.updates=1 "${quick[@]}"
+bench sync 45 sync bench.updates=1 bench.cycles=2
+
+echo "results: $folder"
+if [ -n "$failed" ]; then
+  echo "failed:$failed" >&2
+  exit 1
+fi

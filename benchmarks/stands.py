@@ -1,0 +1,138 @@
+"""Measure which packings stand in simulation: stability rule x policy x items.
+
+Every packing is placed item by item in MuJoCo, each item settled before the next, and, with
+``--released``, also let go of at once:
+
+    python benchmarks/stands.py --task cuboid_online --piles 100 --walls 0
+    python benchmarks/stands.py --task irregular --piles 50
+
+Runs of one file are added to it: a cell of the table that the file has is not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import agents
+import packing_env as pe
+from agents.training import runs
+from agents.training.evaluate import Estimate, evaluate
+from packing_env.physics import read_settings, simulate
+from packing_env.plan import PlanError
+
+POLICIES = ("random_legal", "deepest_bottom_left", "heightmap_minimization")
+RULES = {
+    "cuboid_online": ("none", "com_hull", "center_hull", "com_hull_strict", "com_hull_10"),
+    "irregular": ("none", "com_hull", "com_hull_10", "com_hull_20"),
+}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--task", default="cuboid_online")
+    parser.add_argument("--rules", nargs="+", default=None)
+    parser.add_argument("--policies", nargs="+", default=list(POLICIES))
+    parser.add_argument("--piles", type=int, default=100)
+    parser.add_argument("--meshes", default=None, help="a folder of meshes instead of the shapes")
+    parser.add_argument("--set", nargs="*", default=[], help="overrides of make_env, as key=JSON")
+    parser.add_argument("--walls", type=int, nargs="+", default=[1], choices=[0, 1])
+    parser.add_argument("--released", action="store_true", help="also let go of whole piles")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/stands.json"))
+    return parser.parse_args()
+
+
+def pack(options: argparse.Namespace, rule: str, policy: str) -> tuple[list[Any], dict[str, Any]]:
+    """Play held-out instances; return their packings and the overrides."""
+    changes: dict[str, Any] = dict(entry.split("=", 1) for entry in options.set)
+    changes = {key: json.loads(value) for key, value in changes.items()}
+    if options.meshes:
+        items = changes.get("items", {})
+        changes["items"] = {"source": "meshes", "paths": options.meshes, **items}
+    env = pe.make_env(
+        options.task,
+        num_envs=min(options.piles, 50),
+        seed=0,
+        split="test",
+        draw="sequential",
+        pool_size=max(64, options.piles),
+        stability=rule,
+        **changes,
+    )
+    torch.manual_seed(0)
+    found = evaluate(env, agents.heuristics.build(policy, env), options.piles, keep=options.piles)
+    return found.packings(env), changes
+
+
+def cell(packings: list[Any], order: str, walls: bool) -> dict[str, Any]:
+    """Simulate packings; return means and half-widths of 95 % intervals."""
+    reports = []
+    settings = read_settings({"order": order, "walls": walls})
+    start = time.perf_counter()
+    for packing in packings:
+        try:
+            reports.append(simulate(packing, settings))
+        except PlanError as error:
+            print(f"left out: {error}")
+    values = {
+        "utilization": [r.utilization for r in reports],
+        "kept": [r.utilization_kept for r in reports],
+        "collapsed": [float(not r.stands) for r in reports],
+        "moved": [r.count("moved") / max(1, len(r.items)) for r in reports],
+        "toppled": [r.count("toppled") / max(1, len(r.items)) for r in reports],
+    }
+    means = {
+        key: vars(Estimate.of(torch.tensor(value, dtype=torch.float64)))
+        for key, value in values.items()
+    }
+    share = means["kept"]["mean"] / max(1e-9, means["utilization"]["mean"])
+    return {
+        **means,
+        "kept_share": share,
+        "piles": len(reports),
+        "seconds_a_pile": (time.perf_counter() - start) / max(1, len(reports)),
+    }
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    options = arguments()
+    torch.set_num_threads(1)
+    content = json.loads(options.out.read_text()) if options.out.exists() else {"cells": []}
+    content |= {"versions": runs.versions(), "machine": runs.machine("cpu")}
+    done = {tuple(c["key"]) for c in content["cells"]}
+    items = Path(options.meshes).name if options.meshes else "own"
+    orders = ["sequential", *(["released"] if options.released else [])]
+    for rule in options.rules or RULES.get(options.task, RULES["irregular"]):
+        for policy in options.policies:
+            trials = [
+                (options.task, items, " ".join(options.set), rule, policy, order, bool(walls))
+                for walls in options.walls
+                for order in orders
+            ]
+            trials = [trial for trial in trials if trial not in done]
+            if not trials:
+                continue
+            packings, changes = pack(options, rule, policy)
+            for trial in trials:
+                found = cell(packings, trial[-2], trial[-1])
+                content["cells"].append({"key": trial, "changes": str(changes), **found})
+                write(options.out, content)
+                line = {
+                    k: round(found[k]["mean"], 3)
+                    for k in ("utilization", "kept", "collapsed", "moved")
+                }
+                print(*trial, line, f"{found['seconds_a_pile']:.2f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

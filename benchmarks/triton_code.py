@@ -1,0 +1,104 @@
+"""Machine code of the Triton kernels, made without a GPU by the tools that Triton brings along."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from packing_env.kernels.compiled import scene_triton as scene
+from packing_env.kernels.compiled import triton as base
+from packing_env.kernels.support import hull_triton
+
+TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+TYPES = {
+    **dict.fromkeys(("heightmap", "phases", "highest", "lowest", "bottom", "lows", "z"), "*fp32"),
+    **dict.fromkeys(("which", "bound", "com"), "*i64"),
+    **dict.fromkeys(("size", "count"), "*i32"),
+    "stable": "*u8",
+    "contact_tol": "fp32",
+}
+"""Types of the kernels' arguments; the others are int32."""
+
+LATTICES = ((1, 32, 20), (3, 40, 25), (4, 200, 40))
+"""Steps, cells along a side, and cells along a window's side; the last is the reference one."""
+
+
+class Variant(NamedTuple):
+    """A kernel with what is compiled in."""
+
+    kernel: Any
+    constants: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The kernel, and its constants that are not sizes."""
+        shown = {k: v for k, v in self.constants.items() if k in ("COUNT", "CENTRES", "WIDE")}
+        said = "".join(f" {key.lower()}" for key, value in shown.items() if value)
+        return f"{self.kernel.__name__}{said} stride {self.constants['STRIDE']}"
+
+
+@dataclass(frozen=True)
+class Code:
+    """Machine code of a variant: registers per thread, bytes of local memory, instructions."""
+
+    registers: int
+    local_bytes: int
+    shared_bytes: int
+    ptx: str
+    instructions: list[tuple[int, str]]
+
+
+def variants() -> Iterator[Variant]:
+    """Yield every kernel with every choice of its constants, for three lattices."""
+    for stride, cells, window in LATTICES:
+        steps, side = -(-cells // stride), scene.block_side(stride)
+        across = triton.next_power_of_2(side)
+        pitches = (steps + across // stride, steps + across // stride + 1)
+        sizes = base.constants_of(stride, steps, pitches, (window, window))
+        common = {key: sizes[key] for key in ("STRIDE", "SIDE", "ACROSS")}
+        yield Variant(scene.ground_kernel, {**common, "POINTS": scene.GROUND_POINTS})
+        yield Variant(scene.blocks_kernel, common)
+        for counts in (False, True):
+            yield Variant(base.gaps_kernel, {**sizes, "COUNT": counts})
+        for centres in (False, True):
+            for wide in (False, True) if stride == LATTICES[-1][0] else (False,):
+                yield Variant(
+                    hull_triton.com_hull_kernel, {**sizes, "CENTRES": centres, "WIDE": wide}
+                )
+
+
+def compiled(variant: Variant, architecture: int) -> Code:
+    """Compile a variant for a chip, as a launch would."""
+    names = variant.kernel.arg_names
+    types = {name: TYPES.get(name, "i32") for name in names}
+    types |= dict.fromkeys(variant.constants, "constexpr")
+    aligned = [["tt.divisibility", 16]]
+    pointers = {(i,): aligned for i, name in enumerate(names) if types[name].startswith("*")}
+    source = ASTSource(variant.kernel, types, constexprs=variant.constants, attrs=pointers)
+    target = GPUTarget("cuda", architecture, 32)
+    made = triton.compile(source, target=target, options=scene.OPTIONS)
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(made.asm["cubin"])
+        file.flush()
+        usage = _run("cuobjdump", "--dump-resource-usage", file.name)
+        listing = _run("cuobjdump", "-sass", file.name)
+    used = {key: int(value) for key, value in re.findall(r"(REG|STACK|LOCAL|SHARED):(\d+)", usage)}
+    lines = re.findall(r"^\s+/\*([0-9a-f]{4,5})\*/\s+(.*?);", listing, re.M)
+    instructions = [(int(address, 16), text) for address, text in lines]
+    local = used["STACK"] + used["LOCAL"]
+    return Code(used["REG"], local, used["SHARED"], made.asm["ptx"], instructions)
+
+
+def _run(tool: str, *arguments: str) -> str:
+    """Return what one of Triton's tools prints."""
+    command = [str(TOOLS / tool), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout

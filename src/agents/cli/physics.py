@@ -1,0 +1,122 @@
+"""Simulations that the commands ``check`` and ``eval`` run: their tables, lines and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from agents.training.evaluate import (
+    Estimate,
+    Evaluation,
+    StoppedError,
+    number_column,
+    plain_table,
+)
+from packing_env.envs import PackingEnv
+from packing_env.physics import PhysicsReport, PhysicsSettings, simulate
+from packing_env.plan import Packing
+
+COLUMNS = (("utilization", 3), ("utilization_kept", 3), ("collapsed", 2), ("moved", 3))
+"""Columns of :func:`physics_table` with their decimals; moved is a share of the placed items."""
+
+
+def describe(report: PhysicsReport) -> list[str]:
+    """Return the lines of ``packing check`` about a simulation."""
+    settings = report.settings
+    how = f"{settings.order}, friction {settings.friction:g}"
+    how += ", walls" if settings.walls else ", no walls"
+    counts = ", ".join(f"{report.count(what)} {what}" for what in ("moved", "toppled", "fallen"))
+    verdict = "stands" if report.stands else "DOES NOT STAND"
+    lines = [
+        f"{verdict} in simulation ({how}): {counts} of {len(report.items)} items placed; "
+        f"utilization {report.utilization:.4f}, kept {report.utilization_kept:.4f}"
+    ]
+    if report.first_failure is not None:
+        lines.append(f"the first item to fail was placed {report.first_failure + 1}.")
+    lines += [
+        f"item {item.order} ({item.name}) moved {item.shift:.4f} m and turned {item.degrees:.0f} "
+        f"degrees{', toppled' if item.toppled else ''}{', fell' if item.fallen else ''}"
+        for item in report.items
+        if item.moved
+    ]
+    if report.parts_error > settings.parts_error:
+        lines.append(
+            f"note: the convex parts of an item differ from its volume by "
+            f"{100 * report.parts_error:.0f} %, more than parts_error={settings.parts_error:g}"
+        )
+    return lines
+
+
+def save_page(path: Path, packing: Packing, report: PhysicsReport) -> None:
+    """Write an HTML page with the plan and, beside it, its items where they came to rest."""
+    from packing_env.render import save_html
+
+    save_html(path, [packing, report.settled], title="The plan, and where its items came to rest")
+
+
+def simulate_all(
+    found: Mapping[str, Evaluation],
+    env: PackingEnv,
+    settings: PhysicsSettings,
+    console: Console,
+    should_stop: Callable[[], bool],
+) -> dict[str, list[PhysicsReport]]:
+    """Simulate the packings that evaluations kept, and print a table.
+
+    Raises:
+        StoppedError: ``should_stop`` returned True.
+    """
+    reports: dict[str, list[PhysicsReport]] = {}
+    for name, evaluation in found.items():
+        packings = evaluation.packings(env)
+        reports[name] = []
+        with console.status(console.render_str(f"simulating {len(packings)} packings of {name}")):
+            for packing in packings:
+                if should_stop():
+                    raise StoppedError("the simulation was stopped")
+                reports[name].append(simulate(packing, settings))
+    console.print(physics_table(reports, settings))
+    return reports
+
+
+def estimates(reports: list[PhysicsReport]) -> dict[str, Estimate]:
+    """Return the means of :data:`COLUMNS` with their intervals."""
+    values = [
+        (
+            r.utilization,
+            r.utilization_kept,
+            float(not r.stands),
+            r.count("moved") / max(1, len(r.items)),
+        )
+        for r in reports
+    ]
+    columns = torch.tensor(values, dtype=torch.float64).T
+    return {name: Estimate.of(column) for (name, _), column in zip(COLUMNS, columns, strict=True)}
+
+
+def physics_table(reports: Mapping[str, list[PhysicsReport]], settings: PhysicsSettings) -> Table:
+    """Tabulate the simulations of each policy."""
+    walls = "walls" if settings.walls else "no walls"
+    title = f"simulated in MuJoCo: {settings.order}, {walls}, friction {settings.friction:g}"
+    headings = ("utilization", "kept", "collapsed\npiles", "items\nmoved")
+    grid = plain_table("policy", *map(number_column, headings), title=title, title_justify="left")
+    for name, found in reports.items():
+        cells = zip(COLUMNS, estimates(found).values(), strict=True)
+        grid.add_row(name, *(estimate.text(decimals) for (_, decimals), estimate in cells))
+    return grid
+
+
+def to_json(reports: Mapping[str, list[PhysicsReport]]) -> dict[str, Any]:
+    """Return the simulations as JSON: means and intervals, and each packing's report."""
+    return {
+        name: {
+            "summary": {key: vars(value) for key, value in estimates(found).items()},
+            "packings": [report.to_json() for report in found],
+        }
+        for name, found in reports.items()
+    }

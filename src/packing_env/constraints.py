@@ -1,0 +1,204 @@
+"""Constraints of a task beside geometry and stability: what else a legal placement must satisfy.
+
+What they say of items (weight, group, ...) is in :class:`packing_env.items.Handling`; what they do
+to masks is in :mod:`packing_env.core.constraints`, and in plain loops in
+:mod:`packing_env.reference.constraints`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from packing_env.names import close_names
+from packing_env.values import ParameterError, check_number
+
+FRAGILE = ("last", "top")
+UNITS_PER_KG = 1_000_000
+"""Weights are whole milligrams, so that sums of them are exact."""
+MAX_WEIGHT = 1e6
+"""Kilograms; sums of moments stay below 2^63."""
+CLEARANCE_SLACK = 1e-6
+"""Metres by which a neighbour may rise above an item's surface without being beside it."""
+
+Box = tuple[float, float, float, float, float, float]
+"""Lower corner and sides ``(x, y, z, dx, dy, dz)``, metres."""
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """The constraints of a task; those that are not given do not hold.
+
+    An item *rests on* another if a cell that supports it belongs to the other: the gap there is at
+    most the task's ``contact_tol``, and the other was the last to be put over that cell.
+
+    Attributes:
+        no_stacking: Nothing rests on an item that is not ``stackable``.
+        max_load: No item bears more than its ``max_load``. It bears the whole weight of every item
+            that rests on it, directly or on others that rest on it. Where an item rests on
+            several, each of them is charged with all of its weight: contact between rigid bodies
+            may carry it all at one of them.
+        fragile: ``"last"``: once a ``fragile`` item is packed, only fragile ones follow.
+            ``"top"``: only fragile items rest on fragile ones.
+        lifo: Last in, first out: no item is above one that is unloaded before it (whose ``group``
+            is smaller), touching it or not, because items leave upwards.
+        weight_limit: Kilograms that all items together may weigh.
+        balance: Share of the container's length, and of its width, by which the centre of mass of
+            all items may be off the middle, after every placement. 0.5 allows everything.
+        clearance: Metres between an item and those beside it, in x or in y, rounded up to whole
+            cells. An item on top of another needs none.
+        wall_clearance: Metres between items and walls, rounded up to whole cells; None:
+            ``clearance``.
+        preplaced: Boxes that are in the container from the start, lower corner and sides
+            ``(x, y, z, dx, dy, dz)`` in metres. Items may rest on them; each cell that one reaches
+            into is as high as its top.
+    """
+
+    no_stacking: bool = False
+    max_load: bool = False
+    fragile: str | None = None
+    lifo: bool = False
+    weight_limit: float | None = None
+    balance: float | None = None
+    clearance: float | None = None
+    wall_clearance: float | None = None
+    preplaced: tuple[Box, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("no_stacking", "max_load", "lifo"):
+            if not isinstance(getattr(self, name), bool):
+                raise ParameterError(f"constraints.{name}={getattr(self, name)!r} must be a bool")
+        if self.fragile not in (None, *FRAGILE):
+            raise ParameterError(
+                f"constraints.fragile={self.fragile!r} is unknown; choose one of {FRAGILE}, or null"
+            )
+        for name, most in _MOST.items():
+            if getattr(self, name) is not None:
+                number = check_number(f"constraints.{name}", getattr(self, name))
+                if not 0 <= number <= most:
+                    raise ParameterError(f"constraints.{name}={number} must be in 0..{most:g}")
+                object.__setattr__(self, name, number)
+        object.__setattr__(self, "preplaced", tuple(_box(box) for box in self.preplaced))
+
+    @classmethod
+    def read(cls, given: Any) -> Constraints:
+        """Return constraints from themselves or a mapping; None leaves an entry out.
+
+        Raises:
+            ParameterError: An entry is unknown or its value invalid.
+        """
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, Mapping):
+            raise ParameterError(
+                f"constraints={given!r} must be a mapping, as in {{weight_limit: 20.0}}"
+            )
+        known = [f.name for f in fields(cls)]
+        for name in given:
+            if name not in known:
+                near = close_names(str(name), known)
+                raise ParameterError(
+                    f"constraints has no entry {name!r}{near}; known: {', '.join(known)}"
+                )
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+    def __bool__(self) -> bool:
+        return self != Constraints()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entries that hold, as plain JSON types; :meth:`read` reads them."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        found["preplaced"] = [list(box) for box in self.preplaced]
+        return {k: v for k, v in found.items() if v is not None and v is not False and v != []}
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Attributes of items that the constraints read."""
+        reads = {
+            "weight": self.max_load or self.weight_limit is not None or self.balance is not None,
+            "max_load": self.max_load,
+            "stackable": self.no_stacking,
+            "fragile": self.fragile is not None,
+            "group": self.lifo,
+        }
+        return tuple(name for name, used in reads.items() if used)
+
+    @property
+    def needs_owners(self) -> bool:
+        """True if it matters which item is under which."""
+        return self.no_stacking or self.max_load or self.lifo or self.fragile == "top"
+
+    @property
+    def needs_maps(self) -> bool:
+        """True if the heightmap alone does not tell where an item may go."""
+        return self.needs != () or bool(self.clearance or self.wall_clearance)
+
+    @property
+    def walls(self) -> float:
+        """Clearance to walls, metres."""
+        given = self.clearance if self.wall_clearance is None else self.wall_clearance
+        return given or 0.0
+
+    def check_task(
+        self, container: tuple[float, float, float], geometry: str, action_mode: str
+    ) -> None:
+        """Raise on constraints that a task cannot have.
+
+        Raises:
+            ParameterError: Names the entry and the remedy.
+        """
+        if not self:
+            return
+        for name, value, known in (
+            ("geometry", geometry, ("maps",)),
+            ("action_mode", action_mode, ("placement", "candidate", "multi_head", "continuous")),
+        ):
+            if value not in known:
+                raise ParameterError(
+                    f"constraints need {name} in {known}, not {value!r}; they are "
+                    f"{', '.join(self.to_json())}"
+                )
+        for name, gap in (("clearance", self.clearance or 0.0), ("wall_clearance", self.walls)):
+            if gap >= min(container[:2]) / 2:
+                raise ParameterError(
+                    f"constraints.{name}={gap} m leaves no room in a container of "
+                    f"{container[0]:g} x {container[1]:g} m; lengths are metres"
+                )
+        for box in self.preplaced:
+            high = [low + side for low, side in zip(box[:3], box[3:], strict=True)]
+            beyond = [h > c + 1e-6 for h, c in zip(high, container, strict=True)]
+            if min(box[:3]) < 0 or any(beyond):
+                raise ParameterError(
+                    f"constraints.preplaced: the box {list(box)} reaches out of the container, "
+                    f"{list(container)}; it is (x, y, z, dx, dy, dz) in metres"
+                )
+
+
+_MOST = {
+    "weight_limit": MAX_WEIGHT,
+    "balance": 0.5,
+    "clearance": math.inf,
+    "wall_clearance": math.inf,
+}
+"""Numbers among the constraints, and the largest of each."""
+
+
+def milligrams(name: str, weight: float) -> int:
+    """Return a weight in kilograms as whole milligrams; raise unless it is in 0..MAX_WEIGHT."""
+    number = check_number(name, weight)
+    if not 0 <= number <= MAX_WEIGHT:
+        raise ParameterError(f"{name}={number} must be in 0..{MAX_WEIGHT:g} kg")
+    return round(number * UNITS_PER_KG)
+
+
+def _box(box: Any) -> Box:
+    """Return a pre-placed box; raise unless it is six numbers with positive sides."""
+    if not isinstance(box, Sequence) or isinstance(box, str) or len(box) != 6:
+        raise ParameterError(
+            f"constraints.preplaced has {box!r}, not (x, y, z, dx, dy, dz) in metres"
+        )
+    x, y, z = (check_number("constraints.preplaced", value) for value in box[:3])
+    dx, dy, dz = (check_number("constraints.preplaced", side, above=0.0) for side in box[3:])
+    return x, y, z, dx, dy, dz

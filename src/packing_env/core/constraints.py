@@ -1,0 +1,371 @@
+"""Constraints beside geometry and stability (:mod:`packing_env.constraints`), on tensors.
+
+A placement that geometry and stability allow is legal if :func:`allowed_maps`, or :func:`allowed`
+for one placement per row, holds as well. Rules about packed items come down to a list of items that
+a visible one must not rest on, or must not be above: *barred* items, ``[B, L, N]`` by the order of
+packing. ``owner`` in the state tells whose the cells are, so that they become barred cells; a
+placement rests on one iff its rest height on these cells alone is within ``contact_tol`` of its
+rest height. So every rule runs on the operation :func:`packing_env.kernels.drop_height`.
+
+Entries of the state, where the constraints need them:
+
+| key | shape, dtype | meaning |
+|---|---|---|
+| ``owner`` | ``[B, X, Y]`` float32 | the last packed item over each cell, by order; -1: none |
+| ``under`` | ``[B, N, N]`` bool | ``[b, i, k]``: the k-th packed item bears the i-th |
+
+Weights are int64 milligrams and moments int64, so that sums are exact in any order. The same in
+plain loops: :mod:`packing_env.reference.constraints`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env import kernels
+from packing_env.constraints import CLEARANCE_SLACK
+from packing_env.core import heightmap as hm
+from packing_env.core.orientation import Placement
+from packing_env.core.packed import packed_items, spare_load
+from packing_env.types import (
+    SLOPE_UNITS,
+    Catalogue,
+    PackingParams,
+    ParameterError,
+    State,
+    to_float32,
+)
+
+_FAR = 1e30
+"""A height that decides every maximum."""
+_MARGIN = 1e-6
+"""Share of a cell that does not count."""
+
+
+def cells_of(gap: float, params: PackingParams) -> int:
+    """Return the whole cells that a gap in metres takes, rounded up."""
+    return math.ceil(gap / params.cell - _MARGIN)
+
+
+def check_items(params: PackingParams, items: Catalogue) -> None:
+    """Raise unless the items have the attributes that the constraints read.
+
+    Raises:
+        ParameterError: Names the attribute and the remedy.
+    """
+    needed = params.constraints.needs
+    missing = [name for name in needed if name not in items]
+    if missing:
+        raise ParameterError(
+            f"constraints={params.constraints.to_json()} read {', '.join(missing)} of the items; "
+            f"give handling={{{missing[0]}: ...}}, or Catalogue.with_handling"
+        )
+    if params.constraints.balance is not None:
+        sides = 2 * SLOPE_UNITS * max(params.grid) * params.num_items
+        if int(items["weight"].max()) >= 2**62 // sides:
+            raise ParameterError(
+                f"constraints.balance: {params.num_items} items of up to "
+                f"{int(items['weight'].max()) / 1e6:g} kg are too heavy to add up; use fewer items"
+            )
+
+
+# ------------------------------------------------------------------ the state
+
+
+def begin(batch: int, params: PackingParams, device: torch.device) -> State:
+    """Return the entries of empty containers that the constraints decide.
+
+    ``heightmap`` where there are pre-placed boxes, ``owner`` and ``under`` where they are needed.
+    """
+    rules, found = params.constraints, State()
+    if rules.preplaced:
+        heightmap = torch.zeros(params.grid, device=device)
+        for x, y, z, dx, dy, dz in rules.preplaced:
+            (x0, x1), (y0, y1) = _span(x, dx, params), _span(y, dy, params)
+            heightmap[x0:x1, y0:y1] = heightmap[x0:x1, y0:y1].clamp(min=to_float32(z + dz))
+        found["heightmap"] = heightmap.expand(batch, -1, -1).contiguous()
+    if rules.needs_owners:
+        found["owner"] = torch.full((batch, *params.grid), -1.0, device=device)
+    if rules.max_load:
+        shape = (batch, params.num_items, params.num_items)
+        found["under"] = torch.zeros(shape, dtype=torch.bool, device=device)
+    return found
+
+
+def _span(low: float, side: float, params: PackingParams) -> tuple[int, int]:
+    """Return the first cell that an interval reaches into, and the one after the last."""
+    first = math.floor(low / params.cell + _MARGIN)
+    return first, math.ceil((low + side) / params.cell - _MARGIN)
+
+
+def commit(
+    state: State,
+    placement: Placement,
+    item_id: Int[Tensor, " B"],
+    z: Float[Tensor, " B"],
+    carried: Bool[Tensor, " B"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> State:
+    """Return the entries after items were put down where ``carried``; ``state`` is before that."""
+    if not params.constraints.needs_owners:
+        return {}
+    bottom = catalogue["bottom"][item_id, placement.orientation]
+    index = state["items_packed"][:, None, None].float()
+    mine = torch.where((bottom < torch.inf) & carried[:, None, None], index, -torch.inf)
+    after = {"owner": hm.raise_window(state["owner"], placement.x, placement.y, mine)}
+    if params.constraints.max_load:
+        ground = _Ground(state, placement, bottom)
+        order = torch.arange(params.num_items, device=z.device)
+        on = ground.touched(ground.supports(z, params), order)
+        below = on | (on[:, :, None] & state["under"]).any(1)
+        here = (order == state["items_packed"][:, None]) & carried[:, None]
+        after["under"] = torch.where(here[:, :, None], below[:, None], state["under"])
+    return after
+
+
+# ------------------------------------------------------------------ packed items
+
+
+def _barred_below(
+    state: State, item_id: Int[Tensor, "B L"], catalogue: Catalogue, params: PackingParams
+) -> Bool[Tensor, "B L N"] | None:
+    """Return the packed items that each visible one must not rest on; None: no such rule."""
+    rules, packed = params.constraints, packed_items(state, catalogue)
+    barred = torch.zeros_like(packed.there)[:, None]
+    if rules.no_stacking:
+        barred = barred | ~packed["stackable"][:, None]
+    if rules.fragile == "top":
+        barred = barred | (packed["fragile"][:, None] & ~catalogue["fragile"][item_id][..., None])
+    if rules.max_load:
+        heavy = catalogue["weight"][item_id][..., None] > spare_load(state, catalogue)[:, None]
+        barred = barred | heavy
+    if not (rules.no_stacking or rules.fragile == "top" or rules.max_load):
+        return None
+    return (barred & packed.there[:, None]).expand(*item_id.shape, -1)
+
+
+def _barred_above(
+    state: State, item_id: Int[Tensor, "B L"], catalogue: Catalogue, params: PackingParams
+) -> Bool[Tensor, "B L N"] | None:
+    """Return the packed items that each visible one must not be above; None: no such rule."""
+    if not params.constraints.lifo:
+        return None
+    packed = packed_items(state, catalogue)
+    sooner = packed["group"][:, None] < catalogue["group"][item_id][..., None]
+    return sooner & packed.there[:, None]
+
+
+def _allowed_items(
+    state: State, item_id: Int[Tensor, "B L"], catalogue: Catalogue, params: PackingParams
+) -> Bool[Tensor, "B L"]:
+    """Return which items may be packed now, wherever."""
+    rules, packed = params.constraints, packed_items(state, catalogue)
+    allowed = torch.ones_like(item_id, dtype=torch.bool)
+    if rules.weight_limit is not None:
+        total = torch.where(packed.there, packed["weight"], 0).sum(1, keepdim=True)
+        limit = round(rules.weight_limit * 1_000_000)
+        allowed = allowed & (total + catalogue["weight"][item_id] <= limit)
+    if rules.fragile == "last":
+        begun = (packed["fragile"] & packed.there).any(1, keepdim=True)
+        allowed = allowed & (catalogue["fragile"][item_id] | ~begun)
+    return allowed
+
+
+# ------------------------------------------------------------------ the middle of the container
+
+
+def _balanced(
+    state: State,
+    item_id: Int[Tensor, "B L"],
+    com: Int[Tensor, "B L R 2"],
+    at: Int[Tensor, "B L R steps"],
+    axis: int,
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Bool[Tensor, "B L R steps"]:
+    """Return at which lower corners along an axis the centre of mass of all items is allowed."""
+    assert params.constraints.balance is not None
+    packed, cells = packed_items(state, catalogue), params.grid[axis]
+    _, orientation, *corner = state["placement"].unbind(2)
+    own = catalogue["com"][packed.item_id, orientation][..., axis]
+    far = 2 * (SLOPE_UNITS * corner[axis] + own) - SLOPE_UNITS * cells
+    weight = torch.where(packed.there, packed["weight"], 0)
+    moment, total = (weight * far).sum(1), weight.sum(1)
+    mine = catalogue["weight"][item_id]
+    distance = 2 * (SLOPE_UNITS * at + com[..., axis, None]) - SLOPE_UNITS * cells
+    off = (moment[:, None, None, None] + mine[:, :, None, None] * distance).abs()
+    limit = params.constraints.balance * (2.0 * SLOPE_UNITS * cells)
+    return off.double() <= limit * (total[:, None] + mine).double()[:, :, None, None]
+
+
+def _off_walls(
+    size: Int[Tensor, "*planes"], at: Int[Tensor, "*steps"], axis: int, params: PackingParams
+) -> Bool[Tensor, "*steps"]:
+    """Return at which lower corners along an axis windows keep clear of the walls."""
+    gap = cells_of(params.constraints.walls, params)
+    return (at >= gap) & (at + size <= params.grid[axis] - gap)
+
+
+# ------------------------------------------------------------------ all placements
+
+
+def allowed_maps(
+    state: State,
+    item_id: Int[Tensor, "B L"],
+    z: Float[Tensor, "B L R Xs Ys"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Bool[Tensor, "B L R Xs Ys"]:
+    """Return which placements on the lattice the constraints allow, given their rest heights.
+
+    Where ``z`` is +inf the result means nothing.
+    """
+    task = (catalogue, params)
+    allowed = _allowed_items(state, item_id, *task)[..., None, None, None].expand(z.shape)
+    bottom = catalogue["bottom"][item_id].flatten(0, 1)
+    below = _barred_below(state, item_id, *task)
+    if below is not None:
+        barred = _cells(state, below)
+        heights = torch.where(barred, state["heightmap"][:, None], -_FAR).flatten(0, 1)
+        reach = kernels.drop_height(heights, bottom, params.grid_step).view(z.shape)
+        allowed = allowed & ~(reach >= z - params.tolerance)
+    above = _barred_above(state, item_id, *task)
+    if above is not None:
+        over = torch.where(_cells(state, above), _FAR, -_FAR).flatten(0, 1)
+        allowed = allowed & (kernels.drop_height(over, bottom, params.grid_step).view(z.shape) < 0)
+    if params.constraints.clearance:
+        allowed = allowed & (_beside(state, bottom, params).view(z.shape) <= z + _SLACK)
+    return allowed & _allowed_corners(state, item_id, *task)
+
+
+_SLACK = to_float32(CLEARANCE_SLACK)
+
+
+def _cells(state: State, barred: Bool[Tensor, "B L N"]) -> Bool[Tensor, "B L X Y"]:
+    """Return the cells of barred items."""
+    owner = state["owner"].long().flatten(1)
+    index = torch.where(owner >= 0, owner, barred.shape[2])[:, None].expand(-1, barred.shape[1], -1)
+    flags = torch.nn.functional.pad(barred, (0, 1)).gather(2, index)
+    return flags.unflatten(2, state["owner"].shape[1:])
+
+
+def _beside(
+    state: State, bottom: Float[Tensor, "BL R U V"], params: PackingParams
+) -> Float[Tensor, "BL R Xs Ys"]:
+    """Return the rest heights of items that are wider by the clearance; walls do not count."""
+    gap = cells_of(params.constraints.clearance or 0.0, params)
+    side = [gap] * 4
+    wider = torch.nn.functional.pad(bottom, side, value=torch.inf)
+    wider = -torch.nn.functional.max_pool2d(-wider, 2 * gap + 1, 1, gap)
+    ground = torch.nn.functional.pad(state["heightmap"], side, value=-_FAR)
+    visible = len(bottom) // len(ground)
+    ground = ground[:, None].expand(-1, visible, -1, -1).flatten(0, 1)
+    xs, ys = params.lattice
+    return kernels.drop_height(ground, wider, params.grid_step)[..., :xs, :ys]
+
+
+def _allowed_corners(
+    state: State, item_id: Int[Tensor, "B L"], catalogue: Catalogue, params: PackingParams
+) -> Bool[Tensor, "B L R Xs Ys"]:
+    """Return which placements keep clear of the walls, and balance the container."""
+    com, size = (catalogue[name][item_id] for name in ("com", "size"))
+    found = []
+    for axis, count in enumerate(params.lattice):
+        at = torch.arange(count, device=com.device) * params.grid_step
+        at = at.expand(*com.shape[:3], -1)
+        allowed = _off_walls(size[..., axis, None], at, axis, params)
+        if params.constraints.balance is not None:
+            allowed = allowed & _balanced(state, item_id, com, at, axis, catalogue, params)
+        found.append(allowed)
+    return found[0][..., :, None] & found[1][..., None, :]
+
+
+# ------------------------------------------------------------------ one placement per row
+
+
+class _Ground:
+    """The cells under one placement per row: their heights, their owners.
+
+    Args:
+        state: The state.
+        placement: ``[B]`` each.
+        bottom: ``[B, U, V]`` the items' lower surfaces.
+    """
+
+    def __init__(self, state: State, placement: Placement, bottom: Float[Tensor, "B U V"]) -> None:
+        where = (placement.x, placement.y, bottom.shape[1:])
+        heights, inside = hm.read_window(state["heightmap"], *where)
+        self.footprint = (bottom < torch.inf) & inside
+        self.level = heights - bottom
+        self.owner = hm.read_window(state["owner"], *where)[0].long()
+
+    def supports(self, z: Float[Tensor, " B"], params: PackingParams) -> Bool[Tensor, "B U V"]:
+        """Return the supporting cells."""
+        return self.footprint & (self.level >= (z - params.tolerance)[:, None, None])
+
+    def touched(
+        self, cells: Bool[Tensor, "B U V"], order: Int[Tensor, " N"]
+    ) -> Bool[Tensor, "B N"]:
+        """Return the packed items that own some of the given cells."""
+        owner = torch.where(cells & (self.owner >= 0), self.owner, len(order)).flatten(1)
+        marks = torch.zeros(len(owner), len(order) + 1, device=owner.device)
+        return marks.scatter(1, owner, 1.0)[:, :-1] > 0
+
+
+def allowed(
+    state: State,
+    item_id: Int[Tensor, " B"],
+    placement: Placement,
+    z: Float[Tensor, " B"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Bool[Tensor, " B"]:
+    """Return in which rows the constraints allow a placement, given its rest height.
+
+    Where ``z`` is +inf the result means nothing.
+    """
+    rules, task = params.constraints, (catalogue, params)
+    one = item_id[:, None]
+    found = _allowed_items(state, one, *task).squeeze(1)
+    bottom = catalogue["bottom"][item_id, placement.orientation]
+    if rules.needs_owners:
+        ground = _Ground(state, placement, bottom)
+        order = torch.arange(state["item_id"].shape[1], device=z.device)
+        cells = {"below": ground.supports(z, params), "above": ground.footprint}
+        barred = {"below": _barred_below(state, one, *task)}
+        barred["above"] = _barred_above(state, one, *task)
+        for where, items in barred.items():
+            if items is not None:
+                found = found & ~(ground.touched(cells[where], order) & items[:, 0]).any(1)
+    if rules.clearance:
+        found = found & _clear(state, placement, bottom, z, params)
+    com, size = (catalogue[name][item_id, placement.orientation] for name in ("com", "size"))
+    for axis, at in enumerate((placement.x, placement.y)):
+        found = found & _off_walls(size[:, axis], at, axis, params)
+        if rules.balance is not None:
+            corner = (com[:, None, None], at[:, None, None, None], axis)
+            found = found & _balanced(state, one, *corner, *task).flatten()
+    return found
+
+
+def _clear(
+    state: State,
+    placement: Placement,
+    bottom: Float[Tensor, "B U V"],
+    z: Float[Tensor, " B"],
+    params: PackingParams,
+) -> Bool[Tensor, " B"]:
+    """Return in which rows nothing within the clearance rises beside the item."""
+    gap = cells_of(params.constraints.clearance or 0.0, params)
+    side = [gap] * 4
+    wider = torch.nn.functional.pad(bottom, side, value=torch.inf)[:, None]
+    wider = -torch.nn.functional.max_pool2d(-wider, 2 * gap + 1, 1, gap).squeeze(1)
+    corner = (placement.x - gap, placement.y - gap)
+    heights, inside = hm.read_window(state["heightmap"], *corner, wider.shape[1:])
+    reach = torch.where(inside, heights - wider, -torch.inf)
+    return reach.amax((1, 2)) <= z + _SLACK

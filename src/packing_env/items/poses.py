@@ -1,0 +1,120 @@
+"""Poses in which a solid rests on a flat floor by itself."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+MAX_TILT = 15.0
+"""Degrees by which a solid may still tilt when it is let go in a pose in which it rests."""
+_PUSH = 1.0
+"""Degrees by which it is tilted first, in :data:`_PUSHES` directions."""
+_PUSHES = 8
+_STEP = math.radians(0.25)
+_MOST_VERTICES = 2000
+
+
+def resting_poses(
+    vertices: Float[Tensor, "V 3"], com: Float[Tensor, " 3"], rotations: Float[Tensor, "R 3 3"]
+) -> Bool[Tensor, " R"]:
+    """Return which rotations put a solid on a flat floor so that it stays there.
+
+    A solid that is tilted by a degree, in any direction, and let go must come to rest within
+    :data:`MAX_TILT` of the pose. It rolls over its convex hull in the direction in which its
+    centre of mass sinks fastest, slowly: the floor's normal n moves against the point nearest to
+    the centre of mass of the polygon of contact, until that polygon holds the centre (quasi-static
+    tumbling, Goldberg et al., IJRR 1999). A round solid that may roll on without sinking rests.
+
+    Args:
+        vertices: Of the solid, in its source's frame; only those of its hull matter.
+        com: Centre of mass in that frame.
+        rotations: From that frame to the container's, in which z is up.
+    """
+    down = -rotations[:, 2].double()
+    distinct, index = torch.unique(down, dim=0, return_inverse=True)
+    points = (vertices - com).double()
+    points = points / points.norm(dim=1).max()
+    start = _pushed(distinct)
+    rests = _tilt(_extreme(points), start, distinct.repeat_interleave(_PUSHES, 0)) <= MAX_TILT
+    return rests.view(-1, _PUSHES).all(1)[index]
+
+
+def lowest_pose(
+    vertices: Float[Tensor, "V 3"], com: Float[Tensor, " 3"], rotations: Float[Tensor, "R 3 3"]
+) -> Bool[Tensor, " R"]:
+    """Return the rotations that put the centre of mass at its lowest above a floor."""
+    heights = ((com - vertices) @ rotations[:, 2].to(vertices).mT).amax(0)
+    return heights <= heights.min() * (1 + 1e-9)
+
+
+def _extreme(points: Float[Tensor, "V 3"]) -> Float[Tensor, "W 3"]:
+    """Return the points that are farthest in some of many directions, if there are many points."""
+    if len(points) <= _MOST_VERTICES:
+        return points
+    # A spiral of equal steps in height covers the sphere evenly.
+    step = torch.arange(2 * _MOST_VERTICES, dtype=torch.float64) + 0.5
+    z, turn = 1 - step / _MOST_VERTICES, step * (math.pi * (3 - math.sqrt(5)))
+    radius = (1 - z * z).sqrt()
+    directions = torch.stack((radius * turn.cos(), radius * turn.sin(), z), 1)
+    best = torch.cat([(points @ part.mT).argmax(0) for part in directions.split(256)])
+    return points[best.unique()]
+
+
+def _pushed(down: Float[Tensor, "S 3"]) -> Float[Tensor, "P 3"]:
+    """Turn directions by :data:`_PUSH` degrees in :data:`_PUSHES` directions each."""
+    axis = torch.nn.functional.one_hot(down.abs().argmin(1), 3).double()
+    first = torch.nn.functional.normalize(torch.linalg.cross(down, axis), dim=1)
+    second = torch.linalg.cross(down, first)
+    turns = torch.arange(_PUSHES, dtype=torch.float64) * (2 * math.pi / _PUSHES)
+    side = turns.cos()[:, None] * first[:, None] + turns.sin()[:, None] * second[:, None]
+    angle = math.radians(_PUSH)
+    return (math.cos(angle) * down[:, None] + math.sin(angle) * side).flatten(0, 1)
+
+
+def _tilt(
+    points: Float[Tensor, "V 3"], start: Float[Tensor, "P 3"], poses: Float[Tensor, "P 3"]
+) -> Float[Tensor, " P"]:
+    """Return the angles between poses and the directions to the floor at rest, degrees.
+
+    A solid that passes :data:`MAX_TILT` is not followed farther.
+    """
+    down, live = start.clone(), torch.ones(len(start), dtype=torch.bool)
+    for _ in range(2 * round(math.radians(MAX_TILT) / _STEP)):
+        towards = _nearest(points, down[live])
+        distance = towards.norm(dim=1, keepdim=True)
+        turned = down[live] - _STEP * towards / distance.clamp(min=1e-12)
+        falls = distance[:, 0] > _STEP
+        down[live] = torch.where(
+            falls[:, None], torch.nn.functional.normalize(turned, dim=1), down[live]
+        )
+        live[live.clone()] = falls
+        live &= _angle(down, poses) <= MAX_TILT
+        if not bool(live.any()):
+            break
+    return _angle(down, poses)
+
+
+def _angle(one: Float[Tensor, "P 3"], other: Float[Tensor, "P 3"]) -> Float[Tensor, " P"]:
+    return torch.rad2deg((one * other).sum(1).clamp(-1.0, 1.0).acos())
+
+
+def _nearest(points: Float[Tensor, "V 3"], down: Float[Tensor, "P 3"]) -> Float[Tensor, "P 3"]:
+    """Return the point of each polygon of contact that is nearest to the centre of mass, flat.
+
+    Points that a step of the floor may reach are in contact. Gilbert, SIAM J. Control 1966: move
+    towards the contact that is farthest back, as far as the distance shrinks.
+    """
+    depth = points @ down.mT  # [V, P]
+    contact = depth >= depth.amax(0) - _STEP
+    flat = points[:, None] - depth[..., None] * down  # [V, P, 3]
+    nearest = flat[depth.argmax(0), torch.arange(len(down))]
+    for _ in range(24):
+        along = torch.where(contact, (flat * nearest).sum(-1), torch.inf)
+        chosen = flat[along.argmin(0), torch.arange(len(down))]
+        edge = chosen - nearest
+        share = -(nearest * edge).sum(1) / (edge * edge).sum(1).clamp(min=1e-18)
+        nearest = nearest + share.clamp(0.0, 1.0)[:, None] * edge
+    return nearest

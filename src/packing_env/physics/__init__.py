@@ -1,0 +1,18 @@
+"""Simulation of packed containers in MuJoCo: which items stay where a plan puts them.
+
+Stability rules judge maps and boxes; this judges solids. It needs
+``pip install packing-env[physics]``.
+"""
+
+from packing_env.physics.judge import Motion, PhysicsReport, simulate
+from packing_env.physics.settings import PhysicsSettings, read_settings
+from packing_env.physics.world import load_mujoco
+
+__all__ = [
+    "Motion",
+    "PhysicsReport",
+    "PhysicsSettings",
+    "load_mujoco",
+    "read_settings",
+    "simulate",
+]

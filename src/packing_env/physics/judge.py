@@ -1,0 +1,244 @@
+"""The simulation of a packed container, and the report on what moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from packing_env.physics.settings import PhysicsSettings
+from packing_env.physics.world import TIMESTEP, World
+from packing_env.plan import Packing, quaternion
+
+_STEPS = 10
+"""Time steps between two looks at the items."""
+_BELOW = 0.5
+"""Share of an item's height by which its centre of mass sinks if it has fallen."""
+
+
+@dataclass(frozen=True)
+class Motion:
+    """The motion of one item from its place in the plan to its place at the end.
+
+    Attributes:
+        order: Index in the order of packing.
+        name: Name of the item.
+        shift: Displacement of its centre of mass, metres of the plan.
+        degrees: Angle of its rotation.
+        tilt: Angle by which its vertical axis has turned, degrees.
+        moved: It has moved by more than the settings allow.
+        toppled: Its vertical axis has turned by more than the settings allow.
+        fallen: Its centre of mass has sunk by more than half of its height, or left the container.
+    """
+
+    order: int
+    name: str
+    shift: float
+    degrees: float
+    tilt: float
+    moved: bool
+    toppled: bool
+    fallen: bool
+
+
+@dataclass(frozen=True)
+class PhysicsReport:
+    """The result of a simulation.
+
+    Attributes:
+        settings: Of the simulation.
+        items: Motions of the items that were placed, in the order of packing.
+        first_failure: Order of the item after which something had moved, in sequential order (the
+            items after it are not placed), else ``None``.
+        utilization: Of the plan.
+        utilization_kept: Sequential: utilization before the item at which something first moved.
+            Released: by the items that have not moved.
+        seconds: Simulated time.
+        parts_error: Largest error in volume of convex parts, as a share.
+        settled: The container with its items where they came to rest; not those never placed.
+    """
+
+    settings: PhysicsSettings
+    items: tuple[Motion, ...]
+    first_failure: int | None
+    utilization: float
+    utilization_kept: float
+    seconds: float
+    parts_error: float
+    settled: Packing
+
+    @property
+    def stands(self) -> bool:
+        """True if no item has moved."""
+        return not any(item.moved for item in self.items)
+
+    def count(self, what: str) -> int:
+        """Return how many items are ``"moved"``, ``"toppled"`` or ``"fallen"``."""
+        return sum(getattr(item, what) for item in self.items)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain JSON types."""
+        return {
+            "stands": self.stands,
+            "collapsed": not self.stands,
+            "placed": len(self.items),
+            **{what: self.count(what) for what in ("moved", "toppled", "fallen")},
+            "first_failure": self.first_failure,
+            "utilization": self.utilization,
+            "utilization_kept": self.utilization_kept,
+            "seconds": self.seconds,
+            "parts_error": self.parts_error,
+            "settings": asdict(self.settings),
+            "items": [
+                {
+                    **asdict(motion),
+                    "rotation": item.rotation.tolist(),
+                    "quaternion": quaternion(item.rotation).tolist(),
+                    "translation": item.translation.tolist(),
+                }
+                for motion, item in zip(self.items, self.settled.items, strict=True)
+            ],
+        }
+
+
+def simulate(packing: Packing, settings: PhysicsSettings, plan: Path = Path()) -> PhysicsReport:
+    """Simulate a packed container; the same plan and settings give the same report.
+
+    Args:
+        packing: The container.
+        settings: Of the simulation.
+        plan: File of the plan, beside which mesh files are searched.
+
+    Raises:
+        MissingPackageError: MuJoCo, or CoACD for a mesh that needs it, is not installed.
+        PlanError: The solid of an item cannot be read, or the simulation diverged.
+    """
+    world = World(packing, settings, plan)
+    trial = _Trial(world, packing)
+    failed = None
+    if settings.order == "sequential":
+        failed = trial.sequential()
+    else:
+        trial.released()
+    motions = tuple(trial.motions())
+    volumes = np.array([item.volume for item in packing.items])
+    if settings.order == "released":
+        kept = volumes[[not motion.moved for motion in motions]].sum()
+    else:
+        kept = volumes[:failed].sum()
+    return PhysicsReport(
+        settings=settings,
+        items=motions,
+        first_failure=failed,
+        utilization=packing.utilization,
+        utilization_kept=float(kept / np.prod(packing.container)),
+        seconds=float(world.data.time),
+        parts_error=world.parts_error,
+        settled=replace(packing, items=tuple(trial.settled()), heightmap=None),
+    )
+
+
+class _Trial:
+    """One run of a world, with its measurements against the plan."""
+
+    def __init__(self, world: World, packing: Packing) -> None:
+        self.world, self.packing = world, packing
+        self.settings = world.settings
+        self.random = np.random.default_rng(self.settings.seed)
+        self.limit = self.settings.moved_cells * packing.cell
+        turns = np.array([item.rotation for item in packing.items]).reshape(-1, 3, 3)
+        self.turns = turns
+        self.heights = self._heights(turns)
+
+    def sequential(self) -> int | None:
+        """Place one item after another; return the first after which something has moved."""
+        failed = None
+        for order in range(len(self.packing.items)):
+            self.world.place([order], self.random)
+            self.world.lower(order)
+            if self._settle(self.settings.item_time):
+                failed = order
+                break
+        moved = self._settle(self.settings.final_time, failed is not None)
+        return len(self.packing.items) - 1 if moved and failed is None else failed
+
+    def released(self) -> None:
+        """Place all items at once."""
+        self.world.place(range(len(self.packing.items)), self.random)
+        self._settle(self.settings.final_time, early=False)
+
+    def _settle(self, most: float, early: bool = True) -> bool:
+        """Run for a time, or with ``early`` until all is at rest; return if an item has moved.
+
+        An item that had moved before does not count, nor one that swings back.
+        """
+        quiet, before = 0.0, self._moved()
+        for _ in range(round(most / TIMESTEP / _STEPS)):
+            self.world.run(_STEPS)
+            slow = self.world.speeds[self.world.placed].max(initial=0.0)
+            quiet = quiet + _STEPS * TIMESTEP if slow < self.settings.settle_speed else 0.0
+            if early and quiet >= self.settings.settle_time:
+                break
+        return bool((self._moved() & ~before).any())
+
+    # ------------------------------------------------------------------ measurements
+
+    def _shifts(self) -> np.ndarray:
+        """Return the displacements ``[N]`` of the centres of mass, metres of the plan."""
+        shifts = self.world.poses[:, :3] - self.world.start[:, :3]
+        return np.asarray(np.linalg.norm(shifts, axis=1) / self.world.scale)
+
+    def _degrees(self) -> np.ndarray:
+        """Return the angles ``[N]`` of the rotations."""
+        both = np.abs((self.world.poses[:, 3:] * self.world.start[:, 3:]).sum(1))
+        return np.degrees(2.0 * np.arccos(np.clip(both, 0.0, 1.0)))
+
+    def _moved(self) -> np.ndarray:
+        far = (self._shifts() > self.limit) | (self._degrees() > self.settings.moved_degrees)
+        return np.asarray(far & self.world.placed)
+
+    def _heights(self, turns: np.ndarray) -> np.ndarray:
+        """Return the heights ``[N]`` of the items in the plan, metres."""
+        return np.array(
+            [
+                np.ptp(solid.vertices @ turn[2])
+                for solid, turn in zip(self.world.solids, turns, strict=True)
+            ]
+        )
+
+    def motions(self) -> Iterable[Motion]:
+        """Yield the motions of the items that were placed."""
+        shifts, degrees, moved = self._shifts(), self._degrees(), self._moved()
+        centres = self.world.poses[:, :3] / self.world.scale
+        sunk = self.world.start[:, 2] / self.world.scale - centres[:, 2]
+        outside = (centres[:, :2] < 0) | (centres[:, :2] > self.packing.container[:2])
+        fallen = (sunk > _BELOW * self.heights) | outside.any(1)
+        for item in self.packing.items[: int(self.world.placed.sum())]:
+            i = item.order
+            # the axis of the item that was vertical in the plan
+            upright = float((self.world.turns[i] @ self.turns[i].T)[2, 2])
+            tilt = float(np.degrees(np.arccos(np.clip(upright, -1.0, 1.0))))
+            yield Motion(
+                order=i,
+                name=item.name,
+                shift=float(shifts[i]),
+                degrees=float(degrees[i]),
+                tilt=tilt,
+                moved=bool(moved[i]),
+                toppled=tilt > self.settings.moved_degrees,
+                fallen=bool(fallen[i]),
+            )
+
+    def settled(self) -> Iterable[Any]:
+        """Yield the items that were placed where they came to rest."""
+        for item in self.packing.items[: int(self.world.placed.sum())]:
+            i = item.order
+            turn = self.world.turns[i].copy()
+            move = self.world.poses[i, :3] / self.world.scale - turn @ self.world.centres[i]
+            low = float((self.world.solids[i].vertices @ turn[2]).min() + move[2])
+            yield replace(
+                item, rotation=turn, translation=move, quaternion=None, z=low, top=None, bottom=None
+            )

@@ -1,0 +1,140 @@
+"""Convex parts of solids: their hull where it is close enough, else by CoACD, kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from packing_env import extras
+from packing_env.items.storage import cache_folder
+from packing_env.plan import whole_file
+from packing_env.reference.solids import Solid
+
+_THRESHOLDS = (0.05, 0.02, 0.01)
+"""Concavities that CoACD is asked for until the volume is right."""
+_LEAST = 1e-4
+"""Parts of a smaller share of the solid's volume are left out."""
+_COUNTS = "/counts"
+
+Corners = list[np.ndarray]
+"""Per part the corners of its hull ``[V, 3]``."""
+
+
+class ConvexParts(NamedTuple):
+    """Convex parts that stand for a solid.
+
+    Attributes:
+        hulls: Per part the triangles of its surface ``[T, 3, 3]``, metres.
+        error: Excess of the parts' volumes over the solid's, as a share of it.
+    """
+
+    hulls: tuple[np.ndarray, ...]
+    error: float
+
+
+def convex_parts(solid: Solid, volume: float, error: float) -> ConvexParts:
+    """Return convex parts of a solid.
+
+    Wei et al., Approximate Convex Decomposition for 3D Meshes with Collision-Aware Concavity and
+    Tree Search, SIGGRAPH 2022 (CoACD). The parts are kept in the user's cache folder under a hash
+    of the solid; those of the embedded shapes come with the package.
+
+    Args:
+        solid: The solid, metres.
+        volume: Its volume, m^3.
+        error: Share of the volume by which its hull, or the sum of the parts, may exceed it; the
+            closest found is returned where none is as close.
+    """
+    vertices, faces = np.asarray(solid.vertices, np.float64), np.asarray(solid.faces, np.int32)
+    # Scaled copies of a solid share their parts, and roundings of a scale do not matter.
+    size = float(np.ptp(vertices, axis=0).max())
+    unit = np.round(vertices / size, 9) + 0.0
+    parts = _kept(unit.tobytes(), faces.tobytes(), round(volume / size**3, 9), error)
+    return ConvexParts(tuple(hull * size for hull in parts.hulls), parts.error)
+
+
+@lru_cache(maxsize=1024)
+def _kept(vertices: bytes, faces: bytes, volume: float, error: float) -> ConvexParts:
+    """Return the parts of a solid of size 1: its hull, kept parts, or computed ones."""
+    points = np.frombuffer(vertices).reshape(-1, 3)
+    hull = _parts([points], volume)
+    if abs(hull.error) <= error:
+        return hull
+    content = hashlib.sha256(repr((volume, error)).encode() + vertices + faces).hexdigest()
+    file = cache_folder() / "convex" / f"{content}.npz"
+    found = _shipped().get(content) or _read(file)
+    if found is None:
+        found = _decompose(points, np.frombuffer(faces, np.int32).reshape(-1, 3), volume, error)
+        with suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(file) as draft, draft.open("wb") as stream:
+                save_parts(stream, {content: found})
+    return min(hull, _parts(found, volume), key=lambda parts: abs(parts.error))
+
+
+@cache
+def _shipped() -> dict[str, Corners]:
+    """Return the parts of the embedded shapes; ``benchmarks/convex_parts.py`` writes the file."""
+    return _read_all(Path(__file__).with_name("shapes.npz"))
+
+
+def _read(file: Path) -> Corners | None:
+    """Read the parts of one solid, or return None."""
+    with suppress(OSError, ValueError, KeyError):
+        return _read_all(file).get(file.stem)
+    return None
+
+
+def _read_all(file: Path) -> dict[str, Corners]:
+    with np.load(file, allow_pickle=False) as kept:
+        names = [name for name in kept.files if not name.endswith(_COUNTS)]
+        return {
+            name: np.split(kept[name].astype(np.float64), np.cumsum(kept[name + _COUNTS])[:-1])
+            for name in names
+        }
+
+
+def save_parts(file: Path | BinaryIO, parts: Mapping[str, Corners]) -> None:
+    """Write the corners of parts, float32, by the hash of their solids."""
+    arrays = {}
+    for name, corners in parts.items():
+        arrays[name] = np.concatenate(corners).astype(np.float32)
+        arrays[name + _COUNTS] = np.array([len(part) for part in corners])
+    np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+
+def _decompose(vertices: np.ndarray, faces: np.ndarray, volume: float, error: float) -> Corners:
+    """Compute ever finer decompositions; return the corners of the best, rounded to float32."""
+    coacd = extras.require("coacd", "convex parts of meshes")
+    coacd.set_log_level("error")
+    mesh = coacd.Mesh(vertices.copy(), faces.copy())
+    best = np.inf
+    chosen: Corners = []
+    for threshold in _THRESHOLDS:
+        found = coacd.run_coacd(mesh, threshold=threshold, preprocess_mode="off", seed=0)
+        corners = [points.astype(np.float32).astype(np.float64) for points, _ in found]
+        off = abs(_parts(corners, volume).error)
+        if off < best:
+            best, chosen = off, corners
+        if off <= error:
+            break
+    return chosen
+
+
+def _parts(found: Corners, volume: float) -> ConvexParts:
+    """Return the hulls of sets of points, and the error of their volumes."""
+    from manifold3d import Manifold
+
+    hulls = [Manifold.hull_points(np.asarray(points, np.float64)) for points in found]
+    whole = [hull for hull in hulls if hull.volume() > _LEAST * volume]
+    triangles = []
+    for hull in whole:
+        mesh = hull.to_mesh64()
+        triangles.append(np.asarray(mesh.vert_properties[:, :3], np.float64)[mesh.tri_verts])
+    return ConvexParts(tuple(triangles), sum(hull.volume() for hull in whole) / volume - 1.0)

@@ -1,0 +1,76 @@
+"""The solids of a plan's items, read from their sources."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from packing_env.items import Mesh, MeshError, load_mesh
+from packing_env.items.inputs import EmbeddedShape
+from packing_env.items.meshes.mesh import UNITS
+from packing_env.items.shapes import SHAPES
+from packing_env.plan.packing import PlacedItem, PlanError
+from packing_env.reference.solids import Solid
+
+
+def solid_of(item: PlacedItem, plan: Path) -> Solid:
+    """Read the solid of an item from its source, in metres at the item's scale.
+
+    Args:
+        item: The item.
+        plan: File of its plan, beside which mesh files are searched and which errors name.
+
+    Raises:
+        PlanError: The solid cannot be read.
+    """
+    if item.source == "cuboid":
+        if item.extent is None:
+            raise PlanError(
+                f"{plan}: item {item.order} ({item.name}) is a cuboid without 'extent'; add its "
+                "three sides"
+            )
+        dx, dy, dz = (side * UNITS[item.unit] * item.scale for side in item.extent)
+        return Solid.box((dx, dy, dz))
+    mesh = _embedded(item, plan) if item.source.startswith("shapes:") else _file(item, plan)
+    # A file may state its own unit; the plan's vertices are in the plan's unit.
+    factor = item.scale * UNITS[item.unit] / UNITS[mesh.source.unit]
+    vertices, faces, com = mesh.vertices.numpy(), mesh.faces.numpy(), mesh.com.numpy()
+    return Solid(vertices * factor, faces, com=com * factor)
+
+
+def _embedded(item: PlacedItem, plan: Path) -> Mesh:
+    """Return the mesh of ``shapes:NAME``."""
+    name = item.source.removeprefix("shapes:")
+    if name not in {shape.name for shape in SHAPES}:
+        raise PlanError(
+            f"{plan}: item {item.order}: there is no embedded shape {name!r}; "
+            "packing_env.items.shapes.SHAPES lists them"
+        )
+    return _shape(name)
+
+
+@cache
+def _shape(name: str) -> Mesh:
+    return EmbeddedShape(name).mesh()
+
+
+def _file(item: PlacedItem, plan: Path) -> Mesh:
+    """Load the mesh of a file, as named or beside the plan."""
+    places = [Path(item.source), plan.parent / item.source, plan.parent / Path(item.source).name]
+    found = [place for place in places if place.is_file()]
+    if not found:
+        reason = "was made in memory" if item.source.startswith("mesh:") else "does not exist"
+        raise PlanError(
+            f"{plan}: item {item.order} ({item.name}) cannot be checked: its solid "
+            f"{item.source!r} {reason}; put the mesh file beside the plan"
+        )
+    try:
+        return _load(found[0].resolve(), found[0].stat().st_mtime_ns, item.unit)
+    except MeshError as error:
+        raise PlanError(f"{plan}: item {item.order} ({item.name}): {error}") from error
+
+
+@cache
+def _load(file: Path, modified_ns: int, unit: str) -> Mesh:
+    """Load a mesh file; cached until its time of modification changes."""
+    return load_mesh(file, unit)

@@ -1,0 +1,338 @@
+"""The specification of the constraints beside geometry and stability.
+
+Weights are whole milligrams and lengths whole cells where they can be, so that sums are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from packing_env.reference.maps import FLOAT
+
+SLACK = 1e-6
+"""Metres by which a neighbour may rise above an item's surface without being beside it."""
+UNLIMITED = 2**62
+"""Load that is never reached, milligrams."""
+
+
+@dataclass(frozen=True)
+class Handling:
+    """The attributes of an item.
+
+    Attributes:
+        weight: Milligrams.
+        max_load: Milligrams that may rest on it, directly or through others.
+        stackable: False if nothing may rest on it.
+        fragile: True if it is fragile.
+        group: Its place in the order of unloading, smaller numbers first.
+    """
+
+    weight: int = 0
+    max_load: int = UNLIMITED
+    stackable: bool = True
+    fragile: bool = False
+    group: int = 0
+
+
+@dataclass
+class Constraints:
+    """Which constraints hold; one that is False, None or empty does not.
+
+    Attributes:
+        no_stacking: Nothing rests on an item that is not stackable.
+        max_load: Each item bears the whole weight of all that rests on it, directly or through
+            others, and no more than its ``max_load`` of it.
+        fragile: "last": none but fragile items follow a fragile one. "top": none but fragile items
+            rest on one.
+        lifo: No item is above one of a smaller group.
+        weight_limit: Milligrams that all items together weigh at most.
+        balance: Largest distance of the centre of mass of all items from the middle, as a share of
+            the container's length and width.
+        clearance: Cells between items beside each other.
+        walls: Cells between items and walls.
+        preplaced: Boxes ``(x, y, z, dx, dy, dz)`` in the container from the start, metres.
+    """
+
+    no_stacking: bool = False
+    max_load: bool = False
+    fragile: str | None = None
+    lifo: bool = False
+    weight_limit: int | None = None
+    balance: float | None = None
+    clearance: int = 0
+    walls: int = 0
+    preplaced: list[tuple[float, ...]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, given: dict[str, Any], cell: float) -> Constraints:
+        """Read them from the JSON of a plan: kilograms and metres."""
+        found = {k: given[k] for k in ("no_stacking", "max_load", "fragile", "lifo", "balance")
+                 if k in given}  # fmt: skip
+        gap = given.get("clearance", 0.0)
+        limit = given.get("weight_limit")
+        return cls(
+            **found,
+            weight_limit=None if limit is None else round(limit * 1_000_000),
+            clearance=cells_of(gap, cell),
+            walls=cells_of(given.get("wall_clearance", gap), cell),
+            preplaced=[tuple(box) for box in given.get("preplaced", [])],
+        )
+
+
+def cells_of(gap: float, cell: float) -> int:
+    """Return the whole cells that a gap takes, rounded up; 1e-6 of a cell is none."""
+    return math.ceil(gap / cell - 1e-6)
+
+
+@dataclass
+class Resting:
+    """A packed item.
+
+    Attributes:
+        handling: Its attributes.
+        on: Indices of the packed items that it rests on.
+        moment: Twice its weight times the distance of its centre of mass from the middle of the
+            container, in 1/64 cell, along x and y.
+    """
+
+    handling: Handling
+    on: set[int]
+    moment: tuple[int, int]
+
+
+@dataclass
+class Load:
+    """The packed items of a container, and which of them was the last put over each cell.
+
+    Attributes:
+        constraints: Those of the task.
+        owner: ``[X, Y]`` index of the last item over each cell, -1: none.
+        items: Packed items, in order.
+    """
+
+    constraints: Constraints
+    owner: np.ndarray
+    items: list[Resting] = field(default_factory=list)
+
+    def below(self, index: int) -> set[int]:
+        """Return the items under an item, that is those it rests on and those under them."""
+        found: set[int] = set()
+        for other in self.items[index].on:
+            found |= {other} | self.below(other)
+        return found
+
+    def borne(self, index: int) -> int:
+        """Return the weight that an item bears."""
+        weights = [item.handling.weight for item in self.items]
+        return sum(w for i, w in enumerate(weights) if index in self.below(i))
+
+
+def start(grid: tuple[int, int], cell: float, boxes: list[tuple[float, ...]]) -> np.ndarray:
+    """Return the heightmap ``[X, Y]`` of an empty container with pre-placed boxes.
+
+    A box that reaches less than 1e-6 of a cell into one does not occupy it.
+    """
+    heightmap = np.zeros(grid, FLOAT)
+    for x, y, z, dx, dy, dz in boxes:
+        first = math.floor(x / cell + 1e-6), math.floor(y / cell + 1e-6)
+        last = math.ceil((x + dx) / cell - 1e-6), math.ceil((y + dy) / cell - 1e-6)
+        window = heightmap[first[0] : last[0], first[1] : last[1]]
+        np.maximum(window, FLOAT(z + dz), out=window)
+    return heightmap
+
+
+@dataclass
+class Case:
+    """An item at rest in a container, and the container before it is put there.
+
+    Attributes:
+        load: What is packed.
+        heightmap: ``[X, Y]`` metres.
+        handling: Attributes of the item.
+        bottom: ``[U, V]`` its lower surface, metres, +inf outside the footprint.
+        com: Its centre of mass, 1/64 cell from the window's corner.
+        x: Lower corner of its window, cells.
+        y: The same along Y.
+        z: Rest height, metres.
+        contact_tol: Largest gap over which a cell supports, metres.
+    """
+
+    load: Load
+    heightmap: np.ndarray
+    handling: Handling
+    bottom: np.ndarray
+    com: tuple[int, int]
+    x: int
+    y: int
+    z: np.float32
+    contact_tol: float
+
+    def cells(self) -> list[tuple[int, int]]:
+        """Return the cells of the footprint."""
+        return [(self.x + int(u), self.y + int(v)) for u, v in self._window()]
+
+    def _window(self) -> np.ndarray:
+        return np.argwhere(np.isfinite(self.bottom))
+
+    def on(self) -> set[int]:
+        """Return the packed items that it rests on: those over its supporting cells."""
+        level = FLOAT(self.z - FLOAT(self.contact_tol))
+        return {
+            int(self.load.owner[self.x + u, self.y + v])
+            for u, v in self._window()
+            if FLOAT(self.heightmap[self.x + u, self.y + v] - self.bottom[u, v]) >= level
+        } - {-1}
+
+    def moment(self) -> tuple[int, int]:
+        """Return :attr:`Resting.moment` of the item."""
+        across, along = self.heightmap.shape
+        weight = self.handling.weight
+        return (
+            weight * (2 * (64 * self.x + self.com[0]) - 64 * across),
+            weight * (2 * (64 * self.y + self.com[1]) - 64 * along),
+        )
+
+    def beside(self) -> tuple[int, int] | None:
+        """Return a cell within the clearance of a footprint cell that rises above the item there.
+
+        That is a cell whose height exceeds the item's lower surface.
+        """
+        gap, most = self.load.constraints.clearance, FLOAT(self.z + FLOAT(SLACK))
+        across, along = self.heightmap.shape
+        for u, v in self._window():
+            for i in range(max(0, self.x + u - gap), min(across, self.x + u + gap + 1)):
+                for j in range(max(0, self.y + v - gap), min(along, self.y + v + gap + 1)):
+                    if not FLOAT(self.heightmap[i, j] - self.bottom[u, v]) <= most:
+                        return int(i), int(j)
+        return None
+
+
+# ------------------------------------------------------------------ the rules
+
+
+def no_stacking(case: Case) -> str:
+    """Return why nothing may be stacked there, or ""."""
+    for i in sorted(case.on()):
+        if not case.load.items[i].handling.stackable:
+            return f"it rests on item {i}, on which nothing may be stacked"
+    return ""
+
+
+def max_load(case: Case) -> str:
+    """Return which item would bear too much, or ""."""
+    under = case.on()
+    for i in sorted(under.union(*(case.load.below(i) for i in under))):
+        total = case.load.borne(i) + case.handling.weight
+        limit = case.load.items[i].handling.max_load
+        if total > limit:
+            return f"item {i} would bear {total / 1e6:g} kg, its limit is {limit / 1e6:g} kg"
+    return ""
+
+
+def fragile(case: Case) -> str:
+    """Return which fragile item comes before it, or is under it, or ""."""
+    last = case.load.constraints.fragile == "last"
+    if not case.handling.fragile:
+        for i in range(len(case.load.items)) if last else sorted(case.on()):
+            if case.load.items[i].handling.fragile:
+                return f"it {'comes after' if last else 'rests on'} item {i}, which is fragile"
+    return ""
+
+
+def lifo(case: Case) -> str:
+    """Return which item under it is unloaded before it, or ""."""
+    for i in sorted({int(case.load.owner[cell]) for cell in case.cells()} - {-1}):
+        group = case.load.items[i].handling.group
+        if group < case.handling.group:
+            return (
+                f"its group {case.handling.group} is above item {i} of group {group}, which is "
+                "unloaded before it"
+            )
+    return ""
+
+
+def weight_limit(case: Case) -> str:
+    """Return the weight that would be too much, or ""."""
+    limit = case.load.constraints.weight_limit
+    total = sum(item.handling.weight for item in case.load.items) + case.handling.weight
+    if limit is not None and total > limit:
+        return f"{total / 1e6:g} kg in a container for {limit / 1e6:g} kg"
+    return ""
+
+
+def balance(case: Case) -> str:
+    """Return how far the centre of mass would be off the middle, or ""."""
+    share = case.load.constraints.balance
+    assert share is not None
+    total = sum(item.handling.weight for item in case.load.items) + case.handling.weight
+    for axis, name in enumerate(("length", "width")):
+        moment = sum(item.moment[axis] for item in case.load.items) + case.moment()[axis]
+        half = 128.0 * case.heightmap.shape[axis]
+        if not float(abs(moment)) <= share * half * float(total):
+            off = abs(moment) / (half * total)
+            return f"the centre of mass is {off:.1%} of the container's {name} off the middle"
+    return ""
+
+
+def clearance(case: Case) -> str:
+    """Return where something rises too close, or ""."""
+    cell = case.beside()
+    return "" if cell is None else f"something rises beside it in cell {cell}"
+
+
+def wall_clearance(case: Case) -> str:
+    """Return how close a wall is, or ""."""
+    least = case.load.constraints.walls
+    across, along = case.heightmap.shape
+    gap = min(min(i, j, across - 1 - i, along - 1 - j) for i, j in case.cells())
+    return "" if gap >= least else f"it is {gap} cells from a wall, not {least}"
+
+
+def broken(case: Case) -> dict[str, str]:
+    """Return the constraints that a placement breaks, each with the reason."""
+    rules = case.load.constraints
+    held = {
+        no_stacking: rules.no_stacking,
+        max_load: rules.max_load,
+        fragile: rules.fragile is not None,
+        lifo: rules.lifo,
+        weight_limit: rules.weight_limit is not None,
+        balance: rules.balance is not None,
+        clearance: rules.clearance > 0,
+        wall_clearance: rules.walls > 0,
+    }
+    reasons = {rule.__name__: rule(case) for rule, holds in held.items() if holds}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def put(case: Case) -> None:
+    """Add the item to the container's load."""
+    on = case.on()
+    for cell in case.cells():
+        case.load.owner[cell] = len(case.load.items)
+    case.load.items.append(Resting(case.handling, on, case.moment()))
+
+
+# ------------------------------------------------------------------ faces
+
+FACES = {
+    "+x": (1.0, 0.0, 0.0),
+    "-x": (-1.0, 0.0, 0.0),
+    "+y": (0.0, 1.0, 0.0),
+    "-y": (0.0, -1.0, 0.0),
+    "+z": (0.0, 0.0, 1.0),
+    "-z": (0.0, 0.0, -1.0),
+}
+"""Outward directions of an item's faces, in the frame of its file."""
+
+
+def up_face(rotation: np.ndarray) -> str | None:
+    """Return the face that a rotation ``[3, 3]`` turns up, to 1e-6; None if it is an edge."""
+    for name, direction in FACES.items():
+        if float((rotation @ np.array(direction))[2]) >= 1.0 - 1e-6:
+            return name
+    return None

@@ -1,0 +1,236 @@
+"""Each constraint's mask equals the reference program, on random states and placements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from tests.tiny import act, catalogue, cuboids, state_of, stream, tiny_env
+
+from packing_env import PackingEnv, kernels, make_env
+from packing_env.core import constraints, feasibility
+from packing_env.core.orientation import decode_placement, visible_items
+from packing_env.testing import small_env
+from packing_env.testing.episodes import begin_episode
+from packing_env.types import PackingParams, ParameterError
+
+HANDLING = {
+    "weight": {"uniform": [0.5, 5]},
+    "max_load": {"uniform": [1, 9], "seed": 1},
+    "stackable": {"share": 0.5, "seed": 2},
+    "fragile": {"share": 0.4, "seed": 3},
+    "group": {"uniform": [1, 3], "seed": 4},
+}
+WHEEL_ARCH = [0.0, 0.0, 0.0, 0.025, 0.03, 0.02]
+RULES: dict[str, dict[str, Any]] = {
+    "no_stacking": {"no_stacking": True},
+    "max_load": {"max_load": True},
+    "fragile last": {"fragile": "last"},
+    "fragile on top": {"fragile": "top"},
+    "last in, first out": {"lifo": True},
+    "weight limit": {"weight_limit": 9.0},
+    "balance": {"balance": 0.1},
+    "clearance": {"clearance": 0.01},
+    "clearance of items alone": {"clearance": 0.012, "wall_clearance": 0.0},
+    "clearance of walls alone": {"wall_clearance": 0.005},
+    "pre-placed": {"preplaced": [WHEEL_ARCH, [0.05, 0.05, 0.02, 0.01, 0.01, 0.01]]},
+    "all": {
+        "no_stacking": True,
+        "max_load": True,
+        "fragile": "last",
+        "lifo": True,
+        "weight_limit": 15.0,
+        "balance": 0.3,
+        "clearance": 0.01,
+        "preplaced": [[0.0, 0.0, 0.0, 0.02, 0.02, 0.01]],
+    },
+}
+CASES = 1000
+
+
+@pytest.fixture(params=[b for b in kernels.available_backends() if b in ("numba", "eager")])
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    kernels.set_backend(request.param)
+    yield request.param
+    kernels.set_backend(None)
+
+
+def unconstrained(env: PackingEnv) -> torch.Tensor:
+    """Legality of all placements, the constraints aside."""
+    state, items = state_of(env), env.catalogue.tensors()
+    visible = visible_items(state, env.params.num_visible)
+    return feasibility.placement_maps(state["heightmap"], *visible, items, env.params).legal
+
+
+def compare(env: PackingEnv, num_cases: int, seed: int = 0) -> tuple[int, int]:
+    """Compare placements in random episodes; returns the cases, and those that a rule refused.
+
+    Of the placements that geometry and stability allow, up to six per row and step, and two others.
+    """
+    root, generator = env.reset(), stream(seed)
+    known: dict[int, Any] = {}
+    rows = range(env.batch_size.numel())
+    episodes = [begin_episode(env, row, known) for row in rows]
+    orientations, compared, refused = env.mode.num_orientations, 0, 0
+    while compared < num_cases:
+        free = unconstrained(env).flatten(1)
+        mask = root["action_mask"]
+        step, root = env.step_and_maybe_reset(act(env, root, generator))
+        for row in rows:
+            inside = free[row].nonzero().flatten()
+            picked = inside[torch.randperm(len(inside), generator=generator)[:6]]
+            others = torch.randint(0, free.shape[1], (2,), generator=generator)
+            for index in torch.cat((picked, others)):
+                place = decode_placement(index, orientations, env.params)
+                where = (int(place.slot), int(place.orientation), int(place.x), int(place.y))
+                expected = episodes[row].check(*where).legal
+                assert expected == bool(mask[row, index]), (env.params.constraints, row, where)
+                compared += 1
+                refused += not expected and bool(free[row, index])
+            place = decode_placement(step["action"][row], orientations, env.params)
+            where = (int(place.slot), int(place.orientation), int(place.x), int(place.y))
+            found = episodes[row].check(*where)
+            assert found.legal
+            episodes[row].place(*where, found)
+            if step["next", "done"][row]:
+                episodes[row] = begin_episode(env, row, known)
+            else:
+                assert (env.state["heightmap"][row].numpy() == episodes[row].heightmap).all()
+    return compared, refused
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_masks_equal_the_reference(name: str, backend: str) -> None:
+    """1,000 placements on irregular items, one by one and three visible on every second cell."""
+    index = list(RULES).index(name)
+    items = catalogue(seed=index, grid=(8, 7), num_items=8).with_handling(HANDLING)
+    refused = 0
+    for task in ({}, {"num_visible": 3, "grid_step": 2, "stability": "none"}):
+        task = {"contact_tol": 0.005, "constraints": RULES[name], "num_items": 10, **task}
+        env = small_env(items, 12, **task)
+        refused += compare(env, CASES // 2, index)[1]
+    assert (refused > 0) or name == "pre-placed"  # that is in the heightmap
+
+
+def test_masks_of_cuboids_equal_the_reference(backend: str) -> None:
+    items = cuboids(num_items=8).with_handling(HANDLING)
+    rules = {**RULES["all"], "clearance": 1.0, "balance": 0.4, "fragile": "top"}
+    rules["preplaced"] = [[0.0, 0.0, 0.0, 2.0, 1.0, 2.0]]
+    for number in range(4):
+        chosen = {k: v for i, (k, v) in enumerate(rules.items()) if (i + number) % 3}
+        env = small_env(items, 6, constraints=chosen, contact_tol=0.0)
+        assert compare(env, 250, number)[1] > 0
+
+
+def test_one_placement_is_judged_as_all_are() -> None:
+    items = catalogue(seed=3, grid=(8, 7), num_items=8).with_handling(HANDLING)
+    for rules in RULES.values():
+        env = small_env(items, 16, constraints=rules, num_items=10, contact_tol=0.005)
+        root, generator = env.reset(), stream()
+        for _ in range(6):
+            state, tensors = state_of(env), env.catalogue.tensors()
+            maps = feasibility.maps_in(state, tensors, env.params)
+            index = torch.randint(0, root["action_mask"].shape[1], (16,), generator=generator)
+            place = decode_placement(index, env.mode.num_orientations, env.params)
+            item_id = visible_items(state, 1)[0][:, 0]
+            one = feasibility.examine_in(state, item_id, place, tensors, env.params)
+            assert torch.equal(one.legal, maps.legal.flatten(1).gather(1, index[:, None])[:, 0])
+            _, root = env.step_and_maybe_reset(act(env, root, generator))
+
+
+@pytest.mark.parametrize("mode", ["candidate", "multi_head", "continuous"])
+def test_every_mode_keeps_the_constraints(mode: str) -> None:
+    items = catalogue(seed=3, grid=(8, 7), num_items=8).with_handling(HANDLING)
+    rules = {"max_load": True, "lifo": True, "clearance": 0.01}
+    env = small_env(items, 8, constraints=rules, num_items=10, action_mode=mode)
+    root, generator = env.reset(), stream()
+    for _ in range(12):
+        step, root = env.step_and_maybe_reset(act(env, root, generator))
+        assert not step["next", "metrics", "illegal_actions"].any()
+
+
+def test_without_constraints_no_state_is_added() -> None:
+    plain, rules = tiny_env(), tiny_env(constraints={})
+    plain.reset()
+    rules.reset()
+    assert set(plain.state.keys()) == set(rules.state.keys())
+    assert not {"owner", "under"} & set(plain.state.keys())
+    assert plain.engine_name == rules.engine_name
+
+
+def test_a_state_is_restored_with_its_owners() -> None:
+    items = catalogue(seed=1, num_items=8).with_handling(HANDLING)
+    env = small_env(items, 4, constraints={"max_load": True})
+    root, generator = env.reset(), stream()
+    for _ in range(3):
+        _, root = env.step_and_maybe_reset(act(env, root, generator))
+    mask = root["action_mask"].clone()
+    assert torch.equal(env.reset(env.get_state(), set_state=True)["action_mask"], mask)
+
+
+def test_masks_read_nothing_back() -> None:
+    """The mask is one graph: static shapes, and no value decides what is computed."""
+    items = catalogue(seed=0, num_items=8).with_handling(HANDLING)
+    env = small_env(items, 4, constraints=RULES["all"], num_items=10)
+    env.reset()
+    kernels.set_backend("eager")
+    try:
+        with torch.device("meta"):
+            state = {k: torch.empty_like(v, device="meta") for k, v in state_of(env).items()}
+            tensors = {
+                k: torch.empty_like(v, device="meta") for k, v in env.catalogue.tensors().items()
+            }
+            item_id = torch.empty(4, 1, dtype=torch.int64)
+            z = torch.empty(4, 1, env.mode.num_orientations, *env.params.lattice)
+            found = constraints.allowed_maps(state, item_id, z, tensors, env.params)
+    finally:
+        kernels.set_backend(None)
+    assert found.shape == z.shape
+
+
+def test_the_weight_passes_down() -> None:
+    """A tower of three: the lowest bears both others, and a fourth would be too much."""
+    task = {"container": (2.0, 2.0, 8.0), "cell": 1.0, "num_items": 6, "action_mode": "placement"}
+    env = make_env(
+        "cuboid_online",
+        items={"source": "cuboids", "extents": [[2, 2, 1]]},
+        generator="uniform",
+        constraints={"max_load": True},
+        handling={"weight": 2.0, "max_load": 5.0},
+        pool_size=4,
+        **task,
+    )
+    root = env.reset()
+    for count in range(3):
+        assert int(env.state["items_packed"]) == count
+        step, root = env.step_and_maybe_reset(act(env, root, stream()))
+    assert step["next", "terminated"].item()
+    assert step["next", "metrics", "items_packed"].item() == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"constraints": {"clearence": 1.0}}, "did you mean clearance"),
+        ({"constraints": {"fragile": "first"}}, "choose one of"),
+        ({"constraints": {"weight_limit": -1.0}}, "weight_limit=-1.0 must be in"),
+        ({"constraints": {"weight_limit": 5.0}}, "read weight of the items"),
+        ({"constraints": {"clearance": 5.0}}, "leaves no room"),
+        ({"constraints": {"preplaced": [[0, 0, 0, 9, 1, 1]]}}, "reaches out of the container"),
+        ({"constraints": {"lifo": True}, "action_mode": "hierarchical"}, "need action_mode in"),
+        ({"handling": {"wieght": 1.0}}, "did you mean weight"),
+        ({"handling": {"fragile": 1}}, "must be true or false"),
+        ({"handling": {"weight": [1.0, 2.0]}}, "has 2 values for"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        make_env("irregular", items={"source": "shapes", "families": ["household"]}, **options)
+
+
+def test_parameters_of_a_task_hold_constraints() -> None:
+    params = PackingParams(container=(1, 1, 1), cell=0.1, constraints={"balance": 0.2})
+    assert params.constraints.to_json() == {"balance": 0.2}
+    assert params.evolve(constraints={"lifo": True}).constraints.lifo

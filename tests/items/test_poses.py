@@ -1,0 +1,135 @@
+"""Poses in which a solid stands on a flat floor: known solids, catalogues, and the simulation."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+
+import pytest
+import torch
+
+import packing_env as pe
+from packing_env.items import Catalogue, shapes
+from packing_env.items.inputs import EmbeddedShape
+from packing_env.items.poses import lowest_pose, resting_poses
+from packing_env.items.rotations import rotation_set
+
+FACES = rotation_set("pi/2")[::4]
+"""One rotation per upward axis: +z -z +y -y +x -x."""
+GRID = {"cell": 0.01, "container": (0.32, 0.32, 0.30)}
+
+
+def rests(mesh: pe.items.Mesh) -> list[bool]:
+    return resting_poses(mesh.vertices, mesh.com, FACES).tolist()
+
+
+def box(*sides: float) -> torch.Tensor:
+    corners = torch.cartesian_prod(*[torch.tensor([0.0, 1.0], dtype=torch.float64)] * 3)
+    return corners * torch.tensor(sides)
+
+
+@pytest.mark.parametrize(
+    ("sides", "expected"),
+    [
+        ((1.0, 1.0, 1.0), [True] * 6),
+        ((1.0, 1.0, 0.2), [True] * 6),
+        # a sheet falls from its edge at a tilt of half a degree
+        ((1.0, 1.0, 0.008), [True, True, False, False, False, False]),
+        ((0.005, 0.005, 1.0), [False, False, True, True, True, True]),  # a needle
+    ],
+)
+def test_boxes(sides: tuple[float, ...], expected: list[bool]) -> None:
+    corners = box(*sides)
+    assert resting_poses(corners, corners.mean(0), FACES).tolist() == expected
+
+
+def test_a_centre_of_mass_beyond_the_base_topples() -> None:
+    """Also one over the edge: neutral, so a push decides."""
+    corners = box(1.0, 1.0, 1.0)
+    for x, expected in ((0.9, True), (1.0, False), (1.1, False)):
+        com = torch.tensor([x, 0.5, 0.5], dtype=torch.float64)
+        assert resting_poses(corners, com, FACES[:1]).tolist() == [expected]
+
+
+def test_round_and_pointed_solids() -> None:
+    assert rests(EmbeddedShape("sphere").mesh()) == [True] * 6
+    cone = rests(EmbeddedShape("cone").mesh())
+    assert cone[:2] == [True, False]  # on its base, and on its tip
+    assert not any(cone[2:])  # on its side, with a horizontal axis, it turns onto its surface
+
+
+def test_tilted_poses_of_a_cube() -> None:
+    """It returns to its face from 14 degrees, not from 16."""
+    corners = box(1.0, 1.0, 1.0)
+    for degrees, expected in ((13.0, True), (16.5, False)):
+        a = math.radians(degrees)
+        turn = torch.tensor(
+            [[math.cos(a), 0, math.sin(a)], [0, 1, 0], [-math.sin(a), 0, math.cos(a)]],
+            dtype=torch.float64,
+        )
+        assert resting_poses(corners, corners.mean(0), turn[None]).tolist() == [expected]
+
+
+def test_many_vertices_are_thinned() -> None:
+    turns = torch.rand(5_000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    z, angle = 2 * turns[:, 0] - 1, 2 * math.pi * turns[:, 1]
+    radius = (1 - z * z).sqrt()
+    ball = torch.stack((radius * angle.cos(), radius * angle.sin(), z), 1)
+    disc = ball * torch.tensor([1.0, 1.0, 0.05], dtype=torch.float64)
+    found = resting_poses(disc, torch.zeros(3, dtype=torch.float64), FACES)
+    assert found.tolist() == [True, True, False, False, False, False]
+
+
+# ------------------------------------------------------------------ catalogues
+
+
+def test_a_catalogue_of_resting_poses() -> None:
+    every = Catalogue.from_shapes(["brackets"], **GRID, use_cache=False)
+    resting = Catalogue.from_shapes(["brackets"], **GRID, use_cache=False, resting=True)
+    assert every.names == resting.names
+    assert (resting.orientation_mask.sum(1) <= every.orientation_mask.sum(1)).all()
+    assert resting.orientation_mask.sum() < 0.95 * every.orientation_mask.sum()
+    for i, name in enumerate(resting.names):
+        mesh = EmbeddedShape(name).mesh()
+        offered = resting.rotation[i][resting.orientation_mask[i]]
+        assert resting_poses(mesh.vertices, mesh.com, offered).all()
+
+
+def test_an_item_without_a_resting_pose_keeps_its_lowest() -> None:
+    cone = EmbeddedShape("cone").mesh()
+    on_side_and_tip = FACES[[1, 2]]
+    catalogue = Catalogue.from_meshes(
+        [cone], **GRID, orientations=on_side_and_tip, use_cache=False, resting=True
+    )
+    assert catalogue.orientation_mask.sum() == 1
+    assert torch.equal(catalogue.rotation[0, 0], on_side_and_tip[1])
+    assert lowest_pose(cone.vertices, cone.com, on_side_and_tip).tolist() == [False, True]
+    assert any("topples alone" in text for text in catalogue.sources[0]["warnings"])
+
+
+def test_an_environment_of_resting_poses() -> None:
+    items = {"source": "shapes", "families": ["revolutions"], "resting": True}
+    env = pe.make_env("irregular", num_envs=2, pool_size=4, items=items)
+    assert env.catalogue.num_orientations < 24
+    every = pe.make_env("irregular", num_envs=2, pool_size=4, items={**items, "resting": None})
+    assert env.catalogue.orientation_mask.sum() < every.catalogue.orientation_mask.sum()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("mujoco") is None,
+    reason="mujoco is missing: pip install 'packing-env[physics]'",
+)
+def test_the_simulation_agrees() -> None:
+    from tests.physics.test_physics import mesh, play
+
+    names = ["octahedron", "bicone", "hexagon_prism", "ramp", "cone", "barrel"]
+    assert set(names) <= set(shapes.names())
+    verdicts = []
+    for name in names:
+        expected = rests(EmbeddedShape(name).mesh())
+        for rotation, stays in zip(FACES, expected, strict=True):
+            settings = {"walls": False, "order": "released", "jolt": 0.005}
+            report = play(mesh(name, rotation.numpy(), (0.1, 0.1, 0.0)), **settings)
+            assert (report.items[0].tilt <= 15.0) == stays, (name, rotation)
+            verdicts.append(stays)
+    assert 5 < sum(verdicts) < len(verdicts) - 5

@@ -1,0 +1,44 @@
+"""Machine code of the Triton kernels, made without a GPU: what the interpreter cannot show.
+
+Every kernel with every choice of constants is compiled for two chips by the tools that Triton
+brings along.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from packing_env.kernels import backends as dispatch
+
+INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
+CEILINGS = {"ground_kernel": 80, "blocks_kernel": 64, "gaps_kernel": 96, "com_hull_kernel": 160}
+"""Registers of a thread, at most."""
+
+pytestmark = [
+    pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="Triton is not installed"),
+    pytest.mark.skipif(INTERPRETING, reason="the kernels are interpreted here"),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+@pytest.mark.parametrize("architecture", [80, 90])
+def test_machine_code(architecture: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No spills, few registers, no multiply-add, no denormal differences that become 0."""
+    from benchmarks import triton_code
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    names = set()
+    for variant in triton_code.variants():
+        code = triton_code.compiled(variant, architecture)
+        names.add(variant.kernel.__name__)
+        assert code.local_bytes == 0, f"{variant.name} spills"
+        assert code.shared_bytes == 0, f"{variant.name} moves values between threads"
+        assert code.registers <= CEILINGS[variant.kernel.__name__], variant.name
+        assert not re.search(r"fma\.rn\.f(32|64)", code.ptx), variant.name
+        assert not re.search(r"\bdiv\.\w+\.f(32|64)", code.ptx), variant.name
+        assert ".ftz" not in code.ptx, variant.name
+    assert names == set(CEILINGS)

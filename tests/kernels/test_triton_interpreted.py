@@ -1,0 +1,108 @@
+"""The bits of the Triton kernels, as Triton's interpreter computes them.
+
+Triton decides to interpret when it is imported, so these tests run in processes of their own, which
+`test_triton.py` starts.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+from tests.kernels.test_drop_blocks import pile, surface
+from tests.kernels.test_kernels_fuzz import oracle_drop_height, random_bottom, random_com
+from torch import Tensor
+
+from packing_env import kernels
+from packing_env.kernels import backends as dispatch
+
+NUM_CASES, CASES_PER_TEST = 20, 10
+NUM_PRUNED, PRUNED_PER_TEST = 200, 50
+INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
+
+pytestmark = pytest.mark.skipif(
+    not (INTERPRETING and importlib.util.find_spec("triton")),
+    reason="run by test_triton.py, with TRITON_INTERPRET=1",
+)
+
+
+def random_inputs(seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Containers and windows of up to 20 x 20 cells; footprints with holes, often much smaller."""
+    rng = np.random.default_rng(seed)
+    batch, orientations = 1 + (seed % 5 == 0), int(rng.integers(1, 4))
+    length, width, *window = (int(n) for n in rng.integers(1, 21, 4))
+    quantised = seed % 3 != 0
+    shape = (batch, length, width)
+    heightmap = rng.integers(0, 4, shape) * 0.01 if quantised else rng.random(shape)
+    rows = [
+        [random_bottom(rng, tuple(window), quantised) for _ in range(orientations)]
+        for _ in range(batch)
+    ]
+    com = np.stack([np.stack([random_com(rng, bottom) for bottom in row]) for row in rows])
+    bottoms = np.stack([np.stack(row) for row in rows])
+    maps = (torch.from_numpy(value.astype(np.float32)) for value in (heightmap, bottoms))
+    return *maps, torch.from_numpy(com)
+
+
+def results(backend: str, maps: list[Tensor], com: Tensor, seed: int) -> list[Tensor]:
+    stride, tolerance = 1 + seed % 5, (0.0, 0.01, 0.3)[seed % 3]
+    z = kernels.drop_height(*maps, stride, backend=backend)
+    return [
+        z,
+        kernels.support_count(*maps, z, tolerance, stride, backend=backend),
+        kernels.com_hull(*maps, z, com, tolerance, stride, centres=seed % 2 == 1, backend=backend),
+    ]
+
+
+@pytest.mark.parametrize("first", range(0, NUM_CASES, CASES_PER_TEST))
+def test_every_kernel_equals_eager(first: int) -> None:
+    stable = unstable = 0
+    for seed in range(first, first + CASES_PER_TEST):
+        *maps, com = random_inputs(seed)
+        expected = results("eager", maps, com, seed)
+        for got, value in zip(results("triton", maps, com, seed), expected, strict=True):
+            assert got.dtype == value.dtype
+            assert torch.equal(got, value), f"case {seed}"
+        there = expected[0].isfinite()
+        stable += int(expected[2].sum())
+        unstable += int((there & ~expected[2]).sum())
+    assert stable > 20
+    assert unstable > 20
+
+
+def pruned_case(seed: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """A pile and an item of several blocks, most of which cannot bind."""
+    rng = np.random.default_rng(seed)
+    length, width, *side = (int(n) for n in rng.integers((12, 12, 9, 9), (22, 22, 19, 19)))
+    ground, bottom = pile(rng, length, width, seed % 7 == 0), surface(rng, (side[0], side[1]))
+    if seed % 5 == 0:  # ties
+        ground, bottom = np.round(ground, 2), np.round(bottom, 2)
+    return ground.astype(np.float32), bottom.astype(np.float32), int(rng.integers(1, 6))
+
+
+@pytest.mark.parametrize("first", range(0, NUM_PRUNED, PRUNED_PER_TEST))
+def test_pruned_drop_maps_equal_the_loop(first: int) -> None:
+    placements = 0
+    for seed in range(first, first + PRUNED_PER_TEST):
+        ground, bottom, stride = pruned_case(seed)
+        maps = (torch.from_numpy(ground)[None], torch.from_numpy(bottom)[None, None])
+        got = kernels.drop_height(*maps, stride, backend="triton")[0, 0].numpy()
+        assert np.array_equal(got, oracle_drop_height(ground, bottom, stride)), f"case {seed}"
+        placements += int(np.isfinite(got).sum())
+    assert placements > 200
+
+
+def test_windows_of_more_blocks_than_bits() -> None:
+    """And whose fractions need int64: one line of 600 cells, supported at its ends alone."""
+    ground = torch.zeros(1, 2, 610)
+    ground[..., 2], ground[..., 601:603] = 1, 1
+    bottom = torch.zeros(1, 1, 1, 600)
+    com = torch.tensor([[[32, 64 * 300]]])
+    z = kernels.drop_height(ground, bottom, 2, backend="triton")
+    assert torch.equal(z, kernels.drop_height(ground, bottom, 2, backend="eager"))
+    stable = kernels.com_hull(ground, bottom, z, com, 0.0, 2, backend="triton")
+    assert torch.equal(stable, kernels.com_hull(ground, bottom, z, com, 0.0, 2, backend="eager"))
+    assert stable.any()
+    assert not stable.all()

@@ -1,0 +1,293 @@
+"""The simulation of plans: what stands, what falls, and that it is the same every time."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.cli import main as cli
+from packing_env.extras import MissingPackageError
+from packing_env.items import shapes
+from packing_env.items.inputs import EmbeddedShape
+from packing_env.physics import PhysicsReport, load_mujoco, parts, read_settings, simulate
+from packing_env.physics.parts import convex_parts
+from packing_env.plan import Packing, PlacedItem, save_plan
+from packing_env.reference.solids import Solid, measure
+from packing_env.types import ParameterError
+
+Box = tuple[float, float, float, float, float, float]
+"""Corner and sides, in cells of 1 m."""
+
+
+@pytest.fixture
+def physics() -> None:
+    """Skip, with the reason, where MuJoCo is missing."""
+    for name in ("mujoco", "manifold3d"):
+        pytest.importorskip(name, reason=f"{name} is missing: pip install 'packing-env[physics]'")
+
+
+def packed(boxes: Sequence[Box], container: tuple[float, float, float] = (10, 10, 10)) -> Packing:
+    """Return a container with boxes in it, each in the order given."""
+    items = tuple(
+        PlacedItem(
+            order=order,
+            name=f"box{order}",
+            source="cuboid",
+            unit="m",
+            scale=1.0,
+            extent=sides,
+            rotation=np.eye(3),
+            translation=np.array(corner, np.float64),
+            cell=(int(corner[0]), int(corner[1])),
+            z=corner[2],
+            orientation=0,
+            item_id=0,
+            support_ratio=1.0,
+            volume=float(np.prod(sides)),
+        )
+        for order, (*corner, dx, dy, dz) in enumerate(boxes)
+        for sides in [(dx, dy, dz)]
+    )
+    return Packing(container, 1.0, "none", 0.0, items, len(items))
+
+
+def mesh(name: str, rotation: np.ndarray, low: tuple[float, float, float]) -> Packing:
+    """Return a container of 0.3 m with one embedded shape, turned, its box's corner at ``low``."""
+    shape = EmbeddedShape(name).mesh()
+    turned = shape.vertices.numpy() @ rotation.T
+    item = replace(
+        packed([(0, 0, 0, 1, 1, 1)]).items[0],
+        name=name,
+        source=f"shapes:{name}",
+        extent=None,
+        rotation=rotation,
+        translation=np.array(low) - turned.min(0),
+        z=low[2],
+        volume=shape.volume,
+    )
+    return Packing((0.3, 0.3, 0.3), 0.01, "none", 0.01, (item,), 1)
+
+
+def play(packing: Packing, **settings: Any) -> PhysicsReport:
+    return simulate(packing, read_settings(settings))
+
+
+FLOOR = (2.0, 2.0, 0.0, 2.0, 4.0, 2.0)
+"""Support from 2 to 4 along x."""
+
+
+@pytest.mark.usefixtures("physics")
+@pytest.mark.parametrize("order", ["sequential", "released"])
+@pytest.mark.parametrize("walls", [True, False])
+@pytest.mark.parametrize(
+    ("boxes", "stands"),
+    [
+        ([(3, 3, 0, 2, 2, 2)], True),
+        ([(3, 3, 0, 1, 5, 6)], True),
+        ([(3, 3, 2 * k, 2, 2, 2) for k in range(5)], True),  # a tower
+        ([FLOOR, (2, 2, 2, 3, 4, 1)], True),  # centre half a cell inside
+        ([FLOOR, (2, 2, 2, 4, 4, 1)], False),  # centre on the edge: neutral, and falls
+        ([FLOOR, (2, 2, 2, 6, 4, 1)], False),  # centre one cell over the edge
+        ([FLOOR, (6, 2, 0, 2, 4, 2), (2, 2, 2, 6, 4, 1)], True),  # a bridge
+        # The second box stands alone; the third, over its overhang, turns it over.
+        ([FLOOR, (2, 2, 2, 3, 4, 1), (4, 2, 3, 3, 4, 4)], False),
+    ],
+    ids=["box", "plate", "tower", "inside", "tie", "over", "bridge", "upset"],
+)
+def test_boxes(boxes: list[Box], stands: bool, walls: bool, order: str) -> None:
+    report = play(packed(boxes), walls=walls, order=order)
+    assert report.stands == stands
+    assert (report.count("toppled") > 0) == (not stands)
+    if stands:
+        assert report.utilization_kept == pytest.approx(report.utilization)
+        assert max(item.shift for item in report.items) < 0.01
+        assert report.first_failure is None
+    else:
+        assert report.utilization_kept < report.utilization
+        assert report.first_failure == (len(boxes) - 1 if order == "sequential" else None)
+
+
+@pytest.mark.usefixtures("physics")
+def test_nothing_is_placed_after_a_failure() -> None:
+    boxes = [FLOOR, (2, 2, 2, 6, 4, 1), (0, 8, 0, 1, 1, 1)]
+    report = play(packed(boxes))
+    assert (report.first_failure, len(report.items), len(report.settled.items)) == (1, 2, 2)
+    assert report.utilization_kept == pytest.approx(0.016)
+    assert report.items[1].moved
+    assert report.items[1].tilt > 15.0
+    assert not report.items[0].moved
+
+
+@pytest.mark.usefixtures("physics")
+def test_an_item_that_falls_is_counted() -> None:
+    """In the air, and over the edge of a container without walls."""
+    report = play(packed([(3, 3, 5, 2, 2, 2)]))
+    assert (report.count("moved"), report.count("fallen"), report.count("toppled")) == (1, 1, 0)
+    report = play(packed([(8, 3, 0, 2, 2, 4), (8, 3, 4, 8, 2, 1)]), walls=False, order="released")
+    assert report.count("fallen") == 1
+    assert report.items[1].fallen
+
+
+@pytest.mark.usefixtures("physics")
+def test_an_item_is_lowered_not_dropped() -> None:
+    """A plate above a box floats by half a cell."""
+    report = play(packed([(3, 3, 0, 2, 2, 2), (3, 3, 2.5, 2, 2, 1)]))
+    assert report.stands
+    assert report.items[1].shift == pytest.approx(0.5, abs=0.01)
+    assert report.items[1].degrees < 0.5
+    assert report.settled.items[1].z == pytest.approx(2.0, abs=0.01)
+
+
+@pytest.mark.usefixtures("physics")
+@pytest.mark.parametrize("order", ["sequential", "released"])
+def test_an_empty_container_stands(order: str) -> None:
+    report = play(packed([]), order=order)
+    assert report.stands
+    assert (report.utilization_kept, report.first_failure, report.items) == (0.0, None, ())
+
+
+@pytest.mark.usefixtures("physics")
+def test_the_same_seed_gives_the_same_report() -> None:
+    boxes = packed([FLOOR, (2, 2, 2, 4, 4, 1), (6, 2, 0, 3, 3, 3)])
+    first, again, other = (play(boxes, order="released", seed=seed) for seed in (3, 3, 4))
+    assert json.dumps(first.to_json()) == json.dumps(again.to_json())
+    assert [item.shift for item in first.items] != [item.shift for item in other.items]
+
+
+@pytest.mark.usefixtures("physics")
+def test_friction_holds_a_slope() -> None:
+    """A plate that leans over the edge of a box slides without friction."""
+    angle = np.radians(20.0)
+    turn = np.array(
+        [[np.cos(angle), 0, np.sin(angle)], [0, 1, 0], [-np.sin(angle), 0, np.cos(angle)]]
+    )
+    ramp = mesh("ramp", np.eye(3), (0.1, 0.1, 0.0))
+    assert play(ramp, walls=False).stands
+    tilted = mesh("ramp", turn, (0.1, 0.1, 0.0))
+    assert play(tilted, walls=False).count("toppled") == 1
+
+
+def solid_of_shape(name: str, stretch: float = 1.0) -> tuple[Solid, float]:
+    shape = EmbeddedShape(name).mesh()
+    vertices = shape.vertices.numpy() * np.array([stretch, 1.0, 1.0])
+    return Solid(vertices, shape.faces.numpy()), shape.volume * stretch
+
+
+def volume_of(hull: np.ndarray) -> float:
+    return measure(Solid(hull.reshape(-1, 3), np.arange(3 * len(hull)).reshape(-1, 3)))[0]
+
+
+def test_parts_of_embedded_shapes_come_with_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They need no CoACD, and have the volume of their solids."""
+    pytest.importorskip("manifold3d")
+    monkeypatch.setitem(sys.modules, "coacd", None)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
+    error = read_settings().parts_error
+    several = 0
+    for name in shapes.names():
+        solid, volume = solid_of_shape(name)
+        found = convex_parts(solid, volume, error)
+        assert abs(found.error) <= error, name
+        total = sum(volume_of(hull) for hull in found.hulls)
+        assert total == pytest.approx(volume * (1 + found.error)), name
+        several += len(found.hulls) > 1
+    assert several > 40
+    with pytest.raises(MissingPackageError, match=r"packing-env\[physics\]"):
+        convex_parts(*solid_of_shape("tetracube_l", stretch=1.3), error)
+
+
+def test_parts_of_other_solids_are_computed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("coacd", reason="coacd is missing: pip install 'packing-env[physics]'")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    solid, volume = solid_of_shape("tetracube_l", stretch=1.25)
+    first = convex_parts(solid, volume, 0.03)
+    assert len(first.hulls) >= 2  # its hull has a quarter more volume
+    assert abs(first.error) < 0.03
+    monkeypatch.setitem(sys.modules, "coacd", None)
+    parts._kept.cache_clear()
+    again = convex_parts(solid, volume, 0.03)
+    assert all(np.array_equal(a, b) for a, b in zip(first.hulls, again.hulls, strict=True))
+
+
+@pytest.mark.usefixtures("physics")
+def test_a_mesh_of_several_parts_stands() -> None:
+    report = play(mesh("tetracube_l", np.eye(3), (0.1, 0.1, 0.0)))
+    assert report.stands
+    settled = report.settled.items[0]
+    assert settled.z == pytest.approx(0.0, abs=1e-3)
+    assert np.allclose(settled.rotation, np.eye(3), atol=1e-2)
+
+
+# ------------------------------------------------------------------ settings and commands
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"frictoin": 1.0}, "did you mean friction"),
+        ({"friction": -1.0}, "friction=-1.0 must be 0 or more"),
+        ({"density": 0}, "must be more than 0"),
+        ({"order": "random"}, "choose one of"),
+        ({"walls": 1}, "must be true or false"),
+        ({"seed": 0.5}, "must be an integer"),
+    ],
+)
+def test_settings_that_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        read_settings(settings)
+
+
+def test_settings_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "physics.yaml"
+    file.write_text("friction: 0.25\nwalls: false\n", encoding="utf-8")
+    assert read_settings(file) == replace(read_settings(), friction=0.25, walls=False)
+    assert read_settings().friction == 0.5
+    file.write_text("[", encoding="utf-8")
+    with pytest.raises(ParameterError, match="cannot be read as YAML"):
+        read_settings(file)
+
+
+def test_without_mujoco_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(MissingPackageError, match=r"packing-env\[physics\]"):
+        load_mujoco()
+    assert cli.main(["check", "plan.json", "--physics"]) != 0
+    assert "packing-env[physics]" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("physics")
+def test_the_command_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, boxes, code in (
+        ("stands", [FLOOR], 0),
+        ("falls", [FLOOR, (2, 2, 2, 6, 4, 1)], 1),
+    ):
+        plan = tmp_path / f"{name}.json"
+        packing = packed(boxes)
+        items = [
+            replace(item, support_ratio=1 / 3 if i else 1.0) for i, item in enumerate(packing.items)
+        ]
+        save_plan(plan, replace(packing, items=tuple(items)))
+        assert cli.main(["check", str(plan)]) == 0
+        capsys.readouterr()
+        page = tmp_path / f"{name}.html"
+        assert cli.main(["check", str(plan), "--physics", "--html", str(page)]) == code
+        text = capsys.readouterr().out
+        assert ("DOES NOT STAND in simulation" in text) == bool(code)
+        assert "came to rest" in page.read_text(encoding="utf-8")
+    assert cli.main(["check", str(plan), "--physics", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)[0]["physics"]
+    assert report["first_failure"] == 1
+    assert report["moved"] == 1
+    assert report["items"][1]["toppled"]
+    assert len(report["items"][1]["quaternion"]) == 4

@@ -1,0 +1,196 @@
+"""Constraints of orders and of `pack`, and plans that break them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import packing_env as pe
+from packing_env import planner
+from packing_env.items import Catalogue, rotation_set
+from packing_env.items.handling import FACES
+from packing_env.items.shapes import select
+from packing_env.plan import check_plan
+from packing_env.planner import OrderError, Part, read_parts
+from packing_env.reference.constraints import up_face
+from packing_env.types import ParameterError
+
+CUBE = Part(sides=(100, 100, 100), unit="mm", name="cube", quantity=2)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The JSON of a plan: a cube on a cube."""
+    plan = pe.pack(CUBE, "100x100x200mm", 0.1, cell="10mm")
+    assert plan.num_packed == 2
+    files = planner.save(plan, tmp_path_factory.mktemp("stack"), size=64)
+    found: dict[str, Any] = json.loads(files[0].read_text())
+    del found["utilization"]
+    return found
+
+
+def of_item(number: int, **handling: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda plan: plan["items"][number].setdefault("handling", {}).update(handling)
+
+
+def wider(plan: dict[str, Any]) -> None:
+    plan["container"] = [0.3, 0.1, 0.2]
+
+
+def beside(plan: dict[str, Any]) -> None:
+    wider(plan)
+    top = plan["items"][1]
+    top["x"], top["z"] = 10, 0.0
+    top["translation"] = [top["translation"][0] + 0.1, top["translation"][1],
+                          top["translation"][2] - 0.1]  # fmt: skip
+
+
+BROKEN: dict[str, tuple[dict[str, Any], list[Callable[[dict[str, Any]], None]], int, str]] = {
+    "no_stacking": ({"no_stacking": True}, [of_item(0, stackable=False)], 1, "rests on item 0"),
+    "max_load": (
+        {"max_load": True},
+        [of_item(0, max_load=1.0), of_item(1, weight=2.0)],
+        1,
+        "item 0 would bear 2 kg, its limit is 1 kg",
+    ),
+    "fragile last": ({"fragile": "last"}, [of_item(0, fragile=True)], 1, "comes after item 0"),
+    "fragile top": ({"fragile": "top"}, [of_item(0, fragile=True)], 1, "rests on item 0"),
+    "lifo": ({"lifo": True}, [of_item(0, group=1), of_item(1, group=2)], 1, "above item 0 of"),
+    "weight_limit": (
+        {"weight_limit": 3.0},
+        [of_item(0, weight=2.0), of_item(1, weight=2.0)],
+        1,
+        "4 kg in a container for 3 kg",
+    ),
+    "balance": ({"balance": 0.1}, [of_item(0, weight=2.0), wider], 0, "33.3% of the container"),
+    "clearance": ({"clearance": 0.01, "wall_clearance": 0.0}, [beside], 1, "rises beside it"),
+    "wall_clearance": ({"wall_clearance": 0.01}, [], 0, "0 cells from a wall"),
+    "faces": ({}, [of_item(0, faces=["+x"])], 0, "claimed +x up"),
+    "path": (
+        {"preplaced": [[0.0, 0.0, 0.0, 0.05, 0.05, 0.02]]},
+        [],
+        0,
+        "the top of a pre-placed box",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_plan_that_breaks_a_rule_is_refused(
+    name: str, stack: dict[str, Any], tmp_path: Path
+) -> None:
+    """The report names the item and the rule; with the rule taken out, the plan holds."""
+    constraints, edits, item, reason = BROKEN[name]
+    plan = json.loads(json.dumps(stack)) | {"constraints": constraints}
+    for edit in edits:
+        edit(plan)
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
+    violation = check_plan(file).violation
+    assert violation is not None
+    assert (violation.item, violation.claim) == (item, name.split()[0])
+    assert reason in str(violation)
+    for entry in plan["items"]:
+        entry.get("handling", {}).pop("faces", None)
+    file.write_text(json.dumps(plan | {"constraints": {}}))
+    assert check_plan(file).holds
+
+
+ORDER = """name,dx,dy,dz,quantity,weight,group,upright,faces,fragile,max_load,no_stacking
+box,50,40,30,4,2.0,1,,,,3,
+bar,40,20,20,2,1.0,2,,x z,yes,,
+cup,30,30,40,2,0.5,2,true,,,,yes
+"""
+
+
+def test_an_order_file_gives_constraints(tmp_path: Path) -> None:
+    order = tmp_path / "order.csv"
+    order.write_text(ORDER)
+    box, bar, cup = read_parts(order, "mm")
+    assert box.handling == {"weight": 2.0, "group": 1, "max_load": 3.0}
+    assert bar.handling == {"weight": 1.0, "group": 2, "fragile": True}
+    assert cup.handling == {"weight": 0.5, "group": 2, "stackable": False}
+    assert (box.faces, bar.faces, cup.faces) == ((), ("+x", "-x", "+z", "-z"), ("+z",))
+    plan = pe.pack(
+        order, "120x100x90mm", 0.5, cell="10mm", clearance="10mm", weight_limit=9.0, balance=0.4,
+        wall_clearance=0.0, preplaced=[[0.1, 0.08, 0.0, 0.02, 0.02, 0.03]],
+    )  # fmt: skip
+    packing = plan.containers[0]
+    assert set(packing.constraints) == {
+        "no_stacking", "max_load", "fragile", "lifo", "weight_limit", "balance", "clearance",
+        "wall_clearance", "preplaced",
+    }  # fmt: skip
+    assert sum(item.handling["weight"] for item in packing.items) <= 9.0
+    assert plan.num_packed >= 4
+    names = [item.name for item in packing.items]
+    assert "bar" not in names or names.index("bar") == len(names) - names.count("bar")
+    report = check_plan(planner.save(plan, tmp_path / "out", size=64)[0])
+    assert report.holds, report.violation
+    assert not report.not_checked
+
+
+def test_a_yaml_order_gives_constraints(tmp_path: Path) -> None:
+    order = tmp_path / "order.yaml"
+    order.write_text(
+        "unit: mm\nparts:\n- {sides: [5, 4, 3], weight: 2, fragile: true, faces: ['+z', '-z']}\n"
+    )
+    assert read_parts(order)[0].handling == {"weight": 2.0, "fragile": True}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("5,4,3,weight,-1", "weight=-1.0 must be in"),
+        ("5,4,3,fragile,perhaps", "fragile='perhaps' must be true or false"),
+        ("5,4,3,faces,top", "faces='top' is not a face"),
+        ("5,4,3,group,1.5", "group=1.5 must be an integer"),
+    ],
+)
+def test_mistakes_in_an_order_are_named(columns: str, message: str, tmp_path: Path) -> None:
+    dx, dy, dz, key, value = columns.split(",")
+    (tmp_path / "order.csv").write_text(f"dx,dy,dz,{key}\n{dx},{dy},{dz},{value}\n")
+    with pytest.raises(OrderError, match=f"line 2: .*{message}"):
+        read_parts(tmp_path / "order.csv")
+
+
+def test_a_weight_limit_needs_weights() -> None:
+    with pytest.raises(ParameterError, match="no part has a weight"):
+        pe.pack(CUBE, "100x100x200mm", 0.1, cell="10mm", weight_limit=5.0)
+
+
+def test_faces_equal_the_reference() -> None:
+    """1,000 random orientations of random faces: a pose is offered iff an allowed face is up."""
+    random, rotations = np.random.default_rng(0), rotation_set("pi/4")
+    cases = 0
+    while cases < 1000:
+        faces = tuple(random.choice(FACES, random.integers(1, 4), replace=False).tolist())
+        offered = pe.items.handling.faces_up(rotations, faces)
+        expected = [up_face(rotation.numpy()) in faces for rotation in rotations]
+        assert offered.tolist() == expected
+        cases += len(expected)
+
+
+def test_a_catalogue_offers_allowed_faces_alone() -> None:
+    """Of a shape and its mirror image in faces, each keeps the poses with that face up."""
+    meshes = [shape.mesh() for shape in map(pe.items.inputs.EmbeddedShape, _names())]
+    grid = {"cell": 0.02, "container": (0.4, 0.4, 0.4), "use_cache": False}
+    whole = Catalogue.from_meshes(meshes, **grid)
+    faces = [("+z",), ("-z", "+x"), ()]
+    found = Catalogue.from_meshes(meshes, faces=faces, **grid)
+    for row, allowed in enumerate(faces):
+        turns = found.rotation[row][found.orientation_mask[row]]
+        assert len(turns)
+        if allowed:
+            assert {up_face(turn.numpy()) for turn in turns} <= set(allowed)
+        else:
+            assert torch.equal(turns, whole.rotation[row][whole.orientation_mask[row]])
+
+
+def _names() -> list[str]:
+    return [shape.name for shape in select(["household"])][:3]
