@@ -164,9 +164,11 @@ def compare(
 
 def _physics(config: DictConfig) -> Any:
     """Return the settings of the simulation, or None; checked before anything is played."""
-    value: Any = OmegaConf.to_container(config).get("physics")  # type: ignore[union-attr]
+    value = config.get("physics")
     if value is None or value is False:
         return None
+    if isinstance(value, DictConfig):
+        value = OmegaConf.to_container(value)
     from packing_env.physics import load_mujoco, read_settings
 
     with build.as_config_errors():

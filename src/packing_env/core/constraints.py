@@ -27,9 +27,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.constraints import CLEARANCE_SLACK
+from packing_env.constraints import CLEARANCE_SLACK, UNITS_PER_KG
 from packing_env.core import heightmap as hm
-from packing_env.core.orientation import Placement
+from packing_env.core.orientation import Placement, surfaces
 from packing_env.core.packed import packed_items, spare_load
 from packing_env.types import (
     SLOPE_UNITS,
@@ -168,7 +168,7 @@ def _allowed_items(
     allowed = torch.ones_like(item_id, dtype=torch.bool)
     if rules.weight_limit is not None:
         total = torch.where(packed.there, packed["weight"], 0).sum(1, keepdim=True)
-        limit = round(rules.weight_limit * 1_000_000)
+        limit = round(rules.weight_limit * UNITS_PER_KG)
         allowed = allowed & (total + catalogue["weight"][item_id] <= limit)
     if rules.fragile == "last":
         begun = (packed["fragile"] & packed.there).any(1, keepdim=True)
@@ -227,18 +227,21 @@ def allowed_maps(
     """
     task = (catalogue, params)
     allowed = _allowed_items(state, item_id, *task)[..., None, None, None].expand(z.shape)
-    bottom = catalogue["bottom"][item_id].flatten(0, 1)
+    one = item_id.flatten()[:, None]
+    bottom, which, size = surfaces(one, torch.ones_like(one, dtype=torch.bool), catalogue)
     below = _barred_below(state, item_id, *task)
     if below is not None:
         barred = _cells(state, below)
         heights = torch.where(barred, state["heightmap"][:, None], -_FAR).flatten(0, 1)
-        reach = kernels.drop_height(heights, bottom, params.grid_step).view(z.shape)
-        allowed = allowed & ~(reach >= z - params.tolerance)
+        reach = kernels.drop_height(heights, bottom, params.grid_step, which=which, size=size)
+        allowed = allowed & ~(reach.view(z.shape) >= z - params.tolerance)
     above = _barred_above(state, item_id, *task)
     if above is not None:
         over = torch.where(_cells(state, above), _FAR, -_FAR).flatten(0, 1)
-        allowed = allowed & (kernels.drop_height(over, bottom, params.grid_step).view(z.shape) < 0)
+        reach = kernels.drop_height(over, bottom, params.grid_step, which=which, size=size)
+        allowed = allowed & (reach.view(z.shape) < 0)
     if params.constraints.clearance:
+        bottom = catalogue["bottom"][item_id].flatten(0, 1)
         allowed = allowed & (_beside(state, bottom, params).view(z.shape) <= z + _SLACK)
     return allowed & _allowed_corners(state, item_id, *task)
 

@@ -13,7 +13,7 @@ from packing_env import kernels
 from packing_env.core import constraints, stability
 from packing_env.core import heightmap as hm
 from packing_env.core.cuboids import boxes, cells
-from packing_env.core.orientation import Placement, visible_items
+from packing_env.core.orientation import Placement, surfaces, visible_items
 from packing_env.types import Catalogue, PackingParams, State
 
 
@@ -88,17 +88,13 @@ def general_maps(
 
     Lower surfaces are read where they lie in the catalogue, by index; none is copied.
     """
-    orientations, step = catalogue["peak"].shape[1], params.grid_step
-    which = item_id[..., None] * orientations + torch.arange(orientations, device=item_id.device)
-    which = torch.where(there[..., None], which, -1).flatten(1)
-    surfaces = catalogue["bottom"].flatten(0, 1)
-    size = catalogue["footprint_size"].flatten(0, 1) if "footprint_size" in catalogue else None
-    z = kernels.drop_height(heightmap, surfaces, step, which=which, size=size)
+    (bottom, which, size), step = surfaces(item_id, there, catalogue), params.grid_step
+    z = kernels.drop_height(heightmap, bottom, step, which=which, size=size)
     peak, com, window = (catalogue[key][item_id].flatten(1, 2) for key in ("peak", "com", "size"))
     below_lid = z + peak[:, :, None, None] <= params.lid
     judged = torch.where(below_lid, z, torch.inf)
     contact = stability.Contact(
-        heightmap, surfaces, judged, com, params.tolerance, step, window, which, size
+        heightmap, bottom, judged, com, params.tolerance, step, window, which, size
     )
     legal = below_lid & stability.judge_maps(params.stability, contact)
     shape = (*item_id.shape, -1, *z.shape[2:])

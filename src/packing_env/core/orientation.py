@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.types import Catalogue, PackingParams, State
@@ -149,3 +149,18 @@ def project(
     good = legal.flatten(1).gather(1, index[:, None]).squeeze(1)
     kept = placement.valid & on_lattice & good
     return replace(choose(kept, placement, nearest), projected=~kept)
+
+
+def surfaces(
+    item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"], catalogue: Catalogue
+) -> tuple[Float[Tensor, "K U V"], Int[Tensor, "B LR"], Int[Tensor, "K 2"] | None]:
+    """Return all lower surfaces, which of them the items have (-1: no item), and their sizes.
+
+    Kernels take them as ``bottom``, ``which`` and ``size``: surfaces are read where they lie in the
+    catalogue, and none is copied. Without ``footprint_size`` in the catalogue, sizes are None.
+    """
+    orientations = catalogue["peak"].shape[1]
+    which = item_id[..., None] * orientations + torch.arange(orientations, device=item_id.device)
+    size = catalogue["footprint_size"].flatten(0, 1) if "footprint_size" in catalogue else None
+    which = torch.where(there[..., None], which, -1).flatten(1)
+    return catalogue["bottom"].flatten(0, 1), which, size

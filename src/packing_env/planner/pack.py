@@ -150,9 +150,12 @@ def _constraints(parts: Sequence[Part], given: dict[str, Any]) -> Constraints:
     if "preplaced" in read:
         read["preplaced"] = [read_box(box) for box in read["preplaced"]]
     rules = Constraints.read(found | read)
-    if "weight" in rules.needs and "weight" not in asked:
+    lacking = [part.name for part in parts if "weight" not in part.handling]
+    if "weight" in rules.needs and lacking:
         held = [name for name in ("max_load", "weight_limit", "balance") if getattr(rules, name)]
-        raise ParameterError(f"{', '.join(held)}: no part has a weight; add the column weight, kg")
+        raise ParameterError(
+            f"{', '.join(held)}: no weight of {', '.join(lacking[:3])}; add the column weight, kg"
+        )
     return rules
 
 
