@@ -57,6 +57,25 @@ def test_backends_agree_in_every_state(task: str) -> None:
                 assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
+@pytest.mark.parametrize("task", ["cuboid_buffer", "sls_nesting"])
+def test_max_items_proposes_the_first_items_that_fit(task: str) -> None:
+    """Those of all visible items, without what belongs to later ones."""
+    env = build(task, num_visible=4)
+    every, first = Afterstates(env, 4096, max_items=4), Afterstates(env, 4096, max_items=2)
+    per_item, skipped = every.num_actions // 4, 0
+    for root in played(env, 40)[::4]:
+        there = root["action_mask"].unflatten(1, (4, per_item)).any(2)
+        there &= root["observation", "item_id"][:, :4] >= 0
+        rank = there.cumsum(1)
+        skipped += int((~there).sum())
+        for row, (wanted, found) in enumerate(
+            zip(every.compute(*arguments(root))[0], first.compute(*arguments(root))[0], strict=True)
+        ):
+            kept = [c for c in wanted.tolist() if c >= 0 and rank[row, c // per_item] <= 2]
+            assert sorted(c for c in found.tolist() if c >= 0) == sorted(kept)
+    assert skipped or task == "sls_nesting"
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_the_environment_steps_to_the_afterstate(task: str) -> None:
     env = build(task)

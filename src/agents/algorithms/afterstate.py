@@ -53,6 +53,7 @@ class Afterstate(Learner):
         env: Sets the shapes; its reward must tell the items' shares (``utilization``, ``item``).
         network: Builds V, see :class:`agents.policies.afterstate.AfterstatePolicy`.
         num_candidates: See :class:`packing_env.Afterstates`.
+        max_items: See there.
         epochs: Passes over a rollout.
         batch_size: Afterstates per gradient step; minibatches of a pass differ by at most one.
         exploration: ``epsilon_start``, ``epsilon_end`` and ``epsilon_frames``.
@@ -76,6 +77,7 @@ class Afterstate(Learner):
         *,
         network: Callable[..., AfterstateValue] = AfterstateNet,
         num_candidates: int | None = None,
+        max_items: int | None = None,
         epochs: int = 2,
         batch_size: int = 256,
         exploration: Exploration,
@@ -88,6 +90,7 @@ class Afterstate(Learner):
             env,
             network,
             num_candidates=num_candidates,
+            max_items=max_items,
             scale=returns.scale,
             epsilon=exploration.schedule,
         )

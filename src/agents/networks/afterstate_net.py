@@ -69,7 +69,7 @@ def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
     """Choose windows and levels after the items of an environment; reads them from the device."""
     catalogue = env.catalogue.tensors()
     real = catalogue["orientation_mask"]
-    units, reduce = round(scale.units), -(-max(env.params.grid) // _MOST_CELLS)
+    units, reduce = round(scale.units), _reduction(env.params.grid)
     x_cells, y_cells = (-(-cells // reduce) for cells in env.params.grid)
     sides = catalogue["size"][real].double() / (reduce * env.params.units_per_cell)
     heights = catalogue["peak"][real].double() / scale.unit
@@ -92,6 +92,13 @@ def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
     per_cell = units * env.params.cell * reduce / env.params.height / 2**shift
     spaces = (0.0, 0.5) if cuboids else (_FLAT * per_cell, _LOOSE * per_cell)
     return Windows(sizes, levels.tolist(), bins, parts, tolerance, shift, spaces, reduce)
+
+
+def _reduction(grid: tuple[int, int]) -> int:
+    """Return the cells along a cell of the reduced map, without a remainder where that is near."""
+    least = -(-max(grid) // _MOST_CELLS)
+    even = (k for k in range(least, 2 * least) if grid[0] % k == grid[1] % k == 0)
+    return next(even, least)
 
 
 def _typical(values: Float[Tensor, " n"], count: int, margin: float) -> Int[Tensor, " count"]:
@@ -160,6 +167,7 @@ class AfterstateNet(AfterstateValue):
 
     sizes: Tensor
     levels: Tensor
+    level_units: Tensor
     scale: Tensor
     counts: Tensor
     shares: Tensor
@@ -178,11 +186,12 @@ class AfterstateNet(AfterstateValue):
         check_mode(self, env)
         scale = Afterstates(env)
         self.units, self.prior = scale.units, prior
-        self.per_cell = scale.units * env.params.cell / env.params.height
         self.grid = env.params.grid
         self.windows = measure_windows(env, scale)
+        self.per_cell = scale.units * env.params.cell * self.windows.reduce / env.params.height
         self.register_buffer("sizes", torch.tensor(self.windows.sizes))
         self.register_buffer("levels", torch.tensor(self.windows.levels))
+        self.register_buffer("level_units", torch.tensor(round(self.units)))
         for name in ("scale", "counts", "shares", "turns"):
             self.register_buffer(name, torch.zeros(0), persistent=False)
         self._set_windows()
@@ -229,9 +238,16 @@ class AfterstateNet(AfterstateValue):
             used=used,
         )
 
-    def _load_from_state_dict(self, *arguments: Any) -> None:
-        """Load the parameters, and take the windows that they were learned with."""
-        super()._load_from_state_dict(*arguments)
+    def _load_from_state_dict(self, given: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Load the parameters, and take the windows that they were learned with.
+
+        Levels that were measured in other units, at another resolution, are converted.
+        """
+        units = round(self.units)
+        given.setdefault(prefix + "level_units", torch.tensor(units))
+        super()._load_from_state_dict(given, prefix, *rest)
+        self.levels.copy_((self.levels.double() * units / self.level_units).round())
+        self.level_units.fill_(units)
         self._set_windows()
 
     def _set_windows(self) -> None:

@@ -94,6 +94,7 @@ class AfterstatePolicy(TensorDictModuleBase):
         env: Sets task, items and shapes.
         network: Builds V from the environment and the number of further inputs.
         num_candidates: See :class:`packing_env.Afterstates`.
+        max_items: See there.
         scale: Factor of the rewards, so that returns are of order 1.
         epsilon: Exploration rate over the frames.
     """
@@ -106,13 +107,14 @@ class AfterstatePolicy(TensorDictModuleBase):
         network: Callable[..., AfterstateValue],
         *,
         num_candidates: int | None = None,
+        max_items: int | None = None,
         scale: float = 10.0,
         epsilon: EpsilonSchedule | None = None,
     ) -> None:
         super().__init__()
         self.scale = scale
         self.value = network(env, Outlook.size)
-        self._options = {"num_candidates": num_candidates}
+        self._options = {"num_candidates": num_candidates, "max_items": max_items}
         self._bind(env)
         schedule = epsilon if epsilon is not None else EpsilonSchedule(0.0, 0.0, 0)
         self.frames = schedule.frames

@@ -16,6 +16,8 @@ from packing_env.types import PackingParams, ParameterError, check_integer
 
 _UNITS_PER_CELL = 16
 """Resolution of the heights of meshes; cuboids of whole cells have whole heights."""
+_MAX_ITEMS = 4
+"""Visible items that are proposed, where an item has many orientations and places."""
 _MOST_UNITS = 2**14 - 1
 _OFFERED = {"placement": "drop_height", "candidate": "candidates"}
 """The observation of what may be placed, by action mode."""
@@ -29,9 +31,10 @@ class Afterstates(TensorDictModuleBase):
     :func:`packing_env.kernels.afterstates`: for cuboids of whole cells the candidates are all legal
     placements, first those that touch something in x and in y, low ones first; for other items the
     best placements of each item in each orientation by six scores. The choice of the heuristic
-    ``deepest_bottom_left`` is among the latter. Candidates beyond ``num_candidates`` are dropped
-    and counted. In mode ``"candidate"`` they are the environment's, in its order, and in geometry
-    ``"boxes"`` every cell that a cuboid reaches into is as high as its top.
+    ``deepest_bottom_left`` is among the latter. Only the first ``max_items`` visible items that can
+    be placed are proposed. Candidates beyond ``num_candidates`` are dropped and counted. In mode
+    ``"candidate"`` they are the environment's, in its order, and in geometry ``"boxes"`` every cell
+    that a cuboid reaches into is as high as its top.
 
     Reads ``("observation", "heightmap")``, ``("observation", "item_id")``, ``("observation",
     "drop_height")`` or ``("observation", "candidates")``, and ``"action_mask"``. Writes:
@@ -46,6 +49,8 @@ class Afterstates(TensorDictModuleBase):
         env: The environment; its task and items are kept.
         num_candidates: ``K`` in mode ``"placement"``; None for 48 per visible item of cuboids, 64
             of others.
+        max_items: Items that are proposed in mode ``"placement"``; None for all visible cuboids,
+            and for four items of other kinds.
 
     Attributes:
         unit: Metres per unit of height.
@@ -57,7 +62,9 @@ class Afterstates(TensorDictModuleBase):
     top: Tensor
     size: Tensor
 
-    def __init__(self, env: PackingEnv, num_candidates: int | None = None) -> None:
+    def __init__(
+        self, env: PackingEnv, num_candidates: int | None = None, max_items: int | None = None
+    ) -> None:
         super().__init__()
         self.params: PackingParams = env.params
         _check(self.params)
@@ -77,6 +84,9 @@ class Afterstates(TensorDictModuleBase):
         self.num_candidates = check_integer(
             "num_candidates", default if num_candidates is None else num_candidates, 1
         )
+        most = self.params.num_visible if self.cuboids else _MAX_ITEMS
+        most = most if max_items is None else check_integer("max_items", max_items, 1)
+        self.max_items = min(most, self.params.num_visible)
         self.num_actions = env.mode.num_actions
         if self.params.action_mode == "candidate":
             if num_candidates not in (None, self.num_actions):
@@ -116,11 +126,29 @@ class Afterstates(TensorDictModuleBase):
         """
         if self.params.action_mode == "candidate":
             return self._of_candidates(heightmap, offered, mask)
+        item_id = item_id[:, : self.params.num_visible].contiguous()
+        if self.max_items == self.params.num_visible:
+            return self._of_placements(heightmap, offered, mask, item_id)
+        each = mask.unflatten(1, (self.params.num_visible, -1))
+        slots = torch.arange(self.params.num_visible, device=mask.device)
+        order = torch.where(each.any(2) & (item_id >= 0), slots, slots + len(slots))
+        first = order.topk(self.max_items, dim=1, largest=False, sorted=True).values % len(slots)
+        rows = torch.arange(len(mask), device=mask.device)[:, None]
+        offered, chosen = offered[rows, first], each[rows, first].flatten(1)
+        found = self._of_placements(heightmap, offered, chosen, item_id[rows, first])
+        candidate, count = found[0], each.shape[2]
+        slot = first.gather(1, candidate.clamp(min=0) // count)
+        return torch.where(candidate < 0, -1, slot * count + candidate % count), *found[1:]
+
+    def _of_placements(
+        self, heightmap: Tensor, offered: Tensor, mask: Tensor, item_id: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what :meth:`compute` does, for the placements of all given items."""
         return kernels.afterstates(
             heightmap,
             offered,
             mask,
-            item_id[:, : self.params.num_visible].contiguous(),
+            item_id,
             self.top,
             self.size,
             num=self.num_candidates,

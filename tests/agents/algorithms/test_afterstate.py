@@ -145,6 +145,26 @@ def test_a_policy_plays_items_that_it_was_not_trained_on() -> None:
     assert torch.equal(played.metrics["utilization"], again.metrics["utilization"])
 
 
+def test_weights_are_of_use_at_another_resolution() -> None:
+    """A value learned on coarse cells says the same of the same heights on finer ones."""
+    options = {"pool_size": 4, "reward": {"utilization": 1.0}, "num_visible": 2}
+    options |= {"contact_tol": 0.004}
+    coarse = build("irregular_paper", 1, resolution=50, cell=None, grid_step=1, **options)
+    fine = build("irregular_paper", 1, resolution=100, cell=None, grid_step=2, **options)
+    torch.manual_seed(0)
+    of_coarse, of_fine = (Afterstate(env).policy.value for env in (coarse, fine))
+    torch.nn.init.normal_(of_coarse.last.weight)
+    of_fine.load_state_dict(of_coarse.state_dict())
+    maps = torch.randint(500, (64, 10, 10), dtype=torch.int16).repeat_interleave(5, 1)
+    maps = maps.repeat_interleave(5, 2)
+    finer = (2 * maps).repeat_interleave(2, 1).repeat_interleave(2, 2)
+    context = torch.rand(64, of_coarse.first.in_features - len(of_coarse.scale))
+    expected, found = of_coarse(maps, context), of_fine(finer, context)
+    assert expected.std() > 0.1
+    torch.testing.assert_close(found, expected, atol=0.02, rtol=0.0)
+    torch.testing.assert_close(of_fine.levels, 2 * of_coarse.levels)
+
+
 def test_rewards_that_are_not_of_the_item_alone_are_refused() -> None:
     with pytest.raises(ParameterError, match="objective"):
         Afterstate(build(reward={"objective": 1.0}))

@@ -93,29 +93,65 @@ def _sort(places, keys, counts, count, index):
 
 
 @jit
-def _add_from(heights, start, count, sums):
-    """Add ``heights[start : start + count]`` to sums; unsigned indices let LLVM vectorise."""
-    first = np.uint64(start)
-    for k in range(np.uint64(count)):
-        sums[k] += heights[first + k]
+def _row_sums(heights, stride, found):
+    """Fill found with the sums of each row's first cells, place by place.
+
+    ``found [stride, stride, ceil(X / stride), Y // stride + 1]`` has the sum of ``heights[x, :y]``
+    at ``[x % stride, y % stride, x // stride, y // stride]``: so those of all places of one cell of
+    a footprint are neighbours.
+    """
+    for x in range(heights.shape[0]):
+        total = 0
+        for y in range(heights.shape[1] + 1):
+            found[x % stride, y % stride, x // stride, y // stride] = total
+            if y < heights.shape[1]:
+                total += heights[x, y]
 
 
 @jit
-def _cover(heights, depth, surface, size, stride, sums):
+def _add_from(line, start, count, sums):
+    """Add ``line[start : start + count]`` to sums; unsigned indices let LLVM vectorise."""
+    first = np.uint64(start)
+    for k in range(np.uint64(count)):
+        sums[k] += line[first + k]
+
+
+@jit
+def _subtract_from(line, start, count, sums):
+    """Subtract ``line[start : start + count]`` from sums."""
+    first = np.uint64(start)
+    for k in range(np.uint64(count)):
+        sums[k] -= line[first + k]
+
+
+@jit
+def _cover(row_sums, surface, size, sums):
     """Fill sums with the heights under the footprint; return its cells.
 
-    Heights are in one line, rows of ``depth`` cells, so that all places are summed in one loop:
-    ``sums [x * depth + y]``. Numbers of places that leave the container have no meaning.
+    Each unbroken line of cells is the difference of two sums of :func:`_row_sums`, for all places
+    in one loop: ``sums [i * W + j]``, ``W`` the last side of ``row_sums``. Numbers of places that
+    leave the container have no meaning.
     """
+    stride, _, rows, width = row_sums.shape
+    line = row_sums.reshape(-1)
+    last = rows * width - (size[0] - 1) // stride * width - size[1] // stride
     cells = 0
-    last = heights.size - (size[0] - 1) * depth - size[1] + 1
     for k in range(last):
         sums[k] = 0
     for u in range(size[0]):
-        for v in range(size[1]):
-            if surface[u, v] >= 0:
-                cells += 1
-                _add_from(heights, u * depth + v, last, sums)
+        within = False
+        for v in range(size[1] + 1):
+            filled = v < size[1] and surface[u, v] >= 0
+            cells += filled
+            if filled == within:
+                continue
+            phase = u % stride * stride + v % stride
+            start = (phase * rows + u // stride) * width + v // stride
+            if filled:
+                _subtract_from(line, start, last, sums)
+            else:
+                _add_from(line, start, last, sums)
+            within = filled
     return cells
 
 
@@ -124,6 +160,7 @@ def _lowest_scores(shape, rest, legal, scales, size, stride, cells, sums, best, 
     """Lower ``best`` and set ``where`` over the placements of one plane."""
     units, z_scale = np.float32(scales[0]), scales[1]
     x_cells, y_cells = shape
+    width = y_cells // stride + 1
     w, h = size
     per_cell = np.int64(np.rint(scales[0] / scales[1]))
     for i in range(rest.shape[0]):
@@ -133,7 +170,7 @@ def _lowest_scores(shape, rest, legal, scales, size, stride, cells, sums, best, 
             x, y = i * stride, j * stride
             far_x, far_y = x_cells - w - x, y_cells - h - y
             z = np.int64(np.rint(rest[i, j] * units))
-            gap = cells * z - np.int64(sums[x * y_cells + y])
+            gap = cells * z - np.int64(sums[i * width + j])
             low = 100.0 * (np.float64(rest[i, j]) * z_scale)
             found = (
                 np.int64(np.rint(8.0 * (low + np.float64(x + y)))),
@@ -157,7 +194,7 @@ def _any(legal):
 
 
 @jit
-def _best(heights, shape, rest, legal, row, tables, stride, scales, sums, best, where):
+def _best(row_sums, shape, rest, legal, row, tables, stride, scales, sums, best, where):
     """Fill ``where [planes, scores]`` with the best places of each plane, or -1."""
     top, size, item_id = tables
     _, num_items, num_orientations, xs, ys = rest.shape
@@ -172,7 +209,7 @@ def _best(heights, shape, rest, legal, row, tables, stride, scales, sums, best, 
             if which < 0 or size[which, r, 0] <= 0 or not _any(there):
                 continue  # a finished row calls orientations legal that the item does not have
             extent = size[which, r, 0], size[which, r, 1]
-            cells = _cover(heights, shape[1], top[which, r], extent, stride, sums)
+            cells = _cover(row_sums, top[which, r], extent, sums)
             at, places = rest[row, item, r], where[plane]
             _lowest_scores(shape, at, there, scales, extent, stride, cells, sums, best, places)
 
@@ -244,7 +281,10 @@ def _afterstates(
         places, keys = np.empty(num_actions, np.int64), np.empty(num_actions, np.int64)
         counts = np.empty(2 * (np.int64(units) + 2), np.int64)
     else:
-        sums = np.empty(heights.size, np.int32)
+        x_cells, y_cells = heights.shape
+        parts = (stride, stride, -(-x_cells // stride), y_cells // stride + 1)
+        row_sums = np.zeros(parts, np.int32)
+        sums = np.empty(parts[2] * parts[3], np.int32)
         best = np.empty(NUM_SCORES, np.int64)
         where = np.empty((rest.shape[1] * rest.shape[2], NUM_SCORES), np.int64)
     for row in range(start, stop):
@@ -255,8 +295,9 @@ def _afterstates(
             count, found = _edges(heights, rest, legal, row, tables, task, places, keys, counts)
             _sort(places, keys, counts, count, index[row])
         else:
-            line, shape = heights.reshape(-1), heights.shape
-            _best(line, shape, rest, legal, row, tables, stride, scales, sums, best, where)
+            _row_sums(heights, stride, row_sums)
+            shape = heights.shape
+            _best(row_sums, shape, rest, legal, row, tables, stride, scales, sums, best, where)
             found = _distinct(where, rest.shape[3] * rest.shape[4], index[row])
         dropped[row] = max(0, found - num)
         _build(heights, rest, row, tables, task, index[row], maps[row])
