@@ -1,10 +1,12 @@
 """Search on top of a policy, at several budgets per decision, on the same held-out instances.
 
     python benchmarks/lookahead.py TASK BASE [--ms 10 100 1000] [--instances 500 500 100]
-        [--breadth 4] [--depth 2] [--rows 20] [--out ...] [key=value ...]
+        [--rule deepest_bottom_left] [--breadth 4] [--depth 2] [--rows 20] [--out ...]
+        [key=value ...]
 
 BASE is a heuristic, a run or `pretrained/NAME`; `key=value` are options of the environment. Every
-budget is compared with the base alone, and both with `deepest_bottom_left`, paired by instance.
+budget is compared with the base alone, and both with the rule, paired by instance; `--ms` without a
+number compares the base with the rule alone. Lists are written as `scales=[1.0]`.
 Milliseconds are of the clock on the wall and of `--threads` threads. Every plan is checked by the
 reference program (`packing check`). The result is written after every budget.
 """
@@ -28,8 +30,6 @@ from packing_env import PackingEnv, make_env
 from packing_env.plan import save_plan
 from packing_env.plan.check import check_plan
 
-RULE = "deepest_bottom_left"
-
 
 def count_sound(found: Evaluation, env: PackingEnv) -> int:
     """Return how many of the kept plans the reference program finds no fault with."""
@@ -47,8 +47,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("task")
     parser.add_argument("base")
-    parser.add_argument("--ms", type=float, nargs="+", default=[10.0, 100.0, 1000.0])
+    parser.add_argument("--ms", type=float, nargs="*", default=[10.0, 100.0, 1000.0])
     parser.add_argument("--instances", type=int, nargs="+", default=[500, 500, 100])
+    parser.add_argument("--rule", default="deepest_bottom_left")
     parser.add_argument("--breadth", type=int, default=4)
     parser.add_argument("--depth", type=int, default=2)
     parser.add_argument("--rows", type=int, default=20)
@@ -64,18 +65,22 @@ def main() -> None:
     base = partial(heuristics.build, args.base) if rule else partial(trained, args.base)
     most = max(args.instances)
     alone = evaluate(env, base(env), most)
-    lowest = evaluate(env, heuristics.build(RULE, env), most)
+    by_rule = evaluate(env, heuristics.build(args.rule, env), most)
     out = args.out or f"benchmarks/results/lookahead_{args.task}.json"
     place, args.out = f" --out {args.out}", None  # not part of the result
-    result = provenance(args) | {"base": summary(alone), RULE: summary(lowest), "search": []}
+    result = provenance(args) | {"base": summary(alone), args.rule: summary(by_rule)}
     result["command"] = result["command"].replace(place, "")
+    result["base_minus_rule"] = vars(paired_difference(alone, by_rule))
+    result["search"] = []
+    write_json(out, result)
+    print(f"alone: {alone.estimate('utilization')} on {most} instances", flush=True)
     for ms, count in zip(args.ms, args.instances, strict=True):
         depth = None if rule else args.depth
         search = Lookahead(env, base, breadth=args.breadth, depth=depth, budget=Budget(ms=ms))
         found = evaluate(env, search, count, keep=count)
         entry = {"ms": ms, **summary(found), "sound_plans": count_sound(found, env)}
         entry["minus_base"] = vars(paired_difference(found, first(alone, count)))
-        entry[f"minus_{RULE}"] = vars(paired_difference(found, first(lowest, count)))
+        entry["minus_rule"] = vars(paired_difference(found, first(by_rule, count)))
         result["search"].append(entry)
         write_json(out, result)
         print(f"{ms:g} ms: {found.estimate('utilization')} on {count} instances", flush=True)

@@ -74,6 +74,8 @@ def test_tensors_have_the_shapes_and_types_of_the_rules():
     assert (len(catalogue), catalogue.num_orientations, catalogue.cell) == (2, 24, 0.01)
     assert catalogue.container == (0.32, 0.32, 0.30)
     assert catalogue.names == ["box", "tetra"]
+    shown = "Catalogue(2 items: box, tetra; 24 orientations, cells of 0.01 m)"
+    assert repr(catalogue) == shown
 
 
 def test_rows_hold_the_maps_of_the_rasteriser():

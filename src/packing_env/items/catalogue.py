@@ -83,6 +83,13 @@ class Catalogue:
     def __len__(self) -> int:
         return len(self.names)
 
+    def __repr__(self) -> str:
+        shown = ", ".join(self.names[:3]) + (", ..." if len(self) > 3 else "")
+        return (
+            f"Catalogue({len(self)} items: {shown}; {self.num_orientations} orientations, "
+            f"cells of {self.cell:g} m)"
+        )
+
     @property
     def num_orientations(self) -> int:
         """R, padding included."""
