@@ -57,6 +57,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out")
     args, overrides = parser.parse_known_args()
+    if args.ms and len(args.ms) != len(args.instances):
+        parser.error("--instances takes one number for each of --ms")
     torch.set_num_threads(args.threads)
     options: Any = OmegaConf.to_container(OmegaConf.from_dotlist(overrides))
     options |= {"split": "test", "draw": "sequential", "seed": args.seed}
@@ -74,7 +76,7 @@ def main() -> None:
     result["search"] = []
     write_json(out, result)
     print(f"alone: {alone.estimate('utilization')} on {most} instances", flush=True)
-    for ms, count in zip(args.ms, args.instances, strict=True):
+    for ms, count in zip(args.ms, args.instances, strict=False):
         depth = None if rule else args.depth
         search = Lookahead(env, base, breadth=args.breadth, depth=depth, budget=Budget(ms=ms))
         found = evaluate(env, search, count, keep=count)
