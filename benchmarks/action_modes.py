@@ -1,4 +1,4 @@
-"""Cost of action modes: time beside the mode `placement`, and memory that steps take anew.
+"""Cost of action modes: time beside the mode `placement`, and memory that steps allocate.
 
     python benchmarks/action_modes.py [--out benchmarks/results/action_modes.json]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from tests.core.pairs import Pair, entries
-from tests.tiny import cuboid_env, differing, play_beside_reference, state_of, stream, tiny_env
+from tests.tiny import cuboid_env, differing, play_beside_reference, stream, tiny_env
 
 from packing_env import kernels
 from packing_env.core import feasibility
@@ -147,8 +147,8 @@ def test_points_are_snapped_as_the_rules_do() -> None:
     action[3::9, 0] = torch.inf
     found = torch.zeros(300, 4, dtype=torch.int64)
     modes.snap(action, legal, found)
-    state, maps = state_of(env), feasibility.Maps(legal.float(), legal)
-    expected = env.mode.decode({"action": action}, state, lambda: maps)
+    maps = feasibility.Maps(legal.float(), legal)
+    expected = env.mode.decode({"action": action}, {}, lambda: maps)
     slot = torch.where(expected.valid, expected.slot, -1)
     assert torch.equal(
         found, torch.stack((slot, expected.orientation, *env.mode.indices(expected)[2:]), 1)

@@ -1,4 +1,4 @@
-"""What a compiled step reads of an action mode's actions, and what it then offers in that mode.
+"""Action modes of a compiled step: how it reads their actions, and what it then offers.
 
 The step itself knows the placements of the lattice alone. An offer turns an agent's entries into
 these, and makes the mode's masks, observations and report of what the step has found, with the bits
@@ -30,7 +30,7 @@ Legality = Callable[[], Bool[Tensor, "B L R Xs Ys"]]
 
 @dataclass(frozen=True)
 class Found:
-    """What a compiled step has found.
+    """The results of a compiled step.
 
     Attributes:
         state: The state after it.

@@ -90,14 +90,14 @@ class RulesEngine:
         measured = outcome.metrics | {"overflow": after["overflow"].double()}
         report = self.mode.report(outcome.legal & ~transition.is_done(state), placement)
         observations = self._observations(after, maps, measured, report)
-        start = None
+        start, maps = None, maps if self._carries_maps else None  # no maps of two states at once
         if reset:
             rows = transition.is_done(after)
             begun = self._start(after["seed"], after["row"], after["episode"] + rows)
             start = _mix(rows, self._observations(*begun), observations)
             after = transition.select(rows, begun[0], after)
             measured = transition.select(rows, begun[2], measured)
-            maps = _mixed_maps(rows, begun[1], maps) if self._carries_maps else None
+            maps = _mixed_maps(rows, begun[1], maps)
         if not is_recorded(after):
             self._view = View(
                 after, versions_of(after), maps if self._carries_maps else None, measured

@@ -1,4 +1,4 @@
-"""What action modes read of the legal placements of a row, compiled for the CPU.
+"""Candidates, snapped points and playable items of a row, compiled for the CPU.
 
 Placements of a row are indexed ``(slot * R + orientation) * A + place``, as in
 `core.orientation.encode_placement`.
