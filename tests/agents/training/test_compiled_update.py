@@ -88,6 +88,7 @@ def test_a_missing_compiler_is_named_before_anything_runs(monkeypatch: pytest.Mo
         trainer_of("dqn", "trainer.compile=true")
 
 
+@needs_compiler
 @pytest.mark.parametrize("case", ["dqn", "ppo", "sac", "hierarchical"])
 def test_an_agent_that_names_no_losses_is_refused(case: str) -> None:
     with pytest.raises(ParameterError, match=r"names none; list them in its attribute losses"):
