@@ -19,7 +19,7 @@ ifneq ($(wildcard ../shared/data/manifest.json),)
 export PACKING_DATA ?= $(abspath ../shared/data)
 endif
 
-# What tests must find, instead of skipping without it.
+# What tests must find, instead of skipping without it; .ci/run adds a C++ compiler.
 ifeq ($(shell uname -s),Linux)
 export PACKING_TESTS_REQUIRE ?= triton
 endif

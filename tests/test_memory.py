@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.tiny import tiny_env
 
 from agents.bench.measure.memory import peak_bytes
 from packing_env import ParameterError, make_env, memory
@@ -214,3 +215,16 @@ def test_a_limit_of_the_control_group_leaves_out_what_can_be_dropped(
     places = {"/proc/self/cgroup": own, "/sys/fs/cgroup": tmp_path}
     monkeypatch.setattr(memory, "Path", lambda path: wraps(places.get(path, path)))
     assert memory.free_memory(CPU) == 700_000
+
+
+def test_windows_under_one_item_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision copies the cells under each row's item several times."""
+    asked: dict[str, int] = {}
+    monkeypatch.setattr(
+        memory, "check_memory", lambda what, size, *_, **__: asked.update({what: size})
+    )
+    items = {"grid": (40, 40), "window": 40}
+    less = {"grid_step": 40, "observation": ("item_id",), "shell": {"engine": "rules"}}
+    env = tiny_env(100, items=items, **less)
+    cells = env.catalogue.tensors()["bottom"][0, 0].numel()
+    assert asked["num_envs=100"] > 100 * 40 * cells

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from tensordict import TensorDictBase
-from tests.tiny import differing, legal_action, state_of, stream
+from tensordict import TensorDict, TensorDictBase
+from tests.tiny import differing, enact, legal_action, legal_choice, state_of, stream
 from torch import Tensor
 
 from packing_env import kernels
@@ -27,6 +27,22 @@ def actions(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -
     return chosen[..., None] // strides % shape - (chosen < 0)[..., None].long()
 
 
+def entries(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -> TensorDictBase:
+    """What an agent writes: random legal ones, and some of any kind."""
+    mode = env.params.action_mode
+    if mode in ("placement", "multi_head"):
+        return TensorDict({"action": actions(env, root, generator)}, env.batch_size)
+    if mode == "continuous":
+        shape = (*env.batch_size, env.mode.num_components)
+        points = 2 * torch.rand(shape, generator=generator) - 1
+        points[torch.rand(shape, generator=generator) < 0.03] = 1.5
+        return TensorDict({"action": points}, env.batch_size)
+    legal = legal_choice(env, root, generator)
+    wild = torch.randint(-2, env.mode.num_actions + 2, legal.shape, generator=generator)
+    chosen = torch.where(torch.rand(legal.shape, generator=generator) < 0.1, wild, legal)
+    return enact(env, root.clone(), chosen).select(*env.takes)
+
+
 class Pair:
     """The two of one task, the first with the compiled operations; ``make`` makes one."""
 
@@ -44,9 +60,9 @@ class Pair:
         return function(self.envs[index])
 
     def step(self, generator: torch.Generator, how: str = "step_and_maybe_reset") -> list[Any]:
-        action = actions(self.envs[0], self.roots[0], generator)
+        written = entries(self.envs[0], self.roots[0], generator)
         return [
-            self.call(i, lambda env, i=i: getattr(env, how)(self.roots[i].set("action", action)))
+            self.call(i, lambda env, i=i: getattr(env, how)(self.roots[i].update(written)))
             for i in (0, 1)
         ]
 

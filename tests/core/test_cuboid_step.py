@@ -166,7 +166,7 @@ def test_what_the_policy_left_in_the_tensordict_is_carried_along() -> None:
 @pytest.mark.parametrize(
     "params",
     [
-        {"action_mode": "candidate"},
+        {"action_mode": "candidate", "candidate_generator": "corner_points"},
         {"illegal_action": "project"},
         {"candidate_range": "pct"},
         {"num_spaces": 8},

@@ -132,8 +132,7 @@ def test_the_lid_shuts_out_what_is_above_it_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     "params",
     [
-        {"action_mode": "candidate"},
-        {"action_mode": "hierarchical"},
+        {"action_mode": "candidate", "candidate_generator": "corner_points"},
         {"illegal_action": "project"},
         {"candidate_range": "pct"},
     ],

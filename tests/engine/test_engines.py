@@ -43,7 +43,7 @@ def test_all_engines_give_the_same() -> None:
 
 def test_a_log_line_says_why_no_faster_one(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="packing_env.engine"):
-        tiny_env(1, action_mode="continuous")
+        tiny_env(1, illegal_action="project")
     (record,) = [r for r in caplog.records if r.name == "packing_env.engine"]
     assert record.getMessage().startswith("engine: rules, placements from height maps; not compile")
 
@@ -52,7 +52,7 @@ def test_impossible_choices_are_refused() -> None:
     with pytest.raises(ParameterError, match=r"engine='fast' is unknown; choose one of \['auto'"):
         tiny_env(1, shell={"engine": "fast"})
     with pytest.raises(ParameterError, match="engine='compiled' cannot carry out this task"):
-        tiny_env(1, action_mode="continuous", shell={"engine": "compiled"})
+        tiny_env(1, illegal_action="project", shell={"engine": "compiled"})
 
 
 @pytest.mark.parametrize("action_mode", ["placement", "continuous"])

@@ -13,6 +13,7 @@ import importlib.util
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -124,3 +125,4 @@ def test_what_this_run_requires_is_installed() -> None:
     """`make test` names Triton on Linux, so that its tests never skip unnoticed there."""
     needed = os.environ.get("PACKING_TESTS_REQUIRE", "").split()
     assert not ("triton" in needed and not INSTALLED), "run make install"
+    assert not ("compiler" in needed and not shutil.which("c++")), "install a C++ compiler"

@@ -65,6 +65,7 @@ class Afterstate(Learner):
     network_role = "afterstate values"
     on_policy = True
     parts = ("policy", "optimizer")
+    losses = ("loss",)
 
     @option_groups(
         exploration=Exploration(0.005, 0.005, 0),
@@ -111,7 +112,8 @@ class Afterstate(Learner):
         sums: dict[str, Tensor] = {}
         steps = 0
         for rows in self._minibatches(len(flat), maps.device):
-            found = self._gradient_step(*(part[rows] for part in data))
+            loss = self.loss(*(part[rows] for part in data))
+            found = {"loss": loss.detach(), **self.optimizer.step(loss)}
             steps += 1
             for name, value in found.items():
                 sums[name] = sums[name] + value if name in sums else value
@@ -121,15 +123,11 @@ class Afterstate(Learner):
         report["value"] = rollout.get("state_value").mean() / self.policy.scale
         return report
 
-    def _gradient_step(
-        self, features: Tensor, context: Tensor, target: Tensor, weight: Tensor
-    ) -> dict[str, Tensor]:
-        """Take one step on a minibatch."""
+    def loss(self, features: Tensor, context: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+        """Return the weighted mean squared error of a minibatch."""
         value = self.policy.value.value(features, context, turn=True)
         errors = functional.mse_loss(value, target, reduction="none")
-        loss = (weight * errors).sum() / weight.sum().clamp(min=1.0)
-        step = self.optimizer.step(loss)
-        return {"loss": loss.detach(), **step}
+        return (weight * errors).sum() / weight.sum().clamp(min=1.0)
 
     @torch.no_grad()
     def targets(self, rollout: TensorDictBase) -> tuple[Float[Tensor, "B T"], Bool[Tensor, "B T"]]:

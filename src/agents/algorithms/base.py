@@ -77,10 +77,13 @@ class Learner:
 
     Attributes:
         parts: Names of the attributes that training changes, in the order of saving and loading.
+        losses: Names of the methods and modules that compute losses, those of parts with a dot:
+            what ``trainer.compile`` compiles.
         policy: See :class:`Agent`, as ``batch_size``.
     """
 
     parts: tuple[str, ...]
+    losses: tuple[str, ...] = ()
     policy: TensorDictModuleBase
     batch_size: int
 

@@ -1,4 +1,4 @@
-"""Policy and environment, or an update, as one CUDA graph: one launch from the host.
+"""Policy and environment, or an update, as one CUDA graph; losses compiled by torch.
 
 A recording holds operations on memory, not Python: a replay reads the addresses that the recording
 read, and writes its results where the recording wrote them.
@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
 from typing import Any
 
 import torch
@@ -247,6 +250,40 @@ class CapturedUpdate:
                 f"{len(memory)} tensors of its state; use trainer.capture=false"
             )
         _LOGGER.info("updates are one CUDA graph; its first agrees")
+
+
+def compile_losses(agent: Agent) -> None:
+    """Let ``torch.compile`` compile an agent's losses, and their gradients, when they first run.
+
+    Sums are fused and rounded in another order. The optimizers' steps, which are fused kernels, and
+    what changes from update to update in Python stay as they are.
+
+    Raises:
+        ParameterError: The agent names no losses; or it is on a CPU, for which torch compiles C++,
+            and there is no C++ compiler.
+    """
+    device = next(agent.policy.parameters()).device
+    compiler = os.environ.get("CXX", "c++")
+    if device.type == "cpu" and shutil.which(compiler) is None:
+        raise ParameterError(
+            f"trainer.compile=true needs a C++ compiler on a CPU, and there is no {compiler!r}; "
+            f"install one (on Debian and Ubuntu: apt install g++), or use trainer.compile=false"
+        )
+    losses: tuple[str, ...] = getattr(agent, "losses", ())
+    if not losses:
+        raise ParameterError(
+            f"trainer.compile=true compiles the losses of an agent, and {type(agent).__name__} "
+            f"names none; list them in its attribute losses, or use trainer.compile=false"
+        )
+    for name in losses:
+        *path, last = name.split(".")
+        owner: Any = reduce(getattr, path, agent)
+        part = getattr(owner, last)
+        if isinstance(part, torch.nn.Module):
+            part.compile(dynamic=False)
+        else:
+            setattr(owner, last, torch.compile(part, dynamic=False))
+    _LOGGER.info("torch.compile compiles %s when they first run", ", ".join(losses))
 
 
 def _restore(memory: list[Tensor], values: list[Tensor], drawn: Mapping[str, Any]) -> None:

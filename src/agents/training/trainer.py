@@ -19,9 +19,10 @@ from agents.loggers.meter import Meter
 from agents.loggers.progress import ProgressBar
 from agents.options import option_groups
 from agents.training import process
-from agents.training.capture import CapturedUpdate
+from agents.training.capture import CapturedUpdate, compile_losses
 from agents.training.distributed import World
 from agents.training.schedule import Schedule, positive_frames
+from packing_env.types import ParameterError
 
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
 """Metrics of finished episodes that are logged."""
@@ -48,6 +49,7 @@ class Trainer:
         update_every: Frames per update.
         black_box: Whether :attr:`black_box` records the last updates, to diagnose NaN or Inf.
         capture: Run updates as one CUDA graph, :class:`agents.training.capture.CapturedUpdate`.
+        compile: Compile the losses, :func:`agents.training.capture.compile_losses`.
         schedule: Length and intervals; its fields are keyword arguments as well.
     """
 
@@ -64,6 +66,7 @@ class Trainer:
         update_every: float = 64,
         black_box: bool = True,
         capture: bool = False,
+        compile: bool = False,  # noqa: A002  # its name in the configuration
         schedule: Schedule,
     ) -> None:
         self.schedule, self.every = schedule, schedule.every
@@ -72,7 +75,11 @@ class Trainer:
         self.update_every = positive_frames("update_every", update_every)
         self.agent, self.collector = agent, collector
         self.replay: Any = replay  # a Replay; of an on-policy loop a RolloutBuffer
+        if capture and compile:
+            raise ParameterError("trainer.capture and trainer.compile exclude each other; use one")
         self.captured = CapturedUpdate(agent) if capture else None
+        if compile:
+            compile_losses(agent)
         self.frames = 0
         self.updates = 0
         self.elapsed = 0.0
@@ -336,6 +343,7 @@ class OnPolicyTrainer(Trainer):
         collector: The source of transitions.
         replay: Stores one rollout, ``replay.horizon`` decisions of every row.
         black_box: As of :class:`Trainer`.
+        compile: As of :class:`Trainer`.
         schedule: Length and intervals; its fields are keyword arguments as well.
     """
 
@@ -349,9 +357,12 @@ class OnPolicyTrainer(Trainer):
         replay: RolloutBuffer,
         *,
         black_box: bool = True,
+        compile: bool = False,  # noqa: A002  # its name in the configuration
         schedule: Schedule,
     ) -> None:
-        super().__init__(agent, collector, replay, black_box=black_box, schedule=schedule)
+        super().__init__(
+            agent, collector, replay, black_box=black_box, compile=compile, schedule=schedule
+        )
 
     def _learn(self, count: int) -> None:
         """Make an update when the rollout is complete."""

@@ -216,3 +216,26 @@ def features(
         torch.ones_like(place.x, dtype=torch.float32),
     )
     return torch.where((candidate >= 0)[..., None], torch.stack(columns, -1), 0.0)
+
+
+def feature_tables(
+    catalogue: Catalogue, params: PackingParams
+) -> tuple[Float[Tensor, "A 2"], Float[Tensor, "M R 4"], Float[Tensor, " L"]]:
+    """Return what :func:`features` has by lattice point, by item and orientation, and by slot.
+
+    These are ``x y``, then ``size_x size_y peak volume``, then ``slot``.
+    """
+    device, slots = catalogue["peak"].device, params.num_visible
+    count, (xs, ys) = num_orientations(catalogue), params.lattice
+    item = torch.arange(len(catalogue["volume"]), device=device)[:, None].expand(-1, slots)
+
+    def of(candidate: Tensor, item_id: Tensor) -> Tensor:
+        return features(candidate, candidate.float() * 0, item_id, catalogue, params)
+
+    place = of(torch.arange(xs * ys, device=device)[None], item[:1])
+    turned = torch.arange(count, device=device) * (xs * ys)
+    shape = of(turned.expand(len(item), count), item)
+    slot = of(torch.arange(slots, device=device)[None] * (count * xs * ys), item[:1])
+    parts = (place[0, :, :2], shape[..., 3:7], slot[0, :, 7])
+    first, second, third = (part.contiguous() for part in parts)
+    return first, second, third

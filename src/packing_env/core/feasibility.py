@@ -91,14 +91,27 @@ def general_maps(
     (bottom, which, size), step = surfaces(item_id, there, catalogue), params.grid_step
     z = kernels.drop_height(heightmap, bottom, step, which=which, size=size)
     peak, com, window = (catalogue[key][item_id].flatten(1, 2) for key in ("peak", "com", "size"))
-    below_lid = z + peak[:, :, None, None] <= params.lid
-    judged = torch.where(below_lid, z, torch.inf)
-    contact = stability.Contact(
-        heightmap, bottom, judged, com, params.tolerance, step, window, which, size
-    )
-    legal = below_lid & stability.judge_maps(params.stability, contact)
+    legal = _below_lid(z, peak, item_id.shape[1], params)
+    if params.stability != "none":
+        judged = torch.where(legal, z, torch.inf)
+        contact = stability.Contact(
+            heightmap, bottom, judged, com, params.tolerance, step, window, which, size
+        )
+        legal = legal & stability.judge_maps(params.stability, contact)
     shape = (*item_id.shape, -1, *z.shape[2:])
     return z.view(shape), legal.view(shape)
+
+
+def _below_lid(
+    z: Float[Tensor, "B P Xs Ys"], peak: Float[Tensor, "B P"], items: int, params: PackingParams
+) -> Bool[Tensor, "B P Xs Ys"]:
+    """Return which placements stay below the lid, item by item: the sums need memory of one."""
+    below = torch.empty_like(z, dtype=torch.bool)
+    for part, heights, top in zip(
+        *(x.tensor_split(items, 1) for x in (below, z, peak)), strict=True
+    ):
+        part.copy_(heights + top[:, :, None, None] <= params.lid)
+    return below
 
 
 def with_footprints(catalogue: Catalogue, params: PackingParams) -> Catalogue:
@@ -148,7 +161,7 @@ def empty_container_maps(
     present = there[:, :, None] & catalogue["orientation_mask"][item_id]
     inside = (fits_x & present[..., None])[..., :, None] & fits_y[..., None, :]
     z = torch.where(inside, size.new_zeros((), dtype=torch.float32), torch.inf)
-    maps = Maps(z, inside & legal_on_floor[item_id][..., None, None])
+    maps = Maps(z, inside.logical_and_(legal_on_floor[item_id][..., None, None]))
     return _within_range(maps, size, params)
 
 

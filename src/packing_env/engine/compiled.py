@@ -20,14 +20,12 @@ from packing_env import kernels
 from packing_env.core import metrics, observation, rewards, stability
 from packing_env.core.actions import Key
 from packing_env.core.cuboids import cells
-from packing_env.core.feasibility import Maps
+from packing_env.core.feasibility import Maps, maps_in
 from packing_env.core.orientation import num_orientations
 from packing_env.engine.base import FLAGS, Observations, Step, Task
-from packing_env.engine.rules import RulesEngine
+from packing_env.engine.offers import OFFERS, Found, Offered, is_offered
+from packing_env.engine.rules import RulesEngine, is_recorded, is_unchanged, versions_of
 from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, State
-
-MODES = ("placement", "multi_head")
-"""Action modes that look at the legality of all placements, and at nothing else."""
 
 ON_CELLS = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
 """Observations that the step on whole cells knows."""
@@ -43,7 +41,7 @@ def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
     if (
         params.geometry != "maps"
         or params.constraints
-        or params.action_mode not in MODES
+        or not is_offered(params)
         or params.illegal_action == "project"
         or params.candidate_range != "container"
         or not {params.stability, params.stability_metric} <= set(kernels.CUBOID_RULES)
@@ -84,6 +82,8 @@ class Operations:
             on_cells=self.on_cells,
         )
         self._known: kernels.DropHeights | None = None
+        self._spare: kernels.DropHeights | None = None
+        self._below: Tensor | None = None
         self._sizes = kernels.surface_sizes(catalogue["bottom"])  # at most those of the windows
 
     def advance(
@@ -93,8 +93,10 @@ class Operations:
         observations: Mapping[str, Tensor],
         start: Mapping[str, Tensor],
         outcome: Mapping[str, Tensor],
-    ) -> None:
+    ) -> Float[Tensor, "B P Xs Ys"] | None:
         """Advance the state, but for ``reward_sum``, and fill the rest.
+
+        Returns the rest heights of the visible items, memory of this object; on whole cells None.
 
         Args:
             state: The state.
@@ -106,7 +108,7 @@ class Operations:
         filled = (observations, start, outcome)
         if self.on_cells:
             kernels.advance_cells(self.task, state, action, *filled)
-            return
+            return None
         # of the rules, only one that looks at contact needs surfaces
         needed = self.params.stability != "none"
         ahead = self.ahead(len(action), action.device, surfaces=needed)
@@ -115,6 +117,7 @@ class Operations:
         judged = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
         under = metrics.sum_of_heights(state["heightmap"])
         kernels.observe_heights(self.task, state, judged, under, *filled)
+        return judged[0]
 
     def ahead(
         self, batch: int, device: torch.device, *, surfaces: bool = True
@@ -135,7 +138,10 @@ class Operations:
         return buffers
 
     def _drop_height(self, state: State, plane: Int[Tensor, "B P"]) -> Float[Tensor, "B P Xs Ys"]:
-        """Return rest heights; with several visible items from those before the decision."""
+        """Return rest heights; with several visible items from those before the decision.
+
+        These alternate between two pieces of memory.
+        """
         heightmap, visible = state["heightmap"], self.params.num_visible
         bottom, stride = self._items["bottom"], self.params.grid_step
         if visible == 1 or not kernels.updates_drop_height(heightmap.device.type):
@@ -143,26 +149,37 @@ class Operations:
             return kernels.drop_height(heightmap, surfaces, stride, which=plane, size=size)
         orientations = plane.shape[1] // visible
         item_id = plane[:, ::orientations].div(orientations, rounding_mode="floor")  # -1 stays -1
-        self._known = kernels.update_drop_height(
-            self._known, heightmap.clone(), item_id, bottom, stride, self._sizes
-        )
-        return self._known.z.flatten(1, 2).clone()
+        spare, self._spare = self._spare, None if is_recorded(state) else self._known
+        if spare is None or self._spare is None or not _fits(spare.heightmap, heightmap):
+            heights, out = heightmap.clone(), None
+        else:
+            heights, out = spare.heightmap.copy_(heightmap), spare.z
+        given = (heights, item_id, bottom, stride, self._sizes, out)
+        self._known = kernels.update_drop_height(self._known, *given)
+        return self._known.z.flatten(1, 2)
 
     def _judge(
         self, z: Float[Tensor, "B P Xs Ys"], state: State, ahead: Mapping[str, Tensor]
     ) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B P Xs Ys"]]:
-        """Return rest heights below the lid, else +inf, in place, and which are stable."""
+        """Return rest heights, and which are below the lid and stable."""
         params = self.params
+        if params.stability == "none":
+            below = self._below
+            if is_recorded(state) or below is None or below.shape != z.shape:
+                below = torch.empty(z.shape, dtype=torch.bool, device=z.device)
+            self._below = None if is_recorded(state) else below
+            return z, kernels.below_lid(z, ahead["peak"], params.lid, below)
+        kept = params.num_visible > 1  # by the next step's update
         contact = stability.Contact(
             state["heightmap"],
             ahead["bottom"],
-            kernels.close_lid(z, ahead["peak"], params.lid),
+            kernels.close_lid(z.clone() if kept else z, ahead["peak"], params.lid),
             ahead["com"],
             params.tolerance,
             params.grid_step,
             ahead["size"],
         )
-        return z, stability.judge_maps(params.stability, contact)
+        return contact.z, stability.judge_maps(params.stability, contact)
 
 
 class CompiledEngine(RulesEngine):
@@ -183,22 +200,33 @@ class CompiledEngine(RulesEngine):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.operations = Operations(task, self.legal_on_floor)
+        given = (self.mode, task.params, task.catalogue)
+        self.offer = OFFERS[task.params.action_mode](*given, on_cells=self.operations.on_cells)
         shapes = _shapes(task.catalogue, task.params)
         requested = [name for name in DEFAULT_OBSERVATIONS if name in task.params.observation]
         self._requested = observation.entries(requested)
-        self._shapes = {name: shapes[name] for name in (*self._requested, "mask", *FLAGS)}
+        self._handed_out = {*self._requested, *self.offer.hands_out, *FLAGS}
+        self._shapes = {
+            name: shape
+            for name, shape in shapes.items()
+            if name in self._handed_out or name in self.offer.reads
+        }
         self._empty = {name: torch.empty(0, dtype=dtype) for name, (dtype, _) in shapes.items()}
         self._empty["metrics"] = torch.empty(0, 0)
         self._metrics = (*metrics.NAMES, *(f"reward/{term}" for term in task.params.reward))
+        self._scratch: dict[tuple[str, str], Tensor] = {}
+        self._legality: tuple[State, tuple[int, ...], Tensor] | None = None
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row, in the given tensors where they allow it."""
-        state, action = _writable(state), actions["action"]
-        batch, device = len(action), action.device
-        after, outcome = self._buffers(batch, device), new_outcome(batch, device)
-        start = self._buffers(batch, device) if reset else self._empty
-        action = action.view(batch, -1).contiguous()
-        self.operations.advance(state, action, after, start, outcome)
+        state = _writable(state)
+        batch, device = len(state["step"]), state["step"].device
+        recorded = is_recorded(state)
+        action = self.offer.decode(actions, state, lambda: self._legal(state))
+        after = self._buffers(batch, device, "" if recorded else "after")
+        outcome = new_outcome(batch, device)
+        start = self._buffers(batch, device, "" if recorded else "start") if reset else self._empty
+        z = self.operations.advance(state, action, after, start, outcome)
         before, since = (_Metrics(outcome[when]) for when in ("before", "after"))
         terms = rewards.weighted_terms(self.params.reward, before, since, outcome["legal"])
         terms.masked_fill_(outcome["live"].logical_not()[:, None], 0.0)
@@ -207,13 +235,18 @@ class CompiledEngine(RulesEngine):
         if reset:
             sums.masked_fill_(after["done"][:, None], 0.0)
             start["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
-        following = self._named(start) if reset else None
-        return Step(state, terms.sum(-1).float(), self._named(after), following)
+        shown = self.offer.show(Found(state, action, outcome, after, start, z))
+        if self.offer.reads_legality and not recorded:
+            self._legality = (state, versions_of(state), (start if reset else after)["mask"])
+        following = self._named(start, shown[1]) if reset else None
+        return Step(state, terms.sum(-1).float(), self._named(after, shown[0]), following)
 
     def reset(
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
     ) -> tuple[State, Observations]:
-        """Start the next episode in some rows, in the given state's tensors."""
+        """Start the next episode in some rows, in the given state's tensors if the mode allows."""
+        if "mask" not in self.offer.hands_out:
+            return super().reset(rows, state, observations)
         state, observations = _writable(state), observations.clone()
         filled = {**self._empty, **observations.entries, **observations.flags}
         filled["mask"] = observations.masks["action_mask"]
@@ -222,23 +255,51 @@ class CompiledEngine(RulesEngine):
         kernels.reset_rows(self.operations.task, state, rows, filled, measured)
         return state, observations
 
-    def _buffers(self, batch: int, device: torch.device) -> dict[str, Tensor]:
-        """Return uninitialised observations and metrics."""
+    def _legal(self, state: State) -> Bool[Tensor, "B L R Xs Ys"]:
+        """Return the legal placements of a state, those of the step before if they are its."""
+        known, carried = None, self._legality
+        if carried is not None and not is_recorded(state):
+            known = carried[2] if is_unchanged(*carried[:2], state) else None
+        if known is None:
+            maps = maps_in(state, self.catalogue, self.params)
+            assert maps is not None  # geometry "maps" alone is compiled
+            return maps.legal.contiguous()
+        return known.view(len(known), self.params.num_visible, -1, *self.params.lattice)
+
+    def _buffers(self, batch: int, device: torch.device, use: str = "") -> dict[str, Tensor]:
+        """Return uninitialised observations and metrics.
+
+        With a ``use``, those that are not handed out are the same memory in every step.
+        """
         buffers = dict(self._empty)
         for name, (dtype, shape) in self._shapes.items():
-            buffers[name] = torch.empty([batch, *shape], dtype=dtype, device=device)
+            if not use or name in self._handed_out:
+                buffers[name] = torch.empty([batch, *shape], dtype=dtype, device=device)
+                continue
+            kept = self._scratch.get((use, name))
+            if kept is None or len(kept) != batch or kept.device != device:
+                kept = torch.empty([batch, *shape], dtype=dtype, device=device)
+                self._scratch[use, name] = kept
+            buffers[name] = kept
         buffers["metrics"] = torch.empty(len(self._metrics), batch, device=device)
         return buffers
 
-    def _named(self, buffers: dict[str, Tensor]) -> Observations:
+    def _named(self, buffers: dict[str, Tensor], offered: Offered) -> Observations:
         """Return filled buffers as the observations that they hold."""
         values = buffers["metrics"][..., None].unbind()
         return Observations(
-            {name: buffers[name] for name in self._requested},
-            {"action_mask": buffers["mask"]},
+            {name: buffers[name] for name in self._requested} | offered.entries,
+            offered.masks,
             {name: buffers[name] for name in FLAGS},
             dict(zip(self._metrics, values, strict=True)),
+            offered.report,
         )
+
+
+def _fits(kept: Tensor, values: Tensor) -> bool:
+    """Return whether values can be copied into kept memory."""
+    writable = torch.is_inference_mode_enabled() or not kept.is_inference()
+    return writable and kept.shape == values.shape
 
 
 def _writable(state: State) -> State:
@@ -290,6 +351,7 @@ def _counts(task: Task) -> dict[str, int]:
         "illegal_ends": int(params.illegal_action == "terminate"),
         "remaining": observation.ITEM_FEATURES.index("remaining"),
         "sequential": int(task.draw == "sequential"),
+        "ends_mask": int("mask" in OFFERS[params.action_mode].hands_out),
         "metrics": len(metrics.NAMES) + len(params.reward),
     }
 
@@ -330,5 +392,6 @@ def _shapes(
         "bottom": (torch.float32, surface),
         "drop_height": (torch.float32, lattice),
         "mask": (torch.bool, [math.prod(lattice)]),
+        "heights": (torch.float32, list(params.grid)),
         **dict.fromkeys(FLAGS, (torch.bool, list[int]())),
     }

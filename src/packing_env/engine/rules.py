@@ -36,10 +36,7 @@ class View:
 
     def is_of(self, state: State) -> bool:
         """Return whether the given state is the viewed one, tensor by tensor, unchanged since."""
-        return len(state) == len(self.state) and all(
-            state.get(key) is value and value._version == version
-            for (key, value), version in zip(self.state.items(), self.versions, strict=True)
-        )
+        return is_unchanged(self.state, self.versions, state)
 
 
 class RulesEngine:
@@ -93,17 +90,18 @@ class RulesEngine:
         measured = outcome.metrics | {"overflow": after["overflow"].double()}
         report = self.mode.report(outcome.legal & ~transition.is_done(state), placement)
         observations = self._observations(after, maps, measured, report)
-        start = None
+        start, maps = None, maps if self._carries_maps else None  # no maps of two states at once
         if reset:
             rows = transition.is_done(after)
             begun = self._start(after["seed"], after["row"], after["episode"] + rows)
             start = _mix(rows, self._observations(*begun), observations)
             after = transition.select(rows, begun[0], after)
             measured = transition.select(rows, begun[2], measured)
-            maps = _mixed_maps(rows, begun[1], maps) if self._carries_maps else None
-        if not _is_recorded(after):
-            versions = tuple(value._version for value in after.values())
-            self._view = View(after, versions, maps if self._carries_maps else None, measured)
+            maps = _mixed_maps(rows, begun[1], maps)
+        if not is_recorded(after):
+            self._view = View(
+                after, versions_of(after), maps if self._carries_maps else None, measured
+            )
         return Step(after, outcome.reward, observations, start)
 
     def reset(
@@ -117,7 +115,7 @@ class RulesEngine:
 
     def _viewed(self, state: State) -> View:
         """Return the view carried from the step before if it is of this state, else a new one."""
-        if not _is_recorded(state):
+        if not is_recorded(state):
             view, self._view = self._view, None
             if view is not None and view.is_of(state):
                 return view
@@ -181,7 +179,20 @@ class RulesEngine:
         )
 
 
-def _is_recorded(state: State) -> bool:
+def versions_of(state: State) -> tuple[int, ...]:
+    """Return how often each tensor of a state has been changed in place by torch."""
+    return tuple(value._version for value in state.values())
+
+
+def is_unchanged(before: State, versions: tuple[int, ...], state: State) -> bool:
+    """Return whether a state has the tensors of ``before``, unchanged since those versions."""
+    return len(state) == len(before) and all(
+        state.get(key) is value and value._version == version
+        for (key, value), version in zip(before.items(), versions, strict=True)
+    )
+
+
+def is_recorded(state: State) -> bool:
     """Return whether operations are traced or captured, or their tensors count no changes.
 
     A recording that is played again must read the state alone: what Python carries from step to

@@ -108,14 +108,15 @@ def check_memory(engine: Engine, state: State, observations: Observations, num_r
 
     The estimate may be wrong by a factor of two. An engine that works in place emits a decision's
     observations and those that follow beside those emitted before; one that does not also makes a
-    new state, and maps of all placements on the way.
+    new state, maps of all placements on the way, and windows of the cells under one item.
     """
     params, items = engine.mode.params, engine.mode.catalogue
     of_state = memory.num_bytes(state.values())
     emitted = (*observations.entries.values(), *observations.masks.values())
     placements = _placements(params) * engine.mode.num_orientations
-    states, maps = (1, 4) if engine.in_place else (4, 10)
-    each = states * of_state + 4 * memory.num_bytes(emitted) + 4 * maps * placements
+    states, maps, windows = (1, 4, 0) if engine.in_place else (4, 10, 10)
+    under_one = 4 * windows * math.prod(items["bottom"].shape[2:])  # its cells, as in `examine`
+    each = states * of_state + 4 * memory.num_bytes(emitted) + 4 * maps * placements + under_one
     memory.check_memory(
         f"num_envs={num_rows}",
         num_rows * each,

@@ -16,6 +16,7 @@ from packing_env.kernels.spaces import split_spaces
 from packing_env.kernels.step import (
     StepTask,
     advance_cells,
+    below_lid,
     close_lid,
     decide_heights,
     is_compiled_for,
@@ -37,6 +38,7 @@ __all__ = [
     "afterstates",
     "available_backends",
     "backend_for",
+    "below_lid",
     "box_drop",
     "box_stable",
     "choose_uniform",

@@ -96,11 +96,7 @@ class ContinuousMode(LatticeMode):
         slot, orientation_id, x, y = self.indices(placement)
         items, orientations, xs, ys = self.shape
         axes = ((x, xs), (y, ys), (orientation_id, orientations), (slot, items))
-        centres = [
-            (kernels.divide((2 * i + 1).double(), n) - 1).float()
-            for i, n in axes[: self.num_components]
-        ]
-        return torch.stack(centres, -1)
+        return torch.stack([interval_centre(*axis) for axis in axes[: self.num_components]], -1)
 
     def report(self, carried: Bool[Tensor, " B"], placement: Placement | None) -> dict[Key, Tensor]:
         """Return ``executed_action [B, D]``."""
@@ -112,6 +108,11 @@ class ContinuousMode(LatticeMode):
     def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
         """Return the placement itself: it is the nearest to the action inside the box already."""
         return replace(placement, valid=torch.ones_like(placement.valid))
+
+
+def interval_centre(index: Int[Tensor, "*rows"], size: int) -> Float[Tensor, "*rows"]:
+    """Return the centre of one of ``size`` equal intervals of [-1, 1]."""
+    return (kernels.divide((2 * index + 1).double(), size) - 1).float()
 
 
 def _gaps(at: Float[Tensor, " B"], size: int) -> Int[Tensor, "B A"]:

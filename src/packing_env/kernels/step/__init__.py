@@ -73,6 +73,10 @@ _close_lid = declare(
     "numba_step_close_lid(Tensor(a!) z, Tensor peak, float lid) -> ()",
     cpu="packing_env.kernels.step.heights:close_lid",
 )
+_below_lid = declare(
+    "numba_step_below_lid(Tensor z, Tensor peak, float lid, Tensor(a!) below) -> ()",
+    cpu="packing_env.kernels.step.heights:below_lid",
+)
 
 
 def is_compiled_for(device_type: str) -> bool:
@@ -194,6 +198,17 @@ def close_lid(
     return z
 
 
+def below_lid(
+    z: Float[Tensor, "B R Xs Ys"],
+    peak: Float[Tensor, "B R"],
+    lid: float,
+    below: Bool[Tensor, "B R Xs Ys"],
+) -> Bool[Tensor, "B R Xs Ys"]:
+    """Return ``below`` itself, with where ``z + peak`` is not above ``lid``."""
+    _below_lid(z, peak, lid, below)
+    return below
+
+
 def observe_heights(
     task: StepTask,
     state: Mapping[str, Tensor],
@@ -208,8 +223,8 @@ def observe_heights(
     Args:
         task: The constants.
         state: `State` after :func:`decide_heights`.
-        judged: ``[B, L * R, Xs, Ys]`` rest heights of the visible items below the lid, else +inf,
-            and whether the stability rule accepts them.
+        judged: ``[B, L * R, Xs, Ys]`` rest heights of the visible items, +inf where they leave the
+            container, and which are legal there.
         under: Sum of each row's heights, metres.
         observations: As for :func:`advance_cells`.
         start: As for :func:`advance_cells`.

@@ -37,10 +37,11 @@ cells plus 1, where 0 stands for an illegal placement; on heightmaps it is not r
 Observations = namedtuple(
     "Observations",
     "heightmap item_id item_features orientation_features top bottom drop_height mask terminated"
-    " truncated done metrics",
+    " truncated done metrics heights",
 )
 """Observations, masks, flags and metrics of the state. Unrequested observations are empty.
-``mask [B, L R Xs Ys]`` is True where a placement is legal, and all True in terminated rows.
+``mask [B, L R Xs Ys]`` is True where a placement is legal, and with ``ends_mask`` all True in
+terminated rows. ``heights [B, X, Y]`` are those of the state in metres.
 ``metrics [K, B]`` float32 are first those of `core.metrics.NAMES`; the rest is not written."""
 
 Outcome = namedtuple("Outcome", "legal live before after")
@@ -56,12 +57,13 @@ and windows ``[B, P, 2]``."""
 Counts = namedtuple(
     "Counts",
     "height across along visible rule metric_rule stride step_limit illegal_ends remaining"
-    " sequential metrics",
+    " sequential ends_mask metrics",
 )
 """Cells of the container's height and of the items' window (2); the visible items ``L``; stability
 rules by their index in `CUBOID_RULES`; cells between placements; decisions per episode; whether an
 illegal action ends the episode; the index of the item feature ``remaining``; whether row i takes
-the pool's instances i, i + B, i + 2 B, ... instead of random ones; the observed metrics ``K``."""
+the pool's instances i, i + B, i + 2 B, ... instead of random ones; whether the mask becomes all
+True in terminated rows; the observed metrics ``K``."""
 
 Lengths = namedtuple("Lengths", "cell cell_area base height lid tolerance")
 """Metres and m^2: a cell's side and area, the floor's area, the container's height, the highest

@@ -233,6 +233,15 @@ def _close_lid(z, peak, lid, start, stop):
             heights[k] = heights[k] if heights[k] + top <= lid else INF
 
 
+@kernel
+def _below_lid(z, peak, lid, below, start, stop):
+    """Mark what is not above the lid in the planes start <= b * R + r < stop."""
+    for p in range(start, stop):
+        heights, top, marks = z[p], peak[p], below[p]
+        for k in range(heights.size):
+            marks[k] = heights[k] + top <= lid
+
+
 def decide(constant: Any, action: Tensor, under: Tensor, ahead: Tensors, outcome: Tensors) -> None:
     """Run `packing_env.kernels.step.decide_heights`; ``constant`` is from `shared.constants`."""
     state, items, _, counts, lengths = constant
@@ -256,3 +265,10 @@ def close_lid(z: Tensor, peak: Tensor, lid: float) -> None:
     planes = z.numpy().reshape(peak.numel(), -1)
     arguments = (planes, peak.numpy().reshape(-1), np.float32(lid))
     run(_close_lid, arguments, len(planes), planes.size)
+
+
+def below_lid(z: Tensor, peak: Tensor, lid: float, below: Tensor) -> None:
+    """Run `packing_env.kernels.step.below_lid`."""
+    planes, marks = (tensor.numpy().reshape(peak.numel(), -1) for tensor in (z, below))
+    arguments = (planes, peak.numpy().reshape(-1), np.float32(lid), marks)
+    run(_below_lid, arguments, len(planes), planes.size)

@@ -65,6 +65,9 @@ def observe(state, items, first, stop, counts, lengths, outcome, observations):
     if observations.heightmap.size:
         metres, observed = state.heightmap[first:stop], observations.heightmap[first:stop]
         observe_share(metres.reshape(-1), height, observed.reshape(-1))
+    if observations.heights.size:
+        metres = state.heightmap[first:stop].reshape(-1)
+        copy_line(metres, observations.heights[first:stop].reshape(-1))
     for row in range(first, stop):
         _observe_items(state, items, row, counts.remaining, height, observations)
     for m in range(outcome.after.shape[0]):
@@ -98,6 +101,8 @@ def _reset_row(state, pool, items, row, counts, lengths, observations):
     observations.terminated[row] = observations.truncated[row] = observations.done[row] = False
     if observations.heightmap.size:
         clear_line(observations.heightmap[row])
+    if observations.heights.size:
+        clear_line(observations.heights[row])
     height = np.float32(lengths.height)
     _observe_items(state, items, row, counts.remaining, height, observations)
     _observe_floor(state, items, row, counts.stride, observations)
@@ -116,6 +121,7 @@ def reset_finished(state, pool, items, first, stop, counts, lengths, observation
     for m in range(start.metrics.shape[0]):
         copy_line(observations.metrics[m, first:stop], start.metrics[m, first:stop])
     _repeat(observations.heightmap, first, stop, start.heightmap)
+    _repeat(observations.heights, first, stop, start.heights)
     _repeat(observations.item_id, first, stop, start.item_id)
     _repeat(observations.item_features, first, stop, start.item_features)
     _repeat(observations.orientation_features, first, stop, start.orientation_features)

@@ -71,6 +71,7 @@ def observations_at(places, state, items, counts):
         array_at(places[9], (flags,), np.bool_),
         array_at(places[10], (flags,), np.bool_),
         array_at(places[11], (counts.metrics, flags), np.float32),
+        array_at(places[12], (rows[12], length * width), np.float32),
     )
 
 
@@ -194,8 +195,8 @@ def measure(state, row, peak, filled, lengths, measured):
 def end(state, row, playable, counts, outcome, observations):
     """End a row's episode if this decision was its last: see `core.transition.finish`.
 
-    ``playable`` tells whether any placement is legal. In terminated rows the mask becomes all True;
-    truncated ones keep theirs, in which some action is legal.
+    ``playable`` tells whether any placement is legal. With ``ends_mask`` the mask of terminated
+    rows becomes all True; truncated ones keep theirs, in which some action is legal.
     """
     if outcome.live[row]:
         stuck = not playable or state.items_packed[row] >= state.num_items[row]
@@ -204,7 +205,7 @@ def end(state, row, playable, counts, outcome, observations):
     terminated, truncated = state.terminated[row], state.truncated[row]
     observations.terminated[row], observations.truncated[row] = terminated, truncated
     observations.done[row] = terminated or truncated
-    if terminated:
+    if terminated and counts.ends_mask:
         mask = observations.mask[row].reshape(-1)
         for k in range(mask.size):
             mask[k] = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import NamedTuple
 
 import torch
@@ -53,6 +54,7 @@ def update_drop_height(
     bottom: Float[Tensor, "B L R U V"] | Float[Tensor, "M R U V"],
     stride: int = 1,
     size: Int[Tensor, "M R 2"] | None = None,
+    out: Float[Tensor, "B L R Xs Ys"] | None = None,
 ) -> DropHeights:
     """Return `drop_height` of the visible items, made from their maps over earlier heights.
 
@@ -68,6 +70,8 @@ def update_drop_height(
             row, or of each visible item.
         stride: lattice step in cells.
         size: with lower surfaces by catalogue row, as for `drop_height`.
+        out: contiguous memory for the maps, not that of ``before``; used where maps are updated, of
+            plain tensors that nothing traces.
     """
     known = before is not None and before.heightmap.shape == heightmap.shape
     if before is None or not known or not updates_drop_height(heightmap.device.type):
@@ -79,8 +83,12 @@ def update_drop_height(
     check_tensor("item_id", item_id, torch.int64, (len(heightmap), item_id.shape[-1]))
     if size is not None:
         check_tensor("size", size, torch.int64, (*bottom.shape[:-2], 2))
-    update = _UPDATE[resolve(None, heightmap.device.type)]
-    z = update(list(before), heightmap, item_id, bottom, stride, size)
+    backend = resolve(None, heightmap.device.type)
+    given = (list(before), heightmap, item_id, bottom, stride, size)
+    if out is None:
+        z = _UPDATE[backend](*given)
+    else:
+        z = import_module(f"{__name__}.{backend}").update_drop_height(*given, out=out)
     return DropHeights(heightmap, item_id, z)
 
 

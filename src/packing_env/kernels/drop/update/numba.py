@@ -186,13 +186,14 @@ def update_drop_height(
     stride: int,
     size: Tensor | None = None,
     pairs: Tensor | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Carry out `packing_env.kernels.update_drop_height`.
 
     ``pairs`` ``[B]`` counts the pairs of a placement and a cell that were computed.
     """
     planes, chosen = surfaces(bottom, None if bottom.dim() == 5 else item_id)
-    z = heightmap.new_empty((*item_id.shape, planes.shape[1], *before[2].shape[3:]))
+    z = before[2].new_empty((*item_id.shape, *before[2].shape[2:])) if out is None else out
     counted = item_id.new_zeros(len(item_id)) if pairs is None else pairs
     state = (tuple(map(array, before)), array(item_id), array(heightmap))
     arrays = (*state, planes, chosen, sizes_of(size), z.numpy(), stride, counted.numpy())

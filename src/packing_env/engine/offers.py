@@ -1,0 +1,237 @@
+"""Action modes of a compiled step: how it reads their actions, and what it then offers.
+
+The step itself knows the placements of the lattice alone. An offer turns an agent's entries into
+these, and makes the mode's masks, observations and report of what the step has found, with the bits
+of :mod:`packing_env.core.actions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.core import candidates
+from packing_env.core.actions import MANAGER, MANAGER_MASK, WORKER, ActionMode, Key
+from packing_env.core.actions.base import Actions, LatticeMode
+from packing_env.core.actions.continuous import interval_centre
+from packing_env.kernels.step import modes as kernels
+from packing_env.types import Catalogue, PackingParams, State
+
+Buffers = Mapping[str, Tensor]
+"""Entries of `step.entries.Observations` by name."""
+Legality = Callable[[], Bool[Tensor, "B L R Xs Ys"]]
+"""Function that returns all legal placements of the state before the decision."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The results of a compiled step.
+
+    Attributes:
+        state: The state after it.
+        action: ``[B, 1]`` or ``[B, 4]`` the placements that were decided on.
+        outcome: See :func:`packing_env.engine.compiled.new_outcome`.
+        after: Observations of the state before resets; their mask tells what is legal.
+        start: The same after resets; empty if finished rows were not reset.
+        z: On heightmaps rest heights ``[B, L R, Xs, Ys]`` of ``after``, else None.
+    """
+
+    state: State
+    action: Int[Tensor, "B heads"]
+    outcome: Buffers
+    after: Buffers
+    start: Buffers
+    z: Float[Tensor, "B LR Xs Ys"] | None
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A mode's entries of an :class:`packing_env.engine.base.Observations`."""
+
+    entries: dict[str, Tensor] = field(default_factory=dict)
+    masks: dict[Key, Tensor] = field(default_factory=dict)
+    report: dict[Key, Tensor] = field(default_factory=dict)
+
+
+class Offer(Protocol):
+    """One action mode of a compiled step.
+
+    Attributes:
+        hands_out: Buffers that the step fills for the agent, beside the observations.
+        reads: Buffers that it fills for :meth:`show` alone.
+        reads_legality: Whether :meth:`decode` calls ``legal``.
+    """
+
+    hands_out: tuple[str, ...]
+    reads: tuple[str, ...]
+    reads_legality: bool
+
+    def decode(self, actions: Actions, state: State, legal: Legality) -> Int[Tensor, "B heads"]:
+        """Return what the agent wrote as indices of the lattice: of all, or the four of each."""
+
+    def show(self, found: Found) -> tuple[Offered, Offered]:
+        """Return what the agent sees before resets and after them."""
+
+
+class LatticeOffer:
+    """Modes ``placement`` and ``multi_head``: the legality of all placements."""
+
+    hands_out: tuple[str, ...] = ("mask",)
+    reads: tuple[str, ...] = ()
+    reads_legality: ClassVar[bool] = False
+
+    def __init__(
+        self, mode: ActionMode, params: PackingParams, catalogue: Catalogue, *, on_cells: bool
+    ) -> None:
+        self.mode, self.params, self.on_cells = mode, params, on_cells
+
+    def decode(self, actions: Actions, state: State, legal: Legality) -> Int[Tensor, "B heads"]:
+        """Return the action as it is."""
+        return actions["action"].view(len(state["step"]), -1).contiguous()
+
+    def show(self, found: Found) -> tuple[Offered, Offered]:
+        """Return the masks."""
+        first, second = (
+            Offered(masks={"action_mask": s["mask"]}) for s in (found.after, found.start)
+        )
+        return first, second
+
+
+class HierarchicalOffer(LatticeOffer):
+    """Mode ``hierarchical``: which items have a legal placement, and the heights in metres."""
+
+    hands_out = ("heights",)
+    reads = ("mask",)
+    mode: LatticeMode
+
+    def decode(self, actions: Actions, state: State, legal: Legality) -> Int[Tensor, "B 1"]:
+        """Return the index of the worker's placement of the manager's item, -1 out of range."""
+        items, *places = self.mode.shape
+        item, place, size = actions[MANAGER], actions[WORKER], torch.Size(places).numel()
+        known = (item >= 0) & (item < items) & (place >= 0) & (place < size)
+        return torch.where(known, item * size + place, -1)[:, None]
+
+    def show(self, found: Found) -> tuple[Offered, Offered]:
+        """Return heights, playable items and the manager's mask."""
+        return self._show(found.after), self._show(found.start)
+
+    def _show(self, seen: Buffers) -> Offered:
+        mask, over = seen["mask"], seen["terminated"]
+        playable = torch.empty(
+            (len(mask), self.params.num_visible), dtype=torch.bool, device=mask.device
+        )
+        masks = torch.empty_like(playable)
+        if len(mask):
+            kernels.find_playable(mask, over, playable, masks)
+        return Offered({"heights": seen["heights"], "placeable": playable}, {MANAGER_MASK: masks})
+
+
+class ContinuousOffer(LatticeOffer):
+    """Mode ``continuous``: points of a box, snapped to the nearest legal placement."""
+
+    hands_out = ()
+    reads = ("mask",)
+    reads_legality = True
+    mode: LatticeMode
+
+    def __init__(
+        self, mode: ActionMode, params: PackingParams, catalogue: Catalogue, *, on_cells: bool
+    ) -> None:
+        super().__init__(mode, params, catalogue, on_cells=on_cells)
+        shape = self.mode.shape
+        self._components = 3 if params.num_visible == 1 else 4
+        self._centres = torch.zeros(4, max(shape), device=catalogue["peak"].device)
+        for row, size in zip(self._centres, shape, strict=True):
+            row[:size] = interval_centre(torch.arange(size, device=row.device), size)
+
+    def decode(self, actions: Actions, state: State, legal: Legality) -> Int[Tensor, "B 4"]:
+        """Return the nearest legal placement, with slot -1 for NaN and points outside the box."""
+        action = actions["action"].contiguous()
+        placement = torch.empty((len(action), 4), dtype=torch.int64, device=action.device)
+        kernels.snap(action, legal(), placement)
+        return placement
+
+    def show(self, found: Found) -> tuple[Offered, Offered]:
+        """Return the action of the placement that was carried out; after a reset there is none."""
+        legal, live = found.outcome["legal"], found.outcome["live"]
+        executed = torch.empty((len(legal), self._components), device=legal.device)
+        kernels.centre(found.action, legal, live, self._centres, executed)
+        done = found.after["done"][:, None]
+        start = executed.masked_fill(done, 0.0) if len(found.start["mask"]) else executed
+        key = "executed_action"
+        return Offered(report={key: executed}), Offered(report={key: start})
+
+
+class CandidateOffer(LatticeOffer):
+    """Mode ``candidate`` with the generator ``lowest_z``: the K lowest legal placements."""
+
+    hands_out = ()
+    reads: tuple[str, ...] = ("mask", "item_id")
+
+    def __init__(
+        self, mode: ActionMode, params: PackingParams, catalogue: Catalogue, *, on_cells: bool
+    ) -> None:
+        super().__init__(mode, params, catalogue, on_cells=on_cells)
+        self.reads = (*self.reads, "drop_height") if on_cells else self.reads
+        tables = candidates.feature_tables(catalogue, params)
+        levels = torch.arange(params.height_units + 1 if on_cells else 0).float() * params.cell
+        self._tables = [*tables, levels]
+        self._scale = params.height / params.cell if on_cells else 1.0
+
+    def decode(self, actions: Actions, state: State, legal: Legality) -> Int[Tensor, "B 1"]:
+        """Return the placement listed under the action, -1 where there is none."""
+        action = actions["action"].contiguous()
+        index = torch.empty((len(action), 1), dtype=torch.int64, device=action.device)
+        kernels.look_up(action, state["candidate"], index)
+        return index
+
+    def show(self, found: Found) -> tuple[Offered, Offered]:
+        """List the candidates in the state, and return their features and mask."""
+        after, start, state = found.after, found.start, found.state
+        kept = [state["candidate"], state["candidate_z"]]
+        heights = after["drop_height"] if found.z is None else found.z
+        seen = [after[name] for name in ("mask", "item_id", "terminated", "done")]
+        first = self._empty(len(after["mask"]), kept[0])
+        second = self._empty(len(start["mask"]), kept[0])
+        fresh = start if len(start["mask"]) else after
+        kernels.list_lowest(
+            [heights, *seen],
+            [fresh["mask"], fresh["item_id"]],
+            self._tables,
+            kept,
+            first,
+            second,
+            height=self.params.height,
+            scale=self._scale,
+        )
+        one, other = (
+            Offered({"candidates": features}, {"action_mask": mask})
+            for features, mask in (first, second)
+        )
+        return one, other
+
+    def _empty(self, batch: int, like: Int[Tensor, "B K"]) -> list[Tensor]:
+        shape, device = (batch, like.shape[1]), like.device
+        features = torch.empty((*shape, len(candidates.FEATURES)), device=device)
+        return [features, torch.empty(shape, dtype=torch.bool, device=device)]
+
+
+OFFERS: dict[str, type[LatticeOffer]] = {
+    "placement": LatticeOffer,
+    "multi_head": LatticeOffer,
+    "hierarchical": HierarchicalOffer,
+    "continuous": ContinuousOffer,
+    "candidate": CandidateOffer,
+}
+"""Offers by action mode."""
+
+
+def is_offered(params: PackingParams) -> bool:
+    """Return whether a compiled step knows the task's action mode."""
+    listed = params.action_mode != "candidate" or params.candidate_generator == "lowest_z"
+    return listed and params.action_mode in OFFERS

@@ -1,0 +1,318 @@
+"""Candidates, snapped points and playable items of a row, compiled for the CPU.
+
+Placements of a row are indexed ``(slot * R + orientation) * A + place``, as in
+`core.orientation.encode_placement`.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from packing_env.kernels.compiled.jit import INF, jit, kernel, run
+from packing_env.kernels.step.entries import Tensors
+from packing_env.kernels.step.shared import clear_line, copy_line
+
+_TICKS = 256
+"""Parts of a lattice step that coordinates are rounded to: see `core.actions.continuous`."""
+
+Listed = namedtuple("Listed", "features mask")
+"""Candidates as they are observed: ``[B, K, F]`` and ``[B, K]``; empty if not wanted."""
+
+Tables = namedtuple("Tables", "place shape slot level")
+"""Candidates' features: by lattice point ``[A, 2]``, by item and orientation ``[M, R, 4]``, by slot
+``[L]``; and on whole cells the rest height in metres by level, else nothing."""
+
+
+# ---------------------------------------------------------------------- candidates
+
+
+@jit
+def _by_level(heights, legal, scale, capacity, ends, order):
+    """List the legal placements of lowest level, ties by index; returns how many.
+
+    ``heights`` times ``scale`` are levels, whole numbers but for rounding.
+    """
+    clear_line(ends)
+    for k in range(heights.size):
+        ends[np.int64(heights[k] * scale + np.float32(0.5)) + 1] += legal[k]
+    for level in range(1, ends.size):
+        ends[level] += ends[level - 1]
+    for k in range(heights.size):
+        if legal[k]:
+            here = np.int64(heights[k] * scale + np.float32(0.5))
+            if ends[here] < capacity:
+                order[ends[here]] = k
+            ends[here] += 1
+    return min(ends[ends.size - 1], capacity)
+
+
+@jit
+def _sift(keys, size, at, key):
+    """Put a key into a heap of ``size`` entries, the largest first, from an empty place down."""
+    while True:
+        child = 2 * at + 1
+        if child + 1 < size and keys[child + 1] > keys[child]:
+            child += 1
+        if child >= size or keys[child] <= key:
+            break
+        keys[at] = keys[child]
+        at = child
+    keys[at] = key
+
+
+@jit
+def _by_height(bits, legal, capacity, keys, order):
+    """List the legal placements of lowest rest height, ties by index; returns how many.
+
+    Floats that are not negative are ordered as their bits are.
+    """
+    size = 0
+    for k in range(bits.size):
+        if legal[k]:
+            key = (np.int64(bits[k]) & 0x7FFFFFFF) << 32 | k
+            if size < capacity:
+                at = size
+                while at > 0 and keys[(at - 1) // 2] < key:
+                    keys[at] = keys[(at - 1) // 2]
+                    at = (at - 1) // 2
+                keys[at] = key
+                size += 1
+            elif key < keys[0]:
+                _sift(keys, size, 0, key)
+    for last in range(size - 1, -1, -1):
+        order[last] = keys[0] & 0xFFFFFFFF
+        _sift(keys, last, 0, keys[last])
+    return size
+
+
+@jit
+def _by_index(legal, capacity, order):
+    """List the first legal placements; returns how many."""
+    size = 0
+    for k in range(legal.size):
+        if legal[k] and size < capacity:
+            order[size] = k
+            size += 1
+    return size
+
+
+@jit
+def _write_mask(size, over, mask):
+    """Mark the filled places of a list, in a terminated row all."""
+    for n in range(mask.size):
+        mask[n] = n < size or over
+
+
+@jit
+def _write_features(order, size, heights, items, tables, features):
+    """Write the features of listed placements; ``heights`` are shares of the container's."""
+    places, orientations = np.uint32(tables.place.shape[0]), np.uint32(tables.shape.shape[1])
+    for n in range(features.shape[0]):
+        line = features[n]
+        if n >= size:
+            clear_line(line)
+            continue
+        index = np.uint32(order[n])  # a list of 2^32 placements fits nowhere
+        plane, place = index // places, index % places
+        slot = plane // orientations
+        shape = tables.shape[items[slot], plane % orientations]
+        line[0], line[1] = tables.place[place, 0], tables.place[place, 1]
+        line[2] = heights[n]
+        line[3], line[4], line[5], line[6] = shape[0], shape[1], shape[2], shape[3]
+        line[7], line[8] = tables.slot[slot], np.float32(1)
+
+
+@jit
+def _write_list(order, size, z, candidate, candidate_z):
+    """Write the list that the state keeps."""
+    for n in range(candidate.size):
+        candidate[n] = order[n] if n < size else -1
+        candidate_z[n] = z[n] if n < size else INF
+
+
+@kernel
+def _list_lowest(found, fresh, tables, kept, after, start, height, scale, begin, stop):
+    """List the candidates of the rows begin <= row < stop: see `step.modes.list_lowest`."""
+    heights, bits, legal, items, terminated, done = found
+    capacity = kept[0].shape[1]
+    ends, keys = np.empty(tables.level.size + 1, np.int64), np.empty(capacity, np.int64)
+    order, z = np.empty(capacity, np.int64), np.empty(capacity, np.float32)
+    share = np.empty(capacity, np.float32)
+    for row in range(begin, stop):
+        if tables.level.size:
+            size = _by_level(heights[row], legal[row], scale, capacity, ends, order)
+        else:
+            size = _by_height(bits[row], legal[row], capacity, keys, order)
+        for n in range(size):
+            at = heights[row, order[n]]
+            if tables.level.size:
+                share[n], z[n] = at, tables.level[np.int64(at * scale + np.float32(0.5))]
+            else:
+                share[n], z[n] = min(at / height, np.float32(1)), at
+        _write_mask(size, terminated[row], after.mask[row])
+        _write_features(order, size, share, items[row], tables, after.features[row])
+        _write_list(order, size, z, kept[0][row], kept[1][row])
+        if not start.mask.size:
+            continue
+        if not done[row]:
+            copy_line(after.mask[row], start.mask[row])
+            copy_line(after.features[row].reshape(-1), start.features[row].reshape(-1))
+            continue
+        size = _by_index(fresh[0][row], capacity, order)
+        z[:], share[:] = 0, 0
+        _write_mask(size, False, start.mask[row])
+        _write_features(order, size, share, fresh[1][row], tables, start.features[row])
+        _write_list(order, size, z, kept[0][row], kept[1][row])
+
+
+def list_lowest(
+    found: Tensors,
+    fresh: Tensors,
+    tables: Tensors,
+    kept: Tensors,
+    after: Tensors,
+    start: Tensors,
+    height: float,
+    scale: float,
+) -> None:
+    """Run `packing_env.kernels.step.modes.list_lowest`."""
+    batch = len(kept[0])
+    heights, legal, *others = (tensor.numpy().reshape(len(tensor), -1) for tensor in found[:3])
+    flags = (tensor.numpy() for tensor in found[3:])
+    given: tuple[Any, ...] = (
+        (heights, heights.view(np.int32), legal, *others, *flags),
+        tuple(tensor.numpy().reshape(len(tensor), -1) for tensor in fresh),
+        Tables(*(tensor.numpy() for tensor in tables)),
+        tuple(tensor.numpy() for tensor in kept),
+        Listed(*(tensor.numpy() for tensor in after)),
+        Listed(*(tensor.numpy() for tensor in start)),
+        np.float32(height),
+        np.float32(scale),
+    )
+    run(_list_lowest, given, batch, 8 * found[1].numel())
+
+
+# ---------------------------------------------------------------------- points of a box
+
+
+@jit
+def _tick(at, size):
+    """Return a point of [-1, 1] in ticks from the centre of the first of ``size`` intervals."""
+    return np.int64(np.rint((np.float64(at) + 1) * (size * _TICKS / 2))) - _TICKS // 2
+
+
+@jit
+def _any(flags):
+    """Return whether any flag is True."""
+    k = 0
+    while k < flags.size and not flags[k]:
+        k += 1
+    return k < flags.size
+
+
+@jit
+def _nearest_part(at, legal):
+    """Return the nearest of the parts ``legal [parts, ...]`` with a legal placement, 0 if none."""
+    tick, best, least = _tick(at, legal.shape[0]), 0, np.int64(-1)
+    for part in range(legal.shape[0]):
+        distance = abs(part * _TICKS - tick)
+        if (least < 0 or distance < least) and _any(legal[part].reshape(-1)):
+            best, least = part, distance
+    return best
+
+
+@jit
+def _nearest_point(x, y, legal):
+    """Return the nearest legal lattice point, ties to the lower index, (0, 0) if none."""
+    across, along = _tick(x, legal.shape[0]), _tick(y, legal.shape[1])
+    least, best_x, best_y = np.int64(-1), 0, 0
+    for i in range(legal.shape[0]):
+        gap = i * _TICKS - across
+        gap = gap * gap
+        if 0 <= least <= gap:
+            continue
+        for j in range(legal.shape[1]):
+            step = j * _TICKS - along
+            distance = gap + step * step
+            if legal[i, j] and (least < 0 or distance < least):
+                least, best_x, best_y = distance, i, j
+    return best_x, best_y
+
+
+@kernel
+def _snap(action, legal, placement, start, stop):
+    """Snap the points of the rows start <= row < stop."""
+    point = np.empty(4, np.float32)
+    for row in range(start, stop):
+        inside = True
+        point[3] = 0
+        for d in range(action.shape[1]):
+            at = action[row, d]
+            inside = inside and abs(at) <= 1
+            point[d] = min(max(at, np.float32(-1)), np.float32(1)) if at == at else np.float32(0)
+        slot = _nearest_part(point[3], legal[row]) if legal.shape[1] > 1 else 0
+        orientation = _nearest_part(point[2], legal[row, slot])
+        x, y = _nearest_point(point[0], point[1], legal[row, slot, orientation])
+        placement[row, 0], placement[row, 1] = slot if inside else -1, orientation
+        placement[row, 2], placement[row, 3] = x, y
+
+
+def snap(action: Tensor, legal: Tensor, placement: Tensor) -> None:
+    """Run `packing_env.kernels.step.modes.snap`."""
+    given = (action.numpy(), legal.numpy(), placement.numpy())
+    run(_snap, given, len(action), legal.numel())
+
+
+@kernel
+def _centre(placement, carried, centres, executed, start, stop):
+    """Write the centres of the intervals of placements in the rows start <= row < stop."""
+    legal, live = carried
+    for row in range(start, stop):
+        for d in range(executed.shape[1]):
+            axis = (d + 2) % 4 if d < 2 else 3 - d  # x, y, orientation, item
+            there = legal[row] and live[row]
+            executed[row, d] = centres[axis, placement[row, axis]] if there else np.float32(0)
+
+
+def centre(
+    placement: Tensor, legal: Tensor, live: Tensor, centres: Tensor, executed: Tensor
+) -> None:
+    """Run `packing_env.kernels.step.modes.centre`."""
+    carried = (legal.numpy(), live.numpy())
+    given = (placement.numpy(), carried, centres.numpy(), executed.numpy())
+    run(_centre, given, len(placement), executed.numel())
+
+
+# ---------------------------------------------------------------------- items and lists
+
+
+@kernel
+def _find_playable(legal, over, playable, mask, start, stop):
+    """Tell which items have a legal placement, in the rows start <= row < stop."""
+    for row in range(start, stop):
+        for slot in range(playable.shape[1]):
+            playable[row, slot] = _any(legal[row, slot])
+            mask[row, slot] = playable[row, slot] or over[row]
+
+
+def find_playable(legal: Tensor, over: Tensor, playable: Tensor, mask: Tensor) -> None:
+    """Run `packing_env.kernels.step.modes.find_playable`."""
+    flags = legal.numpy().reshape(*playable.shape, -1)
+    run(_find_playable, (flags, over.numpy(), playable.numpy(), mask.numpy()), len(legal), 0)
+
+
+@kernel
+def _look_up(action, candidate, index):
+    """Write the placements listed under actions, -1 where there is none."""
+    for row in range(action.size):
+        known = 0 <= action[row] < candidate.shape[1]
+        index[row] = candidate[row, action[row]] if known else -1
+
+
+def look_up(action: Tensor, candidate: Tensor, index: Tensor) -> None:
+    """Run `packing_env.kernels.step.modes.look_up`."""
+    _look_up(action.numpy(), candidate.numpy(), index.numpy().reshape(-1))

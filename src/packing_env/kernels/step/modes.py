@@ -1,0 +1,126 @@
+"""Parts of a compiled step that belong to one action mode: signatures and declarations.
+
+They fill what they are given, from the legality of all placements of a state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.kernels.operators import declare
+from packing_env.kernels.step.entries import Tensors
+
+_OPERATIONS = {
+    "list_lowest": "Tensor[] found, Tensor[] fresh, Tensor[] tables, Tensor(a!)[] kept,"
+    " Tensor(b!)[] after, Tensor(c!)[] start, float height, float scale",
+    "snap": "Tensor action, Tensor legal, Tensor(a!) placement",
+    "centre": "Tensor placement, Tensor legal, Tensor live, Tensor centres, Tensor(a!) executed",
+    "find_playable": "Tensor legal, Tensor over, Tensor(a!) playable, Tensor(b!) mask",
+    "look_up": "Tensor action, Tensor candidate, Tensor(a!) index",
+}
+"""Arguments of each compiled function of `step.choose`."""
+
+_OPERATORS = {
+    name: declare(
+        f"numba_step_{name}({arguments}) -> ()", cpu=f"packing_env.kernels.step.choose:{name}"
+    )
+    for name, arguments in _OPERATIONS.items()
+}
+
+
+@cache
+def _compiled(name: str) -> Callable[..., None]:
+    """Import a compiled function, and numba with it."""
+    found: Callable[..., None] = getattr(import_module("packing_env.kernels.step.choose"), name)
+    return found
+
+
+def _call(name: str, like: Tensor, *arguments: Any) -> None:
+    """Call an operation, past torch's dispatcher if nothing traces ``like`` its arguments."""
+    if type(like) is Tensor and not torch.compiler.is_compiling():
+        _compiled(name)(*arguments)
+    else:
+        _OPERATORS[name](*arguments)
+
+
+def list_lowest(
+    found: Tensors,
+    fresh: Tensors,
+    tables: Tensors,
+    kept: Tensors,
+    after: Tensors,
+    start: Tensors,
+    *,
+    height: float,
+    scale: float,
+) -> None:
+    """List the K legal placements of lowest rest height, ties by index; then -1.
+
+    As the candidate generator ``lowest_z``; ``start`` is of the state after finished rows were
+    reset, in which all rest heights are 0, and ``[0, ...]`` if they were not.
+
+    Args:
+        found: Of the state before resets: rest heights ``[B, L R Xs Ys]`` (on whole cells, where
+            ``tables`` have levels, their shares of ``height``), legality of the same shape, visible
+            items ``[B, S]``, and which rows ``[B]`` are terminated, and done.
+        fresh: Legality and visible items after resets.
+        tables: `step.choose.Tables`.
+        kept: The state's list, filled: ``candidate [B, K]`` int64 and ``candidate_z [B, K]``.
+        after: Features ``[B, K, F]`` and mask ``[B, K]`` before resets, filled.
+        start: The same after resets.
+        height: Of the container, metres.
+        scale: Levels of a share of 1.
+    """
+    given = (list(found), list(fresh), list(tables), list(kept), list(after), list(start))
+    _call("list_lowest", kept[0], *given, height, scale)
+
+
+def snap(
+    action: Float[Tensor, "B D"],
+    legal: Bool[Tensor, "B L R Xs Ys"],
+    placement: Int[Tensor, "B 4"],
+) -> None:
+    """Write the nearest legal placement (slot, orientation, x, y) of points of the box.
+
+    See `core.actions.continuous`. The slot is -1 where the point is NaN or outside of the box.
+    """
+    _call("snap", action, action, legal, placement)
+
+
+def centre(
+    placement: Int[Tensor, "B 4"],
+    legal: Bool[Tensor, " B"],
+    live: Bool[Tensor, " B"],
+    centres: Float[Tensor, "4 A"],
+    executed: Float[Tensor, "B D"],
+) -> None:
+    """Write the action of each placement that was carried out, zeros elsewhere.
+
+    ``centres`` are those of the intervals of slot, orientation, x and y; an action has x, y,
+    orientation and, with several visible items, the slot.
+    """
+    _call("centre", placement, placement, legal, live, centres, executed)
+
+
+def find_playable(
+    legal: Bool[Tensor, B * places],
+    over: Bool[Tensor, " B"],
+    playable: Bool[Tensor, "B L"],
+    mask: Bool[Tensor, "B L"],
+) -> None:
+    """Write which visible items have a legal placement; ``mask`` is True where ``over`` too."""
+    _call("find_playable", legal, legal, over, playable, mask)
+
+
+def look_up(
+    action: Int[Tensor, " B"], candidate: Int[Tensor, "B K"], index: Int[Tensor, "B 1"]
+) -> None:
+    """Write the placement listed under each action, -1 where it is out of range or empty."""
+    _call("look_up", candidate, action, candidate, index)

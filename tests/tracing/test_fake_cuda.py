@@ -1,0 +1,89 @@
+"""Steps on CUDA tensors without values: devices, host reads, launches, memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.contract.presets import SMALL, modes, small_preset
+from tests.tracing.fake_cuda import (
+    Launches,
+    do_without_values,
+    fake_cuda,
+    load_guard,
+    needs_compiler,
+    on_cuda,
+)
+
+from packing_env.tasks import make_env
+
+pytestmark = needs_compiler
+CASES = [(preset, mode) for preset in SMALL for mode in modes(preset) if mode != "multi_head"]
+"""Not ``multi_head``, whose spec reads its sizes when it is moved to a device."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def guard(tmp_path_factory: pytest.TempPathFactory) -> None:
+    load_guard(tmp_path_factory.mktemp("guard"))
+
+
+@pytest.fixture(autouse=True)
+def _without_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    do_without_values(monkeypatch)
+
+
+def test_a_mixture_of_devices_is_an_error() -> None:
+    with fake_cuda():
+        here, there = torch.ones(3), torch.ones(3, device="cuda:0")
+        with pytest.raises(RuntimeError, match="devices"):
+            here + there
+        chosen = there[torch.zeros(2, dtype=torch.int64, device="cuda:0")]
+    assert chosen.device.type == "cuda"
+
+
+def test_launches_and_memory_are_counted() -> None:
+    with fake_cuda(), Launches() as counted:
+        base = torch.zeros(1000, device="cuda:0")
+        base[:5].add_(1)
+        sums = [(base.view(10, 100) + 1).sum() for _ in range(3)]
+    assert counted.count == 8
+    assert len(sums) == 3
+    assert 8000 <= counted.peak < 8100
+
+
+@pytest.mark.parametrize(("preset", "mode"), CASES)
+def test_steps_stay_on_the_device(preset: str, mode: str) -> None:
+    """No operation mixes devices, nothing is copied, and no value is read."""
+    env = small_preset(preset, action_mode=mode, engine="rules")
+    with fake_cuda():
+        env = on_cuda(env)
+        root = env.rand_action(env.reset())
+        with Launches() as counted:
+            step, root = env.step_and_maybe_reset(root)
+    assert not counted.copies, counted.copies
+    devices = {x.device.type for each in (step, root) for x in each.values(True, True)}
+    assert devices == {"cuda"}
+    assert counted.count > 0
+
+
+BUDGETS = {
+    "cuboid_online": ({"action_mode": "placement"}, 1300, 0.1),
+    "irregular_paper": (
+        {"action_mode": "hierarchical", "observation": ("heightmap", "item_id")},
+        800,
+        8.0,
+    ),
+}
+"""Options, launches of the rules one by one, and GB of all that a step makes, at 1,024 rows."""
+
+
+@pytest.mark.parametrize("preset", BUDGETS)
+def test_a_step_of_real_size_keeps_its_budget(preset: str) -> None:
+    options, launches, gigabytes = BUDGETS[preset]
+    env = make_env(preset, 1024, engine="rules", pool_size=64, **options)
+    with fake_cuda():
+        env = on_cuda(env)
+        root = env.rand_action(env.reset())
+        with Launches() as counted:
+            env.step_and_maybe_reset(root)
+    assert counted.count <= launches
+    assert counted.peak <= 1e9 * gigabytes
