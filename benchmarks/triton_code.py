@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import triton
@@ -33,14 +34,19 @@ LATTICES = ((1, 32, 20), (3, 40, 25), (4, 200, 40))
 
 
 class Variant(NamedTuple):
-    """A kernel with what is compiled in."""
+    """A kernel, what is compiled in, its types if not `TYPES`, its name, and its own options."""
 
     kernel: Any
     constants: dict[str, Any]
+    types: Mapping[str, Any] | None = None
+    label: str = ""
+    options: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def name(self) -> str:
         """The kernel, and its constants that are not sizes."""
+        if self.label:
+            return f"{self.kernel.__name__} {self.label}"
         shown = {k: v for k, v in self.constants.items() if k in ("COUNT", "CENTRES", "WIDE")}
         said = "".join(f" {key.lower()}" for key, value in shown.items() if value)
         return f"{self.kernel.__name__}{said} stride {self.constants['STRIDE']}"
@@ -79,13 +85,13 @@ def variants() -> Iterator[Variant]:
 def compiled(variant: Variant, architecture: int) -> Code:
     """Compile a variant for a chip, as a launch would."""
     names = variant.kernel.arg_names
-    types = {name: TYPES.get(name, "i32") for name in names}
+    types = {name: (variant.types or TYPES).get(name, "i32") for name in names}
     types |= dict.fromkeys(variant.constants, "constexpr")
-    aligned = [["tt.divisibility", 16]]
-    pointers = {(i,): aligned for i, name in enumerate(names) if types[name].startswith("*")}
-    source = ASTSource(variant.kernel, types, constexprs=variant.constants, attrs=pointers)
+    aligned = {key: [["tt.divisibility", 16]] for key in _pointers(list(types.values()))}
+    source = ASTSource(variant.kernel, types, constexprs=variant.constants, attrs=aligned)
     target = GPUTarget("cuda", architecture, 32)
-    made = triton.compile(source, target=target, options=scene.OPTIONS)
+    options = {**scene.OPTIONS, **variant.options}
+    made = triton.compile(source, target=target, options=options)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(made.asm["cubin"])
         file.flush()
@@ -96,6 +102,15 @@ def compiled(variant: Variant, architecture: int) -> Code:
     instructions = [(int(address, 16), text) for address, text in lines]
     local = used["STACK"] + used["LOCAL"]
     return Code(used["REG"], local, used["SHARED"], made.asm["ptx"], instructions)
+
+
+def _pointers(types: Sequence[Any], path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """Yield the places of the pointers among the types of arguments, of which some are tuples."""
+    for index, each in enumerate(types):
+        if isinstance(each, tuple):
+            yield from _pointers(each, (*path, index))
+        elif each.startswith("*"):
+            yield (*path, index)
 
 
 def _run(tool: str, *arguments: str) -> str:

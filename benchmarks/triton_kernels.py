@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import triton
+import triton_step
 from provenance import provenance, write_json
 from triton_code import LATTICES, Code, compiled, variants
 
@@ -164,8 +165,8 @@ def main() -> None:
     parser.add_argument("--out", default=OUT)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    table, costs = [], {}
-    for variant in variants():
+    table, costs, step = [], {}, {}
+    for variant in (*variants(), *triton_step.variants()):
         for architecture in ARCHITECTURES:
             code = compiled(variant, architecture)
             kinds = collections.Counter(
@@ -180,6 +181,8 @@ def main() -> None:
             })  # fmt: skip
             if variant.constants.get("COUNT") is False and variant.constants["STRIDE"] == STRIDE:
                 costs[architecture] = cost(code)
+            if variant.kernel.__name__ == "step_kernel" and architecture == 90 and not step:
+                step = triton_step.estimate(code)  # the first is cuboid_online
     shares = [args.share] if args.share else scanned_share(args.steps, args.items)
     mean = float(np.mean(shares))
     report = {
@@ -193,9 +196,10 @@ def main() -> None:
             "h100": estimate(costs[90], mean),
             "h100_roughest_step": estimate(costs[90], max(shares)),
         },
+        "cuboid_step": step,
     }  # fmt: skip
     write_json(args.out, report)
-    print(report["drop_maps"])
+    print(report["drop_maps"], report["cuboid_step"])
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 from tests.contract.presets import SMALL, small_preset
-from tests.tiny import differing, play, tiny_env
+from tests.tiny import cuboid_env, differing, play, tiny_env
 
 from packing_env import kernels
+from packing_env.engine.compiled import ON_CELLS
 from packing_env.envs import PackingEnv
 from packing_env.testing import KNOWN_RULES
 
@@ -46,6 +47,17 @@ def test_rollouts_under_every_rule(stability: str, backend: str) -> None:
 @pytest.mark.parametrize("preset", sorted(SMALL))
 def test_rollouts_of_the_presets(preset: str, backend: str) -> None:
     assert_same_rollouts(small_preset(preset), small_preset(preset), backend)
+
+
+@pytest.mark.parametrize("stability", kernels.CUBOID_RULES)
+@pytest.mark.parametrize("action_mode", ["placement", "multi_head"])
+def test_fused_steps_of_cuboids(stability: str, action_mode: str, backend: str) -> None:
+    if backend != "triton":
+        pytest.skip("the fused step is Triton's")
+    given = {"stability": stability, "action_mode": action_mode, "observation": ON_CELLS}
+    envs = [cuboid_env(65, **given) for _ in range(2)]
+    assert_same_rollouts(*envs, backend)
+    assert envs[1].engine.name == "fused"
 
 
 def test_a_step_does_not_synchronize(backend: str) -> None:

@@ -1,9 +1,9 @@
 """Engines: carry out the steps of an environment, which chooses one when it is built.
 
 ``rules`` calls the functions of :mod:`packing_env.core` one by one and runs any task on any device.
-``compiled`` carries out whole steps in place on a CPU, for the tasks that it knows. All give the
-same bits. To add an engine, write a file with a class that follows :class:`Engine` and put it into
-:data:`ENGINES`.
+``compiled`` carries out whole steps in place on a CPU, and ``fused`` on CUDA in one launch each,
+for the tasks that they know. All give the same bits. To add an engine, write a file with a class
+that follows :class:`Engine` and put it into :data:`ENGINES`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 from packing_env.core import feasibility
 from packing_env.engine.base import FLAGS, Engine, Observations, Step, Task
 from packing_env.engine.compiled import CompiledEngine
+from packing_env.engine.fused import FusedEngine
 from packing_env.engine.rules import RulesEngine
 from packing_env.types import ParameterError
 
@@ -20,8 +21,12 @@ __all__ = ["ENGINES", "FLAGS", "Engine", "Observations", "Step", "Task", "make_e
 
 _LOGGER = logging.getLogger("packing_env.engine")
 
-ENGINES: dict[str, type[Engine]] = {"compiled": CompiledEngine, "rules": RulesEngine}
-"""Engines by name, the fastest first; the last runs every task."""
+ENGINES: dict[str, type[Engine]] = {
+    "compiled": CompiledEngine,
+    "fused": FusedEngine,
+    "rules": RulesEngine,
+}
+"""Engines by name, the fastest of a device first; the last runs every task."""
 
 
 def make_engine(task: Task, name: str = "auto") -> Engine:

@@ -24,7 +24,7 @@ _LOGGER = logging.getLogger("packing_env.kernels")
 
 ENVIRONMENT_VARIABLE = "PACKING_KERNELS"
 
-_INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
+INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
 """Triton's interpreter was chosen before the start: it takes tensors of the CPU, too."""
 
 
@@ -47,7 +47,7 @@ BACKENDS: dict[str, Backend] = {
     "eager": Backend(),
     "numba": Backend("numba", preferred_on=("cpu",), runs_on=("cpu",)),
     "triton": Backend(
-        "triton", preferred_on=("cuda",), runs_on=("cuda", "cpu") if _INTERPRETING else ("cuda",)
+        "triton", preferred_on=("cuda",), runs_on=("cuda", "cpu") if INTERPRETING else ("cuda",)
     ),
 }
 

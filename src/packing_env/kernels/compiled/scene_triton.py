@@ -6,7 +6,7 @@ stride * j + q) is element [p, q, i, j]. Neighbouring placements then read neigh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from packing_env.kernels.backends import INTERPRETING
 from packing_env.kernels.layout import extents, lattice
 
 OPTIONS = {"num_warps": 1, "enable_fp_fusion": False}
@@ -31,7 +32,15 @@ def block_side(stride: int) -> int:
     return stride * max(1, _SIDE // stride)
 
 
-@triton.jit
+def part(function: Callable[..., Any]) -> Any:
+    """Return a part of kernels as they call it: compiled, or where they are interpreted plain.
+
+    The interpreter takes a millisecond for each call of a compiled function.
+    """
+    return function if INTERPRETING else triton.jit(function)
+
+
+@part
 def cells_across(ACROSS: tl.constexpr):
     """Return the numbers of a block's cells along y, ``[ACROSS, 1]``, out of their order.
 

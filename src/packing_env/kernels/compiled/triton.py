@@ -21,7 +21,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from packing_env.kernels.compiled.scene_triton import Scene, block_side, cells_across, start
+from packing_env.kernels.compiled.scene_triton import (
+    Scene,
+    block_side,
+    cells_across,
+    part,
+    start,
+)
 
 SIZES = ["orientations", "length", "width", "window_x", "window_y"]
 """Arguments of every kernel that are not compiled in; pitches of the ground are, so that offsets
@@ -35,7 +41,7 @@ _TILE_Y = 16
 """Placements of a program along y, at most."""
 
 
-@triton.jit
+@part
 def tile_of(
     size,
     orientations,
@@ -67,7 +73,7 @@ def tile_of(
     return plane // orientations, plane, w, h, x, y, (x < nx) & (y < ny), (x < xs) & (y < ys)
 
 
-@triton.jit
+@part
 def gaps_of_line(
     ground,
     level,

@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from packing_env.kernels import layout
-from packing_env.kernels.compiled.scene_triton import cells_across, scene_of
+from packing_env.kernels.compiled.scene_triton import cells_across, part, scene_of
 from packing_env.kernels.compiled.triton import SIZES, gaps_of_line, launch, tile_of
 
 _SUBCELL = tl.constexpr(layout.SUBCELL)
@@ -29,21 +29,21 @@ _MAX_SIDE = 300
 """Largest window, in cells, whose fractions are compared in int32."""
 
 
-@triton.jit
+@part
 def steeper(rise, run, best_rise, best_run, there):
     """Return the larger of two slopes rise / run; (-1, 0) stands for none."""
     larger = there & (rise * best_run > best_rise * run)
     return tl.where(larger, rise, best_rise), tl.where(larger, run, best_run)
 
 
-@triton.jit
+@part
 def spans(left_rise, left_run, right_rise, right_run):
     """Return True where there are slopes on both sides, whose sum is at least 0."""
     both = (left_run > 0) & (right_run > 0)
     return both & (left_rise * right_run + right_rise * left_run >= 0)
 
 
-@triton.jit
+@part
 def row_support(
     ground,
     level,
@@ -80,7 +80,7 @@ def row_support(
     return low, high
 
 
-@triton.jit
+@part
 def blocks_needed(tops, lows, bar, h, STRIDE: tl.constexpr, SIDE: tl.constexpr):
     """Return a bit for each block of a window row that can support at a placement of the tile."""
     needed = tl.full([], 0, tl.int64)

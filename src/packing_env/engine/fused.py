@@ -1,0 +1,124 @@
+"""The engine ``fused``: whole steps of cuboids on CUDA, each one launch of a Triton kernel.
+
+A program owns a row: it decodes the action, judges and carries out the placement, measures, gives
+the reward, ends the episode, starts the next one, and writes all observations where they are
+emitted. State and bits are those of the rules. It takes the tasks of the compiled step on whole
+cells, for the action modes that are legality of the lattice and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from packing_env.core import observation, rewards
+from packing_env.core.actions import Key
+from packing_env.engine.base import Observations, Step, Task
+from packing_env.engine.compiled import CompiledEngine, supported_ground
+from packing_env.kernels.layout import MAX_CUBOID_HEIGHT
+from packing_env.kernels.step.fused import (
+    FUSED_TERMS,
+    FusedTask,
+    advance_fused,
+    is_fused_for,
+    reset_fused,
+)
+from packing_env.types import PackingParams, State
+
+MODES = ("placement", "multi_head")
+"""Action modes that the kernel decodes."""
+
+_TERMS = {name: rewards.TERMS[name] for name in FUSED_TERMS}
+"""The reward terms that the kernel computes, as they are defined."""
+
+
+class FusedEngine(CompiledEngine):
+    """Carries out whole steps in place, one launch each; begins episodes as the rules do."""
+
+    name: ClassVar[str] = "fused"
+
+    @classmethod
+    def refusal(cls, task: Task) -> str:
+        """Return why this engine cannot carry out the task here; "" if it can."""
+        device = task.device.type
+        if not is_fused_for(device):
+            return f"it needs CUDA and the triton backend, not {device}"
+        if task.params.action_mode not in MODES:
+            return f"it does not know action_mode={task.params.action_mode!r}"
+        if supported_ground(task.catalogue, task.params) != "cells":
+            return "it does not know this combination of parameters and items"
+        for name in task.params.reward:
+            if rewards.TERMS[name] is not _TERMS.get(name):
+                return f"it does not know the reward term {name!r}"
+        return ""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        device = task.device
+        self._empty = {name: value.to(device) for name, value in self._empty.items()}
+        self._fused = FusedTask(
+            self.operations.task,
+            _numbers(task.params).to(device),
+            _shares(task.params, device),
+            tuple(task.params.reward),
+        )
+
+    def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
+        """Carry out one decision per row, in the given tensors where they allow it."""
+        state, action = _writable(state), actions["action"]
+        batch, device = len(action), action.device
+        after = self._buffers(batch, device)
+        start = self._buffers(batch, device) if reset else {}
+        reward = torch.empty(batch, dtype=torch.float32, device=device)
+        action = action.reshape(batch, -1).contiguous()
+        advance_fused(self._fused, state, action, after, start, reward)
+        following = self._named(start) if reset else None
+        return Step(state, reward, self._named(after), following)
+
+    def reset(
+        self, rows: Bool[Tensor, " B"], state: State, observations: Observations
+    ) -> tuple[State, Observations]:
+        """Start the next episode in some rows, in the given state's tensors."""
+        state, batch = _writable(state), len(rows)
+        given = {**observations.entries, **observations.flags}
+        given["mask"] = observations.masks["action_mask"]
+        given["metrics"] = torch.cat([value.T for value in observations.metrics.values()])
+        filled = self._buffers(batch, rows.device)
+        for name, value in given.items():
+            filled[name].copy_(value)
+        reset_fused(self._fused, state, rows.contiguous(), filled)
+        return state, self._named(filled)
+
+
+def _writable(state: State) -> State:
+    """Return the state, with copies of what cannot be written in place.
+
+    That is what was made in inference mode, if that has been left, and what overlaps itself.
+    """
+    if torch.compiler.is_compiling():
+        return state
+    inside = torch.is_inference_mode_enabled()
+    if all((inside or not v.is_inference()) and v.is_contiguous() for v in state.values()):
+        return state
+    return {key: value.clone().contiguous() for key, value in state.items()}
+
+
+def _numbers(params: PackingParams) -> Tensor:
+    """Return `FusedTask.numbers`."""
+    lengths = (
+        params.cell,
+        params.cell**2,
+        params.container[0] * params.container[1],
+        params.height,
+    )
+    return torch.tensor([*lengths, *params.reward.values()], dtype=torch.float64)
+
+
+def _shares(params: PackingParams, device: torch.device) -> Tensor:
+    """Return `FusedTask.share`."""
+    levels = torch.arange(MAX_CUBOID_HEIGHT + 2, device=device)
+    return observation.over_height(levels.float() * params.cell, params)

@@ -1,0 +1,194 @@
+"""Places of one cuboid in one container of whole cells, in Triton: rest heights and stability.
+
+Functions take a place ``(x, y)`` or a block of them. The ground is read from the heightmap, one row
+of which stays in the multiprocessor's own memory while a program looks at it. Heights are whole
+multiples of the cell, exact in float32, and compared as they are. A hull is searched in half cells;
+slopes are compared as fractions of integers (`support.hull_triton`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import triton.language as tl
+
+from packing_env.kernels.compiled.scene_triton import part
+from packing_env.kernels.stability_rules import RULES
+from packing_env.kernels.support.hull_triton import spans, steeper
+
+_NONE = tl.constexpr(2**20)
+"""Beyond every window: the first of no supporting cells, and, negated, the end of the last."""
+
+
+class Grid(NamedTuple):
+    """Cells of the container and of the lattice's step, and metres of a cell, compiled in.
+
+    ``per_cell`` are cells per metre; ``across`` cells along y are written at once.
+    """
+
+    length: Any
+    width: Any
+    height: Any
+    stride: Any
+    cell: Any
+    per_cell: Any
+    across: Any
+
+
+class Rule(NamedTuple):
+    """Constants of a stability rule, compiled in; see `stability_rules.Rule`. Shares are three."""
+
+    percents: Any
+    corners: Any
+    at_highest: Any
+    hull: Any
+    centres: Any
+
+
+class Support(NamedTuple):
+    """The fields of `stability_rules.Support`, as Triton reads them."""
+
+    count: Any
+    limits: Any
+    corners: Any
+    touching: Any
+    in_hull: Any
+
+
+def rule_of(name: str) -> tuple[Rule | None, Any]:
+    """Return what is compiled in of a rule, and its formula; (None, None) if it measures nothing.
+
+    Shares that the rule has not are 100, which no count exceeds.
+    """
+    rule = RULES[name]
+    if not rule.measures:
+        return None, None
+    percents = (*rule.percents, 100, 100, 100)[:3]
+    corners, hull = rule.corners is not None, rule.hull is not None
+    constants = Rule(percents, corners, rule.corners == "highest", hull, rule.hull == "centres")
+    return constants, part(rule.formula)
+
+
+@part
+def _limit(area, PERCENT: tl.constexpr):
+    """Return the largest count of cells in a share of an area: see `stability_rules.limit`."""
+    return PERCENT * area // 100
+
+
+@part
+def ground_at(line, x, y, there, GRID: tl.constexpr):
+    """Return the height of the ground at ``(x, y)`` in metres, 0 where not ``there``."""
+    return tl.load(line + (x * GRID.width + y), mask=there, other=0.0)
+
+
+@part
+def level_of(metres, GRID: tl.constexpr):
+    """Return a height in cells."""
+    return (metres * GRID.per_cell + 0.5).to(tl.int32)
+
+
+@part
+def find_rest(line, x, y, w, h, there, GRID: tl.constexpr):
+    """Return the highest ground under a cuboid with these sides, metres."""
+    rest = (x * 0).to(tl.float32)
+    for u in range(0, w):
+        for v in range(0, h):
+            rest = tl.maximum(rest, ground_at(line, x + u, y + v, there, GRID))
+    return rest
+
+
+@part
+def count_support(line, x, y, w, h, there, rest, GRID: tl.constexpr):
+    """Return how many cells under a cuboid are as high as it rests."""
+    count = x * 0
+    for u in range(0, w):
+        for v in range(0, h):
+            ground = ground_at(line, x + u, y + v, there, GRID)
+            count += (ground == rest).to(tl.int32)
+    return count
+
+
+@part
+def _corners(line, x, y, w, h, there, rest, AT_HIGHEST: tl.constexpr, GRID: tl.constexpr):
+    """Return the corner cells at the rule's level, and whether the highest one supports."""
+    a = ground_at(line, x, y, there, GRID)
+    b = ground_at(line, x, y + h - 1, there, GRID)
+    c = ground_at(line, x + w - 1, y, there, GRID)
+    d = ground_at(line, x + w - 1, y + h - 1, there, GRID)
+    highest = tl.maximum(tl.maximum(a, b), tl.maximum(c, d))
+    bar = highest if AT_HIGHEST else rest
+    found = (a == bar).to(tl.int32) + (b == bar).to(tl.int32)
+    return found + (c == bar).to(tl.int32) + (d == bar).to(tl.int32), highest == rest
+
+
+@part
+def _reach(line, x, y, h, there, rest, GRID: tl.constexpr):
+    """Return where the supporting cells of a window row begin and end, and their count."""
+    low, high, count = x * 0 + _NONE, x * 0 - _NONE, x * 0
+    for v in range(0, h):
+        supports = ground_at(line, x, y + v, there, GRID) == rest
+        low = tl.minimum(low, tl.where(supports, v, _NONE))
+        high = tl.maximum(high, tl.where(supports, v + 1, -_NONE))
+        count += supports.to(tl.int32)
+    return low, high, count
+
+
+@part
+def _in_hull(line, x, y, w, h, there, rest, CENTRES: tl.constexpr, GRID: tl.constexpr):
+    """Return whether the window's centre is in the hull, and the count of supporting cells.
+
+    The walk over the lines of corners is that of `support.hull_triton`.
+    """
+    count = x * 0
+    no_rise = count - 1
+    left_up, left_up_run, right_up, right_up_run = no_rise, count, no_rise, count
+    left_down, left_down_run, right_down, right_down_run = no_rise, count, no_rise, count
+    over, under = count > 0, count > 0
+    before_low, before_high = count + _NONE, count - _NONE
+    inset = 1 if CENTRES else 0
+    for u in range(0, w if CENTRES else tl.where(w > 0, w + 1, 0)):
+        cells = tl.where(u < w, h, 0)
+        low, high, more = _reach(line, x + u, y, cells, there, rest, GRID)
+        count += more
+        first = low if CENTRES else tl.minimum(low, before_low)
+        last = high if CENTRES else tl.maximum(high, before_high)
+        before_low, before_high = low, high
+        up, down, dx = 2 * last - inset - h, h - 2 * first - inset, 2 * u + inset - w
+        run = tl.abs(dx) + count * 0
+        left = last > tl.where(dx < 0, 0, _NONE)
+        right = last > tl.where(dx > 0, 0, _NONE)
+        here = last > tl.where(dx == 0, 0, _NONE)
+        left_up, left_up_run = steeper(up, run, left_up, left_up_run, left)
+        right_up, right_up_run = steeper(up, run, right_up, right_up_run, right)
+        left_down, left_down_run = steeper(down, run, left_down, left_down_run, left)
+        right_down, right_down_run = steeper(down, run, right_down, right_down_run, right)
+        over = over | (here & (up >= 0))
+        under = under | (here & (down >= 0))
+    over = over | spans(left_up, left_up_run, right_up, right_up_run)
+    under = under | spans(left_down, left_down_run, right_down, right_down_run)
+    return over & under, count
+
+
+@part
+def stands(
+    line, x, y, w, h, there, rest,
+    RULE: tl.constexpr, FORMULA: tl.constexpr, GRID: tl.constexpr,
+):  # fmt: skip
+    """Return the verdict of a stability rule on a cuboid that rests at this level."""
+    if RULE is None:
+        stable = rest >= 0.0
+    else:
+        corners, touching, in_hull = x * 0, rest < 0.0, rest < 0.0
+        if RULE.corners:
+            corners, touching = _corners(
+                line, x, y, w, h, there, rest, RULE.at_highest, GRID
+            )  # fmt: skip
+        if RULE.hull:
+            in_hull, count = _in_hull(line, x, y, w, h, there, rest, RULE.centres, GRID)
+        else:
+            count = count_support(line, x, y, w, h, there, rest, GRID)
+        area = w * h
+        low, middle = _limit(area, RULE.percents[0]), _limit(area, RULE.percents[1])
+        limits = (low, middle, _limit(area, RULE.percents[2]))
+        stable = FORMULA(Support(count, limits, corners, touching, in_hull))
+    return stable

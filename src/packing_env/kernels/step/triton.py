@@ -1,0 +1,392 @@
+"""A step on cuboids of whole cells on CUDA, in Triton: one program, a warp, per row of the batch.
+
+It mirrors `step.cells`, whose arguments, entries and bits these are, and computes rewards as well.
+Everything is read and written in place: a step is one launch, without memory of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from packing_env.kernels.compiled.scene_triton import part
+from packing_env.kernels.compiled.scene_triton import start as launch
+from packing_env.kernels.cuboids.places_triton import (
+    Grid,
+    count_support,
+    find_rest,
+    level_of,
+    rule_of,
+    stands,
+)
+from packing_env.kernels.layout import NUM_METRICS
+from packing_env.kernels.stability_rules import NAMES
+from packing_env.kernels.step.entries import Counts, Items, Lengths, Observations, State, Tensors
+from packing_env.kernels.step.fused import FUSED_TERMS
+from packing_env.kernels.step.observe_triton import (
+    METRIC_LANES,
+    Row,
+    Seen,
+    Tables,
+    Task,
+    begin,
+    decode,
+    fill,
+    measure,
+    observe_flags,
+    observe_floor,
+    observe_items,
+    queue_after,
+    quotient,
+    read_row,
+    record,
+    reward_term,
+    write_row,
+)
+
+_NUM_METRICS = tl.constexpr(NUM_METRICS)
+
+SIZES = ["rows", "pool_size"]
+"""Arguments that are not compiled in."""
+
+OPTIONS = {"maxnreg": 152}
+"""Registers of a thread that the compiler may use: left to itself it takes fewer, and spills."""
+
+MOST_POINTS, MOST_CELLS = 128, 256
+"""Placements, and cells of the ground, that a program handles at once."""
+
+
+@part
+def raise_ground(line, x, y, w, h, metres, GRID: tl.constexpr):
+    """Set the heights under a cuboid to that of its top."""
+    v = tl.arange(0, GRID.across)
+    for u in range(0, w):
+        for first in range(0, h, GRID.across):
+            place = (x + u) * GRID.width + y + first + v
+            tl.store(line + place, metres, mask=first + v < h)
+
+
+@part
+def observe_ground(line, share, seen, start, row, TASK: tl.constexpr, GRID: tl.constexpr):
+    """Write the heightmap's ``share`` to two observations; returns the levels' sum and highest.
+
+    None stands for an observation that was not requested.
+    """
+    total, peak = tl.zeros([TASK.cells], tl.int32), tl.zeros([TASK.cells], tl.int32)
+    count: tl.constexpr = GRID.length * GRID.width
+    for first in range(0, count, TASK.cells):
+        k = first + tl.arange(0, TASK.cells)
+        level = level_of(tl.load(line + k, mask=k < count, other=0.0), GRID)
+        total, peak = total + level, tl.maximum(peak, level)
+        if seen is not None:
+            observed = tl.load(share + level)
+            tl.store(seen + row * count + k, observed, mask=k < count)
+            if start is not None:
+                tl.store(start + row * count + k, observed, mask=k < count)
+    return tl.sum(total, axis=0), tl.max(peak, axis=0)
+
+
+@part
+def observe_places(
+    line, items, seen, start, row, queue_item, left,
+    RULE: tl.constexpr, FORMULA: tl.constexpr, TASK: tl.constexpr, GRID: tl.constexpr,
+):  # fmt: skip
+    """Write legality and rest heights of the visible items; returns whether any is legal.
+
+    ``queue_item [slot_lanes]`` are the visible items, of which ``left`` are there.
+    """
+    places: tl.constexpr = TASK.xs * TASK.ys
+    playable = left < 0
+    lanes = tl.arange(0, TASK.slot_lanes)
+    for plane in range(0, TASK.visible * TASK.orientations):
+        slot, orientation = plane // TASK.orientations, plane % TASK.orientations
+        item = tl.sum(tl.where(lanes == slot, queue_item, 0), axis=0)
+        side = items.cuboid + (item * TASK.orientations + orientation) * 3
+        there = slot < left
+        w, h = tl.load(side, mask=there, other=0), tl.load(side + 1, mask=there, other=0)
+        room = GRID.height - tl.load(side + 2, mask=there, other=0)
+        offered = tl.where(w > 0, places, 0)
+        for first in range(0, places, TASK.points):
+            place = first + tl.arange(0, TASK.points)
+            x, y = place // TASK.ys * GRID.stride, place % TASK.ys * GRID.stride
+            inside = (place < offered) & (x + w <= GRID.length) & (y + h <= GRID.width)
+            rest = find_rest(line, x, y, w, h, inside, GRID)
+            level = level_of(rest, GRID)
+            legal = inside & (level <= room)
+            legal = legal & stands(line, x, y, w, h, legal, rest, RULE, FORMULA, GRID)
+            playable = playable | (tl.max(legal.to(tl.int32), axis=0) > 0)
+            target = (row * TASK.visible * TASK.orientations + plane) * places + place
+            tl.store(seen.mask + target, legal, mask=place < places)
+            if start is not None:
+                tl.store(start.mask + target, legal, mask=place < places)
+            if seen.drop_height is not None:
+                z = tl.load(items.drop_height + tl.where(legal, level + 1, 0))
+                tl.store(seen.drop_height + target, z, mask=place < places)
+                if start is not None:
+                    tl.store(start.drop_height + target, z, mask=place < places)
+    return playable
+
+
+@part
+def give_reward(before, after, legal, live, state_sum, reward, tables, seen, start, row, rows, done,
+                TASK: tl.constexpr):  # fmt: skip
+    """Write metrics, the sums of the reward terms and the reward, the sum of the terms."""
+    lane = tl.arange(0, METRIC_LANES)
+    tl.store(seen.metrics + lane * rows + row, after.to(tl.float32), mask=lane < _NUM_METRICS)
+    if start is not None:
+        shown = tl.where(done, 0.0, after.to(tl.float32))
+        tl.store(start.metrics + lane * rows + row, shown, mask=lane < _NUM_METRICS)
+    total = tl.full([], 0.0, tl.float64)
+    for k in tl.static_range(0, TASK.num_terms):
+        weight = tl.load(tables.numbers + 4 + k)
+        term = tl.where(live, weight * reward_term(TASK.terms[k], before, after, legal), 0.0)
+        sums = tl.load(state_sum + row * TASK.num_terms + k) + term
+        tl.store(state_sum + row * TASK.num_terms + k, sums)
+        total = term if k == 0 else total + term
+        place = (_NUM_METRICS + k) * rows + row
+        tl.store(seen.metrics + place, sums.to(tl.float32))
+        if start is not None:
+            tl.store(start.metrics + place, tl.where(done, 0.0, sums.to(tl.float32)))
+    tl.store(reward + row, total.to(tl.float32))
+
+
+@part
+def examine(line, items, item, there, pose, x, y, RULE: tl.constexpr, FORMULA: tl.constexpr,
+            METRIC: tl.constexpr, METRIC_FORMULA: tl.constexpr, TASK: tl.constexpr,
+            GRID: tl.constexpr):  # fmt: skip
+    """Return (legal, stable, rest height, support ratio, w, h, top) of a placement.
+
+    See `core.feasibility.examine`. Heights are metres; the sides w and h are cells, 0 where the
+    item is not inside.
+    """
+    kind = item * TASK.orientations + pose
+    w, h = tl.load(items.cuboid + kind * 3), tl.load(items.cuboid + kind * 3 + 1)
+    d = tl.load(items.cuboid + kind * 3 + 2)
+    inside = there & (tl.load(items.orientation_mask + kind) != 0)
+    inside = inside & (x + w <= GRID.length) & (y + h <= GRID.width)
+    w, h = tl.where(inside, w, 0), tl.where(inside, h, 0)
+    rest = find_rest(line, x, y, w, h, inside, GRID)
+    count = count_support(line, x, y, w, h, inside, rest, GRID)
+    legal = inside & (level_of(rest, GRID) + d <= GRID.height)
+    legal = legal & stands(line, x, y, w, h, legal, rest, RULE, FORMULA, GRID)
+    stable = legal & stands(line, x, y, w, h, legal, rest, METRIC, METRIC_FORMULA, GRID)
+    ratio = quotient(count.to(tl.float64), (w * h).to(tl.float64))
+    return legal, stable, rest, ratio, w, h, rest + d.to(tl.float32) * GRID.cell
+
+
+@part
+def count_decision(row, legal, stable, ratio, volume):
+    """Return the numbers of a row after a decision, but for the flags."""
+    live = (row.terminated | row.truncated) == 0
+    carried = legal & live
+    return Row(
+        row.packed + carried.to(tl.int64),
+        row.of,
+        row.volume + tl.where(carried, volume, 0.0),
+        row.stable + (carried & stable).to(tl.int64),
+        row.support + tl.where(carried, ratio, 0.0),
+        row.illegal + (live & (legal == 0)).to(tl.int64),
+        row.overflow,
+        row.step + live.to(tl.int64),
+        row.terminated,
+        row.truncated,
+    )
+
+
+@part
+def flags_after(row, live, legal, playable, TASK: tl.constexpr):
+    """Return whether a row is terminated, and truncated: see `core.transition.finish`."""
+    stuck = (playable == 0) | (row.packed >= row.of)
+    if TASK.illegal_ends:
+        stuck = stuck | (legal == 0)
+    late = row.step >= TASK.step_limit
+    return row.terminated | (live & stuck), row.truncated | (live & late)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def step_kernel(
+    state, reward_sum, items, pool, tables, action, seen, start, reward, rows, pool_size,
+    RULE: tl.constexpr, FORMULA: tl.constexpr, METRIC: tl.constexpr, METRIC_FORMULA: tl.constexpr,
+    TASK: tl.constexpr, GRID: tl.constexpr,
+):  # fmt: skip
+    """Carry out one decision of a row, and observe; with ``start`` reset it if it is finished."""
+    row = tl.program_id(0).to(tl.int64)
+    line = state.heightmap + row * (GRID.length * GRID.width)
+    own = state.item_id + row * TASK.capacity
+    now = read_row(state, row)
+    live = (now.terminated | now.truncated) == 0
+    known, slot, pose, x, y = decode(action, row, TASK, GRID)
+    there = known & (slot < now.of - now.packed)
+    position = tl.load(state.queue + row * TASK.slots + slot)
+    item = tl.load(own + position, mask=there, other=0)
+    total, peak = observe_ground(line, None, None, None, row, TASK, GRID)
+    before = measure(now, peak, total, tables.numbers)
+    legal, stable, rest, ratio, w, h, top = examine(
+        line, items, item, there, pose, x, y, RULE, FORMULA, METRIC, METRIC_FORMULA, TASK, GRID
+    )
+    carried = legal & live
+    after = count_decision(now, legal, stable, ratio, tl.load(items.volume + item))
+    queue = queue_after(state.queue + row * TASK.slots, slot, now.packed, carried, TASK)
+    lanes, left = tl.arange(0, TASK.slot_lanes), after.of - after.packed
+    offered = tl.load(own + queue, mask=(lanes < TASK.slots) & (lanes < left), other=0)
+    tl.debug_barrier()  # all threads have read the state, and then all see the new heights
+    raise_ground(line, x, y, tl.where(carried, w, 0), h, top, GRID)
+    tl.debug_barrier()
+    begun = None if start is None else start.heightmap
+    total, peak = observe_ground(line, tables.share, seen.heightmap, begun, row, TASK, GRID)
+    measured = measure(after, peak, total, tables.numbers)
+    playable = observe_places(
+        line, items, seen, start, row, offered, left, RULE, FORMULA, TASK, GRID
+    )
+    terminated, truncated = flags_after(after, live, legal, playable, TASK)
+    done = terminated | truncated
+    tl.debug_barrier()  # what is written twice is written in this order
+    record(state, row, now.packed, (position, pose, x, y), rest, ratio, carried, TASK, GRID)
+    tl.store(state.queue + row * TASK.slots + lanes, queue, mask=lanes < TASK.slots)
+    write_row(state, row, Row(
+        after.packed, after.of, after.volume, after.stable, after.support, after.illegal,
+        after.overflow, after.step, terminated, truncated,
+    ))  # fmt: skip
+    observe_items(seen, items, row, offered, lanes, left, TASK)
+    observe_flags(seen, row, terminated, truncated)
+    give_reward(before, measured, legal, live, reward_sum, reward, tables, seen, start, row, rows,
+                done, TASK)  # fmt: skip
+    if terminated:
+        actions: tl.constexpr = TASK.visible * TASK.orientations * TASK.xs * TASK.ys
+        fill(seen.mask, row * actions, actions, terminated)
+    if start is not None:
+        observe_items(start, items, row, offered, lanes, left, TASK)
+        observe_flags(start, row, terminated & False, terminated & False)
+        if done:
+            index, num = begin(
+                state, reward_sum, pool, row, after.packed, rows, pool_size, TASK, GRID
+            )
+            observe_floor(start, items, pool, row, index, num, TASK, GRID)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def reset_kernel(state, reward_sum, items, pool, marked, seen, rows, pool_size,
+                 TASK: tl.constexpr, GRID: tl.constexpr):  # fmt: skip
+    """Start the next episode of a row that is marked, and observe its start; metrics become 0."""
+    row = tl.program_id(0).to(tl.int64)
+    if tl.load(marked + row) != 0:
+        packed = tl.load(state.items_packed + row)
+        index, num = begin(state, reward_sum, pool, row, packed, rows, pool_size, TASK, GRID)
+        observe_floor(seen, items, pool, row, index, num, TASK, GRID)
+        for m in range(0, _NUM_METRICS + TASK.num_terms):
+            tl.store(seen.metrics + m * rows + row, 0.0)
+
+
+class Sizes(NamedTuple):
+    """Sizes of a task.
+
+    Numbers of an action, orientations, N, observed items, cells, and lengths of a line of
+    ``item_features`` and of ``orientation_features``.
+    """
+
+    heads: int
+    orientations: int
+    capacity: int
+    slots: int
+    length: int
+    width: int
+    features: int
+    turned: int
+
+
+@cache
+def constants_of(
+    counts: Counts, lengths: Lengths, sizes: Sizes, terms: Sequence[str]
+) -> dict[str, Any]:
+    """Return what is compiled in of a task, by the kernels' arguments."""
+    length, width, slots = sizes.length, sizes.width, sizes.slots
+    xs, ys = -(-length // counts.stride), -(-width // counts.stride)
+    task = Task(
+        heads=sizes.heads,
+        visible=counts.visible,
+        slots=slots,
+        orientations=sizes.orientations,
+        capacity=sizes.capacity,
+        features=sizes.features,
+        turned=sizes.turned,
+        remaining=counts.remaining,
+        step_limit=counts.step_limit,
+        illegal_ends=counts.illegal_ends,
+        sequential=counts.sequential,
+        terms=tuple(FUSED_TERMS.index(term) for term in terms),
+        num_terms=len(terms),
+        slot_lanes=triton.next_power_of_2(slots),
+        feature_lanes=triton.next_power_of_2(sizes.features),
+        turned_lanes=triton.next_power_of_2(sizes.turned),
+        xs=xs,
+        ys=ys,
+        points=min(MOST_POINTS, max(32, triton.next_power_of_2(xs * ys))),
+        cells=min(MOST_CELLS, max(32, triton.next_power_of_2(length * width))),
+    )
+    cell = (lengths.cell, 1 / lengths.cell)
+    across = min(32, triton.next_power_of_2(counts.along))
+    rule, formula = rule_of(NAMES[counts.rule])
+    metric, metric_formula = rule_of(NAMES[counts.metric_rule])
+    return {
+        "RULE": rule,
+        "FORMULA": formula,
+        "METRIC": metric,
+        "METRIC_FORMULA": metric_formula,
+        "TASK": task,
+        "GRID": Grid(length, width, counts.height, counts.stride, *cell, across),
+    }
+
+
+def advance(
+    state: Tensors, items: Tensors, pool: Tensors, counts: Sequence[int],
+    lengths: Sequence[float], tables: Tensors, terms: Sequence[str], action: Tensor,
+    observations: Tensors, start: Tensors, reward: Tensor,
+) -> None:  # fmt: skip
+    """Carry out `packing_env.kernels.step.fused.advance_fused`."""
+    constants = _constants(state, items, counts, lengths, terms, action.shape[1])
+    seen, begun = _seen(observations), _seen(start) if start else None
+    given = (State(*state[:-1]), state[-1], Items(*items), tuple(pool), Tables(*tables), action)
+    sizes = (len(action), len(pool[1]))
+    with torch.cuda.device_of(action):
+        launch(step_kernel, len(action), (*given, seen, begun, reward, *sizes), constants | OPTIONS)
+
+
+def reset(
+    state: Tensors, items: Tensors, pool: Tensors, counts: Sequence[int],
+    lengths: Sequence[float], tables: Tensors, terms: Sequence[str], rows: Tensor,
+    observations: Tensors,
+) -> None:  # fmt: skip
+    """Carry out `packing_env.kernels.step.fused.reset_fused`."""
+    constants = _constants(state, items, counts, lengths, terms, 1)
+    constants = {name: constants[name] for name in ("TASK", "GRID")}
+    given = (State(*state[:-1]), state[-1], Items(*items), tuple(pool), rows)
+    sizes = (len(rows), len(pool[1]))
+    with torch.cuda.device_of(rows):
+        launch(reset_kernel, len(rows), (*given, _seen(observations), *sizes), constants)
+
+
+def _constants(
+    state: Tensors, items: Tensors, counts: Sequence[int], lengths: Sequence[float],
+    terms: Sequence[str], heads: int,
+) -> dict[str, Any]:  # fmt: skip
+    """Return :func:`constants_of` of tensors."""
+    now, table = State(*state[:-1]), Items(*items)
+    _, length, width = now.heightmap.shape
+    sizes = Sizes(
+        heads, table.peak.shape[1], now.item_id.shape[1], now.queue.shape[1], length, width,
+        table.item_features.shape[1], table.orientation_features.shape[1],
+    )  # fmt: skip
+    return constants_of(Counts(*counts), Lengths(*lengths), sizes, tuple(terms))
+
+
+def _seen(entries: Tensors) -> Seen:
+    """Return observations as the kernels take them: None for an empty one."""
+    named = dict(zip(Observations._fields, entries, strict=True))
+    chosen = (named[name] for name in Seen._fields)
+    return Seen(*(entry if entry.numel() else None for entry in chosen))

@@ -1,0 +1,153 @@
+"""The engine `fused`: its choice, its machine code, and its bits as interpreted.
+
+What needs a CUDA device is in tests/gpu.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.tiny import cuboid_env
+
+from packing_env import kernels
+from packing_env.core import rewards
+from packing_env.engine import Task
+from packing_env.engine import fused as engine
+from packing_env.engine.compiled import ON_CELLS
+from packing_env.kernels import backends as dispatch
+from packing_env.kernels.step.fused import FUSED_TERMS, is_fused_for
+
+INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
+INSTALLED = importlib.util.find_spec("triton") is not None
+MOST_REGISTERS = {"step_kernel": 152, "reset_kernel": 64}
+
+needs_triton = pytest.mark.skipif(not INSTALLED, reason="Triton is not installed")
+compiles = pytest.mark.skipif(INTERPRETING, reason="the kernels are interpreted here")
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    yield
+    kernels.set_backend(None)
+
+
+def task(**params: Any) -> Task:
+    kernels.set_backend("eager")
+    env = cuboid_env(1, **{"observation": ON_CELLS, **params})
+    kernels.set_backend(None)
+    return Task(env.params, env.catalogue.tensors(), env.instances)
+
+
+def test_it_is_not_chosen_on_a_cpu(caplog: pytest.LogCaptureFixture) -> None:
+    kernels.set_backend("eager")
+    with caplog.at_level(logging.INFO, logger="packing_env.engine"):
+        assert cuboid_env(1, observation=ON_CELLS).engine.name == "rules"
+    (record,) = [r for r in caplog.records if r.name == "packing_env.engine"]
+    assert "not fused: it needs CUDA and the triton backend, not cpu" in record.getMessage()
+
+
+def test_triton_on_cuda_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch.importlib.util, "find_spec", lambda name: object())
+    assert is_fused_for("cuda")
+    monkeypatch.setattr(dispatch.importlib.util, "find_spec", lambda name: None)
+    kernels.set_backend(None)
+    assert not is_fused_for("cuda")
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({}, ""),
+        ({"action_mode": "multi_head", "num_visible": 2, "reward": {"void": 1.0}}, ""),
+        ({"action_mode": "candidate"}, "it does not know action_mode='candidate'"),
+        ({"illegal_action": "project"}, "it does not know this combination"),
+        ({"contact_tol": 1.0}, "it does not know this combination"),
+    ],
+)
+def test_tasks_that_it_knows(
+    params: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "is_fused_for", lambda device: True)
+    refusal = engine.FusedEngine.refusal(task(**params))
+    assert refusal.startswith(reason)
+    assert bool(refusal) == bool(reason)
+
+
+def test_a_reward_term_of_ones_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "is_fused_for", lambda device: True)
+    monkeypatch.setitem(rewards.TERMS, "mine", lambda before, after, legal: after["success"])
+    given = task(reward={"mine": 1.0})
+    assert engine.FusedEngine.refusal(given) == "it does not know the reward term 'mine'"
+    monkeypatch.setitem(rewards.TERMS, "item", rewards.TERMS["mine"])
+    given = task(reward={"item": 1.0})
+    assert engine.FusedEngine.refusal(given) == "it does not know the reward term 'item'"
+
+
+def test_it_knows_every_term_of_the_rules() -> None:
+    assert set(FUSED_TERMS) == set(rewards.TERMS)
+
+
+def test_what_overlaps_itself_is_copied_before_it_is_written() -> None:
+    state = {"row": torch.arange(1).expand(3), "step": torch.zeros(3)}
+    found = engine._writable(state)
+    assert all(value.is_contiguous() for value in found.values())
+    assert engine._writable(found) is found
+
+
+@needs_triton
+@compiles
+def test_the_interpreted_kernels_in_a_process_of_their_own() -> None:
+    run_interpreted("not random_tasks", r"^9 passed")
+
+
+@needs_triton
+@compiles
+@pytest.mark.slow
+def test_all_random_tasks_interpreted() -> None:
+    run_interpreted("random_tasks", r"^20 passed")
+
+
+def run_interpreted(only: str, passed: str) -> None:
+    file = Path(__file__).with_name("test_fused_interpreted.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", only]
+    result = subprocess.run(
+        [*command, str(file)],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout
+    assert re.search(passed, result.stdout.splitlines()[-1]), result.stdout
+
+
+@needs_triton
+@compiles
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("architecture", [80, 90])
+def test_machine_code(architecture: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No spills, few registers, no multiply-add, divisions rounded as the rules'."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    triton_code, triton_step = (
+        importlib.import_module(name) for name in ("triton_code", "triton_step")
+    )
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    for variant in triton_step.variants():
+        code = triton_code.compiled(variant, architecture)
+        assert code.local_bytes == 0, f"{variant.name} spills"
+        assert code.shared_bytes == 0, f"{variant.name} moves values between threads"
+        assert code.registers <= MOST_REGISTERS[variant.kernel.__name__], variant.name
+        assert not re.search(r"fma\.rn\.f(32|64)", code.ptx), variant.name
+        assert set(re.findall(r"\bdiv\.\w+\.f\d+", code.ptx)) <= {"div.rn.f64"}, variant.name
+        assert ".ftz" not in code.ptx, variant.name
