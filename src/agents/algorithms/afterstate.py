@@ -124,8 +124,9 @@ class Afterstate(Learner):
         """Take one step on a minibatch."""
         value = self.policy.value.value(features, context, turn=True)
         errors = functional.mse_loss(value, target, reduction="none")
-        loss = (weight * errors).sum() / weight.sum().clamp(min=1.0)
-        step = self.optimizer.step(loss)
+        count = weight.sum()
+        loss = (weight * errors).sum() / count.clamp(min=1.0)
+        step = self.optimizer.step(loss, weight=count)
         return {"loss": loss.detach(), **step}
 
     @torch.no_grad()
