@@ -18,6 +18,7 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override
+from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -150,6 +151,7 @@ def _unreadable(text: str, overrides: Sequence[str], reason: str) -> str:
 @contextmanager
 def _hydra() -> Iterator[None]:
     """Initialize Hydra at our configuration, and restore the caller's Hydra state at the end."""
+    Plugins.instance()  # registers its launchers only once: they are part of what is restored
     before = Singleton.get_state()
     GlobalHydra.instance().clear()
     try:

@@ -64,8 +64,12 @@ class Family:
         config = small_config(case, *options)
         if on_policy:
             config.agent.batch_size = 10_000
+        if "precision" in config.network:
+            config.network.precision = "fp32"
         env = build_env(config)
         self.agent = build_agent(config, env)
+        if case == "afterstate":  # which maps are turned depends on their places in the batch
+            self.agent.policy.value._turned = lambda features: features
         replay = build_replay(config, env, self.agent)
         collector = instantiate(config.collector)(env, self.agent.policy)
         for _ in range(4 if on_policy else 6):
