@@ -83,7 +83,7 @@ class World:
         return self.texts(make() if self.leads else "")[0]
 
     def all_do(self, work: Callable[[], None]) -> None:
-        """Work in every process; where it fails in any, raise in all."""
+        """Call it in every process; where it fails in any, raise in all."""
         failure: OSError | RuntimeError | None = None
         try:
             work()

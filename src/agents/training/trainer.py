@@ -249,7 +249,7 @@ class Trainer:
         """Continue bit for bit from what :meth:`state_dict` returned.
 
         Without ``collector``, ``random``, ``meter`` or ``replay``, which are those of one process,
-        these start anew; the replay after another ``warmup`` frames.
+        these are left as they were built; the replay fills for another ``warmup`` frames.
         """
         counters, waiting = state["counters"], state["waiting"]
         self.agent.load_state_dict(state["agent"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -134,9 +134,8 @@ def weights(world: World) -> tuple[torch.Tensor, torch.Tensor]:
     return (priority / priority.sum())[index], weight
 
 
-def main(folder: str) -> None:
-    """Compare, and write what was found."""
-    size = int(os.environ["WORLD_SIZE"])
+def gradients(size: int) -> Callable[[World], Any]:
+    """Compute what gradients are compared with; return their comparison."""
     families = {case: Family(case, size) for case in FAMILIES}
     wanted: dict[str, dict[str, torch.Tensor]] = {}
     for case, kinds in FAMILIES.items():  # before the processes join: each on its own
@@ -148,18 +147,25 @@ def main(folder: str) -> None:
             wanted[case]["shards"] = torch.stack(shards).mean(0)
         if "whole" in kinds:
             wanted[case]["whole"] = each(slice(None), 0)
-    with Ranks(timeout=120).joined("cpu") as world:
-        found = {
-            "differences": differences(world, families, wanted),
-            "prioritized": weights(world),
-            "weights": {
-                "rainbow": parameters(world, "rainbow", "replay=prioritized"),
-                "ppo": parameters(world, "ppo"),
-                "afterstate": parameters(world, "afterstate"),
-            },
-        }
-        torch.save(found, f"{folder}/rank{world.rank}.pt")
+    return lambda world: differences(world, families, wanted)
+
+
+def trained(size: int) -> Callable[[World], Any]:
+    """Return the training of some agents."""
+    return lambda world: {
+        "rainbow": parameters(world, "rainbow", "replay=prioritized"),
+        "ppo": parameters(world, "ppo"),
+        "afterstate": parameters(world, "afterstate"),
+    }
+
+
+def main(what: str, folder: str) -> None:
+    """Do one of them together, and write what was found."""
+    work = {"gradients": gradients, "trained": trained, "weights": lambda size: weights}
+    together = work[what](int(os.environ["WORLD_SIZE"]))
+    with Ranks(timeout=200).joined("cpu") as world:
+        torch.save(together(world), f"{folder}/rank{world.rank}.pt")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

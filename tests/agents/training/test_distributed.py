@@ -176,18 +176,31 @@ def test_two_processes_resume_bit_for_bit(tmp_path: Path) -> None:
     assert load(parts).state["counters"]["frames"] == 104
 
 
+def learned(what: str, folder: Path, size: int) -> list[Any]:
+    """Run a part of ``learn_together.py`` in several processes; return what each found."""
+    program = str(Path(__file__).with_name("learn_together.py"))
+    together(program, what, str(folder), size=size)
+    return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(size)]
+
+
 @pytest.mark.parametrize("size", [2, 4])
 def test_every_family_learns_from_the_mean_gradient(size: int, tmp_path: Path) -> None:
-    program = str(Path(__file__).with_name("learn_together.py"))
-    together(program, str(tmp_path), size=size)
-    found = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(size)]
-    chances = torch.cat([each["prioritized"][0] for each in found])
-    weight = torch.cat([each["prioritized"][1] for each in found])
+    for differences in learned("gradients", tmp_path, size):
+        assert len(differences) >= 11
+        assert max(differences.values()) <= 1e-6, differences
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_weights_are_equal_after_100_updates(size: int, tmp_path: Path) -> None:
+    first, *others = learned("trained", tmp_path, size)
+    for name, weights in first.items():
+        assert all(equal(weights, other[name]) for other in others), name
+
+
+def test_weights_of_samples_are_those_of_one_batch(tmp_path: Path) -> None:
+    found = learned("weights", tmp_path, 2)
+    chances, weight = (torch.cat(part) for part in zip(*found, strict=True))
     torch.testing.assert_close(weight, (chances / chances.min()).pow(-0.5))
-    for each in found:
-        assert max(each["differences"].values()) <= 1e-6, each["differences"]
-        for name, weights in each["weights"].items():
-            assert equal(weights, found[0]["weights"][name]), name
 
 
 def test_a_process_that_raises_ends_all_with_its_message() -> None:
