@@ -73,7 +73,17 @@ COMMANDS = {
     "train": Command(
         "train an agent (and evaluate it: evaluation.instances=64)",
         "agents.cli.train:train",
-        (*TASK, "agent", "network", "collector", "replay", "trainer", "logger", "experiment"),
+        (
+            *TASK,
+            "agent",
+            "network",
+            "collector",
+            "distributed",
+            "replay",
+            "trainer",
+            "logger",
+            "experiment",
+        ),  # fmt: skip
         (
             "packing train items=meshes items.paths=my_parts items.unit=mm trainer.minutes=5",
             "packing train agent=dqn env=irregular env.num_envs=64 trainer.frames=1e6",
