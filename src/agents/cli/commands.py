@@ -73,17 +73,7 @@ COMMANDS = {
     "train": Command(
         "train an agent (and evaluate it: evaluation.instances=64)",
         "agents.cli.train:train",
-        (
-            *TASK,
-            "agent",
-            "network",
-            "collector",
-            "distributed",
-            "replay",
-            "trainer",
-            "logger",
-            "experiment",
-        ),  # fmt: skip
+        (*TASK, "agent", "network", "collector", "replay", "trainer", "logger", "experiment"),
         (
             "packing train items=meshes items.paths=my_parts items.unit=mm trainer.minutes=5",
             "packing train agent=dqn env=irregular env.num_envs=64 trainer.frames=1e6",
