@@ -1,7 +1,7 @@
 """Rollouts on Ray workers, which feed one learner here: ``distributed=ray``.
 
-TorchRL's ``RayCollector`` starts a worker per share of the rows, on this machine or in a cluster,
-and brings the weights there. Ray pickles what it sends between processes of one user; nothing of it
+TorchRL's ``RayCollector`` starts a worker per share of the rows, on this machine or in a cluster; the
+weights follow before each message. Ray pickles what it sends between processes of one user; nothing of it
 is read from files.
 """
 
@@ -11,11 +11,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
+from torch import Tensor, nn
+from torchrl.collectors import Collector as TorchRLCollector
 from torchrl.envs.utils import ExplorationType
 
 from agents.algorithms.base import Collector
@@ -98,6 +101,7 @@ class RayRows:
     def __init__(
         self, env: PackingEnv, policy: TensorDictModuleBase, num_workers: int, horizon: int
     ) -> None:
+        import ray
         from torchrl.collectors.distributed import RayCollector
 
         rows = env.batch_size.numel()
@@ -113,7 +117,7 @@ class RayRows:
                 f"distributed=ray brings weights to its workers, and {type(policy).__name__} has "
                 f"stages besides; use distributed=torchrun"
             )
-        self.env, self.horizon = env, horizon
+        self.env, self.policy, self._ray = env, policy, ray
         share = rows // num_workers
         env.reset()
         start = env.get_state()
@@ -130,6 +134,8 @@ class RayRows:
             frames_per_batch=rows * horizon,
             total_frames=2**62,
             sync=True,
+            collector_class=_Worker,
+            weight_sync_schemes={},  # TorchRL's sends contiguous tensors only; see _Worker
             exploration_type=ExplorationType.RANDOM,
             trust_policy=True,
             collector_kwargs={"track_traj_ids": False, "auto_register_policy_transforms": False},
@@ -142,10 +148,18 @@ class RayRows:
     def step(self) -> TensorDictBase:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
         if not self._waiting:
-            self._collector.update_policy_weights_()
+            self._send_weights()
             batch = next(self._batches).exclude(*_SCRATCH).flatten(0, 1).to(self.env.device)
             self._waiting = list(reversed(batch.unbind(1)))
         return self._waiting.pop()
+
+    def _send_weights(self) -> None:
+        """Bring parameters and buffers to the workers."""
+        weights = {name: value.detach().cpu() for name, value in _weights(self.policy).items()}
+        sent = self._ray.put(weights)
+        self._ray.get(
+            [worker.load_weights.remote(sent) for worker in self._collector.remote_collectors]
+        )
 
     def redraw(self, number: int) -> None:
         """Refuse: the workers have one pool."""
@@ -161,6 +175,20 @@ class RayRows:
     def close(self) -> None:
         """End the workers."""
         self._collector.shutdown()
+
+
+class _Worker(TorchRLCollector):
+    """A collector in a Ray worker, whose policy gets its weights as they are."""
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy parameters and buffers into the policy."""
+        for name, value in _weights(self.policy).items():
+            value.data.copy_(weights[name])
+
+
+def _weights(policy: nn.Module) -> dict[str, Tensor]:
+    """Return parameters and buffers, those that are not saved included, by name."""
+    return dict(chain(policy.named_parameters(), policy.named_buffers()))
 
 
 def _rows(make: Callable[..., PackingEnv], row_offset: int, seed: int) -> PackingEnv:

@@ -83,19 +83,20 @@ def from_config(
             f"{place}: holds the policy alone; packing eval checkpoint={place} plays it, and "
             f"without resume a new run starts"
         )
-    if not isinstance(meta.get("frames"), int) or not isinstance(meta.get("versions"), dict):
+    ranks = meta.get(RANKS, 1)
+    counts = isinstance(meta.get("frames"), int) and isinstance(ranks, int)
+    if not counts or not isinstance(meta.get("versions"), dict):
         raise CheckpointError(f"{place}: its description lacks the frames or the versions")
     merged = run_config(config, meta.get("config", {}), overrides, folders)
-    ranks = meta.get(RANKS, 1)
     rank = world.rank if ranks == world.size else 0
     found = checkpoint.load(place, device=merged.device, rank=rank)
     folder = found.path.parent.parent
     if ranks != world.size:
-        common = {"agent": found.state["agent"], "counters": found.state["counters"]}
-        waiting = {**found.state["waiting"]}
-        waiting.pop("meter")
-        found.state.clear()
-        found.state.update(common, waiting=waiting)
+        waiting = found.state.get("waiting")
+        if isinstance(waiting, dict):
+            waiting.pop("meter", None)
+        for name in found.state.keys() - {"agent", "counters", "waiting"}:
+            del found.state[name]
         rebuilt = (
             f"; it is of {ranks} process{'es' * (ranks > 1)}, and {world.size} continue: agent and "
             f"counts do, the rows start new episodes"
