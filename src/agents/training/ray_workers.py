@@ -1,8 +1,8 @@
 """Rollouts on Ray workers, which feed one learner here: ``distributed=ray``.
 
-TorchRL's ``RayCollector`` starts a worker per share of the rows, on this machine or in a cluster; the
-weights follow before each message. Ray pickles what it sends between processes of one user; nothing of it
-is read from files.
+TorchRL's ``RayCollector`` starts a worker per share of the rows, on this machine or in a cluster;
+the weights follow before each message. Ray pickles what it sends between processes of one user;
+nothing of it is read from files.
 """
 
 from __future__ import annotations
