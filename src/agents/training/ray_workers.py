@@ -8,6 +8,7 @@ nothing of it is read from files.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -149,7 +150,10 @@ class RayRows:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
         if not self._waiting:
             self._send_weights()
-            batch = next(self._batches).exclude(*_SCRATCH).flatten(0, 1).to(self.env.device)
+            with warnings.catch_warnings():  # that its own way of sending weights is not used
+                warnings.filterwarnings("ignore", "RayCollector iteration started", UserWarning)
+                played = next(self._batches)
+            batch = played.exclude(*_SCRATCH).flatten(0, 1).to(self.env.device)
             self._waiting = list(reversed(batch.unbind(1)))
         return self._waiting.pop()
 
