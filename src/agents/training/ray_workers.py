@@ -158,7 +158,7 @@ class RayRows:
         return self._waiting.pop()
 
     def _send_weights(self) -> None:
-        """Bring parameters and buffers to the workers."""
+        """Send parameters and buffers to the workers."""
         weights = {name: value.detach().cpu() for name, value in _weights(self.policy).items()}
         sent = self._ray.put(weights)
         self._ray.get(
