@@ -102,9 +102,6 @@ class RayRows:
     def __init__(
         self, env: PackingEnv, policy: TensorDictModuleBase, num_workers: int, horizon: int
     ) -> None:
-        import ray
-        from torchrl.collectors.distributed import RayCollector
-
         rows = env.batch_size.numel()
         if rows % num_workers or env.batch_dims != 1:
             raise ParameterError(
@@ -118,6 +115,9 @@ class RayRows:
                 f"distributed=ray brings weights to its workers, and {type(policy).__name__} has "
                 f"stages besides; use distributed=torchrun"
             )
+        import ray
+        from torchrl.collectors.distributed import RayCollector
+
         self.env, self.policy, self._ray = env, policy, ray
         share = rows // num_workers
         env.reset()
