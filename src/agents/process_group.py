@@ -1,4 +1,8 @@
-"""Processes that learn together: their number, and means over them."""
+"""Processes that learn together: their number, and values that they share.
+
+Everything here is a tensor operation of one message, which every process must call alike; with a
+single process nothing is sent.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +17,25 @@ def processes() -> int:
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
-def average(tensors: Iterable[Tensor]) -> None:
-    """Replace tensors of one dtype by their means over the processes, in one message.
+def add_up(tensor: Tensor) -> Tensor:
+    """Replace a contiguous tensor by its sum over the processes, and return it."""
+    if processes() > 1:
+        distributed.all_reduce(tensor)
+    return tensor
 
-    With a single process, nothing happens.
-    """
-    if not distributed.is_initialized():
+
+def least(tensor: Tensor) -> Tensor:
+    """Replace a tensor by its smallest values over the processes, and return it."""
+    if processes() > 1:
+        distributed.all_reduce(tensor, distributed.ReduceOp.MIN)
+    return tensor
+
+
+def average(tensors: Iterable[Tensor]) -> None:
+    """Replace scalars of one dtype by their means over the processes, in one message."""
+    if processes() == 1:
         return
     pending = list(tensors)
-    flat = torch.cat([tensor.flatten() for tensor in pending])
-    distributed.all_reduce(flat)
-    flat /= distributed.get_world_size()
-    means = flat.split([tensor.numel() for tensor in pending])
+    means = add_up(torch.stack(pending)) / processes()
     for tensor, mean in zip(pending, means, strict=True):
-        tensor.copy_(mean.view_as(tensor))
+        tensor.copy_(mean)

@@ -42,6 +42,10 @@ EXTRAS = {
     "triton": Extra("kernels on CUDA devices", ("triton",)),
     "log": Extra("TensorBoard", ("tensorboard",)),
     "sb3": Extra("Stable-Baselines3", ("stable_baselines3", "sb3_contrib")),
+    "joblib": Extra("sweeps on several cores", ("hydra_plugins.hydra_joblib_launcher",)),
+    "submitit": Extra("sweeps on a Slurm cluster", ("hydra_plugins.hydra_submitit_launcher",)),
+    "ray": Extra("sweeps and rollouts on Ray", ("ray", "hydra_plugins.hydra_ray_launcher")),
+    "optuna": Extra("sweeps by Optuna", ("hydra_plugins.hydra_optuna_sweeper",)),
     "bench": Extra("Jumanji, for comparison in packing bench step", ("jumanji",)),
 }
 """The extras, the most useful first. ``pyproject.toml`` holds their versions."""
@@ -49,6 +53,10 @@ EXTRAS = {
 _PACKAGES = {
     "PIL": "Pillow",
     "collada": "pycollada",
+    "hydra_plugins.hydra_joblib_launcher": "hydra-joblib-launcher",
+    "hydra_plugins.hydra_optuna_sweeper": "hydra-optuna-sweeper",
+    "hydra_plugins.hydra_ray_launcher": "hydra-ray-launcher",
+    "hydra_plugins.hydra_submitit_launcher": "hydra-submitit-launcher",
     "imageio_ffmpeg": "imageio-ffmpeg",
     "sb3_contrib": "sb3-contrib",
     "stable_baselines3": "stable-baselines3",
@@ -63,7 +71,11 @@ def package(module: str) -> str:
 
 def is_installed(module: str) -> bool:
     """Return whether a module can be found; it is not imported."""
-    return importlib.util.find_spec(module.partition(".")[0]) is not None
+    top, _, rest = module.partition(".")
+    if importlib.util.find_spec(top) is None:
+        return False
+    plugin = top == "hydra_plugins"  # a folder that packages share
+    return not plugin or importlib.util.find_spec(f"{top}.{rest}") is not None
 
 
 def command(extra: str) -> str:
@@ -83,7 +95,7 @@ def check(module: str, purpose: str) -> None:
     """
     if is_installed(module):
         return
-    top = module.partition(".")[0]
+    top = module if module in _PACKAGES else module.partition(".")[0]
     extra = next((name for name, extra in EXTRAS.items() if top in extra.modules), None)
     install = f"pip install {package(top)}" if extra is None else command(extra)
     raise MissingPackageError(f"{purpose} need {package(top)}, which is not installed: {install}")

@@ -63,7 +63,7 @@ def command_for(preset: str) -> str:
 
 def test_there_is_a_group_for_every_axis() -> None:
     named = "env generator items reward network agent collector replay trainer logger experiment"
-    assert set(GROUPS) == {*named.split(), "bench"}
+    assert set(GROUPS) == {*named.split(), "distributed", "bench"}
     assert all(GROUPS.values())
 
 

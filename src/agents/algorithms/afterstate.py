@@ -112,8 +112,10 @@ class Afterstate(Learner):
         sums: dict[str, Tensor] = {}
         steps = 0
         for rows in self._minibatches(len(flat), maps.device):
-            loss = self.loss(*(part[rows] for part in data))
-            found = {"loss": loss.detach(), **self.optimizer.step(loss)}
+            batch = [part[rows] for part in data]
+            loss = self.loss(*batch)
+            step = self.optimizer.step(loss, weight=batch[-1].sum())
+            found = {"loss": loss.detach(), **step}
             steps += 1
             for name, value in found.items():
                 sums[name] = sums[name] + value if name in sums else value

@@ -11,7 +11,52 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torchrl.objectives import SoftUpdate
 
-from agents.process_group import average
+from agents.process_group import add_up, processes
+
+_ALIGNED = 16
+"""Gradients start at multiples of this number of elements, as vector instructions want."""
+
+
+class Gradients:
+    """The gradients of some parameters in one piece of memory, behind the loss and its weight.
+
+    Processes that learn together add all of it up in one message; nothing is copied.
+
+    Args:
+        parameters: Of one device and one dtype.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        self.parameters = list(parameters)
+        starts, end = [], _ALIGNED
+        for parameter in self.parameters:
+            starts.append(end)
+            end += -(-parameter.numel() // _ALIGNED) * _ALIGNED
+        self.flat = self.parameters[0].detach().new_zeros(end)
+        self.views = [
+            self.flat.as_strided(parameter.shape, parameter.stride(), start)
+            for start, parameter in zip(starts, self.parameters, strict=True)
+        ]
+
+    def of(self, loss: Tensor, weight: Tensor | None) -> Tensor:
+        """Let the parameters have the gradient of the mean loss over the processes; return it.
+
+        Args:
+            loss: Of this process, with a graph.
+            weight: Number of samples that it is a mean over; None: the same in every process.
+        """
+        self.flat.zero_()
+        for parameter, view in zip(self.parameters, self.views, strict=True):
+            parameter.grad = view
+        loss.backward()
+        self.flat[0].copy_(loss.detach())
+        if processes() > 1:
+            self.flat[1].fill_(1.0)
+            if weight is not None:
+                self.flat.mul_(weight)
+            add_up(self.flat)
+            self.flat.div_(self.flat[1].clamp(min=1e-12))
+        return self.flat[0].clone()
 
 
 class GatedAdam:
@@ -52,6 +97,7 @@ class GatedAdam:
         self.skipped = torch.zeros((), dtype=torch.int64, device=device)
         self.in_a_row = torch.zeros((), dtype=torch.int64, device=device)
         self._lr: Tensor | None = None
+        self._gradients: Gradients | None = None
 
     @property
     def taken(self) -> Tensor:
@@ -64,6 +110,7 @@ class GatedAdam:
         for moments in self.optimizer.state.values():
             moments.update({name: value.to(device) for name, value in moments.items()})
         self.skipped, self.in_a_row = self.skipped.to(device), self.in_a_row.to(device)
+        self._gradients = None
         if self._lr is not None:
             self.keep_lr_in_memory(remake=True)
 
@@ -87,11 +134,15 @@ class GatedAdam:
         if self.schedule is not None:
             self.set_lr(self.schedule(frames))
 
-    def step(self, loss: Tensor, *, where: Tensor | None = None) -> dict[str, Tensor]:
+    def step(
+        self, loss: Tensor, *, where: Tensor | None = None, weight: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """Take one step down the gradient of ``loss``, a scalar.
 
         Args:
             loss: Has a graph; its gradient is computed here.
+            weight: Number of samples that the loss is a mean over, a scalar on the device, where
+                it may differ between processes that learn together.
             where: A boolean scalar on the device: where it is False the step is left out, without
                 being counted as skipped.
 
@@ -99,10 +150,9 @@ class GatedAdam:
             ``grad_norm`` before clipping (0 in a skipped step), ``skipped`` (0 or 1) and
             ``skipped_in_a_row``; scalars on the device.
         """
-        self.optimizer.zero_grad(set_to_none=False)
-        loss.backward()
-        loss = loss.detach().clone()
-        average((loss, *(p.grad for p in self.parameters if p.grad is not None)))
+        if self._gradients is None:
+            self._gradients = Gradients(self.parameters)
+        loss = self._gradients.of(loss, weight)
         norm = nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm, foreach=True)
         with torch.no_grad():
             finite = torch.isfinite(loss) & torch.isfinite(norm)

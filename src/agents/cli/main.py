@@ -212,6 +212,7 @@ def _user_error(error: Exception) -> BaseException | None:
     from agents.config.folders import ConfigError
     from agents.training.capture import CaptureError
     from agents.training.checkpoint import CheckpointError
+    from agents.training.distributed import RankError
     from agents.training.runs import RunFolderError
     from packing_env.extras import MissingPackageError
     from packing_env.generators import GeneratorError
@@ -225,7 +226,7 @@ def _user_error(error: Exception) -> BaseException | None:
         return cause if isinstance(cause, (ValueError, OSError, ImportError)) else None
     ours = (
         CaptureError, CatalogueError, CheckpointError, ConfigError, GeneratorError, MeshError,
-        MissingPackageError, OrderError, ParameterError, PlanError, RunFolderError,
+        MissingPackageError, OrderError, ParameterError, PlanError, RankError, RunFolderError,
     )  # fmt: skip
     return error if isinstance(error, ours) else None
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
+from agents.cli.eval import RESULTS
 from agents.cli.runs import Run, listing
 from agents.config import compose as composition
 from agents.config.compose import Request
@@ -17,13 +21,64 @@ from agents.config.folders import config_folder
 from agents.loggers.console import PlainConsole
 from agents.training.evaluate import StoppedError
 from agents.training.runs import DESCRIPTION
+from packing_env import extras, files
+
+EXTRAS = {
+    f"hydra/{kind}={name}": (f"hydra_plugins.hydra_{package}", f"sweeps with hydra/{kind}={name}")
+    for kind, name, package in (
+        ("launcher", "joblib", "joblib_launcher"),
+        ("launcher", "submitit_local", "submitit_launcher"),
+        ("launcher", "submitit_slurm", "submitit_launcher"),
+        ("launcher", "ray", "ray_launcher"),
+        ("sweeper", "optuna", "optuna_sweeper"),
+    )
+}
+"""The launchers and sweepers of other packages: the module, and what needs it."""
 
 
-def _tabulate(folders: list[Path]) -> None:
-    """Print a table of the jobs, without those that failed before they began."""
-    found = [Run(folder) for folder in folders if (folder / DESCRIPTION).is_file()]
-    if found:
-        PlainConsole(highlight=False).print(listing(found, str(folders[0].parent)))
+class JobError(RuntimeError):
+    """A job of a sweep failed in another process, where its message was printed."""
+
+
+class Table(Callback):
+    """Prints a table of the jobs at the end of a sweep, without those that failed early."""
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        """Print it; called by Hydra in the process that started the sweep."""
+        top = Path(config.hydra.sweep.dir)
+        found = [Run(place.parent) for place in sorted(top.glob(f"*/{DESCRIPTION}"), key=_number)]
+        if found:
+            PlainConsole(highlight=False).print(listing(found, str(top)))
+
+
+def _number(place: Path) -> tuple[int, str]:
+    """Return the number of a job, by which the table is sorted."""
+    name = place.parent.name
+    return (int(name) if name.isdigit() else 0, name)
+
+
+def outcome(folder: Path) -> float:
+    """Return what a sweeper maximises: the mean utilization of a finished job.
+
+    That of its policy on held-out instances, where they were evaluated (``evaluation.instances``),
+    else of the last episodes of training.
+    """
+    found = files.parse_json(files.read_text(folder / RESULTS))
+    policies = found.get("policies")
+    if policies:
+        return float(next(iter(policies.values()))["summary"]["utilization"]["mean"])
+    return float(found["training"]["last"].get("utilization") or 0.0)
+
+
+def _check(request: Request) -> int:
+    """Check every job before the first begins; return their number."""
+    for override in request.overrides:
+        if override in EXTRAS:
+            extras.check(*EXTRAS[override])
+    jobs = list(composition.expand(request.overrides))
+    for job in jobs:
+        composition.compose(request.command, job, request.folders)
+    return len(jobs)
 
 
 def sweep(
@@ -34,14 +89,12 @@ def sweep(
     """Run every combination, after each of them was checked; return the exit code.
 
     The first that fails, or is stopped, ends the sweep. ``guarded`` turns errors of a job into its
-    exit code.
+    exit code. Jobs run in this process, or where ``hydra/launcher`` starts them.
     """
-    jobs = list(composition.expand(request.overrides))
-    for job in jobs:
-        composition.compose(request.command, job, request.folders)
+    count = _check(request)
     codes: list[int] = []
     stopped: list[BaseException] = []
-    folders: list[Path] = []
+    here = os.getpid()
 
     def watched(config: DictConfig, job: Request) -> int:
         try:
@@ -50,15 +103,17 @@ def sweep(
             stopped.append(error)
             raise
 
-    def task(config: DictConfig) -> None:
+    def task(config: DictConfig) -> float:
         overrides = list(HydraConfig.get().overrides.task)
         composition.finish(config, overrides)
         config.run_dir = HydraConfig.get().runtime.output_dir
-        folders.append(Path(config.run_dir))
         job = Request(request.command, overrides, request.folders)
         codes.append(guarded(lambda: watched(config, job)))
-        if codes[-1] or stopped:
+        if (codes[-1] or stopped) and os.getpid() == here:
             raise SystemExit(codes[-1])
+        if codes[-1]:
+            raise JobError(f"{config.run_dir}: the job failed, with exit code {codes[-1]}")
+        return outcome(Path(config.run_dir))
 
     before = sys.argv  # Hydra reads the command line
     sys.argv = ["packing", "--multirun", *composition.search_path(request.folders)]
@@ -73,8 +128,7 @@ def sweep(
             raise
     finally:
         sys.argv = before
-    _tabulate(folders)
     if stopped:
-        print(f"the sweep was stopped in job {len(codes)} of {len(jobs)}")
+        print(f"the sweep was stopped in job {len(codes)} of {count}")
         return 0
     return max(codes, default=0)

@@ -14,6 +14,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from agents.cli import start
 from agents.cli.eval import (
     INTERRUPTED,
     RESULTS,
@@ -32,11 +33,9 @@ from agents.loggers.curve import save_curve
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
 from agents.training import checkpoint, distributed, imitation, resume, runs
-from agents.training.distributed import World
-from agents.training.evaluate import StoppedError
-from agents.training.evaluate import evaluate as evaluate_policy
+from agents.training.distributed import World, evaluate_part
+from agents.training.evaluate import Estimate, StoppedError
 from agents.training.process import StopSignals, seed_everything
-from agents.training.resume import Resumed
 from agents.training.trainer import NonFiniteError, Trainer
 from packing_env.envs import PackingEnv
 from packing_env.extras import MissingPackageError
@@ -54,64 +53,99 @@ def train(config: DictConfig, request: Request) -> int:
     Raises:
         StoppedError: A signal requested a stop; everything so far is saved.
     """
-    with distributed.joined(config.device) as world, ExitStack() as held:
-        return _train(config, request, world, held)
+    with build.as_config_errors():
+        ranks = instantiate(config.distributed)
+    if distributed.may_restart() and config.run_dir is None and config.resume is None:
+        raise ConfigError(
+            "torchrun --max-restarts needs run_dir=FOLDER, where the restarted processes find "
+            "their checkpoint"
+        )
+    if distributed.restarted() and config.resume is None:
+        config.resume = resume.AUTO
+    with ExitStack() as held:
+        with ranks.joined(config.device) as world:
+            session = _trained(config, request, ranks, world, held)
+        if isinstance(session, int):
+            return session
+        with StopSignals() as stop:
+            return session.report(stop.requested)
 
 
-def _train(config: DictConfig, request: Request, world: World, held: ExitStack) -> int:
-    """Run the part of one process; ``held`` holds the run's folder."""
-    place, resumed = config.resume, _resumed(config, request, world, held)
+def _trained(
+    config: DictConfig, request: Request, ranks: Any, world: World, held: ExitStack
+) -> _Session | int:
+    """Run the part of one process in training; ``held`` holds the run's folder.
+
+    Returns:
+        The session, where there is something to report; else the exit code.
+    """
+    place, resumed = config.resume, start.resumed_run(config, request, world, held)
     if resumed is not None:
         config = resumed.config
-    seed_everything(int(config.seed))
     check_picture(config)
     with build.as_config_errors():
         build.check_logger(config)
-        env = build.build_env(config, **_shard(config, world))
-        agent = build.build_agent(config, env)
-        imitated = None if resumed else imitation.from_config(config.warm_start, agent, env)
-        replay = build.build_replay(config, env, agent)
-        collector = instantiate(config.collector)(env, agent.policy)
-        trainer = instantiate(config.trainer)(agent, collector, replay)
-        if config.evaluation.heuristics:
-            build.build_heuristics(config.evaluation.heuristics, env)  # unknown names: errors now
-    trainer.world = world
-    seed_everything(int(config.seed) + world.rank)  # equal weights, separate draws
-    if not world.leads:
-        return _follow(trainer)
-    folder = _folder(config, resumed, held)
-    describe(folder, config, request, resumed)
-    console = PlainConsole()
+        trainer, imitated = _built(config, ranks, world, imitate=resumed is None)
+    env = trainer.collector.env
+    folder = Path(world.from_first(lambda: str(start.results_folder(config, resumed, held))))
+    console = PlainConsole(quiet=not world.leads)
     say = partial(console.print, highlight=False, soft_wrap=True)
+    if world.leads:
+        describe(folder, config, request, resumed)
     if place is not None:
-        say(_start_line(place, resumed))
+        say(start.start_line(place, resumed))
     if resumed is not None:
         resume.load_state(trainer, resumed.found)
     say(
-        f"{config.name}: {env.batch_size.numel()} rows of {env.params.num_items} items on "
+        f"{config.name}: {_rows(env, world)} of {env.params.num_items} items on "
         f"{env.device}, {env.mode.num_actions:,} actions (action_mode="
         f"{env.params.action_mode}); results in {folder}"
     )
     if imitated is not None:
         say(imitated)
+    begun = None if resumed is None else int(resumed.found.meta["frames"])
     with StopSignals() as stop:
-        start = None if resumed is None else int(resumed.found.meta["frames"])
-        session = _Session(config, folder, env, trainer, stop.requested, start)
+        session = _Session(config, folder, env, trainer, stop.requested, begun, console)
         try:
-            finished = session.train(console)
+            finished = session.train()
         except NonFiniteError as error:
-            saved = f"{session.checkpoints()}{session.save_black_box(error)}"
-            say(f"packing: {error}; {saved}", style="bold")
+            if world.leads:
+                saved = f"{session.checkpoints()}{session.save_black_box(error)}"
+                say(f"packing: {error}; {saved}", style="bold")
             return 1
         finally:
-            collector.close()
-        state = {} if finished else {"interrupted": True}
-        runs.write_json(folder / RESULTS, session.results() | state)
-        if not finished:
-            raise StoppedError(f"{INTERRUPTED}; to continue: packing train resume={folder}")
-        if caveat := session.caveat():
-            say(caveat, style="bold")
-        return session.report(console)
+            trainer.collector.close()
+    if not world.leads:
+        return 0
+    state = {} if finished else {"interrupted": True}
+    runs.write_json(folder / RESULTS, session.results() | state)
+    if not finished:
+        raise StoppedError(f"{INTERRUPTED}; to continue: packing train resume={folder}")
+    return session
+
+
+def _built(
+    config: DictConfig, ranks: Any, world: World, *, imitate: bool
+) -> tuple[Trainer, str | None]:
+    """Build everything that learns; return the trainer, and what was imitated, in words."""
+    seed_everything(int(config.seed))
+    env = build.build_env(config, **_shard(config, world))
+    agent = build.build_agent(config, env)
+    imitated = imitation.from_config(config.warm_start, agent, env) if imitate else None
+    replay = build.build_replay(config, env, agent)
+    collector = ranks.collector(instantiate(config.collector), env, agent.policy)
+    trainer: Trainer = instantiate(config.trainer)(agent, collector, replay)
+    if config.evaluation.heuristics:
+        build.build_heuristics(config.evaluation.heuristics, env)  # unknown names: errors now
+    trainer.world = world
+    seed_everything(int(config.seed) + world.rank)  # equal weights, separate draws
+    return trainer, imitated
+
+
+def _rows(env: PackingEnv, world: World) -> str:
+    """Return the number of rows, of all processes, in words."""
+    count = f"{env.batch_size.numel()} rows"
+    return count if world.size == 1 else f"{world.size} processes with {count} each"
 
 
 def _shard(config: DictConfig, world: World) -> dict[str, Any]:
@@ -123,16 +157,11 @@ def _shard(config: DictConfig, world: World) -> dict[str, Any]:
     return {"row_offset": int(config.env.row_offset) + world.rank * count}
 
 
-def _follow(trainer: Trainer) -> int:
-    """Train in step with rank 0, which does everything else."""
-    with StopSignals() as stop:
-        trainer.run(NullLogger(Path()), should_stop=stop.requested)
-    trainer.collector.close()
-    return 0
-
-
 class _Session:
-    """One training run with its files and evaluations."""
+    """One training run with its files and evaluations.
+
+    In every process of several; evaluations and checkpoints are shared work, rank 0 does the rest.
+    """
 
     def __init__(
         self,
@@ -142,41 +171,55 @@ class _Session:
         trainer: Trainer,
         should_stop: Callable[[], bool],
         resumed_at: int | None,
+        console: Console,
     ) -> None:
         self.config, self.folder = config, folder
+        self.world, self.console = trainer.world, console
         self.env, self.trainer, self.should_stop = env, trainer, should_stop
         self.resumed_at = resumed_at
         self._failed: Path | None = None
         self._best = (config.checkpoint.best or "").removeprefix("-")
         self._warned = False
 
-    def train(self, console: Console) -> bool:
-        """Train, and save in any case; return whether the schedule ended."""
+    def train(self) -> bool:
+        """Train, and save in any case; return whether the schedule ended.
+
+        Of several processes, one that fails alone does not save: that takes all of them.
+        """
         with build.as_config_errors():
-            logger = instantiate(self.config.logger)(self.folder)
+            made = instantiate(self.config.logger) if self.world.leads else NullLogger
+            logger = made(self.folder)
         if self.resumed_at is not None:
             logger.resume(self.trainer.logged_frames)
-        bar = ProgressBar(console, self.trainer.total, self.trainer.budget)
+        bar = ProgressBar(self.console, self.trainer.total, self.trainer.budget)
+        saves = self.world.size == 1
         try:
-            return self.trainer.run(
+            finished = self.trainer.run(
                 logger,
                 bar,
                 should_stop=self.should_stop,
-                save=partial(self.save_meanwhile, console),
+                save=self.save_meanwhile,
                 evaluate=self.evaluate,
                 save_evaluated=self._best.startswith(HELD_OUT),
             )
+            saves = True
+        except NonFiniteError:  # in all processes: what it is found in, they have in common
+            saves = True
+            raise
         finally:
             bar.close()
             logger.close()
-            self.save()
+            if saves:
+                self.save()
+        return finished
 
-    def save_meanwhile(self, console: Console) -> None:
+    def save_meanwhile(self) -> None:
         """Write a checkpoint; if that fails, as on a full disk, training continues."""
         try:
             self.save()
         except checkpoint.CheckpointError as error:
-            console.print(f"packing: {error}; training continues", style="bold", soft_wrap=True)
+            text = f"packing: {error}; training continues"
+            self.console.print(text, style="bold", soft_wrap=True)
 
     def save(self) -> None:
         """Write a checkpoint; one with NaN or Inf is named so that it is never the newest."""
@@ -189,10 +232,14 @@ class _Session:
         meta = self._meta() | {"metrics": runs.finite(self.trainer.last)}
         self._check_best(meta["metrics"])
         state = self.trainer.state_dict(replay=bool(options.replay))
-        path = checkpoint.save(self.folder, self.trainer.frames, state, meta, failed=failed)
+        if not self.world.leads:
+            state.pop("agent")  # equal in all processes
+        where = (self.folder, self.trainer.frames)
+        path = checkpoint.save(*where, state, meta, failed=failed, world=self.world)
         if failed:
             self._failed = path
-        checkpoint.rotate(self.folder, options.keep, options.best)
+        if self.world.leads:
+            checkpoint.rotate(self.folder, options.keep, options.best)
 
     def _check_best(self, metrics: Mapping[str, Any]) -> None:
         """Warn once if the metric of ``checkpoint.best`` is not logged."""
@@ -239,19 +286,28 @@ class _Session:
 
     @cached_property
     def held_out(self) -> PackingEnv:
-        """The environment of evaluations, built on first use."""
+        """The environment of the final evaluation, built on first use."""
         return build.build_held_out(self.config, self.env)
+
+    @cached_property
+    def shard(self) -> PackingEnv:
+        """The environment of this process's part of evaluations, built on first use."""
+        if self.world.size == 1:
+            return self.held_out
+        part = self.world.part(max(1, int(self.config.evaluation.instances)))
+        return build.build_held_out(self.config, self.env, part)
 
     def evaluate(self) -> dict[str, float]:
         """Return means on held-out instances, for the log."""
         count = max(1, int(self.config.evaluation.instances))
+        stop = self.should_stop if self.world.size == 1 else lambda: False
         try:
-            found = evaluate_policy(
-                self.held_out, self.trainer.agent.policy, count, should_stop=self.should_stop
+            found = evaluate_part(
+                self.shard, self.trainer.agent.policy, count, self.world, should_stop=stop
             )
         except StoppedError:
             return {}
-        return {f"{HELD_OUT}{name}": found.estimate(name).mean for name in found.metrics}
+        return {f"{HELD_OUT}{name}": Estimate.of(found[name]).mean for name in found}
 
     def draw(self) -> str:
         """Draw the learning curve; return what to say of it."""
@@ -286,8 +342,11 @@ class _Session:
         training = {name: getattr(self.trainer, name) for name in counters}
         return {"training": training, **origin(self.config)}
 
-    def report(self, console: Console) -> int:
+    def report(self, should_stop: Callable[[], bool]) -> int:
         """Draw the curve, evaluate by ``config.evaluation``, and complete ``results.json``."""
+        console = self.console
+        if caveat := self.caveat():
+            console.print(caveat, highlight=False, soft_wrap=True, style="bold")
         if drawn := self.draw():
             console.print(drawn, soft_wrap=True, highlight=False)
         if int(self.config.evaluation.instances) < 1:
@@ -306,59 +365,6 @@ class _Session:
             policies,
             self.folder,
             results=self.results(),
-            should_stop=self.should_stop,
+            should_stop=should_stop,
             console=console,
         )
-
-
-def _resumed(config: DictConfig, request: Request, world: World, held: ExitStack) -> Resumed | None:
-    """Load the run to continue, if ``resume`` names one, and lock its folder."""
-    if config.resume is not None and world.size > 1:
-        raise ConfigError(
-            f"resume={config.resume}: a checkpoint holds the environment and the replay of one "
-            f"process, and {world.size} are running; start one"
-        )
-    if config.resume is None:
-        return None
-    place = resume.find(str(config.resume), config.run_dir)
-    if place is None:
-        return None
-    run = place.parent.parent
-    if _goes_on(config, run):
-        held.enter_context(runs.locked(run))
-        runs.check_own(run)
-    if config.resume == resume.AUTO:
-        place = checkpoint.find(run)  # again: another process may have saved before the lock
-    return resume.from_config(config, place, request.overrides, request.folders)
-
-
-def _goes_on(config: DictConfig, run: Path) -> bool:
-    """Return whether results go into the folder of the run that is continued."""
-    return config.run_dir in (None, str(run))
-
-
-def _folder(config: DictConfig, resumed: Resumed | None, held: ExitStack) -> Path:
-    """Return the folder for results, held: a new one, or that of the continued run.
-
-    With ``resume=auto`` a run that was killed before its first checkpoint starts again in its
-    folder.
-    """
-    if resumed is not None and _goes_on(config, resumed.folder):
-        return resumed.folder
-    given = Path(config.run_dir) if config.run_dir is not None else None
-    if config.resume == resume.AUTO and given and runs.never_saved(given, checkpoint.FOLDER):
-        folder = given
-        runs.check_own(folder)
-    else:
-        folder = runs.new_folder(given, str(config.name))
-    held.enter_context(runs.locked(folder))
-    return folder
-
-
-def _start_line(place: str, resumed: Resumed | None) -> str:
-    """Return where training starts."""
-    if resumed is None:
-        return f"resume={place}: no checkpoint was found, training starts from nothing"
-    held = "" if "replay" in resumed.found.state else "; it has no replay, which is refilled"
-    frames = resumed.found.meta["frames"]
-    return f"continuing from {resumed.found.path}, after {frames:,} frames{held}"

@@ -38,19 +38,24 @@ def build_env(config: DictConfig, **changes: Any) -> PackingEnv:
     return env
 
 
-def build_held_out(config: DictConfig, like: PackingEnv | None = None) -> PackingEnv:
+def build_held_out(
+    config: DictConfig, like: PackingEnv | None = None, part: range | None = None
+) -> PackingEnv:
     """Build the environment that ``config.evaluation`` plays, on held-out instances.
 
     Args:
         config: Of a command.
         like: An environment of the same task; its catalogue is used, unless items are held out or
             are those of the generator, which may draw others for other instances.
+        part: The instances that it plays; None: all of ``config.evaluation``.
     """
     options = config.evaluation
+    instances = range(int(options.instances)) if part is None else part
     changes = {
         "split": "test",
         "draw": "sequential",
-        "num_envs": max(1, min(int(options.rows), int(options.instances))),
+        "num_envs": max(1, min(int(options.rows), len(instances))),
+        "row_offset": instances.start,
         "seed": int(options.seed),
         "pool_seed": int(options.seed),
     }

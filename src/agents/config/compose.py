@@ -11,12 +11,14 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import IntervalSweep, Override
+from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -97,12 +99,22 @@ def _check_groups(parsed: Sequence[Override], folders: Sequence[Path]) -> None:
 def expand(overrides: Sequence[str]) -> Iterator[list[str]]:
     """Yield the jobs of a sweep, as lists of overrides."""
     choices = [
-        [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+        [f"{override.get_key_element()}={value}" for value in _values(override)]
         if override.is_sweep_override()
         else [override.input_line or ""]
         for override in parse(overrides)
     ]
     yield from (list(job) for job in itertools.product(*choices))
+
+
+def _values(override: Override) -> Iterator[Any]:
+    """Yield the values of a sweep; of an interval, which a sweeper searches, its ends."""
+    if override.is_interval_sweep():
+        interval = override.value()
+        assert isinstance(interval, IntervalSweep)
+        yield from (interval.start, interval.end)
+    else:
+        yield from override.sweep_string_iterator()
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
@@ -139,6 +151,7 @@ def _unreadable(text: str, overrides: Sequence[str], reason: str) -> str:
 @contextmanager
 def _hydra() -> Iterator[None]:
     """Initialize Hydra at our configuration, and restore the caller's Hydra state at the end."""
+    Plugins.instance()  # registers its launchers only once: they are part of what is restored
     before = Singleton.get_state()
     GlobalHydra.instance().clear()
     try:

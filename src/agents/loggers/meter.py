@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from agents.process_group import add_up
+
 _MAX_VALUES, _MAX_CALLS = 2**18, 64
 """A meter sums what waits after this many values or calls."""
 
@@ -82,12 +84,15 @@ class Meter:
         return found
 
     def peek(self) -> dict[str, float]:
-        """Return what :meth:`read` would, and keep it; a host read as well."""
+        """Return what :meth:`read` would, and keep it; a host read as well.
+
+        Processes that learn together have the same names, and get means over all of them.
+        """
         sums = self._totals()
         if not sums:
             return {}
         totals: dict[str, tuple[float, float]] = {}
-        pairs = torch.cat(list(sums.values()), 1).T.tolist()
+        pairs = add_up(torch.cat(list(sums.values()), 1)).T.tolist()
         for name, (total, count) in zip(chain(*sums), pairs, strict=True):
             before = totals.get(name, (0.0, 0.0))
             totals[name] = before[0] + total, before[1] + count

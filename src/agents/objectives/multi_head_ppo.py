@@ -12,6 +12,7 @@ from torch import Tensor
 from torchrl.objectives import LossModule
 
 from agents.options import option_groups
+from agents.process_group import add_up, processes
 
 CLIPS = ("joint", "heads")
 
@@ -138,8 +139,7 @@ class MultiHeadPPOLoss(LossModule):
         found = self.policy.evaluate(tensordict, tensordict.get(keys.action))
         advantage = tensordict.get(keys.advantage).squeeze(-1)
         if self.surrogate.normalize_advantage:
-            spread = variance(advantage).sqrt().clamp(min=1e-6)
-            advantage = (advantage - advantage.mean()) / spread
+            advantage = normalized(advantage)
         change = found.log_prob - tensordict.get(keys.sample_log_prob)
         joint = change.sum(-1, keepdim=True)
         gain, clipped = self._surrogate(
@@ -181,6 +181,15 @@ class MultiHeadPPOLoss(LossModule):
             near = old + (value - old).clamp(-width, width)
             error = torch.maximum(error, (near - target).square())
         return 0.5 * error.mean()
+
+
+def normalized(values: Tensor) -> Tensor:
+    """Return values with mean 0 and variance 1 over the batches of all processes."""
+    exact = values.double()
+    moments = torch.stack((exact.mean(), exact.square().mean()))
+    mean, square = add_up(moments) / processes()
+    spread = (square - mean.square()).clamp(min=1e-12).sqrt()
+    return ((exact - mean) / spread).to(values.dtype)
 
 
 def variance(values: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler, Sampler
 from torchrl.data.replay_buffers.storages import Storage
 
+from agents.process_group import least
 from packing_env.types import ParameterError
 
 
@@ -23,7 +24,9 @@ class DevicePrioritizedSampler(PrioritizedSampler):
     ``(N P(i))^-beta`` that undo the bias (section 3.4), with beta linear in frames. The weights are
     divided by the largest *of the batch*, so that they only scale an update down; N and the sum
     cancel in the quotient. (With the largest of the whole buffer, a single transition of priority
-    eps would scale all updates down to almost nothing.)
+    eps would scale all updates down to almost nothing.) Processes that learn together each draw
+    from a buffer of their own: P(i) is then i's share of its buffer, and the largest weight that of
+    all their batches.
 
     Replaces TorchRL's ``PrioritizedSampler`` in any of its buffers, without the C++ extension and
     without host reads: shapes depend on the batch only, all memory is allocated at once and stays
@@ -155,8 +158,8 @@ class DevicePrioritizedSampler(PrioritizedSampler):
     def draw(self, size: int) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
         """Draw flat indices and their weights: the device part of :meth:`sample`."""
         index = self._indices(size)
-        power = self._powers[index]
-        return index, ((power / power.amin()) ** self._exponent).float()
+        chance = self._powers[index] / self._sums.sum()
+        return index, ((chance / least(chance.amin())) ** self._exponent).float()
 
     def _indices(self, size: int) -> Int[Tensor, " n"]:
         """Draw one index from each of ``size`` equal shares of the sum."""

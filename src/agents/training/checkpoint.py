@@ -1,8 +1,9 @@
 """Checkpoints: a folder of tensors and JSON, written whole or not at all, read without pickle.
 
 ``tensors.pt`` is readable by ``torch.load(weights_only=True)``: tensors, numbers, strings, lists
-and mappings. ``meta.json`` describes it. ``manifest.json`` holds the size and SHA-256 of both and
-is written last.
+and mappings. ``meta.json`` describes it. Processes that learn together write their own parts beside
+it, ``rank-00001.pt`` and so on. ``manifest.json`` holds the size and SHA-256 of every file and is
+written last.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -20,6 +22,7 @@ from typing import Any
 
 import torch
 
+from agents.training.distributed import ALONE, World
 from packing_env import files
 
 FORMAT = "packing checkpoint"
@@ -33,12 +36,15 @@ PRETRAINED = Path(__file__).parents[1] / "pretrained"
 """The folder of the policies that the package brings, named ``pretrained/NAME``."""
 POLICY_ONLY = "policy_only"
 """Entry of the description of a checkpoint that holds the policy's parameters alone."""
+RANKS = "ranks"
+"""Entry of the description: number of the processes that wrote it."""
 MAX_JSON = 2**24
 """Largest manifest or description that is read, in bytes."""
 DRAFT, OLD = ".draft-", ".old-"
 """Prefixes of the name of a folder that is being written, and of one that is being replaced."""
 
 
+_PART = re.compile(r"rank-\d{5,}\.pt")
 _UNREADABLE = (
     UnpicklingError, zipfile.BadZipFile, AttributeError, EOFError, IndexError, KeyError,
     OverflowError, RecursionError, RuntimeError, TypeError, ValueError,
@@ -72,25 +78,33 @@ def save(
     meta: Mapping[str, Any],
     *,
     failed: bool = False,
+    world: World = ALONE,
 ) -> Path:
     """Write a checkpoint into ``RUN/checkpoints/<frames>`` and return that folder.
 
     The state of a ``failed`` run goes to ``failed-<frames>``, which :func:`find` accepts only by
     its own name. A checkpoint is written to a draft, synced, and moved to its place; a crash leaves
-    the former checkpoint, and a draft that :func:`find` ignores and the next save removes.
+    the former checkpoint, and a draft that :func:`find` ignores and the next save removes. Every
+    process of ``world`` calls this with its own state, and sees the same folder.
 
     Raises:
         CheckpointError: It cannot be written.
     """
     folder = Path(run) / FOLDER
     target = folder / f"{FAILED if failed else ''}{frames:012d}"
-    write(target, state, {**meta, "frames": frames})
-    _sweep(folder)
+    write(target, state, {**meta, "frames": frames, RANKS: world.size}, world=world)
+    if world.leads:
+        _sweep(folder)
     return target
 
 
 def write(
-    target: Path, state: Mapping[str, Any], meta: Mapping[str, Any], *, kind: str = FORMAT
+    target: Path,
+    state: Mapping[str, Any],
+    meta: Mapping[str, Any],
+    *,
+    kind: str = FORMAT,
+    world: World = ALONE,
 ) -> None:
     """Write tensors and JSON into the folder ``target``: all of it, or nothing.
 
@@ -99,26 +113,48 @@ def write(
         state: Tensors, numbers, strings, lists and mappings.
         meta: Its description.
         kind: Its kind in the manifest, which :func:`load` must name.
+        world: The processes that write it together, each its own state; ``meta`` is rank 0's.
 
     Raises:
         CheckpointError: It cannot be written.
     """
     draft = target.with_name(f"{DRAFT}{target.name}")
+    own = draft / part(world.rank)
+
+    def begin() -> None:
+        if world.leads:
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(parents=True)
+
+    def put() -> None:
+        torch.save(_own_memory(state), own)
+        _sync(own)
+
+    def finish() -> None:
+        if world.leads:
+            _write_json(draft / META, meta)
+            files = {part(rank): json.loads(text) for rank, text in enumerate(fingerprints)}
+            files[META] = _fingerprint(draft / META)
+            _write_json(draft / MANIFEST, {"format": kind, "version": VERSION, "files": files})
+            for place in (draft / META, draft / MANIFEST, draft):
+                _sync(place)
+            _move(draft, target)
+            _sync(target.parent)
+
     try:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        torch.save(_own_memory(state), draft / TENSORS)
-        _write_json(draft / META, meta)
-        files = {name: _fingerprint(draft / name) for name in (TENSORS, META)}
-        _write_json(draft / MANIFEST, {"format": kind, "version": VERSION, "files": files})
-        for name in (TENSORS, META, MANIFEST):
-            _sync(draft / name)
-        _sync(draft)
-        _move(draft, target)
-        _sync(target.parent)
+        world.all_do(begin)
+        world.all_do(put)
+        fingerprints = world.texts(json.dumps(_fingerprint(own)))
+        world.all_do(finish)
     except (OSError, RuntimeError) as error:
-        shutil.rmtree(draft, ignore_errors=True)
+        if world.leads:
+            shutil.rmtree(draft, ignore_errors=True)
         raise CheckpointError(f"{target}: the checkpoint cannot be written ({error})") from error
+
+
+def part(rank: int) -> str:
+    """Return the name of the file of a process."""
+    return f"rank-{rank:05d}.pt" if rank else TENSORS
 
 
 def rotate(run: str | Path, keep: int | None, best: str | None = None) -> None:
@@ -239,32 +275,43 @@ def read_meta(path: str | Path) -> dict[str, Any]:
     return _read_json(folder / META)
 
 
-def load(path: str | Path, device: torch.device | str = "cpu", *, kind: str = FORMAT) -> Checkpoint:
+def load(
+    path: str | Path, device: torch.device | str = "cpu", *, kind: str = FORMAT, rank: int = 0
+) -> Checkpoint:
     """Read the newest checkpoint under ``path``: hashes first, then tensors, never a pickle.
 
     Args:
         path: A run, a checkpoint, or another folder that :func:`write` made.
         device: Device of the tensors.
         kind: The kind that its manifest must name.
+        rank: The process whose state it is.
 
     Raises:
         CheckpointError: It is foreign, incomplete, altered, or holds more than tensors and plain
             values.
     """
     folder = find(path)
-    _verify(folder, kind)
+    _verify(folder, kind, {TENSORS, META, part(rank)})
+    state = _tensors(folder / TENSORS, device)
+    if rank:
+        state = {"agent": state.get("agent"), **_tensors(folder / part(rank), device)}
+    return Checkpoint(folder, state, _read_json(folder / META))
+
+
+def _tensors(path: Path, device: torch.device | str) -> dict[str, Any]:
+    """Read a file of tensors and plain values; anything else raises a CheckpointError."""
     try:
-        _check_archive(folder / TENSORS)
-        state = torch.load(folder / TENSORS, map_location=device, weights_only=True)
+        _check_archive(path)
+        state = torch.load(path, map_location=device, weights_only=True)
     except _UNREADABLE as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CheckpointError(
-            f"{folder / TENSORS}: holds something else than tensors and plain values and was not "
-            f"read ({reason})"
+            f"{path}: holds something else than tensors and plain values and was not read "
+            f"({reason})"
         ) from None
     if not isinstance(state, dict):
-        raise CheckpointError(f"{folder / TENSORS}: not a mapping of states")
-    return Checkpoint(folder, state, _read_json(folder / META))
+        raise CheckpointError(f"{path}: not a mapping of states")
+    return state
 
 
 def _check_archive(path: Path) -> None:
@@ -276,8 +323,8 @@ def _check_archive(path: Path) -> None:
             raise UnpicklingError("compressed, which torch.save never is")
 
 
-def _verify(folder: Path, kind: str = FORMAT) -> None:
-    """Check that every file of the manifest exists and is as it was written.
+def _verify(folder: Path, kind: str = FORMAT, names: Set[str] | None = None) -> None:
+    """Check that files of the manifest (None: all) exist and are as they were written.
 
     Raises:
         CheckpointError: One is not.
@@ -291,9 +338,12 @@ def _verify(folder: Path, kind: str = FORMAT) -> None:
             f"{VERSION}"
         )
     files = manifest.get("files")
-    if not isinstance(files, dict) or not {TENSORS, META} <= set(files):
-        raise CheckpointError(f"{folder / MANIFEST}: does not list {TENSORS} and {META}")
-    for name in (TENSORS, META):
+    needed = names or {TENSORS, META}
+    if not isinstance(files, dict) or not needed <= set(files):
+        raise CheckpointError(f"{folder / MANIFEST}: does not list {', '.join(sorted(needed))}")
+    for name in sorted(names or files):
+        if name not in needed and not _PART.fullmatch(name):
+            raise CheckpointError(f"{folder / MANIFEST}: lists {name!r}, which is no part of it")
         if not (folder / name).is_file():
             raise CheckpointError(f"{folder}: {name} is missing; the checkpoint is incomplete")
         if _fingerprint(folder / name) != files[name]:

@@ -1,21 +1,40 @@
-"""Data-parallel training: each process has its own rows, gradients are averaged.
+"""Processes that learn as one: each has rows and a replay of its own, gradients are averaged.
 
     torchrun --nproc-per-node 2 -m agents.cli train env.num_envs=64 trainer.frames=1e6
 
 Every process steps rows of its own (the streams of rank r start at row r * num_envs) and learns
 from its own replay; each gradient is the mean over the processes, so that parameters stay
-identical. Frames count the rows of all processes. Only rank 0 logs, saves and evaluates.
+identical. Frames count the rows of all processes. Messages are tensors, and text as bytes: nothing
+is pickled. Rank 0 logs; evaluations and checkpoints are shared work.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
 import torch
-from torch import distributed
+from tensordict.nn import TensorDictModuleBase
+from torch import Tensor, distributed
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+from agents.algorithms.base import Collector
+from agents.config.folders import ConfigError
+from agents.process_group import add_up
+from agents.training.evaluate import StoppedError, check_instances, evaluate
+from packing_env.envs import PackingEnv
+
+_FAILURE = "failure"
+"""The key under which the first process that fails leaves its message."""
+
+
+class RankError(RuntimeError):
+    """Another process of the job failed; the message has its rank, and what it said."""
 
 
 @dataclass(frozen=True)
@@ -32,31 +51,190 @@ class World:
 
     @property
     def leads(self) -> bool:
-        """True in the process that logs, saves and evaluates."""
+        """True in the process that logs, and writes what all have in common."""
         return self.rank == 0
 
-    def agree(self, wish: bool) -> bool:
-        """Return whether any process wishes it, the same in all. Reads host values only."""
+    def any(self, *wishes: bool) -> tuple[bool, ...]:
+        """Return which of the wishes any process has, the same in all; one message."""
         if self.size == 1:
-            return wish
-        wishes: list[bool | None] = [None] * self.size
-        distributed.all_gather_object(wishes, wish)
-        return any(wishes)
+            return wishes
+        return tuple(add_up(torch.tensor(wishes, dtype=torch.int32)).bool().tolist())
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        """Return the tensors of all processes on the host, ``[size, *shape]``; one message."""
+        own = tensor.detach().cpu().contiguous()
+        if self.size == 1:
+            return own[None]
+        found = own.new_empty((self.size, *own.shape))
+        distributed.all_gather(list(found.unbind()), own)
+        return found
+
+    def texts(self, own: str) -> list[str]:
+        """Return the texts of all processes; two messages."""
+        content = torch.tensor(list(own.encode()), dtype=torch.uint8)
+        sizes = self.gather(torch.tensor(len(content))).tolist()
+        padded = torch.zeros(max(sizes), dtype=torch.uint8)
+        padded[: len(content)] = content
+        found = zip(self.gather(padded), sizes, strict=True)
+        return [bytes(text[:size].tolist()).decode() for text, size in found]
+
+    def from_first(self, make: Callable[[], str]) -> str:
+        """Return the text that ``make`` returns in rank 0; the others do not call it."""
+        return self.texts(make() if self.leads else "")[0]
+
+    def all_do(self, work: Callable[[], None]) -> None:
+        """Call it in every process; where it fails in any, raise in all."""
+        failure: OSError | RuntimeError | None = None
+        try:
+            work()
+        except (OSError, RuntimeError) as error:
+            failure = error
+        (failed,) = self.any(failure is not None)
+        if failed:
+            raise failure or OSError("another process failed")
+
+    def part(self, count: int) -> range:
+        """Return this process's part of ``count`` things: consecutive ones, as even as can be."""
+        share = -(-count // self.size)
+        return range(min(self.rank * share, count), min((self.rank + 1) * share, count))
 
 
-@contextmanager
-def joined(device: str | torch.device) -> Iterator[World]:
-    """Join the processes that ``torchrun`` started; a process on its own is a world of one."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size == 1:
-        yield World()
-        return
-    if torch.device(device).type == "cuda":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        distributed.init_process_group("cpu:gloo,cuda:nccl")
-    else:
-        distributed.init_process_group("gloo")
+ALONE = World()
+"""A process on its own."""
+
+
+class Ranks:
+    """One process, or those that ``torchrun`` started.
+
+    Args:
+        timeout: Seconds that a process waits for the others before it fails.
+    """
+
+    def __init__(self, timeout: float = 600.0) -> None:
+        if not timeout > 0:
+            raise ValueError(f"distributed.timeout={timeout} must be more than 0 seconds")
+        self.timeout = timedelta(seconds=float(timeout))
+
+    @contextmanager
+    def joined(self, device: torch.device | str) -> Iterator[World]:
+        """Join the processes; one on its own is a world of one.
+
+        Raises:
+            ConfigError: ``device`` cannot be that of several processes.
+            RankError: Another process failed meanwhile.
+        """
+        size = int(os.environ.get("WORLD_SIZE", "1"))
+        if size == 1:
+            yield World()
+            return
+        own = own_device(device, size)
+        server, rank, size = next(iter(rendezvous("env://", timeout=self.timeout)))
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # the server may outlive one
+        store = PrefixStore(f"packing-{attempt}", server)
+        distributed.init_process_group(
+            "gloo" if own is None else "cpu:gloo,cuda:nccl",
+            store=store,
+            rank=rank,
+            world_size=size,
+            timeout=self.timeout,
+            device_id=own,
+        )
+        try:
+            yield World(rank, size)
+        except StoppedError:
+            raise
+        except Exception as error:
+            raise _first_failure(store, rank, error) from error
+        finally:
+            distributed.destroy_process_group()
+
+    def collector(
+        self,
+        make: Callable[[PackingEnv, TensorDictModuleBase], Collector],
+        env: PackingEnv,
+        policy: TensorDictModuleBase,
+    ) -> Collector:
+        """Return the collector of ``config.collector`` as it is: rows are stepped here."""
+        return make(env, policy)
+
+
+def evaluate_part(
+    env: PackingEnv,
+    policy: TensorDictModuleBase,
+    num_instances: int,
+    world: World,
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Tensor]:
+    """Evaluate with several processes, each on its ``world.part``; return the metrics of all.
+
+    Args:
+        env: Starts at this process's first instance (``row_offset``).
+        policy: Equal in all processes.
+        num_instances: Number of instances of all processes.
+        world: The processes.
+        should_stop: As of :func:`evaluate`.
+
+    Returns:
+        By name, ``[num_instances]`` float64 on the host, the same in every process.
+    """
+    check_instances(env, num_instances)
+    own = len(world.part(num_instances))
+    found = evaluate(env, policy, max(1, own), should_stop=should_stop).metrics
+    room = torch.zeros(len(found), -(-num_instances // world.size), dtype=torch.float64)
+    room[:, :own] = torch.stack(list(found.values()))[:, :own]
+    whole = world.gather(room).transpose(0, 1).flatten(1)[:, :num_instances]
+    return dict(zip(found, whole, strict=True))
+
+
+def own_device(device: torch.device | str, size: int) -> torch.device | None:
+    """Return the GPU of this process, by ``LOCAL_RANK``; None on a CPU.
+
+    Raises:
+        ConfigError: The device has an index, which all processes would share, or there are fewer
+            GPUs than processes here.
+    """
+    wanted = torch.device(device)
+    if wanted.type != "cuda":
+        return None
+    if wanted.index is not None:
+        raise ConfigError(
+            f"device={device} puts all {size} processes on one GPU; use device=cuda: each takes "
+            f"the GPU of its LOCAL_RANK"
+        )
+    local, count = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    if local >= count:
+        raise ConfigError(
+            f"device=cuda: process {local} of this machine has no GPU, there are {count}; start "
+            f"torchrun with --nproc-per-node {max(count, 1)} or less, or use device=cpu"
+        )
+    torch.cuda.set_device(local)
+    return torch.device("cuda", local)
+
+
+def restarted() -> bool:
+    """Return whether ``torchrun --max-restarts`` started this process after a failure."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+def may_restart() -> bool:
+    """Return whether ``torchrun`` would start the processes again after a failure."""
+    return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
+
+
+def _first_failure(store: Any, rank: int, error: Exception) -> Exception:
+    """Leave the message of a failure for the others, or return that of the first one.
+
+    Returns:
+        ``error`` itself if this process is the first, else a RankError.
+    """
+    said = f"{type(error).__name__}: {error}"
+    lost = isinstance(error, distributed.DistError) or "gloo" in said
+    if lost:
+        said = "a process ended without a message (was it killed, or out of memory?)"
+    said = f"rank {rank}: {said}"
     try:
-        yield World(distributed.get_rank(), size)
-    finally:
-        distributed.destroy_process_group()
+        first = store.compare_set(_FAILURE, "", said).decode()
+    except RuntimeError:  # the store ended with its process
+        first = said
+    return RankError(first) if lost or first != said else error

@@ -15,15 +15,16 @@ from agents.config.folders import ConfigError
 from agents.config.names import walk
 from agents.config.saved import adopt
 from agents.training import checkpoint
-from agents.training.checkpoint import POLICY_ONLY, Checkpoint, CheckpointError
+from agents.training.checkpoint import POLICY_ONLY, RANKS, Checkpoint, CheckpointError
+from agents.training.distributed import ALONE, World
 from agents.training.trainer import Trainer
 from packing_env.envs import PackingEnv
 from packing_env.registration import ENVIRONMENT
 
 AUTO = "auto"
 FREE = (
-    "device", "run_dir", "name", "resume", "collector", "logger", "evaluation", "checkpoint",
-    "hydra",
+    "device", "run_dir", "name", "resume", "collector", "distributed", "logger", "evaluation",
+    "checkpoint", "hydra",
 )  # fmt: skip
 """Sections that do not affect what is learned; all collectors return the same transitions."""
 FREE_TRAINER = (
@@ -41,15 +42,21 @@ class Resumed:
         config: The run's configuration, with what the command line may change.
         found: The checkpoint.
         folder: The run's folder.
+        rebuilt: What is not continued, in words; empty if everything is, bit for bit.
     """
 
     config: DictConfig
     found: Checkpoint
     folder: Path
+    rebuilt: str = ""
 
 
 def from_config(
-    config: DictConfig, place: Path, overrides: Sequence[str], folders: Sequence[Path] = ()
+    config: DictConfig,
+    place: Path,
+    overrides: Sequence[str],
+    folders: Sequence[Path] = (),
+    world: World = ALONE,
 ) -> Resumed:
     """Load the run to continue.
 
@@ -58,6 +65,8 @@ def from_config(
         place: The checkpoint, from :func:`find`.
         overrides: The command line.
         folders: Further folders, as of ``--config-dir``.
+        world: The processes; where the run had another number of them, each continues from what
+            all had in common.
 
     Raises:
         CheckpointError: There is no intact checkpoint, or it is of another environment.
@@ -74,11 +83,26 @@ def from_config(
             f"{place}: holds the policy alone; packing eval checkpoint={place} plays it, and "
             f"without resume a new run starts"
         )
-    if not isinstance(meta.get("frames"), int) or not isinstance(meta.get("versions"), dict):
+    ranks = meta.get(RANKS, 1)
+    counts = isinstance(meta.get("frames"), int) and isinstance(ranks, int)
+    if not counts or not isinstance(meta.get("versions"), dict):
         raise CheckpointError(f"{place}: its description lacks the frames or the versions")
     merged = run_config(config, meta.get("config", {}), overrides, folders)
-    found = checkpoint.load(place, device=merged.device)
-    return Resumed(merged, found, found.path.parent.parent)
+    rank = world.rank if ranks == world.size else 0
+    found = checkpoint.load(place, device=merged.device, rank=rank)
+    folder = found.path.parent.parent
+    if ranks != world.size:
+        waiting = found.state.get("waiting")
+        if isinstance(waiting, dict):
+            waiting.pop("meter", None)
+        for name in found.state.keys() - {"agent", "counters", "waiting"}:
+            del found.state[name]
+        rebuilt = (
+            f"; it is of {ranks} process{'es' * (ranks > 1)}, and {world.size} continue: agent and "
+            f"counts do, the rows start new episodes"
+        )
+        return Resumed(merged, found, folder, rebuilt)
+    return Resumed(merged, found, folder)
 
 
 def find(name: str, run_dir: str | None) -> Path | None:

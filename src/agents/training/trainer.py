@@ -116,6 +116,7 @@ class Trainer:
             logger: Receives a row per log interval.
             bar: Displays it.
             should_stop: Called after every step of the environment; True stops training.
+                Processes that learn together ask at the log intervals, all at once.
             save: Called every ``save_every`` frames.
             evaluate: Called every ``evaluate_every`` frames; its numbers join the row.
             save_evaluated: Call ``save`` after each evaluation as well, with its numbers in
@@ -129,18 +130,20 @@ class Trainer:
                 before anything is saved, and at the end.
         """
         start = time.perf_counter() - self.elapsed
-        stopped = False
-        while not (self._finished() or stopped):
+        stopped, late, _ = self._agreed(False)
+        while not (self.frames >= self.total or late or stopped):
             self.step()
             self.elapsed = time.perf_counter() - start
             if bar is not None:
                 bar.advance(self.frames, self.elapsed)
-            stopped = self.world.agree(should_stop())
+            save_due = False
+            if self.world.size == 1 or self._due("log"):
+                stopped, late, save_due = self._agreed(should_stop())
             row: Mapping[str, float] = {}
             if self._due("log"):
                 row = evaluate() if self._due("evaluate") and not stopped else {}
                 self._log(logger, bar, row)
-            if self._save_due() or (row and save_evaluated):
+            if self._save_due(save_due) or (row and save_evaluated):
                 self.check_finite()
                 save()
         if self._since["log"]:
@@ -250,7 +253,11 @@ class Trainer:
         return state | ({"replay": self.replay.state_dict()} if replay else {})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue bit for bit from what :meth:`state_dict` returned."""
+        """Continue bit for bit from what :meth:`state_dict` returned.
+
+        Without ``collector``, ``random``, ``meter`` or ``replay``, which are those of one process,
+        these are left as they were built; the replay fills for another ``warmup`` frames.
+        """
         counters, waiting = state["counters"], state["waiting"]
         self.agent.load_state_dict(state["agent"])
         if self.captured is not None:
@@ -260,14 +267,17 @@ class Trainer:
         self._since_update, self._logged = waiting["since_update"], waiting["logged"]
         self._since = dict(waiting["since"])
         self._worst = waiting["worst"]
-        self.meter.load_state_dict(waiting["meter"])
-        self.collector.load_state_dict(state["collector"])
+        if "meter" in waiting:
+            self.meter.load_state_dict(waiting["meter"])
+        if "collector" in state:
+            self.collector.load_state_dict(state["collector"])
         if "replay" in state:
             self.replay.load_state_dict(state["replay"])
             self.collected = waiting["collected"]
         else:
             self.collected = 0
-        process.load_random_state(state["random"])
+        if "random" in state:
+            process.load_random_state(state["random"])
         if self.black_box is not None:
             self.black_box.clear()
 
@@ -276,18 +286,21 @@ class Trainer:
         """Frames at the end of the last complete log interval."""
         return self.frames - self._since["log"]
 
-    def _finished(self) -> bool:
-        late = self.budget is not None and self.world.agree(self.elapsed >= self.budget)
-        return self.frames >= self.total or late
+    def _agreed(self, stop: bool) -> tuple[bool, ...]:
+        """Return what the clock or a signal of any process says: stop, out of time, time to save.
+
+        Everything else that the loop decides follows from counts that are equal in all processes.
+        """
+        minutes = self.schedule.save_minutes
+        save = minutes is not None and self.elapsed - self._saved >= 60.0 * minutes
+        return self.world.any(stop, self.budget is not None and self.elapsed >= self.budget, save)
 
     def _due(self, what: str) -> bool:
         every = self.every[what]
         return every is not None and self._since[what] >= every
 
-    def _save_due(self) -> bool:
-        """Return whether it is time to save; if so, restart that clock."""
-        minutes = self.schedule.save_minutes
-        late = minutes is not None and self.elapsed - self._saved >= 60.0 * minutes
+    def _save_due(self, late: bool) -> bool:
+        """Return whether it is time to save, by frames or the clock; if so, restart that clock."""
         if self._due("save"):
             self._since["save"] = 0
         elif not late:

@@ -35,7 +35,7 @@ def saved(tmp_path: Path, tiny: Callable[..., PackingEnv]) -> Path:
 def test_what_was_saved_is_read(saved: Path, tmp_path: Path) -> None:
     found = checkpoint.load(tmp_path)
     assert found.path == saved
-    assert found.meta == {**META, "frames": 8}
+    assert found.meta == {**META, "frames": 8, "ranks": 1}
     assert found.state["counters"] == {"frames": 8, "elapsed": 0.5}
     weight = found.state["agent"]["policy"]["network.weight"]
     assert weight.dtype == torch.float32

@@ -1,31 +1,39 @@
-"""Two processes that learn as one: the same parameters, the mean of the gradients."""
+"""Processes that learn as one: the same parameters, the mean of the gradients, one run."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
+import shutil
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from benchmarks import restarts
+from benchmarks.restarts import equal
 from tests.agents.conftest import TINY_OVERRIDES
 from torch import nn
 
 from agents.algorithms.optimization import GatedAdam
+from agents.cli.train import train
+from agents.config.compose import Request, compose
+from agents.config.folders import ConfigError
 from agents.process_group import average
 from agents.training.checkpoint import find, load
-from agents.training.distributed import World, joined
+from agents.training.distributed import Ranks, World, own_device
 
 PROGRAM = """
 import sys, torch
 from torch import nn
-from agents.training.distributed import joined
+from agents.training.distributed import Ranks
 from agents.algorithms.optimization import GatedAdam
 
-with joined("cpu") as world:
+with Ranks().joined("cpu") as world:
     torch.manual_seed(0)
     layer = nn.Linear(3, 2)
     gate = GatedAdam(layer.parameters(), lr=0.1)
@@ -33,9 +41,19 @@ with joined("cpu") as world:
     for step in range(4):
         factor = torch.nan if step == 2 and world.rank == 1 else 1.0
         gate.step(layer(data).square().mean() * factor)
-    agreed = [world.agree(world.rank == 1), world.agree(False)]
+    agreed = [*world.any(world.rank == 1, False), *world.texts('x' * world.rank)]
     torch.save({"weight": layer.weight.data, "skipped": gate.skipped, "agreed": agreed},
                f"{sys.argv[1]}/rank{world.rank}.pt")
+"""
+
+
+RAISES = """
+from agents.training.distributed import Ranks
+
+with Ranks(timeout=60).joined("cpu") as world:
+    if world.rank == 1:
+        raise ValueError("planted in rank 1")
+    world.any(False)
 """
 
 
@@ -44,10 +62,10 @@ import sys, torch
 from hydra.utils import instantiate
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
-from agents.training.distributed import joined
+from agents.training.distributed import Ranks
 from agents.loggers.logging import NullLogger
 
-with joined("cpu") as world:
+with Ranks().joined("cpu") as world:
     config = compose("train", sys.argv[2:])
     torch.manual_seed(0)
     env = build_env(config, row_offset=4 * world.rank)
@@ -64,12 +82,12 @@ with joined("cpu") as world:
 """
 
 
-def two_processes(*command: str) -> None:
-    """Run a command twice, as torchrun does."""
+def together(*command: str, size: int = 2, fails: str = "") -> None:
+    """Run a command in several processes, as torchrun does; all end well, or with that message."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    common = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     started = [
         subprocess.Popen(
             [sys.executable, *command],
@@ -78,14 +96,20 @@ def two_processes(*command: str) -> None:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for rank in range(2)
+        for rank in range(size)
     ]
     said = [process.communicate(timeout=240)[0] for process in started]
-    assert [process.returncode for process in started] == [0, 0], said
+    if fails:
+        assert all(
+            process.returncode and fails in text
+            for process, text in zip(started, said, strict=True)
+        ), said
+    else:
+        assert not any(process.returncode for process in started), said
 
 
 def test_gradients_are_the_mean_of_the_shards(tmp_path: Path) -> None:
-    two_processes("-c", PROGRAM, str(tmp_path))
+    together("-c", PROGRAM, str(tmp_path))
     found = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2)]
     assert torch.equal(found[0]["weight"], found[1]["weight"])
     torch.manual_seed(0)
@@ -96,13 +120,13 @@ def test_gradients_are_the_mean_of_the_shards(tmp_path: Path) -> None:
     torch.testing.assert_close(found[0]["weight"], alone.weight.data)
     for each in found:
         assert each["skipped"] == 1
-        assert each["agreed"] == [True, False]
+        assert each["agreed"] == [True, False, "", "x"]
 
 
 def test_ppo_stops_at_the_same_step_in_every_process(tmp_path: Path) -> None:
     overrides = [*TINY_OVERRIDES, "env.num_envs=4", "agent=ppo", "replay.horizon=8"]
     overrides += ["agent.batch_size=8", "agent.lr=0.05", "agent.target_kl=0.02"]
-    two_processes("-c", PPO_PROGRAM, str(tmp_path), *overrides, "trainer.frames=256")
+    together("-c", PPO_PROGRAM, str(tmp_path), *overrides, "trainer.frames=256")
     found = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2)]
     assert found[0]["steps"] == found[1]["steps"] < 16  # of 16: it was ended
     for one, other in zip(found[0]["weights"], found[1]["weights"], strict=True):
@@ -113,7 +137,7 @@ def test_packing_train_under_torchrun(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     overrides = [*TINY_OVERRIDES, "agent.batch_size=4", "replay.capacity=64", "trainer.frames=96"]
     overrides += ["trainer.warmup=16", "trainer.update_every=8", f"run_dir={folder}"]
-    two_processes("-m", "agents.cli", "train", *overrides)
+    together("-m", "agents.cli", "train", *overrides)
     results = json.loads((folder / "results.json").read_text())
     assert results["training"]["frames"] == 96
     state = load(find(folder)).state
@@ -121,14 +145,114 @@ def test_packing_train_under_torchrun(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("run-*"))
 
 
+def played(folder: Path, *overrides: str, size: int = 2) -> list[dict[str, Any]]:
+    """Train with several processes; return the state of each at the end, without clocks."""
+    common = [*TINY_OVERRIDES, "agent=rainbow", "replay=prioritized", "agent.batch_size=4"]
+    common += ["replay.capacity=64", "trainer.warmup=16", "trainer.update_every=8", "curve=null"]
+    common += ["trainer.log_every=24", "trainer.save_every=24", "checkpoint.keep=null"]
+    together("-m", "agents.cli", "train", *common, *overrides, size=size)
+    found = [load(folder, rank=rank).state for rank in range(size)]
+    for state in found:
+        del state["counters"]["elapsed"], state["waiting"]["logged"]
+    return found
+
+
+def test_two_processes_resume_bit_for_bit(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    wanted = played(whole, "trainer.frames=96", f"run_dir={whole}")
+    shutil.copytree(whole, parts)  # interrupted after 48 frames: what came later is gone
+    for later in ("000000000072", "000000000096"):
+        shutil.rmtree(parts / "checkpoints" / later)
+    found = played(parts, f"resume={parts}")
+    assert equal(found, wanted)
+    assert not equal(found[0]["replay"], found[1]["replay"])  # each has a shard of its own
+    assert not equal(found[0]["random"], found[1]["random"])
+    log = (parts / "metrics.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in log] == ["frames", "24", "48", "72", "96"]
+
+    alone = ["-m", "agents.cli", "train", f"resume={parts}", "trainer.frames=104"]
+    said = subprocess.run([sys.executable, *alone], capture_output=True, text=True, check=True)
+    assert "it is of 2 processes, and 1 continue" in " ".join(said.stdout.split())
+    assert load(parts).state["counters"]["frames"] == 104
+
+
+def learned(what: str, folder: Path, size: int) -> list[Any]:
+    """Run a part of ``learn_together.py`` in several processes; return what each found."""
+    program = str(Path(__file__).with_name("learn_together.py"))
+    together(program, what, str(folder), size=size)
+    return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(size)]
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_every_family_learns_from_the_mean_gradient(size: int, tmp_path: Path) -> None:
+    for differences in learned("gradients", tmp_path, size):
+        assert len(differences) >= 11
+        assert max(differences.values()) <= 1e-6, differences
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_weights_are_equal_after_100_updates(size: int, tmp_path: Path) -> None:
+    first, *others = learned("trained", tmp_path, size)
+    for name, weights in first.items():
+        assert all(equal(weights, other[name]) for other in others), name
+
+
+def test_weights_of_samples_are_those_of_one_batch(tmp_path: Path) -> None:
+    found = learned("weights", tmp_path, 2)
+    chances, weight = (torch.cat(part) for part in zip(*found, strict=True))
+    torch.testing.assert_close(weight, (chances / chances.min()).pow(-0.5))
+
+
+def test_a_process_that_raises_ends_all_with_its_message() -> None:
+    together("-c", RAISES, fails="planted in rank 1")
+
+
+@pytest.mark.slow
+def test_a_job_with_a_killed_process_ends_as_if_undisturbed(tmp_path: Path) -> None:
+    assert restarts.launch(tmp_path / "undisturbed", 2, restarts=0).wait(timeout=500) == 0
+    found = restarts.trial(tmp_path / "killed", 2, random.Random(0))
+    assert found["exit_code"] == 0
+    assert found["frames"] == restarts.FRAMES
+    assert found["lost"] <= restarts.SAVE_EVERY
+    ends = [restarts.states(tmp_path / name, 2) for name in ("killed", "undisturbed")]
+    assert equal(*ends)
+
+
+def test_a_job_that_may_restart_names_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "1")
+    with pytest.raises(ConfigError, match="--max-restarts needs run_dir=FOLDER"):
+        train(compose("train", TINY_OVERRIDES), Request("train", TINY_OVERRIDES, []))
+
+
+def test_the_gpu_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert own_device("cpu", 2) is None
+    with pytest.raises(ConfigError, match="device=cuda:0 puts all 2 processes on one GPU; use dev"):
+        own_device("cuda:0", 2)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ConfigError, match="process 1 of this machine has no GPU, there are 1"):
+        own_device("cuda", 2)
+    taken: list[int] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    assert own_device("cuda", 2) == torch.device("cuda", 1)
+    assert taken == [1]
+
+
+@pytest.mark.parametrize(("count", "size"), [(10, 4), (3, 4), (8, 2), (1, 1)])
+def test_parts_are_consecutive_and_complete(count: int, size: int) -> None:
+    parts = [World(rank, size).part(count) for rank in range(size)]
+    assert [i for part in parts for i in part] == list(range(count))
+
+
 def test_alone_nothing_happens() -> None:
     value = torch.ones(2)
-    average([value])
+    average(value)
     assert value.tolist() == [1.0, 1.0]
-    with joined("cpu") as world:
+    with Ranks().joined("cpu") as world:
         assert world == World()
-        assert world.agree(True)
-        assert not world.agree(False)
+        assert world.any(True, False) == (True, False)
+        assert world.texts("a") == ["a"]
 
 
 @pytest.mark.parametrize("rank", [0, 1])

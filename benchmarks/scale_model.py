@@ -1,0 +1,253 @@
+"""A model of many processes: messages per update, memory, and when they bind; with measured ones.
+
+    python benchmarks/scale_model.py measure [--ranks 1 2 4] [--seconds 60] [--out ...]
+    python benchmarks/scale_model.py model [--measured ...] [--out ...]
+
+`measure` trains PPO on boxes with 1, 2 and 4 processes of one thread each, equal rows per process
+(weak scaling), and writes frames/s, and time and bytes of the message per update. Run it on an idle
+machine with as many cores as processes: beyond that they share cores, and the model says so.
+
+`model` predicts an update of `n` processes. All do the same work at once, and add up the gradient
+in a ring: each sends and receives 2 (n - 1) / n of the message in 2 (n - 1) steps,
+
+    t(n) = work * max(1, n / cores) + 2 (n - 1) latency + 2 (n - 1) / n * bytes / bandwidth,
+
+(Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC
+2009; between machines NCCL also has trees, whose latency grows with log2 n.) Latency and bandwidth
+of this machine are fitted to messages of two sizes, work to one process. The predictions for GPUs
+take link speeds from the makers' data sheets, and are not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+SETTINGS = [
+    "env=cuboid_online", "agent=ppo", "env.num_envs=256", "replay.horizon=16",
+    "agent.batch_size=1024", "trainer.frames=1e9",
+]  # fmt: skip
+SIZES = (2**12, 2**23)
+"""Bytes of the two messages that latency and bandwidth are fitted to."""
+LINKS = {
+    "NVLink 4, one machine of 8": {"latency": 5e-6, "bandwidth": 450e9},
+    "InfiniBand NDR, 8 links of 400 Gbit/s a machine": {"latency": 5e-6, "bandwidth": 50e9},
+    "Ethernet 100 Gbit/s a machine": {"latency": 3e-5, "bandwidth": 12.5e9 / 8},
+}
+"""Seconds per step and bytes per second and GPU."""
+PARAMETERS = {"small (ppo on boxes)": 4e5, "hrl_paper": 1.394e7, "a large transformer": 1e8}
+REPLAY_BYTES = 40e9
+"""Memory of a GPU that its shard of the replay may take."""
+TASKS = {"cuboid_online": "dqn", "irregular": "dqn"}
+"""Presets, and an agent whose replay they have."""
+WORK = 0.02
+"""Seconds of an update of one GPU, without messages; an assumption that the table states."""
+
+
+def message_times(size: int, repeats: int = 30) -> float:
+    """Return the median seconds of an all-reduce of ``size`` bytes."""
+    from torch import distributed
+
+    data, seconds = torch.ones(size // 4), []
+    for _ in range(repeats + 3):
+        distributed.barrier()
+        start = time.perf_counter()
+        distributed.all_reduce(data)
+        seconds.append(time.perf_counter() - start)
+    return sorted(seconds[3:])[repeats // 2]
+
+
+def rank(seconds: float, path: str) -> None:
+    """Train as one process of several, and let rank 0 write what it measured."""
+    from hydra.utils import instantiate
+
+    from agents.config.build import build_agent, build_env, build_replay
+    from agents.config.compose import compose
+    from agents.process_group import processes
+    from agents.training.distributed import Ranks
+
+    torch.set_num_threads(1)
+    config = compose("train", SETTINGS)
+    with Ranks().joined("cpu") as world:
+        torch.manual_seed(0)
+        env = build_env(config, row_offset=world.rank * int(config.env.num_envs))
+        agent = build_agent(config, env)
+        replay = build_replay(config, env, agent)
+        collector = instantiate(config.collector)(env, agent.policy)
+        trainer = instantiate(config.trainer)(agent, collector, replay)
+        trainer.world = world
+        while trainer.updates < 2:  # kernels are compiled, memory is allocated
+            trainer.step()
+        start, frames, updates = time.perf_counter(), trainer.frames, trainer.updates
+        going = True
+        while going:
+            trainer.step()
+            if trainer.updates > updates and replay.state_dict()["cursor"] == 0:
+                (late,) = world.any(time.perf_counter() - start >= seconds)
+                going = not late
+        took = time.perf_counter() - start
+        gradients = agent.optimizer._gradients
+        messages = [message_times(size) for size in SIZES] if world.size > 1 else [0.0, 0.0]
+        own = message_times(gradients.flat.numel() * 4) if world.size > 1 else 0.0
+        found = {
+            "ranks": processes(),
+            "frames_per_second": (trainer.frames - frames) / took,
+            "updates": trainer.updates - updates,
+            "seconds_per_update": took / (trainer.updates - updates),
+            "steps_per_update": agent.epochs * max(1, round(256 * 16 / agent.batch_size)),
+            "message_bytes": gradients.flat.numel() * 4,
+            "message_seconds": own,
+            "seconds_of_sizes": dict(zip(map(str, SIZES), messages, strict=True)),
+        }
+        if world.leads:
+            Path(path).write_text(json.dumps(found))
+
+
+def measure(args: argparse.Namespace) -> None:
+    """Measure each number of processes in turn."""
+    from provenance import provenance, write_json
+
+    rows = []
+    for size in args.ranks:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = str(listener.getsockname()[1])
+        path = f"{args.out}.part"
+        common = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        common |= {"OMP_NUM_THREADS": "1"}
+        command = [sys.executable, __file__, "rank", "--seconds", str(args.seconds), "--out", path]
+        jobs = [
+            subprocess.Popen(command, env={**os.environ, **common, "RANK": str(i)})
+            for i in range(size)
+        ]
+        if [code for job in jobs if (code := job.wait())]:
+            sys.exit(f"a process of {size} failed")
+        rows.append(json.loads(Path(path).read_text()))
+        Path(path).unlink()
+        print(rows[-1], flush=True)
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    write_json(args.out, provenance() | {"settings": SETTINGS, "load_1min": load, "rows": rows})
+
+
+def ring(n: int, size: float, latency: float, bandwidth: float) -> float:
+    """Return the seconds of an all-reduce of ``size`` bytes in a ring of ``n`` processes."""
+    return 0.0 if n == 1 else 2 * (n - 1) * latency + 2 * (n - 1) / n * size / bandwidth
+
+
+def fitted(row: dict[str, Any]) -> tuple[float, float]:
+    """Return latency and bandwidth from the two messages of a measured row."""
+    n = row["ranks"]
+    small, large = SIZES
+    short, long = (float(row["seconds_of_sizes"][str(size)]) for size in SIZES)
+    per_byte = max((long - short) / (large - small), 1e-15)
+    bandwidth = 2 * (n - 1) / n / per_byte
+    return max(short - per_byte * small, 0.0) / (2 * (n - 1)), bandwidth
+
+
+def compared(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return prediction and measurement of each measured number of processes."""
+    rows = report["rows"]
+    (alone,) = [row for row in rows if row["ranks"] == 1]
+    found = []
+    for row in rows:
+        n = row["ranks"]
+        latency, bandwidth = fitted(row) if n > 1 else (0.0, 1.0)
+        steps = row["steps_per_update"]
+        messages = ring(n, row["message_bytes"], latency, bandwidth)
+        messages += 2 * ring(n, 16, latency, bandwidth)  # moments of the advantages, and the KL
+        predicted = alone["seconds_per_update"] * max(1.0, n / report["cores"]) + steps * messages
+        found.append(
+            {
+                "ranks": n,
+                "predicted_seconds_per_update": predicted,
+                "measured_seconds_per_update": row["seconds_per_update"],
+                "error": predicted / row["seconds_per_update"] - 1,
+                "speedup": row["frames_per_second"] / alone["frames_per_second"],
+                "synchronisation_seconds_per_update": steps * messages,
+            }
+        )
+    return found
+
+
+def memory() -> list[dict[str, Any]]:
+    """Return bytes of a row and of a transition, and what the shards of many GPUs hold."""
+    from agents.config.build import build_agent, build_env, build_replay
+    from agents.config.compose import compose
+    from packing_env.memory import num_bytes
+
+    found = []
+    for task, name in TASKS.items():
+        options = [f"env={task}", f"agent={name}", "env.num_envs=2", "replay.capacity=2"]
+        config = compose("train", options)
+        env = build_env(config)
+        env.reset()
+        each = build_replay(config, env, build_agent(config, env)).bytes_per_transition
+        found.append(
+            {
+                "task": task,
+                "bytes_per_row": num_bytes(env.get_state().values(True, True)) // 2,
+                "bytes_per_transition": each,
+                "transitions_per_gpu": int(REPLAY_BYTES / each),
+                "transitions": {n: n * int(REPLAY_BYTES / each) for n in (8, 64, 1024)},
+            }
+        )
+    return found
+
+
+def model(args: argparse.Namespace) -> None:
+    """Write the predictions for GPUs, and how the model compares with what was measured."""
+    from provenance import provenance, write_json
+
+    measured = json.loads(Path(args.measured).read_text())
+    table = []
+    for name, count in PARAMETERS.items():
+        for n in (8, 64, 1024):
+            for link, speed in LINKS.items():
+                if n > 8 and link.startswith("NVLink"):
+                    continue
+                seconds = ring(n, 4 * count, **speed)
+                table.append(
+                    {
+                        "network": name,
+                        "gpus": n,
+                        "link": link,
+                        "megabytes_per_update": 8 * count * (n - 1) / n / 1e6,
+                        "milliseconds_per_update": 1e3 * seconds,
+                        "share_of_update": seconds / (seconds + WORK),
+                        "binds": seconds > WORK,
+                    }
+                )
+    report = {"assumed_seconds_of_work": WORK, "compared": compared(measured), "gpus": table}
+    report |= {"replay_bytes_per_gpu": REPLAY_BYTES, "memory": memory()}
+    for row in report["compared"]:
+        print(row)
+    write_json(args.out, provenance() | report)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["measure", "model", "rank"])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--measured", default="benchmarks/results/weak_scaling.json")
+    parser.add_argument("--out")
+    args = parser.parse_args()
+    default = "weak_scaling" if args.what == "measure" else "scale_model"
+    args.out = args.out or f"benchmarks/results/{default}.json"
+    if args.what == "rank":
+        rank(args.seconds, args.out)
+    else:
+        {"measure": measure, "model": model}[args.what](args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The start of a training run: in a new folder, or from a checkpoint."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from agents.config.compose import Request
+from agents.training import checkpoint, resume, runs
+from agents.training.distributed import World
+from agents.training.resume import Resumed
+
+
+def resumed_run(
+    config: DictConfig, request: Request, world: World, held: ExitStack
+) -> Resumed | None:
+    """Load the run to continue, if ``resume`` names one, and lock its folder."""
+    if config.resume is None:
+        return None
+    place = world.from_first(lambda: _source(config, held))
+    if not place:
+        return None
+    return resume.from_config(config, Path(place), request.overrides, request.folders, world)
+
+
+def _source(config: DictConfig, held: ExitStack) -> str:
+    """Return the checkpoint that ``resume`` names, its run locked; an empty text if none."""
+    place = resume.find(str(config.resume), config.run_dir)
+    if place is None:
+        return ""
+    run = place.parent.parent
+    if _goes_on(config, run):
+        held.enter_context(runs.locked(run))
+        runs.check_own(run)
+    if config.resume == resume.AUTO:
+        place = checkpoint.find(run)  # again: another process may have saved before the lock
+    return str(place)
+
+
+def _goes_on(config: DictConfig, run: Path) -> bool:
+    """Return whether results go into the folder of the run that is continued."""
+    return config.run_dir in (None, str(run))
+
+
+def results_folder(config: DictConfig, resumed: Resumed | None, held: ExitStack) -> Path:
+    """Return the folder for results, held: a new one, or that of the continued run.
+
+    With ``resume=auto`` a run that was killed before its first checkpoint starts again in its
+    folder.
+    """
+    if resumed is not None and _goes_on(config, resumed.folder):
+        return resumed.folder
+    given = Path(config.run_dir) if config.run_dir is not None else None
+    if config.resume == resume.AUTO and given and runs.never_saved(given, checkpoint.FOLDER):
+        folder = given
+        runs.check_own(folder)
+    else:
+        folder = runs.new_folder(given, str(config.name))
+    held.enter_context(runs.locked(folder))
+    return folder
+
+
+def start_line(place: str, resumed: Resumed | None) -> str:
+    """Return where training starts."""
+    if resumed is None:
+        return f"resume={place}: no checkpoint was found, training starts from nothing"
+    held = "" if "replay" in resumed.found.state else "; it has no replay, which is refilled"
+    frames = resumed.found.meta["frames"]
+    return f"continuing from {resumed.found.path}, after {frames:,} frames{resumed.rebuilt}{held}"

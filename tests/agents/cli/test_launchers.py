@@ -1,0 +1,133 @@
+"""Sweeps that other processes run: each launcher plays four jobs and ends with their table."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.agents.conftest import TINY_OVERRIDES
+
+from agents.cli.sweep import EXTRAS
+from agents.config.compose import expand
+from packing_env import extras
+
+FAST = [
+    *TINY_OVERRIDES, "agent.batch_size=4", "network.channels=4", "replay.capacity=64",
+    "trainer.warmup=16", "trainer.update_every=16", "trainer.frames=48", "curve=null",
+]  # fmt: skip
+SBATCH = """#!{python}
+import os, re, subprocess, sys
+script = sys.argv[-1]
+text = open(script).read()
+open("submitted.sh", "w").write(text)
+jobs = int(re.search(r"--array=0-([0-9]+)", text)[1]) + 1
+print("Submitted batch job 7")
+for task in range(jobs):
+    slurm = {{"JOB_ID": 70 + task, "ARRAY_JOB_ID": 7, "ARRAY_TASK_ID": task, "NTASKS": 1,
+              "PROCID": 0, "LOCALID": 0, "NODEID": 0, "JOB_NUM_NODES": 1,
+              "JOB_NODELIST": "here"}}
+    env = os.environ | {{f"SLURM_{{name}}": str(value) for name, value in slurm.items()}}
+    with open(f"slurm-{{task}}.log", "w") as output:
+        subprocess.Popen(["bash", script], env=env, stdout=output, stderr=output)
+"""
+SRUN = """#!{python}
+import os, sys
+start = sys.argv.index("-u") - 1
+os.execv(sys.argv[start], sys.argv[start:])
+"""
+SACCT = "#!/bin/sh\necho 'JobID|State|NodeList'\n"
+
+
+def sweep(folder: Path, *arguments: str, **env: str) -> str:
+    """Run a sweep in a process of its own, in ``folder``; return what it said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "agents.cli", "train", "-m", *FAST, *arguments],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def needs(option: str) -> None:
+    """Skip, with the command that installs it, where a launcher is missing."""
+    try:
+        extras.check(*EXTRAS[option])
+    except extras.MissingPackageError as error:
+        pytest.skip(f"NOT TESTED: {error}")
+
+
+def check_jobs(folder: Path, said: str) -> None:
+    """Check that four jobs finished, each with its seed, and that the table has them."""
+    table = said[said.rindex("utilization") :]
+    for seed in range(4):
+        results = json.loads((folder / f"sweep/{seed}/results.json").read_text())
+        assert results["seed"] == seed
+        assert results["training"]["frames"] == 48
+        assert f"seed={seed}" in table
+    assert table.count("done") == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["joblib", "submitit_local", "ray"])
+def test_a_launcher_plays_four_jobs(launcher: str, tmp_path: Path) -> None:
+    needs(f"hydra/launcher={launcher}")
+    said = sweep(tmp_path, "seed=0,1,2,3", f"hydra/launcher={launcher}", "hydra.sweep.dir=sweep")
+    check_jobs(tmp_path, said)
+
+
+@pytest.mark.slow
+def test_slurm_gets_an_array_of_four_jobs(tmp_path: Path) -> None:
+    """The commands of Slurm are replaced by ones that start the submitted script here."""
+    needs("hydra/launcher=submitit_slurm")
+    for name, text in (("sbatch", SBATCH), ("srun", SRUN), ("sacct", SACCT)):
+        tool = tmp_path / "bin" / name
+        tool.parent.mkdir(exist_ok=True)
+        tool.write_text(text if name == "sacct" else text.format(python=sys.executable))
+        tool.chmod(0o755)
+    options = ["hydra/launcher=submitit_slurm", "hydra.launcher.timeout_min=7"]
+    options += ["hydra.launcher.gpus_per_node=1", "hydra.sweep.dir=sweep"]
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    check_jobs(tmp_path, sweep(tmp_path, "seed=0,1,2,3", *options, PATH=path))
+    submitted = (tmp_path / "submitted.sh").read_text()
+    for line in ("--array=0-3", "--time=7", "--gpus-per-node=1"):
+        assert line in submitted
+
+
+@pytest.mark.slow
+def test_optuna_maximises_utilization(tmp_path: Path) -> None:
+    needs("hydra/sweeper=optuna")
+    sweep(
+        tmp_path,
+        "hydra/sweeper=optuna",
+        "hydra.sweeper.direction=maximize",
+        "hydra.sweeper.n_trials=4",
+        "hydra.sweeper.n_jobs=1",
+        "agent.lr=tag(log,interval(1e-4,1e-2))",
+        "hydra.sweep.dir=sweep",
+    )
+    found = [
+        json.loads((tmp_path / f"sweep/{job}/results.json").read_text())["training"]["last"]
+        for job in range(4)
+    ]
+    best = (tmp_path / "sweep/optimization_results.yaml").read_text()
+    value = float(best.split("best_value:")[1].split()[0])
+    assert value == pytest.approx(max(row["utilization"] or 0.0 for row in found))
+
+
+def test_the_ends_of_an_interval_are_checked() -> None:
+    jobs = list(expand(["agent.lr=tag(log,interval(1e-4,1e-2))", "seed=0,1"]))
+    assert [job[0] for job in jobs] == ["agent.lr=0.0001"] * 2 + ["agent.lr=0.01"] * 2
+
+
+def test_a_missing_launcher_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "is_installed", lambda module: False)
+    with pytest.raises(extras.MissingPackageError, match=r'pip install "packing-env\[joblib\]"'):
+        extras.check(*EXTRAS["hydra/launcher=joblib"])

@@ -1,0 +1,171 @@
+"""A program that several processes run: what they learn together, beside what one would learn."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from hydra.utils import instantiate
+from tests.agents.algorithms.test_every_agent import small_config
+
+from agents.algorithms.optimization import Gradients
+from agents.config.build import build_agent, build_env, build_replay
+from agents.loggers.logging import NullLogger
+from agents.replay import DevicePrioritizedSampler
+from agents.training.distributed import Ranks, World
+
+FAMILIES = {  # and what the gradient of a shard is compared with
+    "dqn": ("shards", "whole"),
+    "branching": ("shards", "whole"),
+    "hierarchical": ("shards", "whole"),
+    "ddpg": ("shards", "whole"),
+    "sac": ("shards",),  # draws differ from those of one process
+    "iqn": ("shards",),
+    "rainbow": ("shards",),
+    "ac_iqn": ("shards",),
+    "ppo": ("whole",),  # advantages are normalised over all processes
+    "ppo multi_head": ("whole",),
+    "afterstate": ("whole",),  # shards differ in the number of afterstates that are learned
+}
+ROWS = 4
+UPDATES = 100
+
+
+@contextmanager
+def recorded() -> Iterator[list[torch.Tensor]]:
+    """Record the gradient of every step."""
+    found: list[torch.Tensor] = []
+    usual = Gradients.of
+
+    def of(self: Gradients, *given: Any) -> torch.Tensor:
+        loss = usual(self, *given)
+        found.append(torch.cat([view.flatten() for view in self.views]))
+        return loss
+
+    Gradients.of = of
+    try:
+        yield found
+    finally:
+        Gradients.of = usual
+
+
+class Family:
+    """An agent, a batch for all processes, and their shards of it."""
+
+    def __init__(self, case: str, size: int) -> None:
+        torch.manual_seed(0)
+        options = [f"env.num_envs={ROWS * size}"]
+        if on_policy := case.split()[0] in ("ppo", "afterstate"):
+            options += ["agent.epochs=1"]
+        config = small_config(case, *options)
+        if on_policy:
+            config.agent.batch_size = 10_000
+        if "precision" in config.network:
+            config.network.precision = "fp32"
+        env = build_env(config)
+        self.agent = build_agent(config, env)
+        if case == "afterstate":  # which maps are turned depends on their places in the batch
+            self.agent.policy.value._turned = lambda features: features
+        replay = build_replay(config, env, self.agent)
+        collector = instantiate(config.collector)(env, self.agent.policy)
+        for _ in range(4 if on_policy else 6):
+            replay.extend(collector.step())
+        self.batch = (replay.take() if on_policy else replay.sample(ROWS * size)).clone()
+        self.state = _copied(self.agent.state_dict())
+
+    def gradient(self, rows: slice, seed: int) -> torch.Tensor:
+        """Return the gradient of the first step of an update on some rows."""
+        self.agent.load_state_dict(_copied(self.state))
+        torch.manual_seed(seed)
+        with recorded() as found:
+            self.agent.update(self.batch[rows].clone())
+        return found[0]
+
+
+def _copied(state: Any) -> Any:
+    if isinstance(state, torch.Tensor):
+        return state.clone()
+    if isinstance(state, dict):
+        return {key: _copied(value) for key, value in state.items()}
+    return [_copied(value) for value in state] if isinstance(state, list) else state
+
+
+def differences(world: World, families: dict[str, Family], wanted: Any) -> dict[str, float]:
+    """Return the largest relative difference of each family's gradient, by what it is of."""
+    found = {}
+    rows = slice(ROWS * world.rank, ROWS * (world.rank + 1))
+    for case, family in families.items():
+        gradient = family.gradient(rows, world.rank)
+        for kind, other in wanted[case].items():
+            scale = max(1.0, float(other.abs().max()))
+            assert float(other.abs().max()) > 0
+            found[f"{case}, {kind}"] = float((gradient - other).abs().max()) / scale
+    return found
+
+
+def parameters(world: World, case: str, *options: str) -> list[torch.Tensor]:
+    """Return the weights after some updates of a trainer."""
+    config = small_config(case, "trainer.frames=1e6", *options)
+    torch.manual_seed(0)
+    env = build_env(config, row_offset=ROWS * world.rank)
+    agent = build_agent(config, env)
+    torch.manual_seed(world.rank)
+    replay = build_replay(config, env, agent)
+    collector = instantiate(config.collector)(env, agent.policy)
+    trainer = instantiate(config.trainer)(agent, collector, replay)
+    trainer.world = world
+    while trainer.updates < UPDATES:
+        trainer.step()
+    trainer._log(NullLogger("."), None, {})
+    return [weight.detach() for weight in agent.policy.parameters()]
+
+
+def weights(world: World) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the chances of a draw from a shard of priorities, and the weights of it."""
+    sampler = DevicePrioritizedSampler(8, alpha=1.0, beta=0.5, eps=1e-9)
+    sampler.mark_update(torch.arange(8))
+    priority = torch.arange(1.0, 9.0) * (world.rank + 1) ** 2 + world.rank
+    sampler.update_priority(torch.arange(8), priority)
+    index, weight = sampler.draw(16)
+    return (priority / priority.sum())[index], weight
+
+
+def gradients(size: int) -> Callable[[World], Any]:
+    """Compute what gradients are compared with; return their comparison."""
+    families = {case: Family(case, size) for case in FAMILIES}
+    wanted: dict[str, dict[str, torch.Tensor]] = {}
+    for case, kinds in FAMILIES.items():  # before the processes join: each on its own
+        rows = [slice(ROWS * rank, ROWS * (rank + 1)) for rank in range(size)]
+        each = families[case].gradient
+        wanted[case] = {}
+        if "shards" in kinds:
+            shards = [each(part, rank) for rank, part in enumerate(rows)]
+            wanted[case]["shards"] = torch.stack(shards).mean(0)
+        if "whole" in kinds:
+            wanted[case]["whole"] = each(slice(None), 0)
+    return lambda world: differences(world, families, wanted)
+
+
+def trained(size: int) -> Callable[[World], Any]:
+    """Return the training of some agents."""
+    return lambda world: {
+        "rainbow": parameters(world, "rainbow", "replay=prioritized"),
+        "ppo": parameters(world, "ppo"),
+        "afterstate": parameters(world, "afterstate"),
+    }
+
+
+def main(what: str, folder: str) -> None:
+    """Do one of them together, and write what was found."""
+    work = {"gradients": gradients, "trained": trained, "weights": lambda size: weights}
+    together = work[what](int(os.environ["WORLD_SIZE"]))
+    with Ranks(timeout=200).joined("cpu") as world:
+        torch.save(together(world), f"{folder}/rank{world.rank}.pt")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
