@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from typing import Any
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -22,6 +23,19 @@ class PlainFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
         return printable(super().format(record))
+
+
+class LogHandler(logging.StreamHandler[Any]):
+    """Log lines to what ``sys.stderr`` is at the time, which a progress bar replaces by its own."""
+
+    @property
+    def stream(self) -> Any:
+        """The stream; setting it has no effect."""
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: Any) -> None:
+        """Keep following ``sys.stderr``."""
 
 
 def spreadsheet_cell(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import re
 import resource
@@ -19,6 +20,7 @@ from tests.agents.cli.test_cli import TRAIN
 from agents.cli import main as cli
 from agents.cli.completion import completions
 from agents.cli.runs import Run, find, listing
+from agents.loggers.plain_text import LogHandler
 from agents.loggers.progress import ProgressBar
 
 FEW = [*TRAIN, "trainer.frames=32"]
@@ -36,6 +38,32 @@ def test_help_takes_little_time(line: str, seconds: float) -> None:
     command = [sys.executable, "-m", "agents.cli", *line.split(), "--help"]
     subprocess.run(command, check=True, capture_output=True)
     assert used() - before < seconds
+
+
+@pytest.mark.parametrize("command", ["", *cli.COMMANDS])
+def test_help_fits_80_columns(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines of 100 characters were broken by the terminal, in the middle of words."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([*command.split(), "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 42
+
+
+def test_a_warning_stands_above_the_progress_bar() -> None:
+    """It stood at the end of the line of the bar, which was drawn again below."""
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=80, color_system=None)
+    logger = logging.Logger("test")
+    logger.addHandler(LogHandler())
+    bar = ProgressBar(console, 100)
+    logger.warning("compiling")
+    bar.close()
+    drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+    assert "compiling" in re.split(r"[\r\n]+", drawn)
 
 
 @pytest.mark.parametrize("loss", [0.0123, 123456.7, float("nan")])
