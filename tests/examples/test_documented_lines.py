@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agents.conftest import TINY_OVERRIDES
 from tests.examples.test_documented_python import BRACKET, ROOT
 
+from agents import heuristics
 from agents.cli import main as cli
-from agents.config.compose import compose
+from packing_env.core import rewards
 from packing_env.generators import CuboidSequences
 from packing_env.kernels import stability_rules
 from packing_env.planner import read_parts
@@ -102,7 +105,6 @@ def test_a_documented_order_is_packed_and_holds(
     [
         "items items=meshes items.paths=my_parts items.unit=mm",
         "items",
-        "runs",
         "completion bash",
     ],
 )
@@ -128,10 +130,18 @@ def test_a_block_of_text_says_what_the_program_reads(page: str, text: str, folde
         assert len(read_parts("order.csv", "mm")) == len(text.splitlines()) - 1
 
 
-def test_the_agent_of_a_users_own_folder_composes(folder: Path) -> None:
+def test_the_agent_of_a_users_own_folder_trains(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default replay asked it for n_steps."""
     [(page, text)] = blocks("yaml")
     assert page == "docs/how-to/own-agent.md"
     (folder / "mine" / "agent").mkdir(parents=True)
     (folder / "mine" / "agent" / "linear.yaml").write_text(text, encoding="utf-8")
-    found = compose("train", ["agent=linear"], [folder / "mine"])
-    assert found.agent._target_ == "my_module.LinearAgent"
+    shutil.copy(ROOT / "examples" / "06_own_agent.py", folder / "my_module.py")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(rewards, "TERMS", dict(rewards.TERMS))
+    monkeypatch.setattr(heuristics, "HEURISTICS", dict(heuristics.HEURISTICS))
+    tiny = [*TINY_OVERRIDES, "env.action_mode=placement", "trainer.frames=64", "run_dir=run"]
+    assert cli.main(["train", "agent=linear", "--config-dir", "mine", *tiny]) == 0
+    assert Path("run/run.json").is_file()

@@ -16,7 +16,7 @@ from typing import Any
 from agents import __version__
 from agents.cli.commands import COMMANDS, Argument, Command, config_dir
 from agents.config.folders import config_folder, groups
-from agents.loggers.plain_text import LogHandler, PlainFormatter, printable
+from agents.loggers.plain_text import LogHandler, PlainFormatter, on_terminal, printable
 from agents.training import process
 
 _WIDTHS = (60, 100)
@@ -228,7 +228,7 @@ def guarded(run: Callable[[], int]) -> int:
             return 0
         if (reason := _user_error(error)) is None or os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
-        print(f"packing: {printable(str(reason))}", file=sys.stderr)
+        print(on_terminal(f"packing: {printable(str(reason))}"), file=sys.stderr)
         return BAD_INPUT
 
 
