@@ -28,7 +28,7 @@ class PlainFormatter(logging.Formatter):
 
 
 def on_terminal(text: str) -> str:
-    """Break lines between words where ``sys.stderr`` is a terminal."""
+    """Return text whose lines are broken between words if ``sys.stderr`` is a terminal."""
     if not sys.stderr.isatty():
         return text
     width = shutil.get_terminal_size().columns
