@@ -29,13 +29,16 @@ class LinearAgent:
 
     Q(action) is a weight per action plus a slope times the drop height: a toy in 30 lines. To train
     it from the command line, write FOLDER/agent/linear.yaml with
-    `_target_: my_module.LinearAgent` and `_partial_: true`, and add --config-dir FOLDER.
+    `_target_: my_module.LinearAgent`, `_partial_: true`, `gamma: 0.9` and `n_steps: 1`, and add
+    --config-dir FOLDER.
     """
 
     action_modes = ("placement",)  # checked before anything is built
 
-    def __init__(self, env: pe.PackingEnv, lr: float = 0.05, gamma: float = 0.9) -> None:
-        self.gamma, self.batch_size = gamma, 32
+    def __init__(
+        self, env: pe.PackingEnv, lr: float = 0.05, gamma: float = 0.9, n_steps: int = 1
+    ) -> None:
+        self.gamma, self.batch_size = gamma**n_steps, 32
         self.weight = nn.Parameter(torch.zeros(env.mode.num_actions, device=env.device))
         self.slope = nn.Parameter(torch.zeros((), device=env.device))
         network = TensorDictModule(

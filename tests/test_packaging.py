@@ -28,7 +28,7 @@ def pins() -> dict[str, str]:
 def requirements() -> list[str]:
     installed = [
         requirement
-        for extra in ("fast", "mesh", "viz", "dev", "docs")
+        for extra in ("fast", "mesh", "viz", "video", "log", "sb3", "physics", "dev", "docs")
         for requirement in EXTRAS[extra]
     ]
     return [*PROJECT["dependencies"], *installed]
@@ -38,6 +38,21 @@ def requirements() -> list[str]:
 def test_pin_lies_in_the_range(requirement: str) -> None:
     wanted = Requirement(requirement)
     assert wanted.specifier.contains(pins()[canonicalize_name(wanted.name)])
+
+
+@pytest.mark.parametrize(
+    ("package", "needs"),
+    [
+        ("moviepy", ["pillow<12,>=9.2", "imageio<3,>=2.5", "imageio-ffmpeg>=0.2", "numpy>=1.25"]),
+        ("stable-baselines3", ["gymnasium<2,>=0.29.1", "torch<3,>=2.3", "numpy<3,>=1.20"]),
+    ],
+)
+def test_pins_suit_what_an_extra_needs(package: str, needs: list[str]) -> None:
+    """``pip install packing-env[video] -c constraints.txt`` found no Pillow for moviepy."""
+    assert package in pins()
+    for text in needs:
+        needed = Requirement(text)
+        assert needed.specifier.contains(pins()[canonicalize_name(needed.name)]), text
 
 
 def test_make_installs_the_pinned_torch() -> None:

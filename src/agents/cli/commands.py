@@ -75,7 +75,7 @@ COMMANDS = {
         "agents.cli.train:train",
         (*TASK, "agent", "network", "collector", "replay", "trainer", "logger", "experiment"),
         (
-            "packing train items=meshes items.paths=my_parts items.unit=mm trainer.minutes=5",
+            "packing train items=meshes items.paths=my_parts items.unit=mm",
             "packing train agent=dqn env=irregular env.num_envs=64 trainer.frames=1e6",
             "packing train --multirun seed=0,1,2 agent.lr=1e-3,3e-4",
         ),
@@ -86,7 +86,7 @@ COMMANDS = {
         "agents.cli.eval:evaluate",
         (*TASK, "agent"),
         (
-            "packing eval checkpoint=runs/20250131-120000-irregular evaluation.instances=256",
+            "packing eval checkpoint=runs/20250131-120000-irregular plan=plan.json",
             "packing eval env=irregular 'evaluation.heuristics=[lowest_z,first_fit]'",
             "packing eval checkpoint=RUN plan=plan.json evaluation.picture=packed.png",
             "packing eval env=irregular physics=true evaluation.instances=16",

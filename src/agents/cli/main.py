@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -15,11 +16,13 @@ from typing import Any
 from agents import __version__
 from agents.cli.commands import COMMANDS, Argument, Command, config_dir
 from agents.config.folders import config_folder, groups
-from agents.loggers.plain_text import PlainFormatter, printable
+from agents.loggers.plain_text import LogHandler, PlainFormatter, on_terminal, printable
 from agents.training import process
 
-_WIDTH = 100
-"""Characters in a line of help."""
+_WIDTHS = (60, 100)
+"""Characters in a line of help: at least, and at most, or where there is no terminal."""
+_MANY = 8
+"""Options of one prefix that the help folds."""
 BAD_INPUT = 2
 """Exit code for an impossible request."""
 INTERRUPTED = 130
@@ -30,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     process.tune()
     os.environ.setdefault("RL_LOGGING_LEVEL", "WARNING")  # torchrl's own, read on import
-    handler = logging.StreamHandler()
+    handler = LogHandler()
     handler.setFormatter(PlainFormatter("%(levelname)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     options = _read(sys.argv[1:] if arguments is None else list(arguments))
@@ -96,7 +99,8 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
             name,
             help=command.summary,
             description=textwrap.fill(
-                command.description or f"{command.summary[0].upper()}{command.summary[1:]}.", _WIDTH
+                command.description or f"{command.summary[0].upper()}{command.summary[1:]}.",
+                _width(),
             ),
             epilog=_epilog(command) if name == named else None,
             formatter_class=_formatter,
@@ -107,7 +111,13 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=26, width=_WIDTH)
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=26, width=_width())
+
+
+def _width() -> int:
+    """Return the characters in a line of help."""
+    least, most = _WIDTHS
+    return max(least, min(most, shutil.get_terminal_size((most, 24)).columns))
 
 
 def _arguments(command: Command) -> Iterator[Argument]:
@@ -130,16 +140,33 @@ def _epilog(command: Command) -> str:
     if command.words is not None:
         subjects = sorted((config_folder() / "bench").glob("*.yaml"))
         lines.append("WHAT (bench.KEY=VALUE sets its options):")
-        lines += [f"  {path.stem:<11}{_first_comment(path)}" for path in subjects]
+        for path in subjects:
+            lines += _wrapped(f"  {path.stem:<11}{_first_comment(path)}")
         lines.append("")
     if command.groups:
         found = groups()
         lines.append("groups, as in GROUP=OPTION (and GROUP.KEY=VALUE; --cfg job prints all keys):")
         for name in command.groups:
-            options = f"  {name:<11}{', '.join(found.get(name, []))}"
-            lines += textwrap.wrap(options, _WIDTH, subsequent_indent=" " * 13)
+            lines += _wrapped(f"  {name:<11}{', '.join(_folded(found.get(name, [])))}")
         lines.append("")
     return "\n".join([*lines, "examples:", *(f"  {example}" for example in command.examples)])
+
+
+def _folded(names: Sequence[str]) -> list[str]:
+    """Return names, those of a prefix that many share as one: ``learn_{dqn, ppo}``."""
+    families: dict[str, list[str]] = {}
+    for name in names:
+        families.setdefault(name.partition("_")[0], []).append(name)
+    folded = []
+    for prefix, members in families.items():
+        rest = ", ".join(name.removeprefix(f"{prefix}_") for name in members)
+        folded += [f"{prefix}_{{{rest}}}"] if len(members) >= _MANY else members
+    return folded
+
+
+def _wrapped(entry: str) -> list[str]:
+    """Return the lines of an entry whose text begins at the fourteenth character."""
+    return textwrap.wrap(entry, _width(), subsequent_indent=" " * 13, break_on_hyphens=False)
 
 
 def _first_comment(path: Path) -> str:
@@ -201,7 +228,7 @@ def guarded(run: Callable[[], int]) -> int:
             return 0
         if (reason := _user_error(error)) is None or os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
-        print(f"packing: {printable(str(reason))}", file=sys.stderr)
+        print(on_terminal(f"packing: {printable(str(reason))}"), file=sys.stderr)
         return BAD_INPUT
 
 

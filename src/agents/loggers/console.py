@@ -19,3 +19,7 @@ class PlainConsole(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """Convert text, a table's cells included, as rich does."""
         return super().render_str(printable(text), **options)
+
+    def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
+        """Print; on a terminal ``soft_wrap`` breaks lines between words, elsewhere not at all."""
+        super().print(*objects, soft_wrap=soft_wrap and not self.is_terminal, **options)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
+import sys
+import textwrap
 from typing import Any
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -22,6 +25,35 @@ class PlainFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
         return printable(super().format(record))
+
+
+def on_terminal(text: str) -> str:
+    """Return text whose lines are broken between words if ``sys.stderr`` is a terminal."""
+    if not sys.stderr.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    lines = (textwrap.fill(each, width, break_long_words=False) for each in text.splitlines())
+    return "\n".join(lines)
+
+
+class LogHandler(logging.StreamHandler[Any]):
+    """Log lines to what ``sys.stderr`` is at the time, which a progress bar replaces by its own.
+
+    On a terminal they are broken between words.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record."""
+        return on_terminal(super().format(record))
+
+    @property
+    def stream(self) -> Any:
+        """The stream; setting it has no effect."""
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: Any) -> None:
+        """Keep following ``sys.stderr``."""
 
 
 def spreadsheet_cell(value: Any) -> Any:

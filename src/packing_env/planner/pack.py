@@ -219,7 +219,7 @@ class _Packer:
     def _take(self, search: OrderSearch) -> None:
         """Take the best packing of a search as the next container."""
         self.tried += search.tried
-        state = {key: value[0] for key, value in search.state.items()}
+        state = {key: value[0] for key, value in search.state().items()}
         poses = search.poses
         found = read_state(state, poses.catalogue, poses.params)
         origins = [poses.origin(item.item_id) for item in found.items]
@@ -246,7 +246,7 @@ def _choice(searches: Sequence[OrderSearch], left: int) -> OrderSearch:
     for search in searches:
         if len(search.best.packed) == left:
             return search
-    return max(searches, key=lambda search: float(search.state["volume"][0]))
+    return max(searches, key=lambda search: search.volume)
 
 
 def _poses_of_sizes(parts: Sequence[Part], rules: Sequence[PackingParams]) -> list[Poses]:

@@ -21,9 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from packing_env.core import transition
-from packing_env.core.lowest import LowestPlacement
-from packing_env.core.orientation import decode_placement
+from packing_env.planner.filling import Filling
 from packing_env.planner.poses import Poses
 from packing_env.types import State
 
@@ -37,7 +35,7 @@ _SNAPSHOTS = 64
 """States that are kept of a candidate, at most."""
 _TEMPERATURE = 0.004
 """The first temperature, as a share of the container's volume."""
-_COUNT_WEIGHT = 0.1
+_COUNT_WEIGHT = 0.3
 """Worth of all parts, whatever their size, in packed volume."""
 _HEIGHT_WEIGHT = 1e-3
 """Worth of the container's height in packed volume: it decides between equals."""
@@ -78,7 +76,6 @@ class OrderSearch:
 
     def __init__(self, poses: Poses, quantity: Sequence[int], seed: int = 0) -> None:
         self.poses, self._random = poses, random.Random(seed)
-        self._items = poses.catalogue.tensors()
         self._volume = poses.volume
         room = poses.params.container_volume
         self._quantity = [
@@ -90,16 +87,20 @@ class OrderSearch:
         self.size = sum(self._quantity)
         self._params = poses.params.evolve(num_items=max(1, self.size))
         self._stride = -(-self.size // _SNAPSHOTS) or 1
-        self._lowest = LowestPlacement(self._items, self._params)
+        self._filling = Filling(poses.catalogue.tensors(), self._params)
         self.tried = 0
         self.best = self._decode_one(self._sequence(self._volume))
         self._chains = [self.best]
         self._rows = 0
 
     @property
+    def volume(self) -> float:
+        """Packed volume of the best candidate, m^3."""
+        return float(self.best.states[-1]["volume"])
+
     def state(self) -> State:
-        """The best final state, of one row."""
-        return self.best.states[-1]
+        """Return the best candidate's container as a full state of one row."""
+        return self._filling.replay(self.best.states[-1])
 
     def packed(self) -> list[int]:
         """Return how many of each part are packed."""
@@ -232,7 +233,7 @@ class OrderSearch:
         genes = torch.tensor([each[first:] for each in candidates], dtype=torch.int64)
         genes = genes.view(len(candidates), -1, 2)
         if parent is None:
-            state = self._empty(len(candidates))
+            state = self._filling.empty(len(candidates))
         else:
             state = _repeated(parent.states[first // self._stride], len(candidates))
         failed = torch.zeros(len(candidates), len(self.poses.count), dtype=torch.bool)
@@ -243,7 +244,7 @@ class OrderSearch:
             if (first + step) % self._stride == 0:
                 states.append(state)
             part, pose = genes[:, step].unbind(1)
-            state, legal[:, step] = self._put(state, first + step, part, pose, failed)
+            state, legal[:, step] = self._put(state, part, pose, failed)
         self.tried += len(candidates)
         height = state["heightmap"].amax((1, 2)).double() / self._params.height
         share = state["volume"] / self._params.container_volume
@@ -253,7 +254,6 @@ class OrderSearch:
     def _put(
         self,
         state: State,
-        step: int,
         part: Int[Tensor, " B"],
         pose: Int[Tensor, " B"],
         failed: Tensor,
@@ -266,26 +266,10 @@ class OrderSearch:
         there &= ~failed.gather(1, part[:, None])
         if not bool(there.any()):
             return state, torch.zeros_like(part, dtype=torch.bool)
-        found = self._lowest.among(state, rows, there).index[:, 0]
-        places = math.prod(self._params.lattice)
-        slot = found.clamp(min=0).div(places, rounding_mode="floor")
-        item_id = state["item_id"].clone()
-        item_id[:, step] = rows.gather(1, slot[:, None]).squeeze(1)
-        state = {**state, "item_id": item_id, "queue": torch.full_like(state["queue"], step)}
-        action = torch.where(found >= 0, found % places, -1)
-        placement = decode_placement(action, 1, self._params)
-        state, outcome = transition.decide(state, placement, self._items, self._params)
-        failed &= ~outcome.legal[:, None]
-        failed[torch.arange(len(part)), part] |= ~outcome.legal & (pose < 0)
-        return state, outcome.legal
-
-    def _empty(self, count: int) -> State:
-        """Return empty containers."""
-        zeros = torch.zeros(count, dtype=torch.int64)
-        nothing = torch.zeros(count, self._params.num_items, dtype=torch.int64)
-        return transition.begin(
-            nothing, zeros + self._params.num_items, zeros, zeros, zeros, self._params
-        )
+        state, legal = self._filling.put(state, rows, there)
+        failed &= ~legal[:, None]
+        failed[torch.arange(len(part)), part] |= ~legal & (pose < 0)
+        return state, legal
 
 
 def _repeated(state: State, count: int) -> State:

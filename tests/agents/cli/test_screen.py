@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import re
 import resource
@@ -19,6 +20,8 @@ from tests.agents.cli.test_cli import TRAIN
 from agents.cli import main as cli
 from agents.cli.completion import completions
 from agents.cli.runs import Run, find, listing
+from agents.loggers.console import PlainConsole
+from agents.loggers.plain_text import LogHandler
 from agents.loggers.progress import ProgressBar
 
 FEW = [*TRAIN, "trainer.frames=32"]
@@ -36,6 +39,60 @@ def test_help_takes_little_time(line: str, seconds: float) -> None:
     command = [sys.executable, "-m", "agents.cli", *line.split(), "--help"]
     subprocess.run(command, check=True, capture_output=True)
     assert used() - before < seconds
+
+
+@pytest.mark.parametrize("command", ["", *cli.COMMANDS])
+def test_help_fits_80_columns(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines of 100 characters were broken by the terminal, in the middle of words."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([*command.split(), "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 42
+
+
+def test_a_warning_stands_above_the_progress_bar() -> None:
+    """It stood at the end of the line of the bar, which was drawn again below."""
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=80, color_system=None)
+    logger = logging.Logger("test")
+    logger.addHandler(LogHandler())
+    bar = ProgressBar(console, 100)
+    logger.warning("compiling")
+    bar.close()
+    drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+    assert "compiling" in re.split(r"[\r\n]+", drawn)
+
+
+def test_lines_are_broken_between_words_on_a_terminal_alone() -> None:
+    """The terminal broke them in words: "compared i / n 3 s"."""
+    text = "packed 12 of 21 parts in 1 container, utilization 53.4 %; 17 packings compared in 3 s"
+    shown = {}
+    for terminal in (True, False):
+        screen = io.StringIO()
+        console = PlainConsole(file=screen, force_terminal=terminal, width=80, color_system=None)
+        console.print(text, soft_wrap=True, highlight=False)
+        shown[terminal] = [line.rstrip() for line in screen.getvalue().splitlines()]
+    assert shown[False] == [text]
+    assert len(shown[True]) == 2
+    assert max(map(len, shown[True])) <= 80
+    assert " ".join(shown[True]) == text
+
+
+def test_warnings_are_broken_between_words_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("COLUMNS", "80")
+    text = "1 of 21 items fit into the container in no orientation: trimesh_plate_holes_and_more"
+    for terminal in (True, False):
+        monkeypatch.setattr(screen, "isatty", lambda terminal=terminal: terminal)
+        LogHandler().handle(logging.makeLogRecord({"msg": text}))
+    first, second, whole = screen.getvalue().splitlines()
+    assert f"{first} {second}" == whole == text
+    assert len(first) <= 80
 
 
 @pytest.mark.parametrize("loss", [0.0123, 123456.7, float("nan")])

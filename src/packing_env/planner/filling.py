@@ -1,0 +1,105 @@
+"""Containers that a search fills: states with no more in them than the next place depends on.
+
+A full step (:func:`packing_env.core.transition.decide`) examines a placement again and measures
+what it did, which costs several times the search for the place. Here a part goes to a place that is
+known to be legal, and only the ground, what is packed and its volume are kept.
+:meth:`Filling.replay` carries the same placements out in full steps, for the plan.
+
+| key | shape, dtype | meaning |
+|---|---|---|
+| ``heightmap`` | ``[B, X, Y]`` float32 | metres |
+| ``item_id`` | ``[B, N]`` int64 | catalogue rows, by order of packing |
+| ``placement`` | ``[B, N, 4]`` int64 | order, orientation, x, y, as in a full state |
+| ``items_packed`` | ``[B]`` int64 | how many of these there are |
+| ``volume`` | ``[B]`` float64 | m^3 |
+
+and the entries of the constraints (:mod:`packing_env.core.constraints`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from packing_env.core import constraints, transition
+from packing_env.core import heightmap as hm
+from packing_env.core.lowest import LowestPlacement
+from packing_env.core.orientation import Placement, decode_placement
+from packing_env.types import Catalogue, PackingParams, State
+
+
+class Filling:
+    """Operations on the containers of a search.
+
+    Args:
+        items: The parts, one orientation per row.
+        params: The rules; ``num_items`` bounds what a container may hold.
+    """
+
+    def __init__(self, items: Catalogue, params: PackingParams) -> None:
+        self._items, self._params = items, params
+        self._lowest = LowestPlacement(items, params)
+
+    def empty(self, count: int) -> State:
+        """Return empty containers."""
+        capacity = self._params.num_items
+        zeros = torch.zeros(count, dtype=torch.int64)
+        return {
+            "heightmap": torch.zeros(count, *self._params.grid),
+            "item_id": torch.zeros(count, capacity, dtype=torch.int64),
+            "placement": torch.zeros(count, capacity, 4, dtype=torch.int64),
+            "items_packed": zeros,
+            "volume": zeros.double(),
+            "step": zeros,
+            **constraints.begin(count, self._params, zeros.device),
+        }
+
+    def put(
+        self, state: State, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]
+    ) -> tuple[State, Bool[Tensor, " B"]]:
+        """Put one of the items that are ``there`` at the lowest legal place that any of them has.
+
+        Returns:
+            The containers, and those in which there was a place.
+        """
+        found = self._lowest.among(state, item_id, there)
+        index, z = found.index[:, 0], found.z[:, 0]
+        carried = index >= 0
+        index, places = index.clamp(min=0), math.prod(self._params.lattice)
+        placement = decode_placement(index % places, 1, self._params)
+        chosen = item_id.gather(1, index.div(places, rounding_mode="floor")[:, None])
+        row, count = chosen.squeeze(1), state["items_packed"]
+        top = z[:, None, None] + self._items["top"][row, 0]
+        rise = torch.where(carried[:, None, None], top, -torch.inf)
+        record = torch.stack((count, placement.orientation, placement.x, placement.y), -1)
+        place = count[:, None].clamp(max=self._params.num_items - 1)
+        after = dict(state)
+        if self._params.constraints:
+            task = (self._items, self._params)
+            after |= constraints.commit(state, placement, row, z, carried, *task)
+        after["heightmap"] = hm.raise_window(state["heightmap"], placement.x, placement.y, rise)
+        # Where nothing was put down, these entries are behind the last and have no meaning.
+        after["item_id"] = state["item_id"].scatter(1, place, chosen)
+        after["placement"] = state["placement"].scatter(
+            1, place[..., None].expand(-1, -1, 4), record[:, None]
+        )
+        after["items_packed"] = count + carried
+        after["volume"] = state["volume"] + torch.where(carried, self._items["volume"][row], 0.0)
+        return after, carried
+
+    def replay(self, state: State) -> State:
+        """Carry out the placements of one container in full steps; return the full state."""
+        zeros = torch.zeros(1, dtype=torch.int64)
+        numbers = (zeros + self._params.num_items, zeros, zeros, zeros)
+        full = transition.begin(state["item_id"], *numbers, self._params)
+        for order in range(int(state["items_packed"])):
+            _, orientation, x, y = state["placement"][:, order].unbind(1)
+            full["queue"] = torch.full_like(full["queue"], order)
+            placement = Placement(zeros, orientation, x, y, zeros == 0)
+            full, outcome = transition.decide(full, placement, self._items, self._params)
+            if not bool(outcome.legal):
+                raise RuntimeError(f"the search put part {order} where a full step refuses it")
+        return full

@@ -1,0 +1,147 @@
+"""Blocks of the README and of the documentation that are not Python.
+
+Orders are read, lines of ``packing`` that take files are carried out, the other lines are composed
+(``tests/conf/test_documented_commands.py``). What is not executed is named here, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agents.conftest import TINY_OVERRIDES
+from tests.examples.test_documented_python import BRACKET, ROOT
+
+from agents import heuristics
+from agents.cli import main as cli
+from packing_env.core import rewards
+from packing_env.generators import CuboidSequences
+from packing_env.kernels import stability_rules
+from packing_env.planner import read_parts
+
+DOCS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md"))
+PAGES = ("README.md", "CONTRIBUTING.md", *DOCS)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NOT_EXECUTED = {
+    "make": "sets up an environment of its own; what CI does on a fresh checkout",
+    "pip": "installs; tests/test_packaging.py installs the wheel",
+    ".venv/bin/pre-commit": "changes the hooks of the checkout",
+    "torchrun": "needs several devices; tests/agents/training starts two processes",
+}
+"""First words of command lines, and why no test types them."""
+LAYOUT = re.compile(r"<-|├── ")
+"""Blocks that draw folders and layers; ``tests/test_house.py`` and import-linter hold those."""
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """Page and text of each block of a language."""
+    return [
+        (page, match[2])
+        for page in PAGES
+        for match in BLOCK.finditer((ROOT / page).read_text(encoding="utf-8"))
+        if match[1] == language
+    ]
+
+
+def lines() -> list[tuple[str, list[str]]]:
+    """Page and words of each command line."""
+    shown = (
+        (page, shlex.split(line, comments=True))
+        for page, block in blocks("bash")
+        for line in block.replace("\\\n", " ").splitlines()
+    )
+    return [(page, words) for page, words in shown if words]
+
+
+def order_of(page: str) -> str:
+    """The order that a page shows, or the one of the page about parts."""
+    found = [text for where, text in blocks("text") if where == page and "quantity" in text]
+    return found[0] if found else order_of("docs/how-to/own-parts.md")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that the lines name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "my_parts").mkdir()
+    for name in ("my_parts/bracket", "bracket", "lid", "base"):
+        (tmp_path / f"{name}.stl").write_text(BRACKET, encoding="utf-8")
+    return tmp_path
+
+
+def test_every_block_has_a_language_that_is_tested() -> None:
+    languages = {m[1] for page in PAGES for m in BLOCK.finditer((ROOT / page).read_text("utf-8"))}
+    assert languages == {"bash", "python", "text", "yaml"}
+    indented = [p for p in PAGES if re.search(r"^[ \t]+```", (ROOT / p).read_text("utf-8"), re.M)]
+    assert not indented  # the patterns of these tests would miss them
+
+
+def test_every_line_is_carried_out_or_named() -> None:
+    words = {words[0] for _, words in lines()}
+    assert words == {"packing", *NOT_EXECUTED}
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [(page, words) for page, words in lines() if words[:2] == ["packing", "pack"]],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value[2:5]),
+)
+def test_a_documented_order_is_packed_and_holds(
+    page: str, words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "order.csv").write_text(order_of(page), encoding="utf-8")
+    assert cli.main([*words[1:], "--seconds", "0.2"]) == 0
+    assert "checked" in capsys.readouterr().out
+    assert {"plan.json", "packed.html", "packed.glb"} <= {f.name for f in Path("packed").iterdir()}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "items items=meshes items.paths=my_parts items.unit=mm",
+        "items",
+        "completion bash",
+    ],
+)
+def test_a_documented_line_that_needs_no_run(line: str, folder: Path) -> None:
+    assert line.split() in [words[1:] for _, words in lines()]
+    assert cli.main(line.split()) == 0
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("text"), ids=lambda text: text.partition("\n")[0])
+def test_a_block_of_text_says_what_the_program_reads(page: str, text: str, folder: Path) -> None:
+    if LAYOUT.search(text):
+        return
+    if text.startswith("def "):
+        rule: dict[str, Any] = dict(vars(stability_rules))
+        lines = text.replace("{...,", "{**RULES,")
+        exec(compile(lines, page, "exec"), rule)
+        assert len(rule["RULES"]) == len(stability_rules.RULES) + 1
+        return
+    Path("order.csv").write_text(re.sub(r" +#.*", "", text), encoding="utf-8")
+    if text.startswith("sequence"):
+        assert CuboidSequences("order.csv") is not None
+    else:
+        assert len(read_parts("order.csv", "mm")) == len(text.splitlines()) - 1
+
+
+def test_the_agent_of_a_users_own_folder_trains(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default replay asked it for n_steps."""
+    [(page, text)] = blocks("yaml")
+    assert page == "docs/how-to/own-agent.md"
+    (folder / "mine" / "agent").mkdir(parents=True)
+    (folder / "mine" / "agent" / "linear.yaml").write_text(text, encoding="utf-8")
+    shutil.copy(ROOT / "examples" / "06_own_agent.py", folder / "my_module.py")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(rewards, "TERMS", dict(rewards.TERMS))
+    monkeypatch.setattr(heuristics, "HEURISTICS", dict(heuristics.HEURISTICS))
+    tiny = [*TINY_OVERRIDES, "env.action_mode=placement", "trainer.frames=64", "run_dir=run"]
+    assert cli.main(["train", "agent=linear", "--config-dir", "mine", *tiny]) == 0
+    assert Path("run/run.json").is_file()

@@ -1,0 +1,64 @@
+"""The containers of a search: what full steps make of the same placements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from packing_env.planner import Part
+from packing_env.planner.containers import lay_grid
+from packing_env.planner.filling import Filling
+from packing_env.planner.poses import Poses, build_poses
+
+PARTS = [
+    Part(sides=(0.05, 0.04, 0.03), handling={"weight": 2.0, "max_load": 3.0, "group": 1}),
+    Part(sides=(0.03, 0.03, 0.02), handling={"weight": 1.0, "max_load": 5.0, "group": 2}),
+    Part(sides=(0.07, 0.02, 0.02), handling={"weight": 1.5, "max_load": 2.0, "group": 2}),
+]
+RULES: dict[str, dict[str, Any]] = {
+    "none": {},
+    "load and order": {"max_load": True, "lifo": True},
+    "obstacles": {"preplaced": ((0.0, 0.0, 0.0, 0.03, 0.03, 0.02),), "clearance": 0.005},
+}
+ROWS, STEPS = 6, 24
+
+
+def poses_under(rules: dict[str, Any]) -> Poses:
+    params = lay_grid((0.1, 0.09, 0.08), 0.005, stability="com_hull", constraints=rules)
+    return build_poses(PARTS, [part.load() for part in PARTS], params)
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_full_steps_make_the_same_container(rules: str) -> None:
+    poses = poses_under(RULES[rules])
+    items = poses.catalogue.tensors()
+    filling = Filling(items, poses.params.evolve(num_items=STEPS))
+    state, put = filling.empty(ROWS), torch.zeros(ROWS, dtype=torch.int64)
+    draw = torch.Generator().manual_seed(0)
+    for _ in range(STEPS):
+        part = torch.randint(len(PARTS), (ROWS,), generator=draw)
+        state, carried = filling.put(state, *poses.of(part, torch.full_like(part, -1)))
+        put += carried
+    assert torch.equal(state["items_packed"], put)
+    assert int(put.min()) >= 3
+    assert int(put.max()) < STEPS  # some found no place
+    for row in range(ROWS):
+        mine = {key: value[row : row + 1] for key, value in state.items()}
+        full = filling.replay(mine)
+        count = int(put[row])
+        for key in mine.keys() - {"item_id", "placement", "step"}:
+            assert torch.equal(full[key], mine[key]), key
+        assert torch.equal(full["placement"][:, :count], mine["placement"][:, :count])
+        assert float(full["placement_support"][0, :count].min()) > 0
+
+
+def test_replay_refuses_a_place_that_is_not_legal() -> None:
+    poses = poses_under({})
+    filling = Filling(poses.catalogue.tensors(), poses.params.evolve(num_items=4))
+    part = torch.tensor([0])
+    state, _ = filling.put(filling.empty(1), *poses.of(part, torch.tensor([0])))
+    state["placement"][0, 0, 2] = 19  # across the wall
+    with pytest.raises(RuntimeError, match="part 0 where a full step refuses it"):
+        filling.replay(state)
