@@ -24,6 +24,7 @@ from omegaconf import OmegaConf
 from provenance import provenance, write_json
 
 from agents import heuristics
+from agents.config.build import build_heuristics
 from agents.search import Budget, Lookahead, trained
 from agents.training.evaluate import Evaluation, evaluate, paired_difference
 from packing_env import PackingEnv, make_env
@@ -66,8 +67,9 @@ def main() -> None:
     rule = args.base in heuristics.HEURISTICS
     base = partial(heuristics.build, args.base) if rule else partial(trained, args.base)
     most = max(args.instances)
+    other = build_heuristics([args.rule], env)[args.rule]
     alone = evaluate(env, base(env), most)
-    by_rule = evaluate(env, heuristics.build(args.rule, env), most)
+    by_rule = evaluate(env, other, most)
     out = args.out or f"benchmarks/results/lookahead_{args.task}.json"
     place, args.out = f" --out {args.out}", None  # not part of the result
     result = provenance(args) | {"base": summary(alone), args.rule: summary(by_rule)}

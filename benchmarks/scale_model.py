@@ -226,7 +226,11 @@ def model(args: argparse.Namespace) -> None:
                         "binds": seconds > WORK,
                     }
                 )
-    report = {"assumed_seconds_of_work": WORK, "compared": compared(measured), "gpus": table}
+    report: dict[str, Any] = {
+        "assumed_seconds_of_work": WORK,
+        "compared": compared(measured),
+        "gpus": table,
+    }
     report |= {"replay_bytes_per_gpu": REPLAY_BYTES, "memory": memory()}
     for row in report["compared"]:
         print(row)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import collections
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -165,7 +165,9 @@ def main() -> None:
     parser.add_argument("--out", default=OUT)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    table, costs, step = [], {}, {}
+    table: list[dict[str, Any]] = []
+    costs: dict[Any, Any] = {}
+    step: dict[Any, Any] = {}
     for variant in (*variants(), *triton_step.variants()):
         for architecture in ARCHITECTURES:
             code = compiled(variant, architecture)

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 from triton_code import Code, Variant
 
+from packing_env.kernels.cuboids.observe_triton import Seen, Tables
 from packing_env.kernels.stability_rules import NAMES
 from packing_env.kernels.step import triton as step
 from packing_env.kernels.step.entries import Counts, Items, Lengths, State
-from packing_env.kernels.step.observe_triton import Seen, Tables
 
 ROWS, TARGET_MS = 65_536, 3.3
 MULTIPROCESSORS, SCHEDULERS, CLOCK, BANDWIDTH = 132, 4, 1.98e9, 3.35e12
@@ -72,7 +72,7 @@ def variants() -> Iterator[Variant]:
     ):
         numbers = (10, SIDE, SIDE, visible, NAMES.index(rule), NAMES.index(metric), stride)
         counts = Counts(*numbers, step_limit=150, illegal_ends=1, remaining=5, sequential=0,
-                        metrics=11)  # fmt: skip
+                        ends_mask=1, metrics=11)  # fmt: skip
         sizes = step.Sizes(heads, 2, 150, visible, 10, 10, 7, 8)
         lengths = Lengths(1.0, 1.0, 100.0, 10.0, 10.000001, 0.0)
         constants = step.constants_of(counts, lengths, sizes, ("utilization",))

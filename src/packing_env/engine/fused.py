@@ -19,6 +19,7 @@ from packing_env.core import observation, rewards
 from packing_env.core.actions import Key
 from packing_env.engine.base import Observations, Step, Task
 from packing_env.engine.compiled import CompiledEngine, supported_ground
+from packing_env.engine.offers import Offered
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT
 from packing_env.kernels.step.fused import (
     FUSED_TERMS,
@@ -76,8 +77,8 @@ class FusedEngine(CompiledEngine):
         reward = torch.empty(batch, dtype=torch.float32, device=device)
         action = action.reshape(batch, -1).contiguous()
         advance_fused(self._fused, state, action, after, start, reward)
-        following = self._named(start) if reset else None
-        return Step(state, reward, self._named(after), following)
+        following = self._named(start, _masks(start)) if reset else None
+        return Step(state, reward, self._named(after, _masks(after)), following)
 
     def reset(
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
@@ -91,7 +92,12 @@ class FusedEngine(CompiledEngine):
         for name, value in given.items():
             filled[name].copy_(value)
         reset_fused(self._fused, state, rows.contiguous(), filled)
-        return state, self._named(filled)
+        return state, self._named(filled, _masks(filled))
+
+
+def _masks(filled: Mapping[str, Tensor]) -> Offered:
+    """Return what the action modes of the kernel offer."""
+    return Offered(masks={"action_mask": filled["mask"]})
 
 
 def _writable(state: State) -> State:

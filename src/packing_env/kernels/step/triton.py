@@ -17,19 +17,7 @@ from torch import Tensor
 
 from packing_env.kernels.compiled.scene_triton import part
 from packing_env.kernels.compiled.scene_triton import start as launch
-from packing_env.kernels.cuboids.places_triton import (
-    Grid,
-    count_support,
-    find_rest,
-    level_of,
-    rule_of,
-    stands,
-)
-from packing_env.kernels.layout import NUM_METRICS
-from packing_env.kernels.stability_rules import NAMES
-from packing_env.kernels.step.entries import Counts, Items, Lengths, Observations, State, Tensors
-from packing_env.kernels.step.fused import FUSED_TERMS
-from packing_env.kernels.step.observe_triton import (
+from packing_env.kernels.cuboids.observe_triton import (
     METRIC_LANES,
     Row,
     Seen,
@@ -49,6 +37,18 @@ from packing_env.kernels.step.observe_triton import (
     reward_term,
     write_row,
 )
+from packing_env.kernels.cuboids.places_triton import (
+    Grid,
+    count_support,
+    find_rest,
+    level_of,
+    rule_of,
+    stands,
+)
+from packing_env.kernels.layout import NUM_METRICS
+from packing_env.kernels.stability_rules import NAMES
+from packing_env.kernels.step.entries import Counts, Items, Lengths, Observations, State, Tensors
+from packing_env.kernels.step.fused import FUSED_TERMS
 
 _NUM_METRICS = tl.constexpr(NUM_METRICS)
 
