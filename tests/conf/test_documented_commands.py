@@ -45,8 +45,9 @@ def composed(text: str) -> int:
     if COMMANDS[options.command].arguments:
         return 1  # takes no settings
     jobs = [options.overrides]
-    if getattr(options, "multirun", False):
-        jobs = list(expand(options.overrides))
+    if getattr(options, "multirun", False):  # extras bring launchers and sweepers with settings
+        own = [text for text in options.overrides if not text.startswith(("hydra/", "hydra."))]
+        jobs = list(expand(own))
     for job in jobs:
         compose(options.command, job, options.config_dir)
     return len(jobs)
