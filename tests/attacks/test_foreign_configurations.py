@@ -28,6 +28,7 @@ from agents.training import checkpoint, resume
 SECTIONS = (
     "items", "generator", "reward", "network", "env", "collector", "replay", "trainer", "agent",
     "logger", "seed", "device", "name", "checkpoint", "warm_start", "evaluation", "curve",
+    "distributed",
 )  # fmt: skip
 
 

@@ -113,7 +113,8 @@ def test_step_measures_the_core_and_sweeps_keys(
     (absent,) = report["left_out"]
     assert "pip install packing-env[bench]" in absent["reason"]
     assert drawn.read_bytes().startswith(b"\x89PNG")
-    said = refused(capsys, "step", *chosen[1:], "env=cuboid_buffer", "env.action_mode=candidate")
+    other = ["env.action_mode=candidate", "env.candidate_generator=corner_points"]
+    said = refused(capsys, "step", *chosen[1:], "env=cuboid_buffer", *other)
     assert "bench.through=[core] needs the compiled engine" in said
     said = refused(capsys, "step", *chosen[:-1], "bench.through=[captured]")
     assert "bench.through=[captured] records a CUDA graph, but this runs on cpu" in said

@@ -30,6 +30,7 @@ NOT_EXECUTED = {
     "make": "sets up an environment of its own; what CI does on a fresh checkout",
     "pip": "installs; tests/test_packaging.py installs the wheel",
     ".venv/bin/pre-commit": "changes the hooks of the checkout",
+    "python": "starts a benchmark, which takes minutes",
     "torchrun": "needs several devices; tests/agents/training starts two processes",
 }
 """First words of command lines, and why no test types them."""

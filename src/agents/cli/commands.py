@@ -76,7 +76,6 @@ COMMANDS = {
         (*TASK, "agent", "network", "collector", "replay", "trainer", "logger", "experiment"),
         (
             "packing train items=meshes items.paths=my_parts items.unit=mm",
-            "packing train agent=dqn env=irregular env.num_envs=64 trainer.frames=1e6",
             "packing train --multirun seed=0,1,2 agent.lr=1e-3,3e-4",
         ),
         sweeps=True,

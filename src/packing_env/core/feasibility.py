@@ -16,6 +16,9 @@ from packing_env.core.cuboids import boxes, cells
 from packing_env.core.orientation import Placement, surfaces, visible_items
 from packing_env.types import Catalogue, PackingParams, State
 
+_PARTS = 8
+"""Parts of all planes, of which one after the other is compared with the lid."""
+
 
 @dataclass(frozen=True)
 class Maps:
@@ -91,7 +94,7 @@ def general_maps(
     (bottom, which, size), step = surfaces(item_id, there, catalogue), params.grid_step
     z = kernels.drop_height(heightmap, bottom, step, which=which, size=size)
     peak, com, window = (catalogue[key][item_id].flatten(1, 2) for key in ("peak", "com", "size"))
-    legal = _below_lid(z, peak, item_id.shape[1], params)
+    legal = _below_lid(z, peak, params)
     if params.stability != "none":
         judged = torch.where(legal, z, torch.inf)
         contact = stability.Contact(
@@ -103,13 +106,12 @@ def general_maps(
 
 
 def _below_lid(
-    z: Float[Tensor, "B P Xs Ys"], peak: Float[Tensor, "B P"], items: int, params: PackingParams
+    z: Float[Tensor, "B P Xs Ys"], peak: Float[Tensor, "B P"], params: PackingParams
 ) -> Bool[Tensor, "B P Xs Ys"]:
-    """Return which placements stay below the lid, item by item: the sums need memory of one."""
+    """Return which placements stay below the lid, in parts: the sums need memory of one."""
     below = torch.empty_like(z, dtype=torch.bool)
-    for part, heights, top in zip(
-        *(x.tensor_split(items, 1) for x in (below, z, peak)), strict=True
-    ):
+    parts = (values.tensor_split(_PARTS, 1) for values in (below, z, peak))
+    for part, heights, top in zip(*parts, strict=True):
         part.copy_(heights + top[:, :, None, None] <= params.lid)
     return below
 

@@ -126,5 +126,5 @@ def _numbers(params: PackingParams) -> Tensor:
 
 def _shares(params: PackingParams, device: torch.device) -> Tensor:
     """Return `FusedTask.share`."""
-    levels = torch.arange(MAX_CUBOID_HEIGHT + 2, device=device)
-    return observation.over_height(levels.float() * params.cell, params)
+    levels = torch.arange(MAX_CUBOID_HEIGHT + 2, device=device).view(-1, 1, 1)
+    return observation.over_height(levels.float() * params.cell, params).flatten()

@@ -91,7 +91,13 @@ def together(*command: str, size: int = 2, fails: str = "") -> None:
     started = [
         subprocess.Popen(
             [sys.executable, *command],
-            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            env={
+                **os.environ,
+                **common,
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "PYTHONPATH": str(Path(__file__).parents[3]),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

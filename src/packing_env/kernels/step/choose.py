@@ -263,7 +263,7 @@ def _snap(action, legal, placement, start, stop):
 
 def snap(action: Tensor, legal: Tensor, placement: Tensor) -> None:
     """Run `packing_env.kernels.step.modes.snap`."""
-    given = (action.numpy(), legal.numpy(), placement.numpy())
+    given = (action.detach().numpy(), legal.numpy(), placement.numpy())
     run(_snap, given, len(action), legal.numel())
 
 
