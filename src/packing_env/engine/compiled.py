@@ -144,12 +144,13 @@ class Operations:
         """
         heightmap, visible = state["heightmap"], self.params.num_visible
         bottom, stride = self._items["bottom"], self.params.grid_step
-        if visible == 1 or not kernels.updates_drop_height(heightmap.device.type):
+        keeps = visible > 1 and not is_recorded(state)
+        if not keeps or not kernels.updates_drop_height(heightmap.device.type):
             surfaces, size = bottom.flatten(0, 1), self._sizes.flatten(0, 1)
             return kernels.drop_height(heightmap, surfaces, stride, which=plane, size=size)
         orientations = plane.shape[1] // visible
         item_id = plane[:, ::orientations].div(orientations, rounding_mode="floor")  # -1 stays -1
-        spare, self._spare = self._spare, None if is_recorded(state) else self._known
+        spare, self._spare = self._spare, self._known
         if spare is None or self._spare is None or not _fits(spare.heightmap, heightmap):
             heights, out = heightmap.clone(), None
         else:

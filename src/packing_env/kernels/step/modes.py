@@ -79,7 +79,7 @@ def list_lowest(
         scale: Levels of a share of 1.
     """
     given = (list(found), list(fresh), list(tables), list(kept), list(after), list(start))
-    _call("list_lowest", kept[0], *given, height, scale)
+    _call("list_lowest", found[0], *given, height, scale)
 
 
 def snap(
@@ -123,4 +123,4 @@ def look_up(
     action: Int[Tensor, " B"], candidate: Int[Tensor, "B K"], index: Int[Tensor, "B 1"]
 ) -> None:
     """Write the placement listed under each action, -1 where it is out of range or empty."""
-    _call("look_up", candidate, action, candidate, index)
+    _call("look_up", action, action, candidate, index)
