@@ -1,27 +1,40 @@
 """Values of afterstates on meshes that training never saw; resumable.
 
     python benchmarks/unseen_meshes.py blobs --data DIR [--work DIR] [--out ...] [key=value ...]
-    python benchmarks/unseen_meshes.py folds --data DIR [--folds 3]
+    python benchmarks/unseen_meshes.py folds --data DIR [--folds 3] [--copies 0.7 1.0 1.35]
+        [--ms 100] [--searched 128]
 
 `blobs`: the 200 objects of `DIR/pools/random_blobs_*.npz`, the last 50 held out, in a cube of
 0.2 m, with as many seeds as `--folds`. `folds`: cross-validation over the files of `DIR/meshes`,
-dealt in an order drawn with seed 0. Every run is one `packing train experiment=learn_meshes`; its
-agent and the heuristics then pack the same sequences of the held-out meshes alone. Differences are
-paired by instance.
+dealt in an order drawn with seed 0. Every run is one `packing train experiment=learn_meshes`; with
+`--copies` it sees copies of its meshes in these sizes too, for few meshes are few sizes. Agent and
+heuristics then pack the same sequences of the held-out meshes alone, at their true size; with
+`--ms` the agent packs the first of them once more with search, so many milliseconds a decision.
+Differences are paired by instance.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import statistics
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from learning import export_blobs, revision_of, trained
+from lookahead import first, summary
+from omegaconf import DictConfig
 from provenance import provenance, write_json
 
-from agents.training.evaluate import NORMAL_95
+from agents.config.build import build_held_out, build_heuristics
+from agents.config.compose import compose
+from agents.search import Budget, Lookahead
+from agents.search import trained as trained_policy
+from agents.training.evaluate import Evaluation, evaluate, paired_difference
 from packing_env.items.meshes.load import SUPPORTED
 
 
@@ -40,30 +53,33 @@ def deal(files: list[Path], folds: int, work: Path) -> list[Path]:
     return made
 
 
-def compare(run: dict[str, Any]) -> dict[str, Any]:
-    """Return a fold's utilization by policy, and the differences to each heuristic, paired."""
-    values = {name: part["instances"]["utilization"] for name, part in run["policies"].items()}
-    agent, *others = values
-    count = run["num_instances"]
-    half = {n: NORMAL_95 * statistics.stdev(v) / count**0.5 for n, v in values.items()}
-    differences = {}
-    for name in others:
-        gaps = [a - b for a, b in zip(values[agent], values[name], strict=True)]
-        mean = statistics.fmean(gaps)
-        differences[name] = {
-            "mean": mean,
-            "half_width": NORMAL_95 * statistics.stdev(gaps) / count**0.5,
-            "relative": mean / statistics.fmean(values[name]),
-        }
-    return {
-        "instances": count,
-        "frames": run["training"]["frames"],
-        "training_seconds": run["training"]["elapsed"],
-        "utilization": {
-            n: {"mean": statistics.fmean(v), "half_width": half[n]} for n, v in values.items()
-        },
-        "paired_difference": differences,
-    }
+def compare(run: Path, config: DictConfig, ms: float | None, searched: int) -> dict[str, Any]:
+    """Play the held-out meshes; return utilization by policy, and the differences, paired."""
+    env, count = build_held_out(config), int(config.evaluation.instances)
+    found = {"afterstate": evaluate(env, trained_policy(str(run), env), count)}
+    others = build_heuristics(config.evaluation.heuristics, env)
+    found |= {name: evaluate(env, policy, count) for name, policy in others.items()}
+    played = {"instances": count, "policies": {n: summary(f) for n, f in found.items()}}
+    played["paired_difference"] = differences(found["afterstate"], found, others)
+    if ms is not None:
+        search = Lookahead(env, partial(trained_policy, str(run)), budget=Budget(ms=ms))
+        result = evaluate(env, search, searched)
+        part = {n: first(f, searched) for n, f in found.items()}
+        played["search"] = {"ms": ms, **summary(result)}
+        played["search"]["paired_difference"] = differences(result, part, part)
+    return played
+
+
+def differences(
+    own: Evaluation, found: dict[str, Evaluation], names: Iterable[str]
+) -> dict[str, dict[str, float]]:
+    """Return the paired differences of a policy to others, and their share of the others' mean."""
+    made = {}
+    for name in names:
+        gap = paired_difference(own, found[name])
+        relative = gap.mean / found[name].estimate("utilization").mean
+        made[name] = {**vars(gap), "relative": relative}
+    return made
 
 
 def splits(kind: str, data: Path, folds: int, work: Path) -> list[list[str]]:
@@ -90,28 +106,59 @@ def main() -> None:
     parser.add_argument("kind", choices=("blobs", "folds"))
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--folds", type=int, default=3)
+    parser.add_argument("--copies", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--ms", type=float)
+    parser.add_argument("--searched", type=int, default=128)
     parser.add_argument("--work", type=Path, default=Path("runs/unseen_meshes"))
     parser.add_argument("--out")
     args, overrides = parser.parse_known_args()
-    command = f"python benchmarks/unseen_meshes.py {args.kind} --data DIR " + " ".join(overrides)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
     found: list[dict[str, Any]] = []
     for split, given in enumerate(splits(args.kind, args.data, args.folds, args.work)):
         place = args.work / f"{args.kind}_run{split}"
-        run = trained("learn_meshes", split, place, [*given, *overrides])
-        found.append({"revision": revision_of(place), "settings": given[1:]} | compare(run))
+        shown = [*given, *overrides]
+        copies = [f"env.scales={args.copies}", "evaluation.instances=1"]
+        run = trained("learn_meshes", split, place, [*shown, *copies])
+        config = compose("train", ["experiment=learn_meshes", *shown])
+        found.append(
+            {
+                "revision": revision_of(place),
+                "settings": shown[1:],
+                "copies": args.copies,
+                "frames": run["training"]["frames"],
+                "training_seconds": run["training"]["elapsed"],
+                **compare(place, config, args.ms, args.searched),
+            }
+        )
         out = args.out or f"benchmarks/results/unseen_{args.kind}.json"
-        head = provenance() | {"command": command.strip()}
-        write_json(out, head | {"splits": found, "relative_gain": gains(found)})
-        print(found[-1]["utilization"])
+        write_json(out, provenance() | {"command": command(args, overrides), **gains(found)})
+        print(found[-1]["policies"], found[-1].get("search"), flush=True)
 
 
-def gains(found: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the mean over the splits of the relative gain over each heuristic."""
-    names = found[0]["paired_difference"]
-    return {
-        name: statistics.fmean(split["paired_difference"][name]["relative"] for split in found)
-        for name in names
-    }
+def command(args: argparse.Namespace, overrides: list[str]) -> str:
+    """Return the command line without the places of this machine."""
+    copies = " ".join(map(str, args.copies))
+    search = f" --ms {args.ms:g} --searched {args.searched}" if args.ms else ""
+    given = "".join(f" {text}" for text in overrides)
+    return (
+        f"python benchmarks/unseen_meshes.py {args.kind} --data DIR --folds {args.folds} --copies "
+        f"{copies}{search}{given}"
+    )
+
+
+def gains(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the splits, and the mean over them of the relative gain over each heuristic."""
+    parts = {"": found, "_of_search": [split["search"] for split in found if "search" in split]}
+    made: dict[str, Any] = {"splits": found}
+    for name, splits in parts.items():
+        if splits:
+            rules = splits[0]["paired_difference"]
+            made[f"relative_gain{name}"] = {
+                rule: statistics.fmean(s["paired_difference"][rule]["relative"] for s in splits)
+                for rule in rules
+            }
+    return made
 
 
 if __name__ == "__main__":

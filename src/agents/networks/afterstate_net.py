@@ -1,7 +1,8 @@
 """A value of heightmaps: what can still be packed, from the features of footprints and the cells.
 
 The features say for each of a few footprints how low, how firmly and in how many places an item
-of that size would rest (:func:`packing_env.kernels.map_features`). They do not depend on the
+of that size would rest (:func:`packing_env.kernels.map_features`). The footprints are typical ones
+of the items at hand, so the k-th means the same for other items. The features do not depend on the
 directions of x and y; the cells do, and are turned and mirrored when the network learns.
 """
 
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from copy import copy
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Int16, Shaped
@@ -19,6 +21,7 @@ from torch.nn import functional
 from agents.networks.precision import check_mode
 from packing_env import Afterstates, PackingEnv, kernels
 from packing_env.kernels.features import FIXED
+from packing_env.types import ParameterError
 
 _MOST_WINDOWS = 28
 """Footprints of cuboids, if there are no more kinds."""
@@ -128,6 +131,10 @@ class AfterstateValue(nn.Module):
         """
         return self.value(self.features(maps, used), context)
 
+    def bound_to(self, env: PackingEnv) -> AfterstateValue:
+        """Return a value with the same parameters for an environment with other items."""
+        return self
+
     @abstractmethod
     def features(
         self, maps: Int16[Tensor, "N X Y"], used: Bool[Tensor, " N"] | None = None
@@ -165,9 +172,6 @@ class AfterstateNet(AfterstateValue):
         prior: See above, in the unit of the values.
     """
 
-    sizes: Tensor
-    levels: Tensor
-    level_units: Tensor
     scale: Tensor
     counts: Tensor
     shares: Tensor
@@ -184,23 +188,32 @@ class AfterstateNet(AfterstateValue):
     ) -> None:
         super().__init__()
         check_mode(self, env)
-        scale = Afterstates(env)
-        self.units, self.prior = scale.units, prior
-        self.grid = env.params.grid
-        self.windows = measure_windows(env, scale)
-        self.per_cell = scale.units * env.params.cell * self.windows.reduce / env.params.height
-        self.register_buffer("sizes", torch.tensor(self.windows.sizes))
-        self.register_buffer("levels", torch.tensor(self.windows.levels))
-        self.register_buffer("level_units", torch.tensor(round(self.units)))
+        self.prior = prior
         for name in ("scale", "counts", "shares", "turns"):
-            self.register_buffer(name, torch.zeros(0), persistent=False)
-        self._set_windows()
+            self.register_buffer(name, torch.zeros(0, device=env.device), persistent=False)
+        self._measure(env)
         self.first = nn.Linear(len(self.scale) + context, width)
         self.second = nn.Linear(width, hidden)
         self.last = nn.Linear(hidden, 1)
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)
         self.to(env.device)
+
+    def bound_to(self, env: PackingEnv) -> AfterstateNet:
+        """Return a value with the same parameters and the windows of an environment's items.
+
+        Raises:
+            ParameterError: Its items have another number of windows.
+        """
+        made = copy(self)
+        made._buffers = dict(self._buffers)
+        made._measure(env)
+        if made.scale.shape != self.scale.shape:
+            raise ParameterError(
+                f"this value was learned with {len(self.windows.sizes)} footprints, and the items "
+                f"have {len(made.windows.sizes)}; train one for them"
+            )
+        return made
 
     def value(
         self, features: Float[Tensor, "N F"], context: Float[Tensor, "N C"], *, turn: bool = False
@@ -238,29 +251,19 @@ class AfterstateNet(AfterstateValue):
             used=used,
         )
 
-    def _load_from_state_dict(self, given: dict[str, Any], prefix: str, *rest: Any) -> None:
-        """Load the parameters, and take the windows that they were learned with.
-
-        Levels that were measured in other units, at another resolution, are converted.
-        """
-        units = round(self.units)
-        given.setdefault(prefix + "level_units", torch.tensor(units))
-        super()._load_from_state_dict(given, prefix, *rest)
-        self.levels.copy_((self.levels.double() * units / self.level_units).round())
-        self.level_units.fill_(units)
-        self._set_windows()
-
-    def _set_windows(self) -> None:
-        """Take sizes and levels from the buffers, and the scale of each feature from them."""
-        sizes = [(int(a), int(b)) for a, b in self.sizes.tolist()]
-        self.windows = self.windows._replace(sizes=sizes, levels=self.levels.tolist())
+    def _measure(self, env: PackingEnv) -> None:
+        """Take windows and levels from the items of an environment, and each feature's scale."""
+        units = Afterstates(env)
+        self.units, self.grid = units.units, env.params.grid
+        self.windows = measure_windows(env, units)
+        self.per_cell = units.units * env.params.cell * self.windows.reduce / env.params.height
         grid, parts = self.windows.grid(self.grid), self.windows.parts
         cells = math.prod(grid)
         height, levels = 1.0 / self.units, len(self.windows.levels)
         scale = [height, 0.25 / cells, 0.5 / cells] + [1.0 / cells] * len(self.windows.bins)
         counts = [False] * len(scale)
         unit = 2**self.windows.shift
-        for a, b in sizes:
+        for a, b in self.windows.sizes:
             gap = 0.5 * unit / (a * b * self.per_cell)
             scale += [height, height, height, gap, height, height] + [_LOGARITHM] * (2 * levels)
             counts += [False] * FIXED + [True] * (2 * levels)
@@ -274,7 +277,7 @@ class AfterstateNet(AfterstateValue):
             area = torch.outer(*spans).flatten()
             scale += (height * unit / area).tolist()
             shares = (area / cells).float()
-        device = self.sizes.device
+        device = self.scale.device
         square = self.grid[0] == self.grid[1]
         self.turns = _turns(parts, 1 if parts == grid else 2, square).to(device)
         self.scale, self.shares = torch.tensor(scale, device=device), shares.to(device)

@@ -135,6 +135,7 @@ class AfterstatePolicy(TensorDictModuleBase):
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made._modules = dict(self._modules)
+        made.value = self.value.bound_to(env)
         made._bind(env)
         return made
 
