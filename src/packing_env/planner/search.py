@@ -27,15 +27,15 @@ from packing_env.types import State
 
 ANY = -1
 """The pose that stands for all."""
-_ROWS = 32
+_ROWS = 8
 """Candidates that are decoded together, at most."""
-_CHAINS = 4
+_CHAINS = 2
 """Candidates that are improved in turn."""
 _SNAPSHOTS = 64
 """States that are kept of a candidate, at most."""
 _TEMPERATURE = 0.004
 """The first temperature, as a share of the container's volume."""
-_COUNT_WEIGHT = 0.3
+_COUNT_WEIGHT = 0.2
 """Worth of all parts, whatever their size, in packed volume."""
 _HEIGHT_WEIGHT = 1e-3
 """Worth of the container's height in packed volume: it decides between equals."""
