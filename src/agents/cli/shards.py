@@ -29,12 +29,12 @@ def workers_of(config: DictConfig) -> RayWorkers | None:
     """Return the workers of ``distributed=ray``; None: this process evaluates.
 
     Raises:
-        ConfigError: ``distributed`` is something else, or Ray is missing.
+        ConfigError: ``distributed`` is something else.
+        InstantiationException: Ray is missing, or a value of ``distributed`` is impossible.
     """
     if config.get("distributed") is None:
         return None
-    with build.as_config_errors():
-        made = instantiate(config.distributed)
+    made = instantiate(config.distributed)
     if not isinstance(made, RayWorkers):
         raise ConfigError(
             "packing eval plays in this process, or on the workers of distributed=ray; leave "

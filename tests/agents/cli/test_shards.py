@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from hydra.errors import InstantiationException
 from tests.agents.conftest import TINY_OVERRIDES
 
 from agents import heuristics
@@ -187,7 +188,7 @@ def test_other_ways_of_several_processes_are_refused(monkeypatch: pytest.MonkeyP
     with pytest.raises(ConfigError, match="leave distributed=torchrun to packing train"):
         shards.workers_of(tiny_config("distributed=torchrun"))
     monkeypatch.setattr(extras, "is_installed", lambda module: False)
-    with pytest.raises(ConfigError, match=r'pip install "packing-env\[ray\]"'):
+    with pytest.raises(InstantiationException, match=r'pip install "packing-env\[ray\]"'):
         shards.workers_of(tiny_config("distributed=ray"))
 
 
