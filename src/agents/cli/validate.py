@@ -14,7 +14,7 @@ from itertools import combinations, starmap
 from typing import Any
 
 from rich.progress import Progress
-from rich.table import Table
+from rich.table import Column, Table
 
 from agents import heuristics
 from agents.cli.protocols import DISCRIMINATING, STRICTER, Protocol, ordering_protocols, protocols
@@ -190,28 +190,44 @@ def missed(found: Iterable[Result] | Iterable[Ordering]) -> int:
 # ---------------------------------------------------------------------- tables
 
 
-def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Table]:
-    """Tabulate our values beside the paper's, and the paired differences of V5; 100 wide."""
-    names = ("seed", "utilization %", "paper", "accept", "items", "paper", "sd %")
-    cells = plain_table("", "setting", "policy", *map(number_column, names), "")
+_WIDE = 110
+"""Characters of a line that has room for every column."""
+
+
+def tables(
+    results: Sequence[Result], orderings: Sequence[Ordering], width: int = _WIDE
+) -> list[Table]:
+    """Tabulate our values beside the paper's, and the paired differences of V5.
+
+    Args:
+        results: The rows of the first table.
+        orderings: Those of the second.
+        width: Characters of a line; below 110 the numbers of items and the spread are left out.
+    """
+    more = width >= _WIDE
+    names = ["seed", "utilization %", "paper", "accept"]
+    names += ["items", "paper", "sd %"] if more else []
+    words = (Column(name, overflow="fold") for name in ("setting", "policy"))
+    cells = plain_table("", *words, *map(number_column, names), Column("", no_wrap=True))
     for result in results:
         protocol = result.protocol
         window = protocol.windows.get("utilization")
-        cells.add_row(
-            protocol.name,
-            protocol.setting,
-            protocol.heuristic,
+        numbers = [
             str(result.seed),
             f"{100 * result.utilization.mean:.1f}±{100 * result.utilization.half_width:.1f}",
             _printed(protocol, "utilization", 100),
             f"{100 * window.centre:.1f}±{100 * window.half_width:.1f}" if window else "",
-            f"{result.items.mean:.1f}±{result.items.half_width:.1f}",
-            _printed(protocol, "items", 1),
-            f"{100 * result.spread:.1f}",
-            VERDICT[result.passed],
-        )
-    numbers = map(number_column, ("seed", "points"))
-    pairs = plain_table("V5: paired differences of utilization", *numbers, "")
+        ]
+        if more:
+            numbers += [
+                f"{result.items.mean:.1f}±{result.items.half_width:.1f}",
+                _printed(protocol, "items", 1),
+                f"{100 * result.spread:.1f}",
+            ]
+        verdict = VERDICT[result.passed]
+        cells.add_row(protocol.name, protocol.setting, protocol.heuristic, *numbers, verdict)
+    numbered = map(number_column, ("seed", "points"))
+    pairs = plain_table("V5: paired differences of utilization", *numbered, "")
     for pair in orderings:
         difference = pair.difference
         pairs.add_row(
@@ -250,7 +266,9 @@ def validate(options: argparse.Namespace) -> int:
     seeds = range(options.seeds)
     rounds = len(protocols(options.full))
     rounds += sum(len(ordering_protocols(name, options.full)) for name in DISCRIMINATING)
-    console = PlainConsole(width=max(120, PlainConsole().width))
+    console = PlainConsole()
+    if not console.is_terminal:
+        console = PlainConsole(width=max(120, console.width))
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("", total=rounds * len(seeds))
 
@@ -262,7 +280,7 @@ def validate(options: argparse.Namespace) -> int:
         results, orderings = run(seeds, options.full, report, mapped)
     seconds = time.perf_counter() - start
     machine, versions = runs.machine(), runs.versions()
-    for table in tables(results, orderings):
+    for table in tables(results, orderings, console.width):
         console.print(table)
     misses = missed(results)
     console.print(
