@@ -2,6 +2,7 @@
 
     python benchmarks/scale_model.py measure [--ranks 1 2 4] [--seconds 60] [--out ...]
     python benchmarks/scale_model.py model [--measured ...] [--out ...]
+    python benchmarks/scale_model.py overlap [--out ...]
 
 `measure` trains PPO on boxes with 1, 2 and 4 processes of one thread each, equal rows per process
 (weak scaling), and writes frames/s, and time and bytes of the message per update. Run it on an idle
@@ -16,6 +17,14 @@ in a ring: each sends and receives 2 (n - 1) / n of the message in 2 (n - 1) ste
 2009; between machines NCCL also has trees, whose latency grows with log2 n.) Latency and bandwidth
 of this machine are fitted to messages of two sizes, work to one process. The predictions for GPUs
 take link speeds from the makers' data sheets, and are not measured.
+
+`overlap` predicts what it would save to send the gradient in `k` pieces while the backward pass,
+taken as half of an update, still runs. All pieces but the last can be hidden, as long as there is
+something to hide them behind, and each further piece costs its latency:
+
+    saved(k) = min((k - 1) / k * size, (k - 1) / k * backward) - (k - 1) * 2 (n - 1) latency
+
+where `size` is the part of the message that depends on its bytes.
 """
 
 from __future__ import annotations
@@ -237,20 +246,54 @@ def model(args: argparse.Namespace) -> None:
     write_json(args.out, provenance() | report)
 
 
+def saved(n: int, size: float, pieces: int, latency: float, bandwidth: float) -> float:
+    """Return the seconds of an update that a message in pieces saves; negative where it costs."""
+    long = 2 * (n - 1) / n * size / bandwidth
+    hidden = (pieces - 1) / pieces * min(long, WORK / 2)
+    return hidden - (pieces - 1) * 2 * (n - 1) * latency
+
+
+def overlap(args: argparse.Namespace) -> None:
+    """Write what an overlapped message would save, as a share of the update."""
+    from provenance import provenance, write_json
+
+    table = []
+    for name, count in PARAMETERS.items():
+        for link, speed in LINKS.items():
+            for n in (8, 64, 1024):
+                if n > 8 and link.startswith("NVLink"):
+                    continue
+                whole = WORK + ring(n, 4 * count, **speed)
+                shares = {k: saved(n, 4 * count, k, **speed) / whole for k in (2, 4, 8)}
+                best = max(shares, key=lambda k: shares[k])
+                table.append(
+                    {
+                        "network": name,
+                        "gpus": n,
+                        "link": link,
+                        "message_share_of_update": 1 - WORK / whole,
+                        "best_pieces": best if shares[best] > 0 else 1,
+                        "saves_share_of_update": max(0.0, shares[best]),
+                    }
+                )
+                print(table[-1])
+    write_json(args.out, provenance() | {"assumed_seconds_of_work": WORK, "rows": table})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["measure", "model", "rank"])
+    parser.add_argument("what", choices=["measure", "model", "overlap", "rank"])
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--measured", default="benchmarks/results/weak_scaling.json")
     parser.add_argument("--out")
     args = parser.parse_args()
-    default = "weak_scaling" if args.what == "measure" else "scale_model"
-    args.out = args.out or f"benchmarks/results/{default}.json"
+    names = {"measure": "weak_scaling", "model": "scale_model", "overlap": "scale_overlap"}
+    args.out = args.out or f"benchmarks/results/{names.get(args.what, 'rank')}.json"
     if args.what == "rank":
         rank(args.seconds, args.out)
     else:
-        {"measure": measure, "model": model}[args.what](args)
+        {"measure": measure, "model": model, "overlap": overlap}[args.what](args)
 
 
 if __name__ == "__main__":

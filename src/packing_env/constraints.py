@@ -141,9 +141,7 @@ class Constraints:
         given = self.clearance if self.wall_clearance is None else self.wall_clearance
         return given or 0.0
 
-    def check_task(
-        self, container: tuple[float, float, float], geometry: str, action_mode: str
-    ) -> None:
+    def check_task(self, container: tuple[float, float, float], geometry: str) -> None:
         """Raise on constraints that a task cannot have.
 
         Raises:
@@ -151,15 +149,11 @@ class Constraints:
         """
         if not self:
             return
-        for name, value, known in (
-            ("geometry", geometry, ("maps",)),
-            ("action_mode", action_mode, ("placement", "candidate", "multi_head", "continuous")),
-        ):
-            if value not in known:
-                raise ParameterError(
-                    f"constraints need {name} in {known}, not {value!r}; they are "
-                    f"{', '.join(self.to_json())}"
-                )
+        if geometry != "maps":
+            raise ParameterError(
+                f"constraints need geometry='maps', not {geometry!r}; they are "
+                f"{', '.join(self.to_json())}"
+            )
         for name, gap in (("clearance", self.clearance or 0.0), ("wall_clearance", self.walls)):
             if gap >= min(container[:2]) / 2:
                 raise ParameterError(

@@ -169,7 +169,7 @@ class PackingParams:
         object.__setattr__(self, "observation", tuple(self.observation))
         self._check_geometry()
         rules = Constraints.read(self.constraints)
-        rules.check_task(self.container, self.geometry, self.action_mode)
+        rules.check_task(self.container, self.geometry)
         object.__setattr__(self, "constraints", rules)
         if not isinstance(self.reward, Mapping):
             raise ParameterError(

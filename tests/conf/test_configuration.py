@@ -16,8 +16,9 @@ from tests.agents.conftest import TINY_OVERRIDES
 from agents.algorithms.base import Agent
 from agents.config import compose as composition
 from agents.config.build import build_agent, build_env, build_replay
-from agents.config.compose import compose
+from agents.config.compose import compose, expand
 from agents.config.folders import ConfigError, config_folder, groups
+from agents.config.grids import PREFIX, expanded
 from packing_env.constraints import Constraints
 from packing_env.generators import GENERATORS, CuboidSource
 from packing_env.tasks import CUBOIDS, PRESETS
@@ -45,7 +46,8 @@ NEEDED = {
 }
 NO_AGENT_YET = ("env=cuboid_continuous",)
 """Tasks whose action mode only heuristics play."""
-OPTIONS = [(g, o) for g, options in GROUPS.items() for o in options]
+GRIDS = [name for name in GROUPS["experiment"] if name.startswith(PREFIX)]
+OPTIONS = [(g, o) for g, options in GROUPS.items() for o in options if o not in GRIDS]
 COMMANDS = sorted(path.stem for path in config_folder().glob("*.yaml"))
 
 
@@ -80,6 +82,28 @@ def test_every_option_composes_with_known_arguments(group: str, option: str) -> 
     command = "bench" if group == "bench" else command
     composed = compose(command, [choice, *NEEDED.get(choice, [])])
     OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_every_job_of_a_grid_composes(name: str) -> None:
+    jobs = list(expand(expanded([f"experiment={name}", "evaluation.instances=4"])))
+    assert len(jobs) > 1
+    assert len({tuple(job) for job in jobs}) == len(jobs)
+    names = {compose("train", job).name for job in jobs}
+    assert len(names) == len({job[0] for job in jobs})
+    sole = list(expand(expanded([f"experiment={name}", "seed=7", "experiment=learn_dqn"])))
+    assert sole == [["seed=7", "experiment=learn_dqn"]]
+
+
+def test_a_grid_is_a_sweep(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="experiment=grid_cuts is a sweep: add --multirun"):
+        compose("train", ["experiment=grid_cuts"])
+    with pytest.raises(ConfigError, match=r"there is no file experiment/grid_cats\.yaml"):
+        expanded(["experiment=grid_cats"])
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment/grid_none.yaml").write_text("seed: 3\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"must set hydra\.sweeper\.params"):
+        expanded(["experiment=grid_none"], [tmp_path])
 
 
 # ---------------------------------------------------------------------- presets

@@ -11,6 +11,7 @@ import pytest
 
 from agents.cli.main import COMMANDS, _read
 from agents.config.compose import compose, expand
+from agents.config.grids import expanded
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -47,7 +48,7 @@ def composed(text: str) -> int:
     jobs = [options.overrides]
     if getattr(options, "multirun", False):  # extras bring launchers and sweepers with settings
         own = [text for text in options.overrides if not text.startswith(("hydra/", "hydra."))]
-        jobs = list(expand(own))
+        jobs = list(expand(expanded(own)))
     for job in jobs:
         compose(options.command, job, options.config_dir)
     return len(jobs)

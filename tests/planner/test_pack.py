@@ -103,6 +103,16 @@ def test_wrong_containers_are_refused(container: object, message: str) -> None:
         pe.pack(BOX, container)
 
 
+@pytest.mark.parametrize(("side", "unit"), [(0.08, "m"), (3.0, "in"), (0.5, "in")])
+def test_the_unit_of_parts_that_are_too_small_is_suggested(
+    side: float, unit: str, tmp_path: Path
+) -> None:
+    part = tmp_path / "part.obj"
+    trimesh.creation.box((side, side / 2, side / 2)).export(part)
+    with pytest.raises(pe.ParameterError, match=rf"the unit of the parts, mm; in {unit} .*--unit"):
+        pe.pack(part, "240x180x150mm", 0.1, cell="5mm")
+
+
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "order.csv").write_text("dx,dy,dz,quantity\n40,40,40,3\n", encoding="utf-8")
     words = ["pack", str(tmp_path / "order.csv"), "--container", "80x40x40mm", "--cell", "10mm"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def check(options: argparse.Namespace) -> int:
 
     With ``--physics`` it is 1 too if an item moves in simulation.
     """
-    write = PlainConsole(soft_wrap=True, highlight=False).print
+    write = partial(PlainConsole(highlight=False).print, soft_wrap=True)
     codes, reports = [], []
     settings = _settings(options)
     for path in options.plans:

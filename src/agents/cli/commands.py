@@ -189,6 +189,7 @@ COMMANDS = {
             "packing validate",
             "packing validate --seeds 5 --json validation.json",
             "packing validate --full",
+            "packing validate --full --ray 8",
         ),
         arguments=(
             Argument("--full", action="store_true", help="more heuristics, and V4"),
@@ -200,6 +201,7 @@ COMMANDS = {
                 help="seeds 0 to N-1, each reported",
             ),
             Argument("--json", type=Path, metavar="PATH", help="write everything to a file"),
+            Argument("--ray", type=positive, metavar="N", help="play N of them at a time, on Ray"),
         ),
     ),
     "check": Command(

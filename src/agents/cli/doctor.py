@@ -81,7 +81,7 @@ def _devices() -> Iterator[Finding]:
     yield Finding(
         GOOD,
         f"cpu: {found['processor']}, {found['usable_cores']} of {found['cores']} cores, "
-        f"{found['torch_threads']} threads",
+        f"{found['torch_threads']} thread{'s' * (found['torch_threads'] > 1)}",
     )
     if not torch.cuda.is_available():
         built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for CPUs"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from tensordict.nn import TensorDictModuleBase
 
+from agents.cli import shards
+from agents.cli.shards import own_policy, workers_of
 from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
@@ -25,7 +28,8 @@ from agents.training.evaluate import (
 )
 from agents.training.evaluate import evaluate as evaluate_policy
 from agents.training.process import StopSignals
-from agents.training.resume import Resumed, load_policy
+from agents.training.ray_workers import RayWorkers
+from agents.training.resume import Resumed
 from packing_env import extras
 from packing_env.envs import PackingEnv
 from packing_env.plan import save_plan
@@ -45,6 +49,7 @@ def evaluate(config: DictConfig, request: Request) -> int:
             "nothing to evaluate; give checkpoint=RUN, agent=heuristic or evaluation.heuristics"
         )
     found, config = from_run(config, request)
+    workers = workers_of(config)
     if config.plan is not None:
         config.evaluation.plan = str(Path(config.plan).absolute())
     with build.as_config_errors():
@@ -64,6 +69,7 @@ def evaluate(config: DictConfig, request: Request) -> int:
             results=origin(config) | ({"checkpoint": str(found.path)} if found else {}),
             should_stop=stop.requested,
             console=PlainConsole(),
+            workers=workers,
         )
 
 
@@ -84,17 +90,6 @@ def from_run(
     return found, adopt(config, saved, FROM_RUN, request.overrides, request.folders)
 
 
-def own_policy(
-    config: DictConfig, found: checkpoint.Checkpoint | None, env: PackingEnv
-) -> dict[str, TensorDictModuleBase]:
-    """Build the policy of the checkpoint, or of ``agent=...``, by its name."""
-    if found is not None:
-        return {agent_name(config): load_policy(config, found, env)}
-    if config.get("agent") is not None:
-        return {agent_name(config): build.policy_of(build.build_agent(config, env))}
-    return {}
-
-
 def compare(
     config: DictConfig,
     env: PackingEnv,
@@ -104,6 +99,7 @@ def compare(
     results: Mapping[str, Any],
     should_stop: Callable[[], bool],
     console: Console,
+    workers: RayWorkers | None = None,
 ) -> int:
     """Evaluate every policy on the held-out instances; print the table and write the files.
 
@@ -115,6 +111,7 @@ def compare(
         results: Further entries of ``results.json``.
         should_stop: Called after every step; True stops the evaluation.
         console: Where the table is printed.
+        workers: Play the instances; None: this process does.
 
     Raises:
         StoppedError: ``should_stop`` returned True; completed policies are in ``results.json``.
@@ -122,17 +119,17 @@ def compare(
     options = config.evaluation
     settings = _physics(config)
     found: dict[str, Evaluation] = {}
+    keep = PICTURED if settings is None else int(options.instances)
+    played = _played(config, env, policies, keep, should_stop, workers)
     try:
-        for name, policy in policies.items():
-            line = f"evaluating {name} on {options.instances} held-out instances"
-            with console.status(console.render_str(line)):
-                keep = PICTURED if settings is None else options.instances
-                found[name] = evaluate_policy(
-                    env, policy, options.instances, keep=keep, should_stop=should_stop
-                )
+        with closing(played):
+            for name in policies:
+                line = f"evaluating {name} on {options.instances} held-out instances"
+                with console.status(console.render_str(line)):
+                    found[name] = next(played)
     except StoppedError:
-        played = {**results, **_results(config, found), "interrupted": True}
-        runs.write_json(folder / RESULTS, played)
+        so_far = {**results, **_results(config, found), "interrupted": True}
+        runs.write_json(folder / RESULTS, so_far)
         raise StoppedError(INTERRUPTED) from None
     console.print(table(found, title=f"{config.env.task}: {options.instances} held-out instances"))
     runs.write_json(folder / RESULTS, {**results, **_results(config, found)})
@@ -160,6 +157,26 @@ def compare(
     for path in written:
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)
     return 0
+
+
+def _played(
+    config: DictConfig,
+    env: PackingEnv,
+    policies: Mapping[str, TensorDictModuleBase],
+    keep: int,
+    should_stop: Callable[[], bool],
+    workers: RayWorkers | None,
+) -> Generator[Evaluation, None, None]:
+    """Yield the evaluation of each policy, played here or by workers."""
+    if workers is not None:
+        rows = env.batch_size.numel()
+        names = list(policies)
+        yield from shards.play(workers, config, names, rows, keep=keep, should_stop=should_stop)
+        return
+    for policy in policies.values():
+        yield evaluate_policy(
+            env, policy, config.evaluation.instances, keep=keep, should_stop=should_stop
+        )
 
 
 def _physics(config: DictConfig) -> Any:
@@ -242,10 +259,3 @@ def origin(config: DictConfig) -> dict[str, Any]:
         "versions": runs.versions(),
         "machine": runs.machine(config.device),
     }
-
-
-def agent_name(config: DictConfig) -> str:
-    """Return a short name of the agent for tables."""
-    name = config.agent.get("name")
-    *_, package, made = str(config.agent["_target_"]).split(".")
-    return str(name) if name else package if made == "build" else made.lower()

@@ -138,13 +138,17 @@ def _inside(place: Path, levels: int) -> Iterable[Run]:
             yield from _inside(path, levels - 1)
 
 
+_SETTINGS = 5
+"""Lines of settings that a table shows of a run; comparing a few runs shows all."""
+
+
 def listing(found: Sequence[Run], title: str = "") -> Table:
     """Tabulate runs: the settings that not all of them share, and their results."""
     given = [run.command[1:] for run in found]
     shared = set.intersection(*map(set, given)) if len(given) > 1 else set()
     shown = plain_table(
         Column("run", overflow="fold", min_width=8),
-        Column("settings", overflow="fold", min_width=12),
+        Column("settings", overflow="fold", min_width=14),
         number_column("frames"),
         number_column("utilization"),
         Column("best baseline", overflow="fold"),
@@ -153,7 +157,10 @@ def listing(found: Sequence[Run], title: str = "") -> Table:
         title_justify="left",
     )
     for run, words in zip(found, given, strict=True):
-        settings = "\n".join(word for word in words if word not in shared)
+        own = [word for word in words if word not in shared]
+        if len(own) > _SETTINGS:
+            own[_SETTINGS - 1 :] = [f"and {len(own) - _SETTINGS + 1} more"]
+        settings = "\n".join(own)
         row = run.folder.name, settings, run.frames, run.utilization, run.baseline, run.state
         shown.add_row(*row)
     return shown

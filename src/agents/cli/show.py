@@ -13,7 +13,8 @@ from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from agents.cli.eval import from_run, own_policy
+from agents.cli.eval import from_run
+from agents.cli.shards import own_policy
 from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError

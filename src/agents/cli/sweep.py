@@ -18,6 +18,7 @@ from agents.cli.runs import Run, listing
 from agents.config import compose as composition
 from agents.config.compose import Request
 from agents.config.folders import config_folder
+from agents.config.grids import expanded
 from agents.loggers.console import PlainConsole
 from agents.training.evaluate import StoppedError
 from agents.training.runs import DESCRIPTION
@@ -91,6 +92,8 @@ def sweep(
     The first that fails, or is stopped, ends the sweep. ``guarded`` turns errors of a job into its
     exit code. Jobs run in this process, or where ``hydra/launcher`` starts them.
     """
+    overrides = expanded(request.overrides, request.folders)
+    request = Request(request.command, overrides, request.folders)
     count = _check(request)
     codes: list[int] = []
     stopped: list[BaseException] = []

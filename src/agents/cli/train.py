@@ -18,12 +18,12 @@ from agents.cli import start
 from agents.cli.eval import (
     INTERRUPTED,
     RESULTS,
-    agent_name,
     check_picture,
     compare,
     describe,
     origin,
 )
+from agents.cli.shards import agent_name
 from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError

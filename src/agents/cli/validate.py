@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations
+from functools import partial
+from itertools import combinations, starmap
 from typing import Any
 
 from rich.progress import Progress
-from rich.table import Table
+from rich.table import Column, Table
 
 from agents import heuristics
 from agents.cli.protocols import DISCRIMINATING, STRICTER, Protocol, ordering_protocols, protocols
@@ -27,7 +28,8 @@ from agents.training.evaluate import (
     paired_difference,
     plain_table,
 )
-from packing_env import make_env
+from agents.training.ray_tasks import play_all
+from packing_env import extras, make_env
 
 VERDICT = {True: "ok", False: "MISSED", None: ""}
 
@@ -128,28 +130,56 @@ def measure(protocol: Protocol, seed: int) -> tuple[Result, Evaluation]:
     return result, played
 
 
+Mapped = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
+"""What calls a function with the arguments of each piece of work, and yields in order."""
+
+
 def run(
-    seeds: Sequence[int], full: bool = False, report: Callable[[str], None] = lambda line: None
+    seeds: Sequence[int],
+    full: bool = False,
+    report: Callable[[str], None] = lambda line: None,
+    mapped: Mapped = starmap,
 ) -> tuple[list[Result], list[Ordering]]:
-    """Run all protocols for all seeds; ``report`` receives a line before each."""
-    results: list[Result] = []
-    orderings: list[Ordering] = []
+    """Run all protocols for all seeds.
+
+    Args:
+        seeds: Of the instances.
+        full: See :func:`agents.cli.protocols.protocols`.
+        report: Receives a line before each.
+        mapped: Carries out the measurements, which are independent of each other.
+    """
+    pieces: list[tuple[Protocol, int]] = []
     for seed in seeds:
-        for protocol in protocols(full):
-            report(f"{protocol.name} {protocol.heuristic}: {protocol.setting} (seed {seed})")
-            results.append(measure(protocol, seed)[0])
+        pieces += [(protocol, seed) for protocol in protocols(full)]
         for heuristic in DISCRIMINATING:
-            played = {}
-            for rule, protocol in ordering_protocols(heuristic, full).items():
-                report(f"V5 {heuristic}: {rule} (seed {seed})")
-                result, played[rule] = measure(protocol, seed)
-                results.append(result)
-            for pair in combinations(played, 2):  # from the stricter rule to the laxer
-                low, high = (played[rule] for rule in pair)
-                difference = paired_difference(high, low)
-                judged = pair in STRICTER
-                orderings.append(Ordering(heuristic, seed, len(low), *pair, difference, judged))
-    return results, orderings
+            pieces += [(one, seed) for one in ordering_protocols(heuristic, full).values()]
+    measured = mapped(measure, pieces)
+    results: list[Result] = []
+    evaluations: list[Evaluation] = []
+    for protocol, seed in pieces:
+        report(f"{protocol.name} {protocol.heuristic}: {protocol.setting} (seed {seed})")
+        result, played = next(measured)
+        results.append(result)
+        evaluations.append(played)
+    return results, _orderings(results, evaluations)
+
+
+def _orderings(results: Sequence[Result], played: Sequence[Evaluation]) -> list[Ordering]:
+    """Compare the rules of V5, by seed and heuristic."""
+    groups: dict[tuple[int, str], dict[str, Evaluation]] = {}
+    for result, evaluation in zip(results, played, strict=True):
+        protocol = result.protocol
+        if protocol.name == "V5":
+            rule = protocol.options["stability"]
+            groups.setdefault((result.seed, protocol.heuristic), {})[rule] = evaluation
+    found: list[Ordering] = []
+    for (seed, heuristic), by_rule in groups.items():
+        for pair in combinations(by_rule, 2):  # from the stricter rule to the laxer
+            low, high = (by_rule[rule] for rule in pair)
+            difference = paired_difference(high, low)
+            judged = pair in STRICTER
+            found.append(Ordering(heuristic, seed, len(low), *pair, difference, judged))
+    return found
 
 
 def missed(found: Iterable[Result] | Iterable[Ordering]) -> int:
@@ -160,28 +190,44 @@ def missed(found: Iterable[Result] | Iterable[Ordering]) -> int:
 # ---------------------------------------------------------------------- tables
 
 
-def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Table]:
-    """Tabulate our values beside the paper's, and the paired differences of V5; 100 wide."""
-    names = ("seed", "utilization %", "paper", "accept", "items", "paper", "sd %")
-    cells = plain_table("", "setting", "policy", *map(number_column, names), "")
+_WIDE = 110
+"""Characters of a line that has room for every column."""
+
+
+def tables(
+    results: Sequence[Result], orderings: Sequence[Ordering], width: int = _WIDE
+) -> list[Table]:
+    """Tabulate our values beside the paper's, and the paired differences of V5.
+
+    Args:
+        results: The rows of the first table.
+        orderings: Those of the second.
+        width: Characters of a line; below 110 the numbers of items and the spread are left out.
+    """
+    more = width >= _WIDE
+    names = ["seed", "utilization %", "paper", "accept"]
+    names += ["items", "paper", "sd %"] if more else []
+    words = (Column(name, overflow="fold") for name in ("setting", "policy"))
+    cells = plain_table("", *words, *map(number_column, names), Column("", no_wrap=True))
     for result in results:
         protocol = result.protocol
         window = protocol.windows.get("utilization")
-        cells.add_row(
-            protocol.name,
-            protocol.setting,
-            protocol.heuristic,
+        numbers = [
             str(result.seed),
             f"{100 * result.utilization.mean:.1f}±{100 * result.utilization.half_width:.1f}",
             _printed(protocol, "utilization", 100),
             f"{100 * window.centre:.1f}±{100 * window.half_width:.1f}" if window else "",
-            f"{result.items.mean:.1f}±{result.items.half_width:.1f}",
-            _printed(protocol, "items", 1),
-            f"{100 * result.spread:.1f}",
-            VERDICT[result.passed],
-        )
-    numbers = map(number_column, ("seed", "points"))
-    pairs = plain_table("V5: paired differences of utilization", *numbers, "")
+        ]
+        if more:
+            numbers += [
+                f"{result.items.mean:.1f}±{result.items.half_width:.1f}",
+                _printed(protocol, "items", 1),
+                f"{100 * result.spread:.1f}",
+            ]
+        verdict = VERDICT[result.passed]
+        cells.add_row(protocol.name, protocol.setting, protocol.heuristic, *numbers, verdict)
+    numbered = map(number_column, ("seed", "points"))
+    pairs = plain_table("V5: paired differences of utilization", *numbered, "")
     for pair in orderings:
         difference = pair.difference
         pairs.add_row(
@@ -212,11 +258,17 @@ def validate(options: argparse.Namespace) -> int:
             options.json.touch()
         except OSError as error:
             raise runs.RunFolderError(f"{options.json} cannot be written: {error}") from error
+    mapped: Mapped = starmap
+    if options.ray is not None:
+        extras.check("ray", "workers on a cluster (--ray)")
+        mapped = partial(play_all, num_workers=options.ray)
     start = time.perf_counter()
     seeds = range(options.seeds)
     rounds = len(protocols(options.full))
     rounds += sum(len(ordering_protocols(name, options.full)) for name in DISCRIMINATING)
-    console = PlainConsole(width=max(120, PlainConsole().width))
+    console = PlainConsole()
+    if not console.is_terminal:
+        console = PlainConsole(width=max(120, console.width))
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("", total=rounds * len(seeds))
 
@@ -225,10 +277,10 @@ def validate(options: argparse.Namespace) -> int:
             if not console.is_terminal:
                 console.print(line, highlight=False)
 
-        results, orderings = run(seeds, options.full, report)
+        results, orderings = run(seeds, options.full, report, mapped)
     seconds = time.perf_counter() - start
     machine, versions = runs.machine(), runs.versions()
-    for table in tables(results, orderings):
+    for table in tables(results, orderings, console.width):
         console.print(table)
     misses = missed(results)
     console.print(
@@ -243,6 +295,7 @@ def validate(options: argparse.Namespace) -> int:
     if options.json is not None:
         command = f"packing validate{' --full' if options.full else ''}"
         command += f" --seeds {options.seeds}" if options.seeds > 1 else ""
+        command += f" --ray {options.ray}" if options.ray is not None else ""
         found = {
             "command": command,
             "machine": machine,

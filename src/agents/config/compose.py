@@ -26,6 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agents.config import checks
 from agents.config.folders import ConfigError, config_folder, groups
+from agents.config.grids import grid_of
 from agents.config.names import rename_targets, walk
 from packing_env.names import close_names
 
@@ -63,6 +64,8 @@ def compose(
         ConfigError: A key, a value, a group or a combination is impossible.
     """
     parsed = parse(overrides)
+    if (grid := grid_of(overrides)) is not None:
+        raise ConfigError(f"experiment={grid} is a sweep: add --multirun to run all its jobs")
     swept = [override.input_line for override in parsed if override.is_sweep_override()]
     if swept:
         raise ConfigError(f"{swept[0]} names several values: add --multirun to run them all")

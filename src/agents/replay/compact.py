@@ -16,7 +16,10 @@ from packing_env.core import observation
 from packing_env.core.actions import MANAGER_MASK
 from packing_env.types import ParameterError
 
-STORED = ("heightmap", "heights", "item_id", "item_features", "candidates", "boxes")
+STORED = (
+    "heightmap", "heights", "item_id", "item_features", "candidates", "boxes",
+    "packed_id", "packed_at", "packed_count", "owner", "under",
+)  # fmt: skip
 """Observations that a compact state keeps as they are."""
 
 REBUILT = ("orientation_features", "top", "bottom", "drop_height")

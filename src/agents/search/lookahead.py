@@ -16,6 +16,7 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.search.scorers import Scorer, scorer_of
 from agents.search.simulator import Simulator
+from agents.training.evaluate import ROUND_STRIDE
 from packing_env import PackingEnv
 from packing_env.core.transition import is_done
 from packing_env.generators import Futures
@@ -116,6 +117,11 @@ class Lookahead(TensorDictModuleBase):
             budget=self.budget,
             seed=self._seed,
         )
+
+    def redraw(self, number: int) -> None:
+        """Draw the futures of the ``number``-th round from the start, whatever came before."""
+        if self.futures is not None:
+            self.futures.generator.manual_seed(self._seed + number * ROUND_STRIDE)
 
     @torch.no_grad()
     @set_exploration_type(ExplorationType.DETERMINISTIC)

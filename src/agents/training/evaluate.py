@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -45,6 +45,10 @@ class StoppedError(RuntimeError):
     """A stop was requested before all instances were played."""
 
 
+ROUND_STRIDE = 1_000_003
+"""Difference of the seeds of two rounds."""
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A mean and the half-width of its 95 % interval (normal approximation)."""
@@ -69,23 +73,69 @@ class Estimate:
         return f"{self.mean:.{decimals}f}±{self.half_width:.{decimals}f}"
 
 
+@dataclass(frozen=True)
+class Clock:
+    """The times of an evaluation's steps.
+
+    Attributes:
+        decisions: Rows that decided in each step.
+        policy: Milliseconds of the policy in each step.
+        whole: Milliseconds of each step, with the environment's.
+    """
+
+    decisions: list[int] = field(default_factory=list)
+    policy: list[float] = field(default_factory=list)
+    whole: list[float] = field(default_factory=list)
+
+    def add(self, decisions: int, policy: float, whole: float) -> None:
+        """Append a step, its times in seconds."""
+        self.decisions.append(decisions)
+        self.policy.append(1e3 * policy)
+        self.whole.append(1e3 * whole)
+
+    def extend(self, other: Clock) -> None:
+        """Append the steps of another evaluation."""
+        self.decisions.extend(other.decisions)
+        self.policy.extend(other.policy)
+        self.whole.extend(other.whole)
+
+    def estimate(self, milliseconds: list[float]) -> Estimate:
+        """Estimate milliseconds per decision: a ratio of sums over steps, with its error."""
+        spent = torch.tensor(milliseconds, dtype=torch.float64)
+        decisions = torch.tensor(self.decisions, dtype=torch.float64)
+        ratio = spent.sum() / decisions.sum()
+        count = len(spent)
+        if count < 2:
+            return Estimate(ratio.item(), math.inf)
+        residual = (spent - ratio * decisions).square().sum() * count / (count - 1)
+        return Estimate(ratio.item(), NORMAL_95 * residual.sqrt().item() / decisions.sum().item())
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """The results of a policy.
 
     Attributes:
         metrics: By name, ``[n]`` float64 on the host, entry i of instance i; ``return`` among them.
-        decision_ms: Milliseconds of the policy per decision, at this number of rows.
-        step_ms: The same with the environment's step.
+        clock: Times of its steps.
         rows: Number of instances played at a time.
         states: Terminal states of the first instances, on the host, ``[keep]``.
     """
 
     metrics: Mapping[str, Tensor]
-    decision_ms: Estimate
-    step_ms: Estimate
+    clock: Clock
     rows: int
     states: TensorDict | None = field(default=None, repr=False)
+
+    @property
+    def decision_ms(self) -> Estimate:
+        """Milliseconds of the policy per decision, at this number of rows."""
+        return self.clock.estimate(self.clock.policy)
+
+    @property
+    def step_ms(self) -> Estimate:
+        """Milliseconds per decision, with the environment's step."""
+        return self.clock.estimate(self.clock.whole)
 
     def __len__(self) -> int:
         return next(iter(self.metrics.values())).numel()
@@ -141,11 +191,13 @@ def evaluate(
     *,
     keep: int = 0,
     seed: int = 0,
+    first_round: int = 0,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
     """Evaluate on the first ``num_instances`` of the pool, each once, without exploration.
 
-    Row i plays instances i, i + B, i + 2 B, ...; rows that finish early wait for the others. Reads
+    Row i plays instances i, i + B, i + 2 B, ...: one in each round; rows that finish early wait for
+    the others. A round draws random numbers of its own, so that another process may play it. Reads
     from the device after every step.
 
     Args:
@@ -154,6 +206,8 @@ def evaluate(
         num_instances: None: one per row.
         keep: Number of terminal states to keep.
         seed: For stochastic policies; the global generator is left as it was.
+        first_round: Number of rounds before, which others play: ``env`` starts at the first
+            instance of this one (``row_offset``).
         should_stop: Called after every step; True stops the evaluation.
 
     Raises:
@@ -175,13 +229,30 @@ def evaluate(
         with torch.random.fork_rng(devices), set_exploration_type(ExplorationType.DETERMINISTIC):
             torch.manual_seed(seed)
             env.set_seed(seed, static_seed=True)
-            rounds = [game.play(min(rows, wanted - start)) for start in range(0, wanted, rows)]
+            starts = enumerate(range(0, wanted, rows), start=first_round)
+            rounds = [game.play(min(rows, wanted - start), r, seed) for r, start in starts]
     finally:
         policy.train(training)
     metrics: TensorDictBase = torch.cat([metrics for metrics, _ in rounds])
     states = torch.cat([states[:keep] for _, states in rounds])[:keep] if keep else None
     values = {name: metrics[name].double() for name in metrics.keys()}  # noqa: SIM118
-    return Evaluation(values, game.clock("policy"), game.clock("all"), rows, states)
+    return Evaluation(values, game.clock, rows, states)
+
+
+def joined(parts: Sequence[Evaluation], keep: int = 0) -> Evaluation:
+    """Return the evaluation whose consecutive rounds were played apart.
+
+    Args:
+        parts: In the order of their rounds.
+        keep: Number of terminal states to keep.
+    """
+    first = parts[0]
+    metrics = {name: torch.cat([part.metrics[name] for part in parts]) for name in first.metrics}
+    kept = [part.states for part in parts if part.states is not None]
+    clock = Clock()
+    for part in parts:
+        clock.extend(part.clock)
+    return Evaluation(metrics, clock, first.rows, torch.cat(kept)[:keep] if keep else None)
 
 
 class _Game:
@@ -191,14 +262,17 @@ class _Game:
         self, env: PackingEnv, policy: TensorDictModuleBase, should_stop: Callable[[], bool]
     ) -> None:
         self.env, self.policy, self.should_stop = env, policy, should_stop
-        self._decisions: list[int] = []
-        self._seconds: dict[str, list[float]] = {"policy": [], "all": []}
+        self.clock = Clock()
 
-    def play(self, count: int) -> tuple[TensorDict, TensorDict]:
-        """Play until all rows are finished; return metrics and states of the first ``count``."""
+    def play(self, count: int, number: int, seed: int) -> tuple[TensorDict, TensorDict]:
+        """Play a round, by its number; return metrics and states of the first ``count`` rows."""
         root = self.env.reset()
-        if not self._decisions:
+        if not self.clock.decisions:
             self.policy(root.clone())  # compilation is not timed
+        if number:
+            torch.manual_seed(seed + number * ROUND_STRIDE)
+            if hasattr(self.policy, "redraw"):  # it draws from a generator of its own
+                self.policy.redraw(number)
         live = root.numel()
         while live:
             start = self._now()
@@ -207,9 +281,7 @@ class _Game:
             root = self.env.step_mdp(self.env.step(acted))
             remaining = int((~root.get("done")).sum())
             stepped = self._now()
-            self._decisions.append(live)
-            self._seconds["policy"].append(decided - start)
-            self._seconds["all"].append(stepped - start)
+            self.clock.add(live, decided - start, stepped - start)
             live = remaining
             if self.should_stop():
                 raise StoppedError("the evaluation was stopped")
@@ -228,17 +300,6 @@ class _Game:
         if self.env.device.type == "cuda":
             torch.cuda.synchronize(self.env.device)
         return time.perf_counter()
-
-    def clock(self, what: str) -> Estimate:
-        """Estimate milliseconds per decision: a ratio of sums over steps, with its error."""
-        seconds = torch.tensor(self._seconds[what], dtype=torch.float64) * 1e3
-        decisions = torch.tensor(self._decisions, dtype=torch.float64)
-        ratio = seconds.sum() / decisions.sum()
-        count = len(seconds)
-        if count < 2:
-            return Estimate(ratio.item(), math.inf)
-        residual = (seconds - ratio * decisions).square().sum() * count / (count - 1)
-        return Estimate(ratio.item(), NORMAL_95 * residual.sqrt().item() / decisions.sum().item())
 
 
 def table(evaluations: Mapping[str, Evaluation], title: str = "") -> Table:

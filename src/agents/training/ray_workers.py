@@ -25,6 +25,7 @@ from torchrl.envs.utils import ExplorationType
 from agents.algorithms.base import Collector
 from agents.config.folders import ConfigError
 from agents.training.distributed import ALONE, World
+from agents.training.ray_tasks import cluster
 from agents.training.rollout import _SCRATCH
 from packing_env import extras
 from packing_env.envs import PackingEnv
@@ -62,16 +63,8 @@ class RayWorkers:
             raise ConfigError(
                 "distributed=ray has one learner, and torchrun started several; leave one out"
             )
-        import ray
-
-        options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False}
-        if self.address is None:
-            options["num_cpus"] = self.num_workers
-        ray.init(address=self.address, **options)
-        try:
+        with cluster(self.num_workers, self.address):
             yield ALONE
-        finally:
-            ray.shutdown()
 
     def collector(
         self,

@@ -187,7 +187,7 @@ class _Packer:
     def pack(self, limit: int, seconds: float) -> Plan:
         """Fill containers until all is packed, nothing more fits, or there are enough of them."""
         searches = self._searches()
-        start = time.perf_counter()
+        start, taken = time.perf_counter(), 0.0
         while True:
             spare = start + seconds - time.perf_counter()
             for search in searches if len(searches) > 1 else ():
@@ -198,11 +198,11 @@ class _Packer:
             more = self._containers_to_come(search, limit - len(self.packed))
             now = time.perf_counter()
             search.improve(now + (start + seconds - now) / more)
+            taken = time.perf_counter() - start  # without the full steps, which may be compiled now
             self._take(search)
             if not any(self.left) or len(self.packed) == limit:
                 break
             searches = self._searches()
-        taken = time.perf_counter() - start
         return Plan(tuple(self.packed), self._left_over(), self.unit, self.tried, taken)
 
     def _searches(self) -> list[OrderSearch]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from packing_env.item_source import check_size, log_warnings
 from packing_env.items import Catalogue, Mesh
+from packing_env.items.meshes.mesh import UNITS
 from packing_env.planner.parts import Part
 from packing_env.types import PackingParams
 
@@ -57,6 +58,22 @@ class Poses:
         return part, row - int(self.first[part])
 
 
+def _better_unit(largest: float, unit: str, params: PackingParams) -> str:
+    """Return a hint: the largest unit in which the parts are not much larger than the container.
+
+    Args:
+        largest: Longest side of a part, metres, read in ``unit``.
+        unit: That of the parts.
+        params: The container.
+    """
+    sizes = {name: largest / UNITS[unit] * UNITS[name] for name in ("m", "in", "cm", "mm")}
+    room = 2.0 * max(params.container)
+    found = next((name for name, size in sizes.items() if params.cell <= size <= room), None)
+    if found is None:
+        return " (m, cm, mm, in, ...)"
+    return f"; in {found} the largest measures {1e3 * sizes[found]:.3g} mm: --unit {found}"
+
+
 def build_poses(parts: Sequence[Part], meshes: Sequence[Mesh], params: PackingParams) -> Poses:
     """Build the poses of parts, or load them from the cache of catalogues.
 
@@ -69,7 +86,8 @@ def build_poses(parts: Sequence[Part], meshes: Sequence[Mesh], params: PackingPa
     found = Catalogue.from_meshes(
         meshes, cell=params.cell, container=params.container, unit=unit, faces=faces
     )
-    check_size(found, f"the unit of the parts, {unit} (m, cm, mm, in, ...)")
+    largest = float(found.extent.max())
+    check_size(found, f"the unit of the parts, {unit}{_better_unit(largest, unit, params)}")
     log_warnings(found)
     rows = found.orientation_mask.sum(1)
     found = _with_handling(found, parts)

@@ -27,15 +27,17 @@ from packing_env.types import State
 
 ANY = -1
 """The pose that stands for all."""
-_ROWS = 32
+_ROWS = 8
 """Candidates that are decoded together, at most."""
-_CHAINS = 4
+_CHAINS = 2
 """Candidates that are improved in turn."""
+_SPREADS = (0.3, 0.6, 1.2)
+"""Standard deviations of the logarithm of the noise in the first orders by volume."""
 _SNAPSHOTS = 64
 """States that are kept of a candidate, at most."""
 _TEMPERATURE = 0.004
 """The first temperature, as a share of the container's volume."""
-_COUNT_WEIGHT = 0.3
+_COUNT_WEIGHT = 0.2
 """Worth of all parts, whatever their size, in packed volume."""
 _HEIGHT_WEIGHT = 1e-3
 """Worth of the container's height in packed volume: it decides between equals."""
@@ -134,7 +136,8 @@ class OrderSearch:
         keys = [extent.prod(1), extent[:, 2], extent[:, 1] * extent[:, 2]]
         orders = [self._sequence(key) for key in keys[: max(1, rows - 1)]]
         while len(orders) < rows:
-            noise = [math.exp(self._random.gauss(0.0, 0.3)) for _ in self._volume]
+            spread = _SPREADS[len(orders) % len(_SPREADS)]
+            noise = [math.exp(self._random.gauss(0.0, spread)) for _ in self._volume]
             orders.append(self._sequence(self._volume * torch.tensor(noise)))
         value = self._decode(orders, deadline=deadline)[0]
         for i in value.argsort(descending=True)[: _CHAINS - 1].tolist():

@@ -147,6 +147,12 @@ def test_a_table_of_runs_fits_80_columns(tmp_path: Path) -> None:
     for part in ("agent.lr=11e-4", "1,234,567", "0.370±0.012", "0.336±0.012", "done"):
         assert part in shown
     assert "env=irregular" not in shown  # all share it
+    many = [f"env.option_{number}=3" for number in range(9)]
+    long = fake_run(tmp_path / "20260101-120000-irregular", *many, training={"frames": 1_234_567})
+    shown = text_of(listing([*runs[:2], long]))
+    assert "and 5 more" in shown
+    assert "env.option_3=3" in shown
+    assert max(map(len, shown.splitlines())) <= 80
     assert "unfinished" in text_of(listing(runs))
 
 
@@ -158,6 +164,9 @@ def test_a_sweep_ends_with_a_table_and_runs_are_listed_and_compared(
     sweep = [*FEW, "--multirun", "seed=0,1", "hydra.sweep.dir=sweep", "evaluation.instances=2"]
     assert cli.main(sweep) == 0
     said = capsys.readouterr().out
+    assert "][HYDRA]" not in said  # a time before each line
+    assert "GiB are free" not in said
+    assert "#1 : " in said
     table = said[said.rindex("sweep") :]
     assert "seed=0" in table
     assert "seed=1" in table

@@ -25,10 +25,14 @@ UNDER_TWO = [
 SETTINGS = {
     "afterstate": ["replay.horizon=4", "network=afterstate_net"],
     "ppo": ["replay.horizon=8"],
-}
+    "hierarchical": [
+        "env.num_visible=2", "replay.capacity=64", "trainer.warmup=16", "trainer.update_every=16",
+        "agent.stage1_frames=160",
+    ],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("agent", ["afterstate", "ppo"])
+@pytest.mark.parametrize("agent", list(SETTINGS))
 def test_an_agent_trains_under_two_constraints(agent: str) -> None:
     torch.manual_seed(0)
     given = [*UNDER_TWO, f"agent={agent}", "trainer.frames=1000", "agent.batch_size=16"]

@@ -9,11 +9,12 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from packing_env.core import packed
 from packing_env.core.actions.base import Actions, LatticeMode, LazyMaps, all_placements
-from packing_env.core.actions.spaces import Box, Flags, Index, Key, Space
+from packing_env.core.actions.spaces import Box, Flags, Index, Indices, Key, Space
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
-from packing_env.types import State
+from packing_env.types import PackingParams, State
 
 MANAGER, WORKER = ("manager", "action"), ("worker", "action")
 MANAGER_MASK = ("manager", "action_mask")
@@ -29,7 +30,8 @@ class HierarchicalMode(LatticeMode):
 
     Two observations serve that: ``heights [B, X, Y]``, the heightmap in metres, not rounded, from
     which legality comes out bit for bit as the environment judges it; and ``placeable [B, L]``,
-    the manager's mask as the rules have it in finished rows too.
+    the manager's mask as the rules have it in finished rows too. Tasks with constraints add a
+    record of the packed items (:mod:`packing_env.core.packed`), on which legality depends there.
     """
 
     masks_suffice = False
@@ -47,18 +49,22 @@ class HierarchicalMode(LatticeMode):
 
     @property
     def observation_spaces(self) -> dict[str, Space]:
-        """``heights [B, X, Y]`` in metres and ``placeable [B, L]``."""
+        """``heights [B, X, Y]`` in metres, ``placeable [B, L]``, the record of constraints."""
         heights = Box(self.params.grid, 0.0, self.params.lid)
-        return {"heights": heights, "placeable": Flags(self.params.num_visible)}
+        spaces: dict[str, Space] = {"heights": heights}
+        spaces["placeable"] = Flags(self.params.num_visible)
+        size = (len(self.catalogue["volume"]), self.num_orientations)
+        return spaces | record_spaces(*size, self.params)
 
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
         """Return which visible items have a legal placement."""
         return {MANAGER_MASK: all_placements(maps).legal.flatten(2).any(2)}
 
     def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
-        """Return ``heights`` and ``placeable``."""
+        """Return ``heights``, ``placeable`` and the record of constraints."""
         placeable = self.masks(state, maps)[MANAGER_MASK]
-        return {"heights": state["heightmap"].clone(), "placeable": placeable}
+        found = {"heights": state["heightmap"].clone(), "placeable": placeable}
+        return found | packed.record(state, self.params)
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
         """Return ``placeable``."""
@@ -80,3 +86,26 @@ class HierarchicalMode(LatticeMode):
         good = self.expressible(placement)
         place = (orientation_id * xs + x) * ys + y
         return {MANAGER: torch.where(good, item, -1), WORKER: torch.where(good, place, -1)}
+
+
+def record_spaces(num_items: int, num_orientations: int, params: PackingParams) -> dict[str, Space]:
+    """Return the spaces of a record.
+
+    Args:
+        num_items: Rows of the catalogue.
+        num_orientations: Orientations of an item.
+        params: The task; without constraints there is no record.
+    """
+    if not params.constraints:
+        return {}
+    capacity, grid = params.num_items, params.grid
+    spaces: dict[str, Space] = {
+        "packed_id": Indices((num_items,) * capacity),
+        "packed_at": Indices((num_orientations, *grid) * capacity),
+        "packed_count": Indices((capacity + 1,)),
+    }
+    if params.constraints.needs_owners:
+        spaces["owner"] = Box(grid, -1.0, float(capacity))
+    if params.constraints.max_load:
+        spaces["under"] = Flags(capacity**2)
+    return spaces

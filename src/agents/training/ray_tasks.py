@@ -1,0 +1,92 @@
+"""Independent pieces of work on Ray workers: evaluation, search and validation.
+
+A piece is a call of a function of a module; its arguments and its result are pickled by Ray,
+between processes of one user.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import chdir, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+
+from agents.training.evaluate import StoppedError
+from packing_env import extras
+
+_POLL = 0.5
+"""Seconds between two looks at a requested stop."""
+
+
+@contextmanager
+def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
+    """Join a Ray cluster, or start one on this machine and end it again; yield the module.
+
+    Args:
+        num_workers: Processors of a cluster that is started.
+        address: Of a running cluster, as is the variable ``RAY_ADDRESS``; None: start one.
+
+    Raises:
+        MissingPackageError: Ray is not installed.
+    """
+    ray = extras.require("ray", "workers on a cluster (distributed=ray)")
+    options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False}
+    if address is None and not os.environ.get("RAY_ADDRESS"):
+        options["num_cpus"] = num_workers
+    ray.init(address=address, **options)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def play_all(
+    work: Callable[..., Any],
+    pieces: Iterable[tuple[Any, ...]],
+    *,
+    num_workers: int,
+    address: str | None = None,
+    num_gpus: float = 0.0,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Any]:
+    """Yield ``work(*piece)`` of each piece, in order; ``num_workers`` are carried out at a time.
+
+    Args:
+        work: A function of a module. An exception of it is raised here, and ends the workers.
+        pieces: Its arguments.
+        num_workers: Pieces at a time.
+        address: See :func:`cluster`.
+        num_gpus: GPUs of a piece.
+        should_stop: Called about twice a second; True ends the workers.
+
+    Raises:
+        MissingPackageError: Ray is not installed.
+        StoppedError: ``should_stop`` returned True.
+    """
+    with cluster(num_workers, address) as ray:
+        task = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=0)(_alone)
+        waiting = deque(pieces)
+        ordered: deque[Any] = deque()
+        running: list[Any] = []
+        while waiting or ordered:
+            while waiting and len(running) < num_workers:
+                running.append(task.remote(partial(work, *waiting.popleft()), os.getcwd()))
+                ordered.append(running[-1])
+            done, running = ray.wait(running, timeout=_POLL) if running else ([], [])
+            if should_stop():
+                raise StoppedError("the workers were stopped")
+            for piece in done:
+                ray.get(piece)  # an exception ends all at once, whatever its place
+            while ordered and ordered[0] not in running:
+                yield ray.get(ordered.popleft())
+
+
+def _alone(piece: Callable[[], Any], folder: str) -> Any:
+    """Carry out a piece with one thread, in the worker; relative paths are those of ``folder``."""
+    torch.set_num_threads(1)
+    with chdir(folder):
+        return piece()
