@@ -28,7 +28,7 @@ from packing_env.plan import PlanError
 
 POLICIES = ("random_legal", "deepest_bottom_left", "heightmap_minimization")
 RULES = {
-    "cuboid_online": ("none", "com_hull", "center_hull", "com_hull_strict", "com_hull_10"),
+    "cuboid_online": ("none", "com_hull", "center_hull", "com_hull_strict", "equilibrium"),
     "irregular": ("none", "com_hull", "com_hull_10", "com_hull_20"),
 }
 

@@ -256,6 +256,8 @@ def stacking_tree(boxes: list[Box], box: Box) -> bool:
 
 ON_PILES = ("stacking_tree", "equilibrium")
 """Stability rules that look at the boxes below those that a box rests on."""
+ON_CELLS = ("equilibrium",)
+"""Those of them for cuboids of whole cells on maps."""
 RULES = (*(rule for rule in stability.RULES if rule not in stability.MARGINS), *ON_PILES)
 """The stability rules on boxes."""
 
