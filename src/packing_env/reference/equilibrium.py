@@ -5,7 +5,7 @@ without friction do not move iff such forces exist (Gauss's principle of least c
 accelerations are unique, so one set of forces that gives none suffices). Friction and walls can
 only hold more. Forces are searched from the top box down, each load given to its supports once: a
 certificate, so no pile is accepted whose forces do not balance. Of random piles of boxes for which
-a linear programme finds forces, 2 % are refused (`benchmarks/equilibrium.py`).
+a linear programme finds forces, 1 % are refused (`benchmarks/equilibrium.py`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ kernel, which adds in the same order, returns the same bits.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -29,7 +29,8 @@ FLAT = 1e-9
 """Corners with a smaller determinant, as a share of the product of its diagonal, are on a line."""
 
 
-class _Slots(NamedTuple):
+@dataclass(frozen=True)
+class _Slots:
     """The first supports of one query per candidate, in packing order; ``C`` is P or 1.
 
     Attributes:
