@@ -5,7 +5,10 @@ Every packing is placed item by item in MuJoCo, each item settled before the nex
 
     python benchmarks/stands.py --task cuboid_online --piles 100 --walls 0
     python benchmarks/stands.py --task irregular --piles 50
+    python benchmarks/stands.py --task irregular --piles 50 --meshes FOLDER \
+        --policies deepest_bottom_left pretrained/irregular
 
+A policy is a heuristic, or a checkpoint: weights that the package brings, or a training run.
 Runs of one file are added to it: a cell of the table that the file has is not measured again.
 """
 
@@ -18,17 +21,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from omegaconf import OmegaConf
 
 import agents
 import packing_env as pe
-from agents.training import runs
+from agents.training import checkpoint, resume, runs
 from agents.training.evaluate import Estimate, evaluate
 from packing_env.physics import read_settings, simulate
 from packing_env.plan import PlanError
 
 POLICIES = ("random_legal", "deepest_bottom_left", "heightmap_minimization")
 RULES = {
-    "cuboid_online": ("none", "com_hull", "center_hull", "com_hull_strict", "com_hull_10"),
+    "cuboid_online": ("none", "com_hull", "center_hull", "com_hull_strict", "equilibrium"),
     "irregular": ("none", "com_hull", "com_hull_10", "com_hull_20"),
 }
 
@@ -65,8 +69,16 @@ def pack(options: argparse.Namespace, rule: str, policy: str) -> tuple[list[Any]
         **changes,
     )
     torch.manual_seed(0)
-    found = evaluate(env, agents.heuristics.build(policy, env), options.piles, keep=options.piles)
+    found = evaluate(env, policy_of(policy, env), options.piles, keep=options.piles)
     return found.packings(env), changes
+
+
+def policy_of(name: str, env: pe.PackingEnv) -> Any:
+    """Return a heuristic by its name, or the policy of a checkpoint, which has a slash in it."""
+    if "/" not in name:
+        return agents.heuristics.build(name, env)
+    found = checkpoint.load(name, device="cpu")
+    return resume.load_policy(OmegaConf.create(found.meta["config"]), found, env)
 
 
 def cell(packings: list[Any], order: str, walls: bool) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import packing_env as pe
 from agents.cli import main as cli
 from packing_env.core import stability
 from packing_env.items import shapes
+from packing_env.kernels.boxes import PILE_RULES
 from packing_env.plan import PlanError, check_plan, make_plan, packing_of, quaternion, save_plan
 from packing_env.reference.claims import STABILITY_RULES, Report
 
@@ -106,7 +107,7 @@ def test_cuboids(rule: str, tmp_path: Path) -> None:
         assert report.items > 3
 
 
-@pytest.mark.parametrize("rule", ["none", "com_hull", "area_corners_code", "stacking_tree"])
+@pytest.mark.parametrize("rule", ["none", "com_hull", "area_corners_code", *PILE_RULES])
 def test_integer_boxes(rule: str, tmp_path: Path) -> None:
     env = pe.make_env("cuboid_continuous", num_envs=2, seed=3, pool_size=4, stability=rule)
     td = env.reset()
@@ -515,7 +516,7 @@ def test_extreme_numbers(change: dict[str, Any], claim: str, geometry: str, tmp_
     assert len(str(violation)) < 200
 
 
-def test_the_stacking_tree_tests_the_whole_pile(tmp_path: Path) -> None:
+def test_rules_of_piles_test_the_whole_pile(tmp_path: Path) -> None:
     """A counterweight far out tips the box below the one it stands on."""
     pile = [
         ((0, 0, 0), (4, 4, 2), 1.0),
@@ -524,9 +525,16 @@ def test_the_stacking_tree_tests_the_whole_pile(tmp_path: Path) -> None:
     ]
     lattice = {"geometry": "boxes"}
     assert checked(by_hand(*pile, stability="com_hull", **lattice), tmp_path).holds
-    violation = checked(by_hand(*pile, stability="stacking_tree", **lattice), tmp_path).violation
-    assert violation is not None
-    assert violation.claim == "stability"
+    for rule, place in (("stacking_tree", lattice), ("equilibrium", lattice), ("equilibrium", {})):
+        violation = checked(by_hand(*pile, stability=rule, **place), tmp_path).violation
+        assert violation is not None
+        assert (violation.item, violation.claim) == (1, "stability")  # a tie
+        firm = [((x, *yz), size, share) for (x, *yz), size, share in pile]
+        firm[1] = ((1, 0, 2), (4, 4, 1), 0.75)
+        firm[2] = ((3, 0, 3), (4, 4, 7), 0.5)
+        violation = checked(by_hand(*firm, stability=rule, **place), tmp_path).violation
+        assert violation is not None
+        assert (violation.item, violation.claim) == (2, "stability")
     violation = checked(by_hand(*pile, stability="stacking_tree"), tmp_path).violation
     assert violation is not None
     assert (violation.item, violation.claim) == (None, "stability")

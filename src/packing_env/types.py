@@ -72,6 +72,8 @@ a cuboid of whole pitches); with ``packing_env.items.Handling`` its entries, ``[
 ILLEGAL_ACTIONS = ("terminate", "noop", "project")
 AUTORESETS = ("native", "masked")
 GEOMETRIES = ("maps", "boxes")
+PILE_RULES_ON_MAPS = ("equilibrium",)
+"""Stability rules that follow the load from box to box, in geometry ``"maps"`` as well."""
 CANDIDATE_RANGES = ("container", "pct")
 OBSERVATIONS = (
     "heightmap",
@@ -292,7 +294,13 @@ class PackingParams:
     @property
     def keeps_boxes(self) -> bool:
         """True if the state lists the packed cuboids."""
-        return self.geometry == "boxes" or self.num_spaces > 0 or "boxes" in self.observation
+        listed = self.num_spaces > 0 or "boxes" in self.observation
+        return self.geometry == "boxes" or listed or self.judges_piles
+
+    @property
+    def judges_piles(self) -> bool:
+        """True if a stability rule reads the packed cuboids where placements are maps."""
+        return not {self.stability, self.stability_metric}.isdisjoint(PILE_RULES_ON_MAPS)
 
     @property
     def lid(self) -> float:

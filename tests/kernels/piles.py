@@ -49,7 +49,7 @@ WORLDS = (DISCRETE, CONTINUOUS, FLAT, CROWDED)
 
 def random_pile(rng: random.Random, world: World, capacity: int) -> list[Box]:
     """Boxes dropped one after the other, each where the rule of this pile allows."""
-    rule = rng.choice(("none", "com_hull", "stacking_tree"))
+    rule = rng.choice(("none", "com_hull", "stacking_tree", "equilibrium"))
     pile: list[Box] = []
     for _ in range(3 * capacity):
         size = world.size(rng, world.sides)

@@ -79,7 +79,7 @@ def test_numba_compiles_the_same_formula(name: str) -> None:
 
 def test_every_list_of_rules_is_the_same() -> None:
     assert kernels.CUBOID_RULES == rules.NAMES
-    assert (*rules.NAMES, "stacking_tree") == kernels.BOX_RULES
+    assert (*rules.NAMES, "stacking_tree", "equilibrium") == kernels.BOX_RULES
     assert set(stability.RULES) == {*kernels.BOX_RULES, *stability.MARGINS}
     assert set(KNOWN_RULES) == {*rules.NAMES, *stability.MARGINS}
     assert reference.stability.MARGINS == stability.MARGINS

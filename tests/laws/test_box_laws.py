@@ -122,12 +122,13 @@ def test_boxes_are_judged_as_the_reference_judges_them(pile: Pile, seed: int) ->
 @core_laws
 @given(piles())
 def test_a_stricter_rule_is_never_laxer_on_boxes(pile: Pile) -> None:
-    """As on maps; the stacking tree asks for a shrunken `com_hull`, and more."""
+    """As on maps; rules of piles ask for a shrunken `com_hull`, and more."""
     legal = {rule: pile.judged(pile.places(), rule).legal for rule in BOX_RULES}
     for strict, lax in itertools.pairwise(("area_corners", "center_hull", "com_hull", "none")):
         assert not (legal[strict] & ~legal[lax]).any()
     assert not (legal["area_corners_code"] & ~legal["center_hull"]).any()
-    assert not (legal["stacking_tree"] & ~legal["com_hull"]).any()
+    for whole in ("stacking_tree", "equilibrium"):
+        assert not (legal[whole] & ~legal["com_hull"]).any()
 
 
 @core_laws

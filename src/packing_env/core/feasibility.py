@@ -14,7 +14,7 @@ from packing_env.core import constraints, stability
 from packing_env.core import heightmap as hm
 from packing_env.core.cuboids import boxes, cells
 from packing_env.core.orientation import Placement, surfaces, visible_items
-from packing_env.types import Catalogue, PackingParams, State
+from packing_env.types import PILE_RULES_ON_MAPS, Catalogue, PackingParams, State
 
 _PARTS = 8
 """Parts of all planes, of which one after the other is compared with the lid."""
@@ -74,6 +74,10 @@ def legal_maps(
 ) -> Maps:
     """Return :func:`placement_maps` of items in a state, the task's constraints included."""
     maps = placement_maps(state["heightmap"], item_id, there, catalogue, params)
+    if params.stability in PILE_RULES_ON_MAPS:
+        size = catalogue["cuboid"][item_id]
+        held = boxes.held_on_lattice(state["boxes"], size, maps.z, maps.legal, params)
+        maps = replace(maps, legal=held)
     if not params.constraints:
         return maps
     allowed = constraints.allowed_maps(state, item_id, maps.z, catalogue, params)
@@ -289,6 +293,7 @@ def examine_in(
     if params.geometry == "maps":
         heightmap = state["heightmap"]
         found = examine(heightmap, item_id, orientation, x, y, catalogue, params)
+        found = _within_pile(found, state, item_id, placement, catalogue, params)
         return _within_constraints(found, state, item_id, placement, catalogue, params)
     there = catalogue["orientation_mask"][item_id, orientation]
     size = torch.where(there[:, None], catalogue["cuboid"][item_id, orientation], 0)
@@ -301,6 +306,29 @@ def examine_in(
     top = catalogue["top"][item_id, orientation]
     ratio = torch.where(legal, judged.support_ratio, 0.0)
     return Examined(z, legal, legal & judged.stable, ratio, top)
+
+
+def _within_pile(
+    found: Examined,
+    state: State,
+    item_id: Int[Tensor, " B"],
+    placement: Placement,
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Examined:
+    """Return what was found, judged by the rules that read the packed boxes."""
+    if not params.judges_piles:
+        return found
+    lower = torch.stack((placement.x, placement.y), -1).int()[:, None]
+    size = catalogue["cuboid"][item_id, placement.orientation][:, None]
+    judged = (lower, size, found.z[:, None], found.legal[:, None], params)
+    legal, stable = found.legal, found.stable
+    for rule in PILE_RULES_ON_MAPS:
+        held = boxes.held(state["boxes"], *judged, rule)[:, 0]
+        legal = legal & held if params.stability == rule else legal
+        stable = stable & held if params.stability_metric == rule else stable
+    ratio = torch.where(legal, found.support_ratio, 0.0)
+    return replace(found, legal=legal, stable=stable & legal, support_ratio=ratio)
 
 
 def _within_constraints(

@@ -25,7 +25,7 @@ from packing_env.core.cuboids import boxes
 from packing_env.kernels import stability_rules as rules
 from packing_env.kernels.boxes.contacts import chord
 from packing_env.names import close_names
-from packing_env.types import SLOPE_UNITS, PackingParams, ParameterError
+from packing_env.types import PILE_RULES_ON_MAPS, SLOPE_UNITS, PackingParams, ParameterError
 
 _HALF = SLOPE_UNITS // 2
 
@@ -203,8 +203,25 @@ def check_rule(name: str, params: PackingParams) -> None:
     if params.geometry == "maps":
         for function in ("maps", "single"):
             _judge_of(name, function)
+        if name in PILE_RULES_ON_MAPS:
+            _check_pile_rule(name, params)
     if params.geometry == "boxes":
         boxes.check_rule(name)
+
+
+def _check_pile_rule(name: str, params: PackingParams) -> None:
+    """Refuse a rule that reads the packed cuboids where the task does not have them all."""
+    refusals = {
+        "contact_tol": (params.tolerance != 0.0, "contact_tol=0.0"),
+        "action_mode": (params.action_mode == "hierarchical", "another action_mode"),
+        "constraints.preplaced": (bool(params.constraints.preplaced), "no preplaced boxes"),
+    }
+    for key, (refused, remedy) in refusals.items():
+        if refused:
+            raise ParameterError(
+                f"stability rule {name!r} reads the packed cuboids alone, which {key} does not "
+                f"allow here; use {remedy}, or another rule"
+            )
 
 
 def _judge_of(name: str, function: str) -> Callable[..., Tensor]:
@@ -346,3 +363,5 @@ for _name, _rule in rules.RULES.items():
     register(_name, Rule(maps=partial(_judge_maps, _rule), single=partial(_judge_one, _rule)))
 # Zhao et al., ICLR 2022 (PCT): the load goes from box to box. `core.cuboids.boxes` evaluates it.
 register("stacking_tree", Rule(maps=None, single=None))
+# As far as maps tell; `core.feasibility` judges the piles of packed boxes.
+register("equilibrium", Rule(lambda c: c.z < torch.inf, lambda t: t.z < torch.inf))

@@ -95,8 +95,9 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
     """Raise ParameterError on a catalogue that the task cannot use."""
     if params.keeps_boxes and items["cuboid"].shape[-1] == 0:
         raise ParameterError(
-            "geometry='boxes', num_spaces and the observation 'boxes' need items that are cuboids "
-            "of whole cells (of whole units); this catalogue holds others. Use items.source=cuboids"
+            "geometry='boxes', num_spaces, the stability rule 'equilibrium' and the observation "
+            "'boxes' need items that are cuboids of whole cells (of whole units); this catalogue "
+            "holds others. Use items.source=cuboids"
         )
     if params.geometry == "maps" and items["top"].shape[-1] == 0:
         raise ParameterError("this catalogue has no height maps; build it with maps=True")

@@ -8,7 +8,8 @@ The rules are those of :mod:`packing_env.reference.stability` with unit squares 
 (:class:`BoxGround`): a *contact* is the rectangle that the base shares with a box whose top it
 rests on, the supporting cells are the unit squares in the contacts, the centre of mass is the
 centre of the box.
-``stacking_tree`` is defined only here.
+``stacking_tree`` is defined only here, ``equilibrium`` in
+:mod:`packing_env.reference.equilibrium`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from packing_env.reference import stability
+from packing_env.reference import equilibrium, stability
 
 Box = tuple[int, int, int, int, int, int]
 Point = tuple[int, int]
@@ -114,6 +115,8 @@ def is_stable(rule: str, boxes: list[Box], box: Box) -> bool:
         )
     if rule == "stacking_tree":
         return stacking_tree(boxes, box)
+    if rule == "equilibrium":
+        return box[2] == 0 or stands([*boxes, box])
     return stability.RULES[rule](BoxGround(boxes, box))
 
 
@@ -251,8 +254,19 @@ def stacking_tree(boxes: list[Box], box: Box) -> bool:
     return True
 
 
-RULES = (*(rule for rule in stability.RULES if rule not in stability.MARGINS), "stacking_tree")
+ON_PILES = ("stacking_tree", "equilibrium")
+"""Stability rules that look at the boxes below those that a box rests on."""
+ON_CELLS = ("equilibrium",)
+"""Those of them for cuboids of whole cells on maps."""
+RULES = (*(rule for rule in stability.RULES if rule not in stability.MARGINS), *ON_PILES)
 """The stability rules on boxes."""
+
+
+def stands(pile: list[Box]) -> bool:
+    """Test if every box of a pile is held, with all loads; see :mod:`.equilibrium`."""
+    below = [contacts(pile[:i], box) for i, box in enumerate(pile)]
+    shared = [[(c.index, (c.x0, c.y0, c.x1, c.y1)) for c in found] for found in below]
+    return equilibrium.stands(pile, shared)
 
 
 def _total(box: Box, loads: list[tuple[float, np.ndarray]]) -> tuple[float, np.ndarray]:

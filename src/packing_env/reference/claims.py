@@ -17,7 +17,7 @@ LID_TOLERANCE = 1e-6
 RELATIVE = 1e-6
 """Ratios, volumes and rotations this close are equal."""
 
-STABILITY_RULES = {"maps": tuple(stability.RULES), "boxes": tuple(boxes.RULES)}
+STABILITY_RULES = {"maps": (*stability.RULES, *boxes.ON_CELLS), "boxes": tuple(boxes.RULES)}
 """Stability rules that the reference implements, by geometry."""
 
 

@@ -8,11 +8,11 @@ from itertools import product
 
 import numpy as np
 
-from packing_env.reference import constraints
+from packing_env.reference import boxes, constraints
 from packing_env.reference.boxes import Box
 from packing_env.reference.maps import FLOAT, Item, drop_height, nearest_level, window_size
 from packing_env.reference.rewards import reward
-from packing_env.reference.stability import is_stable, touch_at
+from packing_env.reference.stability import Touch, is_stable, touch_at
 
 Place = tuple[int, int, int, int]
 """Slot of the visible item, orientation, and the lower corner x, y."""
@@ -145,14 +145,23 @@ class Episode:
             return Placement(False, z)
         com, tol = item.com[orientation], self.rules.contact_tol
         ground = touch_at(self.heightmap, bottom, x, y, z, com, tol)
+        box = (item, orientation, x, y, z)
         return Placement(
-            legal=is_stable(self.rules.stability, ground)
+            legal=self.is_stable(self.rules.stability, ground, *box)
             and self.in_range(item, x, y)
             and not self.broken(item, orientation, x, y, z),
             z=z,
-            stable=is_stable(self.rules.stability_metric, ground),
+            stable=self.is_stable(self.rules.stability_metric, ground, *box),
             support_ratio=len(ground.cells) / ground.area(),
         )
+
+    def is_stable(
+        self, rule: str, ground: Touch, item: Item, orientation: int, x: int, y: int, z: np.float32
+    ) -> bool:
+        """Test a placement by a rule of the ground below it, or of the pile of cuboids."""
+        if rule not in boxes.ON_CELLS:
+            return is_stable(rule, ground)
+        return boxes.is_stable(rule, self.boxes(), self.box(item, orientation, x, y, z))
 
     def broken(self, item: Item, orientation: int, x: int, y: int, z: np.float32) -> dict[str, str]:
         """Return the constraints that a placement at rest breaks, with reasons."""
@@ -289,13 +298,16 @@ class Episode:
 
     def boxes(self) -> list[Box]:
         """Return the packed items as boxes in cells; all items must be cuboids of whole cells."""
-        found = []
-        for (position, orientation, x, y), rest in zip(self.places, self.rest, strict=True):
-            item = self.items[position]
-            top, bottom = item.top[orientation], item.bottom[orientation]
-            assert top is not None
-            assert bottom is not None
-            w, h = window_size(bottom)
-            z, d = (round(float(height) / self.rules.cell) for height in (rest, top.max()))
-            found.append((x, y, z, x + w, y + h, z + d))
-        return found
+        return [
+            self.box(self.items[position], orientation, x, y, rest)
+            for (position, orientation, x, y), rest in zip(self.places, self.rest, strict=True)
+        ]
+
+    def box(self, item: Item, orientation: int, x: int, y: int, rest: np.float32) -> Box:
+        """Return a cuboid of whole cells at rest as a box in cells."""
+        top, bottom = item.top[orientation], item.bottom[orientation]
+        assert top is not None
+        assert bottom is not None
+        w, h = window_size(bottom)
+        z, d = (round(float(height) / self.rules.cell) for height in (rest, top.max()))
+        return (x, y, z, x + w, y + h, z + d)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from packing_env.reference import maps, stability
+from packing_env.reference import boxes, maps, stability
 from packing_env.reference.claims import (
     LID_TOLERANCE,
     RELATIVE,
@@ -42,6 +42,13 @@ class _Placed:
     high: np.ndarray
 
 
+def _box(item: ItemClaim, placed: _Placed, cell: float) -> boxes.Box:
+    """Return a cuboid of whole cells in its place, in cells."""
+    (x, y), (w, h) = item.corner, placed.bottom.shape
+    z, d = round(item.z / cell), round(float(placed.top.max()) / cell)
+    return (x, y, z, x + w, y + h, z + d)
+
+
 class MapChecks:
     """The heightmap of the packed items, and the checks of the next item on it.
 
@@ -56,8 +63,8 @@ class MapChecks:
         self.whole_cells = whole_cells
         self.notes = notes
         grid = tuple(round(length / plan.cell) for length in plan.container[:2])
-        boxes = plan.constraints.get("preplaced", [])
-        self.heightmap = start((grid[0], grid[1]), plan.cell, boxes)
+        preplaced = plan.constraints.get("preplaced", [])
+        self.heightmap = start((grid[0], grid[1]), plan.cell, preplaced)
         self.constraints = ConstraintChecks(plan, grid) if plan.constraints else None
         self.owner = np.full(grid, -1)
         self.packed: list[tuple[ItemClaim, _Placed]] = []
@@ -211,13 +218,26 @@ class MapChecks:
         ]
         rule = self.plan.stability
         ratios = [max(1, len(touch.cells)) / touch.area() for touch in touches]
-        if not any(stability.is_stable(rule, touch) for touch in touches):
+        if rule in boxes.ON_CELLS:
+            yield from self._on_pile(item, placed)
+        elif not any(stability.is_stable(rule, touch) for touch in touches):
             yield item.wrong(
                 "stability", f"stable by {rule}", f"not: {ratios[0]:.1%} of it is supported"
             )
         claimed = item.support_ratio
         if not min(ratios) - RELATIVE <= claimed <= max(ratios) + RELATIVE:
             yield item.wrong("support_ratio", f"{claimed:.6f}", f"{ratios[0]:.6f}")
+
+    def _on_pile(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
+        """Check stability by a rule of piles of cuboids."""
+        rule, cell = self.plan.stability, self.plan.cell
+        pile = [*self.packed, (item, placed)]
+        if not all(one.is_of_whole_cells(cell) for one, _ in pile):
+            yield item.wrong("stability", f"stable by {rule}", "not only cuboids of whole cells")
+            return
+        *below, box = (_box(one, there, cell) for one, there in pile)
+        if not boxes.is_stable(rule, below, box):
+            yield item.wrong("stability", f"stable by {rule}", "not: the pile does not stand")
 
     def _centre(self, item: ItemClaim, placed: _Placed) -> list[tuple[int, int]]:
         """Return the centre of mass, in 1/64 cell from the window's corner; two if a tie."""

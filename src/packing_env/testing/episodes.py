@@ -12,14 +12,14 @@ from packing_env.core import candidates, feasibility
 from packing_env.core.orientation import visible_items
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
-from packing_env.reference import Episode
+from packing_env.reference import Episode, stability
 from packing_env.reference.box_episode import BoxEpisode, BoxItem
 from packing_env.reference.claims import STABILITY_RULES
 from packing_env.reference.constraints import Constraints, Handling
 from packing_env.types import PackingParams
 
-KNOWN_RULES = STABILITY_RULES["maps"]
-"""Stability rules of the reference program on maps; with others, legality is not compared."""
+KNOWN_RULES = tuple(stability.RULES)
+"""Stability rules of the reference program on maps of items of any shape."""
 BOX_RULES = STABILITY_RULES["boxes"]
 """Stability rules of the reference program in geometry ``"boxes"``."""
 KNOWN_TERMS = ("objective", "utilization", "item", "height", "void", "illegal")
@@ -49,7 +49,10 @@ def current_scene(env: PackingEnv) -> candidates.Scene:
 
 
 def known_rules(params: PackingParams) -> tuple[str, ...]:
-    """Return the stability rules that the reference program has for a task's geometry."""
+    """Return the stability rules that the reference program has for a task's geometry.
+
+    With others, legality is not compared.
+    """
     return STABILITY_RULES[params.geometry]
 
 

@@ -93,6 +93,37 @@ def examine(
     return Resting(judged.z[:, 0], legal[:, 0], stable[:, 0], ratio[:, 0])
 
 
+def held_on_lattice(
+    boxes: Int[Tensor, "B N 6"],
+    size: Int[Tensor, "B L R 3"],
+    z: Float[Tensor, "B L R Xs Ys"],
+    legal: Bool[Tensor, "B L R Xs Ys"],
+    params: PackingParams,
+) -> Bool[Tensor, "B L R Xs Ys"]:
+    """Return which of the legal placements on the lattice are stable by ``params.stability``."""
+    x, y = (torch.arange(n, device=z.device) * params.grid_step for n in z.shape[-2:])
+    corners = torch.stack(torch.meshgrid(x, y, indexing="ij"), -1).int()
+    lower = corners.expand(*z.shape, 2).flatten(1, -2)
+    sides = size[:, :, :, None, None].expand(*z.shape, 3).flatten(1, -2)
+    judged = (z.flatten(1), legal.flatten(1), params, params.stability)
+    return held(boxes, lower, sides, *judged).view(z.shape)
+
+
+def held(
+    boxes: Int[Tensor, "B N 6"],
+    lower: Int[Tensor, "B P 2"],
+    size: Int[Tensor, "B P 3"],
+    z: Float[Tensor, "B P"],
+    legal: Bool[Tensor, "B P"],
+    params: PackingParams,
+    rule: str,
+) -> Bool[Tensor, "B P"]:
+    """Return which of the legal placements at rest heights in metres are stable by a rule."""
+    rest = torch.where(legal, kernels.divide(z, params.pitch), 0.0).round().int()
+    sides = torch.where(legal[..., None], size, 0)  # padding for the rule
+    return kernels.box_stable(boxes, lower.contiguous(), sides, rest, rule)
+
+
 def raise_heightmap(
     heightmap: Float[Tensor, "B X Y"],
     box: Int[Tensor, "B 6"],

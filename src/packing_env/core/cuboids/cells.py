@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.types import Catalogue, PackingParams, to_float32
+from packing_env.types import PILE_RULES_ON_MAPS, Catalogue, PackingParams, to_float32
 
 _SIGNIFICAND = 2**24
 """Integers up to here are float32 numbers, and so are their multiples by powers of two."""
@@ -23,7 +23,7 @@ def applies(catalogue: Catalogue, params: PackingParams) -> bool:
     return (
         params.geometry == "maps"
         and catalogue["cuboid"].shape[-1] == 3
-        and params.stability in kernels.CUBOID_RULES
+        and params.stability in (*kernels.CUBOID_RULES, *PILE_RULES_ON_MAPS)
         and params.tolerance == 0.0
         and _has_exact_heights(params)
     )
@@ -52,7 +52,8 @@ def placement_maps(
     """
     size = catalogue["cuboid"][item_id] * there[:, :, None, None]
     u, v = catalogue["bottom"].shape[2:]
-    height, rule = (params.cell, params.height_units), (params.stability, params.grid_step)
-    z, legal = kernels.cuboid_maps(heightmap, size.flatten(1, 2), *height, (u, v), *rule)
+    rule = "none" if params.stability in PILE_RULES_ON_MAPS else params.stability
+    height, lattice = (params.cell, params.height_units), (rule, params.grid_step)
+    z, legal = kernels.cuboid_maps(heightmap, size.flatten(1, 2), *height, (u, v), *lattice)
     shape = (*size.shape[:3], *z.shape[2:])
     return z.view(shape), legal.view(shape)

@@ -13,7 +13,10 @@ from packing_env.kernels.checks import check_tensor
 from packing_env.kernels.operators import declare
 from packing_env.kernels.stability_rules import NAMES
 
-BOX_RULES = (*NAMES, "stacking_tree")
+PILE_RULES = ("stacking_tree", "equilibrium")
+"""Stability rules that follow the load from box to box."""
+
+BOX_RULES = (*NAMES, *PILE_RULES)
 """Stability rules that can be evaluated from the packed boxes."""
 
 _BOX_STABLE_SCHEMA = (
@@ -75,7 +78,7 @@ def box_stable(
     """Return which of the boxes at rest are stable by a rule of `BOX_RULES`; False for padding.
 
     The rules are defined in :mod:`packing_env.reference.boxes`: exact in integers, except
-    `stacking_tree`, which is float64 with a tolerance and has the same bits on every backend.
+    `PILE_RULES`, which are float64 with a margin and have the same bits on every backend.
 
     Args:
         boxes: int32 packed boxes ``(x0 y0 z0 x1 y1 z1)`` in packing order, then zeros.

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from packing_env.kernels.boxes.contacts import Contacts, at_rest, chord, contacts, is_box, overlap
+from packing_env.kernels.boxes.equilibrium_eager import equilibrium
 from packing_env.kernels.boxes.tree_eager import stacking_tree
 from packing_env.kernels.layout import VERTICAL
 from packing_env.kernels.stability_rules import RULES, chords_hold, evaluate
@@ -41,6 +42,8 @@ def box_stable(
     found = contacts(boxes, base)
     if rule == "stacking_tree":
         held = stacking_tree(boxes, base, found)
+    elif rule == "equilibrium":
+        held = equilibrium(boxes, base, found)
     else:
         held = evaluate(RULES[rule], _Rest(boxes, base, found))
     return is_box(lower, size) & ((z == 0) | held)

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from packing_env.kernels.boxes.equilibrium_numba import read_loads, stands
 from packing_env.kernels.boxes.tree_numba import holds, new_pile, read_pile
 from packing_env.kernels.compiled import stability_rules as rules
 from packing_env.kernels.compiled.jit import array, jit, kernel, run
@@ -173,6 +174,26 @@ def _stable_tree(boxes, lower, size, z, result, start, stop):
                 result[b, p] = holds(pile, columns, num, base, height, found, count, p + 1)
 
 
+@kernel
+def _stable_pile(boxes, lower, size, z, result, start, stop):
+    """Fill result for the rows start <= b < stop by the equilibrium of the pile."""
+    columns = np.empty((6, boxes.shape[1]), np.int32)
+    found = np.empty((boxes.shape[1], 5), np.int64)
+    pile = new_pile(boxes.shape[1])
+    for b in range(start, stop):
+        num, is_read, falling = _columns(boxes[b], columns), False, 0
+        for p in range(lower.shape[1]):
+            result[b, p] = _is_box(lower[b, p], size[b, p])
+            if result[b, p] and z[b, p] > 0:
+                if not is_read:
+                    falling = read_loads(pile, columns, num)
+                    is_read = True
+                base = _at_rest(lower[b, p], size[b, p], z[b, p])
+                count, _ = _contacts(columns, num, base, found)
+                place = (base, size[b, p, 2], found, count, p + 1, falling)
+                result[b, p] = stands(pile, columns, num, *place)
+
+
 def box_drop(boxes: Tensor, lower: Tensor, size: Tensor) -> Tensor:
     """Carry out `packing_env.kernels.box_drop`."""
     z = lower.new_empty(lower.shape[:2])
@@ -181,13 +202,16 @@ def box_drop(boxes: Tensor, lower: Tensor, size: Tensor) -> Tensor:
     return z
 
 
+_ON_PILES = {"stacking_tree": _stable_tree, "equilibrium": _stable_pile}
+
+
 def box_stable(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor, rule: str) -> Tensor:
     """Carry out `packing_env.kernels.box_stable`."""
     result = z.new_empty(z.shape, dtype=torch.bool)
     arrays = (array(boxes), array(lower), array(size), array(z))
     work = 4 * z.numel() * boxes.shape[1]
-    if rule == "stacking_tree":
-        run(_stable_tree, (*arrays, result.numpy()), z.shape[0], 8 * work)
+    if rule in _ON_PILES:
+        run(_ON_PILES[rule], (*arrays, result.numpy()), z.shape[0], 8 * work)
     else:
         run(_stable, (*arrays, NAMES.index(rule), result.numpy()), z.shape[0], work)
     return result

@@ -57,11 +57,11 @@ def stacking_tree(
     boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], found: Contacts
 ) -> Bool[Tensor, "B P"]:
     """Return which candidates hold, with all boxes below; meaningless for those on the floor."""
-    packed = _supports(_among_packed(boxes))
-    loads = _mass_and_moment(boxes)[:, :, None].repeat(1, 1, base.shape[1], 1)
+    packed = _supports(among_packed(boxes))
+    loads = mass_and_moment(boxes)[:, :, None].repeat(1, 1, base.shape[1], 1)
     below = torch.zeros_like(loads[0], dtype=torch.bool)
     everywhere = torch.ones_like(base[..., 0], dtype=torch.bool)
-    held = _pass_down(loads, below, _mass_and_moment(base), _supports(found), everywhere)
+    held = _pass_down(loads, below, mass_and_moment(base), _supports(found), everywhere)
     for i in reversed(range(1, boxes.shape[1])):
         judged = below[..., i] & (boxes[:, None, i, 2] > 0)
         holds = _pass_down(loads, below, loads[..., i], _one(packed, i), judged)
@@ -69,14 +69,14 @@ def stacking_tree(
     return held
 
 
-def _among_packed(boxes: Int[Tensor, "B N 6"]) -> Contacts:
+def among_packed(boxes: Int[Tensor, "B N 6"]) -> Contacts:
     """Return the contacts of the packed boxes with boxes before them."""
     found = contacts(boxes, boxes)
     order = torch.arange(boxes.shape[1], device=boxes.device)
     return replace(found, touch=found.touch & (order < order[:, None]))
 
 
-def _mass_and_moment(boxes: Int[Tensor, "B Q 6"]) -> Float[Tensor, "3 B Q"]:
+def mass_and_moment(boxes: Int[Tensor, "B Q 6"]) -> Float[Tensor, "3 B Q"]:
     """Return the volume, and volume times centre ``(x, y)``, of boxes without loads."""
     x0, y0, z0, x1, y1, z1 = boxes.double().unbind(-1)
     mass = (x1 - x0) * (y1 - y0) * (z1 - z0)

@@ -17,7 +17,7 @@ from packing_env.kernels.compiled.jit import jit, jit_arrays
 Pile = namedtuple(
     "Pile",
     "first below owner following rectangle middle load changed newest mean own stamp mark direct"
-    " share matrix points chain",
+    " share matrix points chain plate",
 )
 """The packed boxes N of one row, their contacts, and scratch memory; arrays.
 
@@ -43,6 +43,7 @@ Attributes:
     matrix: Scratch: normal equations.
     points: Scratch: points to take the hull of.
     chain: Scratch: its upper corners.
+    plate: Scratch of `kernels.boxes.equilibrium_numba`: corners of contacts.
 """
 
 
@@ -69,12 +70,27 @@ def new_pile(num):
         matrix=np.empty((MAX_SHARING, MAX_SHARING), np.float64),
         points=np.empty((2 * num, 2), np.int64),
         chain=np.empty((2 * num, 2), np.int64),
+        plate=np.empty((10, 4 * MAX_SHARING), np.float64),
     )
 
 
 @jit
 def read_pile(pile, columns, num):
     """Fill in the contacts and loads of the packed boxes of one row."""
+    read_contacts(pile, columns, num)
+    for i in range(num):
+        if columns[2, i] > 0:
+            pile.mean[i, 0], pile.mean[i, 1] = _hull_mean(pile, pile.first[i], pile.first[i + 1])
+    for i in range(num - 1, 0, -1):
+        start, stop = pile.first[i], pile.first[i + 1]
+        if start < stop:
+            mass, x, y = _total(pile, i, 0)
+            _pass_down(pile, start, stop, mass, x, y, pile.load)
+
+
+@jit
+def read_contacts(pile, columns, num):
+    """Fill in the contacts of the packed boxes of one row, and their own loads."""
     at = 0
     for i in range(num):
         pile.first[i] = at
@@ -86,13 +102,7 @@ def read_pile(pile, columns, num):
         pile.own[i, 2] = mass * (0.5 * float(columns[1, i] + columns[4, i]))
         if columns[2, i] > 0:
             at = _add_contacts(pile, columns, i, at)
-            pile.mean[i, 0], pile.mean[i, 1] = _hull_mean(pile, pile.first[i], at)
     pile.first[num] = at
-    for i in range(num - 1, 0, -1):
-        start, stop = pile.first[i], pile.first[i + 1]
-        if start < stop:
-            mass, x, y = _total(pile, i, 0)
-            _pass_down(pile, start, stop, mass, x, y, pile.load)
 
 
 @jit
@@ -103,7 +113,7 @@ def _add_contacts(pile, columns, i, at):
             x0, y0 = max(columns[0, i], columns[0, j]), max(columns[1, i], columns[1, j])
             x1, y1 = min(columns[3, i], columns[3, j]), min(columns[4, i], columns[4, j])
             if x0 < x1 and y0 < y1:
-                _set_contact(pile, at, j, x0, y0, x1, y1)
+                set_contact(pile, at, j, x0, y0, x1, y1)
                 pile.owner[at] = i
                 pile.following[at] = pile.newest[j]
                 pile.newest[j] = at
@@ -112,7 +122,7 @@ def _add_contacts(pile, columns, i, at):
 
 
 @jit
-def _set_contact(pile, at, below, x0, y0, x1, y1):
+def set_contact(pile, at, below, x0, y0, x1, y1):
     """Set a contact: the supporting box and the shared rectangle."""
     pile.below[at] = below
     pile.rectangle[at, 0], pile.rectangle[at, 1] = x0, y0
@@ -123,6 +133,13 @@ def _set_contact(pile, at, below, x0, y0, x1, y1):
 @jit
 def _total(pile, i, candidate):
     """Return mass and centre of mass of box i and its load; candidate 0 is no candidate."""
+    mass, x, y = carried(pile, i, candidate)
+    return mass, x / mass, y / mass
+
+
+@jit
+def carried(pile, i, candidate):
+    """Return mass and moments of box i and its load; candidate 0 is no candidate."""
     mass, x, y = pile.own[i, 0], pile.own[i, 1], pile.own[i, 2]
     if candidate > 0 and pile.mark[i] == candidate:
         at = pile.direct[i]
@@ -138,7 +155,7 @@ def _total(pile, i, candidate):
         x += load[at, 1]
         y += load[at, 2]
         at = pile.following[at]
-    return mass, x / mass, y / mass
+    return mass, x, y
 
 
 @jit
@@ -148,7 +165,7 @@ def holds(pile, columns, num, base, height, found, count, candidate):
     stop = start + count
     for k in range(count):
         below = found[k, 0]
-        _set_contact(pile, start + k, below, found[k, 1], found[k, 2], found[k, 3], found[k, 4])
+        set_contact(pile, start + k, below, found[k, 1], found[k, 2], found[k, 3], found[k, 4])
         pile.stamp[below], pile.mark[below], pile.direct[below] = candidate, candidate, start + k
     mass = float(base[3] - base[0]) * float(base[4] - base[1]) * float(height)
     x = mass * (0.5 * float(base[0] + base[3])) / mass

@@ -1,0 +1,136 @@
+"""Static equilibrium of piles in torch; defined in :mod:`packing_env.reference.equilibrium`.
+
+The loads go down from the last packed box to the first, in a loop over the boxes; rows, candidates,
+supports and corners are axes. Sums over corners add halves (:func:`_total`), so that the compiled
+kernel, which adds in the same order, returns the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.kernels.boxes.contacts import Contacts
+from packing_env.kernels.boxes.tree_eager import among_packed, mass_and_moment
+
+MARGIN = 1.0 / 64.0
+"""Units: forces act this far inside of a contact."""
+
+ROUNDS = 6
+"""Solutions that are tried for the forces at the corners of several contacts."""
+
+MAX_CONTACTS = 16
+"""A load on more contacts that is over none of them is refused."""
+
+FLAT = 1e-9
+"""Corners with a smaller determinant, as a share of the product of its diagonal, are on a line."""
+
+
+@dataclass(frozen=True)
+class _Slots:
+    """The first supports of one query per candidate, in packing order; ``C`` is P or 1.
+
+    Attributes:
+        index: ``[B, C, S]`` the supports, N where there is none.
+        count: ``[B, C]`` how many there are in all.
+        x: ``[B, C, S, 4]`` corners, moved inside by the margin; anything where there is none.
+        y: ``[B, C, S, 4]``.
+    """
+
+    index: Int[Tensor, "B C S"]
+    count: Int[Tensor, "B C"]
+    x: Float[Tensor, "B C S 4"]
+    y: Float[Tensor, "B C S 4"]
+
+
+def equilibrium(
+    boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], found: Contacts
+) -> Bool[Tensor, "B P"]:
+    """Return which candidates leave a pile that stands; meaningless for those on the floor."""
+    packed = among_packed(boxes)
+    loads = mass_and_moment(boxes)[:, :, None].repeat(1, 1, base.shape[1], 1)
+    held = _pass_down(loads, mass_and_moment(base), found)
+    for i in reversed(range(1, boxes.shape[1])):
+        columns = (packed.touch, packed.x0, packed.y0, packed.x1, packed.y1)
+        earlier = Contacts(*(column[:, i : i + 1, :i] for column in columns))
+        on_floor = boxes[:, None, i, 2] == 0  # or no box
+        held = held & (_pass_down(loads, loads[..., i], earlier) | on_floor)
+    return held
+
+
+def _pass_down(
+    loads: Float[Tensor, "3 B P N"], load: Float[Tensor, "3 B P"], found: Contacts
+) -> Bool[Tensor, "B P"]:
+    """Put a load on its contacts, in place, and return True where they hold it."""
+    mass = load[0]
+    x, y = (load[1] / mass)[..., None], (load[2] / mass)[..., None]
+    over = found.touch & (x - found.x0 >= MARGIN) & (found.x1 - x >= MARGIN)
+    over = over & (y - found.y0 >= MARGIN) & (found.y1 - y >= MARGIN)
+    first = over & (over.cumsum(-1) == 1)
+    directly = over.any(-1)
+    slots = _slots(found)
+    force, solved = _plate(slots, found.touch.shape[-1], x, y)
+    taken = (mass[..., None, None] * force)[None]
+    taken = torch.cat((taken, taken * slots.x, taken * slots.y))
+    part = ((taken[..., 0] + taken[..., 1]) + taken[..., 2]) + taken[..., 3]
+    num = found.touch.shape[-1]
+    shares = part.new_zeros(*part.shape[:-1], num + 1)
+    shares = shares.scatter(-1, slots.index.expand(part.shape), part)[..., :num]
+    shares = torch.where(directly[..., None], torch.where(first, load[..., None], 0.0), shares)
+    loads[..., :num] += torch.where(found.touch, shares, 0.0)
+    return directly | solved
+
+
+def _slots(found: Contacts) -> _Slots:
+    """Return the first supports and their corners, in the order of the reference."""
+    num = found.touch.shape[-1]
+    order = torch.where(found.touch, torch.arange(num, device=found.touch.device), num)
+    index = order.sort(-1).values[..., :MAX_CONTACTS]
+    at = index.clamp(max=num - 1)
+    x0, y0, x1, y1 = (
+        side.expand(found.touch.shape).gather(-1, at).double()
+        for side in (found.x0, found.y0, found.x1, found.y1)
+    )
+    x0, y0, x1, y1 = x0 + MARGIN, y0 + MARGIN, x1 - MARGIN, y1 - MARGIN
+    across, along = torch.stack((x0, x0, x1, x1), -1), torch.stack((y0, y1, y0, y1), -1)
+    return _Slots(index, found.touch.sum(-1), across, along)
+
+
+def _plate(
+    slots: _Slots, num: int, x: Float[Tensor, "B P 1"], y: Float[Tensor, "B P 1"]
+) -> tuple[Float[Tensor, "B P S 4"], Bool[Tensor, "B P"]]:
+    """Return the forces at the corners under a mass of 1 at ``(x, y)``, and where they are found.
+
+    They are 0 elsewhere. Corners that would have to pull are left out, round by round.
+    """
+    dx, dy = slots.x - x[..., None], slots.y - y[..., None]
+    active = (slots.index < num)[..., None].expand(dx.shape)
+    sought = (slots.count >= 2) & (slots.count <= MAX_CONTACTS)
+    sought = sought.expand(dx.shape[:-2])
+    solved, force = torch.zeros_like(sought), torch.zeros_like(dx)
+    for _ in range(ROUNDS):
+        terms = torch.stack((torch.ones_like(dx), dx, dy, dx * dx, dx * dy, dy * dy))
+        n, sx, sy, sxx, sxy, syy = _total(torch.where(active, terms, 0.0).flatten(-2))
+        a, b, c = sxx * syy - sxy * sxy, sxy * sy - sx * syy, sx * sxy - sxx * sy
+        determinant = n * a + sx * b + sy * c
+        sought = sought & (determinant > FLAT * (n * sxx * syy))
+        a, b, c, scale = (value[..., None, None] for value in (a, b, c, determinant))
+        tried = (a + b * dx + c * dy) / scale
+        pulls = active & (tried < 0)
+        now = sought & ~pulls.flatten(-2).any(-1)
+        force = torch.where(now[..., None, None] & active, tried, force)
+        solved, sought, active = solved | now, sought & ~now, active & ~pulls
+    return force, solved
+
+
+def _total(terms: Float[Tensor, "*rows W"]) -> Float[Tensor, "*rows"]:
+    """Add the halves of a power of two, filled up with zeros, until one is left."""
+    width = 1 << max(0, terms.shape[-1] - 1).bit_length()
+    terms = torch.nn.functional.pad(terms, (0, width - terms.shape[-1]))
+    while width > 1:
+        width //= 2
+        terms = terms[..., :width] + terms[..., width:]
+    return terms[..., 0]

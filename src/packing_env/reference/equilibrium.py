@@ -1,0 +1,111 @@
+"""The specification of static equilibrium of piles of boxes, in plain loops.
+
+A pile stands if vertical forces between its boxes carry each box with all that lies on it. Bodies
+without friction do not move iff such forces exist (Gauss's principle of least constraint: their
+accelerations are unique, so one set of forces that gives none suffices). Friction and walls can
+only hold more. Forces are searched from the top box down, each load given to its supports once: a
+certificate, so no pile is accepted whose forces do not balance. Of random piles of boxes for which
+a linear programme finds forces, 1 % are refused (`benchmarks/equilibrium.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+Load = tuple[float, float, float]
+"""Mass, and mass times its place ``x`` and ``y``."""
+Rectangle = tuple[int, int, int, int]
+"""``(x0, y0, x1, y1)``, units."""
+
+MARGIN = 1 / 64
+"""Units: forces act this far inside of a contact. Ties among whole units are unstable: a load on
+the edge of its support falls at the slightest push."""
+ROUNDS = 6
+"""Solutions that are tried for the forces at the corners of several contacts."""
+MAX_CONTACTS = 16
+"""A load on more contacts that is over none of them is refused."""
+FLAT = 1e-9
+"""Corners with a smaller determinant, as a share of the product of its diagonal, are on a line."""
+
+
+def loads_below(load: Load, contacts: Sequence[Rectangle]) -> list[Load] | None:
+    """Return the load that each contact takes, or None if they cannot hold it.
+
+    - The first contact, in packing order, that has the centre of mass at least :data:`MARGIN`
+      inside takes all.
+    - Otherwise each corner of each contact, moved inside by the margin, is a spring of one
+      stiffness, and the load tilts as a rigid plate: the force at ``(x, y)`` is ``a + b x + c y``,
+      with a, b and c from the balance of force and of both moments. Corners that would have to pull
+      are left out and the others solved again, up to :data:`ROUNDS` times.
+    """
+    mass, x, y = load[0], load[1] / load[0], load[2] / load[0]
+    for number, (x0, y0, x1, y1) in enumerate(contacts):
+        if min(x - x0, x1 - x, y - y0, y1 - y) >= MARGIN:
+            return [load if i == number else (0.0, 0.0, 0.0) for i in range(len(contacts))]
+    if not 2 <= len(contacts) <= MAX_CONTACTS:
+        return None
+    corners = [
+        (number, at_x, at_y)
+        for number, (x0, y0, x1, y1) in enumerate(contacts)
+        for at_x in (x0 + MARGIN, x1 - MARGIN)
+        for at_y in (y0 + MARGIN, y1 - MARGIN)
+    ]
+    for _ in range(ROUNDS):
+        forces = plate([(at_x - x, at_y - y) for _, at_x, at_y in corners])
+        if forces is None:
+            return None
+        if min(forces) >= 0:
+            found = np.zeros((len(contacts), 3))
+            for (number, at_x, at_y), force in zip(corners, forces, strict=True):
+                found[number] += mass * force, mass * force * at_x, mass * force * at_y
+            return [(float(m), float(mx), float(my)) for m, mx, my in found]
+        corners = [c for c, force in zip(corners, forces, strict=True) if force >= 0]
+    return None
+
+
+def plate(at: list[tuple[float, float]]) -> list[float] | None:
+    """Return the forces at points that carry a mass of 1 at the origin; None on a line.
+
+    The forces are ``a + b x + c y``, negative ones pull. They sum to 1, their moments to 0.
+    """
+    rows = [[1.0, x, y] for x, y in at]
+    matrix = [[math.fsum(row[i] * row[j] for row in rows) for j in range(3)] for i in range(3)]
+    (n, sx, sy), (_, sxx, sxy), (_, _, syy) = matrix
+    # the first column of the adjugate, by which a mass at the origin is solved
+    a, b, c = sxx * syy - sxy * sxy, sxy * sy - sx * syy, sx * sxy - sxx * sy
+    determinant = n * a + sx * b + sy * c
+    if determinant <= FLAT * (n * sxx * syy):
+        return None
+    return [(a + b * x + c * y) / determinant for x, y in at]
+
+
+def stands(
+    boxes: Sequence[tuple[int, ...]], contacts: Sequence[Sequence[tuple[int, Rectangle]]]
+) -> bool:
+    """Test if a pile of boxes ``(x0, y0, z0, x1, y1, z1)`` is in equilibrium, each with its loads.
+
+    Boxes are visited from the last packed to the first, so that all loads on one are known. A
+    box on the floor holds: loads are inside of what they lie on. Mass is volume.
+
+    Args:
+        boxes: In packing order, each at rest on the floor or on boxes before it.
+        contacts: Per box above the floor the index of each box below it and the rectangle that
+            they share.
+    """
+    loads = []
+    for x0, y0, z0, x1, y1, z1 in boxes:
+        mass = float((x1 - x0) * (y1 - y0) * (z1 - z0))
+        loads.append([mass, mass * (x0 + x1) / 2, mass * (y0 + y1) / 2])
+    for i in reversed(range(len(boxes))):
+        if boxes[i][2] == 0:
+            continue
+        mass, moment_x, moment_y = loads[i]
+        below = loads_below((mass, moment_x, moment_y), [shared for _, shared in contacts[i]])
+        if below is None:
+            return False
+        for (index, _), load in zip(contacts[i], below, strict=True):
+            loads[index] = [have + more for have, more in zip(loads[index], load, strict=True)]
+    return True

@@ -1,0 +1,162 @@
+"""Static equilibrium of piles of cuboids: by hand, its forces, and in episodes on maps."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import cuboid_env, stream, tiny_env
+
+from packing_env import make_env
+from packing_env.plan import check_plan, save_plan
+from packing_env.reference import boxes as reference
+from packing_env.reference import equilibrium
+from packing_env.testing import Referee
+from packing_env.types import ParameterError
+
+BLOCK = (0, 0, 10, 10, 1)
+PLANK = (BLOCK, (4, 0, 10, 2, 1))
+"""The plank has mass 20 and its centre at 9; the block ends at 10."""
+TIP = ((0, 0, 6, 2, 1), (0, 0, 9, 2, 1), (16, 0, 4, 2, 2))
+PILLARS = ((0, 0, 2, 2, 4), (8, 0, 2, 2, 4))
+
+
+def stands(*puts: tuple[int, ...]) -> bool:
+    """Test a pile, given as ``(x, y, dx, dy, dz)`` put down one after the other."""
+    pile: list[reference.Box] = []
+    for x, y, *size in puts:
+        pile.append(reference.drop(pile, (x, y), tuple(size)))
+    return reference.stands(pile)
+
+
+@pytest.mark.parametrize(
+    ("puts", "expected"),
+    [
+        (PLANK, True),
+        ((BLOCK, (4, 0, 12, 2, 1)), False),  # a tie: the centre is over the edge
+        ((*PLANK, (12, 0, 2, 2, 2)), False),  # (20 * 9 + 8 * 13) / 28 = 10.1
+        ((*PLANK, (4, 0, 2, 2, 4), (12, 0, 2, 2, 2)), True),  # with a counterweight 8.3
+        ((*PLANK, (12, 0, 1, 2, 3)), True),  # (20 * 9 + 6 * 12.5) / 26 = 9.8
+        ((*PILLARS, (0, 0, 10, 2, 1)), True),
+        ((*PILLARS, (0, 0, 10, 2, 1), (4, 0, 2, 2, 20)), True),
+        ((*PILLARS, (0, 0, 16, 2, 1)), True),  # its centre at 8, at the edge of a pillar, 0 .. 10
+        ((*PILLARS, (0, 0, 18, 2, 1), (17, 0, 1, 2, 9)), False),
+        # one pillar is a plank over the edge of a block, and 43 % of the beam or more on its tip
+        ((*TIP, (8, 0, 10, 2, 3)), False),
+        ((*TIP, (8, 0, 10, 2, 1)), True),
+        (((0, 0, 9, 2, 2), (16, 0, 4, 2, 2), (8, 0, 10, 2, 3)), True),
+    ],
+)
+def test_piles_by_hand(puts: tuple[Any, ...], expected: bool) -> None:
+    assert stands(*puts) == expected
+
+
+def test_a_rule_of_one_box_does_not_see_what_falls_below() -> None:
+    *pile, box = PLANK[0], PLANK[1], (12, 0, 2, 2, 2)
+    below = [reference.drop([], BLOCK[:2], BLOCK[2:])]
+    below.append(reference.drop(below, PLANK[1][:2], PLANK[1][2:]))
+    top = reference.drop(below, box[:2], box[2:])
+    assert len(pile) == 2
+    assert reference.is_stable("com_hull", below, top)
+    assert not reference.is_stable("equilibrium", below, top)
+    assert reference.is_stable("equilibrium", below, reference.drop(below, (0, 5), (2, 2, 2)))
+    # a pile that falls anyway: nothing but the floor is stable
+    assert not reference.is_stable("equilibrium", [*below, top], (0, 5, 1, 2, 7, 3))
+    assert reference.is_stable("equilibrium", [*below, top], (20, 5, 0, 22, 7, 3))
+
+
+def test_forces_push_inside_of_the_contacts_and_balance_the_load() -> None:
+    rng, found = random.Random(0), 0
+    for _ in range(400):
+        contacts = []
+        for _ in range(rng.randint(2, 6)):
+            x, y = rng.randint(0, 12), rng.randint(0, 12)
+            contacts.append((x, y, x + rng.randint(1, 3), y + rng.randint(1, 3)))
+        mass = rng.uniform(1, 50)
+        load = (mass, mass * rng.uniform(0, 14), mass * rng.uniform(0, 14))
+        below = equilibrium.loads_below(load, contacts)
+        if below is None:
+            continue
+        found += 1
+        np.testing.assert_allclose(np.sum(below, 0), load, rtol=1e-9)
+        for (part, moment_x, moment_y), (x0, y0, x1, y1) in zip(below, contacts, strict=True):
+            assert part >= 0
+            if part > 1e-9 * mass:
+                assert x0 < moment_x / part < x1
+                assert y0 < moment_y / part < y1
+    assert 100 < found < 390
+
+
+def test_points_on_a_line_hold_no_load_beside_it() -> None:
+    assert equilibrium.plate([(-1.0, 0.0), (1.0, 0.0)]) is None
+    assert equilibrium.plate([(-1.0, -1.0), (0.0, 0.0), (2.0, 2.0)]) is None
+    forces = equilibrium.plate([(-1.0, -1.0), (3.0, -1.0), (-1.0, 3.0)])
+    assert forces == pytest.approx([0.5, 0.25, 0.25])
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"stability": "equilibrium"},
+        {"stability": "equilibrium", "stability_metric": "equilibrium", "num_visible": 2},
+        {"stability": "none", "stability_metric": "equilibrium", "grid_step": 2},
+        {"stability": "equilibrium", "action_mode": "candidate", "num_candidates": 9},
+        {"stability": "equilibrium", "illegal_action": "noop", "candidate_range": "pct"},
+    ],
+)
+def test_episodes_on_maps_equal_the_reference(task: dict[str, Any]) -> None:
+    env = cuboid_env(4, seed=3, **task)
+    generator = stream(1)
+    root = env.reset()
+    referee = Referee(env, seed=0)
+    referee.begin(torch.ones_like(root["done"]), root)
+    finished = 0
+    for _ in range(12):
+        mask = root["action_mask"]
+        scores = torch.rand(mask.shape, generator=generator)
+        root.set("action", torch.where(mask, scores, -1.0).argmax(-1))
+        decisions = referee.decide(root["action"])
+        following = env.step(root)["next"]
+        referee.step(decisions, following)
+        finished += int(following["done"].sum())
+        root = env.maybe_reset(env.step_mdp(root))
+        referee.begin(following["done"], root)
+    assert finished
+
+
+@pytest.mark.parametrize("cell", [1.0, 0.1])
+def test_plans_of_it_hold(cell: float, tmp_path: Path) -> None:
+    env = make_env(
+        "cuboid_online",
+        num_envs=2,
+        seed=1,
+        pool_size=8,
+        stability="equilibrium",
+        container=(10 * cell, 10 * cell, 10 * cell),
+        cell=cell,
+    )
+    td = env.reset()
+    for _ in range(10):
+        td["action"] = td["action_mask"].int().argmax(-1)
+        td = env.step_mdp(env.step(td))
+    for row in range(2):
+        file = tmp_path / f"{row}.json"
+        save_plan(file, env, row)
+        report = check_plan(file)
+        assert report.holds, report.violation
+
+
+def test_what_the_rule_cannot_know_is_refused() -> None:
+    with pytest.raises(ParameterError, match=r"equilibrium.*cuboids"):
+        tiny_env(stability="equilibrium", contact_tol=0.0)
+    with pytest.raises(ParameterError, match=r"'equilibrium'.*contact_tol.*contact_tol=0.0"):
+        cuboid_env(stability="equilibrium", contact_tol=0.001)
+    with pytest.raises(ParameterError, match=r"'equilibrium'.*action_mode"):
+        make_env("cuboid_online", stability="equilibrium", action_mode="hierarchical")
+    boxes = {"preplaced": [[0.0, 0.0, 0.0, 1.0, 1.0, 1.0]]}
+    with pytest.raises(ParameterError, match=r"'equilibrium'.*constraints.preplaced"):
+        make_env("cuboid_online", stability="equilibrium", constraints=boxes)
