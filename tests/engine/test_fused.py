@@ -114,6 +114,7 @@ def test_the_interpreted_kernels_in_a_process_of_their_own() -> None:
 @needs_triton
 @compiles
 @pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
 def test_all_random_tasks_interpreted() -> None:
     run_interpreted("random_tasks", r"^20 passed")
 

@@ -125,6 +125,7 @@ def finished(seed: int, num_steps: int = 4, backends: tuple[str, ...] = ("triton
     return int(engines.envs[0].state["episode"].sum())
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("first", range(0, NUM_CASES, CASES_PER_TEST))
 def test_random_tasks_equal_the_rules(first: int) -> None:
     assert sum(finished(seed) for seed in range(first, first + CASES_PER_TEST)) > CASES_PER_TEST

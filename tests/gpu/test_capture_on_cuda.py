@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.agents.algorithms.test_every_agent import CASES
-from tests.agents.training.test_capture import UPDATING, differing, played, policy, task
+from tests.agents.training.test_capture import KINDS, UPDATING, differing, played, policy, task
 from tests.agents.training.test_resume import trainer_of
 
 from agents.training.capture import CapturedCollector
@@ -60,6 +60,20 @@ def test_updates_are_the_same(case: str) -> None:
         torch.use_deterministic_algorithms(False)
     one, other = (trainer.agent.policy.state_dict() for trainer in trainers)
     assert differing(dict(one), dict(other)) == []
+
+
+@pytest.mark.parametrize("case", KINDS)
+def test_updates_of_every_kind_are_recorded(case: str) -> None:
+    """Each graph is compared with ordinary updates when it is recorded, or an error is raised."""
+    trainer = trainer_of(
+        case, "device=cuda", "trainer.frames=4000", "trainer.capture=true", *KINDS[case]
+    )
+    torch.manual_seed(7)
+    while trainer.updates < 14:
+        trainer.step()
+    assert trainer.captured is not None
+    assert all(kind.replay is not None for kind in trainer.captured._recordings.values())
+    trainer.check_finite()
 
 
 def test_a_replay_neither_synchronizes_nor_allocates() -> None:

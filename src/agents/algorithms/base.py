@@ -128,6 +128,7 @@ class ReturnsLearner(Learner):
     action_modes = ("placement", "candidate")
     network_role = "action values"
     parts = ("policy", "objective", "optimizer")
+    losses = ("objective",)
     objective: BootstrapLoss
     targets: GatedUpdate
     optimizer: GatedAdam
@@ -150,6 +151,7 @@ class ContinuousLearner(Learner):
     action_modes = ("continuous",)
     network_role = "continuous actor and critic"
     parts: tuple[str, ...] = ("policy", "objective", "optimizer", "actor_optimizer")
+    losses: tuple[str, ...] = ("objective.loss_value", "objective.loss_actor")
     targets: GatedUpdate
 
     def finish(

@@ -70,8 +70,7 @@ class Hierarchical(Learner):
     action_modes = ("hierarchical",)
     network_role = "manager and worker"
     parts = ("policy", "target", "optimizers", "joint_updates")
-    updates_alike = False
-    """The manager learns in every ``manager_every``-th update of stage 2."""
+    losses = ("worker_loss", "manager_loss")
 
     @option_groups(
         learning=OffPolicy(batch_size=128, target_rate=0.01),
@@ -109,6 +108,16 @@ class Hierarchical(Learner):
         """1: largest item first, the worker learns; 2: the manager orders, both learn."""
         return self.policy.stage
 
+    @property
+    def update_kind(self) -> tuple[int, bool]:
+        """The stage, and whether the manager learns in the next update."""
+        due = self.stage == 2 and self.joint_updates % self.stages.manager_every == 0
+        return self.stage, due
+
+    def count_update(self) -> None:
+        """Count an update of stage 2."""
+        self.joint_updates += self.stage == 2
+
     def set_frames(self, frames: int) -> None:
         """Set every schedule, the stage among them, to its value after this many frames."""
         super().set_frames(frames)
@@ -124,11 +133,9 @@ class Hierarchical(Learner):
         """
         following = self.following(batch)
         report, step = self.update_worker(batch, following)
-        if self.stage == 1:
-            return report | step
-        due = self.joint_updates % self.stages.manager_every == 0
-        self.joint_updates += 1
-        if not due:
+        _, manager_learns = self.update_kind
+        self.count_update()
+        if not manager_learns:
             return report | step
         of_manager, other = self.update_manager(batch, following)
         return report | of_manager | worst(step, other)

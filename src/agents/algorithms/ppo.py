@@ -137,6 +137,7 @@ class PPO(Learner):
     network_role = "actor and critic"
     on_policy = True
     parts = ("policy", "optimizer", "skipped_in_a_row")
+    losses = ("loss",)
 
     @option_groups(
         advantage=Advantage(),

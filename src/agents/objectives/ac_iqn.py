@@ -12,7 +12,7 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 
 from agents.objectives.iqn import QuantileRegression
-from agents.objectives.transitions import TransitionKeys, TransitionLoss, mean_loss
+from agents.objectives.transitions import TransitionKeys, TransitionLoss, mean_loss, swapped
 from agents.options import option_groups
 
 
@@ -108,11 +108,11 @@ class ACIQNLoss(TransitionLoss):
 
     def loss_actor(self, batch: TensorDictBase) -> Tensor:
         """Return minus the value at risk of the actor's own actions, ``[B]``."""
-        with self.actor_network_params.to_module(self.actor_network):
+        with swapped(self.actor_network_params, self.actor_network):
             action = self._act(batch)
         tau = torch.rand(len(action), self.num_actor_taus, device=action.device)
         level = batch.get(self.tensor_keys.risk) if self.risk is None else self.risk
-        with self.value_network_params.detach().to_module(self.value_network):
+        with swapped(self.value_network_params.detach(), self.value_network):
             return -self._quantiles(batch, action, tau * level).mean(-1)
 
     @torch.no_grad()
@@ -121,7 +121,7 @@ class ACIQNLoss(TransitionLoss):
         following = batch.get("next")
         reward, discount = self.reward_and_discount(batch)
         tau = torch.rand(len(reward), self.regression.num_target_taus, device=reward.device)
-        with self.target_actor_network_params.to_module(self.actor_network):
+        with swapped(self.target_actor_network_params, self.actor_network):
             action = self._act(following)
         with self.target():
             future = self._quantiles(following, action, tau)

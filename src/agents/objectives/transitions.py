@@ -94,14 +94,23 @@ class TransitionLoss(LossModule):
 
     def online(self) -> AbstractContextManager[Any]:
         """Return a context in which the value network has its online parameters."""
-        return self.value_network_params.to_module(self.value_network)
+        return swapped(self.value_network_params, self.value_network)
 
     def target(self) -> AbstractContextManager[Any]:
         """Return a context in which the value network has its target parameters."""
-        return self.target_value_network_params.to_module(self.value_network)
+        return swapped(self.target_value_network_params, self.value_network)
 
     def _forward_value_estimator_keys(self, **kwargs: Any) -> None:
         """Ignore the keys: without a value estimator, the return is bootstrapped here."""
+
+
+def swapped(parameters: Any, network: nn.Module) -> AbstractContextManager[Any]:
+    """Return a context in which a network computes with other parameters.
+
+    They are used as they are, instead of being wrapped at each entry, which ``torch.compile``
+    cannot follow.
+    """
+    return parameters.to_module(network, preserve_module_state=False)
 
 
 def mean_loss(losses: Float[Tensor, " B"], weight: Tensor | None = None) -> Float[Tensor, ""]:

@@ -19,7 +19,8 @@ from agents.loggers.meter import Meter
 from agents.loggers.progress import ProgressBar
 from agents.options import option_groups
 from agents.training import process
-from agents.training.capture import CapturedUpdate, compile_losses
+from agents.training.captured_update import captured_update
+from agents.training.compilation import compile_losses
 from agents.training.distributed import World
 from agents.training.schedule import Schedule, positive_frames
 from packing_env.types import ParameterError
@@ -48,8 +49,10 @@ class Trainer:
         warmup: Frames before the first update.
         update_every: Frames per update.
         black_box: Whether :attr:`black_box` records the last updates, to diagnose NaN or Inf.
-        capture: Run updates as one CUDA graph, :class:`agents.training.capture.CapturedUpdate`.
-        compile: Compile the losses, :func:`agents.training.capture.compile_losses`.
+        capture: Run updates as one CUDA graph
+            (:class:`agents.training.captured_update.CapturedUpdate`); ``auto``: on CUDA, unless
+            losses are compiled.
+        compile: Compile the losses, :func:`agents.training.compilation.compile_losses`.
         schedule: Length and intervals; its fields are keyword arguments as well.
     """
 
@@ -65,7 +68,7 @@ class Trainer:
         warmup: float = 2048,
         update_every: float = 64,
         black_box: bool = True,
-        capture: bool = False,
+        capture: bool | str = "auto",
         compile: bool = False,  # noqa: A002  # its name in the configuration
         schedule: Schedule,
     ) -> None:
@@ -75,9 +78,9 @@ class Trainer:
         self.update_every = positive_frames("update_every", update_every)
         self.agent, self.collector = agent, collector
         self.replay: Any = replay  # a Replay; of an on-policy loop a RolloutBuffer
-        if capture and compile:
+        if capture is True and compile:
             raise ParameterError("trainer.capture and trainer.compile exclude each other; use one")
-        self.captured = CapturedUpdate(agent) if capture else None
+        self.captured = None if compile else captured_update(agent, capture)
         if compile:
             compile_losses(agent)
         self.frames = 0
@@ -355,8 +358,7 @@ class OnPolicyTrainer(Trainer):
         agent: The learner.
         collector: The source of transitions.
         replay: Stores one rollout, ``replay.horizon`` decisions of every row.
-        black_box: As of :class:`Trainer`.
-        compile: As of :class:`Trainer`.
+        black_box: As of :class:`Trainer`, as ``capture`` and ``compile``.
         schedule: Length and intervals; its fields are keyword arguments as well.
     """
 
@@ -370,12 +372,12 @@ class OnPolicyTrainer(Trainer):
         replay: RolloutBuffer,
         *,
         black_box: bool = True,
+        capture: bool | str = "auto",
         compile: bool = False,  # noqa: A002  # its name in the configuration
         schedule: Schedule,
     ) -> None:
-        super().__init__(
-            agent, collector, replay, black_box=black_box, compile=compile, schedule=schedule
-        )
+        options = {"black_box": black_box, "capture": capture, "compile": compile}
+        super().__init__(agent, collector, replay, schedule=schedule, **options)
 
     def _learn(self, count: int) -> None:
         """Make an update when the rollout is complete."""

@@ -22,7 +22,7 @@ from torchrl.envs import ParallelEnv
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.base import Collector
-from agents.training.capture import CapturedCollector
+from agents.training.capture import CapturedCollector, captures
 from agents.training.rollout import _SCRATCH, DeviceCollector
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
@@ -38,7 +38,7 @@ def device_collector(
     *,
     num_workers: int = 1,
     allow_secondary_multiprocess: bool = False,
-    capture: bool = False,
+    capture: bool | str = "auto",
 ) -> Collector:
     """Build a collector that steps the rows in this process, or in several.
 
@@ -47,7 +47,8 @@ def device_collector(
         policy: Writes ``action``; it explores (``ExplorationType.RANDOM``).
         num_workers: Number of processes; it must divide the number of rows.
         allow_secondary_multiprocess: Use several processes on a GPU too, instead of one.
-        capture: Run policy and step as one CUDA graph (``CapturedCollector``).
+        capture: Run policy and step as one CUDA graph (``CapturedCollector``); ``auto``: where
+            that is possible.
 
     Raises:
         ParameterError: The rows cannot be divided, or there is no CUDA device to capture a graph.
@@ -62,13 +63,19 @@ def device_collector(
             env.device,
         )
         num_workers = 1
-    if capture and num_workers > 1:
+    off_gpu = "" if env.device.type == "cuda" else f"the environment is on {env.device}"
+    several = f"there are {num_workers} processes" if num_workers > 1 else ""
+    masked = "autoreset=masked takes a step apart" if env.autoreset == "masked" else ""
+    graph = captures(capture, "collector.capture", off_gpu, several, masked)
+    if graph and num_workers > 1:
         raise ParameterError(
             f"collector.capture=true is one graph of one process; use collector.num_workers=1, not "
             f"{num_workers}"
         )
     if num_workers == 1:
-        return CapturedCollector(env, policy) if capture else DeviceCollector(env, policy)
+        if graph:
+            return CapturedCollector(env, policy, required=capture is True)
+        return DeviceCollector(env, policy)
     return WorkerCollector(env, policy, num_workers)
 
 

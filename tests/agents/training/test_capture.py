@@ -7,7 +7,9 @@ and asks Python nothing. `tests/gpu/test_capture_on_cuda.py` does the same with 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -17,10 +19,11 @@ from tests.agents.training.test_collectors import Heights
 from tests.agents.training.test_resume import OFTEN, differing, trainer_of
 from tests.tiny import tiny_env
 
-from agents.algorithms.optimization import GatedAdam
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
-from agents.training.capture import CapturedCollector, CapturedUpdate, CaptureError
+from agents.training.capture import CapturedCollector, CaptureError, captures
+from agents.training.captured_update import CapturedUpdate, _as_close, optimizers
 from agents.training.rollout import DeviceCollector
+from agents.training.trainer import Trainer
 from agents.training.workers import device_collector
 from packing_env import PackingEnv, kernels
 from packing_env.types import ParameterError
@@ -116,9 +119,8 @@ UPDATING = [case for case in CASES if not case.startswith(("ppo", "hierarchical"
 def test_recorded_updates_are_the_agents_own(case: str, replay: str) -> None:
     """With a falling learning rate, priorities, and a resumed state in the middle."""
     trainers = [trainer_of(case, f"replay={replay}", "agent.lr_frames=3000") for _ in range(2)]
-    for value in vars(trainers[0].agent).values():
-        if isinstance(value, GatedAdam):
-            value.keep_lr_in_memory()
+    for optimizer in optimizers(trainers[0].agent):
+        optimizer.keep_lr_in_memory()
     trainers[1].captured = CapturedUpdate(trainers[1].agent, record=record)
     for stop in (5, 10):
         for trainer in trainers:
@@ -131,12 +133,116 @@ def test_recorded_updates_are_the_agents_own(case: str, replay: str) -> None:
         trainers[1].load_state_dict(copy.deepcopy(one))
 
 
-def test_updates_that_differ_from_each_other_are_not_recorded() -> None:
-    agent = trainer_of("hierarchical").agent
-    with pytest.raises(ParameterError, match="those of Hierarchical are not; use trainer"):
-        CapturedUpdate(agent, record=record)
+KINDS = {
+    "ppo": ["agent.lr_frames=3000"],
+    "ppo multi_head": [],
+    "afterstate": [],
+    "hierarchical": ["agent.stage1_frames=400", "agent.manager_every=2"],
+}
+"""Updates of many gradient steps, and of several kinds: the manager learns in some."""
+
+
+@pytest.mark.parametrize(
+    "case", [c if c in OFTEN else pytest.param(c, marks=pytest.mark.slow) for c in KINDS]
+)
+def test_recorded_updates_of_every_kind_are_the_agents_own(case: str) -> None:
+    trainers = [trainer_of(case, "trainer.frames=4000", *KINDS[case]) for _ in range(2)]
+    for optimizer in optimizers(trainers[0].agent):
+        optimizer.keep_lr_in_memory()
+    trainers[1].captured = CapturedUpdate(trainers[1].agent, record=record)
+    for trainer in trainers:
+        torch.manual_seed(7)
+        while trainer.updates < (14 if case == "hierarchical" else 5):
+            trainer.step()
+    one, other = (trainer.state_dict() for trainer in trainers)
+    for part in ("agent", "replay", "collector"):
+        assert differing(one[part], other[part]) == []
+    recordings = trainers[1].captured._recordings
+    kinds = {(1, False), (2, False), (2, True)} if case == "hierarchical" else {None}
+    assert set(recordings) == kinds
+    assert all(recording.replay is not None for recording in recordings.values())
+
+
+def train(trainer: Trainer, updates: int) -> None:
+    while trainer.updates < updates:
+        trainer.step()
+
+
+def test_an_update_that_is_recorded_wrongly_is_refused() -> None:
+    """And the agent stays as it was."""
+    trainer = trainer_of("dqn")
+
+    def forgetful(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        return (lambda: None), work()
+
+    trainer.captured = CapturedUpdate(trainer.agent, record=forgetful)
+    torch.manual_seed(7)
+    train(trainer, 2)
+    before = copy.deepcopy(trainer.agent.state_dict())
+    with pytest.raises(CaptureError, match=r"differs from the agent's in .*state policy"):
+        train(trainer, 3)
+    assert differing(trainer.agent.state_dict()["target"], before["target"]) == []
+    assert differing(trainer.agent.state_dict()["optimizer"], before["optimizer"]) == []
+
+
+def test_what_need_not_be_recorded_continues_without(caplog: pytest.LogCaptureFixture) -> None:
+    trainers = [trainer_of("dqn") for _ in range(2)]
+
+    def fails(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        raise RuntimeError("operation not permitted")
+
+    for optimizer in optimizers(trainers[0].agent):
+        optimizer.keep_lr_in_memory()
+    second = trainers[1]
+    second.captured = CapturedUpdate(second.agent, record=fails, required=False)
+    second.collector = CapturedCollector(
+        second.collector.env, second.agent.policy, record=fails, required=False
+    )
+    for trainer in trainers:
+        torch.manual_seed(7)
+        train(trainer, 4)
+    one, other = (trainer.state_dict() for trainer in trainers)
+    for part in ("agent", "replay", "collector"):
+        assert differing(one[part], other[part]) == []
+    said = [r.getMessage() for r in caplog.records if r.name == "agents.training.capture"]
+    assert [
+        line.split(" (")[0] for line in said if r"auto: off" in line and "captured" in line
+    ] == [
+        "collector.capture=auto: off, policy and step cannot be captured",
+        "trainer.capture=auto: off, updates cannot be captured",
+    ]
+
+
+def test_auto_captures_where_nothing_speaks_against_it(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="agents.training.capture"):
+        assert captures("auto", "trainer.capture", "", "")
+        assert not captures("auto", "trainer.capture", "", "the agent is on cpu")
+        assert type(device_collector(task(), policy())) is DeviceCollector
+    assert [record.getMessage() for record in caplog.records] == [
+        "trainer.capture=auto: on",
+        "trainer.capture=auto: off, the agent is on cpu",
+        "collector.capture=auto: off, the environment is on cpu",
+    ]
+    assert captures(True, "trainer.capture", "the agent is on cpu")
+    with pytest.raises(ParameterError, match=r"trainer\.capture='always' is unknown; choose auto"):
+        captures("always", "trainer.capture")
+
+
+def test_sums_in_no_fixed_order_may_differ() -> None:
+    one = torch.tensor([1.0, 2.0])
+    assert _as_close(one, one, one + 1e-6)
+    assert _as_close(one + 5e-6, one, one + 1e-6)
+    assert not _as_close(one + 1e-4, one, one + 1e-6)
+    assert not _as_close(one + 1e-6, one, one)
+    assert not _as_close(one.double(), one, one)
+    assert not _as_close(torch.tensor([3]), torch.tensor([1]), torch.tensor([2]))
+
+
+def test_an_update_on_a_cpu_is_not_recorded() -> None:
     with pytest.raises(ParameterError, match="the agent is on cpu; use device=cuda, or trainer"):
         trainer_of("dqn", "trainer.capture=true")
+    with pytest.raises(ParameterError, match="the agent is on cpu; use device=cuda, or trainer"):
+        trainer_of("ppo", "trainer.capture=true")
 
 
 class Counting(torch.nn.Module):

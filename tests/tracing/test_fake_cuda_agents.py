@@ -1,0 +1,101 @@
+"""Training on CUDA tensors without values: policy, replay, loss and optimizer of every agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tests.tracing.fake_agents import do_without_a_gpu, training
+from tests.tracing.fake_cuda import Launches, do_without_values, load_guard, needs_compiler
+from torch._subclasses.fake_tensor import DataDependentOutputException
+
+from agents.training.trainer import Trainer
+from packing_env import kernels
+
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore:Accessing the data pointer")]
+LAUNCHES = {
+    "ac_iqn": (1700, 1250),
+    "afterstate": (1700, 950),
+    "ddpg": (1700, 1250),
+    "dqn": (1450, 750),
+    "dqn candidate": (2100, 750),
+    "hierarchical": (1800, 1250),
+    "iqn": (1450, 800),
+    "ppo": (1450, 7500),
+    "ppo candidate": (2100, 7500),
+    "rainbow": (1550, 1100),
+    "sac": (1800, 2100),
+}
+"""Most launches of a step by the rules, and of an update without its backward pass.
+
+A PPO update has 16 gradient steps, of afterstates 2. Not ``multi_head`` actions, whose spec reads
+its sizes when it is moved to a device.
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def guard(tmp_path_factory: pytest.TempPathFactory) -> None:
+    load_guard(tmp_path_factory.mktemp("guard"))
+
+
+@pytest.fixture(autouse=True)
+def _without_values(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    do_without_values(monkeypatch)
+    do_without_a_gpu(monkeypatch)
+    kernels.set_backend("eager")
+    yield
+    kernels.set_backend(None)
+
+
+def steps(trainer: Trainer, updates: int) -> tuple[list[Launches], list[Launches]]:
+    """Train; return what the steps without and those with an update launched."""
+    without, with_update = [], []
+    while trainer.updates < updates:
+        before = trainer.updates
+        with Launches() as counted:
+            trainer.step()
+        (with_update if trainer.updates > before else without).append(counted)
+    return without, with_update
+
+
+@pytest.mark.parametrize("case", LAUNCHES)
+def test_training_stays_on_the_device(case: str) -> None:
+    """No operation mixes devices, nothing is copied, and no value is read; launches are few."""
+    with training(case) as trainer:
+        without, with_update = steps(trainer, 3)
+        state = trainer.agent.policy.state_dict().values()
+    for counted in (*without, *with_update):
+        assert not counted.copies, counted.copies
+    assert {value.device.type for value in state if value.dim()} == {"cuda"}
+    step, update = LAUNCHES[case]
+    plain = without[-1].count
+    assert plain <= step
+    assert 0 < with_update[-1].count - plain <= update
+    assert with_update[-1].names["aten::_fused_adam_"] > 0
+
+
+def test_a_read_in_an_update_is_an_error() -> None:
+    with training("dqn") as trainer:
+        honest = trainer.agent.loss
+
+        def reads(batch: object) -> object:
+            losses, value = honest(batch)
+            return losses * float(value.mean()), value
+
+        trainer.agent.loss = reads
+        with pytest.raises(DataDependentOutputException):
+            steps(trainer, 1)
+
+
+def test_a_copy_in_an_update_is_counted() -> None:
+    with training("dqn") as trainer:
+        honest = trainer.agent.loss
+
+        def copies(batch: object) -> object:
+            losses, value = honest(batch)
+            return losses * torch.ones(len(losses)).to(losses.device), value
+
+        trainer.agent.loss = copies
+        _, with_update = steps(trainer, 1)
+    assert with_update[-1].copies
