@@ -55,7 +55,7 @@ def _tensordict(self: TensorDictBase, memo: Memo) -> TensorDictBase:
     """The same of a TensorDict, whose own copies stay on its device."""
     if id(self) not in memo:
         inner = self._param_td if isinstance(self, TensorDictParams) else self
-        made = TensorDict({k: copy.deepcopy(inner.get(k), memo) for k in inner})
+        made = TensorDict({k: copy.deepcopy(v, memo) for k, v in inner.items()})
         made.batch_size = self.batch_size
         if isinstance(self, TensorDictParams):
             made = TensorDictParams(made, no_convert=True)

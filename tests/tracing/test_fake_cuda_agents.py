@@ -65,7 +65,7 @@ def test_training_stays_on_the_device(case: str) -> None:
     with training(case) as trainer:
         without, with_update = steps(trainer, 3)
         state = trainer.agent.policy.state_dict().values()
-    for counted in (*without, *with_update):
+    for counted in (*without[1:], *with_update):  # the first step makes tables of constants
         assert not counted.copies, counted.copies
     assert {value.device.type for value in state if value.dim()} == {"cuda"}
     step, update = LAUNCHES[case]

@@ -21,7 +21,7 @@ from agents.training import process
 
 _WIDTHS = (60, 100)
 """Characters in a line of help: at least, and at most, or where there is no terminal."""
-_MANY = 8
+_MANY = 4
 """Options of one prefix that the help folds."""
 BAD_INPUT = 2
 """Exit code for an impossible request."""
@@ -97,6 +97,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     for name, command in COMMANDS.items():
         sub = commands.add_parser(
             name,
+            usage=_usage(name, command),
             help=command.summary,
             description=textwrap.fill(
                 command.description or f"{command.summary[0].upper()}{command.summary[1:]}.",
@@ -108,6 +109,12 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         for argument in _arguments(command) if name == named else ():
             sub.add_argument(*argument.names, **argument.options)
     return parser
+
+
+def _usage(name: str, command: Command) -> str | None:
+    """Return the usage of a command of settings, which its list of arguments leaves out."""
+    what = "" if command.words is None else "WHAT "
+    return None if command.arguments else f"packing {name} [OPTIONS] {what}[KEY=VALUE ...]"
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
@@ -127,7 +134,7 @@ def _arguments(command: Command) -> Iterator[Argument]:
         return
     if command.words is not None:
         yield Argument("what", metavar="WHAT", help="what is measured, see below")
-    yield Argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings, see below")
+    yield Argument("overrides", nargs="*", metavar="KEY=VALUE", help=argparse.SUPPRESS)
     yield config_dir("a folder of your own YAML files, with the same groups")
     yield Argument("--cfg", choices=["job"], help="print the configuration and stop")
     if command.sweeps:
@@ -159,8 +166,11 @@ def _folded(names: Sequence[str]) -> list[str]:
         families.setdefault(name.partition("_")[0], []).append(name)
     folded = []
     for prefix, members in families.items():
-        rest = ", ".join(name.removeprefix(f"{prefix}_") for name in members)
-        folded += [f"{prefix}_{{{rest}}}"] if len(members) >= _MANY else members
+        if len(members) < _MANY:
+            folded += members
+            continue
+        rest = _folded([name.removeprefix(f"{prefix}_") for name in members])
+        folded.append(f"{prefix}_{{{', '.join(rest)}}}")
     return folded
 
 

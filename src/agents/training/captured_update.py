@@ -63,7 +63,7 @@ class CapturedUpdate:
     """
 
     def __init__(self, agent: Agent, *, record: Record = cuda_graph, required: bool = True) -> None:
-        device = next(agent.policy.parameters()).device
+        device = device_of(agent)
         if record is cuda_graph and device.type != "cuda":
             raise ParameterError(
                 f"trainer.capture=true records a CUDA graph, but the agent is on {device}; use "
@@ -180,12 +180,19 @@ def captured_update(agent: Agent, option: bool | str) -> CapturedUpdate | None:
     Raises:
         ParameterError: It is required, and cannot be.
     """
-    device = next(agent.policy.parameters()).device
+    device = device_of(agent)
     off_gpu = "" if device.type == "cuda" else f"the agent is on {device}"
     several = "several processes learn together" if processes() > 1 else ""
     if not captures(option, "trainer.capture", off_gpu, several):
         return None
     return CapturedUpdate(agent, required=option is True)
+
+
+def device_of(agent: Agent) -> torch.device:
+    """Return the device of an agent's first tensor; without one, the CPU."""
+    policy = agent.policy
+    held = (*policy.parameters(), *policy.buffers(), *tensors(agent.state_dict()))
+    return held[0].device if held else torch.device("cpu")
 
 
 def optimizers(agent: Agent) -> Iterator[GatedAdam]:

@@ -229,8 +229,10 @@ def evaluate(
         with torch.random.fork_rng(devices), set_exploration_type(ExplorationType.DETERMINISTIC):
             torch.manual_seed(seed)
             env.set_seed(seed, static_seed=True)
-            starts = enumerate(range(0, wanted, rows), start=first_round)
-            rounds = [game.play(min(rows, wanted - start), r, seed) for r, start in starts]
+            rounds = [
+                game.play(min(rows, wanted - start), number, seed)
+                for number, start in enumerate(range(0, wanted, rows), start=first_round)
+            ]
     finally:
         policy.train(training)
     metrics: TensorDictBase = torch.cat([metrics for metrics, _ in rounds])

@@ -53,7 +53,9 @@ def test_two_processes_play_what_one_plays_and_resume_each_other() -> None:
 
 
 def test_on_a_gpu_one_process_is_used(caplog: pytest.LogCaptureFixture) -> None:
-    env = SimpleNamespace(device=torch.device("cuda:0"), batch_size=torch.Size([4]), draw="random")
+    env = SimpleNamespace(
+        device=torch.device("cuda:0"), batch_size=torch.Size([4]), draw="random", autoreset="native"
+    )
     with caplog.at_level(logging.WARNING, "agents.training.workers"):
         assert isinstance(device_collector(env, policy(), num_workers=3), DeviceCollector)
     (record,) = caplog.records
