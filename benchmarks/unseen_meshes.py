@@ -56,10 +56,15 @@ def deal(files: list[Path], folds: int, work: Path) -> list[Path]:
 def compare(run: Path, config: DictConfig, ms: float | None, searched: int) -> dict[str, Any]:
     """Play the held-out meshes; return utilization by policy, and the differences, paired."""
     env, count = build_held_out(config), int(config.evaluation.instances)
-    found = {"afterstate": evaluate(env, trained_policy(str(run), env), count)}
+    found: dict[str, Evaluation] = {
+        "afterstate": evaluate(env, trained_policy(str(run), env), count)
+    }
     others = build_heuristics(config.evaluation.heuristics, env)
     found |= {name: evaluate(env, policy, count) for name, policy in others.items()}
-    played = {"instances": count, "policies": {n: summary(f) for n, f in found.items()}}
+    played: dict[str, Any] = {
+        "instances": count,
+        "policies": {n: summary(f) for n, f in found.items()},
+    }
     played["paired_difference"] = differences(found["afterstate"], found, others)
     if ms is not None:
         search = Lookahead(env, partial(trained_policy, str(run)), budget=Budget(ms=ms))
