@@ -39,6 +39,8 @@ FAMILIES = {
     "ac_iqn": SMALL_CRITIC,
     "hierarchical": [],
 }
+RELATIVES = ("ddpg", "rainbow", "sac")
+"""Built as ``ac_iqn`` and ``iqn`` are: compiled on request, a minute each."""
 NOT_LEARNED = ("heuristic", "search")
 
 needs_compiler = pytest.mark.skipif(
@@ -97,7 +99,10 @@ def update(trainer: Trainer) -> tuple[dict[str, float], Tensor]:
 @needs_compiler
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("quick_compiler")
-@pytest.mark.parametrize("case", FAMILIES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=pytest.mark.slow) if c in RELATIVES else c for c in FAMILIES],
+)
 def test_compiled_losses_are_the_losses(case: str, counters: dict) -> None:
     expected, wanted = update(trainer_of(case, *FAMILIES[case]))
     assert not counters["stats"]["unique_graphs"]
