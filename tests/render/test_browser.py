@@ -24,6 +24,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX"),
 ]
 FIFTY = 50
+HEAVY = {"weight": 0.25}
 CANVAS = "document.getElementById('canvas')"
 LOADER = Path(__file__).with_name("three_glb.min.js")
 
@@ -32,8 +33,8 @@ LOADER = Path(__file__).with_name("three_glb.min.js")
 def packing() -> Packing:
     """Fifty parts of three kinds, in layers, without a search."""
     parts = [
-        Part(sides=(20, 20, 20), unit="mm", name="cube", quantity=30),
-        Part(sides=(40, 20, 10), unit="mm", name="plate", quantity=20),
+        Part(sides=(20, 20, 20), unit="mm", name="cube", quantity=30, handling=HEAVY),
+        Part(sides=(40, 20, 10), unit="mm", name="plate", quantity=20, handling=HEAVY),
     ]
     plan = pe.pack(parts, "120x100x80mm", 1.0, cell="10mm", stability="none")
     assert plan.num_packed == FIFTY
@@ -96,6 +97,13 @@ def test_the_slider_shows_as_many_items(page: Page, count: int) -> None:
     assert page.errors == []
 
 
+def test_the_edges_of_the_container_are_grey(page: Page) -> None:
+    """Lines have no normals: shaded, they were black, or whatever the driver made of it."""
+    slide(page, "step", 0)
+    darkest = pixels(page).min()
+    assert 80 < darkest < 130
+
+
 def test_play_adds_items_one_by_one_until_it_is_paused(page: Page) -> None:
     slide(page, "step", 0)
     page.evaluate("document.getElementById('play').click()")
@@ -122,6 +130,7 @@ def test_hover_names_the_item(page: Page, packing: Packing) -> None:
     assert f"number {FIFTY}" in tip
     assert f"z {1e3 * last.z:.1f} mm" in tip
     assert f"{round(100 * last.support_ratio)} % supported" in tip
+    assert "0.25 kg" in tip
     page.mouse("mouseMoved", 12, 120)
     assert page.evaluate("document.getElementById('tip').style.display") == "none"
 

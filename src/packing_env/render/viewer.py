@@ -68,7 +68,7 @@ def _scene(packings: Sequence[Packing]) -> dict[str, Any]:
 
 def _note(packings: Sequence[Packing]) -> str:
     if len(packings) == 1:
-        return title_of(packings[0])
+        return title_of(packings[0]).replace("   ", " · ")
     shares = [f"{100 * p.utilization:.1f} % with {len(p.items)} items" for p in packings]
     return f"{len(packings)} containers: {', '.join(shares)}"
 
@@ -101,6 +101,7 @@ def _item(
         "order": item.order + 1,
         "z": item.z,
         "support": item.support_ratio,
+        "weight": item.handling.get("weight", 0.0),
     }
 
 
