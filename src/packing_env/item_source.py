@@ -82,16 +82,16 @@ def _cuboids(options: dict[str, Any], supplied: Cuboids | None, maps: bool) -> C
     return Catalogue.from_cuboids(**options, upright=supplied.upright, maps=maps)
 
 
-_UNIT_OF_ITEMS = "items.unit (mm, cm, m, in, ...), and that container and cell are metres"
+_UNIT_OF_ITEMS = "check items.unit (mm, cm, m, in, ...), and that container and cell are metres"
 
 
 def check_size(catalogue: Catalogue, checked: str) -> None:
-    """Raise if all items are smaller than a cell; ``checked``: what the user is to check."""
+    """Raise if all items are smaller than a cell; ``checked``: the remedy."""
     largest = float(catalogue.extent.max())
     if largest < catalogue.cell:
         raise ParameterError(
-            f"every part is smaller than a cell: the largest measures {largest:.3g} m, the cell "
-            f"{catalogue.cell:g} m; check {checked}"
+            f"every part is smaller than a cell: the largest is {1e3 * largest:.3g} mm long, a "
+            f"cell {1e3 * catalogue.cell:g} mm; {checked}"
         )
 
 

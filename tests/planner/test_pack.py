@@ -109,7 +109,9 @@ def test_the_unit_of_parts_that_are_too_small_is_suggested(
 ) -> None:
     part = tmp_path / "part.obj"
     trimesh.creation.box((side, side / 2, side / 2)).export(part)
-    with pytest.raises(pe.ParameterError, match=rf"the unit of the parts, mm; in {unit} .*--unit"):
+    with pytest.raises(
+        pe.ParameterError, match=rf"read in mm; if the files are in {unit}, it .*--unit"
+    ):
         pe.pack(part, "240x180x150mm", 0.1, cell="5mm")
 
 

@@ -17,6 +17,8 @@ from packing_env.plan import PlanError, check_plan, load_plan
 
 HOLDS, VIOLATED, UNREADABLE = 0, 1, 2
 """Exit codes; with several plans the largest."""
+_TALL = 2.0
+"""Metres from which heights are shown in metres."""
 
 
 def check(options: argparse.Namespace) -> int:
@@ -81,8 +83,10 @@ def _lines(report: Any) -> list[str]:
         return [*lines, f"REFUSED, {report.violation}"]
     count = f"{report.items} item{'s' if report.items != 1 else ''}"
     claimed = "" if report.not_checked else " as claimed"
+    tall = report.height
+    height = f"{1e3 * tall:.4g} mm" if tall < _TALL else f"{tall:.4g} m"
     lines.append(
         f"holds: {count} inside, apart, at rest, stable and supported{claimed}; "
-        f"utilization {report.utilization:.4f}, height {report.height:.4f} m"
+        f"utilization {100 * report.utilization:.1f} %, height {height}"
     )
     return lines

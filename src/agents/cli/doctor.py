@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
@@ -63,11 +64,17 @@ def doctor(options: argparse.Namespace) -> int:
         for finding in findings:
             problems += finding.mark == BAD
             text = f"  {finding.mark}  {finding.text}"
-            if console.is_terminal:
-                text = textwrap.fill(text, console.width, subsequent_indent=" " * 6, **_WHOLE)
-            console.print(text, soft_wrap=True)
+            console.print(
+                _filled(text, console.width) if console.is_terminal else text, soft_wrap=True
+            )
     console.print("all is well" if not problems else f"problems: {problems}, marked {BAD}")
     return 1 if problems else 0
+
+
+def _filled(text: str, width: int) -> str:
+    """Return lines broken between words, but not within a command to copy."""
+    held = re.sub(r"pip install \S+", lambda found: found[0].replace(" ", "\xa0"), text)
+    return textwrap.fill(held, width, subsequent_indent=" " * 6, **_WHOLE).replace("\xa0", " ")
 
 
 def _versions() -> Iterator[Finding]:

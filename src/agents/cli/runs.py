@@ -140,15 +140,20 @@ def _inside(place: Path, levels: int) -> Iterable[Run]:
 
 _SETTINGS = 5
 """Lines of settings that a table shows of a run; comparing a few runs shows all."""
+_SHORT = 10
+"""Length of names beside which settings have room; below longer ones they stand indented."""
 
 
 def listing(found: Sequence[Run], title: str = "") -> Table:
     """Tabulate runs: the settings that not all of them share, and their results."""
     given = [run.command[1:] for run in found]
     shared = set.intersection(*map(set, given)) if len(given) > 1 else set()
+    beside = all(len(run.folder.name) <= _SHORT for run in found)
+    names = [Column("run", overflow="fold", min_width=8)]
+    if beside:
+        names.append(Column("settings", overflow="fold", min_width=14))
     shown = plain_table(
-        Column("run", overflow="fold", min_width=8),
-        Column("settings", overflow="fold", min_width=14),
+        *names,
         number_column("frames"),
         number_column("utilization"),
         Column("best baseline", overflow="fold"),
@@ -160,9 +165,9 @@ def listing(found: Sequence[Run], title: str = "") -> Table:
         own = [word for word in words if word not in shared]
         if len(own) > _SETTINGS:
             own[_SETTINGS - 1 :] = [f"and {len(own) - _SETTINGS + 1} more"]
-        settings = "\n".join(own)
-        row = run.folder.name, settings, run.frames, run.utilization, run.baseline, run.state
-        shown.add_row(*row)
+        name = run.folder.name
+        head = [name, "\n".join(own)] if beside else ["\n  ".join([name, *own])]
+        shown.add_row(*head, run.frames, run.utilization, run.baseline, run.state)
     return shown
 
 

@@ -145,25 +145,27 @@ def items(config: DictConfig, request: Request) -> int:
     playable = feasibility.legal_on_floor(catalogue.tensors(), env.params).any(1)
     family = {shape.name: shape.family for shape in shapes.SHAPES}
     x, y, height = env.params.container
-    numbers = ("scale", "extent\n[mm]", "volume\n[cm3]", "orien-\ntations", "fits")
+    embedded = [str(source["source"]).startswith("shapes:") for source in catalogue.sources]
+    scaled = any(source["scale"] != 1 for source in catalogue.sources)
     table = plain_table(
-        *(Column(heading, no_wrap=True) for heading in ("item", "family")),
-        *map(number_column, numbers),
+        Column("item", overflow="fold"),
+        *[Column("family", no_wrap=True)] * any(embedded),
+        *[number_column("scale")] * scaled,
+        *map(number_column, ("extent\n[mm]", "volume\n[cm3]", "orien-\ntations", "fits")),
         title=f"{len(catalogue)} items for {x:g} x {y:g} x {height:g} m in cells of "
         f"{env.params.cell * 1e3:g} mm",
         title_justify="left",
         padding=(0, 1),
     )
     for row, name in enumerate(catalogue.names):
-        source = catalogue.sources[row]
         sides = "x".join(f"{side * 1e3:.0f}" for side in catalogue.extent[row].tolist())
-        embedded = str(source["source"]).startswith("shapes:")
+        volume = catalogue.volume[row].item() * 1e6
         table.add_row(
             name,
-            family.get(name, "") if embedded else "",
-            f"{source['scale']:g}",
+            *[family.get(name, "") if embedded[row] else ""] * any(embedded),
+            *[f"{catalogue.sources[row]['scale']:g}"] * scaled,
             sides,
-            f"{catalogue.volume[row].item() * 1e6:.1f}",
+            f"{volume:.1f}" if volume < 1000 else f"{volume:,.0f}",
             f"{int(catalogue.orientation_mask[row].sum())}",
             "never" if catalogue.never_feasible[row] else "yes" if playable[row] else "not first",
         )

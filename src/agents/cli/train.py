@@ -330,6 +330,12 @@ class _Session:
                 f"trainer.seconds and trainer.minutes count); raise the limit that is reached"
             )
         if not trainer.updates:
+            if trainer.budget is not None and trainer.elapsed >= trainer.budget:
+                return (
+                    f"nothing was learned: the {trainer.budget:g} s of trainer.seconds or "
+                    f"trainer.minutes were over after {trainer.frames:,} frames, before the first "
+                    f"update"
+                )
             return (
                 f"nothing was learned: no update was made in {trainer.frames:,} frames "
                 f"(trainer.warmup, replay.horizon and agent.n_steps say when the first is due)"

@@ -11,7 +11,8 @@ class Schedule:
 
     Attributes:
         frames: Frames to train for: decisions, summed over the environment's rows.
-        minutes: Wall-clock budget, besides ``frames``; None: none.
+        minutes: Wall-clock budget, besides ``frames``; None: none. Compiling the kernels, which
+            the first run on a machine does, takes nothing of it.
         seconds: The same in seconds.
         log_every: Frames between two reads of the metrics.
         save_every: Frames between two calls of ``save``; None: see ``save_minutes``.

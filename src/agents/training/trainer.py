@@ -23,12 +23,18 @@ from agents.training.captured_update import captured_update
 from agents.training.compilation import compile_losses
 from agents.training.distributed import World
 from agents.training.schedule import Schedule, positive_frames
+from packing_env.kernels import compile_seconds
 from packing_env.types import ParameterError
 
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
 """Metrics of finished episodes that are logged."""
 STRIKES = 3
 """Non-finite updates in a row that stop training."""
+
+
+def _clock() -> float:
+    """Return seconds of a clock that stands while kernels are compiled."""
+    return time.perf_counter() - compile_seconds()
 
 
 class NonFiniteError(ArithmeticError):
@@ -132,11 +138,11 @@ class Trainer:
             NonFiniteError: The loss or a weight is NaN or infinite; checked when metrics are read,
                 before anything is saved, and at the end.
         """
-        start = time.perf_counter() - self.elapsed
+        start = _clock() - self.elapsed
         stopped, late, _ = self._agreed(False)
         while not (self.frames >= self.total or late or stopped):
             self.step()
-            self.elapsed = time.perf_counter() - start
+            self.elapsed = _clock() - start
             if bar is not None:
                 bar.advance(self.frames, self.elapsed)
             save_due = False

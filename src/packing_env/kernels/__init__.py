@@ -2,7 +2,12 @@
 
 from packing_env.kernels.afterstates import afterstates
 from packing_env.kernels.arithmetic import divide
-from packing_env.kernels.backends import available_backends, backend_for, set_backend
+from packing_env.kernels.backends import (
+    available_backends,
+    backend_for,
+    compile_seconds,
+    set_backend,
+)
 from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
 from packing_env.kernels.choice import choose_uniform
 from packing_env.kernels.cuboids import CUBOID_RULES, cuboid_maps
@@ -44,6 +49,7 @@ __all__ = [
     "choose_uniform",
     "close_lid",
     "com_hull",
+    "compile_seconds",
     "cuboid_maps",
     "decide_heights",
     "divide",

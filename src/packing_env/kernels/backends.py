@@ -27,6 +27,14 @@ ENVIRONMENT_VARIABLE = "PACKING_KERNELS"
 INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
 """Triton's interpreter was chosen before the start: it takes tensors of the CPU, too."""
 
+_COMPILING = [0.0]
+
+
+def compile_seconds(more: float = 0.0) -> float:
+    """Return the seconds that this process has compiled kernels for, after adding ``more``."""
+    _COMPILING[0] += more
+    return _COMPILING[0]
+
 
 @dataclass(frozen=True)
 class Backend:

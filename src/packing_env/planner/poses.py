@@ -70,8 +70,10 @@ def _better_unit(largest: float, unit: str, params: PackingParams) -> str:
     room = 2.0 * max(params.container)
     found = next((name for name, size in sizes.items() if params.cell <= size <= room), None)
     if found is None:
-        return " (m, cm, mm, in, ...)"
-    return f"; in {found} the largest measures {1e3 * sizes[found]:.3g} mm: --unit {found}"
+        return "check the unit of the parts: --unit m, cm, mm, in, ..."
+    return (
+        f"if the files are in {found}, it is {1e3 * sizes[found]:.3g} mm long: give --unit {found}"
+    )
 
 
 def build_poses(parts: Sequence[Part], meshes: Sequence[Mesh], params: PackingParams) -> Poses:
@@ -87,7 +89,7 @@ def build_poses(parts: Sequence[Part], meshes: Sequence[Mesh], params: PackingPa
         meshes, cell=params.cell, container=params.container, unit=unit, faces=faces
     )
     largest = float(found.extent.max())
-    check_size(found, f"the unit of the parts, {unit}{_better_unit(largest, unit, params)}")
+    check_size(found, f"files are read in {unit}; {_better_unit(largest, unit, params)}")
     log_warnings(found)
     rows = found.orientation_mask.sum(1)
     found = _with_handling(found, parts)

@@ -156,6 +156,28 @@ def test_a_table_of_runs_fits_80_columns(tmp_path: Path) -> None:
     assert "unfinished" in text_of(listing(runs))
 
 
+def test_settings_stand_below_a_long_name(tmp_path: Path) -> None:
+    """Beside it they had 15 columns, and were broken within words."""
+    words = ["env=cuboid_online", "evaluation.instances=8"]
+    run = fake_run(tmp_path / "20260101-120000-cuboid_online", *words, training={"frames": 32})
+    shown = text_of(listing([run], "runs")).splitlines()
+    assert max(map(len, shown)) <= 80
+    at = next(i for i, line in enumerate(shown) if run.folder.name in line)
+    assert [line.strip() for line in shown[at + 1 : at + 3]] == words
+
+
+def test_a_list_of_items_shows_numbers_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Volumes above a litre ended in dots, and so did three of the headings."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main(["items", "items.families=[household]", "env.resolution=16"]) == 0
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert "1,991" in shown  # cm^3 of the cracker box
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 def test_a_sweep_ends_with_a_table_and_runs_are_listed_and_compared(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from agents.config.compose import compose
 from agents.loggers.logging import CSVLogger
 from agents.training import checkpoint, resume
 from agents.training.trainer import Trainer
+from packing_env import kernels
 
 FRAMES = 400
 CLOCKS = ("elapsed", "logged", "seconds", "frames_per_second")
@@ -306,3 +308,25 @@ def test_checkpoints_rotate(tmp_path: Path) -> None:
     assert sorted(int(p.name.removeprefix("failed-")) for p in left.iterdir()) == [2, 4, 5, 6]
     checkpoint.rotate(tmp_path, 1, "-util")
     assert sorted(int(p.name.removeprefix("failed-")) for p in left.iterdir()) == [5, 6]
+
+
+def test_compiling_takes_nothing_of_the_time(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run on a machine spent `trainer.seconds=30` on kernels and learned nothing."""
+    step = Trainer.step
+
+    def compiled(trainer: Trainer) -> None:
+        if not trainer.frames:  # the first step: a day of compiling
+            kernels.compile_seconds(86_400.0)
+            now = time.perf_counter
+            monkeypatch.setattr(time, "perf_counter", lambda: now() + 86_400.0)
+        step(trainer)
+
+    monkeypatch.setattr(Trainer, "step", compiled)
+    run = tmp_path / "run"
+    assert train(*RUN, "trainer.frames=40", "trainer.minutes=60", f"run_dir={run}") == 0
+    assert checkpoint.find(run).name == f"{40:012d}"
+    short = ("trainer.seconds=0.001", "trainer.warmup=1000")
+    assert train(*RUN, "trainer.frames=1000000", *short, f"run_dir={tmp_path / 'short'}") == 0
+    assert "the 0.001 s of trainer.seconds" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -18,6 +19,8 @@ from numba.core import cgutils, event, types
 from numba.extending import intrinsic
 from torch import Tensor
 
+from packing_env.kernels.backends import compile_seconds
+
 _MIN_PARALLEL_WORK = 4_000_000
 """Taps times placements below which threads cost more than they save."""
 
@@ -27,13 +30,18 @@ _LOGGER = logging.getLogger("packing_env.kernels.compiler")
 
 
 class _Announcement(event.Listener):
-    """Warns once per process that kernels are being compiled."""
+    """Warns once per process that kernels are being compiled, and adds up how long it takes."""
 
     logged = False
     cached = True
+    depth = 0  # functions are compiled for those that call them
+    began = 0.0
 
     def on_start(self, event: Any) -> None:
         """Warn when a function is compiled that no cache holds."""
+        self.depth += 1
+        if self.depth == 1:
+            self.began = time.perf_counter()
         module = str(event.data["dispatcher"].py_func.__module__)
         if module.startswith("packing_env.") and not self.logged:
             self.logged = True
@@ -45,7 +53,10 @@ class _Announcement(event.Listener):
             )
 
     def on_end(self, event: Any) -> None:
-        """Ignore the end of a compilation."""
+        """Add the time of a compilation."""
+        self.depth -= 1
+        if self.depth == 0:
+            compile_seconds(time.perf_counter() - self.began)
 
 
 event.register("numba:compile", _Announcement())
