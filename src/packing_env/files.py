@@ -49,6 +49,13 @@ def read_text(path: str | Path, at_most: int = MAX_TEXT, encoding: str = "utf-8"
     return read_bytes(path, at_most).decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
 
 
+def reason(error: Exception) -> str:
+    """Return why a file cannot be read or written, in words alone: ``[Errno 2]`` helps nobody."""
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    return getattr(error, "strerror", None) or str(error)
+
+
 def delimiter(text: str) -> str:
     """Return what separates the cells of CSV: a semicolon or a tab of its first line, or a comma.
 

@@ -251,7 +251,8 @@ def _slow_things() -> Iterator[Finding]:
         )
     if kernels.backend_for("cpu") != "numba":
         yield Finding(
-            MISSING, f"steps on the CPU, about ten times slower without numba: {extras.command('fast')}"
+            MISSING,
+            f"steps on the CPU, about ten times slower without numba: {extras.command('fast')}",
         )
     elif not _is_compiled():
         yield Finding(MISSING, "the first step of a process, until packing warmup was run once")

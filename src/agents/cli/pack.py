@@ -12,6 +12,7 @@ from agents.config.folders import ConfigError
 from agents.loggers.console import PlainConsole
 from agents.training.evaluate import number_column, plain_table
 from packing_env import planner
+from packing_env.files import reason
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan import PlanError, check_plan
 from packing_env.planner import Plan
@@ -41,7 +42,7 @@ def pack(options: argparse.Namespace) -> int:
     try:
         files = planner.save(plan, options.out)
     except OSError as error:
-        raise ConfigError(f"--out {options.out} cannot be written: {error}") from error
+        raise ConfigError(f"--out {options.out} cannot be written: {reason(error)}") from error
     code = HOLDS
     for file, packing in zip(files, plan.containers, strict=False):
         size = " x ".join(f"{side / UNITS[plan.unit]:g}" for side in packing.container)

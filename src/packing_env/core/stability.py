@@ -192,7 +192,7 @@ def get_rule(name: Any) -> Rule:
     if not isinstance(name, str) or name not in RULES:
         raise ParameterError(
             f"stability={name!r} is unknown{close_names(str(name), RULES)}; choose one of "
-            f"{sorted(RULES)}"
+            f"{', '.join(sorted(RULES))}"
         )
     return RULES[name]
 

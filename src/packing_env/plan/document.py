@@ -115,7 +115,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
     try:
         plan = files.parse_json(files.read_text(path))
     except (OSError, ValueError) as error:
-        raise PlanError(f"{path}: cannot be read as a JSON plan ({error})") from error
+        raise PlanError(f"{path}: cannot be read as a JSON plan ({files.reason(error)})") from error
     if not isinstance(plan, dict) or plan.get("format") != FORMAT:
         raise PlanError(f"{path}: not a packing plan (its 'format' is not {FORMAT!r})")
     if plan.get("version") != VERSION:

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 
 from packing_env.constraints import Constraints
+from packing_env.core.stability import check_rule
 from packing_env.items import CatalogueError, Mesh
+from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan import Packing, read_state
 from packing_env.planner.containers import (
     Size,
@@ -125,10 +127,14 @@ def pack(
     check_number("seconds", seconds, above=0.0)
     limit = check_integer("containers", containers, 1)
     sizes, given = _sizes(container)
+    if unit is not None and unit not in UNITS:
+        raise ParameterError(f"unit={unit!r} is unknown; use one of {', '.join(UNITS)}")
     order = read_parts(parts, unit or given)
     spacing = choose_cell(sizes) if cell is None else read_length("cell", cell)
     held = _constraints(order, constraints)
     rules = [lay_grid(size, spacing, stability=stability, constraints=held) for size in sizes]
+    for params in rules:
+        check_rule(stability, params)
     return _Packer(order, rules, given, seed).pack(limit, seconds)
 
 

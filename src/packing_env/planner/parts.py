@@ -194,7 +194,7 @@ def read_order(path: Path, unit: str) -> list[Part]:
     try:
         text = files.read_text(path, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise OrderError(f"{path}: cannot be read: {error}") from error
+        raise OrderError(f"{path}: cannot be read: {files.reason(error)}") from error
     if path.suffix.lower() == ".csv":
         entries = list(_csv_entries(path, text))
     else:

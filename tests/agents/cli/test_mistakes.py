@@ -49,6 +49,24 @@ def test_a_mistake_gets_the_key_and_the_remedy(line, remedy, capsys, monkeypatch
 
 
 @pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("pack my_parts --container 240x180x150mm --unit furlong", "unit='furlong' is unknown"),
+        ("pack my_parts --container 240x180x150mm --stability comhull", "did you mean com_hull"),
+        ("pack order.csv --container 240x180x150mm", "order.csv: cannot be read: no such file"),
+        ("check plan.json", "plan.json: cannot be read as a JSON plan (no such file)"),
+    ],
+)
+def test_mistakes_about_parts_and_plans(line, said, capsys, monkeypatch, tmp_path):
+    """Said before a part is read: the parts here have no faces."""
+    monkeypatch.chdir(tmp_path)
+    Path("my_parts").mkdir()
+    Path("my_parts/part.stl").write_text("solid part\nendsolid part\n")
+    assert cli.main(shlex.split(line)) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("line", "remedy"),
     [
         ("train --agent dqn", "KEY=VALUE without dashes: agent=dqn"),
