@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import torch
 
+import agents
 from agents.config.folders import ConfigError
 from packing_env import PRESETS, PackingEnv, kernels, make_env
 from packing_env.core.actions import MODES
@@ -69,3 +71,6 @@ def play(env: PackingEnv) -> None:
     env.reset(env.get_state(), set_state=True)
     if env.params.geometry == "maps" and env.params.action_mode == "placement":
         LowestPlacement(env.catalogue.tensors(), env.params)(dict(env.get_state().items()))
+    if env.params.action_mode == "placement":  # values of afterstates have kernels of their own
+        with suppress(ValueError):  # a task that they do not serve
+            agents.build_policy("afterstate", env)(env.reset())

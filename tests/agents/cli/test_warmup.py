@@ -105,10 +105,12 @@ def test_after_a_warmup_nothing_is_compiled(tmp_path: Path) -> None:
     """Play every preset in its own mode and size, and a heuristic, in new processes."""
     in_process("import sys; from agents.cli.main import main; sys.exit(main(['warmup']))", tmp_path)
     program = (
-        "from agents import heuristics; from packing_env import PRESETS, make_env\n"
+        "from agents import build_policy, heuristics; from packing_env import PRESETS, make_env\n"
         "for name in PRESETS:\n"
         "    env = make_env(name, num_envs=3, pool_size=32)\n"
         "    env.rollout(4, break_when_any_done=False)\n"
         "    env.rollout(2, heuristics.build('lowest_z', env), break_when_any_done=False)\n"
+        "    if name in ('irregular', 'cuboid_online'):\n"
+        "        env.rollout(2, build_policy('afterstate', env), break_when_any_done=False)\n"
     )
     assert NOTICE not in in_process(program, tmp_path).stderr
