@@ -34,7 +34,8 @@ def play(config: DictConfig, request: Request) -> int:
     """Play one episode and print every decision."""
     env, policy = _solo(config, request)
     console = PlainConsole()
-    numbers = ("orien-\ntation", "x", "y", "z [m]", "support", "reward", "filled")
+    metres = "z" if env.params.cell >= 1.0 else "z [m]"  # boxes without a unit
+    numbers = ("orien-\ntation", "x", "y", metres, "support", "reward", "filled")
     headings = number_column("step"), Column("item", no_wrap=True, max_width=24)
     table = plain_table(*headings, *map(number_column, numbers))
     rewards, filled = _episode(env, policy)

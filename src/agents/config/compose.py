@@ -211,6 +211,7 @@ def _siblings(key: str, known: Sequence[str]) -> str:
     """Return a hint with the keys of the section that a key belongs to."""
     parent = key.rpartition(".")[0]
     names = [name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == parent]
+    names = [name for name in names if not name.startswith("_")]  # _target_ and the like
     if not parent or not names:
         return ""
     return f" ({parent} has {', '.join(names)}; add another with +{key}=...)"

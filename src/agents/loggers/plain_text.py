@@ -27,13 +27,26 @@ class PlainFormatter(logging.Formatter):
         return printable(super().format(record))
 
 
-def on_terminal(text: str) -> str:
-    """Return text whose lines are broken between words if ``sys.stderr`` is a terminal."""
-    if not sys.stderr.isatty():
+def on_terminal(text: str, stream: Any = None) -> str:
+    """Return text whose lines are broken between words if the stream is a terminal.
+
+    Args:
+        text: The text.
+        stream: ``sys.stderr`` by default.
+    """
+    if not (stream or sys.stderr).isatty():
         return text
     width = shutil.get_terminal_size().columns
     lines = (textwrap.fill(each, width, break_long_words=False) for each in text.splitlines())
     return "\n".join(lines)
+
+
+class OutputFormatter(PlainFormatter):
+    """Log lines to ``sys.stdout``, as a sweep's are, broken between words on a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record."""
+        return on_terminal(super().format(record), sys.stdout)
 
 
 class LogHandler(logging.StreamHandler[Any]):

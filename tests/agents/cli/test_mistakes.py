@@ -81,6 +81,11 @@ def test_a_mistake_in_the_form_of_the_line(line, remedy, capsys):
     assert remedy in capsys.readouterr().err
 
 
+def test_keys_of_hydra_alone_are_not_offered(capsys):
+    assert cli.main(["train", "trainer.warmpu=3"]) == 2
+    assert "_target_" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("line", ["help", "train help", "help train"])
 def test_help_without_dashes(line, capsys):
     with pytest.raises(SystemExit, match="0"):

@@ -21,7 +21,7 @@ from agents.cli import main as cli
 from agents.cli.completion import completions
 from agents.cli.runs import Run, find, listing
 from agents.loggers.console import PlainConsole
-from agents.loggers.plain_text import LogHandler
+from agents.loggers.plain_text import LogHandler, OutputFormatter
 from agents.loggers.progress import ProgressBar
 
 FEW = [*TRAIN, "trainer.frames=32"]
@@ -93,6 +93,19 @@ def test_warnings_are_broken_between_words_on_a_terminal(monkeypatch: pytest.Mon
     first, second, whole = screen.getvalue().splitlines()
     assert f"{first} {second}" == whole == text
     assert len(first) <= 80
+
+
+def test_lines_of_a_sweep_are_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs with many settings were broken at the 80th character."""
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    words = ["#0", ":", "env=cuboid_online", "agent=afterstate", "trainer.frames=640"]
+    record = logging.makeLogRecord({"msg": "\t" + " ".join(words)})
+    shown = OutputFormatter("%(message)s").format(record)
+    assert max(map(len, shown.splitlines())) <= 40
+    assert shown.split() == words
 
 
 @pytest.mark.parametrize("loss", [0.0123, 123456.7, float("nan")])
