@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -140,16 +141,25 @@ def _inside(place: Path, levels: int) -> Iterable[Run]:
 
 _SETTINGS = 5
 """Lines of settings that a table shows of a run; comparing a few runs shows all."""
+_NARROW = 21
+"""Columns of names and settings in one column, where the others leave no more."""
 _SHORT = 10
 """Length of names beside which settings have room; below longer ones they stand indented."""
 
 
-def listing(found: Sequence[Run], title: str = "") -> Table:
-    """Tabulate runs: the settings that not all of them share, and their results."""
+def listing(found: Sequence[Run], title: str = "", place: Path | None = None) -> Table:
+    """Tabulate runs: the settings that not all of them share, and their results.
+
+    Args:
+        found: The runs.
+        title: Stands above.
+        place: Folder from which runs are named; None: by their own folder alone.
+    """
     given = [run.command[1:] for run in found]
     shared = set.intersection(*map(set, given)) if len(given) > 1 else set()
-    beside = all(len(run.folder.name) <= _SHORT for run in found)
-    names = [Column("run", overflow="fold", min_width=8)]
+    labels = [_label(run.folder, place) for run in found]
+    beside = all(len(label) <= _SHORT for label in labels)
+    names = [Column("run", overflow="fold", min_width=8 if beside else _NARROW + 2)]
     if beside:
         names.append(Column("settings", overflow="fold", min_width=14))
     shown = plain_table(
@@ -161,14 +171,26 @@ def listing(found: Sequence[Run], title: str = "") -> Table:
         title=title or None,
         title_justify="left",
     )
-    for run, words in zip(found, given, strict=True):
+    for run, words, name in zip(found, given, labels, strict=True):
         own = [word for word in words if word not in shared]
         if len(own) > _SETTINGS:
             own[_SETTINGS - 1 :] = [f"and {len(own) - _SETTINGS + 1} more"]
-        name = run.folder.name
-        head = [name, "\n".join(own)] if beside else ["\n  ".join([name, *own])]
+        head = [name, "\n".join(own)] if beside else [_narrow(name, own)]
         shown.add_row(*head, run.frames, run.utilization, run.baseline, run.state)
     return shown
+
+
+def _label(folder: Path, place: Path | None) -> str:
+    inside = place is not None and place in folder.parents
+    return folder.relative_to(place).as_posix() if place and inside else folder.name
+
+
+def _narrow(name: str, words: Sequence[str]) -> str:
+    """Return a name with settings below, long ones broken before a word or a value."""
+    if len(name) > _NARROW:
+        name = re.sub(r"-(?=[a-z])|/", lambda found: f"{found[0]}\n  ", name, count=1)
+    broken = [w if len(w) <= _NARROW else w.replace("=", "=\n    ", 1) for w in words]
+    return "\n  ".join([name, *broken])
 
 
 def comparison(found: Sequence[Run]) -> Table:
@@ -197,5 +219,5 @@ def runs(options: argparse.Namespace) -> int:
         console.print(comparison(alone))
         return 0
     for place in options.places or [Path("runs")]:
-        console.print(listing(find(place), str(place)))
+        console.print(listing(find(place), str(place), place))
     return 0

@@ -172,11 +172,17 @@ def test_a_table_of_runs_fits_80_columns(tmp_path: Path) -> None:
 def test_settings_stand_below_a_long_name(tmp_path: Path) -> None:
     """Beside it they had 15 columns, and were broken within words."""
     words = ["env=cuboid_online", "evaluation.instances=8"]
-    run = fake_run(tmp_path / "20260101-120000-cuboid_online", *words, training={"frames": 32})
-    shown = text_of(listing([run], "runs")).splitlines()
+    summary = {"summary": {"utilization": {"mean": 0.3, "half_width": 0.0123}}}
+    told = {"dqn": summary, "deepest_bottom_left": summary}
+    name = "20260101-120000-cuboid_online"
+    run = fake_run(tmp_path / name, *words, training={"frames": 1_000_000}, policies=told)
+    job = fake_run(tmp_path / "sweep" / "0", "seed=0")
+    shown = text_of(listing([run, job], "runs", tmp_path)).splitlines()
     assert max(map(len, shown)) <= 80
-    at = next(i for i, line in enumerate(shown) if run.folder.name in line)
-    assert [line.strip() for line in shown[at + 1 : at + 3]] == words
+    at = next(i for i, line in enumerate(shown) if "20260101" in line)
+    parts = ["20260101-120000-", "cuboid_online", words[0], "evaluation.instances=", "8"]
+    assert [line[:25].strip() for line in shown[at : at + 5]] == parts
+    assert "sweep/0" in "".join(shown)
 
 
 def test_a_list_of_items_shows_numbers_whole(
