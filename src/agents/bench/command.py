@@ -12,7 +12,6 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 from rich.console import Console
-from rich.progress import Progress
 
 from agents.bench.base import Benchmark, LeftOut, Session
 from agents.bench.measure.timing import Clock
@@ -22,6 +21,7 @@ from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
 from agents.loggers.console import PlainConsole
+from agents.loggers.progress import progress_of_jobs
 
 _WIDTH = 120
 _LEAST = {"repeats": 1, "warmup": 0, "shortest": 0, "longest": 0, "singles": 1}
@@ -99,7 +99,7 @@ def _clock(config: DictConfig) -> Clock:
 def _measure(bench: Benchmark, record: Record, console: Console) -> None:
     """Run every job; a job that raises is left out, with the error as its reason."""
     jobs = bench.jobs(record.session)
-    with Progress(console=console, transient=True) as progress:
+    with progress_of_jobs(console) as progress:
         bar = progress.add_task("", total=len(jobs))
         for job in jobs:
             progress.update(bar, description=job.title[:60])

@@ -13,12 +13,12 @@ from functools import partial
 from itertools import combinations, starmap
 from typing import Any
 
-from rich.progress import Progress
 from rich.table import Column, Table
 
 from agents import heuristics
 from agents.cli.protocols import DISCRIMINATING, STRICTER, Protocol, ordering_protocols, protocols
 from agents.loggers.console import PlainConsole
+from agents.loggers.progress import progress_of_jobs
 from agents.training import runs
 from agents.training.evaluate import (
     Estimate,
@@ -269,7 +269,7 @@ def validate(options: argparse.Namespace) -> int:
     console = PlainConsole()
     if not console.is_terminal:
         console = PlainConsole(width=max(120, console.width))
-    with Progress(console=console, transient=True) as progress:
+    with progress_of_jobs(console) as progress:
         bar = progress.add_task("", total=rounds * len(seeds))
 
         def report(line: str) -> None:

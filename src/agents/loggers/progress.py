@@ -7,10 +7,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
 
 _WIDE = 110
 """Columns from which all values and a long bar fit."""
+
+
+def progress_of_jobs(console: Console) -> Progress:
+    """Return a bar that vanishes at the end; longer lines were drawn anew below each other."""
+    return Progress(
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, max_width=44)),
+        BarColumn(bar_width=12),
+        TextColumn("{task.percentage:3.0f}%"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
 
 
 class ProgressBar:

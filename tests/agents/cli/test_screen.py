@@ -22,7 +22,7 @@ from agents.cli.completion import completions
 from agents.cli.runs import Run, find, listing
 from agents.loggers.console import PlainConsole
 from agents.loggers.plain_text import LogHandler, OutputFormatter
-from agents.loggers.progress import ProgressBar
+from agents.loggers.progress import ProgressBar, progress_of_jobs
 
 FEW = [*TRAIN, "trainer.frames=32"]
 
@@ -123,6 +123,17 @@ def test_the_progress_line_fits_80_columns(loss: float) -> None:
         assert part in line
     assert "…" not in line
     assert len(line) <= 80
+
+
+def test_bars_of_jobs_fit_80_columns() -> None:
+    """`packing bench` drew a line of 83 characters, which ran down the screen."""
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=80, color_system=None)
+    with progress_of_jobs(console) as progress:
+        progress.add_task("cuboid_continuous numba first_legal with a long name behind", total=4)
+        progress.refresh()
+    drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "\n", screen.getvalue())
+    assert 60 < max(map(len, drawn.splitlines())) < 80
 
 
 def text_of(table: object) -> str:
