@@ -16,7 +16,7 @@ from rich.console import Console
 from agents.bench.base import Benchmark, LeftOut, Session
 from agents.bench.measure.timing import Clock
 from agents.bench.reports.record import Record, origin_of
-from agents.bench.reports.table import print_left_out, print_origin, table
+from agents.bench.reports.table import print_left_out, print_origin, print_table
 from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
@@ -53,7 +53,9 @@ def run(config: DictConfig, request: Request) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not os.access(path.parent, os.W_OK):
                 raise ConfigError(f"out={path}: {path.parent} cannot be written to")
-    console = PlainConsole(width=max(_WIDTH, PlainConsole().width))
+    console = PlainConsole()
+    if not console.is_terminal:
+        console = PlainConsole(width=max(_WIDTH, console.width))
     with ExitStack() as stack:
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(int(config.threads))  # of torch and the compiled kernels
@@ -64,7 +66,7 @@ def run(config: DictConfig, request: Request) -> int:
     if not record.rows:
         reasons = dict.fromkeys(row.reason for row in record.left_out)
         raise ConfigError(f"nothing could be measured: {'; '.join(reasons) or 'no case is left'}")
-    console.print(table(record.rows, bench.columns))
+    print_table(console, record.rows, bench.columns)
     print_left_out(console, record.left_out)
     for note in session.notes:
         console.print(note, highlight=False, soft_wrap=True)

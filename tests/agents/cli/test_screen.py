@@ -17,6 +17,8 @@ import pytest
 from rich.console import Console
 from tests.agents.cli.test_cli import TRAIN
 
+from agents.bench.base import Row
+from agents.bench.reports.table import print_table
 from agents.cli import main as cli
 from agents.cli.completion import completions
 from agents.cli.runs import Run, find, listing
@@ -276,3 +278,19 @@ def test_bash_completes_in_its_own_words(tmp_path: Path) -> None:
         ["bash", "-c", script], capture_output=True, text=True, env={**os.environ, "PATH": path}
     )
     assert done.stdout.splitlines() == ["dqn", "trainer. trainer="], done.stderr
+
+
+def test_a_table_of_measurements_becomes_lines_where_it_does_not_fit() -> None:
+    """Its rows were broken at the 80th character."""
+    columns = {f"value_{number}": f"milliseconds {number}" for number in range(9)}
+    rows = [
+        Row({"preset": "cuboid_online", "rows": rows}, dict.fromkeys(columns, 1234.5))
+        for rows in (1, 64)
+    ]
+    for width in (80, 300):
+        screen = io.StringIO()
+        print_table(PlainConsole(file=screen, width=width), rows, columns)
+        shown = screen.getvalue()
+        assert max(map(len, shown.splitlines())) <= width
+        assert ("rows=64: milliseconds 0 1,23" in shown) == (width == 80)
+        assert shown.count("1,23") == 18

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from agents.bench.base import LeftOut, Row
 from agents.training.evaluate import LINE
+
+_ANY_WIDTH = 1000
 
 
 def shared(rows: Sequence[Row]) -> dict[str, Any]:
@@ -36,6 +39,23 @@ def table(rows: Sequence[Row], columns: Mapping[str, str]) -> Table:
         cells = [_text(row.case.get(key)) for key in keys]
         made.add_row(*cells, *(_text(row.values.get(name)) for name in names))
     return made
+
+
+def print_table(console: Console, rows: Sequence[Row], columns: Mapping[str, str]) -> None:
+    """Print the table, or where it is wider than the console the same as a line per measurement."""
+    made = table(rows, columns)
+    wide = Measurement.get(console, console.options.update(max_width=_ANY_WIDTH), made)
+    if wide.maximum <= console.width:
+        console.print(made)
+        return
+    console.print(str(made.title), style="bold", highlight=False)
+    common = shared(rows)
+    for row in rows:
+        case = " ".join(f"{k}={_text(v)}" for k, v in row.case.items() if k not in common)
+        found = [
+            f"{columns[name]} {_text(row.values[name])}" for name in columns if name in row.values
+        ]
+        console.print(f"{case}: {', '.join(found)}", highlight=False)
 
 
 def print_left_out(console: Console, left_out: Sequence[LeftOut]) -> None:
