@@ -21,7 +21,7 @@ _WIDE = 110
 
 
 def progress_of_jobs(console: Console) -> Progress:
-    """Return a bar that vanishes at the end; longer lines were drawn anew below each other."""
+    """Return a bar that vanishes at the end, of a line that fits 80 columns."""
     return Progress(
         TextColumn("{task.description}", table_column=Column(no_wrap=True, max_width=44)),
         BarColumn(bar_width=12),
