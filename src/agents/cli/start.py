@@ -8,8 +8,9 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from agents.config.compose import Request
+from agents.config.folders import ConfigError
 from agents.training import checkpoint, resume, runs
-from agents.training.distributed import World
+from agents.training.distributed import World, restarted
 from agents.training.resume import Resumed
 
 
@@ -41,19 +42,50 @@ def _source(config: DictConfig, held: ExitStack) -> str:
 
 def _goes_on(config: DictConfig, run: Path) -> bool:
     """Return whether results go into the folder of the run that is continued."""
-    return config.run_dir in (None, str(run))
+    return config.run_dir is None or Path(config.run_dir).resolve() == run.resolve()
+
+
+def check_restarts(config: DictConfig) -> None:
+    """Check that processes which ``torchrun`` starts again would find their newest checkpoint.
+
+    Raises:
+        ConfigError: The folder of the run is not known, or has checkpoints of another start.
+    """
+    place = None if config.resume in (None, resume.AUTO) else Path(config.resume)
+    if place is None and config.run_dir is None:
+        raise ConfigError(
+            "torchrun --max-restarts needs run_dir=FOLDER, where the restarted processes find "
+            "their checkpoint"
+        )
+    one = place is not None and (place / checkpoint.MANIFEST).is_file()
+    if place is not None and one and _goes_on(config, place.parent.parent):
+        raise ConfigError(
+            f"torchrun --max-restarts goes on from the newest checkpoint of a run; beside "
+            f"resume={place} it needs run_dir=FOLDER, a new one"
+        )
+
+
+def go_on(config: DictConfig) -> None:
+    """Let processes that ``torchrun`` started again continue from their newest checkpoint.
+
+    Without one they start as before: from nothing, or from the run that ``resume`` names.
+    """
+    saved = config.run_dir is not None and resume.find(resume.AUTO, config.run_dir) is not None
+    if config.resume is None or saved:
+        config.resume = resume.AUTO
 
 
 def results_folder(config: DictConfig, resumed: Resumed | None, held: ExitStack) -> Path:
     """Return the folder for results, held: a new one, or that of the continued run.
 
-    With ``resume=auto`` a run that was killed before its first checkpoint starts again in its
-    folder.
+    With ``resume=auto``, or restarted by ``torchrun``, a run that was killed before its first
+    checkpoint starts again in its folder.
     """
     if resumed is not None and _goes_on(config, resumed.folder):
         return resumed.folder
     given = Path(config.run_dir) if config.run_dir is not None else None
-    if config.resume == resume.AUTO and given and runs.never_saved(given, checkpoint.FOLDER):
+    again = config.resume == resume.AUTO or restarted()
+    if again and given and runs.never_saved(given, checkpoint.FOLDER):
         folder = given
         runs.check_own(folder)
     else:

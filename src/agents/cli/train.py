@@ -26,7 +26,6 @@ from agents.cli.eval import (
 from agents.cli.shards import agent_name
 from agents.config import build
 from agents.config.compose import Request
-from agents.config.folders import ConfigError
 from agents.diagnostics import black_box
 from agents.loggers.console import PlainConsole
 from agents.loggers.curve import save_curve
@@ -55,13 +54,10 @@ def train(config: DictConfig, request: Request) -> int:
     """
     with build.as_config_errors():
         ranks = instantiate(config.distributed)
-    if distributed.may_restart() and config.run_dir is None and config.resume is None:
-        raise ConfigError(
-            "torchrun --max-restarts needs run_dir=FOLDER, where the restarted processes find "
-            "their checkpoint"
-        )
-    if distributed.restarted() and config.resume is None:
-        config.resume = resume.AUTO
+    if distributed.may_restart():
+        start.check_restarts(config)
+    if distributed.restarted():
+        start.go_on(config)
     with ExitStack() as held:
         with ranks.joined(config.device) as world:
             session = _trained(config, request, ranks, world, held)

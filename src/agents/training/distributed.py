@@ -120,15 +120,36 @@ class Ranks:
         """Join the processes; one on its own is a world of one.
 
         Raises:
-            ConfigError: ``device`` cannot be that of several processes.
-            RankError: Another process failed meanwhile.
+            ConfigError: ``device`` cannot be that of several processes, or a variable that
+                ``torchrun`` sets is missing.
+            RankError: Another process failed meanwhile, or did not come.
         """
-        size = int(os.environ.get("WORLD_SIZE", "1"))
+        size = _variable("WORLD_SIZE", "1")
         if size == 1:
             yield World()
             return
-        own = own_device(device, size)
-        server, rank, size = next(iter(rendezvous("env://", timeout=self.timeout)))
+        rank = _variable("RANK")
+        try:
+            store = self._connected(own_device(device, size), rank, size)
+        except distributed.DistError as error:
+            raise RankError(
+                f"rank {rank}: not all of the {size} processes came within distributed.timeout="
+                f"{self.timeout.total_seconds():g} seconds ({str(error).splitlines()[0]})"
+            ) from error
+        try:
+            yield World(rank, size)
+        except StoppedError:
+            raise
+        except Exception as error:
+            raise _first_failure(store, rank, error) from error
+        finally:
+            distributed.destroy_process_group()
+
+    def _connected(self, own: torch.device | None, rank: int, size: int) -> PrefixStore:
+        """Connect this process with the others; return where they leave texts."""
+        for name in ("MASTER_ADDR", "MASTER_PORT"):
+            _set(name)
+        server = next(iter(rendezvous("env://", timeout=self.timeout)))[0]
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # the server may outlive one
         store = PrefixStore(f"packing-{attempt}", server)
         distributed.init_process_group(
@@ -139,14 +160,7 @@ class Ranks:
             timeout=self.timeout,
             device_id=own,
         )
-        try:
-            yield World(rank, size)
-        except StoppedError:
-            raise
-        except Exception as error:
-            raise _first_failure(store, rank, error) from error
-        finally:
-            distributed.destroy_process_group()
+        return store
 
     def collector(
         self,
@@ -202,7 +216,7 @@ def own_device(device: torch.device | str, size: int) -> torch.device | None:
             f"device={device} puts all {size} processes on one GPU; use device=cuda: each takes "
             f"the GPU of its LOCAL_RANK"
         )
-    local, count = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    local, count = _variable("LOCAL_RANK"), torch.cuda.device_count()
     if local >= count:
         raise ConfigError(
             f"device=cuda: process {local} of this machine has no GPU, there are {count}; start "
@@ -210,6 +224,25 @@ def own_device(device: torch.device | str, size: int) -> torch.device | None:
         )
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
+
+
+def _set(name: str, default: str | None = None) -> str:
+    """Return a variable that ``torchrun`` sets."""
+    found = os.environ.get(name, default)
+    if found is None:
+        raise ConfigError(
+            f"WORLD_SIZE asks for several processes, and {name} is not set; start them with "
+            f"torchrun, or unset WORLD_SIZE"
+        )
+    return found
+
+
+def _variable(name: str, default: str | None = None) -> int:
+    """Return a variable that ``torchrun`` sets to a number."""
+    found = _set(name, default)
+    if not found.isdecimal():
+        raise ConfigError(f"{name}={found!r} must be a number, as torchrun sets it")
+    return int(found)
 
 
 def restarted() -> bool:
