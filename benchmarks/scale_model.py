@@ -1,12 +1,13 @@
 """A model of many processes: messages per update, memory, and when they bind; with measured ones.
 
-    python benchmarks/scale_model.py measure [--ranks 1 2 4] [--seconds 60] [--out ...]
+    python benchmarks/scale_model.py measure [--ranks 1 2 4] [--seconds 20] [--repeats 3]
     python benchmarks/scale_model.py model [--measured ...] [--out ...]
     python benchmarks/scale_model.py overlap [--out ...]
 
 `measure` trains PPO on boxes with 1, 2 and 4 processes of one thread each, equal rows per process
-(weak scaling), and writes frames/s, and time and bytes of the message per update. Run it on an idle
-machine with as many cores as processes: beyond that they share cores, and the model says so.
+(weak scaling), and writes frames/s, and time and bytes of the messages per update. The numbers of
+processes take turns, and of the repeats the median counts, so that what else runs on the machine
+disturbs all alike. With fewer cores than processes they share cores, and the model says so.
 
 `model` predicts an update of `n` processes. All do the same work at once, and add up the gradient
 in a ring: each sends and receives 2 (n - 1) / n of the message in 2 (n - 1) steps,
@@ -36,14 +37,16 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 SETTINGS = [
-    "env=cuboid_online", "agent=ppo", "env.num_envs=256", "replay.horizon=16",
-    "agent.batch_size=1024", "trainer.frames=1e9",
+    "env=cuboid_online", "agent=ppo", "env.num_envs=64", "replay.horizon=16",
+    "agent.batch_size=256", "trainer.frames=1e9",
 ]  # fmt: skip
 SIZES = (2**12, 2**23)
 """Bytes of the two messages that latency and bandwidth are fitted to."""
@@ -54,8 +57,8 @@ LINKS = {
 }
 """Seconds per step and bytes per second and GPU."""
 PARAMETERS = {"small (ppo on boxes)": 4e5, "hrl_paper": 1.394e7, "a large transformer": 1e8}
-REPLAY_BYTES = 40e9
-"""Memory of a GPU that its shard of the replay may take."""
+REPLAY_BYTES, ROW_BYTES = 40e9, 10e9
+"""Memory of a GPU that its shard of the replay may take, and the states of its rows."""
 TASKS = {"cuboid_online": "dqn", "irregular": "dqn"}
 """Presets, and an agent whose replay they have."""
 WORK = 0.02
@@ -73,6 +76,26 @@ def message_times(size: int, repeats: int = 30) -> float:
         distributed.all_reduce(data)
         seconds.append(time.perf_counter() - start)
     return sorted(seconds[3:])[repeats // 2]
+
+
+@contextmanager
+def messages_timed() -> Iterator[list[float]]:
+    """Collect the seconds of every all-reduce, the wait for the others included."""
+    from torch import distributed
+
+    usual, seconds = distributed.all_reduce, []
+
+    def timed(*given: Any, **named: Any) -> Any:
+        start = time.perf_counter()
+        found = usual(*given, **named)
+        seconds.append(time.perf_counter() - start)
+        return found
+
+    distributed.all_reduce = timed
+    try:
+        yield seconds
+    finally:
+        distributed.all_reduce = usual
 
 
 def rank(seconds: float, path: str) -> None:
@@ -97,54 +120,77 @@ def rank(seconds: float, path: str) -> None:
         while trainer.updates < 2:  # kernels are compiled, memory is allocated
             trainer.step()
         start, frames, updates = time.perf_counter(), trainer.frames, trainer.updates
-        going = True
-        while going:
-            trainer.step()
-            if trainer.updates > updates and replay.state_dict()["cursor"] == 0:
-                (late,) = world.any(time.perf_counter() - start >= seconds)
-                going = not late
-        took = time.perf_counter() - start
+        processor, going = time.process_time(), True
+        with messages_timed() as waits:
+            while going:
+                trainer.step()
+                if trainer.updates > updates and replay.state_dict()["cursor"] == 0:
+                    (late,) = world.any(time.perf_counter() - start >= seconds)
+                    going = not late
+        took, processor = time.perf_counter() - start, time.process_time() - processor
+        done = trainer.updates - updates
         gradients = agent.optimizer._gradients
+        samples = int(config.env.num_envs) * int(config.replay.horizon)
         messages = [message_times(size) for size in SIZES] if world.size > 1 else [0.0, 0.0]
         own = message_times(gradients.flat.numel() * 4) if world.size > 1 else 0.0
         found = {
             "ranks": processes(),
             "frames_per_second": (trainer.frames - frames) / took,
-            "updates": trainer.updates - updates,
-            "seconds_per_update": took / (trainer.updates - updates),
-            "steps_per_update": agent.epochs * max(1, round(256 * 16 / agent.batch_size)),
+            "updates": done,
+            "seconds_per_update": took / done,
+            "processor_seconds_per_update": processor / done,
+            "steps_per_update": agent.epochs * max(1, round(samples / agent.batch_size)),
             "message_bytes": gradients.flat.numel() * 4,
             "message_seconds": own,
+            "messages_per_update": len(waits) / done,
+            "in_messages_seconds_per_update": sum(waits) / done,
             "seconds_of_sizes": dict(zip(map(str, SIZES), messages, strict=True)),
         }
         if world.leads:
             Path(path).write_text(json.dumps(found))
 
 
+def measured(size: int, seconds: float, path: str) -> dict[str, Any]:
+    """Start a number of processes; return what rank 0 wrote."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = str(listener.getsockname()[1])
+    common = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    common |= {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, "rank", "--seconds", str(seconds), "--out", path]
+    jobs = [
+        subprocess.Popen(command, env={**os.environ, **common, "RANK": str(i)}) for i in range(size)
+    ]
+    if [code for job in jobs if (code := job.wait())]:
+        sys.exit(f"a process of {size} failed")
+    found: dict[str, Any] = json.loads(Path(path).read_text())
+    Path(path).unlink()
+    return found
+
+
 def measure(args: argparse.Namespace) -> None:
-    """Measure each number of processes in turn."""
+    """Measure the numbers of processes in turn, several times; of each the median."""
     from provenance import provenance, write_json
 
+    runs: dict[int, list[dict[str, Any]]] = {size: [] for size in args.ranks}
+    loads = []
+    for _ in range(args.repeats):
+        for size in args.ranks:
+            loads.append(os.getloadavg()[0] if hasattr(os, "getloadavg") else None)
+            runs[size].append(measured(size, args.seconds, f"{args.out}.part"))
+            print(runs[size][-1], flush=True)
     rows = []
-    for size in args.ranks:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port = str(listener.getsockname()[1])
-        path = f"{args.out}.part"
-        common = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        common |= {"OMP_NUM_THREADS": "1"}
-        command = [sys.executable, __file__, "rank", "--seconds", str(args.seconds), "--out", path]
-        jobs = [
-            subprocess.Popen(command, env={**os.environ, **common, "RANK": str(i)})
-            for i in range(size)
-        ]
-        if [code for job in jobs if (code := job.wait())]:
-            sys.exit(f"a process of {size} failed")
-        rows.append(json.loads(Path(path).read_text()))
-        Path(path).unlink()
-        print(rows[-1], flush=True)
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    write_json(args.out, provenance() | {"settings": SETTINGS, "load_1min": load, "rows": rows})
+    for found in runs.values():
+        every = sorted(found, key=lambda row: float(row["frames_per_second"]))
+        speeds = {"frames_per_second_of_all": [row["frames_per_second"] for row in found]}
+        rows.append(every[len(every) // 2] | speeds)
+    group = Path("/proc/self/autogroup")
+    priority = {
+        "nice": os.nice(0) if hasattr(os, "nice") else None,
+        "autogroup": group.read_text().strip() if group.is_file() else None,
+    }
+    about = {"settings": SETTINGS, "priority": priority, "load_1min_before_each": loads}
+    write_json(args.out, provenance() | about | {"rows": rows})
 
 
 def ring(n: int, size: float, latency: float, bandwidth: float) -> float:
@@ -181,7 +227,9 @@ def compared(report: dict[str, Any]) -> list[dict[str, Any]]:
                 "measured_seconds_per_update": row["seconds_per_update"],
                 "error": predicted / row["seconds_per_update"] - 1,
                 "speedup": row["frames_per_second"] / alone["frames_per_second"],
-                "synchronisation_seconds_per_update": steps * messages,
+                "predicted_seconds_in_messages": steps * messages,
+                "measured_seconds_in_messages": row["in_messages_seconds_per_update"],
+                "message_bytes_per_update": steps * row["message_bytes"],
             }
         )
     return found
@@ -200,10 +248,14 @@ def memory() -> list[dict[str, Any]]:
         env = build_env(config)
         env.reset()
         each = build_replay(config, env, build_agent(config, env)).bytes_per_transition
+        row = num_bytes(env.get_state().values(True, True)) // 2
+        rows = int(ROW_BYTES / row)
         found.append(
             {
                 "task": task,
-                "bytes_per_row": num_bytes(env.get_state().values(True, True)) // 2,
+                "bytes_per_row": row,
+                "rows_per_gpu": rows,
+                "rows": {n: n * rows for n in (8, 64, 1024)},
                 "bytes_per_transition": each,
                 "transitions_per_gpu": int(REPLAY_BYTES / each),
                 "transitions": {n: n * int(REPLAY_BYTES / each) for n in (8, 64, 1024)},
@@ -240,7 +292,8 @@ def model(args: argparse.Namespace) -> None:
         "compared": compared(measured),
         "gpus": table,
     }
-    report |= {"replay_bytes_per_gpu": REPLAY_BYTES, "memory": memory()}
+    report |= {"replay_bytes_per_gpu": REPLAY_BYTES, "row_bytes_per_gpu": ROW_BYTES}
+    report["memory"] = memory()
     for row in report["compared"]:
         print(row)
     write_json(args.out, provenance() | report)
@@ -284,7 +337,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["measure", "model", "overlap", "rank"])
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--measured", default="benchmarks/results/weak_scaling.json")
     parser.add_argument("--out")
     args = parser.parse_args()

@@ -6,9 +6,6 @@ single process nothing is sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import torch
 from torch import Tensor, distributed
 
 
@@ -29,13 +26,3 @@ def least(tensor: Tensor) -> Tensor:
     if processes() > 1:
         distributed.all_reduce(tensor, distributed.ReduceOp.MIN)
     return tensor
-
-
-def average(tensors: Iterable[Tensor]) -> None:
-    """Replace scalars of one dtype by their means over the processes, in one message."""
-    if processes() == 1:
-        return
-    pending = list(tensors)
-    means = add_up(torch.stack(pending)) / processes()
-    for tensor, mean in zip(pending, means, strict=True):
-        tensor.copy_(mean)

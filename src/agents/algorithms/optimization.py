@@ -18,7 +18,7 @@ _ALIGNED = 16
 
 
 class Gradients:
-    """The gradients of some parameters in one piece of memory, behind the loss and its weight.
+    """The gradients of some parameters in one piece of memory, behind the loss and two scalars.
 
     Processes that learn together add all of it up in one message; nothing is copied.
 
@@ -38,12 +38,13 @@ class Gradients:
             for start, parameter in zip(starts, self.parameters, strict=True)
         ]
 
-    def of(self, loss: Tensor, weight: Tensor | None) -> Tensor:
+    def of(self, loss: Tensor, weight: Tensor | None, told: Tensor | None = None) -> Tensor:
         """Let the parameters have the gradient of the mean loss over the processes; return it.
 
         Args:
             loss: Of this process, with a graph.
             weight: Number of samples that it is a mean over; None: the same in every process.
+            told: A scalar that is replaced by its mean over the processes, in the same message.
         """
         self.flat.zero_()
         for parameter, view in zip(self.parameters, self.views, strict=True):
@@ -52,10 +53,14 @@ class Gradients:
         self.flat[0].copy_(loss.detach())
         if processes() > 1:
             self.flat[1].fill_(1.0)
+            if told is not None:
+                self.flat[2].copy_(told)
             if weight is not None:
                 self.flat.mul_(weight)
             add_up(self.flat)
             self.flat.div_(self.flat[1].clamp(min=1e-12))
+            if told is not None:
+                told.copy_(self.flat[2])
         return self.flat[0].clone()
 
 
@@ -135,7 +140,12 @@ class GatedAdam:
             self.set_lr(self.schedule(frames))
 
     def step(
-        self, loss: Tensor, *, where: Tensor | None = None, weight: Tensor | None = None
+        self,
+        loss: Tensor,
+        *,
+        where: Tensor | None = None,
+        below: tuple[Tensor, float] | None = None,
+        weight: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """Take one step down the gradient of ``loss``, a scalar.
 
@@ -145,6 +155,8 @@ class GatedAdam:
                 it may differ between processes that learn together.
             where: A boolean scalar on the device: where it is False the step is left out, without
                 being counted as skipped.
+            below: A scalar, which becomes its mean over the processes, and its limit: above it
+                ``where`` becomes False. NaN is not above.
 
         Returns:
             ``grad_norm`` before clipping (0 in a skipped step), ``skipped`` (0 or 1) and
@@ -152,7 +164,9 @@ class GatedAdam:
         """
         if self._gradients is None:
             self._gradients = Gradients(self.parameters)
-        loss = self._gradients.of(loss, weight)
+        loss = self._gradients.of(loss, weight, None if below is None else below[0])
+        if where is not None and below is not None:
+            where.logical_and_(~(below[0] > below[1]))
         norm = nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm, foreach=True)
         with torch.no_grad():
             finite = torch.isfinite(loss) & torch.isfinite(norm)

@@ -25,7 +25,6 @@ from agents.objectives.multi_head_ppo import MultiHeadPPOLoss, Scores, Surrogate
 from agents.options import option_groups
 from agents.policies.heads import Heads, action_heads
 from agents.policies.sampling import at, best, draw, masked_log_softmax, normalised_entropy
-from agents.process_group import average
 from agents.replay.compact import RebuildMaps, maps_read
 from packing_env.envs import PackingEnv
 
@@ -179,11 +178,10 @@ class PPO(Learner):
         for rows in self._minibatches(flat):
             scores = self.loss(self._whole(flat[rows]))
             kl = scores.get("kl_approx").detach().clone()
-            average((kl,))  # all processes continue, or none
-            going = going & ~(kl > self.target_kl)  # NaN passes: the gate skips the step
             loss = scores.get("loss_objective") + scores.get("loss_entropy")
             loss = loss + scores.get("loss_critic")
-            found = self.optimizer.step(loss, where=going)
+            # all processes continue, or none; NaN passes: the gate skips the step
+            found = self.optimizer.step(loss, where=going, below=(kl, self.target_kl))
             taken = going & (found["skipped"] == 0)
             found |= {"loss": loss.detach(), **scores.detach().to_dict(), "steps": taken.float()}
             for name, value in found.items():

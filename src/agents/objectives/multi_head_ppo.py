@@ -136,10 +136,10 @@ class MultiHeadPPOLoss(LossModule):
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Return the losses and metrics, scalars over the batch ``[B]``."""
         keys = self.tensor_keys
-        found = self.policy.evaluate(tensordict, tensordict.get(keys.action))
         advantage = tensordict.get(keys.advantage).squeeze(-1)
-        if self.surrogate.normalize_advantage:
+        if self.surrogate.normalize_advantage:  # first: processes wait least after a step
             advantage = normalized(advantage)
+        found = self.policy.evaluate(tensordict, tensordict.get(keys.action))
         change = found.log_prob - tensordict.get(keys.sample_log_prob)
         joint = change.sum(-1, keepdim=True)
         gain, clipped = self._surrogate(
