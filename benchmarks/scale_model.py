@@ -56,7 +56,7 @@ LINKS = {
     "Ethernet 100 Gbit/s a machine": {"latency": 3e-5, "bandwidth": 12.5e9 / 8},
 }
 """Seconds per step and bytes per second and GPU."""
-PARAMETERS = {"small (ppo on boxes)": 4e5, "hrl_paper": 1.394e7, "a large transformer": 1e8}
+PARAMETERS = {"small": 4e5, "hrl_paper": 1.394e7, "a large transformer": 1e8}
 REPLAY_BYTES, ROW_BYTES = 40e9, 10e9
 """Memory of a GPU that its shard of the replay may take, and the states of its rows."""
 TASKS = {"cuboid_online": "dqn", "irregular": "dqn"}
@@ -188,6 +188,7 @@ def measure(args: argparse.Namespace) -> None:
     priority = {
         "nice": os.nice(0) if hasattr(os, "nice") else None,
         "autogroup": group.read_text().strip() if group.is_file() else None,
+        "scheduler": os.sched_getscheduler(0) if hasattr(os, "sched_getscheduler") else None,
     }
     about = {"settings": SETTINGS, "priority": priority, "load_1min_before_each": loads}
     write_json(args.out, provenance() | about | {"rows": rows})
@@ -218,7 +219,7 @@ def compared(report: dict[str, Any]) -> list[dict[str, Any]]:
         latency, bandwidth = fitted(row) if n > 1 else (0.0, 1.0)
         steps = row["steps_per_update"]
         messages = ring(n, row["message_bytes"], latency, bandwidth)
-        messages += 2 * ring(n, 16, latency, bandwidth)  # moments of the advantages, and the KL
+        messages += ring(n, 16, latency, bandwidth)  # moments of the advantages
         predicted = alone["seconds_per_update"] * max(1.0, n / report["cores"]) + steps * messages
         found.append(
             {
