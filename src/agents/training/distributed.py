@@ -146,7 +146,7 @@ class Ranks:
             distributed.destroy_process_group()
 
     def _connected(self, own: torch.device | None, rank: int, size: int) -> PrefixStore:
-        """Connect this process with the others; return where they leave texts."""
+        """Join the others; return where they leave texts."""
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             _set(name)
         server = next(iter(rendezvous("env://", timeout=self.timeout)))[0]
