@@ -266,7 +266,7 @@ def test_it_stops_at_the_divergence() -> None:
     torch.manual_seed(3)
     step, count = other.optimizer.step, Counter()
 
-    def limited(loss: Tensor, *, where: Tensor, below: Any) -> dict[str, Tensor]:
+    def limited(loss: Tensor, *, where: Tensor, below: object) -> dict[str, Tensor]:
         count["steps"] += 1
         return step(loss, where=where & (count["steps"] <= taken))
 
