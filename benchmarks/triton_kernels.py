@@ -181,7 +181,8 @@ def main() -> None:
                 "instructions": len(code.instructions),
                 "most": dict(kinds.most_common(6)),
             })  # fmt: skip
-            if variant.constants.get("COUNT") is False and variant.constants["STRIDE"] == STRIDE:
+            plain = variant.constants.get("COUNT") is False and "peak" in variant.constants
+            if plain and variant.constants["STRIDE"] == STRIDE:
                 costs[architecture] = cost(code)
             if variant.kernel.__name__ == "step_kernel" and architecture == 90 and not step:
                 step = triton_step.estimate(code)  # the first is cuboid_online
