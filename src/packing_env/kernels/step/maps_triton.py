@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
 from packing_env.kernels.compiled.scene_triton import Scene, fill_scene, new_scene
@@ -30,14 +29,11 @@ from packing_env.kernels.step.heights_triton import (
     judge_kernel,
 )
 from packing_env.kernels.step.triton import constants_for, reset_kernel, seen_of
-from packing_env.kernels.step.window_triton import Window
+from packing_env.kernels.step.window_triton import window_of
 from packing_env.kernels.support.hull_triton import MAX_SIDE, com_hull_kernel
 
-WARPS = {"num_warps": 4}
-"""Of a program that owns a row."""
-
-_CELLS = 1024
-"""Cells of a window that a program reads at once."""
+WARPS = {"num_warps": 4, "maxnreg": 168}
+"""Of a program that owns a row; left to itself, the compiler takes fewer registers, and spills."""
 
 
 class Given(NamedTuple):
@@ -109,14 +105,6 @@ def rule_constants(counts: Counts) -> dict[str, bool]:
             "centres": rule.hull == "centres"}  # fmt: skip
 
 
-def window_of(bottom: Tensor) -> Window:
-    """Return what is compiled in of the items' window."""
-    across, along = bottom.shape[2:]
-    lanes = triton.next_power_of_2(along)
-    lines = min(triton.next_power_of_2(across), max(1, _CELLS // lanes))
-    return Window(across, along, lines, lanes)
-
-
 def decide(
     state: Tensors, items: Tensors, pool: Tensors, counts: Sequence[int],
     lengths: Sequence[float], tables: Tensors, terms: Sequence[str], action: Tensor,
@@ -126,7 +114,7 @@ def decide(
     constants = constants_for(state, items, counts, lengths, terms, action.shape[1])
     table, limits, batch = Items(*items), Lengths(*lengths), len(action)
     given = (State(*state[:-1]), table, tables[0], action, under, Between(*between), batch)
-    sizes = {"WINDOW": window_of(table.bottom), **WARPS}
+    sizes = {"WINDOW": window_of(table.bottom.shape[2:]), **WARPS}
     with torch.cuda.device_of(action):
         launch(decide_kernel, batch, (*given, limits.lid, limits.tolerance), constants | sizes)
 
@@ -201,7 +189,7 @@ def _judge(
     stable = seen.mask.view(torch.uint8)
     second = (None, None) if begun is None else (begun.mask, begun.drop_height)
     targets = (seen.mask, second[0], seen.drop_height, second[1])
-    sizes = {"WINDOW": window_of(items.bottom)}
+    sizes = {"WINDOW": window_of(items.bottom.shape[2:])}
     sizes |= {name: constants[name] for name in ("RULE", "FORMULA", "TASK", "GRID")}
     arguments = (now.heightmap, items, given.areas, z, stable, count, *targets, passed)
     with torch.cuda.device_of(z):
@@ -217,7 +205,7 @@ def _write_item_maps(
     seen, begun = (_maps_of(entries) for entries in (observations, start))
     if seen is None and begun is None:
         return
-    sizes = {"TASK": task, "WINDOW": window_of(items.bottom), **WARPS}
+    sizes = {"TASK": task, "WINDOW": window_of(items.bottom.shape[2:]), **WARPS}
     arguments = (now, given.tops, given.bottoms, shown, seen, begun)
     with torch.cuda.device_of(shown):
         launch(item_maps_kernel, now.queue.numel(), arguments, sizes)

@@ -6,8 +6,10 @@ A program owns a row and walks over the item's window, some lines at once. The b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import triton
 import triton.language as tl
 
 from packing_env.kernels import layout
@@ -19,6 +21,9 @@ _HALF_CELL = tl.constexpr(float(layout.HALF_CELL))
 _STRAIGHT = tl.constexpr(layout.VERTICAL)
 """The run of a corner straight above or below the point."""
 
+_CELLS = 512
+"""Cells of a window that a program reads at once."""
+
 _INF = tl.constexpr(float("inf"))
 
 
@@ -29,6 +34,14 @@ class Window(NamedTuple):
     along: Any
     lines: Any
     lanes: Any
+
+
+def window_of(shape: Sequence[int]) -> Window:
+    """Return what is compiled in of a window of these cells."""
+    across, along = shape
+    lanes = triton.next_power_of_2(along)
+    lines = min(triton.next_power_of_2(across), max(1, _CELLS // lanes))
+    return Window(across, along, lines, lanes)
 
 
 class Place(NamedTuple):
