@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import triton
+import triton_heights
 import triton_step
 from provenance import provenance, write_json
 from triton_code import LATTICES, Code, compiled, variants
@@ -168,7 +169,7 @@ def main() -> None:
     table: list[dict[str, Any]] = []
     costs: dict[Any, Any] = {}
     step: dict[Any, Any] = {}
-    for variant in (*variants(), *triton_step.variants()):
+    for variant in (*variants(), *triton_step.variants(), *triton_heights.variants()):
         for architecture in ARCHITECTURES:
             code = compiled(variant, architecture)
             kinds = collections.Counter(
