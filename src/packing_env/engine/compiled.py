@@ -72,7 +72,8 @@ class Operations:
         self.on_cells = supported_ground(catalogue, self.params) == "cells"
         tables = observation.item_tables(catalogue, self.params)
         tables["orientation_features"] = tables["orientation_features"].flatten(1)
-        levels = _observed_levels(catalogue, self.params, on_cells=self.on_cells)
+        none = catalogue["volume"].new_empty(0)
+        levels = _observed_levels(catalogue, self.params) if self.on_cells else none
         self._items = {**catalogue, **tables, "drop_height": levels, "on_floor": on_floor}
         self.task = kernels.StepTask(
             self._items,
@@ -369,14 +370,9 @@ def _lengths(params: PackingParams) -> dict[str, float]:
     }
 
 
-def _observed_levels(
-    catalogue: Catalogue, params: PackingParams, *, on_cells: bool
-) -> Float[Tensor, " levels"]:
+def _observed_levels(catalogue: Catalogue, params: PackingParams) -> Float[Tensor, " levels"]:
     """Return the observation of each rest height in whole cells, plus 1; first of illegal ones."""
-    device = catalogue["volume"].device
-    if not on_cells:
-        return torch.empty(0, device=device)
-    levels = torch.arange(-1, kernels.MAX_CUBOID_HEIGHT + 1, device=device)
+    levels = torch.arange(-1, kernels.MAX_CUBOID_HEIGHT + 1, device=catalogue["volume"].device)
     z = (levels.clamp(min=0).float() * params.cell).view(-1, 1, 1, 1, 1)
     return observation.drop_heights(Maps(z, (levels >= 0).view(z.shape)), params).flatten()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from jaxtyping import Bool, Float, Int
@@ -87,11 +88,11 @@ class FusedTask:
             state: The state.
             observed: Whether the step's observations have rest heights, which need no other place.
         """
-        from packing_env.kernels.step.maps_triton import new_memory
-
+        module = import_module("packing_env.kernels.step.maps_triton")  # and Triton with it
         slots = state["queue"].shape[1]
         given = (state["heightmap"], self.task.items, slots, self.task.counts)
-        return new_memory(*given, observed=observed)
+        made: tuple[list[Tensor], list[Tensor]] = module.new_memory(*given, observed=observed)
+        return made
 
 
 def is_fused_for(device_type: str) -> bool:

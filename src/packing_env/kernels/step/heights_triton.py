@@ -50,7 +50,7 @@ _CELLS = tl.constexpr(1024)
 
 
 class Between(NamedTuple):
-    """What the kernels of a step pass on.
+    """Values that the kernels of a step pass on.
 
     Whether the action was legal and the row unfinished, ``[B]``; the metrics before it
     ``[B, METRIC_LANES]``; the observed items ``[B, S]``, -1 for none; for the orientations of the

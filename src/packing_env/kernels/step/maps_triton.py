@@ -50,8 +50,8 @@ class Given(NamedTuple):
 class Scratch(NamedTuple):
     """Memory of :class:`~packing_env.kernels.compiled.scene_triton.Scene`, and of what is counted.
 
-    ``z`` and ``count`` are ``[B, P, Xs, Ys]``; z is empty where rest heights are observed, count
-    where the rule counts nothing.
+    ``z`` and ``supporting`` are ``[B, P, Xs, Ys]``; z is empty where rest heights are observed, the
+    other where the rule counts nothing.
     """
 
     phases: Tensor
@@ -60,7 +60,7 @@ class Scratch(NamedTuple):
     size: Tensor
     lows: Tensor
     z: Tensor
-    count: Tensor
+    supporting: Tensor
 
 
 def new_memory(
@@ -170,7 +170,7 @@ def _find_places(
     launch_tiles(gaps_kernel, scene, heightmap, stride, z, z, *reach, COUNT=False)
     measured = rule_constants(counts)
     if measured["percents"]:
-        placed = (z, scratch.count, None, lengths.tolerance, 0.0)
+        placed = (z, scratch.supporting, None, lengths.tolerance, 0.0)
         launch_tiles(gaps_kernel, scene, heightmap, stride, *placed, COUNT=True)
     if measured["hull"]:
         sizes = {"CENTRES": measured["centres"], "WIDE": max(items.bottom.shape[2:]) > MAX_SIDE}
@@ -185,7 +185,7 @@ def _judge(
 ) -> None:  # fmt: skip
     """Write legality and observed rest heights."""
     z, seen, begun = written
-    count = scratch.count if scratch.count.numel() else None
+    count = scratch.supporting if scratch.supporting.numel() else None
     stable = seen.mask.view(torch.uint8)
     second = (None, None) if begun is None else (begun.mask, begun.drop_height)
     targets = (seen.mask, second[0], seen.drop_height, second[1])
