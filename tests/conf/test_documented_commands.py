@@ -41,7 +41,7 @@ def shown() -> list[tuple[str, str]]:
 
 
 def composed(text: str) -> int:
-    """How many configurations a command line makes, each of them possible."""
+    """How many configurations a command line makes; of a sweep, the first and last are composed."""
     options = _read(shlex.split(text, comments=True))
     if COMMANDS[options.command].arguments:
         return 1  # takes no settings
@@ -49,7 +49,7 @@ def composed(text: str) -> int:
     if getattr(options, "multirun", False):  # extras bring launchers and sweepers with settings
         own = [text for text in options.overrides if not text.startswith(("hydra/", "hydra."))]
         jobs = list(expand(expanded(own)))
-    for job in jobs:
+    for job in (jobs[0], jobs[-1])[: len(jobs)]:
         compose(options.command, job, options.config_dir)
     return len(jobs)
 
