@@ -21,11 +21,13 @@ from packing_env.kernels.support import hull_triton
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 TYPES = {
-    **dict.fromkeys(("heightmap", "phases", "highest", "lowest", "bottom", "lows", "z"), "*fp32"),
+    **dict.fromkeys(
+        ("heightmap", "phases", "highest", "lowest", "bottom", "lows", "z", "peak"), "*fp32"
+    ),
     **dict.fromkeys(("which", "bound", "com"), "*i64"),
     **dict.fromkeys(("size", "count"), "*i32"),
     "stable": "*u8",
-    "contact_tol": "fp32",
+    **dict.fromkeys(("contact_tol", "lid"), "fp32"),
 }
 """Types of the kernels' arguments; the others are int32."""
 
@@ -49,6 +51,8 @@ class Variant(NamedTuple):
             return f"{self.kernel.__name__} {self.label}"
         shown = {k: v for k, v in self.constants.items() if k in ("COUNT", "CENTRES", "WIDE")}
         said = "".join(f" {key.lower()}" for key, value in shown.items() if value)
+        if self.kernel is base.gaps_kernel and "peak" not in self.constants:
+            said += " lid"
         return f"{self.kernel.__name__}{said} stride {self.constants['STRIDE']}"
 
 
@@ -74,7 +78,8 @@ def variants() -> Iterator[Variant]:
         yield Variant(scene.ground_kernel, {**common, "POINTS": scene.GROUND_POINTS})
         yield Variant(scene.blocks_kernel, common)
         for counts in (False, True):
-            yield Variant(base.gaps_kernel, {**sizes, "COUNT": counts})
+            yield Variant(base.gaps_kernel, {**sizes, "COUNT": counts, "peak": None})
+        yield Variant(base.gaps_kernel, {**sizes, "COUNT": False})
         for centres in (False, True):
             for wide in (False, True) if stride == LATTICES[-1][0] else (False,):
                 yield Variant(

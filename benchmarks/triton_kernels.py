@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import triton
+import triton_heights
 import triton_step
 from provenance import provenance, write_json
 from triton_code import LATTICES, Code, compiled, variants
@@ -168,7 +169,7 @@ def main() -> None:
     table: list[dict[str, Any]] = []
     costs: dict[Any, Any] = {}
     step: dict[Any, Any] = {}
-    for variant in (*variants(), *triton_step.variants()):
+    for variant in (*variants(), *triton_step.variants(), *triton_heights.variants()):
         for architecture in ARCHITECTURES:
             code = compiled(variant, architecture)
             kinds = collections.Counter(
@@ -181,7 +182,8 @@ def main() -> None:
                 "instructions": len(code.instructions),
                 "most": dict(kinds.most_common(6)),
             })  # fmt: skip
-            if variant.constants.get("COUNT") is False and variant.constants["STRIDE"] == STRIDE:
+            plain = variant.constants.get("COUNT") is False and "peak" in variant.constants
+            if plain and variant.constants["STRIDE"] == STRIDE:
                 costs[architecture] = cost(code)
             if variant.kernel.__name__ == "step_kernel" and architecture == 90 and not step:
                 step = triton_step.estimate(code)  # the first is cuboid_online

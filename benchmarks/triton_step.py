@@ -49,7 +49,7 @@ _TYPES = {
 _TYPE = {name: kind for kind, names in _TYPES.items() for name in names.split()}
 
 
-def _types() -> dict[str, Any]:
+def row_types() -> dict[str, Any]:
     """Return the types of the kernels' arguments."""
 
     def each(names: type[Any]) -> Any:
@@ -77,9 +77,9 @@ def variants() -> Iterator[Variant]:
         lengths = Lengths(1.0, 1.0, 100.0, 10.0, 10.000001, 0.0)
         constants = step.constants_of(counts, lengths, sizes, ("utilization",))
         said = f"{rule}, {metric}, {visible} visible, stride {stride}"
-        yield Variant(step.step_kernel, constants, _types(), said, step.OPTIONS)
+        yield Variant(step.step_kernel, constants, row_types(), said, step.OPTIONS)
     chosen = {name: constants[name] for name in ("TASK", "GRID")}
-    yield Variant(step.reset_kernel, chosen, _types(), said)
+    yield Variant(step.reset_kernel, chosen, row_types(), said)
 
 
 class Loop(NamedTuple):

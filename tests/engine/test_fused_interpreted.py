@@ -7,7 +7,7 @@ Triton decides to interpret when it is imported, so these tests run in a process
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -80,13 +80,18 @@ def options(seed: int) -> dict[str, Any]:
 
 
 class Engines:
-    """Environments of one task, one for each engine."""
+    """Environments of one task, one for each engine; ``make`` makes one."""
 
-    def __init__(self, backends: tuple[str, ...], **given: Any) -> None:
+    def __init__(
+        self,
+        backends: tuple[str, ...],
+        make: Callable[..., PackingEnv] = cuboid_env,
+        **given: Any,
+    ) -> None:
         self.backends, self.envs = backends, list[PackingEnv]()
         for backend in backends:
             kernels.set_backend(backend)
-            self.envs.append(cuboid_env(**given))
+            self.envs.append(make(**given))
         assert [env.engine.name for env in self.envs] == [BACKENDS[name] for name in backends]
         self.roots = self.call(lambda env, _: env.reset())
 

@@ -13,6 +13,7 @@ from packing_env import kernels
 from packing_env.engine.compiled import ON_CELLS
 from packing_env.envs import PackingEnv
 from packing_env.testing import KNOWN_RULES
+from packing_env.types import DEFAULT_OBSERVATIONS
 
 pytestmark = [
     pytest.mark.gpu,
@@ -56,6 +57,18 @@ def test_fused_steps_of_cuboids(stability: str, action_mode: str, backend: str) 
         pytest.skip("the fused step is Triton's")
     given = {"stability": stability, "action_mode": action_mode, "observation": ON_CELLS}
     envs = [cuboid_env(65, **given) for _ in range(2)]
+    assert_same_rollouts(*envs, backend)
+    assert envs[1].engine.name == "fused"
+
+
+@pytest.mark.parametrize("stability", kernels.CUBOID_RULES)
+@pytest.mark.parametrize("num_visible", [1, 2])
+def test_fused_steps_of_other_items(stability: str, num_visible: int, backend: str) -> None:
+    if backend != "triton":
+        pytest.skip("the fused step is Triton's")
+    given = {"stability": stability, "num_visible": num_visible}
+    given["observation"] = DEFAULT_OBSERVATIONS
+    envs = [tiny_env(65, **given) for _ in range(2)]
     assert_same_rollouts(*envs, backend)
     assert envs[1].engine.name == "fused"
 

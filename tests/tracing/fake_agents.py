@@ -26,6 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import agents.replay.device_replay
 import agents.replay.rollout_buffer
 from agents.config.build import build_agent, build_env, build_replay
+from agents.config.compose import compose
 from agents.training.trainer import Trainer
 
 Memo = dict[int, Any]
@@ -84,10 +85,14 @@ def do_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.contextmanager
-def training(case: str, *overrides: str) -> Iterator[Trainer]:
-    """The training loop of a case, on fake CUDA within the block."""
+def training(case: str, *overrides: str, env: str = "") -> Iterator[Trainer]:
+    """The training loop of a case, on fake CUDA within the block; of a preset with ``env``."""
     off = ("trainer.black_box=false", "trainer.capture=false", "collector.capture=false")
-    config = small_config(case, *off, *overrides)
+    if env:
+        few = (f"env={env}", "env.num_envs=4", "env.pool_size=8", "trainer.frames=48")
+        config = compose("train", [f"agent={case}", *few, *off, *overrides])
+    else:
+        config = small_config(case, *off, *overrides)
     here = build_env(config)
     agent, env = build_agent(config, here), build_env(config)
     with FakeTensorMode(allow_non_fake_inputs=True):

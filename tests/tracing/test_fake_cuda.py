@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 import torch
 from tests.contract.presets import SMALL, modes, small_preset
@@ -29,6 +31,7 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def _without_values(monkeypatch: pytest.MonkeyPatch) -> None:
     do_without_values(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
 
 
 def test_a_mixture_of_devices_is_an_error() -> None:
@@ -87,3 +90,39 @@ def test_a_step_of_real_size_keeps_its_budget(preset: str) -> None:
             env.step_and_maybe_reset(root)
     assert counted.count <= launches
     assert counted.peak <= 1e9 * gigabytes
+
+
+FUSED = {
+    "cuboid_online": (1, 0.1),
+    "irregular": (12, 0.5),
+    "irregular_paper": (12, 2.0),
+}
+"""Launches of a fused step, and GB that it needs beside the two roots, at 1,024 rows."""
+STARTED = {
+    "packing_env::triton_step_advance": 1,
+    "packing_env::triton_step_decide": 1,
+    "packing_env::triton_step_observe": 8,
+}
+"""Most launches of an operator; those of the last two are counted when they are interpreted."""
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="Triton is not installed")
+@pytest.mark.parametrize(
+    "preset",
+    ["cuboid_online", "irregular", pytest.param("irregular_paper", marks=pytest.mark.slow)],
+)
+def test_a_fused_step_keeps_its_budget(preset: str) -> None:
+    """In action mode ``placement``, with all of the preset's observations."""
+    env = make_env(preset, 1024, pool_size=64, action_mode="placement")
+    with fake_cuda():
+        env = on_cuda(env)
+        root = env.rand_action(env.reset())
+        with Launches() as counted:
+            step, following = env.step_and_maybe_reset(root)
+        made = {x.untyped_storage()._cdata: x.untyped_storage().nbytes()
+                for each in (step["next"], following) for x in each.values(True, True)}  # fmt: skip
+    launches, gigabytes = FUSED[preset]
+    assert env.engine.name == "fused"
+    assert not counted.copies
+    assert 0 < sum(STARTED.get(name, 1) * n for name, n in counted.names.items()) <= launches
+    assert counted.peak <= sum(made.values()) + 1e9 * gigabytes

@@ -72,7 +72,8 @@ class Operations:
         self.on_cells = supported_ground(catalogue, self.params) == "cells"
         tables = observation.item_tables(catalogue, self.params)
         tables["orientation_features"] = tables["orientation_features"].flatten(1)
-        levels = _observed_levels(catalogue, self.params) if self.on_cells else torch.empty(0)
+        none = catalogue["volume"].new_empty(0)
+        levels = _observed_levels(catalogue, self.params) if self.on_cells else none
         self._items = {**catalogue, **tables, "drop_height": levels, "on_floor": on_floor}
         self.task = kernels.StepTask(
             self._items,

@@ -1,9 +1,11 @@
-"""The engine ``fused``: whole steps of cuboids on CUDA, each one launch of a Triton kernel.
+"""The engine ``fused``: whole steps on CUDA in few launches of Triton kernels.
 
-A program owns a row: it decodes the action, judges and carries out the placement, measures, gives
-the reward, ends the episode, starts the next one, and writes all observations where they are
-emitted. State and bits are those of the rules. It takes the tasks of the compiled step on whole
-cells, for the action modes that are legality of the lattice and nothing else.
+On cuboids of whole cells a step is one launch. A program owns a row: it decodes the action, judges
+and carries out the placement, measures, gives the reward, ends the episode, starts the next one,
+and writes all observations where they are emitted. On heightmaps the search for all placements
+stands between two such kernels, eleven launches at most. State and bits are those of the rules. It
+takes the tasks of the compiled step, for the action modes that are legality of the lattice and
+nothing else.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.core import observation, rewards
+from packing_env import kernels
+from packing_env.core import metrics, observation, rewards
 from packing_env.core.actions import Key
 from packing_env.engine.base import Observations, Step, Task
 from packing_env.engine.compiled import CompiledEngine, supported_ground
@@ -25,13 +28,21 @@ from packing_env.kernels.step.fused import (
     FUSED_TERMS,
     FusedTask,
     advance_fused,
+    decide_fused,
     is_fused_for,
+    observe_fused,
     reset_fused,
 )
 from packing_env.types import PackingParams, State
 
 MODES = ("placement", "multi_head")
 """Action modes that the kernel decodes."""
+
+_MEASURED = 4096
+"""Surfaces of a catalogue that are measured at once."""
+
+Memory = tuple[list[Tensor], list[Tensor]]
+"""See :meth:`packing_env.kernels.step.fused.FusedTask.new_memory`."""
 
 _TERMS = {name: rewards.TERMS[name] for name in FUSED_TERMS}
 """The reward terms that the kernel computes, as they are defined."""
@@ -50,7 +61,7 @@ class FusedEngine(CompiledEngine):
             return f"it needs CUDA and the triton backend, not {device}"
         if task.params.action_mode not in MODES:
             return f"it does not know action_mode={task.params.action_mode!r}"
-        if supported_ground(task.catalogue, task.params) != "cells":
+        if supported_ground(task.catalogue, task.params) is None:
             return "it does not know this combination of parameters and items"
         for name in task.params.reward:
             if rewards.TERMS[name] is not _TERMS.get(name):
@@ -64,9 +75,11 @@ class FusedEngine(CompiledEngine):
         self._fused = FusedTask(
             self.operations.task,
             _numbers(task.params).to(device),
-            _shares(task.params, device),
+            _shares(task.params, device, on_cells=self.operations.on_cells),
             tuple(task.params.reward),
+            () if self.operations.on_cells else _map_tables(task),
         )
+        self._memory: Memory | None = None
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row, in the given tensors where they allow it."""
@@ -76,9 +89,38 @@ class FusedEngine(CompiledEngine):
         start = self._buffers(batch, device) if reset else {}
         reward = torch.empty(batch, dtype=torch.float32, device=device)
         action = action.reshape(batch, -1).contiguous()
-        advance_fused(self._fused, state, action, after, start, reward)
+        if self.operations.on_cells:
+            advance_fused(self._fused, state, action, after, start, reward)
+        else:
+            self._advance_on_maps(state, action, after, start, reward)
         following = self._named(start, _masks(start)) if reset else None
         return Step(state, reward, self._named(after, _masks(after)), following)
+
+    def _advance_on_maps(
+        self,
+        state: State,
+        action: Int[Tensor, "B heads"],
+        after: Mapping[str, Tensor],
+        start: Mapping[str, Tensor],
+        reward: Float[Tensor, " B"],
+    ) -> None:
+        """Carry out one decision per row on heightmaps, and observe."""
+        memory = self._memory_for(state)
+        under = metrics.sum_of_heights(state["heightmap"])
+        decide_fused(self._fused, state, action, under, memory[0])
+        under = metrics.sum_of_heights(state["heightmap"])
+        observe_fused(self._fused, state, under, memory, after, start, reward)
+
+    def _memory_for(self, state: State) -> Memory:
+        """Return memory for a step, the same in all steps of as many rows that are not traced."""
+        batch, observed = len(state["step"]), "drop_height" in self._requested
+        traced = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack()
+        if traced:
+            return self._fused.new_memory(state, observed=observed)
+        if self._memory is None or len(self._memory[0][0]) != batch:
+            with torch.inference_mode(False):  # else later steps may not write it
+                self._memory = self._fused.new_memory(state, observed=observed)
+        return self._memory
 
     def reset(
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
@@ -124,7 +166,24 @@ def _numbers(params: PackingParams) -> Tensor:
     return torch.tensor([*lengths, *params.reward.values()], dtype=torch.float64)
 
 
-def _shares(params: PackingParams, device: torch.device) -> Tensor:
+def _shares(params: PackingParams, device: torch.device, *, on_cells: bool) -> Tensor:
     """Return `FusedTask.share`."""
+    if not on_cells:
+        return torch.empty(0, device=device)
     levels = torch.arange(MAX_CUBOID_HEIGHT + 2, device=device).view(-1, 1, 1)
     return observation.over_height(levels.float() * params.cell, params).flatten()
+
+
+def _map_tables(task: Task) -> tuple[Tensor, ...]:
+    """Return `FusedTask.maps`."""
+    items, params = task.catalogue, task.params
+    surfaces = items["bottom"].flatten(0, 1)
+    parts = surfaces.split(_MEASURED)
+    areas = torch.cat([part.isfinite().sum((1, 2), dtype=torch.int32) for part in parts])
+    bound = kernels.surface_sizes(surfaces).contiguous()
+    if "item_maps" not in params.observation:
+        none = surfaces.new_empty(0)
+        return areas, bound, none, none
+    every = torch.arange(len(items["bottom"]), device=task.device)[:, None]
+    top, bottom = observation.item_maps(every, every >= 0, items, params)
+    return areas, bound, top.squeeze(1), bottom.squeeze(1)

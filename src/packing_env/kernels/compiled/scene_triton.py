@@ -174,41 +174,58 @@ def scene_of(
     heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor | None, bound: Tensor | None
 ) -> Scene:
     """Prepare a call; arguments as those of `packing_env.kernels.drop_height`."""
-    batch, length, width = heightmap.shape
-    _, orientations, xs, ys = shape_of(heightmap, bottom, stride, which)
-    side, across = block_side(stride), triton.next_power_of_2(block_side(stride))
+    batch, orientations, _, _ = shape_of(heightmap, bottom, stride, which)
     if which is not None:
         which = which.contiguous()
     else:
         planes = torch.arange(batch * orientations, device=heightmap.device)
         which, bottom = planes.view(batch, orientations), bottom.flatten(0, 1)
     bottom = bottom.contiguous()
-    window_x, window_y = bottom.shape[1:]
-    pitch_x, pitch_y = xs + across // stride, ys + across // stride + 1
-    scene = Scene(
-        heightmap.new_empty(batch, stride, stride, pitch_x, pitch_y),
+    bound = bound.contiguous() if bound is not None else extents(bottom)
+    scene = new_scene(heightmap, bottom, stride, which)
+    fill_scene(scene, heightmap.contiguous(), stride, bound)
+    return scene
+
+
+def new_scene(heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor) -> Scene:
+    """Return a scene whose memory is not filled yet; ``bottom`` and ``which`` are contiguous."""
+    batch, orientations, xs, ys = shape_of(heightmap, bottom, stride, which)
+    side, across = block_side(stride), triton.next_power_of_2(block_side(stride))
+    blocks = (-(-window // side) for window in bottom.shape[1:])
+    pitches = (xs + across // stride, ys + across // stride + 1)
+    return Scene(
+        heightmap.new_empty(batch, stride, stride, *pitches),
         heightmap.new_empty(batch, xs, ys),
         heightmap.new_empty(batch, xs, ys),
         bottom,
         which,
         which.new_empty((batch, orientations, 2), dtype=torch.int32),
-        heightmap.new_empty(batch, orientations, -(-window_x // side), -(-window_y // side)),
+        heightmap.new_empty(batch, orientations, *blocks),
     )
-    bound = bound.contiguous() if bound is not None else extents(bottom)
+
+
+def fill_scene(scene: Scene, heightmap: Tensor, stride: int, bound: Tensor) -> None:
+    """Split and pool the ground and the lower surfaces, in two launches.
+
+    ``bound [K, 2]`` int64: no finite cell of a surface lies beyond it.
+    """
+    side, across = block_side(stride), triton.next_power_of_2(block_side(stride))
+    batch, orientations = scene.which.shape
+    (xs, ys), pitches = scene.highest.shape[1:], scene.phases.shape[3:]
     constants = {"STRIDE": stride, "SIDE": side, "ACROSS": across}
     with torch.cuda.device_of(heightmap):
-        programs = batch * triton.cdiv(pitch_x * pitch_y, GROUND_POINTS)
-        sizes = (length, width, xs, ys, pitch_x, pitch_y)
+        programs = batch * triton.cdiv(pitches[0] * pitches[1], GROUND_POINTS)
+        sizes = (*heightmap.shape[1:], xs, ys, *pitches)
         start(
-            ground_kernel, programs, (heightmap.contiguous(), *scene[:3], *sizes),
+            ground_kernel, programs, (heightmap, *scene[:3], *sizes),
             {**constants, "POINTS": GROUND_POINTS},
         )  # fmt: skip
-        surfaces = (bottom, scene.which, bound, scene.size, scene.lows, window_x, window_y)
+        window = scene.bottom.shape[1:]
+        surfaces = (scene.bottom, scene.which, bound, scene.size, scene.lows, *window)
         start(blocks_kernel, batch * orientations, surfaces, constants)
-    return scene
 
 
 def start(kernel: Any, programs: int, arguments: Sequence[Any], constants: dict[str, Any]) -> None:
     """Start programs of a kernel, if there are any."""
     if programs:
-        kernel[(programs,)](*arguments, **constants, **OPTIONS)
+        kernel[(programs,)](*arguments, **{**OPTIONS, **constants})

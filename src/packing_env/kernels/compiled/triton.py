@@ -105,9 +105,18 @@ def gaps_of_line(
     return heights - cells
 
 
+@part
+def _closed(rest, inside, peak, plane, lid):
+    """Return rest heights, +inf where not inside, or with ``peak`` above the lid."""
+    if peak is not None:
+        rest = tl.where(inside, rest, 0.0)
+        inside = inside & (rest + tl.load(peak + plane) <= lid)
+    return tl.where(inside, rest, float("inf"))
+
+
 @triton.jit(do_not_specialize=SIZES)
 def gaps_kernel(
-    phases, highest, lowest, bottom, which, size, lows, z, count, contact_tol,
+    phases, highest, lowest, bottom, which, size, lows, z, count, peak, contact_tol, lid,
     orientations, length, width, window_x, window_y,
     COUNT: tl.constexpr, STRIDE: tl.constexpr, SIDE: tl.constexpr, ACROSS: tl.constexpr,
     PITCH_X: tl.constexpr, PITCH_Y: tl.constexpr, RAGGED: tl.constexpr,
@@ -116,7 +125,8 @@ def gaps_kernel(
     """Write the highest gap into z, or with COUNT the number of those that support into the count.
 
     A gap is that between the ground and a cell of the item; it supports from z - contact_tol on.
-    Where the item does not stay in the container, z is +inf and the count 0.
+    Where the item does not stay in the container, z is +inf and the count 0; where ``peak`` are the
+    items' highest points, z is +inf above the lid, too.
     """
     row, plane, w, h, x, y, inside, there = tile_of(
         size, orientations, length, width, STRIDE, TILE_X, TILE_Y
@@ -160,7 +170,7 @@ def gaps_kernel(
     if COUNT:
         tl.store(count + place, tl.where(inside, found, 0), mask=there)
     else:
-        tl.store(z + place, tl.where(inside, found, float("inf")), mask=there)
+        tl.store(z + place, _closed(found, inside, peak, plane, lid), mask=there)
 
 
 def constants_of(

@@ -178,15 +178,14 @@ def quotient(numerator, denominator):
 
 
 @part
-def measure(numbers, peak, total, lengths):
-    """Return the metrics in the order of `core.metrics.NAMES`, one per lane; heights are in cells.
+def measure(numbers, top, filled, lengths):
+    """Return the metrics in the order of `core.metrics.NAMES`, one per lane.
 
-    They are quotients, some by 1, so that there is one division for all.
+    ``top`` is the highest point and ``filled`` the volume under the heightmap, float64. They are
+    quotients, some by 1, so that there is one division for all.
     """
     lane, one = tl.arange(0, METRIC_LANES), tl.full([METRIC_LANES], 1.0, tl.float64)
-    cell, base, height = tl.load(lengths), tl.load(lengths + 2), tl.load(lengths + 3)
-    top = peak.to(tl.float64) * cell
-    filled = total.to(tl.float64) * cell * tl.load(lengths + 1)
+    base, height = tl.load(lengths + 2), tl.load(lengths + 3)
     count = numbers.packed.to(tl.float64)
     success = (numbers.packed == numbers.of).to(tl.float64)
     upper, lower = tl.where(lane < 3, numbers.volume, 0.0), one

@@ -70,7 +70,7 @@ def rule_of(name: str) -> tuple[Rule | None, Any]:
 
 
 @part
-def _limit(area, PERCENT: tl.constexpr):
+def limit(area, PERCENT: tl.constexpr):
     """Return the largest count of cells in a share of an area: see `stability_rules.limit`."""
     return PERCENT * area // 100
 
@@ -188,7 +188,7 @@ def stands(
         else:
             count = count_support(line, x, y, w, h, there, rest, GRID)
         area = w * h
-        low, middle = _limit(area, RULE.percents[0]), _limit(area, RULE.percents[1])
-        limits = (low, middle, _limit(area, RULE.percents[2]))
+        low, middle = limit(area, RULE.percents[0]), limit(area, RULE.percents[1])
+        limits = (low, middle, limit(area, RULE.percents[2]))
         stable = FORMULA(Support(count, limits, corners, touching, in_hull))
     return stable

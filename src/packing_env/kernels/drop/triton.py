@@ -18,5 +18,5 @@ def drop_height(
     """Carry out `packing_env.kernels.drop_height`."""
     z = heightmap.new_empty(shape_of(heightmap, bottom, stride, which))
     scene = scene_of(heightmap, bottom, stride, which, size)
-    launch(gaps_kernel, scene, heightmap, stride, z, z, 0.0, COUNT=False)
+    launch(gaps_kernel, scene, heightmap, stride, z, z, None, 0.0, 0.0, COUNT=False)
     return z

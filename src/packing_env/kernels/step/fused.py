@@ -1,13 +1,16 @@
-"""A whole environment step of cuboids in one launch, on CUDA: signatures, checks, declarations.
+"""A whole environment step on CUDA in few launches: signatures, checks, declarations.
 
+Cuboids of whole cells take a step in one launch (:func:`advance_fused`). Items of any shape take it
+in two operations (:func:`decide_fused`, :func:`observe_fused`), of at most nine launches together.
 The entries are those of :mod:`~packing_env.kernels.step.entries`, and their meaning that of the
-compiled step on whole cells; reward terms are computed as well.
+compiled step; reward terms are computed as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from jaxtyping import Bool, Float, Int
@@ -28,9 +31,9 @@ def _fill(*arguments: Any) -> None:
     """Return nothing: the operators only write into their arguments."""
 
 
-def _declared(name: str, arguments: str) -> Any:
+def _declared(name: str, arguments: str, module: str = "triton") -> Any:
     """Declare an operator, which only fills what it is given, where Triton's kernels run."""
-    target = f"packing_env.kernels.step.triton:{name}"
+    target = f"packing_env.kernels.step.{module}:{name.removesuffix('_maps')}"
     devices = dict.fromkeys(BACKENDS["triton"].runs_on or (), target)
     schema = f"triton_step_{name}(Tensor(a!)[] state, {_TASK}, {arguments}) -> ()"
     return declare(schema, **devices, fake=_fill)
@@ -41,6 +44,14 @@ _advance = _declared(
     "Tensor action, Tensor(b!)[] observations, Tensor(c!)[] start, Tensor(d!) reward",
 )
 _reset = _declared("reset", "Tensor rows, Tensor(b!)[] observations")
+_decide = _declared("decide", "Tensor action, Tensor under, Tensor(b!)[] between", "maps_triton")
+_observe = _declared(
+    "observe",
+    "Tensor under, Tensor(b!)[] between, Tensor(c!)[] scratch, Tensor(d!)[] observations,"
+    " Tensor(e!)[] start, Tensor(f!) reward",
+    "maps_triton",
+)
+_reset_maps = _declared("reset_maps", "Tensor rows, Tensor(b!)[] observations", "maps_triton")
 
 
 @dataclass(frozen=True)
@@ -51,19 +62,37 @@ class FusedTask:
         task: The constants of the compiled step.
         numbers: float64: the cell's side and area, the floor's area, the container's height, then
             the weight of each reward term.
-        share: ``[256]`` observation of each height in cells.
+        share: ``[256]`` observation of each height in cells; empty on heightmaps.
         terms: The reward terms, of `FUSED_TERMS`.
+        maps: On heightmaps the cells of each lower surface, ``[K]`` int32; what they take at most,
+            ``[K, 2]`` int64; item maps as observed, top and bottom ``[M, R, U, V]``, or empty.
     """
 
     task: StepTask
     numbers: Float[Tensor, " numbers"]
     share: Float[Tensor, " levels"]
     terms: tuple[str, ...]
+    maps: tuple[Tensor, ...] = ()
 
     def constants(self) -> tuple[Any, ...]:
         """Return the operators' arguments of these."""
-        task, tables = self.task, [self.numbers, self.share]
+        task, tables = self.task, [self.numbers, self.share, *self.maps]
         return task.items, task.pool, task.counts, task.lengths, tables, list(self.terms)
+
+    def new_memory(
+        self, state: Mapping[str, Tensor], *, observed: bool
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Return memory for a step on heightmaps: what its operations pass on, and their own.
+
+        Args:
+            state: The state.
+            observed: Whether the step's observations have rest heights, which need no other place.
+        """
+        module = import_module("packing_env.kernels.step.maps_triton")  # and Triton with it
+        slots = state["queue"].shape[1]
+        given = (state["heightmap"], self.task.items, slots, self.task.counts)
+        made: tuple[list[Tensor], list[Tensor]] = module.new_memory(*given, observed=observed)
+        return made
 
 
 def is_fused_for(device_type: str) -> bool:
@@ -98,6 +127,55 @@ def advance_fused(
     _advance(filled[0], *task.constants(), action, *filled[1:], reward)
 
 
+def decide_fused(
+    task: FusedTask,
+    state: Mapping[str, Tensor],
+    action: Int[Tensor, "B heads"],
+    under: Float[Tensor, " B"],
+    between: list[Tensor],
+) -> None:
+    """Carry out one placement of an item of any shape per row, in place; list what comes next.
+
+    The state advances as in ``core.transition.decide``, but for ``reward_sum``. Arguments are those
+    of :func:`advance_fused`, and:
+
+    Args:
+        task: The constants.
+        state: As there.
+        action: As there.
+        under: Sum of each row's heights, metres, float64.
+        between: First of `FusedTask.new_memory`; filled.
+    """
+    filled = _of_state(state)
+    _check([*filled, action, under, *between])
+    _decide(filled, *task.constants(), action, under, between)
+
+
+def observe_fused(
+    task: FusedTask,
+    state: Mapping[str, Tensor],
+    under: Float[Tensor, " B"],
+    memory: tuple[list[Tensor], list[Tensor]],
+    observations: Mapping[str, Tensor],
+    start: Mapping[str, Tensor],
+    reward: Float[Tensor, " B"],
+) -> None:
+    """Find all placements, give the reward, end rows whose episode is over, observe and reset.
+
+    Args:
+        task: The constants.
+        state: `State` after :func:`decide_fused`, and ``reward_sum``.
+        under: Sum of each row's heights now, metres, float64.
+        memory: `FusedTask.new_memory`, the first one filled by :func:`decide_fused`.
+        observations: As for :func:`advance_fused`.
+        start: As for :func:`advance_fused`.
+        reward: The sum of the weighted terms.
+    """
+    filled = (_of_state(state), _seen(observations), _seen(start))
+    _check([*filled[0], *filled[1], *filled[2], under, reward])
+    _observe(filled[0], *task.constants(), under, *memory, *filled[1:], reward)
+
+
 def reset_fused(
     task: FusedTask,
     state: Mapping[str, Tensor],
@@ -114,7 +192,8 @@ def reset_fused(
     """
     filled = (_of_state(state), _seen(observations))
     _check([*filled[0], *filled[1], rows])
-    _reset(filled[0], *task.constants(), rows, filled[1])
+    operator = _reset_maps if task.maps else _reset
+    operator(filled[0], *task.constants(), rows, filled[1])
 
 
 def _of_state(state: Mapping[str, Tensor]) -> list[Tensor]:

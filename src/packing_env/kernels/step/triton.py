@@ -74,7 +74,7 @@ def raise_ground(line, x, y, w, h, metres, GRID: tl.constexpr):
 
 @part
 def observe_ground(line, share, seen, start, row, TASK: tl.constexpr, GRID: tl.constexpr):
-    """Write the heightmap's ``share`` to two observations; returns the levels' sum and highest.
+    """Write the heightmap's ``share`` to two observations; returns the levels' highest and sum.
 
     None stands for an observation that was not requested.
     """
@@ -89,7 +89,15 @@ def observe_ground(line, share, seen, start, row, TASK: tl.constexpr, GRID: tl.c
             tl.store(seen + row * count + k, observed, mask=k < count)
             if start is not None:
                 tl.store(start + row * count + k, observed, mask=k < count)
-    return tl.sum(total, axis=0), tl.max(peak, axis=0)
+    return tl.max(peak, axis=0), tl.sum(total, axis=0)
+
+
+@part
+def measure_levels(numbers, levels, lengths):
+    """Return the metrics of a row whose heights in cells have a highest and a sum."""
+    cell = tl.load(lengths)
+    top, total = levels[0].to(tl.float64) * cell, levels[1].to(tl.float64) * cell
+    return measure(numbers, top, total * tl.load(lengths + 1), lengths)
 
 
 @part
@@ -225,8 +233,8 @@ def step_kernel(
     there = known & (slot < now.of - now.packed)
     position = tl.load(state.queue + row * TASK.slots + slot)
     item = tl.load(own + position, mask=there, other=0)
-    total, peak = observe_ground(line, None, None, None, row, TASK, GRID)
-    before = measure(now, peak, total, tables.numbers)
+    levels = observe_ground(line, None, None, None, row, TASK, GRID)
+    before = measure_levels(now, levels, tables.numbers)
     legal, stable, rest, ratio, w, h, top = examine(
         line, items, item, there, pose, x, y, RULE, FORMULA, METRIC, METRIC_FORMULA, TASK, GRID
     )
@@ -239,8 +247,8 @@ def step_kernel(
     raise_ground(line, x, y, tl.where(carried, w, 0), h, top, GRID)
     tl.debug_barrier()
     begun = None if start is None else start.heightmap
-    total, peak = observe_ground(line, tables.share, seen.heightmap, begun, row, TASK, GRID)
-    measured = measure(after, peak, total, tables.numbers)
+    levels = observe_ground(line, tables.share, seen.heightmap, begun, row, TASK, GRID)
+    measured = measure_levels(after, levels, tables.numbers)
     playable = observe_places(
         line, items, seen, start, row, offered, left, RULE, FORMULA, TASK, GRID
     )
@@ -349,8 +357,8 @@ def advance(
     observations: Tensors, start: Tensors, reward: Tensor,
 ) -> None:  # fmt: skip
     """Carry out `packing_env.kernels.step.fused.advance_fused`."""
-    constants = _constants(state, items, counts, lengths, terms, action.shape[1])
-    seen, begun = _seen(observations), _seen(start) if start else None
+    constants = constants_for(state, items, counts, lengths, terms, action.shape[1])
+    seen, begun = seen_of(observations), seen_of(start) if start else None
     given = (State(*state[:-1]), state[-1], Items(*items), tuple(pool), Tables(*tables), action)
     sizes = (len(action), len(pool[1]))
     with torch.cuda.device_of(action):
@@ -363,15 +371,15 @@ def reset(
     observations: Tensors,
 ) -> None:  # fmt: skip
     """Carry out `packing_env.kernels.step.fused.reset_fused`."""
-    constants = _constants(state, items, counts, lengths, terms, 1)
+    constants = constants_for(state, items, counts, lengths, terms, 1)
     constants = {name: constants[name] for name in ("TASK", "GRID")}
     given = (State(*state[:-1]), state[-1], Items(*items), tuple(pool), rows)
     sizes = (len(rows), len(pool[1]))
     with torch.cuda.device_of(rows):
-        launch(reset_kernel, len(rows), (*given, _seen(observations), *sizes), constants)
+        launch(reset_kernel, len(rows), (*given, seen_of(observations), *sizes), constants)
 
 
-def _constants(
+def constants_for(
     state: Tensors, items: Tensors, counts: Sequence[int], lengths: Sequence[float],
     terms: Sequence[str], heads: int,
 ) -> dict[str, Any]:  # fmt: skip
@@ -385,7 +393,7 @@ def _constants(
     return constants_of(Counts(*counts), Lengths(*lengths), sizes, tuple(terms))
 
 
-def _seen(entries: Tensors) -> Seen:
+def seen_of(entries: Tensors) -> Seen:
     """Return observations as the kernels take them: None for an empty one."""
     named = dict(zip(Observations._fields, entries, strict=True))
     chosen = (named[name] for name in Seen._fields)

@@ -25,7 +25,7 @@ _NONE = tl.constexpr(2**24)
 _BLOCKS = tl.constexpr(63)
 """Blocks of a window row that have a bit each; the last one speaks for all from there on."""
 
-_MAX_SIDE = 300
+MAX_SIDE = 300
 """Largest window, in cells, whose fractions are compared in int32."""
 
 
@@ -172,6 +172,6 @@ def com_hull(
     stable = z.new_empty(z.shape, dtype=torch.uint8)
     scene = scene_of(heightmap, bottom, stride, which, size)
     placed = (z.contiguous(), com.contiguous(), stable, contact_tol)
-    wide = max(scene.bottom.shape[1:]) > _MAX_SIDE
+    wide = max(scene.bottom.shape[1:]) > MAX_SIDE
     launch(com_hull_kernel, scene, heightmap, stride, *placed, CENTRES=centres, WIDE=wide)
     return stable.view(torch.bool)

@@ -1,0 +1,220 @@
+"""The launches of a step on items of any shape on CUDA: nine at most, beside two sums of heights.
+
+One decides, two read the ground and the surfaces under it, one finds all rest heights, one counts
+support and one searches hulls where the stability rule needs them, one judges, one finishes and
+one writes item maps where they are observed. Rest heights and stability are written into the
+memory of the observations that they become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from packing_env.kernels.compiled.scene_triton import Scene, fill_scene, new_scene
+from packing_env.kernels.compiled.scene_triton import start as launch
+from packing_env.kernels.compiled.triton import gaps_kernel
+from packing_env.kernels.compiled.triton import launch as launch_tiles
+from packing_env.kernels.cuboids.observe_triton import METRIC_LANES, Tables
+from packing_env.kernels.step.entries import Counts, Items, Lengths, Observations, State, Tensors
+from packing_env.kernels.step.heights_triton import (
+    Between,
+    Maps,
+    decide_kernel,
+    finish_kernel,
+    item_maps_kernel,
+    judge_kernel,
+)
+from packing_env.kernels.step.triton import constants_for, reset_kernel, seen_of
+from packing_env.kernels.step.window_triton import window_of
+from packing_env.kernels.support.hull_triton import MAX_SIDE, com_hull_kernel
+
+WARPS = {"num_warps": 4, "maxnreg": 168}
+"""Of a program that owns a row; left to itself, the compiler takes fewer registers, and spills."""
+
+
+class Given(NamedTuple):
+    """Tables beside the items: see `step.fused.FusedTask`."""
+
+    numbers: Tensor
+    share: Tensor
+    areas: Tensor
+    bound: Tensor
+    tops: Tensor
+    bottoms: Tensor
+
+
+class Scratch(NamedTuple):
+    """Memory of :class:`~packing_env.kernels.compiled.scene_triton.Scene`, and of what is counted.
+
+    ``z`` and ``supporting`` are ``[B, P, Xs, Ys]``; z is empty where rest heights are observed, the
+    other where the rule counts nothing.
+    """
+
+    phases: Tensor
+    highest: Tensor
+    lowest: Tensor
+    size: Tensor
+    lows: Tensor
+    z: Tensor
+    supporting: Tensor
+
+
+def new_memory(
+    heightmap: Tensor, items: Tensors, slots: int, counts: Sequence[int], *, observed: bool
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return memory for `Between` and `Scratch`; ``observed`` if rest heights are."""
+    table, given = Items(*items), Counts(*counts)
+    batch, planes = len(heightmap), given.visible * table.peak.shape[1]
+
+    def empty(*shape: int, dtype: torch.dtype) -> Tensor:
+        return heightmap.new_empty((batch, *shape), dtype=dtype)
+
+    which = empty(planes, dtype=torch.int64)
+    between = Between(
+        legal=empty(dtype=torch.bool),
+        live=empty(dtype=torch.bool),
+        before=empty(int(METRIC_LANES.value), dtype=torch.float64),
+        shown=empty(slots, dtype=torch.int64),
+        which=which,
+        peak=empty(planes, dtype=torch.float32),
+        point=empty(planes, 2, dtype=torch.int64),
+        playable=empty(planes, dtype=torch.bool),
+    )
+    scene = new_scene(heightmap, table.bottom.flatten(0, 1), given.stride, which)
+    places, none = scene.highest.shape[1:], heightmap.new_empty(0)
+    counted = rule_constants(given)["percents"]
+    scratch = Scratch(
+        *scene[:3],
+        *scene[5:],
+        none if observed else empty(planes, *places, dtype=torch.float32),
+        empty(planes, *places, dtype=torch.int32) if counted else none,
+    )
+    return list(between), list(scratch)
+
+
+def rule_constants(counts: Counts) -> dict[str, bool]:
+    """Return what the rule of legality measures."""
+    from packing_env.kernels.stability_rules import NAMES, RULES
+
+    rule = RULES[NAMES[counts.rule]]
+    return {"percents": bool(rule.percents), "hull": rule.hull is not None,
+            "centres": rule.hull == "centres"}  # fmt: skip
+
+
+def decide(
+    state: Tensors, items: Tensors, pool: Tensors, counts: Sequence[int],
+    lengths: Sequence[float], tables: Tensors, terms: Sequence[str], action: Tensor,
+    under: Tensor, between: Tensors,
+) -> None:  # fmt: skip
+    """Carry out `packing_env.kernels.step.fused.decide_fused`."""
+    constants = constants_for(state, items, counts, lengths, terms, action.shape[1])
+    table, limits, batch = Items(*items), Lengths(*lengths), len(action)
+    given = (State(*state[:-1]), table, tables[0], action, under, Between(*between), batch)
+    sizes = {"WINDOW": window_of(table.bottom.shape[2:]), **WARPS}
+    with torch.cuda.device_of(action):
+        launch(decide_kernel, batch, (*given, limits.lid, limits.tolerance), constants | sizes)
+
+
+def observe(
+    state: Tensors, items: Tensors, pool: Tensors, counts: Sequence[int],
+    lengths: Sequence[float], tables: Tensors, terms: Sequence[str], under: Tensor,
+    between: Tensors, scratch: Tensors, observations: Tensors, start: Tensors, reward: Tensor,
+) -> None:  # fmt: skip
+    """Carry out `packing_env.kernels.step.fused.observe_fused`."""
+    constants = constants_for(state, items, counts, lengths, terms, 1)
+    now, table, given = State(*state[:-1]), Items(*items), Given(*tables)
+    seen, begun = seen_of(observations), seen_of(start) if start else None
+    limits, passed = Lengths(*lengths), Between(*between)
+    z = _find_places(now, table, given, Counts(*counts), limits, passed, Scratch(*scratch), seen)
+    _judge(now, table, given, Counts(*counts), limits, passed, Scratch(*scratch),
+           (z, seen, begun), constants)  # fmt: skip
+    last = {name: constants[name] for name in ("TASK", "GRID")} | WARPS
+    numbers = (now, state[-1], table, tuple(pool), Tables(given.numbers, given.share), under)
+    sizes = (len(under), len(pool[1]))
+    with torch.cuda.device_of(under):
+        launch(finish_kernel, len(under),
+               (*numbers, passed, seen, begun, reward, limits.height, *sizes), last)  # fmt: skip
+    _write_item_maps(now, given, passed.shown, observations, start, constants["TASK"], table)
+
+
+def reset(
+    state: Tensors, items: Tensors, pool: Tensors, counts: Sequence[int],
+    lengths: Sequence[float], tables: Tensors, terms: Sequence[str], rows: Tensor,
+    observations: Tensors,
+) -> None:  # fmt: skip
+    """Carry out `packing_env.kernels.step.fused.reset_fused` on heightmaps."""
+    constants = constants_for(state, items, counts, lengths, terms, 1)
+    chosen = {name: constants[name] for name in ("TASK", "GRID")}
+    now, table = State(*state[:-1]), Items(*items)
+    given = (now, state[-1], table, tuple(pool), rows, seen_of(observations))
+    with torch.cuda.device_of(rows):
+        launch(reset_kernel, len(rows), (*given, len(rows), len(pool[1])), chosen)
+    shown = now.queue  # not read
+    _write_item_maps(now, Given(*tables), shown, [], observations, constants["TASK"], table)
+
+
+def _find_places(
+    now: State, items: Items, given: Given, counts: Counts, lengths: Lengths, passed: Between,
+    scratch: Scratch, seen: Any,
+) -> Tensor:  # fmt: skip
+    """Find all rest heights below the lid, and what the rule measures there; return the heights."""
+    scene = Scene(*scratch[:3], items.bottom.flatten(0, 1), passed.which, *scratch[3:5])
+    z = seen.drop_height if seen.drop_height is not None else scratch.z
+    heightmap, stride = now.heightmap, counts.stride
+    fill_scene(scene, heightmap, stride, given.bound)
+    reach = (passed.peak, lengths.tolerance, lengths.lid)
+    launch_tiles(gaps_kernel, scene, heightmap, stride, z, z, *reach, COUNT=False)
+    measured = rule_constants(counts)
+    if measured["percents"]:
+        placed = (z, scratch.supporting, None, lengths.tolerance, 0.0)
+        launch_tiles(gaps_kernel, scene, heightmap, stride, *placed, COUNT=True)
+    if measured["hull"]:
+        sizes = {"CENTRES": measured["centres"], "WIDE": max(items.bottom.shape[2:]) > MAX_SIDE}
+        found = (z, passed.point, seen.mask.view(torch.uint8), lengths.tolerance)
+        launch_tiles(com_hull_kernel, scene, heightmap, stride, *found, **sizes)
+    return z
+
+
+def _judge(
+    now: State, items: Items, given: Given, counts: Counts, lengths: Lengths, passed: Between,
+    scratch: Scratch, written: tuple[Tensor, Any, Any], constants: dict[str, Any],
+) -> None:  # fmt: skip
+    """Write legality and observed rest heights."""
+    z, seen, begun = written
+    count = scratch.supporting if scratch.supporting.numel() else None
+    stable = seen.mask.view(torch.uint8)
+    second = (None, None) if begun is None else (begun.mask, begun.drop_height)
+    targets = (seen.mask, second[0], seen.drop_height, second[1])
+    sizes = {"WINDOW": window_of(items.bottom.shape[2:])}
+    sizes |= {name: constants[name] for name in ("RULE", "FORMULA", "TASK", "GRID")}
+    arguments = (now.heightmap, items, given.areas, z, stable, count, *targets, passed)
+    with torch.cuda.device_of(z):
+        launch(judge_kernel, passed.which.numel(),
+               (*arguments, lengths.height, lengths.tolerance), sizes)  # fmt: skip
+
+
+def _write_item_maps(
+    now: State, given: Given, shown: Tensor, observations: Tensors, start: Tensors, task: Any,
+    items: Items,
+) -> None:  # fmt: skip
+    """Write the maps of the observed items, where they are requested."""
+    seen, begun = (_maps_of(entries) for entries in (observations, start))
+    if seen is None and begun is None:
+        return
+    sizes = {"TASK": task, "WINDOW": window_of(items.bottom.shape[2:]), **WARPS}
+    arguments = (now, given.tops, given.bottoms, shown, seen, begun)
+    with torch.cuda.device_of(shown):
+        launch(item_maps_kernel, now.queue.numel(), arguments, sizes)
+
+
+def _maps_of(entries: Tensors) -> Maps | None:
+    """Return the item maps among observations; None if they are not requested."""
+    if not entries:
+        return None
+    named = dict(zip(Observations._fields, entries, strict=True))
+    top, bottom = named["top"], named["bottom"]
+    return Maps(top, bottom) if top.numel() else None

@@ -1,0 +1,215 @@
+"""One placement of an item of any shape on a heightmap, in Triton: rest height, support, stability.
+
+A program owns a row and walks over the item's window, some lines at once. The bits are those of
+`core.feasibility.examine`; a hull is searched as in `core.stability.hull_holds`, in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import triton
+import triton.language as tl
+
+from packing_env.kernels import layout
+from packing_env.kernels.compiled.scene_triton import part
+from packing_env.kernels.cuboids.places_triton import Support, limit
+
+_SUBCELL = tl.constexpr(float(layout.SUBCELL))
+_HALF_CELL = tl.constexpr(float(layout.HALF_CELL))
+_STRAIGHT = tl.constexpr(layout.VERTICAL)
+"""The run of a corner straight above or below the point."""
+
+_CELLS = 512
+"""Cells of a window that a program reads at once."""
+
+_INF = tl.constexpr(float("inf"))
+
+
+class Window(NamedTuple):
+    """Cells of the items' window, compiled in: ``lines`` of ``lanes`` cells are read at once."""
+
+    across: Any
+    along: Any
+    lines: Any
+    lanes: Any
+
+
+def window_of(shape: Sequence[int]) -> Window:
+    """Return what is compiled in of a window of these cells."""
+    across, along = shape
+    lanes = triton.next_power_of_2(along)
+    lines = min(triton.next_power_of_2(across), max(1, _CELLS // lanes))
+    return Window(across, along, lines, lanes)
+
+
+class Place(NamedTuple):
+    """A placement: pointers to the row's ground and the item's lower surface, and cells.
+
+    ``(w, h)`` is the item's window, (0, 0) and not ``there`` for an item that is not there.
+    """
+
+    ground: Any
+    bottom: Any
+    x: Any
+    y: Any
+    w: Any
+    h: Any
+    there: Any
+
+
+class Bars(NamedTuple):
+    """The level from which on a cell supports, the gap that it may have, and the centre of mass."""
+
+    bar: Any
+    tolerance: Any
+    com_x: Any
+    com_y: Any
+
+
+@part
+def cells_of(first, WINDOW: tl.constexpr):
+    """Return the cells (u, v) that are read at once from a line on."""
+    u = first + tl.arange(0, WINDOW.lines)[:, None]
+    return u, tl.arange(0, WINDOW.lanes)[None, :]
+
+
+@part
+def gaps_in(place, first, WINDOW: tl.constexpr, GRID: tl.constexpr):
+    """Return the gaps to the ground in lines of the window, and which cells are the item's.
+
+    A gap is +inf where the item leaves the container.
+    """
+    u, v = cells_of(first, WINDOW)
+    within = (u < place.w) & (v < place.h)
+    low = tl.load(place.bottom + u * WINDOW.along + v, mask=within, other=_INF)
+    cells = low < _INF
+    inside = (place.x + u < GRID.length) & (place.y + v < GRID.width)
+    at = (place.x + u) * GRID.width + place.y + v
+    ground = tl.load(place.ground + at, mask=cells & inside, other=0.0)
+    return tl.where(inside, ground - low, _INF), cells
+
+
+@part
+def rest_of(place, WINDOW: tl.constexpr, GRID: tl.constexpr):
+    """Return the rest height; +inf if the item leaves the container or is not there."""
+    rest = tl.full([], -_INF, tl.float32)
+    for first in range(0, place.w, WINDOW.lines):
+        gaps, cells = gaps_in(place, first, WINDOW, GRID)
+        highest = tl.max(tl.max(tl.where(cells, gaps, -_INF), axis=1), axis=0)
+        rest = tl.maximum(rest, highest)
+    return tl.where(place.there, rest, _INF)
+
+
+@part
+def _slopes(edge, run, best):
+    """Return the steepest slopes to the left and to the right, those of a line's corners included.
+
+    ``edge`` are the corners' distances above the point, ``run`` those to its right, 1/64 cell.
+    """
+    slope = edge / tl.where(run == 0.0, _STRAIGHT, tl.abs(run))
+    left = tl.max(tl.where(run <= 0.0, slope, -_INF), axis=0)
+    right = tl.max(tl.where(run >= 0.0, slope, -_INF), axis=0)
+    return tl.maximum(best[0], left), tl.maximum(best[1], right)
+
+
+@part
+def _spanned(place, bars, CENTRES: tl.constexpr, WINDOW: tl.constexpr, GRID: tl.constexpr):
+    """Return whether the rule's point is in its hull: see `core.stability.hull_holds`."""
+    none = tl.full([], -_INF, tl.float64)
+    upper, lower = (none, none), (none, none)
+    if CENTRES:
+        px, py = place.w.to(tl.float64) * _HALF_CELL, place.h.to(tl.float64) * _HALF_CELL
+    else:
+        px, py = bars.com_x.to(tl.float64), bars.com_y.to(tl.float64)
+    for first in range(0, place.w, WINDOW.lines):
+        gaps, cells = gaps_in(place, first, WINDOW, GRID)
+        _, v = cells_of(first, WINDOW)
+        held, v = cells & (gaps >= bars.bar), v.to(tl.float64)
+        last = tl.max(tl.where(held, v + 1.0, -_INF), axis=1)
+        before = tl.max(tl.where(held, -v, -_INF), axis=1)
+        line = (first + tl.arange(0, WINDOW.lines)).to(tl.float64)
+        inset = _HALF_CELL if CENTRES else 0.0
+        above, below = last * _SUBCELL - inset - py, before * _SUBCELL - inset + py
+        run = line * _SUBCELL + inset - px
+        upper, lower = _slopes(above, run, upper), _slopes(below, run, lower)
+        if not CENTRES:  # a cell's corners are on both lines beside it
+            run = run + _SUBCELL
+            upper, lower = _slopes(above, run, upper), _slopes(below, run, lower)
+    return (upper[0] + upper[1] >= 0.0) & (lower[0] + lower[1] >= 0.0)
+
+
+@part
+def count_cells(place, bar, WINDOW: tl.constexpr, GRID: tl.constexpr):
+    """Return how many cells support, and how many the item has."""
+    count, area = tl.full([], 0, tl.int32), tl.full([], 0, tl.int32)
+    for first in range(0, place.w, WINDOW.lines):
+        gaps, cells = gaps_in(place, first, WINDOW, GRID)
+        held = (cells & (gaps >= bar)).to(tl.int32)
+        count += tl.sum(tl.sum(held, axis=1), axis=0)
+        area += tl.sum(tl.sum(cells.to(tl.int32), axis=1), axis=0)
+    return count, area
+
+
+@part
+def _level(place, u, v, GRID: tl.constexpr, WINDOW: tl.constexpr):
+    """Return the gap at a cell of the window, at the container's edge if it lies beyond."""
+    x = tl.minimum(place.x + u, GRID.length - 1)
+    y = tl.minimum(place.y + v, GRID.width - 1)
+    low = tl.load(place.bottom + u * WINDOW.along + v)
+    return tl.load(place.ground + (x * GRID.width + y)) - low
+
+
+@part
+def corners_of(place, bars, AT_HIGHEST: tl.constexpr, WINDOW: tl.constexpr, GRID: tl.constexpr):
+    """Return the corner cells at the rule's level, and whether the highest one supports.
+
+    The place may be a block of places, with a bar for each.
+    """
+    u, v = tl.maximum(place.w - 1, 0), tl.maximum(place.h - 1, 0)
+    a, b = _level(place, u * 0, v * 0, GRID, WINDOW), _level(place, u, v * 0, GRID, WINDOW)
+    c, d = _level(place, u * 0, v, GRID, WINDOW), _level(place, u, v, GRID, WINDOW)
+    highest = tl.maximum(tl.maximum(a, b), tl.maximum(c, d))
+    least = highest - bars.tolerance if AT_HIGHEST else bars.bar
+    found = (a >= least).to(tl.int32) + (b >= least).to(tl.int32)
+    found += (c >= least).to(tl.int32) + (d >= least).to(tl.int32)
+    return found, highest >= bars.bar
+
+
+@part
+def limits_of(area, RULE: tl.constexpr):
+    """Return the rule's shares of a footprint in cells."""
+    low, middle = limit(area, RULE.percents[0]), limit(area, RULE.percents[1])
+    return low, middle, limit(area, RULE.percents[2])
+
+
+@part
+def holds(
+    place, bars, count, area,
+    RULE: tl.constexpr, FORMULA: tl.constexpr, WINDOW: tl.constexpr, GRID: tl.constexpr,
+):  # fmt: skip
+    """Return the verdict of a stability rule on a placement inside the container."""
+    if RULE is None:
+        stable = place.there
+    else:
+        corners, touching, in_hull = count * 0, count < 0, count < 0
+        if RULE.corners:
+            corners, touching = corners_of(place, bars, RULE.at_highest, WINDOW, GRID)
+        if RULE.hull:
+            in_hull = _spanned(place, bars, RULE.centres, WINDOW, GRID)
+        stable = FORMULA(Support(count, limits_of(area, RULE), corners, touching, in_hull))
+    return stable
+
+
+@part
+def raise_cells(place, top, rest, WINDOW: tl.constexpr, GRID: tl.constexpr):
+    """Raise the ground to an item's upper surface: see `core.heightmap.raise_window`."""
+    for first in range(0, place.w, WINDOW.lines):
+        u, v = cells_of(first, WINDOW)
+        within = (u < place.w) & (v < place.h)
+        within = within & (place.x + u < GRID.length) & (place.y + v < GRID.width)
+        at = place.ground + ((place.x + u) * GRID.width + place.y + v)
+        ground = tl.load(at, mask=within, other=0.0)
+        above = tl.load(top + u * WINDOW.along + v, mask=within, other=-_INF)
+        tl.store(at, tl.maximum(ground, rest + above), mask=within)

@@ -1,0 +1,154 @@
+"""A fused step on items of any shape has the bits of the rules and of the reference.
+
+These tests run in a process of their own, as those of `test_fused_interpreted.py`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.engine.test_fused_interpreted import INTERPRETING, Engines
+from tests.tiny import differing, play_beside_reference, stream, tiny_env
+
+from packing_env import kernels
+from packing_env.kernels.compiled import scene_triton
+from packing_env.kernels.compiled import triton as tiles
+from packing_env.kernels.step import maps_triton
+from packing_env.kernels.step.fused import FUSED_TERMS
+from packing_env.types import DEFAULT_OBSERVATIONS
+
+NUM_CASES, CASES_PER_TEST = 200, 10
+RULES = kernels.CUBOID_RULES
+
+pytestmark = pytest.mark.skipif(
+    not (INTERPRETING and importlib.util.find_spec("triton")),
+    reason="run by test_fused.py, with TRITON_INTERPRET=1",
+)
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    yield
+    kernels.set_backend(None)
+
+
+def options(seed: int) -> dict[str, Any]:
+    """A random task whose episodes are short, so that rows are reset in a few steps."""
+    rng = np.random.default_rng(seed)
+
+    def pick(*values: Any) -> Any:
+        return values[int(rng.integers(len(values)))]
+
+    terms = rng.permutation(FUSED_TERMS)[: rng.integers(1, 4)]
+    observed = rng.random(len(DEFAULT_OBSERVATIONS)) < 0.7
+    names = zip(DEFAULT_OBSERVATIONS, observed, strict=True)
+    return {
+        "num_envs": pick(2, 2, 3, (2, 1)),
+        "seed": seed,
+        "shell": {"draw": pick("random", "random", "sequential"), "row_offset": pick(0, 7)},
+        "items": {
+            "seed": seed,
+            "grid": (int(rng.integers(3, 8)), int(rng.integers(3, 8))),
+            "height": float(rng.uniform(0.05, 0.12)),
+            "num_items": 4,
+            "num_orientations": int(rng.integers(1, 3)),
+            "window": int(rng.integers(2, 5)),
+        },
+        "stability": RULES[seed % len(RULES)],
+        "stability_metric": pick(*RULES),
+        "contact_tol": pick(None, 0.0, 0.02),
+        "action_mode": pick("placement", "placement", "multi_head"),
+        "grid_step": pick(1, 1, 2, 3),
+        "num_items": pick(2, 3, 4),
+        "num_visible": pick(1, 1, 2),
+        "preview": pick(0, 0, 1),
+        "illegal_action": pick("terminate", "noop"),
+        "max_steps": pick(None, None, 2),
+        "reward": {
+            str(term): float(weight)
+            for term, weight in zip(terms, rng.random(len(terms)), strict=True)
+        },
+        "observation": tuple(name for name, seen in names if seen),
+    }
+
+
+def finished(seed: int, num_steps: int = 4) -> int:
+    """Play a case; returns the episodes that ended."""
+    engines = Engines(("triton", "eager"), tiny_env, **options(seed))
+    engines.play(num_steps, seed)
+    return int(engines.envs[0].state["episode"].sum())
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("first", range(0, NUM_CASES, CASES_PER_TEST))
+def test_random_tasks_equal_the_rules(first: int) -> None:
+    assert sum(finished(seed) for seed in range(first, first + CASES_PER_TEST)) > CASES_PER_TEST
+
+
+@pytest.mark.parametrize("rule", range(len(RULES)))
+def test_every_rule_in_few_steps(rule: int) -> None:
+    """Most rules see no episode end here, which the random tasks do."""
+    assert finished(NUM_CASES + rule, 2) >= 0
+
+
+def test_episodes_equal_the_reference() -> None:
+    kernels.set_backend("triton")
+    given = {"grid": (4, 4), "num_orientations": 2, "window": 3}
+    env = tiny_env(2, items=given, stability="com_hull", num_items=2)
+    assert env.engine.name == "fused"
+    assert play_beside_reference(env, 4, illegal_share=0.1) > 0
+
+
+def test_steps_without_resets_and_resets_of_some_rows() -> None:
+    given = {**options(2), "num_envs": 3, "illegal_action": "terminate"}
+    given["observation"] = DEFAULT_OBSERVATIONS
+    engines, generator = Engines(("triton", "eager"), tiny_env, **given), stream(1)
+    for _ in range(2):
+        steps = engines.step(generator, "step")
+        assert not differing(*steps)
+        engines.roots = [env.step_mdp(s) for env, s in zip(engines.envs, steps, strict=True)]
+    rows = torch.tensor([True, False, True])
+    found = engines.call(lambda env, i: env.reset_rows(rows, engines.roots[i]))
+    assert not differing(*found)
+    engines.check_states()
+
+
+def test_what_was_returned_stays_as_it_was() -> None:
+    """Only scratch is written again in later steps, and it is allocated once."""
+    kernels.set_backend("triton")
+    env = tiny_env(**{**options(4), "observation": DEFAULT_OBSERVATIONS})
+    root, kept, memory = env.reset(), [], []
+    for _ in range(3):
+        step, root = env.step_and_maybe_reset(env.rand_action(root))
+        kept += [(value, value.clone()) for value in step.values(True, True)]
+        kept += [(value, value.clone()) for value in root.values(True, True)]
+        memory.append([value.data_ptr() for part in env.engine._memory for value in part])
+    assert all(torch.equal(value, copy) for value, copy in kept)
+    assert memory[0] == memory[1] == memory[2]
+
+
+def test_launches_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine at most; the sums of heights before and after it are two more."""
+    started: list[str] = []
+
+    def counting(kernel: Any, *given: Any) -> None:
+        started.append(kernel.fn.__name__)
+        honest(kernel, *given)
+
+    honest = scene_triton.start
+    monkeypatch.setattr(scene_triton, "start", counting)
+    monkeypatch.setattr(tiles, "start", counting)
+    monkeypatch.setattr(maps_triton, "launch", counting)
+    kernels.set_backend("triton")
+    for rule, expected in (("none", 7), ("com_hull", 8), ("area_corners", 8), ("center_hull", 9)):
+        items = {"grid": (3, 3), "window": 2, "num_orientations": 1}
+        env = tiny_env(1, stability=rule, items=items, observation=DEFAULT_OBSERVATIONS)
+        root = env.rand_action(env.reset())
+        started.clear()
+        env.step_and_maybe_reset(root)
+        assert len(started) == expected, started
