@@ -22,7 +22,7 @@ _MOST_BUCKETS = 64
 
 
 class Drop(NamedTuple):
-    """How far an item falls.
+    """The fall of an item.
 
     Attributes:
         distance: Metres to what is below, negative where it is inside of it.
@@ -132,15 +132,15 @@ class _Pairs:
         count = np.sqrt(len(body.corners) + len(ground.corners)) / 2
         self.side = int(np.clip(count, 1, _MOST_BUCKETS))
         self.low, self.pitch = low, (high - low) / self.side
-        self.over = self._enter(body, -1.0)
-        self.under = self._enter(ground, 1.0)
+        self.over = self._entries(body, -1.0)
+        self.under = self._entries(ground, 1.0)
         cells = self.side**2
         self.floor, self.ceiling = np.full(cells, np.inf), np.full(cells, -np.inf)
         np.minimum.at(self.floor, self.over.bucket, self.over.bound)
         np.maximum.at(self.ceiling, self.under.bucket, self.under.bound)
 
-    def _enter(self, slopes: _Slopes, sign: float) -> _Entries:
-        """Enter triangles into the buckets that they reach, with their highest z (sign 1) there."""
+    def _entries(self, slopes: _Slopes, sign: float) -> _Entries:
+        """Return triangles in the buckets that they reach, with their highest z (sign 1) there."""
         flat = (slopes.corners[..., :2] - self.low) / self.pitch
         first = np.clip(np.floor(flat.min(1) - 1e-9).astype(int), 0, self.side - 1)
         last = np.clip(np.floor(flat.max(1) + 1e-9).astype(int), 0, self.side - 1)

@@ -2,10 +2,10 @@
 
 It uses nothing of the program that made the plan. An item is its solid, moved by its rotation and
 translation and rasterised where it stands (:mod:`packing_env.reference.raster`), on the heightmap
-of the items packed before (:mod:`packing_env.reference.map_checks`). A settled item is checked where
-it rested on the maps, and then as a solid among solids (:mod:`packing_env.reference.settled`). A
-plan of cuboids on an integer lattice is checked with exact integers
-(:mod:`packing_env.reference.box_checks`).
+of the items packed before (:mod:`packing_env.reference.map_checks`). A settled item is checked
+where it rested on the maps, and then as a solid among solids
+(:mod:`packing_env.reference.settled`). A plan of cuboids on an integer lattice is checked with
+exact integers (:mod:`packing_env.reference.box_checks`).
 
 Tolerances: laterally :data:`~packing_env.reference.raster.MARGIN` of a cell; heights
 :attr:`PlanClaim.slack`; at the lid 1e-6 m more, which the rules allow; ratios and volumes 1e-6.

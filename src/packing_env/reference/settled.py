@@ -113,7 +113,8 @@ class SettledChecks:
         maybe = {_is_within(flat, above, slack) for slack in (-self.tolerance, self.tolerance)}
         if item.balanced not in maybe:
             verdict = "over" if True in maybe else "not over"
-            yield item.wrong("balanced", f"{item.balanced}", f"its centre is {verdict} its contacts")
+            where = f"its centre of mass is {verdict} its contacts"
+            yield item.wrong("balanced", f"{item.balanced}", where)
 
 
 def _level(x: float, y: float, z: float, dx: float, dy: float) -> _Surface:
@@ -145,7 +146,8 @@ def _near(own: _Surface, other: _Surface, strip: float) -> Iterator[tuple[np.nda
         low, high = own.low[rows], own.high[rows]
         last = np.searchsorted(other.low[:, 0], high[:, 0].max())
         near = (other.high[:last, 2] >= low[:, 2].min() - TOUCH) & (
-            (other.high[:last, :2] > low[:, :2].min(0)) & (other.low[:last, :2] < high[:, :2].max(0))
+            (other.high[:last, :2] > low[:, :2].min(0))
+            & (other.low[:last, :2] < high[:, :2].max(0))
         ).all(1)
         theirs = np.nonzero(near)[0]
         meet = low[:, None, 2] - other.high[theirs, 2] <= TOUCH
