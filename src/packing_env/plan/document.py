@@ -211,7 +211,9 @@ def _settled(item: Mapping[str, Any]) -> dict[str, Any]:
         key: check_number(key, item[key]) for key in ("z_grid", "gap") if key in item
     }
     if "contacts" in item:
-        read["contacts"] = _array(item, "contacts", (len(item["contacts"]), 3))
+        count = len(item["contacts"])
+        found = item["contacts"] if count else np.zeros((0, 3))
+        read["contacts"] = _array({"contacts": found}, "contacts", (count, 3))
     if "balanced" in item:
         if not isinstance(item["balanced"], bool):
             raise TypeError(f"balanced={item['balanced']!r} must be true or false")

@@ -279,26 +279,27 @@ def _width(polygons: np.ndarray) -> np.ndarray:
 
 
 def hull(points: np.ndarray) -> np.ndarray:
-    """Return the corners of the hull of points ``[C, 3]``, seen from above, counter-clockwise."""
-    if len(points) == 0:
-        return points
-    _, first = np.unique(points[:, :2].round(9), axis=0, return_index=True)
-    points = points[first]
-    points = points[np.lexsort((points[:, 1], points[:, 0]))]
-    if len(points) < 3:
-        return points
-    halves = [_chain(points), _chain(points[::-1])]
-    return np.concatenate([half[:-1] for half in halves])
+    """Return the corners of the hull of points ``[C, 3]``, seen from above, counter-clockwise.
+
+    Nanometres are whole numbers here, so that the side of a line on which a point lies is exact.
+    """
+    flat, first = np.unique(np.rint(points[:, :2] * 1e9), axis=0, return_index=True)
+    if len(first) < 3:
+        return points[first]
+    places = [(int(x), int(y)) for x, y in flat]  # sorted by x, then y
+    order = list(range(len(places)))
+    return points[first[[*_chain(places, order), *_chain(places, order[::-1])]]]
 
 
-def _chain(points: np.ndarray) -> np.ndarray:
-    """Return one side of the hull of sorted points (Andrew, Inf. Proc. Letters 1979)."""
-    chain: list[np.ndarray] = []
-    for point in points:
+def _chain(places: list[tuple[int, int]], order: list[int]) -> list[int]:
+    """Return one side of the hull of sorted points, without its end (Andrew, IPL 1979)."""
+    chain: list[int] = []
+    for index in order:
+        x, y = places[index]
         while len(chain) > 1:
-            (ax, ay), (bx, by) = chain[-1][:2] - chain[-2][:2], point[:2] - chain[-2][:2]
-            if ax * by - ay * bx > 1e-12 * np.hypot(ax, ay):
+            (ax, ay), (bx, by) = places[chain[-2]], places[chain[-1]]
+            if (bx - ax) * (y - ay) > (by - ay) * (x - ax):
                 break
             chain.pop()
-        chain.append(point)
-    return np.array(chain)
+        chain.append(index)
+    return chain[:-1]

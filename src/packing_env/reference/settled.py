@@ -230,28 +230,26 @@ def _distance(point: np.ndarray, surfaces: list[_Surface]) -> float:
     least = np.inf
     for surface in surfaces:
         near = (surface.low <= point + 2 * TOUCH) & (surface.high >= point - 2 * TOUCH)
-        for triangle in surface.triangles[near.all(1)]:
-            least = min(least, _to_triangle(point, triangle))
+        here = near.all(1)
+        if here.any():
+            least = min(least, float(_to_triangles(point, surface.triangles[here]).min()))
     return least
 
 
-def _to_triangle(point: np.ndarray, triangle: np.ndarray) -> float:
-    """Return the distance from a point to a triangle."""
-    a, b, c = triangle
-    normal = np.cross(b - a, c - a)
-    normal /= np.linalg.norm(normal)
-    inside = all(
-        np.dot(np.cross(q - p, point - p), normal) >= 0 for p, q in ((a, b), (b, c), (c, a))
-    )
-    if inside:
-        return abs(float(np.dot(point - a, normal)))
-    return min(_to_segment(point, p, q) for p, q in ((a, b), (b, c), (c, a)))
+def _to_triangles(point: np.ndarray, triangles: np.ndarray) -> np.ndarray:
+    """Return the distances ``[T]`` from a point to triangles ``[T, 3, 3]``.
 
-
-def _to_segment(point: np.ndarray, start: np.ndarray, end: np.ndarray) -> float:
-    along = end - start
-    share = np.clip(np.dot(point - start, along) / max(float(np.dot(along, along)), 1e-300), 0, 1)
-    return float(np.linalg.norm(point - start - share * along))
+    The nearest point of a triangle is the foot of the perpendicular, or else on a side.
+    """
+    along = np.roll(triangles, -1, 1) - triangles
+    away = point - triangles
+    normal = np.cross(along[:, 0], along[:, 1])
+    normal /= np.linalg.norm(normal, axis=1, keepdims=True)
+    over = (np.einsum("tsi,ti->ts", np.cross(along, away), normal) >= 0).all(1)
+    share = (away * along).sum(2) / np.maximum((along * along).sum(2), 1e-300)
+    off = away - np.clip(share, 0.0, 1.0)[..., None] * along
+    sides = np.linalg.norm(off, axis=2).min(1)
+    return np.where(over, np.abs((away[:, 0] * normal).sum(1)), sides)
 
 
 def _is_within(corners: np.ndarray, point: np.ndarray, slack: float) -> bool:
