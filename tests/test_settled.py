@@ -254,7 +254,9 @@ BROKEN: dict[str, tuple[str, Callable[[Plan], object]]] = {
     "a contact left out": ("contacts", lambda item: item["contacts"].pop()),
     "no contacts": ("contacts", lambda item: item.update(contacts=[])),
     "balance": ("balanced", lambda item: item.update(balanced=not item["balanced"])),
-    "not all keys": ("z_grid", lambda item: item.pop("gap")),
+    "without a gap": ("settled", lambda item: item.pop("gap")),
+    "without a height on the grid": ("floating", lambda item: item.pop("z_grid")),
+    "without a balance": ("balanced", lambda item: item.pop("balanced")),
 }
 
 

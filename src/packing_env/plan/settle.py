@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from packing_env.plan.drop import CONTACT, Drop, Ground, hull
+from packing_env.plan.drop import Drop, Ground, hull
 from packing_env.plan.packing import Packing, PlacedItem, PlanError
 from packing_env.plan.solids import solid_of
 from packing_env.reference.solids import Solid, measure
@@ -32,7 +32,7 @@ def settle(packing: Packing, *, plan: Path | None = None, strict: bool = False) 
 
     ``z`` and ``translation`` become those of the settled pose, ``z_grid`` keeps the height on the
     grid, ``gap`` the distance to what is below, ``contacts`` the corners of the hull of the points
-    within :data:`CONTACT` of it, and ``balanced`` tells if the centre of mass is over that hull.
+    within :data:`~packing_env.plan.drop.CONTACT` of it, and ``balanced`` tells if the centre of mass is over that hull.
 
     A packing stays as it is where maps are exact (cuboids of whole cells, geometry ``"boxes"``),
     where a constraint speaks of what rests on what or of distances between items, or where it has
@@ -115,6 +115,3 @@ def _is_over(point: np.ndarray, drop: Drop) -> bool:
     away = point - corners
     turn = sides[:, 0] * away[:, 1] - sides[:, 1] * away[:, 0]
     return bool((turn >= -STILL * np.linalg.norm(sides, axis=1)).all())
-
-
-__all__ = ["CONTACT", "settle"]

@@ -53,7 +53,7 @@ class SettledChecks:
         for left, front, z, dx, dy, dz in plan.constraints.get("preplaced", []):
             self.below.append(_level(left, front, z + dz, dx, dy))
         self.top = 0.0
-        self.any = any(item.z_grid is not None for item in plan.items)
+        self.any = any(item.contacts is not None or item.z_grid is not None for item in plan.items)
 
     def put(self, item: ItemClaim) -> None:
         """Add an item."""
@@ -63,10 +63,11 @@ class SettledChecks:
 
     def violations(self, item: ItemClaim) -> Iterator[Violation]:
         """Yield the claims about the settled place of an item that do not hold."""
-        if item.z_grid is None:
+        claims = (item.z_grid, item.gap, item.contacts, item.balanced)
+        if all(claim is None for claim in claims):
             return
-        if item.gap is None or item.contacts is None or item.balanced is None:
-            yield item.wrong("z_grid", "with gap, contacts and balanced", "not all of them")
+        if item.z_grid is None or item.gap is None or item.contacts is None:
+            yield item.wrong("settled", "z_grid, gap, contacts and balanced", "not all of them")
             return
         if item.z > item.z_grid + self.tolerance:
             yield item.wrong("z", f"no higher than z_grid, {metres(item.z_grid)}", metres(item.z))
@@ -111,7 +112,7 @@ class SettledChecks:
         above = (item.rotation @ centre + item.translation)[:2]
         flat = claimed[:, :2]
         maybe = {_is_within(flat, above, slack) for slack in (-self.tolerance, self.tolerance)}
-        if item.balanced not in maybe:
+        if item.balanced not in maybe:  # nor one that claims nothing
             verdict = "over" if True in maybe else "not over"
             where = f"its centre of mass is {verdict} its contacts"
             yield item.wrong("balanced", f"{item.balanced}", where)
