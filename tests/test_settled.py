@@ -255,7 +255,7 @@ BROKEN: dict[str, tuple[str, Callable[[Plan], object]]] = {
     "no contacts": ("contacts", lambda item: item.update(contacts=[])),
     "balance": ("balanced", lambda item: item.update(balanced=not item["balanced"])),
     "without a gap": ("settled", lambda item: item.pop("gap")),
-    "without a height on the grid": ("floating", lambda item: item.pop("z_grid")),
+    "without a height on the grid": ("overlap", lambda item: item.pop("z_grid")),
     "without a balance": ("balanced", lambda item: item.pop("balanced")),
 }
 

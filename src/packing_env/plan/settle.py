@@ -32,7 +32,8 @@ def settle(packing: Packing, *, plan: Path | None = None, strict: bool = False) 
 
     ``z`` and ``translation`` become those of the settled pose, ``z_grid`` keeps the height on the
     grid, ``gap`` the distance to what is below, ``contacts`` the corners of the hull of the points
-    within :data:`~packing_env.plan.drop.CONTACT` of it, and ``balanced`` tells if the centre of mass is over that hull.
+    within :data:`~packing_env.plan.drop.CONTACT` of it, and ``balanced`` tells if the centre of
+    mass is over that hull.
 
     A packing stays as it is where maps are exact (cuboids of whole cells, geometry ``"boxes"``),
     where a constraint speaks of what rests on what or of distances between items, or where it has
