@@ -89,4 +89,9 @@ def _lines(report: Any) -> list[str]:
         f"holds: {count} inside, apart, at rest, stable and supported{claimed}; "
         f"utilization {100 * report.utilization:.1f} %, height {height}"
     )
+    if report.settled:
+        lines.append(
+            f"{report.settled} settled: their solids touch what is below and enter nothing; the "
+            f"centre of mass of {report.balanced} is over their contacts"
+        )
     return lines

@@ -32,7 +32,7 @@ from agents.training.ray_workers import RayWorkers
 from agents.training.resume import Resumed
 from packing_env import extras
 from packing_env.envs import PackingEnv
-from packing_env.plan import save_plan
+from packing_env.plan import save_plan, settle
 
 FROM_RUN = ("items", "generator", "reward", "network", "env", "agent")
 """Sections of the configuration that a checkpoint brings."""
@@ -137,7 +137,8 @@ def compare(
     chosen = _shown(config, found)
     if settings is not None:
         written += _simulate(found, env, settings, folder, chosen, console, should_stop)
-    packings = found[chosen].packings(env)[:PICTURED] if options.picture or options.plan else []
+    shown = found[chosen].packings(env)[:PICTURED] if options.picture or options.plan else []
+    packings = [settle(packing) for packing in shown]
     if packings:
         results = {**results, "shown": chosen}
         runs.write_json(folder / RESULTS, {**results, **_results(config, found)})
@@ -209,7 +210,8 @@ def _simulate(
         reports = physics.simulate_all(found, env, settings, console, should_stop)
         written = [folder / "physics.json", folder / "physics.html"]
         runs.write_json(written[0], physics.to_json(reports))
-        physics.save_page(written[1], found[chosen].packings(env)[0], reports[chosen][0])
+        first = settle(found[chosen].packings(env)[0])
+        physics.save_page(written[1], first, reports[chosen][0])
     return written
 
 

@@ -19,7 +19,7 @@ from agents.training.evaluate import (
 )
 from packing_env.envs import PackingEnv
 from packing_env.physics import PhysicsReport, PhysicsSettings, simulate
-from packing_env.plan import Packing
+from packing_env.plan import Packing, settle
 
 COLUMNS = (("utilization", 3), ("utilization_kept", 3), ("collapsed", 2), ("moved", 3))
 """Columns of :func:`physics_table` with their decimals; moved is a share of the placed items."""
@@ -79,7 +79,7 @@ def simulate_all(
             for packing in packings:
                 if should_stop():
                     raise StoppedError("the simulation was stopped")
-                reports[name].append(simulate(packing, settings))
+                reports[name].append(simulate(settle(packing), settings))
     console.print(physics_table(reports, settings))
     return reports
 

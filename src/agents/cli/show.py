@@ -24,7 +24,7 @@ from packing_env import extras
 from packing_env.core import feasibility
 from packing_env.envs import PackingEnv
 from packing_env.items import shapes
-from packing_env.plan import Packing, load_plan, packing_of
+from packing_env.plan import Packing, load_plan, packing_of, settle
 
 _NEEDED = {".gif": ("PIL",), ".mp4": ("imageio", "imageio_ffmpeg")}
 """Optional packages that write files of these kinds."""
@@ -78,7 +78,7 @@ def render(config: DictConfig, request: Request) -> int:
     else:
         env, policy = _solo(config, request)
         _episode(env, policy)
-        packing = packing_of(env)
+        packing = settle(packing_of(env))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         writers[out.suffix](packing)

@@ -240,5 +240,15 @@ class _Trial:
             move = self.world.poses[i, :3] / self.world.scale - turn @ self.world.centres[i]
             low = float((self.world.solids[i].vertices @ turn[2]).min() + move[2])
             yield replace(
-                item, rotation=turn, translation=move, quaternion=None, z=low, top=None, bottom=None
+                item,
+                rotation=turn,
+                translation=move,
+                quaternion=None,
+                z=low,
+                top=None,
+                bottom=None,
+                z_grid=None,
+                gap=None,
+                contacts=None,
+                balanced=None,
             )

@@ -18,6 +18,7 @@ from packing_env.plan.document import (
 from packing_env.plan.greedy import LowestPacker
 from packing_env.plan.loading import BoxType, LoadedBox, load_boxes, load_container
 from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of, read_state
+from packing_env.plan.settle import settle
 
 __all__ = [
     "FORMAT",
@@ -37,5 +38,6 @@ __all__ = [
     "quaternion",
     "read_state",
     "save_plan",
+    "settle",
     "whole_file",
 ]

@@ -17,6 +17,7 @@ from packing_env.constraints import Constraints
 from packing_env.items.handling import read_handling
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of
+from packing_env.plan.settle import settle
 from packing_env.types import check_integer, check_number
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ PLAN_KEYS = (
 ITEM_KEYS = (
     "order", "name", "source", "unit", "scale", "rotation", "quaternion", "translation",
     "x", "y", "z", "orientation", "item_id", "support_ratio", "volume", "extent",
-    "handling",
+    "handling", "z_grid", "gap", "contacts", "balanced",
 )  # fmt: skip
 
 
@@ -65,6 +66,7 @@ def _item_to_json(item: PlacedItem) -> dict[str, Any]:
         y=item.cell[1],
         extent=item.extent and list(item.extent),
         handling=dict(item.handling) or None,
+        contacts=None if item.contacts is None else item.contacts.tolist(),
     )
 
 
@@ -81,9 +83,22 @@ def save_plan(
     state: Mapping[str, Tensor] | None = None,
     *,
     policy: str | None = None,
+    settled: bool = True,
 ) -> dict[str, Any]:
-    """Write :func:`make_plan` to a file atomically and return it; ``policy`` names its author."""
-    plan = make_plan(env, row, state) | ({} if policy is None else {"policy": policy})
+    """Write a plan to a file, atomically, and return it.
+
+    Args:
+        path: The file.
+        env: The environment, or a packing.
+        row: See :func:`packing_of`.
+        state: See :func:`packing_of`.
+        policy: Names its author.
+        settled: Lower its items to what is below them (:func:`settle`), where their solids can be
+            read.
+    """
+    packing = env if isinstance(env, Packing) else packing_of(env, row, state)
+    plan = make_plan(settle(packing) if settled else packing)
+    plan |= {} if policy is None else {"policy": policy}
     with whole_file(path) as draft:
         draft.write_text(json.dumps(plan, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return plan
@@ -186,7 +201,24 @@ def _item_from_json(item: Mapping[str, Any]) -> PlacedItem:
         cell=(_whole(item, "x"), _whole(item, "y")),
         quaternion=None if repeated is None else _array(item, "quaternion", (4,)),
         handling=read_handling(item.get("handling", {})),
+        **_settled(item),
     )
+
+
+def _settled(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what a settled item has besides."""
+    read: dict[str, Any] = {
+        key: check_number(key, item[key]) for key in ("z_grid", "gap") if key in item
+    }
+    if "contacts" in item:
+        count = len(item["contacts"])
+        found = item["contacts"] if count else np.zeros((0, 3))
+        read["contacts"] = _array({"contacts": found}, "contacts", (count, 3))
+    if "balanced" in item:
+        if not isinstance(item["balanced"], bool):
+            raise TypeError(f"balanced={item['balanced']!r} must be true or false")
+        read["balanced"] = item["balanced"]
+    return read
 
 
 def _sides(key: str, lengths: Iterable[Any]) -> tuple[float, float, float]:

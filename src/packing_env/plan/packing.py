@@ -37,7 +37,7 @@ class PlacedItem:
         rotation: ``[3, 3]``, R in ``p_world = R @ (scale * unit * p_file) + t``.
         translation: ``[3]`` metres, t.
         cell: Lower corner ``(x, y)`` of its window, cells (units in geometry ``"boxes"``).
-        z: Metres at which its lowest point rests.
+        z: Metres at which its lowest point rests: on the maps, or settled (:mod:`.settle`).
         orientation: Index in the catalogue.
         item_id: Row of the catalogue.
         support_ratio: Share of its footprint that is supported.
@@ -47,6 +47,11 @@ class PlacedItem:
         box: Geometry ``"boxes"``: its corners ``(x0, y0, z0, x1, y1, z1)`` in units.
         quaternion: ``[4]`` the rotation as the plan repeats it beside the matrix, or ``None``.
         handling: Weight, fragility, ... that constraints read (kg), and ``faces`` that may be up.
+        z_grid: Settled items: metres at which its maps rest on those of the others, else ``None``.
+        gap: Settled items: metres between it and what is below, negative where it is inside.
+        contacts: Settled items: ``[C, 3]`` metres, corners of the hull of the points of its
+            underside that touch, seen from above.
+        balanced: Settled items: its centre of mass is over that hull.
     """
 
     order: int
@@ -68,6 +73,10 @@ class PlacedItem:
     box: tuple[int, ...] | None = field(default=None, repr=False)
     quaternion: np.ndarray | None = field(default=None, repr=False)
     handling: Mapping[str, Any] = field(default_factory=dict)
+    z_grid: float | None = None
+    gap: float | None = None
+    contacts: np.ndarray | None = field(default=None, repr=False)
+    balanced: bool | None = None
 
     def to_world(self, points: np.ndarray) -> np.ndarray:
         """Move points ``[..., 3]`` from the source, in its unit, to the container, in metres."""
@@ -132,7 +141,8 @@ class Packing:
             elif item.top is not None:
                 (x, y), (w, h) = item.cell, item.top.shape
                 window = heights[x : x + w, y : y + h]
-                np.maximum(window, np.float32(item.z) + item.top, out=window)
+                z = item.z if item.z_grid is None else item.z_grid
+                np.maximum(window, np.float32(z) + item.top, out=window)
         return replace(self, items=items, heightmap=heights)
 
     def _start(self, heightmap: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from packing_env.constraints import Constraints
 from packing_env.core.stability import check_rule
 from packing_env.items import CatalogueError, Mesh
 from packing_env.items.meshes.mesh import UNITS
-from packing_env.plan import Packing, read_state
+from packing_env.plan import Packing, read_state, settle
 from packing_env.planner.containers import (
     Size,
     choose_cell,
@@ -233,7 +233,8 @@ class _Packer:
             replace(item, item_id=part, orientation=pose)
             for item, (part, pose) in zip(found.items, origins, strict=True)
         )
-        self.packed.append(replace(found, items=items, num_items=sum(self.left), instance={}))
+        found = replace(found, items=items, num_items=sum(self.left), instance={})
+        self.packed.append(settle(found))
         for part, count in enumerate(search.packed()):
             self.left[part] -= count
 

@@ -2,8 +2,10 @@
 
 It uses nothing of the program that made the plan. An item is its solid, moved by its rotation and
 translation and rasterised where it stands (:mod:`packing_env.reference.raster`), on the heightmap
-of the items packed before (:mod:`packing_env.reference.map_checks`). A plan of cuboids on an
-integer lattice is checked with exact integers (:mod:`packing_env.reference.box_checks`).
+of the items packed before (:mod:`packing_env.reference.map_checks`). A settled item is checked
+where it rested on the maps, and then as a solid among solids
+(:mod:`packing_env.reference.settled`). A plan of cuboids on an integer lattice is checked with
+exact integers (:mod:`packing_env.reference.box_checks`).
 
 Tolerances: laterally :data:`~packing_env.reference.raster.MARGIN` of a cell; heights
 :attr:`PlanClaim.slack`; at the lid 1e-6 m more, which the rules allow; ratios and volumes 1e-6.
@@ -33,6 +35,7 @@ from packing_env.reference.claims import (
 from packing_env.reference.map_checks import MapChecks
 from packing_env.reference.plan_constraints import wrong_face
 from packing_env.reference.raster import MARGIN
+from packing_env.reference.settled import SettledChecks
 from packing_env.reference.solids import matrix
 
 MAX_CELLS = 1 << 26
@@ -72,19 +75,33 @@ def _items(plan: PlanClaim, whole_cells: bool) -> Report:
     violation: Violation | None = None
     boxes = plan.geometry == "boxes"
     checks = BoxChecks(plan) if boxes else MapChecks(plan, notes, whole_cells)
+    solids = SettledChecks(plan)
     volume, count = 0.0, 0
     for number, item in enumerate(plan.items):
-        violation = next(_item(number, item, plan, checks), None)
+        on_grid = item.on_grid()
+        violation = next(_item(number, on_grid, plan, checks), None) or next(
+            solids.violations(item), None
+        )
         if violation is not None:
             break
-        checks.put(item)
+        checks.put(on_grid)
+        solids.put(item)
         volume, count = volume + item.volume, count + 1
     utilization = volume / math.prod(plan.container)
     if violation is None:
         violation = next(_sums(plan, utilization), None)
     if plan.utilization is None:
         notes.append("utilization (the plan states none)")
-    return Report(violation, count, utilization, checks.height, tuple(dict.fromkeys(notes)))
+    held = [item for item in plan.items[:count] if item.z_grid is not None]
+    return Report(
+        violation,
+        count,
+        utilization,
+        solids.top if held else checks.height,
+        tuple(dict.fromkeys(notes)),
+        settled=len(held),
+        balanced=sum(item.balanced is True for item in held),
+    )
 
 
 # ------------------------------------------------------------------ the plan as a whole

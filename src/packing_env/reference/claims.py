@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,10 @@ class ItemClaim:
         volume: m^3.
         quaternion: ``(w, x, y, z)``, the same rotation, or ``None``.
         handling: Attributes that constraints read, in kilograms, and ``faces`` that may be up.
+        z_grid: Settled items: metres of its lowest point on the maps; ``None``: not settled.
+        gap: Settled items: metres between it and what is below.
+        contacts: Settled items: ``[C, 3]`` metres, corners of the hull of the points that touch.
+        balanced: Settled items: its centre of mass is over that hull.
     """
 
     order: int
@@ -50,6 +54,17 @@ class ItemClaim:
     volume: float
     quaternion: np.ndarray | None = None
     handling: Mapping[str, Any] = field(default_factory=dict)
+    z_grid: float | None = None
+    gap: float | None = None
+    contacts: np.ndarray | None = None
+    balanced: bool | None = None
+
+    def on_grid(self) -> ItemClaim:
+        """Return the item where it rests on the maps."""
+        if self.z_grid is None:
+            return self
+        up = np.array([0.0, 0.0, self.z_grid - self.z])
+        return replace(self, z=self.z_grid, translation=self.translation + up)
 
     @property
     def points(self) -> np.ndarray:
@@ -151,6 +166,8 @@ class Report:
         utilization: Utilization by these items, recomputed.
         height: Highest point of the container's contents, metres.
         not_checked: Claims that were not checked, with the reason; usually empty.
+        settled: Count of items that are settled: they touch what is below, as solids.
+        balanced: Count of those whose centre of mass is over their contacts.
     """
 
     violation: Violation | None
@@ -158,6 +175,8 @@ class Report:
     utilization: float
     height: float
     not_checked: tuple[str, ...] = field(default=())
+    settled: int = 0
+    balanced: int = 0
 
     @property
     def holds(self) -> bool:

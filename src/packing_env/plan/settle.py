@@ -1,0 +1,118 @@
+"""Items lowered from their heights on the grid until their solids touch what is below them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from packing_env.plan.drop import Drop, Ground, hull
+from packing_env.plan.packing import Packing, PlacedItem, PlanError
+from packing_env.plan.solids import solid_of
+from packing_env.reference.solids import Solid, measure
+
+NARROW = 4e-6
+"""Share of a cell; solids that overlap less than this, seen from above, pass each other."""
+STILL = 1e-9
+"""Metres; an item this close to what is below it stays where it is."""
+EXACT = 1e-6
+"""Share of a cell; cuboids whose sides are whole cells up to this are exact on maps."""
+
+_Placed = tuple[Solid, np.ndarray]
+"""A solid in its own frame, and its triangles in the container ``[T, 3, 3]``."""
+
+
+def settle(packing: Packing, *, plan: Path | None = None, strict: bool = False) -> Packing:
+    """Lower every item, in packing order, until its solid touches a solid below it.
+
+    Maps are conservative, so items stand up to some millimetres above what carries them. An item
+    was put down from above: no part of it is below an earlier one, seen from above, so it passes
+    all of them on its way down, and no later one is in its way.
+
+    ``z`` and ``translation`` become those of the settled pose, ``z_grid`` keeps the height on the
+    grid, ``gap`` the distance to what is below, ``contacts`` the corners of the hull of the points
+    within :data:`~packing_env.plan.drop.CONTACT` of it, and ``balanced`` tells if the centre of
+    mass is over that hull.
+
+    A packing stays as it is where maps are exact (cuboids of whole cells, geometry ``"boxes"``),
+    where a constraint speaks of what rests on what or of distances between items, or where it has
+    been settled before.
+
+    Args:
+        packing: The packed container.
+        plan: File of its plan, beside which mesh files are searched.
+        strict: Raise where a solid cannot be read; otherwise the packing stays as it is.
+
+    Raises:
+        PlanError: With ``strict``, the solid of an item cannot be read.
+    """
+    if not _may_settle(packing):
+        return packing
+    try:
+        solids = [solid_of(item, plan or Path()) for item in packing.items]
+    except PlanError:
+        if strict:
+            raise
+        return packing
+    placed = [
+        (solid, (solid.vertices @ item.rotation.T + item.translation)[solid.faces])
+        for solid, item in zip(solids, packing.items, strict=True)
+    ]
+    return replace(packing, items=_lowered(packing, placed))
+
+
+def _may_settle(packing: Packing) -> bool:
+    """Return whether items of a packing are lowered."""
+    rules = packing.constraints
+    held = rules.get("fragile") == "top" or any(
+        rules.get(name) for name in ("no_stacking", "max_load", "clearance")
+    )
+    settled = any(item.z_grid is not None for item in packing.items)
+    exact = all(_is_exact(item, packing.cell) for item in packing.items)
+    return not (held or settled or exact or packing.geometry == "boxes")
+
+
+def _is_exact(item: PlacedItem, cell: float) -> bool:
+    """Return whether an item is a cuboid of whole cells along the axes."""
+    if item.extent is None or np.abs(item.rotation).max(0).min() < 1 - 1e-9:
+        return False
+    lower, upper = item.to_world(np.array([[0.0, 0.0, 0.0], item.extent])) / cell
+    sides = np.abs(upper - lower)
+    return bool(np.abs(sides - np.round(sides)).max() < EXACT)
+
+
+def _lowered(packing: Packing, placed: list[_Placed]) -> tuple[PlacedItem, ...]:
+    """Return the items where they settle."""
+    ground = Ground(packing.container, packing.constraints.get("preplaced", []))
+    items = []
+    for item, (solid, triangles) in zip(packing.items, placed, strict=True):
+        drop = ground.drop(triangles, NARROW * packing.cell)
+        fall = drop.distance if drop.distance > STILL else 0.0
+        down = np.array([0.0, 0.0, fall])
+        ground.put(triangles - down)
+        centre = measure(solid)[1] if solid.com is None else solid.com
+        above = (item.rotation @ centre + item.translation)[:2]
+        items.append(
+            replace(
+                item,
+                z=item.z - fall,
+                z_grid=item.z,
+                translation=item.translation - down,
+                gap=drop.distance - fall,
+                contacts=drop.contacts - down,
+                balanced=_is_over(above, drop),
+            )
+        )
+    return tuple(items)
+
+
+def _is_over(point: np.ndarray, drop: Drop) -> bool:
+    """Return whether a point ``[2]`` is in the hull of contacts, seen from above."""
+    corners = hull(drop.contacts)[:, :2]
+    if len(corners) < 3:
+        return False
+    sides = np.roll(corners, -1, 0) - corners
+    away = point - corners
+    turn = sides[:, 0] * away[:, 1] - sides[:, 1] * away[:, 0]
+    return bool((turn >= -STILL * np.linalg.norm(sides, axis=1)).all())

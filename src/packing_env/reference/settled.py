@@ -1,0 +1,271 @@
+"""Checks of settled poses: solids touch what is below them, are not inside it, and where they do.
+
+For each pair of triangles, one of the item and one of an earlier item, the places that both cover,
+seen from above, form a convex polygon whose corners are among 15 points: the corners of each
+triangle within the other, and the crossings of their sides. The distance between the triangles is
+linear there, so its least value is at one of these points. Pairs whose polygon is narrower than
+:data:`STRIP` of a cell are passed over, because what touches from the side does not carry.
+
+Tolerances: :data:`DEPTH`, or the rounding of heights where that is more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from packing_env.reference.claims import ItemClaim, PlanClaim, Violation, metres
+from packing_env.reference.solids import measure
+
+TOUCH = 1e-4
+"""Metres; part of the definition of a contact."""
+DEPTH = 1e-6
+"""Metres by which solids may be inside of each other, and settled ones above each other."""
+STRIP = 4e-6
+"""Share of a cell."""
+_ROWS = 256
+_SHADOW = 1e-9
+"""Metres by which a point may be off a triangle, seen from above."""
+
+
+class _Surface(NamedTuple):
+    """Triangles ``[T, 3, 3]`` that are not upright, sorted by their lowest x, with bounds."""
+
+    triangles: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+class SettledChecks:
+    """The solids of the items in their settled places, and the checks of the next item on them.
+
+    Args:
+        plan: The plan to check.
+    """
+
+    def __init__(self, plan: PlanClaim) -> None:
+        self.strip = STRIP * plan.cell
+        self.tolerance = max(DEPTH, plan.slack)
+        x, y, _ = plan.container
+        self.below = [_level(-x, -y, 0.0, 3 * x, 3 * y)]
+        for left, front, z, dx, dy, dz in plan.constraints.get("preplaced", []):
+            self.below.append(_level(left, front, z + dz, dx, dy))
+        self.top = 0.0
+        self.any = any(item.contacts is not None or item.z_grid is not None for item in plan.items)
+
+    def put(self, item: ItemClaim) -> None:
+        """Add an item."""
+        if self.any:
+            self.below.append(_surface(item.points[item.solid.faces], self.strip))
+            self.top = max(self.top, float(item.points[:, 2].max()))
+
+    def violations(self, item: ItemClaim) -> Iterator[Violation]:
+        """Yield the claims about the settled place of an item that do not hold."""
+        claims = (item.z_grid, item.gap, item.contacts, item.balanced)
+        if all(claim is None for claim in claims):
+            return
+        if item.z_grid is None or item.gap is None or item.contacts is None:
+            yield item.wrong("settled", "z_grid, gap, contacts and balanced", "not all of them")
+            return
+        if item.z > item.z_grid + self.tolerance:
+            yield item.wrong("z", f"no higher than z_grid, {metres(item.z_grid)}", metres(item.z))
+        points, gaps = self._touching(item)
+        gap = float(gaps.min(initial=float(item.points[:, 2].min())))
+        if gap < -self.tolerance:
+            yield item.wrong("interpenetration", "not inside another", f"{metres(-gap)} deep")
+        if gap > self.tolerance:
+            what = f"{metres(gap)} above it" if len(gaps) else f"nothing within {metres(TOUCH)}"
+            yield item.wrong("floating", "touching what is below", what)
+        if abs(gap - item.gap) > self.tolerance:
+            yield item.wrong("gap", metres(item.gap), metres(gap))
+        yield from self._contacts(item, item.contacts, points[gaps <= TOUCH - self.tolerance])
+
+    def _touching(self, item: ItemClaim) -> tuple[np.ndarray, np.ndarray]:
+        """Return the corners ``[C, 3]`` of what the item shares with others, and their gaps."""
+        own = _surface(item.points[item.solid.faces], self.strip)
+        found, gaps = [np.zeros((0, 3))], [np.zeros(0)]
+        for other in self.below:
+            for one, two in _near(own, other, self.strip):
+                points, distance = _corners(one, two, self.strip)
+                found.append(points)
+                gaps.append(distance)
+        return np.concatenate(found), np.concatenate(gaps)
+
+    def _contacts(
+        self, item: ItemClaim, claimed: np.ndarray, found: np.ndarray
+    ) -> Iterator[Violation]:
+        """Check that claimed contacts are true, that none lies outside, and the balance."""
+        own = _surface(item.points[item.solid.faces], self.strip)
+        for point in claimed:
+            off, away = _distance(point, [own]), _distance(point, self.below)
+            if off > self.tolerance or away > TOUCH + self.tolerance:
+                what = f"{metres(off)} off the item, {metres(away)} off what is below"
+                yield item.wrong("contacts", f"({metres(*point)})", what)
+                return
+        outside = [p for p in found[:, :2] if not _is_within(claimed[:, :2], p, self.tolerance)]
+        if outside:
+            where = f"({metres(*outside[0])}) touches as well"
+            yield item.wrong("contacts", f"{len(claimed)} corners of their hull", where)
+        centre = measure(item.solid)[1] if item.solid.com is None else item.solid.com
+        above = (item.rotation @ centre + item.translation)[:2]
+        flat = claimed[:, :2]
+        maybe = {_is_within(flat, above, slack) for slack in (-self.tolerance, self.tolerance)}
+        if item.balanced not in maybe:  # nor one that claims nothing
+            verdict = "over" if True in maybe else "not over"
+            where = f"its centre of mass is {verdict} its contacts"
+            yield item.wrong("balanced", f"{item.balanced}", where)
+
+
+def _level(x: float, y: float, z: float, dx: float, dy: float) -> _Surface:
+    """Return a level rectangle."""
+    corners = np.array([(x, y, z), (x + dx, y, z), (x, y + dy, z), (x + dx, y + dy, z)])
+    return _surface(corners[[[0, 1, 3], [0, 3, 2]]], 0.0)
+
+
+def _surface(triangles: np.ndarray, strip: float) -> _Surface:
+    """Return the triangles wider than a strip, seen from above."""
+    a, b, c = np.moveaxis(triangles[..., :2], 1, 0)
+    doubled = np.abs((b - a)[:, 0] * (c - a)[:, 1] - (b - a)[:, 1] * (c - a)[:, 0])
+    long = np.max([np.hypot(*(p - q).T) for p, q in ((a, b), (b, c), (c, a))], axis=0)
+    kept = triangles[doubled > strip * long]
+    kept = kept[np.argsort(kept[..., 0].min(1), kind="stable")]
+    return _Surface(kept, kept.min(1), kept.max(1))
+
+
+def _near(own: _Surface, other: _Surface, strip: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield pairs ``[P, 3, 3]`` whose bounds meet from above and are at most a touch apart."""
+    if len(own.low) == 0 or len(other.low) == 0:
+        return
+    reach = other.high.max(0), other.low.min(0)
+    there = (own.low[:, :2] < reach[0][:2]) & (own.high[:, :2] > reach[1][:2])
+    mine = np.nonzero(there.all(1) & (own.low[:, 2] <= reach[0][2] + TOUCH))[0]
+    for rows in np.split(mine, range(_ROWS, len(mine), _ROWS)):
+        if len(rows) == 0:
+            continue
+        low, high = own.low[rows], own.high[rows]
+        last = np.searchsorted(other.low[:, 0], high[:, 0].max())
+        near = (other.high[:last, 2] >= low[:, 2].min() - TOUCH) & (
+            (other.high[:last, :2] > low[:, :2].min(0))
+            & (other.low[:last, :2] < high[:, :2].max(0))
+        ).all(1)
+        theirs = np.nonzero(near)[0]
+        meet = low[:, None, 2] - other.high[theirs, 2] <= TOUCH
+        for axis in (0, 1):
+            upper = np.minimum(high[:, None, axis], other.high[theirs, axis])
+            meet &= upper - np.maximum(low[:, None, axis], other.low[theirs, axis]) > strip
+        i, j = np.nonzero(meet)
+        for part in range(0, len(i), 1 << 14):
+            here = slice(part, part + (1 << 14))
+            yield own.triangles[rows[i[here]]], other.triangles[theirs[j[here]]]
+
+
+def _corners(one: np.ndarray, two: np.ndarray, strip: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return points ``[C, 3]`` on the first of each pair at the corners that both share, and gaps.
+
+    Pairs that share no more than a strip have none.
+    """
+    places = [one[..., :2], two[..., :2], _crossings(one, two)]
+    flat = np.concatenate(places, 1)
+    there = _covers(one, flat) & _covers(two, flat)
+    there &= (_spread(flat, there) > strip)[:, None]
+    high = _heights(one, flat)
+    gaps = high - _heights(two, flat)
+    return np.concatenate((flat, high[..., None]), -1)[there], gaps[there]
+
+
+def _crossings(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """Return where the lines of the sides of pairs cross, seen from above, ``[P, 9, 2]``.
+
+    Parallel ones are taken to cross infinitely far away.
+    """
+    start, other = one[:, :, None, :2], two[:, None, :, :2]
+    along = np.roll(one, -1, 1)[:, :, None, :2] - start
+    across = np.roll(two, -1, 1)[:, None, :, :2] - other
+    turn = along[..., 0] * across[..., 1] - along[..., 1] * across[..., 0]
+    between = other - start
+    share = between[..., 0] * across[..., 1] - between[..., 1] * across[..., 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(turn == 0.0, 1e9, share / turn)
+    return (start + np.clip(share, -1e9, 1e9)[..., None] * along).reshape(len(one), 9, 2)
+
+
+def _covers(triangles: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Test which points ``[P, K, 2]`` triangles ``[P, 3, 3]`` cover, seen from above."""
+    inside = np.ones(points.shape[:2], bool)
+    a, b, c = np.moveaxis(triangles[..., :2], 1, 0)
+    one, two = b - a, c - a
+    side = np.sign(one[:, 0] * two[:, 1] - one[:, 1] * two[:, 0])[:, None]
+    for start, end in ((a, b), (b, c), (c, a)):
+        along = end - start
+        length = np.hypot(along[:, 0], along[:, 1])[:, None]
+        away = points - start[:, None]
+        turn = along[:, None, 0] * away[..., 1] - along[:, None, 1] * away[..., 0]
+        inside &= side * turn >= -_SHADOW * length
+    return inside
+
+
+def _heights(triangles: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return the heights ``[P, K]`` of triangles over points ``[P, K, 2]``, within their bounds."""
+    a, b, c = np.moveaxis(triangles, 1, 0)
+    normal = np.cross(b - a, c - a)
+    away = points - a[:, None, :2]
+    drop = away[..., 0] * normal[:, None, 0] + away[..., 1] * normal[:, None, 1]
+    z = a[:, None, 2] - drop / normal[:, None, 2]
+    return np.clip(z, triangles[..., 2].min(1)[:, None], triangles[..., 2].max(1)[:, None])
+
+
+def _spread(points: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Return the widths ``[P]`` of points ``[P, K, 2]``, across the line of the farthest two."""
+    first = np.argmax(there, 1)[:, None, None]
+    away = np.where(there[..., None], points - np.take_along_axis(points, first, 1), 0.0)
+    distance = np.hypot(away[..., 0], away[..., 1])
+    far = np.take_along_axis(away, np.argmax(distance, 1)[:, None, None], 1)
+    off = far[..., 0] * away[..., 1] - far[..., 1] * away[..., 0]
+    return np.asarray(np.ptp(off, axis=1) / np.maximum(distance.max(1), 1e-300))
+
+
+def _distance(point: np.ndarray, surfaces: list[_Surface]) -> float:
+    """Return the distance from a point to the nearest triangle that is within a touch of it."""
+    least = np.inf
+    for surface in surfaces:
+        near = (surface.low <= point + 2 * TOUCH) & (surface.high >= point - 2 * TOUCH)
+        here = near.all(1)
+        if here.any():
+            least = min(least, float(_to_triangles(point, surface.triangles[here]).min()))
+    return least
+
+
+def _to_triangles(point: np.ndarray, triangles: np.ndarray) -> np.ndarray:
+    """Return the distances ``[T]`` from a point to triangles ``[T, 3, 3]``.
+
+    The nearest point of a triangle is the foot of the perpendicular, or else on a side.
+    """
+    along = np.roll(triangles, -1, 1) - triangles
+    away = point - triangles
+    normal = np.cross(along[:, 0], along[:, 1])
+    normal /= np.linalg.norm(normal, axis=1, keepdims=True)
+    over = (np.einsum("tsi,ti->ts", np.cross(along, away), normal) >= 0).all(1)
+    share = (away * along).sum(2) / np.maximum((along * along).sum(2), 1e-300)
+    off = away - np.clip(share, 0.0, 1.0)[..., None] * along
+    sides = np.linalg.norm(off, axis=2).min(1)
+    return np.where(over, np.abs((away[:, 0] * normal).sum(1)), sides)
+
+
+def _is_within(corners: np.ndarray, point: np.ndarray, slack: float) -> bool:
+    """Test if a point is within the hull of points ``[C, 2]``, enlarged by a slack.
+
+    It is, unless a line separates them. The best one is parallel to a side of the hull, or normal
+    to the direction from the nearest corner or side to the point.
+    """
+    if len(corners) == 0:
+        return False
+    away = corners - point
+    sides = (away[:, None] - away[None]).reshape(-1, 2)
+    normals = np.concatenate((np.stack((-sides[:, 1], sides[:, 0]), 1), away))
+    lengths = np.linalg.norm(normals, axis=1, keepdims=True)
+    normals = normals[lengths[:, 0] > 0] / lengths[lengths[:, 0] > 0]
+    if len(normals) == 0:
+        return slack >= 0
+    return bool(((normals @ away.T).min(1) <= slack).all())
