@@ -63,3 +63,10 @@ def test_the_manager_makes_twenty_thousand_updates() -> None:
     config = config_of("learn_hierarchical")
     joint = config.trainer.frames - config.agent.stage1_frames
     assert joint // config.trainer.update_every // config.agent.manager_every >= 20_000
+
+
+@pytest.mark.parametrize("name", [name for name in LEARN if "iqn" in name])
+def test_kappa_is_in_units_of_returns(name: str) -> None:
+    """A reward that is scaled without it turns the loss linear, or quadratic everywhere."""
+    config = config_of(name)
+    assert config.agent.kappa == pytest.approx(0.01 * config.reward.utilization)

@@ -46,10 +46,19 @@ def n_step_target(
         future: Value of the state reached after m decisions.
         gamma: Discount per decision.
     """
+    reward, discount = reward_and_discount(batch, gamma, TransitionKeys())
+    return reward + discount * future
+
+
+def reward_and_discount(
+    batch: TensorDictBase, gamma: float | Tensor, keys: TransitionKeys
+) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"]]:
+    """Return the rewards, and the factors of the next values: ``gamma^m``, 0 if terminated."""
     following = batch.get("next")
-    discount = gamma ** batch.get("steps_to_next_obs").squeeze(-1).float()
-    alive = (~following.get("terminated").squeeze(-1)).float()
-    return following.get("reward").squeeze(-1) + discount * alive * future
+    steps = batch.get(keys.steps_to_next_obs, None)
+    alive = (~following.get(keys.terminated).flatten()).float()
+    discount = gamma if steps is None else gamma ** steps.flatten().float()
+    return following.get(keys.reward).flatten(), alive * discount
 
 
 class TransitionLoss(LossModule):
@@ -86,11 +95,7 @@ class TransitionLoss(LossModule):
 
     def reward_and_discount(self, batch: TensorDictBase) -> tuple[Tensor, Tensor]:
         """Return the rewards ``[B]``, and the factors of the next values, 0 if terminated."""
-        keys, following = self.tensor_keys, batch.get("next")
-        steps = batch.get(keys.steps_to_next_obs, None)
-        alive = (~following.get(keys.terminated).flatten()).float()
-        discount = self.gamma if steps is None else self.gamma ** steps.flatten()
-        return following.get(keys.reward).flatten(), alive * discount
+        return reward_and_discount(batch, self.gamma, self.tensor_keys)
 
     def online(self) -> AbstractContextManager[Any]:
         """Return a context in which the value network has its online parameters."""
