@@ -133,3 +133,15 @@ def test_the_simulation_agrees() -> None:
             assert (report.items[0].tilt <= 15.0) == stays, (name, rotation)
             verdicts.append(stays)
     assert 5 < sum(verdicts) < len(verdicts) - 5
+
+
+def test_items_that_a_rule_lets_stand_on_the_floor() -> None:
+    params = PackingParams(**GRID, stability="none", contact_tol=0.002)
+    poses: dict[str, Any] = {"orientations": "pi/2", "scales": (1.0,)}
+    items = {"source": "shapes", "families": ["solids"], "use_cache": False}
+    every = build_catalogue(items, params, poses)
+    steady = build_catalogue({**items, "steady": "com_hull_20"}, params, poses)
+    left_out = set(every.names) - set(steady.names)
+    assert {"sphere", "ellipsoid"} <= left_out < set(every.names)
+    with pytest.raises(ParameterError, match="com_hull_30"):
+        build_catalogue({**items, "steady": "com_hull_30"}, params, poses)
