@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ import packing_env as pe
 from agents.heuristics.surest import Surest
 from agents.training import checkpoint, resume, runs
 from agents.training.evaluate import Estimate, evaluate
-from packing_env.physics import read_settings, simulate
+from packing_env.physics import PhysicsReport, read_settings, simulate
 from packing_env.plan import PlanError
 
 POLICIES = ("random_legal", "deepest_bottom_left", "heightmap_minimization")
@@ -126,8 +127,20 @@ def cell(packings: list[Any], changes: dict[str, Any]) -> dict[str, Any]:
     return {
         **means,
         "kept_share": share,
+        "failures": failures(reports),
         "piles": len(reports),
         "seconds_a_pile": (time.perf_counter() - start) / max(1, len(reports)),
+    }
+
+
+def failures(reports: list[PhysicsReport]) -> dict[str, Any]:
+    """Count which item moved first in sequential piles: the one just placed, or an older one."""
+    failed = [r.items[r.first_failure] for r in reports if r.first_failure is not None]
+    placed = [item for item in failed if item.moved]
+    return {
+        "placed": len(placed),
+        "older": len(failed) - len(placed),
+        "placed_items": dict(Counter(item.name for item in placed).most_common()),
     }
 
 
