@@ -49,6 +49,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--policies", nargs="+", default=list(POLICIES))
     parser.add_argument("--piles", type=int, default=100)
     parser.add_argument("--meshes", default=None, help="a folder of meshes instead of the shapes")
+    parser.add_argument("--without", nargs="*", default=[], help="names of items to leave out")
     parser.add_argument("--set", nargs="*", default=[], help="overrides of make_env, as key=JSON")
     parser.add_argument("--surest", nargs="*", default=[], help="rules that policies prefer")
     parser.add_argument("--physics", nargs="*", default=[], help="of the judge, as key=JSON")
@@ -64,6 +65,10 @@ def pack(options: argparse.Namespace, rule: str, policy: str) -> tuple[list[Any]
     if options.meshes:
         items = changes.get("items", {})
         changes["items"] = {"source": "meshes", "paths": options.meshes, **items}
+    if options.without:
+        every = pe.make_env(options.task, pool_size=1, **changes).catalogue
+        kept = [i for i, name in enumerate(every.names) if name not in options.without]
+        changes["items"] = every.select(kept)
     env = pe.make_env(
         options.task,
         num_envs=min(options.piles, 50),
@@ -91,7 +96,9 @@ def read_pairs(entries: list[str]) -> dict[str, Any]:
 def name_setting(options: argparse.Namespace) -> str:
     """Return what of a row's key is neither task, items, rule nor policy."""
     surest = [f"surest={','.join(options.surest)}"] if options.surest else []
-    return " ".join([*options.set, *surest, *(f"physics.{entry}" for entry in options.physics)])
+    without = [f"without={','.join(options.without)}"] if options.without else []
+    judge = [f"physics.{entry}" for entry in options.physics]
+    return " ".join([*options.set, *without, *surest, *judge])
 
 
 def policy_of(name: str, env: pe.PackingEnv) -> Any:
