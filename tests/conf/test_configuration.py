@@ -316,5 +316,5 @@ def test_values_may_be_of_another_kind_where_none_is_the_default() -> None:
     ("given", "value"),
     [("true", True), ("settings.yaml", "settings.yaml"), ("{friction:0.3}", {"friction": 0.3})],
 )
-def test_simulations_take_settings_in_three_forms(given, value):
+def test_simulations_take_settings_in_three_forms(given: str, value: object) -> None:
     assert compose("eval", [f"physics={given}"]).physics == value
