@@ -7,6 +7,9 @@ Every packing is placed item by item in MuJoCo, each item settled before the nex
     python benchmarks/stands.py --task irregular --piles 50
     python benchmarks/stands.py --task irregular --piles 50 --meshes FOLDER \
         --policies deepest_bottom_left pretrained/irregular
+    python benchmarks/stands.py --task irregular --piles 50 --rules com_hull_strict \
+        --set cell=0.005 grid_step=2 contact_tol=0.002 --surest com_hull_10 com_hull_20 \
+        --physics moved_cells=2
 
 A policy is a heuristic, or a checkpoint: weights that the package brings, or a training run.
 Runs of one file are added to it: a cell of the table that the file has is not measured again.
@@ -17,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +29,10 @@ from omegaconf import OmegaConf
 
 import agents
 import packing_env as pe
+from agents.heuristics.surest import Surest
 from agents.training import checkpoint, resume, runs
 from agents.training.evaluate import Estimate, evaluate
-from packing_env.physics import read_settings, simulate
+from packing_env.physics import PhysicsReport, read_settings, simulate
 from packing_env.plan import PlanError
 
 POLICIES = ("random_legal", "deepest_bottom_left", "heightmap_minimization")
@@ -44,7 +49,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--policies", nargs="+", default=list(POLICIES))
     parser.add_argument("--piles", type=int, default=100)
     parser.add_argument("--meshes", default=None, help="a folder of meshes instead of the shapes")
+    parser.add_argument("--without", nargs="*", default=[], help="names of items to leave out")
     parser.add_argument("--set", nargs="*", default=[], help="overrides of make_env, as key=JSON")
+    parser.add_argument("--surest", nargs="*", default=[], help="rules that policies prefer")
+    parser.add_argument("--physics", nargs="*", default=[], help="of the judge, as key=JSON")
     parser.add_argument("--walls", type=int, nargs="+", default=[1], choices=[0, 1])
     parser.add_argument("--released", action="store_true", help="also let go of whole piles")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/stands.json"))
@@ -53,11 +61,14 @@ def arguments() -> argparse.Namespace:
 
 def pack(options: argparse.Namespace, rule: str, policy: str) -> tuple[list[Any], dict[str, Any]]:
     """Play held-out instances; return their packings and the overrides."""
-    changes: dict[str, Any] = dict(entry.split("=", 1) for entry in options.set)
-    changes = {key: json.loads(value) for key, value in changes.items()}
+    changes = read_pairs(options.set)
     if options.meshes:
         items = changes.get("items", {})
         changes["items"] = {"source": "meshes", "paths": options.meshes, **items}
+    if options.without:
+        every = pe.make_env(options.task, pool_size=1, **changes).catalogue
+        kept = [i for i, name in enumerate(every.names) if name not in options.without]
+        changes["items"] = every.select(kept)
     env = pe.make_env(
         options.task,
         num_envs=min(options.piles, 50),
@@ -69,8 +80,25 @@ def pack(options: argparse.Namespace, rule: str, policy: str) -> tuple[list[Any]
         **changes,
     )
     torch.manual_seed(0)
-    found = evaluate(env, policy_of(policy, env), options.piles, keep=options.piles)
+    acting = policy_of(policy, env)
+    if options.surest:
+        acting = Surest(acting, env, options.surest)
+    found = evaluate(env, acting, options.piles, keep=options.piles)
     return found.packings(env), changes
+
+
+def read_pairs(entries: list[str]) -> dict[str, Any]:
+    """Return the values of entries ``key=JSON``."""
+    pairs = dict(entry.split("=", 1) for entry in entries)
+    return {key: json.loads(value) for key, value in pairs.items()}
+
+
+def name_setting(options: argparse.Namespace) -> str:
+    """Return what of a row's key is neither task, items, rule nor policy."""
+    surest = [f"surest={','.join(options.surest)}"] if options.surest else []
+    without = [f"without={','.join(options.without)}"] if options.without else []
+    judge = [f"physics.{entry}" for entry in options.physics]
+    return " ".join([*options.set, *without, *surest, *judge])
 
 
 def policy_of(name: str, env: pe.PackingEnv) -> Any:
@@ -81,10 +109,10 @@ def policy_of(name: str, env: pe.PackingEnv) -> Any:
     return resume.load_policy(OmegaConf.create(found.meta["config"]), found, env)
 
 
-def cell(packings: list[Any], order: str, walls: bool) -> dict[str, Any]:
+def cell(packings: list[Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Simulate packings; return means and half-widths of 95 % intervals."""
     reports = []
-    settings = read_settings({"order": order, "walls": walls})
+    settings = read_settings(changes)
     start = time.perf_counter()
     for packing in packings:
         try:
@@ -106,8 +134,20 @@ def cell(packings: list[Any], order: str, walls: bool) -> dict[str, Any]:
     return {
         **means,
         "kept_share": share,
+        "failures": failures(reports),
         "piles": len(reports),
         "seconds_a_pile": (time.perf_counter() - start) / max(1, len(reports)),
+    }
+
+
+def failures(reports: list[PhysicsReport]) -> dict[str, Any]:
+    """Count which item moved first in sequential piles: the one just placed, or an older one."""
+    failed = [r.items[r.first_failure] for r in reports if r.first_failure is not None]
+    placed = [item for item in failed if item.moved]
+    return {
+        "placed": len(placed),
+        "older": len(failed) - len(placed),
+        "placed_items": dict(Counter(item.name for item in placed).most_common()),
     }
 
 
@@ -127,7 +167,7 @@ def main() -> None:
     for rule in options.rules or RULES.get(options.task, RULES["irregular"]):
         for policy in options.policies:
             trials = [
-                (options.task, items, " ".join(options.set), rule, policy, order, bool(walls))
+                (options.task, items, name_setting(options), rule, policy, order, bool(walls))
                 for walls in options.walls
                 for order in orders
             ]
@@ -136,7 +176,8 @@ def main() -> None:
                 continue
             packings, changes = pack(options, rule, policy)
             for trial in trials:
-                found = cell(packings, trial[-2], trial[-1])
+                judged = {"order": trial[-2], "walls": trial[-1], **read_pairs(options.physics)}
+                found = cell(packings, judged)
                 content["cells"].append({"key": trial, "changes": str(changes), **found})
                 write(options.out, content)
                 line = {

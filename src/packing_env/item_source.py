@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from packing_env.core import feasibility, stability
 from packing_env.generators import Cuboids
 from packing_env.items import Catalogue, shapes
 from packing_env.items.inputs import Item
@@ -30,7 +31,8 @@ def build_catalogue(
     """Build the catalogue of a task's items, or load it from the disk cache.
 
     With ``items={"source": "meshes", "holdout": 0.25}`` the last quarter of the files (sorted by
-    name) makes the test split's catalogue, the rest the training split's.
+    name) makes the test split's catalogue, the rest the training split's. With ``steady``, a
+    stability rule, items without a pose that it accepts on the floor are left out.
 
     Args:
         items: The option of the task: a catalogue, a mapping with ``source``, or mesh files.
@@ -46,7 +48,7 @@ def build_catalogue(
         return items
     options = _items_options(items)
     source = options.pop("source")
-    holdout = options.pop("holdout", 0.0)
+    holdout, steady = options.pop("holdout", 0.0), options.pop("steady", None)
     options |= {"cell": params.pitch, "container": params.container, **poses}
     if supplied is not None and (source != "cuboids" or options.get("extents") is not None):
         raise ParameterError(
@@ -66,6 +68,8 @@ def build_catalogue(
     else:
         catalogue = Catalogue.from_shapes(**options)
     check_size(catalogue, _UNIT_OF_ITEMS)
+    if steady is not None:
+        catalogue = _keep_steady(catalogue, params, steady)
     return _hold_out(catalogue, holdout, split) if holdout else catalogue
 
 
@@ -110,7 +114,7 @@ def are_embedded(items: Any) -> bool:
     return (items.get("source") if isinstance(items, Mapping) else items) == "shapes"
 
 
-_BUILDING = {"unit", "strict", "resting", "use_cache", "cache_dir"}
+_BUILDING = {"unit", "strict", "resting", "steady", "use_cache", "cache_dir"}
 ITEM_ARGUMENTS: dict[str, set[str]] = {
     "shapes": {"families", *_BUILDING},
     "meshes": {"paths", *_BUILDING},
@@ -185,6 +189,21 @@ def _check_extents(extents: Any) -> None:
         raise ParameterError(
             f"items.extents={extents!r} must be a list of (dx, dy, dz), one for each cuboid"
         )
+
+
+def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str) -> Catalogue:
+    """Select the items with a pose that a stability rule accepts on an empty container's floor."""
+    stability.check_rule(rule, params)
+    judged = params.evolve(stability=rule)
+    stands = feasibility.legal_on_floor(catalogue.tensors(), judged).any(1)
+    if not bool(stands.any()):
+        raise ParameterError(f"items.steady={rule}: no item stands on the floor by that rule")
+    left_out = [
+        name for name, kept in zip(catalogue.names, stands.tolist(), strict=True) if not kept
+    ]
+    if left_out:
+        _LOGGER.warning("items.steady=%s leaves out %s", rule, ", ".join(left_out))
+    return catalogue.select(stands.nonzero()[:, 0])
 
 
 def _hold_out(catalogue: Catalogue, share: float, split: str) -> Catalogue:

@@ -310,3 +310,11 @@ def test_values_may_be_of_another_kind_where_none_is_the_default() -> None:
     assert compose("train", ["trainer.frames=1e6"]).trainer.frames == 1e6
     with pytest.raises(ConfigError, match="must be a number"):
         compose("train", ["trainer.frames={a:1}"])
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [("true", True), ("settings.yaml", "settings.yaml"), ("{friction:0.3}", {"friction": 0.3})],
+)
+def test_simulations_take_settings_in_three_forms(given: str, value: object) -> None:
+    assert compose("eval", [f"physics={given}"]).physics == value

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from typing import Any
 
 import pytest
 import torch
 
 import packing_env as pe
+from packing_env.item_source import build_catalogue
 from packing_env.items import Catalogue, shapes
 from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.poses import lowest_pose, resting_poses
 from packing_env.items.rotations import rotation_set
+from packing_env.types import PackingParams, ParameterError
 
 FACES = rotation_set("pi/2")[::4]
 """One rotation per upward axis: +z -z +y -y +x -x."""
@@ -133,3 +136,15 @@ def test_the_simulation_agrees() -> None:
             assert (report.items[0].tilt <= 15.0) == stays, (name, rotation)
             verdicts.append(stays)
     assert 5 < sum(verdicts) < len(verdicts) - 5
+
+
+def test_items_that_a_rule_lets_stand_on_the_floor() -> None:
+    params = PackingParams(**GRID, stability="none", contact_tol=0.002)
+    poses: dict[str, Any] = {"orientations": "pi/2", "scales": (1.0,)}
+    items = {"source": "shapes", "families": ["superquadrics"], "use_cache": False}
+    every = build_catalogue(items, params, poses)
+    steady = build_catalogue({**items, "steady": "com_hull_20"}, params, poses)
+    left_out = set(every.names) - set(steady.names)
+    assert {"sphere", "ellipsoid"} <= left_out < set(every.names)
+    with pytest.raises(ParameterError, match="com_hull_30"):
+        build_catalogue({**items, "steady": "com_hull_30"}, params, poses)

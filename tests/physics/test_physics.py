@@ -174,6 +174,15 @@ def test_friction_holds_a_slope() -> None:
     assert play(tilted, walls=False).count("toppled") == 1
 
 
+@pytest.mark.usefixtures("physics")
+def test_rolling_friction_stops_a_ball() -> None:
+    ball = mesh("sphere", np.eye(3), (0.1, 0.1, 0.0))
+    free, held = (play(ball, jolt=0.05, rolling=rolling) for rolling in (0.0, 0.001))
+    assert free.items[0].degrees > 4 * held.items[0].degrees
+    assert not free.stands
+    assert held.stands
+
+
 def solid_of_shape(name: str, stretch: float = 1.0) -> tuple[Solid, float]:
     shape = EmbeddedShape(name).mesh()
     vertices = shape.vertices.numpy() * np.array([stretch, 1.0, 1.0])

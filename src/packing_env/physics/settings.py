@@ -15,7 +15,7 @@ from packing_env.names import close_names
 from packing_env.types import ParameterError, check_integer, check_number
 
 ORDERS = ("sequential", "released")
-_ZERO = ("friction", "jolt", "clearance", "parts_error")
+_ZERO = ("friction", "rolling", "jolt", "clearance", "parts_error")
 """Settings that may be 0."""
 
 
@@ -29,6 +29,8 @@ class PhysicsSettings:
 
     Attributes:
         friction: Coulomb's coefficient, between items, floor and walls.
+        rolling: Lever arm of the resistance to rolling and to spinning, metres of the scaled
+            container: by default none, so that round items roll on.
         density: kg/m^3 of all items.
         walls: Whether there are four walls around the container.
         order: ``"sequential"``, each item settled before the next, or ``"released"``, all at once.
@@ -47,6 +49,7 @@ class PhysicsSettings:
     """
 
     friction: float
+    rolling: float
     density: float
     walls: bool
     order: Literal["sequential", "released"]

@@ -112,7 +112,8 @@ class World:
             spec.worldbody.add_geom(type=kinds.mjGEOM_BOX, pos=pos, size=size, **self._surface())
 
     def _surface(self) -> dict[str, Any]:
-        return {"friction": (self.settings.friction, 0.0, 0.0), "condim": 3, **_STIFF}
+        sliding, rolling = self.settings.friction, self.settings.rolling
+        return {"friction": (sliding, rolling, rolling), "condim": 6 if rolling else 3, **_STIFF}
 
     def _add_item(self, spec: Any, item: PlacedItem, solid: Solid) -> None:
         """Add a body with its frame at the item's centre of mass, turned as in the plan."""
