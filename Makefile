@@ -12,7 +12,7 @@ TORCH_INDEX_URL ?=
 TORCH := torch==2.13.0
 # Beside builds of torch for the CPU; those for CUDA bring the version that they work with.
 TRITON := triton==3.9.0
-EXTRAS := fast,mesh,viz,physics,dev,docs
+EXTRAS := fast,mesh,viz,physics,sb3,optuna,dev,docs
 
 # The public test data, where it lies beside the checkout; without it the tests that need it skip.
 ifneq ($(wildcard ../shared/data/manifest.json),)

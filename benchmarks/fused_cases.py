@@ -14,6 +14,7 @@ import argparse
 import os
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 os.environ["TRITON_INTERPRET"] = "1"
@@ -26,9 +27,8 @@ OUT = "benchmarks/results/fused_{}.json"
 
 def main() -> None:
     """Play the cases one by one."""
-    from tests.engine import test_fused_heights_interpreted as shapes
-    from tests.engine import test_fused_interpreted as cuboids
-
+    cuboids = import_module("tests.engine.test_fused_interpreted")
+    shapes = import_module("tests.engine.test_fused_heights_interpreted")
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--of", default="cuboids", choices=("cuboids", "shapes"))
     parser.add_argument("--first", type=int, default=0, help="number of the first case")

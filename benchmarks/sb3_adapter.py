@@ -31,6 +31,7 @@ POLICIES = {"adapter": "MlpPolicy", "dummy_vec_env": "MultiInputPolicy"}
 
 def build(kind: str, task: str, rows: int) -> VecEnv:
     """Build one of the two environments; rows of both have the seeds 0, 1, 2, ..."""
+    env: VecEnv
     if kind == "adapter":
         env = PackingSB3VecEnv(task, num_envs=rows, seed=0)
     else:
