@@ -106,6 +106,7 @@ def test_the_interpreted_kernels_in_a_process_of_their_own(only: str) -> None:
     if version < OLDEST_INTERPRETER:
         pytest.skip(f"the interpreter of Triton {version} does not work with this NumPy")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", only]
+    command += ["-m", "not slow"]  # TRITON_INTERPRET=1 pytest tests/kernels has all cases
     folder = Path(__file__).parent
     files = [folder / "test_triton_interpreted.py"]
     files += [folder / "test_surfaces_by_index.py"] if only != "pruned" else []

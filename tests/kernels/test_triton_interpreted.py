@@ -7,6 +7,7 @@ Triton decides to interpret when it is imported, so these tests run in processes
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +27,12 @@ pytestmark = pytest.mark.skipif(
     not (INTERPRETING and importlib.util.find_spec("triton")),
     reason="run by test_triton.py, with TRITON_INTERPRET=1",
 )
+
+
+def parts(count: int, size: int) -> list[Any]:
+    """First numbers of the parts of some cases; all parts but the first one take a minute each."""
+    first, *others = range(0, count, size)
+    return [first, *(pytest.param(other, marks=pytest.mark.slow) for other in others)]
 
 
 def random_inputs(seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -56,7 +63,7 @@ def results(backend: str, maps: list[Tensor], com: Tensor, seed: int) -> list[Te
     ]
 
 
-@pytest.mark.parametrize("first", range(0, NUM_CASES, CASES_PER_TEST))
+@pytest.mark.parametrize("first", parts(NUM_CASES, CASES_PER_TEST))
 def test_every_kernel_equals_eager(first: int) -> None:
     stable = unstable = 0
     for seed in range(first, first + CASES_PER_TEST):
@@ -82,7 +89,7 @@ def pruned_case(seed: int) -> tuple[np.ndarray, np.ndarray, int]:
     return ground.astype(np.float32), bottom.astype(np.float32), int(rng.integers(1, 6))
 
 
-@pytest.mark.parametrize("first", range(0, NUM_PRUNED, PRUNED_PER_TEST))
+@pytest.mark.parametrize("first", parts(NUM_PRUNED, PRUNED_PER_TEST))
 def test_pruned_drop_maps_equal_the_loop(first: int) -> None:
     placements = 0
     for seed in range(first, first + PRUNED_PER_TEST):

@@ -196,7 +196,7 @@ def test_every_family_learns_from_the_mean_gradient(size: int, tmp_path: Path) -
         assert max(differences.values()) <= 1e-6, differences
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_weights_are_equal_after_100_updates(size: int, tmp_path: Path) -> None:
     first, *others = learned("trained", tmp_path, size)
     for name, weights in first.items():
