@@ -50,7 +50,7 @@ def read_text(path: str | Path, at_most: int = MAX_TEXT, encoding: str = "utf-8"
 
 
 def reason(error: Exception) -> str:
-    """Return why a file cannot be read or written, in words alone: ``[Errno 2]`` helps nobody."""
+    """Return why a file cannot be read or written, without the number of the error."""
     if isinstance(error, FileNotFoundError):
         return "no such file"
     return getattr(error, "strerror", None) or str(error)
