@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import chdir, contextmanager
+from contextlib import chdir, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,9 @@ from packing_env import extras
 
 _POLL = 0.5
 """Seconds between two looks at a requested stop."""
+
+_PATIENCE = 30.0
+"""Seconds that processes of a cluster have to end, before they are killed."""
 
 
 @contextmanager
@@ -35,13 +38,27 @@ def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
     """
     ray = extras.require("ray", "workers on a cluster (distributed=ray)")
     options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False}
-    if address is None and not os.environ.get("RAY_ADDRESS"):
+    psutil = extras.require("psutil", "workers on a cluster (distributed=ray)")
+    ours = address is None and not os.environ.get("RAY_ADDRESS")
+    if ours:
         options["num_cpus"] = num_workers
+    me = psutil.Process()
+    before = set(me.children(recursive=True))
     ray.init(address=address, **options)
     try:
         yield ray
     finally:
-        ray.shutdown()
+        started = set(me.children(recursive=True)) - before if ours else set()
+        rays = [process for process in started if _is_of_ray(process)]
+        ray.shutdown()  # it tells them to end, and does not wait for all
+        for process in psutil.wait_procs(rays, timeout=_PATIENCE)[1]:
+            with suppress(psutil.Error):
+                process.kill()
+
+
+def _is_of_ray(process: Any) -> bool:
+    """Return whether a process is one of Ray's; one that has ended is not."""
+    return process.is_running() and "ray" in " ".join(process.as_dict(["cmdline"])["cmdline"] or ())
 
 
 def play_all(
