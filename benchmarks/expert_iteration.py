@@ -1,0 +1,105 @@
+"""Expert iteration on values of afterstates: does learning from the decisions of search pay?
+
+    python benchmarks/expert_iteration.py [--minutes 10] [--playouts 32] [--instances 1000]
+
+From `pretrained/cuboid_online` training continues twice, with the same learning rate and the same
+processor time (of this process, so other programs do not matter): with the agent's own decisions,
+and with the decisions of a search on top of it, whose values are always the present ones. Targets
+are the lambda-returns of what was played, so a better player raises them (Anthony et al.,
+"Thinking fast and slow with deep learning and tree search", NeurIPS 2017). Then all three play the
+same held-out streams, greedily.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import torch
+from provenance import provenance, write_json
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+
+from agents.config.build import build_agent, build_env, build_held_out, build_replay
+from agents.config.compose import compose
+from agents.search import Budget, Lookahead, trained
+from agents.training.evaluate import Evaluation, evaluate, paired_difference
+from agents.training.rollout import DeviceCollector
+from packing_env import PackingEnv
+
+START = "pretrained/cuboid_online"
+
+
+class Taught(TensorDictModuleBase):
+    """The agent's policy, whose decisions are replaced by those of a search on its values."""
+
+    def __init__(self, policy: Any, env: PackingEnv, playouts: int) -> None:
+        super().__init__()
+
+        def base(inner: PackingEnv) -> TensorDictModuleBase:
+            copy: Any = trained(START, inner)
+            copy.value = policy.value  # one network: what is learned is searched with
+            return copy  # type: ignore[no-any-return]
+
+        self.policy = policy
+        self.search = Lookahead(env, base, budget=Budget(playouts))
+        self.in_keys, self.out_keys = policy.in_keys, policy.out_keys
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write the search's actions; ``state_value`` is the policy's."""
+        action = self.search(tensordict.copy()).get("action")
+        found = self.policy(tensordict)
+        return found.set("action", action).set("explored", torch.zeros_like(found["explored"]))
+
+
+def learn(args: argparse.Namespace, playouts: int) -> tuple[Evaluation, dict[str, Any]]:
+    """Continue training for a time; return what the policy then plays, and the frames."""
+    overrides = ["experiment=learn_cuboid_afterstate", f"seed={args.seed}", f"agent.lr={args.lr}"]
+    config = compose("train", overrides)
+    torch.manual_seed(args.seed)
+    env = build_env(config)
+    agent: Any = build_agent(config, env)
+    agent.policy.load_state_dict(trained(START, env).state_dict())
+    replay: Any = build_replay(config, env, agent)
+    player = Taught(agent.policy, env, playouts) if playouts else agent.policy
+    collector = DeviceCollector(env, player)
+    frames, start = 0, time.process_time()
+    while (spent := time.process_time() - start) < 60.0 * args.minutes:
+        replay.extend(collector.step())
+        frames += env.batch_size.numel()
+        if replay.full:
+            agent.update(replay.take())
+    held_out = build_held_out(config)
+    policy: Any = trained(START, held_out)
+    policy.load_state_dict(agent.policy.state_dict())
+    found = evaluate(held_out, policy, args.instances)
+    return found, {"playouts": playouts, "frames": frames, "processor_seconds": spent}
+
+
+def main() -> None:
+    """Compare both ways to continue, write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--playouts", type=int, default=32)
+    parser.add_argument("--instances", type=int, default=1000)
+    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", default="benchmarks/results/expert_iteration.json")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    held_out = build_held_out(compose("train", ["experiment=learn_cuboid_afterstate"]))
+    before = evaluate(held_out, trained(START, held_out), args.instances)
+    result: dict[str, Any] = provenance(args)
+    result["before"] = {"utilization": vars(before.estimate("utilization"))}
+    for name, playouts in (("own decisions", 0), ("decisions of search", args.playouts)):
+        found, entry = learn(args, playouts)
+        entry["utilization"] = vars(found.estimate("utilization"))
+        entry["minus_before"] = vars(paired_difference(found, before))
+        result[name] = entry
+        write_json(args.out, result)
+        print(name, entry, flush=True)
+
+
+if __name__ == "__main__":
+    main()
