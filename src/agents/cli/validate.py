@@ -202,12 +202,13 @@ def tables(
     Args:
         results: The rows of the first table.
         orderings: Those of the second.
-        width: Characters of a line; below 110 the numbers of items and the spread are left out.
+        width: Characters of a line; below 110 the numbers of items and the spread are left out,
+            and settings and policies share a column.
     """
     more = width >= _WIDE
     names = ["seed", "utilization %", "paper", "accept"]
     names += ["items", "paper", "sd %"] if more else []
-    words = (Column(name, overflow="fold") for name in ("setting", "policy"))
+    words = ("setting", "policy") if more else ("setting: policy",)
     cells = plain_table("", *words, *map(number_column, names), Column("", no_wrap=True))
     for result in results:
         protocol = result.protocol
@@ -224,8 +225,9 @@ def tables(
                 _printed(protocol, "items", 1),
                 f"{100 * result.spread:.1f}",
             ]
-        verdict = VERDICT[result.passed]
-        cells.add_row(protocol.name, protocol.setting, protocol.heuristic, *numbers, verdict)
+        played = (protocol.setting, protocol.heuristic)
+        words = played if more else (": ".join(played),)
+        cells.add_row(protocol.name, *words, *numbers, VERDICT[result.passed])
     numbered = map(number_column, ("seed", "points"))
     pairs = plain_table("V5: paired differences of utilization", *numbered, "")
     for pair in orderings:
