@@ -44,7 +44,9 @@ EXTRAS = {
     "sb3": Extra("Stable-Baselines3", ("stable_baselines3", "sb3_contrib")),
     "joblib": Extra("sweeps on several cores", ("hydra_plugins.hydra_joblib_launcher",)),
     "submitit": Extra("sweeps on a Slurm cluster", ("hydra_plugins.hydra_submitit_launcher",)),
-    "ray": Extra("sweeps and rollouts on Ray", ("ray", "psutil", "hydra_plugins.hydra_ray_launcher")),
+    "ray": Extra(
+        "sweeps and rollouts on Ray", ("ray", "psutil", "hydra_plugins.hydra_ray_launcher")
+    ),
     "optuna": Extra("sweeps by Optuna", ("hydra_plugins.hydra_optuna_sweeper",)),
     "bench": Extra("Jumanji, for comparison in packing bench step", ("jumanji",)),
 }
