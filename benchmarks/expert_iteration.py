@@ -40,7 +40,7 @@ class Taught(TensorDictModuleBase):
         def base(inner: PackingEnv) -> TensorDictModuleBase:
             copy: Any = trained(START, inner)
             copy.value = policy.value  # one network: what is learned is searched with
-            return copy  # type: ignore[no-any-return]
+            return copy
 
         self.policy = policy
         self.search = Lookahead(env, base, budget=Budget(playouts))
