@@ -47,7 +47,7 @@ def options(seed: int) -> dict[str, Any]:
     terms = rng.permutation(FUSED_TERMS)[: rng.integers(1, 4)]
     observed = rng.random(len(DEFAULT_OBSERVATIONS)) < 0.7
     names = zip(DEFAULT_OBSERVATIONS, observed, strict=True)
-    return {
+    given = {
         "num_envs": pick(2, 2, 3, (2, 1)),
         "seed": seed,
         "shell": {"draw": pick("random", "random", "sequential"), "row_offset": pick(0, 7)},
@@ -75,6 +75,7 @@ def options(seed: int) -> dict[str, Any]:
         },
         "observation": tuple(name for name, seen in names if seen),
     }
+    return given | {"num_items": max(given["num_items"], given["num_visible"] + given["preview"])}
 
 
 def finished(seed: int, num_steps: int = 4) -> int:
