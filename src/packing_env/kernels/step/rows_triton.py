@@ -26,7 +26,7 @@ _NUM_METRICS = tl.constexpr(NUM_METRICS)
 
 
 class Ended(NamedTuple):
-    """What a decision has made of a row.
+    """Outcome of a decision for a row.
 
     ``shown`` are the observed items, of which ``left`` are there; ``before`` and ``after`` the
     metrics; ``live`` that the row was not finished before; ``packed`` the items in the container.
