@@ -15,21 +15,40 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from packing_env.kernels.choice import triton as choice
 from packing_env.kernels.compiled import scene_triton as scene
 from packing_env.kernels.compiled import triton as base
+from packing_env.kernels.planes import triton as planes
 from packing_env.kernels.support import hull_triton
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 TYPES = {
     **dict.fromkeys(
-        ("heightmap", "phases", "highest", "lowest", "bottom", "lows", "z", "peak"), "*fp32"
+        (
+            "heightmap",
+            "phases",
+            "value",
+            "draw",
+            "epsilon",
+            "highest",
+            "lowest",
+            "bottom",
+            "lows",
+            "z",
+            "peak",
+        ),
+        "*fp32",
     ),
     **dict.fromkeys(("which", "bound", "com"), "*i64"),
     **dict.fromkeys(("size", "count"), "*i32"),
     "stable": "*u8",
+    **dict.fromkeys(("uniform", "place"), "*fp64"),
+    **{"mask": "*i1", "chosen": "*i64"},
     **dict.fromkeys(("contact_tol", "lid"), "fp32"),
 }
 """Types of the kernels' arguments; the others are int32."""
+
+_PLANES = dict.fromkeys(("rest", "sums", "sides", "peak", "images"), "*fp32")
 
 LATTICES = ((1, 32, 20), (3, 40, 25), (4, 200, 40))
 """Steps, cells along a side, and cells along a window's side; the last is the reference one."""
@@ -69,6 +88,11 @@ class Code:
 
 def variants() -> Iterator[Variant]:
     """Yield every kernel with every choice of its constants, for three lattices."""
+    entries = {"ENTRIES": choice.MOST_ENTRIES}
+    yield Variant(choice.choose_kernel, entries, label="at random")
+    for per_row in (False, True):
+        constants = {**entries, "PER_ROW": per_row}
+        yield Variant(choice.explore_kernel, constants, label=f"rate per row {per_row}")
     for stride, cells, window in LATTICES:
         steps, side = -(-cells // stride), scene.block_side(stride)
         across = triton.next_power_of_2(side)
@@ -77,6 +101,8 @@ def variants() -> Iterator[Variant]:
         common = {key: sizes[key] for key in ("STRIDE", "SIDE", "ACROSS")}
         yield Variant(scene.ground_kernel, {**common, "POINTS": scene.GROUND_POINTS})
         yield Variant(scene.blocks_kernel, common)
+        drawn = {"STRIDE": stride, "POINTS": planes.POINTS}
+        yield Variant(planes.planes_kernel, drawn, _PLANES)
         for counts in (False, True):
             yield Variant(base.gaps_kernel, {**sizes, "COUNT": counts, "peak": None})
         yield Variant(base.gaps_kernel, {**sizes, "COUNT": False})

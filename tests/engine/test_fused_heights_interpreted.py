@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from tests.engine.test_fused_interpreted import INTERPRETING, Engines
-from tests.tiny import differing, play_beside_reference, stream, tiny_env
+from tests.engine.engines import INTERPRETING, Engines, after_steps_without_resets, overwritten
+from tests.tiny import play_beside_reference, tiny_env
 
 from packing_env import kernels
 from packing_env.kernels.compiled import scene_triton
@@ -47,7 +46,7 @@ def options(seed: int) -> dict[str, Any]:
     terms = rng.permutation(FUSED_TERMS)[: rng.integers(1, 4)]
     observed = rng.random(len(DEFAULT_OBSERVATIONS)) < 0.7
     names = zip(DEFAULT_OBSERVATIONS, observed, strict=True)
-    return {
+    given = {
         "num_envs": pick(2, 2, 3, (2, 1)),
         "seed": seed,
         "shell": {"draw": pick("random", "random", "sequential"), "row_offset": pick(0, 7)},
@@ -75,6 +74,7 @@ def options(seed: int) -> dict[str, Any]:
         },
         "observation": tuple(name for name, seen in names if seen),
     }
+    return given | {"num_items": max(given["num_items"], given["num_visible"] + given["preview"])}
 
 
 def finished(seed: int, num_steps: int = 4) -> int:
@@ -107,29 +107,21 @@ def test_episodes_equal_the_reference() -> None:
 def test_steps_without_resets_and_resets_of_some_rows() -> None:
     given = {**options(2), "num_envs": 3, "illegal_action": "terminate"}
     given["observation"] = DEFAULT_OBSERVATIONS
-    engines, generator = Engines(("triton", "eager"), tiny_env, **given), stream(1)
-    for _ in range(2):
-        steps = engines.step(generator, "step")
-        assert not differing(*steps)
-        engines.roots = [env.step_mdp(s) for env, s in zip(engines.envs, steps, strict=True)]
-    rows = torch.tensor([True, False, True])
-    found = engines.call(lambda env, i: env.reset_rows(rows, engines.roots[i]))
-    assert not differing(*found)
-    engines.check_states()
+    engines = Engines(("triton", "eager"), tiny_env, **given)
+    after_steps_without_resets(engines, (1, 0, 1), num_steps=2)
 
 
 def test_what_was_returned_stays_as_it_was() -> None:
     """Only scratch is written again in later steps, and it is allocated once."""
     kernels.set_backend("triton")
     env = tiny_env(**{**options(4), "observation": DEFAULT_OBSERVATIONS})
-    root, kept, memory = env.reset(), [], []
-    for _ in range(3):
-        step, root = env.step_and_maybe_reset(env.rand_action(root))
-        kept += [(value, value.clone()) for value in step.values(True, True)]
-        kept += [(value, value.clone()) for value in root.values(True, True)]
-        memory.append([value.data_ptr() for part in env.engine._memory for value in part])
-    assert all(torch.equal(value, copy) for value, copy in kept)
+    memory = []
+    assert not overwritten(env, 3, lambda: memory.append(addresses(env.engine._memory)))
     assert memory[0] == memory[1] == memory[2]
+
+
+def addresses(memory: Any) -> list[int]:
+    return [value.data_ptr() for part in memory for value in part]
 
 
 def test_launches_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:

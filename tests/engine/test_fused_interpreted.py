@@ -7,25 +7,20 @@ Triton decides to interpret when it is imported, so these tests run in a process
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from tests.core.pairs import actions
-from tests.tiny import cuboid_env, differing, play_beside_reference, state_of, stream
+from tests.engine.engines import INTERPRETING, Engines, after_steps_without_resets, overwritten
+from tests.tiny import cuboid_env, play_beside_reference
 
 from packing_env import kernels
 from packing_env.engine.compiled import ON_CELLS
-from packing_env.envs import PackingEnv
-from packing_env.kernels import backends as dispatch
 from packing_env.kernels.step.fused import FUSED_TERMS
 
 NUM_CASES, CASES_PER_TEST = 200, 10
 RULES = kernels.CUBOID_RULES
-INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
-BACKENDS = {"triton": "fused", "numba": "compiled", "eager": "rules"}
 
 pytestmark = pytest.mark.skipif(
     not (INTERPRETING and importlib.util.find_spec("triton")),
@@ -79,50 +74,6 @@ def options(seed: int) -> dict[str, Any]:
     }
 
 
-class Engines:
-    """Environments of one task, one for each engine; ``make`` makes one."""
-
-    def __init__(
-        self,
-        backends: tuple[str, ...],
-        make: Callable[..., PackingEnv] = cuboid_env,
-        **given: Any,
-    ) -> None:
-        self.backends, self.envs = backends, list[PackingEnv]()
-        for backend in backends:
-            kernels.set_backend(backend)
-            self.envs.append(make(**given))
-        assert [env.engine.name for env in self.envs] == [BACKENDS[name] for name in backends]
-        self.roots = self.call(lambda env, _: env.reset())
-
-    def call(self, function: Any) -> list[Any]:
-        """Return what the function gives for each environment and its index."""
-        found = []
-        for index, (backend, env) in enumerate(zip(self.backends, self.envs, strict=True)):
-            kernels.set_backend(backend)
-            found.append(function(env, index))
-        return found
-
-    def step(self, generator: torch.Generator, how: str = "step_and_maybe_reset") -> list[Any]:
-        action = actions(self.envs[0], self.roots[0], generator)
-        return self.call(lambda env, i: getattr(env, how)(self.roots[i].set("action", action)))
-
-    def play(self, num_steps: int, seed: int = 0) -> None:
-        """With automatic resets, held to be alike in every step."""
-        generator = stream(seed)
-        for _ in range(num_steps):
-            found = self.step(generator)
-            for step, root in found[1:]:
-                assert not differing(found[0][0], step)
-                assert not differing(found[0][1], root)
-            self.roots = [root for _, root in found]
-        self.check_states()
-
-    def check_states(self) -> None:
-        first, *others = (state_of(env) for env in self.envs)
-        assert all(not differing(first, other) for other in others)
-
-
 def finished(seed: int, num_steps: int = 4, backends: tuple[str, ...] = ("triton", "eager")) -> int:
     """Play a case; returns the episodes that ended."""
     engines = Engines(backends, **options(seed))
@@ -152,26 +103,13 @@ def test_episodes_equal_the_reference() -> None:
 
 def test_steps_without_resets_and_resets_of_some_rows() -> None:
     given = {**options(3), "num_envs": 4, "illegal_action": "terminate"}
-    engines, generator = Engines(("triton", "eager"), **given), stream(1)
-    for _ in range(3):
-        steps = engines.step(generator, "step")
-        assert not differing(*steps)
-        engines.roots = [env.step_mdp(s) for env, s in zip(engines.envs, steps, strict=True)]
-    rows = torch.tensor([True, False, True, False])
-    found = engines.call(lambda env, i: env.reset_rows(rows, engines.roots[i]))
-    assert not differing(*found)
-    engines.check_states()
+    after_steps_without_resets(Engines(("triton", "eager"), **given), (1, 0, 1, 0), num_steps=3)
 
 
 def test_what_was_returned_stays_as_it_was() -> None:
     kernels.set_backend("triton")
     env = cuboid_env(**{**options(1), "observation": ON_CELLS})
-    root, kept = env.reset(), []
-    for _ in range(3):
-        step, root = env.step_and_maybe_reset(env.rand_action(root))
-        kept += [(value, value.clone()) for value in step.values(True, True)]
-        kept += [(value, value.clone()) for value in root.values(True, True)]
-    assert all(torch.equal(value, copy) for value, copy in kept)
+    assert not overwritten(env, 3)
 
 
 def test_wide_containers_and_tall_ones() -> None:

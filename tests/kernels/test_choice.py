@@ -31,3 +31,27 @@ def test_wrong_arguments_are_refused() -> None:
         kernels.choose_uniform(torch.ones(2, 3), torch.rand(2))
     with pytest.raises(ValueError, match="uniform"):
         kernels.choose_uniform(torch.ones(2, 3, dtype=torch.bool), torch.rand(3))
+
+
+@pytest.mark.parametrize("size", [1, 33, 200])
+def test_backends_are_alike_epsilon_greedy(size: int) -> None:
+    value, mask, *draws, rates = epsilon_greedy_case(size)
+    for epsilon in (rates[:1, :1], rates, rates[:, :1]):
+        best = torch.where(mask, value, -torch.inf).argmax(-1)
+        any_of = kernels.choose_uniform(mask, draws[1], backend="eager")
+        expected = torch.where(draws[0] < epsilon, any_of, best)
+        assert size == 1 or not torch.equal(expected, best)
+        for backend in kernels.available_backends():
+            found = kernels.choose_epsilon_greedy(value, mask, *draws, epsilon, backend=backend)
+            assert torch.equal(found, expected)
+
+
+def epsilon_greedy_case(size: int) -> tuple[torch.Tensor, ...]:
+    """Values with ties, masks of which some are empty, two draws, and rates; NaN here and there."""
+    generator = stream(size)
+    value = torch.randint(-3, 3, (2, 20, size), generator=generator).float() / 2
+    value[0, :2, -1] = torch.nan
+    mask = torch.rand(2, 20, size, generator=generator) < 0.3
+    draw = torch.rand(2, 20, generator=generator)
+    place = torch.rand(2, 20, generator=generator, dtype=torch.float64)
+    return value, mask, draw, place, torch.rand(2, 20, generator=generator)

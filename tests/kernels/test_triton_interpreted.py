@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.kernels.test_choice import epsilon_greedy_case
 from tests.kernels.test_drop_blocks import pile, surface
 from tests.kernels.test_kernels_fuzz import oracle_drop_height, random_bottom, random_com
+from tests.tiny import stream
 from torch import Tensor
 
 from packing_env import kernels
@@ -99,6 +101,31 @@ def test_pruned_drop_maps_equal_the_loop(first: int) -> None:
         assert np.array_equal(got, oracle_drop_height(ground, bottom, stride)), f"case {seed}"
         placements += int(np.isfinite(got).sum())
     assert placements > 200
+
+
+@pytest.mark.parametrize("size", [1, 33, 1000, 2100])
+def test_choices_equal_eager(size: int) -> None:
+    value, mask, *draws, rates = epsilon_greedy_case(size)
+    for epsilon in (rates[:1, :1], rates):
+        given = (value, mask, *draws, epsilon)
+        found = [kernels.choose_epsilon_greedy(*given, backend=b) for b in ("triton", "eager")]
+        assert torch.equal(*found)
+    found = [kernels.choose_uniform(mask, draws[1], backend=b) for b in ("triton", "eager")]
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_images_of_placements_equal_eager(stride: int) -> None:
+    generator = stream(stride)
+    heightmap = torch.rand(2, 13, 21, generator=generator)
+    lattice = (-(-13 // stride), -(-21 // stride))
+    rest = torch.rand(2, 3, *lattice, generator=generator)
+    rest = torch.where(rest < 0.8, rest, 1.0)
+    size = (torch.rand(2, 3, 2, generator=generator) * torch.tensor([13, 21])).round()
+    size[0, 0] = torch.tensor([6.5 / 13, 2.5 / 21]) * torch.tensor([13, 21])  # ties
+    given = (heightmap, rest, size / torch.tensor([13, 21]), rest[:, :, 0, 0], stride)
+    found = [kernels.placement_planes(*given, backend=b) for b in ("triton", "eager")]
+    assert torch.equal(*found)
 
 
 def test_windows_of_more_blocks_than_bits() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import nn
 
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
@@ -38,3 +41,34 @@ def _computes_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.cpu._is_avx512_bf16_supported()
+
+
+@contextlib.contextmanager
+def in_bf16(*parts: nn.Module, device: torch.device, enabled: bool) -> Iterator[None]:
+    """Let convolutions and linear layers of some modules compute in bfloat16, within the block.
+
+    Without gradients their weights are rounded together, in one launch; autocast, which gives the
+    same bits, rounds each on its own.
+    """
+    with torch.autocast(device.type, torch.bfloat16, enabled=enabled):
+        if not enabled or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            yield
+            return
+        layers = [layer for module in parts for layer in module.modules()]
+        owned = [
+            (layer, name, weight)
+            for layer in layers
+            if type(layer) in (nn.Conv2d, nn.Linear)
+            for name, weight in layer._parameters.items()
+            if weight is not None and weight.dtype == torch.float32
+        ]
+        rounded = [torch.empty_like(weight, dtype=torch.bfloat16) for _, _, weight in owned]
+        if owned:
+            torch._foreach_copy_(rounded, [weight for _, _, weight in owned])
+        try:
+            for (layer, name, _), short in zip(owned, rounded, strict=True):
+                layer._parameters[name] = short  # type: ignore[assignment]
+            yield
+        finally:
+            for layer, name, weight in owned:
+                layer._parameters[name] = weight

@@ -15,14 +15,14 @@ from agents.networks.encoders.maps import (
     coarse,
     coordinates,
     folded,
-    gaps,
     ground_cells,
     per_orientation,
 )
-from agents.networks.precision import check_mode, runs_in_bf16
+from agents.networks.precision import check_mode, in_bf16, runs_in_bf16
 from agents.networks.readouts.values import ActionNetwork, ValueReadout, scaled
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 from packing_env.envs import PackingEnv
+from packing_env.kernels import placement_planes
 from packing_env.types import ParameterError
 
 _SCALARS = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES)
@@ -60,10 +60,10 @@ class ScoreMaps(ActionNetwork):
     on a coarse grid with a wide receptive field, and the output is unfolded to the lattice. A
     linear term per cell, whose weights depend on the features, restores what folding blurs.
 
-    With ``context`` each image has two more planes, the gap below the item (:func:`gaps`) and the
-    height after it, and half-way through the convolutions the mean and the maximum of each channel
-    over the map are shown to all its cells (a global token: Wu, "Accelerating self-play learning in
-    Go", 2019, section 4.1).
+    With ``context`` each image has two more planes, the height after the placement and the gap
+    below it (:func:`packing_env.kernels.placement_planes`), and half-way through the convolutions
+    the mean and the maximum of each channel over the map are shown to all its cells (a global
+    token: Wu, "Accelerating self-play learning in Go", 2019, section 4.1).
 
     Dueling (Wang et al., ICML 2016) per map: ``Q(s, m, p) = V(s, m) + A(s, m, p) - mean over the
     legal placements of map m of A``. The value of one action therefore needs one map only
@@ -182,7 +182,15 @@ class ScoreMaps(ActionNetwork):
         if self.stride > 1:
             ground = functional.max_pool2d(ground, self.stride, self.stride, ceil_mode=True)
         own = self.images(planes)
-        with torch.autocast(heights.device.type, torch.bfloat16, enabled=self.autocast):
+        trunk: tuple[nn.Module, ...] = (
+            self.own_stem,
+            self.shared_stem,
+            self.scalar_stem,
+            self.blocks,
+            self.map_scores,
+        )
+        trunk += () if self.token is None else (self.token,)
+        with in_bf16(*trunk, device=heights.device, enabled=self.autocast):
             detail = self.detail(ground, own, planes.scalars, gains[0])
         hidden = scaled(functional.relu(self.cell_hidden(planes.scalars)), gains[1])
         weights = self.cell_weights(hidden).unflatten(-1, (-1, _SHARED + own.shape[2]))
@@ -209,10 +217,8 @@ class ScoreMaps(ActionNetwork):
         """Return the images of each map: rest heights, and with context the two others."""
         if self.token is None:
             return planes.rest[:, :, None]
-        after = (planes.rest + planes.scalars[..., _PEAK, None, None]).clamp(max=1)
-        size = planes.scalars[..., _SIZE : _SIZE + 2]
-        gap = gaps(planes.heightmap, planes.rest, size, self.stride)
-        return torch.stack((planes.rest, after, gap), 2)
+        size, peak = planes.scalars[..., _SIZE : _SIZE + 2], planes.scalars[..., _PEAK]
+        return placement_planes(planes.heightmap, planes.rest, size, peak, self.stride)
 
     def detail(
         self,
@@ -239,13 +245,14 @@ class ScoreMaps(ActionNetwork):
             images = hidden.unflatten(0, own.shape[:2])
             hidden = (images * gain[..., None, None]).flatten(0, 1)
         maps = self.map_scores(hidden.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-        maps = functional.pixel_shuffle(maps, self.fold)[..., :xs, :ys]
+        if self.fold > 1:
+            maps = functional.pixel_shuffle(maps, self.fold)[..., :xs, :ys]
         return maps.unflatten(0, (len(ground), -1)).flatten(3)
 
     def _folded(self, images: Float[Tensor, "N C Xs Ys"]) -> Float[Tensor, "N Cf Xf Yf"]:
         """Fold neighbours into channels, in the convolutions' dtype and memory format."""
-        images = images.to(torch.bfloat16) if self.autocast else images
-        return folded(images, self.fold).contiguous(memory_format=torch.channels_last)
+        dtype = torch.bfloat16 if self.autocast else images.dtype
+        return folded(images, self.fold).to(dtype, memory_format=torch.channels_last)
 
 
 class _MapValue(nn.Module):

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torchrl.data import Categorical, Composite, MultiCategorical, OneHot, TensorSpec
 
 from agents.networks.readouts.noisy import explores
-from packing_env.core.random import choose_uniform
+from agents.policies.sampling import best
+from packing_env.kernels import choose_epsilon_greedy
 
 
 @dataclass(frozen=True)
@@ -170,20 +171,21 @@ class PolicyWrapper(TensorDictModuleBase):
             mask = torch.ones_like(value, dtype=torch.bool)
         else:
             mask = tensordict.get(self.mask_key)
-        action = torch.where(mask, value, -torch.inf).argmax(-1)
         if self.explores and explores(self):
-            action = self._explore(action, mask)
+            action = self._explore(value, mask)
+        else:
+            action = best(value, mask)
         chosen = value.gather(-1, action[..., None])
         if self.one_hot is not None:
             action = torch.zeros_like(mask).scatter(-1, action[..., None], True).to(self.one_hot)
         tensordict.set(self.action_key, action)
         return tensordict.set(self.chosen_key, chosen)
 
-    def _explore(self, action: Tensor, mask: Tensor) -> Tensor:
-        """Replace each element's action by a uniform legal one with its own probability."""
-        draw = torch.rand(action.shape, device=action.device)
-        place = torch.rand(action.shape, device=action.device, dtype=torch.float64)
-        return torch.where(draw < trailing(self.epsilon, draw), choose_uniform(mask, place), action)
+    def _explore(self, value: Tensor, mask: Tensor) -> Tensor:
+        """Return each element's best action, or with its own probability a uniform legal one."""
+        draw = torch.rand(mask.shape[:-1], device=mask.device)
+        place = torch.rand(mask.shape[:-1], device=mask.device, dtype=torch.float64)
+        return choose_epsilon_greedy(value, mask, draw, place, trailing(self.epsilon, draw))
 
 
 def leaf(spec: TensorSpec, key: Any) -> TensorSpec:

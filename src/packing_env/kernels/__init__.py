@@ -9,12 +9,13 @@ from packing_env.kernels.backends import (
     set_backend,
 )
 from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
-from packing_env.kernels.choice import choose_uniform
+from packing_env.kernels.choice import choose_epsilon_greedy, choose_uniform
 from packing_env.kernels.cuboids import CUBOID_RULES, cuboid_maps
 from packing_env.kernels.drop import drop_height
 from packing_env.kernels.drop.update import DropHeights, update_drop_height, updates_drop_height
 from packing_env.kernels.features import map_features
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT, MAX_CUBOID_SIDE, surface_sizes
+from packing_env.kernels.planes import placement_planes
 from packing_env.kernels.search import finds_lowest, lowest_placements
 from packing_env.kernels.search.items import SEARCHED_RULES, Search, search_items
 from packing_env.kernels.spaces import split_spaces
@@ -46,6 +47,7 @@ __all__ = [
     "below_lid",
     "box_drop",
     "box_stable",
+    "choose_epsilon_greedy",
     "choose_uniform",
     "close_lid",
     "com_hull",
@@ -59,6 +61,7 @@ __all__ = [
     "lowest_placements",
     "map_features",
     "observe_heights",
+    "placement_planes",
     "reset_rows",
     "search_items",
     "set_backend",

@@ -18,8 +18,8 @@ from agents.networks import (
     ScoreMaps,
 )
 from agents.networks.encoders.candidates import ROOM, room
-from agents.networks.encoders.maps import gaps
 from packing_env.core import candidates
+from packing_env.kernels import placement_planes
 
 HEIGHTMAP = ("observation", "heightmap")
 MAPS = partial(ScoreMaps, channels=4, depth=4, fold=1, context=True, precision="fp32")
@@ -40,7 +40,11 @@ def test_gaps_are_means_under_windows(stride):
     sides = torch.tensor([[1, 6], [3, 2], [7, 1]]).expand(2, 3, 2)
     rest = torch.rand(2, 3, *(-(-cells // stride) for cells in (7, 6)))
     rest[0, 1, 0, 0] = 1.0
-    found = gaps(heightmap, rest, sides / torch.tensor([7, 6]), stride)
+    size, peak = sides / torch.tensor([7, 6]), torch.rand(2, 3)
+    images = placement_planes(heightmap, rest, size, peak, stride)
+    assert torch.equal(images[:, :, 0], rest)
+    assert torch.equal(images[:, :, 1], (rest + peak[..., None, None]).clamp(max=1))
+    found = images[:, :, 2]
     for row, plane, i, j in torch.cartesian_prod(*map(torch.arange, rest.shape)).tolist():
         (wide, deep), (x, y) = sides[row, plane].tolist(), (i * stride, j * stride)
         if x + wide > 7 or y + deep > 6:

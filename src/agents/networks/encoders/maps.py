@@ -37,9 +37,12 @@ def coordinates(lattice: tuple[int, int]) -> Float[Tensor, "2 Xs Ys"]:
 
 def folded(images: Float[Tensor, "N C Xs Ys"], fold: int) -> Float[Tensor, "N Cf Xf Yf"]:
     """Fold neighbours into channels; the far sides are padded with 1, as if they were full."""
+    if fold == 1:
+        return images
     xs, ys = images.shape[-2:]
-    padded = functional.pad(images, (0, -ys % fold, 0, -xs % fold), value=1.0)
-    return functional.pixel_unshuffle(padded, fold)
+    if xs % fold or ys % fold:
+        images = functional.pad(images, (0, -ys % fold, 0, -xs % fold), value=1.0)
+    return functional.pixel_unshuffle(images, fold)
 
 
 def per_orientation(
@@ -104,34 +107,6 @@ def fits(drop_height: Float[Tensor, "B L R Xs Ys"]) -> Float[Tensor, "B L R 3"]:
     """
     places = drop_height.flatten(3)
     return torch.stack((places.amin(3), places.mean(3), (places < 1).float().mean(3)), -1)
-
-
-def gaps(
-    heightmap: Float[Tensor, "B X Y"],
-    rest: Float[Tensor, "B P Xs Ys"],
-    size: Float[Tensor, "B P 2"],
-    stride: int,
-) -> Float[Tensor, "B P Xs Ys"]:
-    """Return how far each placement rests above the mean height under its window; 1 if illegal.
-
-    ``size`` are the sides of the windows over the container's; sums over rectangles come from one
-    table of cumulative sums.
-    """
-    across, along = heightmap.shape[1:]
-    sums = functional.pad(heightmap.cumsum(1).cumsum(2), (1, 0, 1, 0)).flatten(1)
-    cells = torch.stack((size[..., 0] * across, size[..., 1] * along), -1)
-    sides = cells.round().long().clamp(min=1)
-    x, y = (stride * torch.arange(places, device=rest.device) for places in rest.shape[2:])
-    x_end = (x + sides[..., :1]).clamp(max=across)[..., None]
-    y_end = (y + sides[..., 1:]).clamp(max=along)[:, :, None]
-    x, y = x[:, None], y[None, :]
-
-    def corner(i: Tensor, j: Tensor) -> Tensor:
-        place = (i * (along + 1) + j).expand(rest.shape)
-        return sums.gather(1, place.flatten(1)).view(rest.shape)
-
-    total = corner(x_end, y_end) - corner(x, y_end) - corner(x_end, y) + corner(x, y)
-    return torch.where(rest < 1, rest - total / sides.prod(-1)[..., None, None], 1.0)
 
 
 def pooled(hidden: Tensor, dim: int) -> Tensor:

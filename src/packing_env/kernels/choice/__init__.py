@@ -1,4 +1,4 @@
-"""A random entry of each row of a mask: the operation `choose_uniform`."""
+"""An entry of each row of a mask, random or best: `choose_uniform`, `choose_epsilon_greedy`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.kernels.backends import implement, select
+from packing_env.kernels.backends import BACKENDS, implement, resolve, select
 from packing_env.kernels.choice import eager
+from packing_env.kernels.operators import declare
 
 _CHOOSE_UNIFORM = implement(
     "choose_uniform(Tensor mask, Tensor uniform) -> Tensor",
     __name__,
     fake=lambda mask, uniform: mask.new_empty(mask.shape[:-1], dtype=torch.int64),
     eager=eager.choose_uniform,
+)
+_CHOOSE_EPSILON_GREEDY = declare(
+    "triton_choose_epsilon_greedy(Tensor value, Tensor mask, Tensor draw, Tensor place, "
+    "Tensor epsilon) -> Tensor",
+    **dict.fromkeys(BACKENDS["triton"].runs_on or (), f"{__name__}.triton:choose_epsilon_greedy"),
+    fake=lambda value, mask, *given: mask.new_empty(mask.shape[:-1], dtype=torch.int64),
 )
 
 
@@ -39,3 +46,36 @@ def choose_uniform(
         )
     found: Tensor = select(_CHOOSE_UNIFORM, backend, mask.device.type)(mask, uniform)
     return found
+
+
+def choose_epsilon_greedy(
+    value: Float[Tensor, "*batch A"],
+    mask: Bool[Tensor, "*batch A"],
+    draw: Float[Tensor, "*batch"],
+    place: Float[Tensor, "*batch"],
+    epsilon: Float[Tensor, "*#batch"],
+    *,
+    backend: str | None = None,
+) -> Int[Tensor, "*batch"]:
+    """Return the index of the True entry of the highest value, or where draw < epsilon of any.
+
+    Of equal values it is the first. No gradient flows through it.
+
+    Args:
+        value: float32.
+        mask: the entries.
+        draw: float32 uniform numbers in [0, 1).
+        place: the same, which `choose_uniform` takes; float64.
+        epsilon: float32, one number or one per row.
+        backend: as in `choose_uniform`.
+    """
+    if mask.dtype != torch.bool or value.dtype != torch.float32 or mask.shape != value.shape:
+        raise ValueError(
+            f"value should be float32 and mask bool of one shape, not {value.dtype} "
+            f"{list(value.shape)} and {mask.dtype} {list(mask.shape)}"
+        )
+    if resolve(backend, mask.device.type) == "triton":
+        found: Tensor = _CHOOSE_EPSILON_GREEDY(value.detach(), mask, draw, place, epsilon)
+        return found
+    best = torch.where(mask, value, -torch.inf).argmax(-1)
+    return torch.where(draw < epsilon, choose_uniform(mask, place, backend=backend), best)

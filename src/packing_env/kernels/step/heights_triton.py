@@ -17,13 +17,8 @@ from packing_env.kernels import layout
 from packing_env.kernels.compiled.scene_triton import part
 from packing_env.kernels.cuboids.observe_triton import (
     METRIC_LANES,
-    begin,
     decode,
-    fill,
     measure,
-    observe_flags,
-    observe_floor,
-    observe_items,
     queue_after,
     quotient,
     read_row,
@@ -31,7 +26,8 @@ from packing_env.kernels.cuboids.observe_triton import (
     write_row,
 )
 from packing_env.kernels.cuboids.places_triton import Support
-from packing_env.kernels.step.triton import SIZES, count_decision, flags_after, give_reward
+from packing_env.kernels.step.rows_triton import Ended, count_decision, emit, flags_after
+from packing_env.kernels.step.triton import SIZES
 from packing_env.kernels.step.window_triton import (
     Bars,
     Place,
@@ -270,25 +266,14 @@ def finish_kernel(
         _observe_heights(line, seen.heightmap, begun, row, height, GRID)
     playable = _any_playable(between, row, TASK)
     terminated, truncated = flags_after(now, live, legal, playable, TASK)
-    done = terminated | truncated
     tl.debug_barrier()  # all threads have read the state
     tl.store(state.terminated + row, terminated)
     tl.store(state.truncated + row, truncated)
-    observe_items(seen, items, row, shown, lanes, left, TASK)
-    observe_flags(seen, row, terminated, truncated)
-    give_reward(before, measured, legal, live, reward_sum, reward, tables, seen, start, row, rows,
-                done, TASK)  # fmt: skip
-    if terminated:
-        actions: tl.constexpr = TASK.visible * TASK.orientations * TASK.xs * TASK.ys
-        fill(seen.mask, row * actions, actions, terminated)
-    if start is not None:
-        observe_items(start, items, row, shown, lanes, left, TASK)
-        observe_flags(start, row, terminated & False, terminated & False)
-        if done:
-            index, num = begin(
-                state, reward_sum, pool, row, now.packed, rows, pool_size, TASK, GRID
-            )
-            observe_floor(start, items, pool, row, index, num, TASK, GRID)
+    emit(
+        state, reward_sum, items, pool, tables, seen, start, reward, row, rows, pool_size,
+        Ended(shown, left, before, measured, legal, live, terminated, truncated, now.packed),
+        TASK, GRID,
+    )  # fmt: skip
 
 
 @part

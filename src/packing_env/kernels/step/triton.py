@@ -18,23 +18,18 @@ from torch import Tensor
 from packing_env.kernels.compiled.scene_triton import part
 from packing_env.kernels.compiled.scene_triton import start as launch
 from packing_env.kernels.cuboids.observe_triton import (
-    METRIC_LANES,
     Row,
     Seen,
     Tables,
     Task,
     begin,
     decode,
-    fill,
     measure,
-    observe_flags,
     observe_floor,
-    observe_items,
     queue_after,
     quotient,
     read_row,
     record,
-    reward_term,
     write_row,
 )
 from packing_env.kernels.cuboids.places_triton import (
@@ -49,6 +44,7 @@ from packing_env.kernels.layout import NUM_METRICS
 from packing_env.kernels.stability_rules import NAMES
 from packing_env.kernels.step.entries import Counts, Items, Lengths, Observations, State, Tensors
 from packing_env.kernels.step.fused import FUSED_TERMS
+from packing_env.kernels.step.rows_triton import Ended, count_decision, emit, flags_after
 
 _NUM_METRICS = tl.constexpr(NUM_METRICS)
 
@@ -142,29 +138,6 @@ def observe_places(
 
 
 @part
-def give_reward(before, after, legal, live, state_sum, reward, tables, seen, start, row, rows, done,
-                TASK: tl.constexpr):  # fmt: skip
-    """Write metrics, the sums of the reward terms and the reward, the sum of the terms."""
-    lane = tl.arange(0, METRIC_LANES)
-    tl.store(seen.metrics + lane * rows + row, after.to(tl.float32), mask=lane < _NUM_METRICS)
-    if start is not None:
-        shown = tl.where(done, 0.0, after.to(tl.float32))
-        tl.store(start.metrics + lane * rows + row, shown, mask=lane < _NUM_METRICS)
-    total = tl.full([], 0.0, tl.float64)
-    for k in tl.static_range(0, TASK.num_terms):
-        weight = tl.load(tables.numbers + 4 + k)
-        term = tl.where(live, weight * reward_term(TASK.terms[k], before, after, legal), 0.0)
-        sums = tl.load(state_sum + row * TASK.num_terms + k) + term
-        tl.store(state_sum + row * TASK.num_terms + k, sums)
-        total = term if k == 0 else total + term
-        place = (_NUM_METRICS + k) * rows + row
-        tl.store(seen.metrics + place, sums.to(tl.float32))
-        if start is not None:
-            tl.store(start.metrics + place, tl.where(done, 0.0, sums.to(tl.float32)))
-    tl.store(reward + row, total.to(tl.float32))
-
-
-@part
 def examine(line, items, item, there, pose, x, y, RULE: tl.constexpr, FORMULA: tl.constexpr,
             METRIC: tl.constexpr, METRIC_FORMULA: tl.constexpr, TASK: tl.constexpr,
             GRID: tl.constexpr):  # fmt: skip
@@ -186,35 +159,6 @@ def examine(line, items, item, there, pose, x, y, RULE: tl.constexpr, FORMULA: t
     stable = legal & stands(line, x, y, w, h, legal, rest, METRIC, METRIC_FORMULA, GRID)
     ratio = quotient(count.to(tl.float64), (w * h).to(tl.float64))
     return legal, stable, rest, ratio, w, h, rest + d.to(tl.float32) * GRID.cell
-
-
-@part
-def count_decision(row, legal, stable, ratio, volume):
-    """Return the numbers of a row after a decision, but for the flags."""
-    live = (row.terminated | row.truncated) == 0
-    carried = legal & live
-    return Row(
-        row.packed + carried.to(tl.int64),
-        row.of,
-        row.volume + tl.where(carried, volume, 0.0),
-        row.stable + (carried & stable).to(tl.int64),
-        row.support + tl.where(carried, ratio, 0.0),
-        row.illegal + (live & (legal == 0)).to(tl.int64),
-        row.overflow,
-        row.step + live.to(tl.int64),
-        row.terminated,
-        row.truncated,
-    )
-
-
-@part
-def flags_after(row, live, legal, playable, TASK: tl.constexpr):
-    """Return whether a row is terminated, and truncated: see `core.transition.finish`."""
-    stuck = (playable == 0) | (row.packed >= row.of)
-    if TASK.illegal_ends:
-        stuck = stuck | (legal == 0)
-    late = row.step >= TASK.step_limit
-    return row.terminated | (live & stuck), row.truncated | (live & late)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -253,7 +197,6 @@ def step_kernel(
         line, items, seen, start, row, offered, left, RULE, FORMULA, TASK, GRID
     )
     terminated, truncated = flags_after(after, live, legal, playable, TASK)
-    done = terminated | truncated
     tl.debug_barrier()  # what is written twice is written in this order
     record(state, row, now.packed, (position, pose, x, y), rest, ratio, carried, TASK, GRID)
     tl.store(state.queue + row * TASK.slots + lanes, queue, mask=lanes < TASK.slots)
@@ -261,21 +204,11 @@ def step_kernel(
         after.packed, after.of, after.volume, after.stable, after.support, after.illegal,
         after.overflow, after.step, terminated, truncated,
     ))  # fmt: skip
-    observe_items(seen, items, row, offered, lanes, left, TASK)
-    observe_flags(seen, row, terminated, truncated)
-    give_reward(before, measured, legal, live, reward_sum, reward, tables, seen, start, row, rows,
-                done, TASK)  # fmt: skip
-    if terminated:
-        actions: tl.constexpr = TASK.visible * TASK.orientations * TASK.xs * TASK.ys
-        fill(seen.mask, row * actions, actions, terminated)
-    if start is not None:
-        observe_items(start, items, row, offered, lanes, left, TASK)
-        observe_flags(start, row, terminated & False, terminated & False)
-        if done:
-            index, num = begin(
-                state, reward_sum, pool, row, after.packed, rows, pool_size, TASK, GRID
-            )
-            observe_floor(start, items, pool, row, index, num, TASK, GRID)
+    emit(
+        state, reward_sum, items, pool, tables, seen, start, reward, row, rows, pool_size,
+        Ended(offered, left, before, measured, legal, live, terminated, truncated, after.packed),
+        TASK, GRID,
+    )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=SIZES)

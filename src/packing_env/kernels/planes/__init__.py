@@ -1,0 +1,46 @@
+"""Images of all placements of an item, as networks read them: the operation `placement_planes`."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor
+
+from packing_env.kernels.backends import BACKENDS, resolve
+from packing_env.kernels.operators import declare
+from packing_env.kernels.planes import eager
+
+_PLACEMENT_PLANES = declare(
+    "triton_placement_planes(Tensor rest, Tensor sums, Tensor size, Tensor peak, int stride) "
+    "-> Tensor",
+    **dict.fromkeys(BACKENDS["triton"].runs_on or (), f"{__name__}.triton:placement_planes"),
+    fake=lambda rest, *given: rest.new_empty(*rest.shape[:2], 3, *rest.shape[2:]),
+)
+
+
+def placement_planes(
+    heightmap: Float[Tensor, "B X Y"],
+    rest: Float[Tensor, "B P Xs Ys"],
+    size: Float[Tensor, "B P 2"],
+    peak: Float[Tensor, "B P"],
+    stride: int,
+    *,
+    backend: str | None = None,
+) -> Float[Tensor, "B P 3 Xs Ys"]:
+    """Return rest heights, heights after the placement, and gaps below it; each 1 if illegal.
+
+    A gap is how far a placement rests above the mean height under its window; sums over windows
+    come from one table of cumulative sums. Heights are over H. No gradient flows through it.
+
+    Args:
+        heightmap: heights.
+        rest: rest heights, 1 where illegal.
+        size: sides of the windows over the container's.
+        peak: highest points of the items.
+        stride: cells from one placement to the next.
+        backend: a name in `available_backends`; None for the one chosen for this device.
+    """
+    sums = eager.window_sums(heightmap)
+    if resolve(backend, rest.device.type) == "triton":
+        found: Tensor = _PLACEMENT_PLANES(rest, sums, size, peak, stride)
+        return found
+    return eager.placement_planes(rest, sums, size, peak, stride)

@@ -1,0 +1,65 @@
+"""Images of placements on CUDA devices, in Triton: a warp for a few placements of one item."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from packing_env.kernels.compiled.scene_triton import part, start
+
+POINTS = 128
+"""Placements of a program."""
+
+_ROUNDING = tl.constexpr(1.5 * 2**23)
+"""Added to a float32 below 2**22 and taken away again, it leaves the nearest integer, ties even."""
+
+
+@part
+def cells_of(share, cells):
+    """Return a side in cells from its share of the container's, at least 1."""
+    side = share * cells.to(tl.float32)
+    return tl.maximum(((side + _ROUNDING) - _ROUNDING).to(tl.int32), 1)
+
+
+@triton.jit(do_not_specialize=["planes", "xs", "ys", "across", "along"])
+def planes_kernel(
+    rest, sums, sides, peak, images, planes, xs, ys, across, along,
+    STRIDE: tl.constexpr, POINTS: tl.constexpr,
+):  # fmt: skip
+    """Write the three images of a few placements; ``planes`` is the number of them per row."""
+    places = xs * ys
+    tiles = tl.cdiv(places, POINTS)
+    plane, tile = (tl.program_id(0) // tiles).to(tl.int64), tl.program_id(0) % tiles
+    point = tile * POINTS + tl.arange(0, POINTS)
+    on = point < places
+    w, h = (
+        cells_of(tl.load(sides + plane * 2), across),
+        cells_of(tl.load(sides + plane * 2 + 1), along),
+    )
+    x, y = point // ys * STRIDE, point % ys * STRIDE
+    x_end, y_end = tl.minimum(x + w, across), tl.minimum(y + h, along)
+    table, pitch = sums + plane // planes * ((across + 1) * (along + 1)), along + 1
+    total = tl.load(table + x_end * pitch + y_end, mask=on, other=0.0)
+    total = total - tl.load(table + x * pitch + y_end, mask=on, other=0.0)
+    total = total - tl.load(table + x_end * pitch + y, mask=on, other=0.0)
+    total = total + tl.load(table + x * pitch + y, mask=on, other=0.0)
+    z = tl.load(rest + plane * places + point, mask=on, other=1.0)
+    gap = tl.where(z < 1.0, z - tl.div_rn(total, (w * h).to(tl.float32)), 1.0)
+    target = images + plane * 3 * places + point
+    tl.store(target, z, mask=on)
+    tl.store(target + places, tl.minimum(z + tl.load(peak + plane), 1.0), mask=on)
+    tl.store(target + 2 * places, gap, mask=on)
+
+
+def placement_planes(rest: Tensor, sums: Tensor, size: Tensor, peak: Tensor, stride: int) -> Tensor:
+    """Carry out `packing_env.kernels.placement_planes`."""
+    rows, planes, xs, ys = rest.shape
+    images = rest.new_empty(rows, planes, 3, xs, ys)
+    given = (*(value.contiguous() for value in (rest, sums, size, peak)), images)
+    sizes = (planes, xs, ys, *(side - 1 for side in sums.shape[1:]))
+    programs = rows * planes * triton.cdiv(xs * ys, POINTS)
+    with torch.cuda.device_of(rest):
+        start(planes_kernel, programs, (*given, *sizes), {"STRIDE": stride, "POINTS": POINTS})
+    return images

@@ -1,0 +1,124 @@
+"""A row of the batch in a fused step, in Triton: its counts, its end, its reward, its next start.
+
+Both steps have these parts, on cuboids of whole cells and on items of any shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import triton.language as tl
+
+from packing_env.kernels.compiled.scene_triton import part
+from packing_env.kernels.cuboids.observe_triton import (
+    METRIC_LANES,
+    Row,
+    begin,
+    fill,
+    observe_flags,
+    observe_floor,
+    observe_items,
+    reward_term,
+)
+from packing_env.kernels.layout import NUM_METRICS
+
+_NUM_METRICS = tl.constexpr(NUM_METRICS)
+
+
+class Ended(NamedTuple):
+    """Outcome of a decision for a row.
+
+    ``shown`` are the observed items, of which ``left`` are there; ``before`` and ``after`` the
+    metrics; ``live`` that the row was not finished before; ``packed`` the items in the container.
+    """
+
+    shown: Any
+    left: Any
+    before: Any
+    after: Any
+    legal: Any
+    live: Any
+    terminated: Any
+    truncated: Any
+    packed: Any
+
+
+@part
+def count_decision(row, legal, stable, ratio, volume):
+    """Return the numbers of a row after a decision, but for the flags."""
+    live = (row.terminated | row.truncated) == 0
+    carried = legal & live
+    return Row(
+        row.packed + carried.to(tl.int64),
+        row.of,
+        row.volume + tl.where(carried, volume, 0.0),
+        row.stable + (carried & stable).to(tl.int64),
+        row.support + tl.where(carried, ratio, 0.0),
+        row.illegal + (live & (legal == 0)).to(tl.int64),
+        row.overflow,
+        row.step + live.to(tl.int64),
+        row.terminated,
+        row.truncated,
+    )
+
+
+@part
+def flags_after(row, live, legal, playable, TASK: tl.constexpr):
+    """Return whether a row is terminated, and truncated: see `core.transition.finish`."""
+    stuck = (playable == 0) | (row.packed >= row.of)
+    if TASK.illegal_ends:
+        stuck = stuck | (legal == 0)
+    late = row.step >= TASK.step_limit
+    return row.terminated | (live & stuck), row.truncated | (live & late)
+
+
+@part
+def give_reward(before, after, legal, live, state_sum, reward, tables, seen, start, row, rows, done,
+                TASK: tl.constexpr):  # fmt: skip
+    """Write metrics, the sums of the reward terms and the reward, the sum of the terms."""
+    lane = tl.arange(0, METRIC_LANES)
+    tl.store(seen.metrics + lane * rows + row, after.to(tl.float32), mask=lane < _NUM_METRICS)
+    if start is not None:
+        shown = tl.where(done, 0.0, after.to(tl.float32))
+        tl.store(start.metrics + lane * rows + row, shown, mask=lane < _NUM_METRICS)
+    total = tl.full([], 0.0, tl.float64)
+    for k in tl.static_range(0, TASK.num_terms):
+        weight = tl.load(tables.numbers + 4 + k)
+        term = tl.where(live, weight * reward_term(TASK.terms[k], before, after, legal), 0.0)
+        sums = tl.load(state_sum + row * TASK.num_terms + k) + term
+        tl.store(state_sum + row * TASK.num_terms + k, sums)
+        total = term if k == 0 else total + term
+        place = (_NUM_METRICS + k) * rows + row
+        tl.store(seen.metrics + place, sums.to(tl.float32))
+        if start is not None:
+            tl.store(start.metrics + place, tl.where(done, 0.0, sums.to(tl.float32)))
+    tl.store(reward + row, total.to(tl.float32))
+
+
+@part
+def emit(
+    state, reward_sum, items, pool, tables, seen, start, reward, row, rows, pool_size, ended,
+    TASK: tl.constexpr, GRID: tl.constexpr,
+):  # fmt: skip
+    """Write items, flags, metrics and reward of a row; with ``start`` also those of its next root.
+
+    That is the start of the next episode, which begins here, if the row is finished.
+    """
+    lanes = tl.arange(0, TASK.slot_lanes)
+    terminated, truncated = ended.terminated, ended.truncated
+    done = terminated | truncated
+    observe_items(seen, items, row, ended.shown, lanes, ended.left, TASK)
+    observe_flags(seen, row, terminated, truncated)
+    give_reward(ended.before, ended.after, ended.legal, ended.live, reward_sum, reward, tables,
+                seen, start, row, rows, done, TASK)  # fmt: skip
+    if terminated:
+        actions: tl.constexpr = TASK.visible * TASK.orientations * TASK.xs * TASK.ys
+        fill(seen.mask, row * actions, actions, terminated)
+    if start is not None:
+        observe_items(start, items, row, ended.shown, lanes, ended.left, TASK)
+        observe_flags(start, row, terminated & False, terminated & False)
+        if done:
+            index, num = begin(
+                state, reward_sum, pool, row, ended.packed, rows, pool_size, TASK, GRID
+            )
+            observe_floor(start, items, pool, row, index, num, TASK, GRID)
