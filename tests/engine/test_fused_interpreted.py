@@ -17,7 +17,7 @@ from tests.core.pairs import actions
 from tests.tiny import cuboid_env, differing, play_beside_reference, state_of, stream
 
 from packing_env import kernels
-from packing_env.engine.compiled import ON_CELLS
+from packing_env.engine.operations import ON_CELLS
 from packing_env.envs import PackingEnv
 from packing_env.kernels import backends as dispatch
 from packing_env.kernels.step.fused import FUSED_TERMS
