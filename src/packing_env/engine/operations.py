@@ -184,15 +184,22 @@ class Operations:
     ) -> Bool[Tensor, "B P Xs Ys"]:
         """Return the legal placements that are surest to stand."""
         params = self.params
-        tail = (ahead["com"], params.tolerance, params.grid_step, ahead["size"])
 
         def judge(rule: str, judged: Tensor) -> Tensor:
-            ground = (state["heightmap"], ahead["bottom"], judged.flatten(1, 2))
-            return stability.judge_maps(rule, stability.Contact(*ground, *tail)).view(judged.shape)
+            contact = stability.Contact(
+                state["heightmap"],
+                ahead["bottom"],
+                judged.flatten(1, 2),
+                ahead["com"],
+                params.tolerance,
+                params.grid_step,
+                ahead["size"],
+            )
+            return stability.judge_maps(rule, contact).view(judged.shape)
 
         by_item = (params.num_visible, -1)
-        shaped = (values.unflatten(1, by_item) for values in (z, legal))
-        return surest.restrict(*shaped, judge, params.surest).flatten(1, 2)
+        heights, may = z.unflatten(1, by_item), legal.unflatten(1, by_item)
+        return surest.restrict(heights, may, judge, params.surest).flatten(1, 2)
 
 
 def _fits(kept: Tensor, values: Tensor) -> bool:
