@@ -7,6 +7,11 @@ stability rule, tolerance, action mode, illegal actions, kernel backend; its ite
 irregular maps or the embedded shapes. Per row and step the heightmap, every rest height, every
 bit of the mask, the candidates and the done flags must be equal, reward and metrics to 1e-6.
 The first difference ends the run with exit status 1 and the task that shows it.
+
+With ``--standing`` the rules are those for packings that stand: com_hull, com_hull with margins,
+and the preference ``surest``, at small grids, with all illegal actions and engines:
+
+    python benchmarks/fuzz_reference.py --standing --backend eager --out RESULT
 """
 
 from __future__ import annotations
@@ -26,6 +31,13 @@ from packing_env.envs import PackingEnv
 from packing_env.testing import CheckError, Referee, random_catalogue, small_env
 
 REWARD = {"utilization": 1.0, "objective": 0.5, "item": 0.1, "height": 0.2, "illegal": 0.3}
+SUREST = [
+    (),
+    ("com_hull_10",),
+    ("com_hull_20",),
+    ("com_hull_10", "com_hull_20"),
+    ("com_hull_strict", "com_hull_10", "com_hull_20"),
+]
 FAMILIES = ("polycubes", "extrusions", "revolutions", "brackets", "cups", "household")
 
 
@@ -56,6 +68,22 @@ def draw_task(random: np.random.Generator) -> dict[str, Any]:
             "illegal_action": str(random.choice(["terminate", "noop"])),
         },
     }
+
+
+def draw_standing(random: np.random.Generator, backend: str | None) -> dict[str, Any]:
+    """Draw a random task of a small grid with ``surest`` rules."""
+    task = draw_task(random)
+    params: dict[str, Any] = {}
+    task["grid"] = [int(n) for n in random.integers(4, 7, 2)]
+    task |= {"shapes": None, "orientations": int(random.integers(1, 4))}
+    task |= {"illegal_share": float(random.choice([0.0, 0.1])), "backend": backend}
+    params["num_visible"] = int(random.integers(1, 3))
+    params["grid_step"] = int(random.integers(1, 3))
+    params["stability"] = str(random.choice(["com_hull", "com_hull", "com_hull_strict", "none"]))
+    params["surest"] = SUREST[int(random.integers(len(SUREST)))]
+    params["contact_tol"] = (None, 0.0, 0.002)[int(random.integers(3))]
+    params["illegal_action"] = str(random.choice(["terminate", "noop", "project"]))
+    return {**task, "params": task["params"] | params}
 
 
 def build(task: dict[str, Any]) -> PackingEnv:
@@ -120,6 +148,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--standing", action="store_true", help="rules for packings that stand")
+    parser.add_argument("--backend", default=None, help="kernels, with --standing; else any")
     parser.add_argument("--out", default="benchmarks/results/fuzz_reference.json")
     args = parser.parse_args()
     random = np.random.default_rng(args.seed)
@@ -127,16 +157,18 @@ def main() -> int:
     report = provenance(args)
     started = time.perf_counter()
     while totals["steps"] < args.steps:
-        task = draw_task(random)
+        task = draw_standing(random, args.backend) if args.standing else draw_task(random)
         kernels.set_backend(task["backend"])
         try:
-            counts = play(build(task), task, args.steps)
+            env = build(task)
+            counts = play(env, task, args.steps)
         except CheckError as error:
             print(f"DIFFERENT: {error}\n{task}", file=sys.stderr)
             write_json(args.out, {**report, **totals, "difference": str(error), "task": task})
             return 1
         totals["tasks"] += 1
         totals["tasks_with_shapes"] += task["shapes"] is not None
+        counts[f"steps_of_engine_{env.engine.name}"] = counts["steps"]
         for name, count in counts.items():
             totals[name] = totals.get(name, 0) + count
         if totals["tasks"] % 25 == 0:

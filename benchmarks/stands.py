@@ -29,7 +29,6 @@ from omegaconf import OmegaConf
 
 import agents
 import packing_env as pe
-from agents.heuristics.surest import Surest
 from agents.training import checkpoint, resume, runs
 from agents.training.evaluate import Estimate, evaluate
 from packing_env.physics import PhysicsReport, read_settings, simulate
@@ -51,7 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--meshes", default=None, help="a folder of meshes instead of the shapes")
     parser.add_argument("--without", nargs="*", default=[], help="names of items to leave out")
     parser.add_argument("--set", nargs="*", default=[], help="overrides of make_env, as key=JSON")
-    parser.add_argument("--surest", nargs="*", default=[], help="rules that policies prefer")
+    parser.add_argument("--surest", nargs="*", default=[], help="stricter rules, preferred")
     parser.add_argument("--physics", nargs="*", default=[], help="of the judge, as key=JSON")
     parser.add_argument("--walls", type=int, nargs="+", default=[1], choices=[0, 1])
     parser.add_argument("--released", action="store_true", help="also let go of whole piles")
@@ -77,13 +76,11 @@ def pack(options: argparse.Namespace, rule: str, policy: str) -> tuple[list[Any]
         draw="sequential",
         pool_size=max(64, options.piles),
         stability=rule,
+        surest=options.surest,
         **changes,
     )
     torch.manual_seed(0)
-    acting = policy_of(policy, env)
-    if options.surest:
-        acting = Surest(acting, env, options.surest)
-    found = evaluate(env, acting, options.piles, keep=options.piles)
+    found = evaluate(env, policy_of(policy, env), options.piles, keep=options.piles)
     return found.packings(env), changes
 
 

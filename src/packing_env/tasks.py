@@ -85,6 +85,19 @@ CUBOID = PackingParams(
 PRESETS: dict[str, Task] = {
     # The default of the demo and of training.
     "irregular": Task(PackingParams(container=(0.32, 0.32, 0.30), cell=0.01, num_items=24)),
+    # The same container for packings that stand in simulation: finer cells, poses that rest on a
+    # floor, items that have a sure one, and of what is legal the surest (docs/results.md).
+    "irregular_standing": Task(
+        PackingParams(
+            container=(0.32, 0.32, 0.30),
+            cell=0.005,
+            num_items=24,
+            stability="com_hull_strict",
+            surest=("com_hull_10", "com_hull_20"),
+            contact_tol=0.002,
+        ),
+        items={"source": "shapes", "resting": True, "steady": "com_hull_20"},
+    ),
     # Huang et al., RA-L 2023: 0.40 x 0.40 x 0.30 m at 200 x 200 pixels, 50 objects of household
     # size scaled by 0.8-1.2, the largest K = 20 offered.
     "irregular_paper": Task(

@@ -111,6 +111,10 @@ class PackingParams:
         item_order: ``"arrival"``, or ``"volume"`` (largest bounding box first, offline).
         stability: Rule that a legal placement must satisfy.
         stability_metric: Rule that the metric S measures.
+        surest: Stricter rules, the least strict first, as in ``("com_hull_10", "com_hull_20")``.
+            Of a visible item's placements that are legal by ``stability`` and all else, those of
+            the last of these rules are legal; if it has none, those of the rule before it, and so
+            on; if no rule has any, all. Geometry ``"maps"`` only.
         contact_tol: A cell supports an item if its gap is at most this; ``None`` means one cell.
         action_mode: Name of an action mode (:mod:`packing_env.core.actions`).
         geometry: ``"maps"``: items are height maps on the container's cells. ``"boxes"``: items
@@ -147,6 +151,7 @@ class PackingParams:
     item_order: str = "arrival"
     stability: str = "com_hull"
     stability_metric: str = "com_hull"
+    surest: tuple[str, ...] = ()
     contact_tol: float | None = None
     action_mode: str = "placement"
     geometry: str = "maps"
@@ -169,6 +174,7 @@ class PackingParams:
         self._check_counts()
         self._check_choices()
         object.__setattr__(self, "observation", tuple(self.observation))
+        object.__setattr__(self, "surest", tuple(self.surest))
         self._check_geometry()
         rules = Constraints.read(self.constraints)
         rules.check_task(self.container, self.geometry)
@@ -222,6 +228,10 @@ class PackingParams:
             raise ParameterError(
                 f"observation={self.observation!r} must be a list of names from {OBSERVATIONS}"
             )
+        if isinstance(self.surest, str) or not isinstance(self.surest, Sequence):
+            raise ParameterError(
+                f"surest={self.surest!r} must be a list of stability rules, the least strict first"
+            )
         unknown = [name for name in self.observation if name not in OBSERVATIONS]
         if unknown:
             raise ParameterError(
@@ -243,6 +253,8 @@ class PackingParams:
             )
         if self.grid_step != 1:
             raise ParameterError(f"grid_step={self.grid_step} needs geometry='maps'; use 1")
+        if self.surest:
+            raise ParameterError(f"surest={list(self.surest)} needs geometry='maps'")
         unavailable = [name for name in self.observation if name in NEED_MAPS]
         if unavailable:
             raise ParameterError(f"geometry='boxes' cannot observe {unavailable}; remove them")

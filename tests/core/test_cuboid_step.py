@@ -12,7 +12,7 @@ from tests.tiny import cuboid_env, differing, play_beside_reference, stream
 
 from packing_env import kernels
 from packing_env.core import metrics
-from packing_env.engine.compiled import ON_CELLS, supported_ground
+from packing_env.engine.operations import ON_CELLS, supported_ground
 from packing_env.envs import PackingEnv
 from packing_env.kernels.layout import NUM_METRICS
 from packing_env.kernels.step.entries import Counts, Items, Lengths

@@ -11,7 +11,7 @@ from tests.core.pairs import Pair, actions
 from tests.tiny import differing, play_beside_reference, stream, tiny_env
 
 from packing_env import kernels
-from packing_env.engine.compiled import supported_ground
+from packing_env.engine.operations import supported_ground
 from packing_env.envs import PackingEnv
 
 pytestmark = pytest.mark.skipif(

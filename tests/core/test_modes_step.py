@@ -12,7 +12,7 @@ from tests.tiny import cuboid_env, differing, play_beside_reference, stream, tin
 
 from packing_env import kernels
 from packing_env.core import feasibility
-from packing_env.engine.compiled import ON_CELLS
+from packing_env.engine.operations import ON_CELLS
 from packing_env.envs import PackingEnv
 from packing_env.kernels.step import modes
 

@@ -24,7 +24,7 @@ from packing_env import kernels
 from packing_env.core import rewards
 from packing_env.engine import Task
 from packing_env.engine import fused as engine
-from packing_env.engine.compiled import ON_CELLS
+from packing_env.engine.operations import ON_CELLS
 from packing_env.kernels import backends as dispatch
 from packing_env.kernels.step.fused import FUSED_TERMS, is_fused_for
 

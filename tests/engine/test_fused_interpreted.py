@@ -16,7 +16,7 @@ from tests.engine.engines import INTERPRETING, Engines, after_steps_without_rese
 from tests.tiny import cuboid_env, play_beside_reference
 
 from packing_env import kernels
-from packing_env.engine.compiled import ON_CELLS
+from packing_env.engine.operations import ON_CELLS
 from packing_env.kernels.step.fused import FUSED_TERMS
 
 NUM_CASES, CASES_PER_TEST = 200, 10

@@ -10,7 +10,7 @@ from tests.contract.presets import SMALL, small_preset
 from tests.tiny import cuboid_env, differing, play, tiny_env
 
 from packing_env import kernels
-from packing_env.engine.compiled import ON_CELLS
+from packing_env.engine.operations import ON_CELLS
 from packing_env.envs import PackingEnv
 from packing_env.testing import KNOWN_RULES
 from packing_env.types import DEFAULT_OBSERVATIONS

@@ -12,7 +12,7 @@ from tests.tracing.detectors import run_as_one_graph, run_on_fake_tensors, run_p
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from packing_env import kernels
-from packing_env.engine.compiled import ON_CELLS, new_outcome
+from packing_env.engine.operations import ON_CELLS, new_outcome
 from packing_env.envs import PackingEnv
 from packing_env.kernels.step.entries import Observations, Outcome, State
 

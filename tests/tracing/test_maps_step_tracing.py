@@ -12,7 +12,7 @@ from tests.tracing.detectors import run_as_one_graph, run_on_fake_tensors, run_p
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from packing_env import kernels
-from packing_env.engine.compiled import new_outcome
+from packing_env.engine.operations import new_outcome
 from packing_env.envs import PackingEnv
 from packing_env.kernels.step.entries import Ahead, Observations, Outcome, State
 

@@ -35,12 +35,9 @@ put it into :data:`HEURISTICS`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from agents.heuristics.base import ITEM_ORDERS, Heuristic
 from agents.heuristics.scored import CandidateHeuristic, PlacementHeuristic
 from agents.heuristics.spaces import SPACE_HEURISTICS, SpaceHeuristic
-from agents.heuristics.surest import Surest
 from packing_env import PackingEnv
 from packing_env.core import scores
 from packing_env.core.actions import CandidateMode, LatticeMode
@@ -63,8 +60,7 @@ def build(
     item_order: str | None = None,
     *,
     fallback: bool = True,
-    surest: Sequence[str] | None = None,
-) -> Heuristic | Surest:
+) -> Heuristic:
     """Build a heuristic for one environment's task.
 
     Args:
@@ -74,14 +70,10 @@ def build(
         fallback: Action of one of :data:`SPACE_HEURISTICS` where none of its own proposals is
             legal: True: the first legal action; False: -1, which is not an action and ends the
             episode (with ``illegal_action="terminate"``), as published programs do.
-        surest: Stability rules that are preferred, the least strict first, as
-            ``("com_hull_10", "com_hull_20")``; see :class:`agents.heuristics.surest.Surest`.
 
     Raises:
         ParameterError: The name is unknown, or the environment lacks what the heuristic reads.
     """
-    if surest:
-        return Surest(build(name, env, item_order, fallback=fallback), env, surest)
     known = {**HEURISTICS, **SPACE_HEURISTICS}
     if name not in known:
         near = close_names(str(name), known)

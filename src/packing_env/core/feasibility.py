@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import constraints, stability
+from packing_env.core import constraints, stability, surest
 from packing_env.core import heightmap as hm
 from packing_env.core.cuboids import boxes, cells
 from packing_env.core.orientation import Placement, surfaces, visible_items
@@ -27,7 +27,8 @@ class Maps:
     Attributes:
         z: ``[B, L, R, Xs, Ys]`` rest height, metres; +inf where the footprint leaves the container
             or the orientation or the item is not there.
-        legal: ``[B, L, R, Xs, Ys]``: inside, under the lid, stable.
+        legal: ``[B, L, R, Xs, Ys]``: inside, under the lid, stable; the task's other rules too,
+            where the function that made the maps says so.
     """
 
     z: Float[Tensor, "B L R Xs Ys"]
@@ -72,16 +73,22 @@ def legal_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Maps:
-    """Return :func:`placement_maps` of items in a state, the task's constraints included."""
+    """Return :func:`placement_maps` of items in a state, by all rules of the task.
+
+    These include constraints, and the preference for what is surest to stand.
+    """
     maps = placement_maps(state["heightmap"], item_id, there, catalogue, params)
     if params.stability in PILE_RULES_ON_MAPS:
         size = catalogue["cuboid"][item_id]
         held = boxes.held_on_lattice(state["boxes"], size, maps.z, maps.legal, params)
         maps = replace(maps, legal=held)
-    if not params.constraints:
+    if params.constraints:
+        allowed = constraints.allowed_maps(state, item_id, maps.z, catalogue, params)
+        maps = replace(maps, legal=maps.legal & allowed)
+    if not params.surest:
         return maps
-    allowed = constraints.allowed_maps(state, item_id, maps.z, catalogue, params)
-    return replace(maps, legal=maps.legal & allowed)
+    ground = (state["heightmap"], item_id, there, catalogue, params)
+    return replace(maps, legal=surest.among(maps.z, maps.legal, *ground))
 
 
 def general_maps(
@@ -174,7 +181,7 @@ def empty_container_maps(
 def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
     """Return which orientations of which items may stand in a corner of the empty container.
 
-    With constraints: anywhere in it.
+    With constraints: anywhere in it. With ``surest`` rules, the surest of each item's orientations.
     """
     if params.constraints:
         return _legal_at_start(catalogue, params)
@@ -185,14 +192,31 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
     shape = catalogue["bottom"].shape[1:]
     inside = ((u[:, None] < params.grid[0]) & (v < params.grid[1])).expand(shape)
     floor = catalogue["bottom"].new_zeros(()).expand(shape)
-    rows = []
-    for row in range(catalogue["peak"].shape[0]):  # once, when an environment is built
-        items = {key: catalogue[key][row] for key in _TOUCHING}
-        legal = _touch(floor, inside, items, params)[0]
-        if params.candidate_range == "pct":
-            legal = legal & unrotated_fits(u[:1], v[:1], items["size"][:1], params)
-        rows.append(legal)
-    return torch.stack(rows)
+
+    def judge(rule: str) -> Bool[Tensor, "M R"]:
+        judged = params.evolve(stability=rule)
+        return torch.stack(_legal_in_corner(floor, inside, catalogue, judged))
+
+    legal = kept = judge(params.stability)
+    for rule in params.surest:  # a later one decides where it leaves any
+        held = legal & judge(rule)
+        kept = torch.where(held.any(1, keepdim=True), held, kept)
+    if params.candidate_range == "pct":
+        first = catalogue["size"][:, :1]
+        kept = kept & unrotated_fits(u[:1], v[:1], first, params)
+    return kept
+
+
+def _legal_in_corner(
+    floor: Float[Tensor, "R U V"],
+    inside: Bool[Tensor, "R U V"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> list[Bool[Tensor, " R"]]:
+    """Return the orientations of each item that the floor bears by the task's ``stability``."""
+    every = range(catalogue["peak"].shape[0])  # once, when an environment is built
+    items = [{key: catalogue[key][row] for key in _TOUCHING} for row in every]
+    return [_touch(floor, inside, item, params)[0] for item in items]
 
 
 def _legal_at_start(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:

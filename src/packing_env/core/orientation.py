@@ -143,12 +143,19 @@ def project(
     """
     if legal is None:
         return replace(choose(placement.valid, placement, nearest), projected=~placement.valid)
+    kept = is_legal(placement, legal, params)
+    return replace(choose(kept, placement, nearest), projected=~kept)
+
+
+def is_legal(
+    placement: Placement, legal: Bool[Tensor, "B L R Xs Ys"], params: PackingParams
+) -> Bool[Tensor, " B"]:
+    """Return which rows' placements are valid, on the lattice and legal there."""
     where = (placement.slot, placement.orientation, placement.x, placement.y)
     index = encode_placement(*where, legal.shape[2], params)
     on_lattice = (placement.x % params.grid_step == 0) & (placement.y % params.grid_step == 0)
     good = legal.flatten(1).gather(1, index[:, None]).squeeze(1)
-    kept = placement.valid & on_lattice & good
-    return replace(choose(kept, placement, nearest), projected=~kept)
+    return placement.valid & on_lattice & good
 
 
 def surfaces(

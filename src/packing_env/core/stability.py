@@ -11,7 +11,7 @@ in plain loops: :mod:`packing_env.reference.stability`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -116,8 +116,11 @@ class Contact:
 
     def inside(self, percent: int) -> Bool[Tensor, "B R Xs Ys"]:
         """Test if the centres of mass lie in the hulls with a margin around them."""
-        found = [self._hull(point) for point in _margins(self.com, self.size, percent)]
-        return torch.stack(found).all(0)
+        judged = self
+        for point in _margins(self.com, self.size, percent):
+            held = judged._hull(point)
+            judged = replace(judged, z=torch.where(held, self.z, torch.inf))
+        return held
 
 
 @dataclass(frozen=True)
@@ -207,6 +210,17 @@ def check_rule(name: str, params: PackingParams) -> None:
             _check_pile_rule(name, params)
     if params.geometry == "boxes":
         boxes.check_rule(name)
+
+
+def check_surest(params: PackingParams) -> None:
+    """Refuse preferred rules that the task's geometry cannot evaluate."""
+    for name in params.surest:
+        check_rule(name, params)
+        if name in PILE_RULES_ON_MAPS:
+            raise ParameterError(
+                f"surest={list(params.surest)}: {name!r} reads the packed cuboids; use it as "
+                "stability, or rules of the ground below an item, such as com_hull_20"
+            )
 
 
 def _check_pile_rule(name: str, params: PackingParams) -> None:

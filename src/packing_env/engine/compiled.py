@@ -17,171 +17,17 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import metrics, observation, rewards, stability
+from packing_env.core import metrics, observation, rewards
 from packing_env.core.actions import Key
-from packing_env.core.cuboids import cells
-from packing_env.core.feasibility import Maps, maps_in
+from packing_env.core.feasibility import maps_in
 from packing_env.core.orientation import num_orientations
 from packing_env.engine.base import FLAGS, Observations, Step, Task
-from packing_env.engine.offers import OFFERS, Found, Offered, is_offered
+from packing_env.engine.offers import OFFERS, Found, Offered
+from packing_env.engine.operations import Operations, new_outcome, supported_ground
 from packing_env.engine.rules import RulesEngine, is_recorded, is_unchanged, versions_of
 from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, State
 
-ON_CELLS = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
-"""Observations that the step on whole cells knows."""
-
 _INDEX = {name: index for index, name in enumerate(metrics.NAMES)}
-
-
-def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
-    """Return which compiled step knows the task: ``"cells"``, ``"heights"`` or None.
-
-    Where it runs, the backend decides as well.
-    """
-    if (
-        params.geometry != "maps"
-        or params.constraints
-        or not is_offered(params)
-        or params.illegal_action == "project"
-        or params.candidate_range != "container"
-        or not {params.stability, params.stability_metric} <= set(kernels.CUBOID_RULES)
-    ):
-        return None
-    observed = set(params.observation)
-    if not catalogue["cuboid"].shape[-1]:
-        return "heights" if observed <= set(DEFAULT_OBSERVATIONS) else None
-    on_cells = (
-        cells.applies(catalogue, params)
-        and not params.keeps_boxes
-        and catalogue["bottom"].shape[-1] <= kernels.MAX_CUBOID_SIDE
-        and observed <= set(ON_CELLS)
-    )
-    return "cells" if on_cells else None
-
-
-class Operations:
-    """The compiled operations on the states of one task.
-
-    Args:
-        task: The task, with a :func:`supported_ground`.
-        on_floor: ``feasibility.legal_on_floor`` of its items.
-    """
-
-    def __init__(self, task: Task, on_floor: Bool[Tensor, "M R"]) -> None:
-        self.params, catalogue = task.params, task.catalogue
-        self.on_cells = supported_ground(catalogue, self.params) == "cells"
-        tables = observation.item_tables(catalogue, self.params)
-        tables["orientation_features"] = tables["orientation_features"].flatten(1)
-        none = catalogue["volume"].new_empty(0)
-        levels = _observed_levels(catalogue, self.params) if self.on_cells else none
-        self._items = {**catalogue, **tables, "drop_height": levels, "on_floor": on_floor}
-        self.task = kernels.StepTask(
-            self._items,
-            (task.instances.item_id, task.instances.num_items),
-            _counts(task),
-            _lengths(self.params),
-            on_cells=self.on_cells,
-        )
-        self._known: kernels.DropHeights | None = None
-        self._spare: kernels.DropHeights | None = None
-        self._below: Tensor | None = None
-        self._sizes = kernels.surface_sizes(catalogue["bottom"])  # at most those of the windows
-
-    def advance(
-        self,
-        state: State,
-        action: Int[Tensor, "B heads"],
-        observations: Mapping[str, Tensor],
-        start: Mapping[str, Tensor],
-        outcome: Mapping[str, Tensor],
-    ) -> Float[Tensor, "B P Xs Ys"] | None:
-        """Advance the state, but for ``reward_sum``, and fill the rest.
-
-        Returns the rest heights of the visible items, memory of this object; on whole cells None.
-
-        Args:
-            state: The state.
-            action: An index of all placements of the lattice, or one of item, orientation, x, y.
-            observations: See `step.entries.Observations`.
-            start: The same after resets; empty if finished rows are not reset.
-            outcome: See :func:`new_outcome`.
-        """
-        filled = (observations, start, outcome)
-        if self.on_cells:
-            kernels.advance_cells(self.task, state, action, *filled)
-            return None
-        # of the rules, only one that looks at contact needs surfaces
-        needed = self.params.stability != "none"
-        ahead = self.ahead(len(action), action.device, surfaces=needed)
-        under = metrics.sum_of_heights(state["heightmap"])
-        kernels.decide_heights(self.task, state, action, ahead, under, outcome)
-        judged = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
-        under = metrics.sum_of_heights(state["heightmap"])
-        kernels.observe_heights(self.task, state, judged, under, *filled)
-        return judged[0]
-
-    def ahead(
-        self, batch: int, device: torch.device, *, surfaces: bool = True
-    ) -> dict[str, Tensor]:
-        """Return buffers for the orientations of the visible items: see `step.entries.Ahead`.
-
-        Args:
-            batch: Rows.
-            device: Where.
-            surfaces: Whether lower surfaces are listed, most of the memory; else they are empty.
-        """
-        buffers, planes = {}, self.params.num_visible * self._items["peak"].shape[1]
-        for name in ("bottom", "peak", "com", "size"):
-            table, rows = self._items[name], batch if surfaces or name != "bottom" else 0
-            shape = [rows, planes, *table.shape[2:]]
-            buffers[name] = torch.empty(shape, dtype=table.dtype, device=device)
-        buffers["plane"] = torch.empty([batch, planes], dtype=torch.int64, device=device)
-        return buffers
-
-    def _drop_height(self, state: State, plane: Int[Tensor, "B P"]) -> Float[Tensor, "B P Xs Ys"]:
-        """Return rest heights; with several visible items from those before the decision.
-
-        These alternate between two pieces of memory.
-        """
-        heightmap, visible = state["heightmap"], self.params.num_visible
-        bottom, stride = self._items["bottom"], self.params.grid_step
-        keeps = visible > 1 and not is_recorded(state)
-        if not keeps or not kernels.updates_drop_height(heightmap.device.type):
-            surfaces, size = bottom.flatten(0, 1), self._sizes.flatten(0, 1)
-            return kernels.drop_height(heightmap, surfaces, stride, which=plane, size=size)
-        orientations = plane.shape[1] // visible
-        item_id = plane[:, ::orientations].div(orientations, rounding_mode="floor")  # -1 stays -1
-        spare, self._spare = self._spare, self._known
-        if spare is None or self._spare is None or not _fits(spare.heightmap, heightmap):
-            heights, out = heightmap.clone(), None
-        else:
-            heights, out = spare.heightmap.copy_(heightmap), spare.z
-        given = (heights, item_id, bottom, stride, self._sizes, out)
-        self._known = kernels.update_drop_height(self._known, *given)
-        return self._known.z.flatten(1, 2)
-
-    def _judge(
-        self, z: Float[Tensor, "B P Xs Ys"], state: State, ahead: Mapping[str, Tensor]
-    ) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B P Xs Ys"]]:
-        """Return rest heights, and which are below the lid and stable."""
-        params = self.params
-        if params.stability == "none":
-            below = self._below
-            if is_recorded(state) or below is None or below.shape != z.shape:
-                below = torch.empty(z.shape, dtype=torch.bool, device=z.device)
-            self._below = None if is_recorded(state) else below
-            return z, kernels.below_lid(z, ahead["peak"], params.lid, below)
-        kept = params.num_visible > 1  # by the next step's update
-        contact = stability.Contact(
-            state["heightmap"],
-            ahead["bottom"],
-            kernels.close_lid(z.clone() if kept else z, ahead["peak"], params.lid),
-            ahead["com"],
-            params.tolerance,
-            params.grid_step,
-            ahead["size"],
-        )
-        return contact.z, stability.judge_maps(params.stability, contact)
 
 
 class CompiledEngine(RulesEngine):
@@ -217,7 +63,8 @@ class CompiledEngine(RulesEngine):
         self._empty["metrics"] = torch.empty(0, 0)
         self._metrics = (*metrics.NAMES, *(f"reward/{term}" for term in task.params.reward))
         self._scratch: dict[tuple[str, str], Tensor] = {}
-        self._legality: tuple[State, tuple[int, ...], Tensor] | None = None
+        self._reads_legality = self.offer.reads_legality or bool(task.params.surest)
+        self._legality: tuple[State, tuple[int, ...], Tensor, int] | None = None
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row, in the given tensors where they allow it."""
@@ -225,6 +72,8 @@ class CompiledEngine(RulesEngine):
         batch, device = len(state["step"]), state["step"].device
         recorded = is_recorded(state)
         action = self.offer.decode(actions, state, lambda: self._legal(state))
+        if self.params.surest:
+            action = torch.where(self._is_sure(action, state)[:, None], action, -1)
         after = self._buffers(batch, device, "" if recorded else "after")
         outcome = new_outcome(batch, device)
         start = self._buffers(batch, device, "" if recorded else "start") if reset else self._empty
@@ -238,8 +87,9 @@ class CompiledEngine(RulesEngine):
             sums.masked_fill_(after["done"][:, None], 0.0)
             start["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
         shown = self.offer.show(Found(state, action, outcome, after, start, z))
-        if self.offer.reads_legality and not recorded:
-            self._legality = (state, versions_of(state), (start if reset else after)["mask"])
+        if self._reads_legality and not recorded:
+            mask = (start if reset else after)["mask"]
+            self._legality = (state, versions_of(state), mask, mask._version)
         following = self._named(start, shown[1]) if reset else None
         return Step(state, terms.sum(-1).float(), self._named(after, shown[0]), following)
 
@@ -249,6 +99,7 @@ class CompiledEngine(RulesEngine):
         """Start the next episode in some rows, in the given state's tensors if the mode allows."""
         if "mask" not in self.offer.hands_out:
             return super().reset(rows, state, observations)
+        self._legality = None
         state, observations = _writable(state), observations.clone()
         filled = {**self._empty, **observations.entries, **observations.flags}
         filled["mask"] = observations.masks["action_mask"]
@@ -260,13 +111,25 @@ class CompiledEngine(RulesEngine):
     def _legal(self, state: State) -> Bool[Tensor, "B L R Xs Ys"]:
         """Return the legal placements of a state, those of the step before if they are its."""
         known, carried = None, self._legality
-        if carried is not None and not is_recorded(state):
+        if carried is not None and not is_recorded(state) and carried[2]._version == carried[3]:
             known = carried[2] if is_unchanged(*carried[:2], state) else None
         if known is None:
             maps = maps_in(state, self.catalogue, self.params)
             assert maps is not None  # geometry "maps" alone is compiled
             return maps.legal.contiguous()
         return known.view(len(known), self.params.num_visible, -1, *self.params.lattice)
+
+    def _is_sure(self, action: Int[Tensor, "B heads"], state: State) -> Bool[Tensor, " B"]:
+        """Return which rows' placements are legal, those that are surest to stand alone."""
+        legal = self._legal(state)
+        index, known = action[:, 0], torch.ones_like(action[:, 0], dtype=torch.bool)
+        if action.shape[1] > 1:
+            index = torch.zeros_like(index)
+            for head, size in zip(action.unbind(1), legal.shape[1:], strict=True):
+                index, known = index * size + head, known & (head >= 0) & (head < size)
+        flat = legal.flatten(1)
+        known = known & (index >= 0) & (index < flat.shape[1])
+        return known & flat.gather(1, index.clamp(0, flat.shape[1] - 1)[:, None])[:, 0]
 
     def _buffers(self, batch: int, device: torch.device, use: str = "") -> dict[str, Tensor]:
         """Return uninitialised observations and metrics.
@@ -298,12 +161,6 @@ class CompiledEngine(RulesEngine):
         )
 
 
-def _fits(kept: Tensor, values: Tensor) -> bool:
-    """Return whether values can be copied into kept memory."""
-    writable = torch.is_inference_mode_enabled() or not kept.is_inference()
-    return writable and kept.shape == values.shape
-
-
 def _writable(state: State) -> State:
     """Return the state, copied if it was made in inference mode and that mode has been left."""
     if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
@@ -327,54 +184,6 @@ class _Metrics(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(_INDEX)
-
-
-def new_outcome(batch: int, device: torch.device) -> dict[str, Tensor]:
-    """Return buffers for the outcome of a decision: see `step.entries.Outcome`."""
-    legal, live = torch.empty(2, batch, dtype=torch.bool, device=device).unbind()
-    measured = torch.empty(2, len(metrics.NAMES), batch, dtype=torch.float64, device=device)
-    before, after = measured.unbind()
-    return {"legal": legal, "live": live, "before": before, "after": after}
-
-
-def _counts(task: Task) -> dict[str, int]:
-    """Return the whole numbers of a task: see `step.entries.Counts`."""
-    params, catalogue = task.params, task.catalogue
-    across, along = catalogue["bottom"].shape[2:]
-    return {
-        "height": params.height_units,
-        "across": across,
-        "along": along,
-        "visible": params.num_visible,
-        "rule": kernels.CUBOID_RULES.index(params.stability),
-        "metric_rule": kernels.CUBOID_RULES.index(params.stability_metric),
-        "stride": params.grid_step,
-        "step_limit": params.step_limit,
-        "illegal_ends": int(params.illegal_action == "terminate"),
-        "remaining": observation.ITEM_FEATURES.index("remaining"),
-        "sequential": int(task.draw == "sequential"),
-        "ends_mask": int("mask" in OFFERS[params.action_mode].hands_out),
-        "metrics": len(metrics.NAMES) + len(params.reward),
-    }
-
-
-def _lengths(params: PackingParams) -> dict[str, float]:
-    """Return the lengths and areas of a task: see `step.entries.Lengths`."""
-    return {
-        "cell": params.cell,
-        "cell_area": params.cell**2,
-        "base": params.container[0] * params.container[1],
-        "height": params.height,
-        "lid": params.lid,
-        "tolerance": params.tolerance,
-    }
-
-
-def _observed_levels(catalogue: Catalogue, params: PackingParams) -> Float[Tensor, " levels"]:
-    """Return the observation of each rest height in whole cells, plus 1; first of illegal ones."""
-    levels = torch.arange(-1, kernels.MAX_CUBOID_HEIGHT + 1, device=catalogue["volume"].device)
-    z = (levels.clamp(min=0).float() * params.cell).view(-1, 1, 1, 1, 1)
-    return observation.drop_heights(Maps(z, (levels >= 0).view(z.shape)), params).flatten()
 
 
 def _shapes(

@@ -21,8 +21,9 @@ from packing_env import kernels
 from packing_env.core import metrics, observation, rewards
 from packing_env.core.actions import Key
 from packing_env.engine.base import Observations, Step, Task
-from packing_env.engine.compiled import CompiledEngine, supported_ground
+from packing_env.engine.compiled import CompiledEngine
 from packing_env.engine.offers import Offered
+from packing_env.engine.operations import supported_ground
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT
 from packing_env.kernels.step.fused import (
     FUSED_TERMS,
@@ -61,6 +62,8 @@ class FusedEngine(CompiledEngine):
             return f"it needs CUDA and the triton backend, not {device}"
         if task.params.action_mode not in MODES:
             return f"it does not know action_mode={task.params.action_mode!r}"
+        if task.params.surest:
+            return f"it does not know surest={list(task.params.surest)}"
         if supported_ground(task.catalogue, task.params) is None:
             return "it does not know this combination of parameters and items"
         for name in task.params.reward:

@@ -35,7 +35,7 @@ class Found:
     Attributes:
         state: The state after it.
         action: ``[B, 1]`` or ``[B, 4]`` the placements that were decided on.
-        outcome: See :func:`packing_env.engine.compiled.new_outcome`.
+        outcome: See :func:`packing_env.engine.operations.new_outcome`.
         after: Observations of the state before resets; their mask tells what is legal.
         start: The same after resets; empty if finished rows were not reset.
         z: On heightmaps rest heights ``[B, L R, Xs, Ys]`` of ``after``, else None.

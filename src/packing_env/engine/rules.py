@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -56,7 +56,8 @@ class RulesEngine:
         self.mode = get_mode(task.params.action_mode)(task.params, task.catalogue)
         self.legal_on_floor = feasibility.legal_on_floor(task.catalogue, task.params)
         self._fingerprint = task.fingerprint()
-        reads_maps = self.mode.decodes_with_maps or task.params.illegal_action == "project"
+        projects = task.params.illegal_action == "project"
+        reads_maps = self.mode.decodes_with_maps or projects or bool(task.params.surest)
         self._carries_maps = reads_maps and task.params.geometry == "maps"
         self._view: View | None = None
 
@@ -126,13 +127,19 @@ class RulesEngine:
     # ------------------------------------------------------------------ the rules, called
 
     def _placement(self, actions: Mapping[Key, Tensor], view: View) -> Placement:
-        """Decode the action; with ``illegal_action="project"`` move it to a legal placement."""
+        """Decode the action; with ``illegal_action="project"`` move it to a legal placement.
+
+        Whether a placement is one of the surest, only the map of all tells.
+        """
         state = view.state
         placement = self.mode.decode(actions, state, lambda: view.maps)
-        if self.params.illegal_action != "project":
-            return placement
-        nearest = self.mode.project(placement, state, view.maps)
         legal = None if view.maps is None else view.maps.legal
+        if self.params.illegal_action != "project":
+            if not self.params.surest or legal is None:
+                return placement
+            sure = orientation.is_legal(placement, legal, self.params)
+            return replace(placement, valid=sure)
+        nearest = self.mode.project(placement, state, view.maps)
         return orientation.project(placement, nearest, legal, self.params)
 
     def _start(

@@ -56,6 +56,7 @@ def check_arguments(
     rewards.check_weights(params.reward)
     stability.check_rule(params.stability, params)
     stability.check_rule(params.stability_metric, params)
+    stability.check_surest(params)
 
 
 def check_sizes(params: PackingParams, num_rows: int, device: torch.device) -> None:

@@ -11,7 +11,7 @@ from packing_env.core import metrics, rewards, transition
 from packing_env.core.lowest import LowestPlacement
 from packing_env.core.orientation import decode_placement, num_orientations
 from packing_env.engine.base import Task
-from packing_env.engine.compiled import Operations, new_outcome, supported_ground
+from packing_env.engine.operations import Operations, new_outcome, supported_ground
 from packing_env.types import Instances, State
 
 

@@ -39,6 +39,8 @@ class Rules:
         whole_cells: All items are cuboids of whole cells: heights are rounded to the nearest
             float32 of a whole number of cells, so that they do not depend on the items of a stack.
         constraints: Further rules of a legal placement; None: no others.
+        surest: Stability rules that are preferred, the least strict first; see
+            :meth:`Episode.surest`.
     """
 
     height: float
@@ -54,6 +56,7 @@ class Rules:
     candidate_range: str = "container"
     whole_cells: bool = False
     constraints: constraints.Constraints | None = None
+    surest: tuple[str, ...] = ()
 
 
 @dataclass
@@ -120,6 +123,7 @@ class Episode:
         self.illegal_actions = 0
         self.terminated = False
         self.truncated = False
+        self._surest: dict[int, set[Place]] = {}
 
     def visible(self) -> list[int]:
         """Return the positions of the items that may be picked now."""
@@ -129,7 +133,40 @@ class Episode:
         """Examine a placement of the ``slot``-th visible item, on the lattice or off it.
 
         Legal: inside the container, ``float32(z + peak) <= float32(height + 1e-6)``, stable by
-        the rule, and in range. x and y in cells.
+        the rule, and in range; with ``Rules.surest`` also one of the :meth:`surest` of its item. x
+        and y in cells.
+        """
+        found = self.examine(slot, orientation, x, y)
+        if found.legal and self.rules.surest:
+            found.legal = (slot, orientation, x, y) in self.surest(slot)
+        return found
+
+    def surest(self, slot: int) -> set[Place]:
+        """Return the placements of a visible item on the lattice that are surest to stand.
+
+        Of those that the other rules allow, they are the ones that the last rule of
+        ``Rules.surest`` calls stable. If there is none, they are those of the rule before it, and
+        so on; if no rule calls any stable, they are all.
+        """
+        if slot not in self._surest:
+            item = self.items[self.visible()[slot]]
+            places = [place for place in self.lattice(len(item.bottom)) if place[0] == slot]
+            allowed = [place for place in places if self.examine(*place).legal]
+            kept = allowed
+            for rule in reversed(self.rules.surest):
+                sure = [place for place in allowed if self.examine(*place, rule).stable]
+                if sure:
+                    kept = sure
+                    break
+            self._surest[slot] = set(kept)
+        return self._surest[slot]
+
+    def examine(
+        self, slot: int, orientation: int, x: int, y: int, metric: str | None = None
+    ) -> Placement:
+        """Examine a placement as :meth:`check` does, whatever ``Rules.surest``.
+
+        ``metric`` is the rule of ``Placement.stable``, by default ``Rules.stability_metric``.
         """
         nowhere = Placement(False, FLOAT(np.inf))
         if not 0 <= slot < len(self.visible()) or x < 0 or y < 0:
@@ -151,7 +188,7 @@ class Episode:
             and self.in_range(item, x, y)
             and not self.broken(item, orientation, x, y, z),
             z=z,
-            stable=self.is_stable(self.rules.stability_metric, ground, *box),
+            stable=self.is_stable(metric or self.rules.stability_metric, ground, *box),
             support_ratio=len(ground.cells) / ground.area(),
         )
 
@@ -227,6 +264,7 @@ class Episode:
 
     def place(self, slot: int, orientation: int, x: int, y: int, found: Placement) -> None:
         """Put the visible item down, record it, and remove it from the queue."""
+        self._surest.clear()
         position = self.queue.pop(slot)
         case = self.case(self.items[position], orientation, x, y, found.z)
         if case is not None:

@@ -104,7 +104,7 @@ def reference_rules(params: PackingParams, *, cuboids: bool = False) -> referenc
         cuboids: True if all its items are cuboids of whole cells.
     """
     same = ("height", "cell", "grid_step", "num_visible", "illegal_action", "candidate_range")
-    values: dict[str, Any] = {name: getattr(params, name) for name in same}
+    values: dict[str, Any] = {name: getattr(params, name) for name in (*same, "surest")}
     for name in ("stability", "stability_metric"):
         rule = getattr(params, name)
         values[name] = rule if rule in known_rules(params) else "none"

@@ -1,0 +1,68 @@
+"""The preference for placements that are surest to stand: ``surest`` of a task.
+
+A strict stability rule packs little, because an item without a legal placement ends the episode; a
+lenient one offers placements that do not stand beside others that do. With ``surest``, of each
+visible item, those of its placements that are legal by all else remain that the last of some
+stricter rules calls stable; if there is none, those of the rule before it, and so on; if no rule
+has any, all. In plain loops: :meth:`packing_env.reference.Episode.surest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.core import stability
+from packing_env.core.orientation import surfaces
+from packing_env.types import Catalogue, PackingParams
+
+Judge = Callable[[str, Tensor], Tensor]
+"""From a rule's name, and rest heights ``[B, L, R, Xs, Ys]`` that are +inf where a placement need
+not be judged, to the placements that are stable."""
+
+
+def restrict(
+    z: Float[Tensor, "B L R Xs Ys"],
+    legal: Bool[Tensor, "B L R Xs Ys"],
+    judge: Judge,
+    rules: Sequence[str],
+) -> Bool[Tensor, "B L R Xs Ys"]:
+    """Return the placements of each item by the strictest rule that has any, else all.
+
+    Args:
+        z: Rest heights.
+        legal: Placements that are legal by all else.
+        judge: Judges them.
+        rules: Names of rules, the least strict first.
+    """
+    kept = sought = legal
+    for rule in reversed(rules):
+        held = judge(rule, torch.where(sought, z, torch.inf))
+        found = held.flatten(2).any(2)[..., None, None, None]
+        kept = torch.where(found, held, kept)
+        sought = sought & ~found
+    return kept
+
+
+def among(
+    z: Float[Tensor, "B L R Xs Ys"],
+    legal: Bool[Tensor, "B L R Xs Ys"],
+    heightmap: Float[Tensor, "B X Y"],
+    item_id: Int[Tensor, "B L"],
+    there: Bool[Tensor, "B L"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Bool[Tensor, "B L R Xs Ys"]:
+    """Return :func:`restrict` of the placements of items on a heightmap, by a task's rules."""
+    bottom, which, size = surfaces(item_id, there, catalogue)
+    com, window = (catalogue[key][item_id].flatten(1, 2) for key in ("com", "size"))
+    tail = (com, params.tolerance, params.grid_step, window, which, size)
+
+    def judge(rule: str, judged: Tensor) -> Tensor:
+        contact = stability.Contact(heightmap, bottom, judged.flatten(1, 2), *tail)
+        return stability.judge_maps(rule, contact).view(judged.shape)
+
+    return restrict(z, legal, judge, params.surest)

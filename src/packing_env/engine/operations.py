@@ -1,0 +1,256 @@
+"""The operations of a compiled step, and the tasks that have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env import kernels
+from packing_env.core import metrics, observation, stability, surest
+from packing_env.core.cuboids import cells
+from packing_env.core.feasibility import Maps
+from packing_env.engine.base import Task
+from packing_env.engine.offers import OFFERS, is_offered
+from packing_env.engine.rules import is_recorded
+from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, State
+
+ON_CELLS = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
+"""Observations that the step on whole cells knows."""
+
+
+def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
+    """Return which compiled step knows the task: ``"cells"``, ``"heights"`` or None.
+
+    Where it runs, the backend decides as well.
+    """
+    if (
+        params.geometry != "maps"
+        or params.constraints
+        or not is_offered(params)
+        or params.illegal_action == "project"
+        or params.candidate_range != "container"
+        or not {params.stability, params.stability_metric} <= set(kernels.CUBOID_RULES)
+    ):
+        return None
+    observed = set(params.observation)
+    if params.surest and catalogue["cuboid"].shape[-1]:
+        return None
+    if not catalogue["cuboid"].shape[-1]:
+        return "heights" if observed <= set(DEFAULT_OBSERVATIONS) else None
+    on_cells = (
+        cells.applies(catalogue, params)
+        and not params.keeps_boxes
+        and catalogue["bottom"].shape[-1] <= kernels.MAX_CUBOID_SIDE
+        and observed <= set(ON_CELLS)
+    )
+    return "cells" if on_cells else None
+
+
+class Operations:
+    """The compiled operations on the states of one task.
+
+    Args:
+        task: The task, with a :func:`supported_ground`.
+        on_floor: ``feasibility.legal_on_floor`` of its items.
+    """
+
+    def __init__(self, task: Task, on_floor: Bool[Tensor, "M R"]) -> None:
+        self.params, catalogue = task.params, task.catalogue
+        self.on_cells = supported_ground(catalogue, self.params) == "cells"
+        tables = observation.item_tables(catalogue, self.params)
+        tables["orientation_features"] = tables["orientation_features"].flatten(1)
+        none = catalogue["volume"].new_empty(0)
+        levels = _observed_levels(catalogue, self.params) if self.on_cells else none
+        self._items = {**catalogue, **tables, "drop_height": levels, "on_floor": on_floor}
+        self.task = kernels.StepTask(
+            self._items,
+            (task.instances.item_id, task.instances.num_items),
+            _counts(task),
+            _lengths(self.params),
+            on_cells=self.on_cells,
+        )
+        self._known: kernels.DropHeights | None = None
+        self._spare: kernels.DropHeights | None = None
+        self._below: Tensor | None = None
+        self._sizes = kernels.surface_sizes(catalogue["bottom"])  # at most those of the windows
+
+    def advance(
+        self,
+        state: State,
+        action: Int[Tensor, "B heads"],
+        observations: Mapping[str, Tensor],
+        start: Mapping[str, Tensor],
+        outcome: Mapping[str, Tensor],
+    ) -> Float[Tensor, "B P Xs Ys"] | None:
+        """Advance the state, but for ``reward_sum``, and fill the rest.
+
+        Returns the rest heights of the visible items, memory of this object; on whole cells None.
+
+        Args:
+            state: The state.
+            action: An index of all placements of the lattice, or one of item, orientation, x, y.
+            observations: See `step.entries.Observations`.
+            start: The same after resets; empty if finished rows are not reset.
+            outcome: See :func:`new_outcome`.
+        """
+        filled = (observations, start, outcome)
+        if self.on_cells:
+            kernels.advance_cells(self.task, state, action, *filled)
+            return None
+        # of the rules, only one that looks at contact needs surfaces
+        needed = self.params.stability != "none" or bool(self.params.surest)
+        ahead = self.ahead(len(action), action.device, surfaces=needed)
+        under = metrics.sum_of_heights(state["heightmap"])
+        kernels.decide_heights(self.task, state, action, ahead, under, outcome)
+        judged = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
+        if self.params.surest:
+            judged = (judged[0], self._surest(*judged, state, ahead))
+        under = metrics.sum_of_heights(state["heightmap"])
+        kernels.observe_heights(self.task, state, judged, under, *filled)
+        return judged[0]
+
+    def ahead(
+        self, batch: int, device: torch.device, *, surfaces: bool = True
+    ) -> dict[str, Tensor]:
+        """Return buffers for the orientations of the visible items: see `step.entries.Ahead`.
+
+        Args:
+            batch: Rows.
+            device: Where.
+            surfaces: Whether lower surfaces are listed, most of the memory; else they are empty.
+        """
+        buffers, planes = {}, self.params.num_visible * self._items["peak"].shape[1]
+        for name in ("bottom", "peak", "com", "size"):
+            table, rows = self._items[name], batch if surfaces or name != "bottom" else 0
+            shape = [rows, planes, *table.shape[2:]]
+            buffers[name] = torch.empty(shape, dtype=table.dtype, device=device)
+        buffers["plane"] = torch.empty([batch, planes], dtype=torch.int64, device=device)
+        return buffers
+
+    def _drop_height(self, state: State, plane: Int[Tensor, "B P"]) -> Float[Tensor, "B P Xs Ys"]:
+        """Return rest heights; with several visible items from those before the decision.
+
+        These alternate between two pieces of memory.
+        """
+        heightmap, visible = state["heightmap"], self.params.num_visible
+        bottom, stride = self._items["bottom"], self.params.grid_step
+        keeps = visible > 1 and not is_recorded(state)
+        if not keeps or not kernels.updates_drop_height(heightmap.device.type):
+            surfaces, size = bottom.flatten(0, 1), self._sizes.flatten(0, 1)
+            return kernels.drop_height(heightmap, surfaces, stride, which=plane, size=size)
+        orientations = plane.shape[1] // visible
+        item_id = plane[:, ::orientations].div(orientations, rounding_mode="floor")  # -1 stays -1
+        spare, self._spare = self._spare, self._known
+        if spare is None or self._spare is None or not _fits(spare.heightmap, heightmap):
+            heights, out = heightmap.clone(), None
+        else:
+            heights, out = spare.heightmap.copy_(heightmap), spare.z
+        given = (heights, item_id, bottom, stride, self._sizes, out)
+        self._known = kernels.update_drop_height(self._known, *given)
+        return self._known.z.flatten(1, 2)
+
+    def _judge(
+        self, z: Float[Tensor, "B P Xs Ys"], state: State, ahead: Mapping[str, Tensor]
+    ) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B P Xs Ys"]]:
+        """Return rest heights, and which are below the lid and stable."""
+        params = self.params
+        if params.stability == "none":
+            below = self._below
+            if is_recorded(state) or below is None or below.shape != z.shape:
+                below = torch.empty(z.shape, dtype=torch.bool, device=z.device)
+            self._below = None if is_recorded(state) else below
+            return z, kernels.below_lid(z, ahead["peak"], params.lid, below)
+        kept = params.num_visible > 1  # by the next step's update
+        contact = stability.Contact(
+            state["heightmap"],
+            ahead["bottom"],
+            kernels.close_lid(z.clone() if kept else z, ahead["peak"], params.lid),
+            ahead["com"],
+            params.tolerance,
+            params.grid_step,
+            ahead["size"],
+        )
+        return contact.z, stability.judge_maps(params.stability, contact)
+
+    def _surest(
+        self,
+        z: Float[Tensor, "B P Xs Ys"],
+        legal: Bool[Tensor, "B P Xs Ys"],
+        state: State,
+        ahead: Mapping[str, Tensor],
+    ) -> Bool[Tensor, "B P Xs Ys"]:
+        """Return the legal placements that are surest to stand."""
+        params = self.params
+
+        def judge(rule: str, judged: Tensor) -> Tensor:
+            contact = stability.Contact(
+                state["heightmap"],
+                ahead["bottom"],
+                judged.flatten(1, 2),
+                ahead["com"],
+                params.tolerance,
+                params.grid_step,
+                ahead["size"],
+            )
+            return stability.judge_maps(rule, contact).view(judged.shape)
+
+        by_item = (params.num_visible, -1)
+        heights, may = z.unflatten(1, by_item), legal.unflatten(1, by_item)
+        return surest.restrict(heights, may, judge, params.surest).flatten(1, 2)
+
+
+def _fits(kept: Tensor, values: Tensor) -> bool:
+    """Return whether values can be copied into kept memory."""
+    writable = torch.is_inference_mode_enabled() or not kept.is_inference()
+    return writable and kept.shape == values.shape
+
+
+def new_outcome(batch: int, device: torch.device) -> dict[str, Tensor]:
+    """Return buffers for the outcome of a decision: see `step.entries.Outcome`."""
+    legal, live = torch.empty(2, batch, dtype=torch.bool, device=device).unbind()
+    measured = torch.empty(2, len(metrics.NAMES), batch, dtype=torch.float64, device=device)
+    before, after = measured.unbind()
+    return {"legal": legal, "live": live, "before": before, "after": after}
+
+
+def _counts(task: Task) -> dict[str, int]:
+    """Return the whole numbers of a task: see `step.entries.Counts`."""
+    params, catalogue = task.params, task.catalogue
+    across, along = catalogue["bottom"].shape[2:]
+    return {
+        "height": params.height_units,
+        "across": across,
+        "along": along,
+        "visible": params.num_visible,
+        "rule": kernels.CUBOID_RULES.index(params.stability),
+        "metric_rule": kernels.CUBOID_RULES.index(params.stability_metric),
+        "stride": params.grid_step,
+        "step_limit": params.step_limit,
+        "illegal_ends": int(params.illegal_action == "terminate"),
+        "remaining": observation.ITEM_FEATURES.index("remaining"),
+        "sequential": int(task.draw == "sequential"),
+        "ends_mask": int("mask" in OFFERS[params.action_mode].hands_out),
+        "metrics": len(metrics.NAMES) + len(params.reward),
+    }
+
+
+def _lengths(params: PackingParams) -> dict[str, float]:
+    """Return the lengths and areas of a task: see `step.entries.Lengths`."""
+    return {
+        "cell": params.cell,
+        "cell_area": params.cell**2,
+        "base": params.container[0] * params.container[1],
+        "height": params.height,
+        "lid": params.lid,
+        "tolerance": params.tolerance,
+    }
+
+
+def _observed_levels(catalogue: Catalogue, params: PackingParams) -> Float[Tensor, " levels"]:
+    """Return the observation of each rest height in whole cells, plus 1; first of illegal ones."""
+    levels = torch.arange(-1, kernels.MAX_CUBOID_HEIGHT + 1, device=catalogue["volume"].device)
+    z = (levels.clamp(min=0).float() * params.cell).view(-1, 1, 1, 1, 1)
+    return observation.drop_heights(Maps(z, (levels >= 0).view(z.shape)), params).flatten()

@@ -1,0 +1,138 @@
+"""The preference for placements that are surest to stand, as a rule of the task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from tests.core.pairs import Pair
+from tests.tiny import cuboid_env, play_beside_reference, tiny_env
+from torchrl.envs.utils import step_mdp
+
+from packing_env import kernels, make_env
+from packing_env.core import feasibility, surest
+from packing_env.core.orientation import visible_items
+from packing_env.envs import PackingEnv
+from packing_env.types import ParameterError
+
+RULES = ("com_hull_10", "com_hull_20")
+OPTIONS: dict[str, dict[str, Any]] = {
+    "terminate": {},
+    "buffer": {"num_visible": 2, "grid_step": 2},
+    "noop": {"illegal_action": "noop", "contact_tol": 0.0},
+    "project": {"illegal_action": "project", "contact_tol": 0.0},
+    "lenient": {"stability": "none", "surest": ("center_hull", *RULES)},
+    "strict": {"stability": "com_hull_strict", "contact_tol": 0.002},
+}
+SMALL = {"grid": (5, 4), "height": 0.08, "num_orientations": 2}
+needs_numba = pytest.mark.skipif(
+    "numba" not in kernels.available_backends(), reason="numba is not installed"
+)
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    yield
+    kernels.set_backend(None)
+
+
+def legality(env: PackingEnv, **rules: Any) -> torch.Tensor:
+    """Return what is legal in the state of an environment by other rules than its own."""
+    state, params = dict(env.state.items()), env.params.evolve(**rules)
+    items = visible_items(state, params.num_visible)
+    return feasibility.legal_maps(state, *items, env.catalogue.tensors(), params).legal
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("numba", marks=needs_numba)])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_episodes_equal_the_reference(options: dict[str, Any], backend: str) -> None:
+    kernels.set_backend(backend)
+    env = tiny_env(4, items=SMALL, **{"surest": RULES, **options})
+    assert play_beside_reference(env, 6, illegal_share=0.2) > 0
+
+
+@needs_numba
+@pytest.mark.parametrize(
+    "mode", ["placement", "multi_head", "candidate", "hierarchical", "continuous"]
+)
+def test_the_compiled_step_equals_the_rules_one_by_one(mode: str) -> None:
+    pair = Pair(tiny_env, num_envs=12, action_mode=mode, num_visible=2, surest=RULES)
+    assert pair.envs[0].engine.name == "compiled"
+    pair.play(10)
+
+
+def test_the_strictest_rule_that_leaves_an_item_any_decides() -> None:
+    env = tiny_env(24, num_visible=2, contact_tol=0.0, illegal_action="noop", surest=RULES)
+    torch.manual_seed(0)
+    td, seen = env.reset(), set()
+    for _ in range(8):
+        lenient = legality(env, surest=())
+        tiers = [lenient & legality(env, surest=(), stability=rule) for rule in RULES[::-1]]
+        tiers, mask = [*tiers, lenient], legality(env)
+        for row, slot in torch.cartesian_prod(torch.arange(24), torch.arange(2)).tolist():
+            filled = [number for number, tier in enumerate(tiers) if tier[row, slot].any()]
+            if not filled:
+                assert not mask[row, slot].any()
+                continue
+            assert torch.equal(mask[row, slot], tiers[filled[0]][row, slot])
+            seen.add((filled[0], torch.equal(mask[row, slot], lenient[row, slot])))
+        td = step_mdp(env.step(env.rand_action(td)))
+    assert {(0, False), (1, False), (2, True)} <= seen
+
+
+@pytest.mark.parametrize("engine", ["rules", pytest.param("compiled", marks=needs_numba)])
+def test_a_placement_that_is_stable_but_not_among_the_surest_is_illegal(engine: str) -> None:
+    options = {"contact_tol": 0.0, "illegal_action": "noop", "surest": RULES}
+    env, other = (tiny_env(16, shell={"engine": engine}, **options) for _ in range(2))
+    td, found = env.reset(), 0
+    other.reset()
+    for _ in range(6):
+        other.reset(env.get_state(), set_state=True)  # decides without a mask of its own
+        lenient = legality(env, surest=()).flatten(1)
+        unsure = lenient & ~td["action_mask"] & ~env.state["terminated"][:, None]
+        rows = unsure.any(1) & (torch.arange(16) % 2 == 0)
+        action = torch.where(rows, unsure.int().argmax(1), td["action_mask"].int().argmax(1))
+        steps = [one.step(td.clone().set("action", action)) for one in (env, other)]
+        for key in ("observation", "action_mask", "done", "reward"):
+            first, second = (step["next"].get(key) for step in steps)
+            assert bool((first == second).all())
+        before = td["metrics", "illegal_actions"][:, 0]
+        counted = steps[0]["next", "metrics", "illegal_actions"][:, 0] - before
+        assert torch.equal(counted > 0, rows)
+        found += int(rows.sum())
+        td = step_mdp(steps[0])
+    assert found > 5
+
+
+def test_an_episode_begins_with_the_surest_orientations() -> None:
+    env = tiny_env(32, surest=("com_hull_20",), num_visible=2)
+    td = env.reset()
+    assert torch.equal(td["action_mask"], legality(env).flatten(1))
+    assert not torch.equal(td["action_mask"], legality(env, surest=()).flatten(1))
+
+
+def test_without_rules_all_that_is_legal_remains() -> None:
+    legal = torch.rand(3, 2, 2, 4, 4) < 0.5
+    assert surest.restrict(legal.float(), legal, lambda rule, z: z < 0, ()) is legal
+
+
+def test_what_it_cannot_do_is_refused() -> None:
+    for rules, message in [
+        (("com_hull_30",), "com_hull_30"),
+        (("equilibrium",), "com_hull_20"),
+        ("com_hull_20", "must be a list"),
+    ]:
+        with pytest.raises(ParameterError, match=message):
+            cuboid_env(2, surest=rules, contact_tol=0.0)
+    with pytest.raises(ParameterError, match="geometry='maps'"):
+        make_env("cuboid_continuous", surest=RULES)
+    with pytest.raises(ParameterError, match=r"engine='fused'.*not fused"):
+        tiny_env(2, surest=RULES, shell={"engine": "fused"})
+
+
+def test_cuboids_on_whole_cells_take_the_rules() -> None:
+    env = cuboid_env(4, surest=("com_hull_20",), stability="com_hull", contact_tol=0.0)
+    assert env.engine.name == "rules"
+    assert play_beside_reference(env, 16, mask_bits=30) > 0
