@@ -125,7 +125,9 @@ def play(env: PackingEnv, task: dict[str, Any], limit: int) -> dict[str, int]:
         shape = mask.shape[:1]
         uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
         action = choose_uniform(mask, uniform)
-        wild = torch.randint(-2, mask.shape[1] + 2, shape, generator=generator)
+        # which legal placement an action out of range is projected to is not specified
+        beyond = 0 if env.params.illegal_action == "project" else 2
+        wild = torch.randint(-beyond, mask.shape[1] + beyond, shape, generator=generator)
         astray = torch.rand(shape, generator=generator) < task["illegal_share"]
         root.set("action", torch.where(astray, wild, action))
         decisions = referee.decide(root["action"])
