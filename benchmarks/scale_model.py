@@ -150,17 +150,19 @@ def rank(seconds: float, path: str) -> None:
             Path(path).write_text(json.dumps(found))
 
 
-def measured(size: int, seconds: float, path: str) -> dict[str, Any]:
-    """Start a number of processes; return what rank 0 wrote."""
+def measured(size: int, seconds: float, path: str, bind: bool = False) -> dict[str, Any]:
+    """Start a number of processes, each on a core of its own or not; return what rank 0 wrote."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = str(listener.getsockname()[1])
     common = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     common |= {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, __file__, "rank", "--seconds", str(seconds), "--out", path]
-    jobs = [
-        subprocess.Popen(command, env={**os.environ, **common, "RANK": str(i)}) for i in range(size)
-    ]
+    jobs = []
+    for i in range(size):
+        core = ["taskset", "-c", str(i % (os.cpu_count() or 1))] if bind else []
+        env = {**os.environ, **common, "RANK": str(i)}
+        jobs.append(subprocess.Popen(core + command, env=env))
     if [code for job in jobs if (code := job.wait())]:
         sys.exit(f"a process of {size} failed")
     found: dict[str, Any] = json.loads(Path(path).read_text())
@@ -177,7 +179,7 @@ def measure(args: argparse.Namespace) -> None:
     for _ in range(args.repeats):
         for size in args.ranks:
             loads.append(os.getloadavg()[0] if hasattr(os, "getloadavg") else None)
-            runs[size].append(measured(size, args.seconds, f"{args.out}.part"))
+            runs[size].append(measured(size, args.seconds, f"{args.out}.part", args.bind))
             print(runs[size][-1], flush=True)
     rows = []
     for found in runs.values():
@@ -190,7 +192,12 @@ def measure(args: argparse.Namespace) -> None:
         "autogroup": group.read_text().strip() if group.is_file() else None,
         "scheduler": os.sched_getscheduler(0) if hasattr(os, "sched_getscheduler") else None,
     }
-    about = {"settings": SETTINGS, "priority": priority, "load_1min_before_each": loads}
+    about = {
+        "settings": SETTINGS,
+        "bound": args.bind,
+        "priority": priority,
+        "load_1min_before_each": loads,
+    }
     write_json(args.out, provenance() | about | {"rows": rows})
 
 
@@ -340,6 +347,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--bind", action="store_true", help="each process to a core, by taskset")
     parser.add_argument("--measured", default="benchmarks/results/weak_scaling.json")
     parser.add_argument("--out")
     args = parser.parse_args()

@@ -23,8 +23,9 @@ from agents.networks.multi_head import MultiHeadActorCritic
 from agents.networks.readouts.noisy import explores
 from agents.objectives.transitions import n_step_target
 from agents.policies.heads import Heads, action_heads
-from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper, trailing
 from agents.policies.sampling import at, best
+from packing_env.core.random import choose_uniform
 from packing_env.envs import PackingEnv
 
 
@@ -98,13 +99,19 @@ class BranchingPolicy(PolicyWrapper):
             index = torch.zeros_like(chosen[:, 0])
             for size, choice in zip(sizes, chosen.unbind(1), strict=True):
                 index = index * size + choice
-            index = self._explore(index.unflatten(0, batch), mask.unflatten(0, batch))
-            rest, heads = index.flatten(), []
+            rest, heads = self._explored(index, mask, batch), []
             for size in reversed(sizes):  # torch's unravel_index copies the sizes to the device
                 heads.append(rest % size)
                 rest = rest // size
             chosen = torch.stack(heads[::-1], -1)
         return tensordict.set(self.action_key, chosen.unflatten(0, batch))
+
+    def _explored(self, index: Tensor, mask: Tensor, batch: torch.Size) -> Tensor:
+        """Replace each row's placement ``[B]`` by a legal one with its own probability."""
+        draw = torch.rand(batch, device=index.device)
+        place = torch.rand(batch, device=index.device, dtype=torch.float64)
+        is_random = (draw < trailing(self.epsilon, draw)).flatten()
+        return torch.where(is_random, choose_uniform(mask, place.flatten()), index)
 
 
 class Branching(DQN):

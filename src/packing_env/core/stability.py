@@ -356,7 +356,8 @@ def _margins(
     A hull is convex: it holds the rectangle if it holds the corners.
     """
     away = (SLOPE_UNITS * size * percent // 100).clamp(min=1)
-    return [com + away * away.new_tensor(side) for side in product((-1, 1), repeat=2)]
+    across, along = away.unbind(-1)
+    return [com + torch.stack((i * across, j * along), -1) for i, j in product((-1, 1), repeat=2)]
 
 
 MARGINS = {"com_hull_strict": 0, "com_hull_10": 10, "com_hull_20": 20}
