@@ -40,11 +40,14 @@ def test_training_instances_are_fresh(name: str) -> None:
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_budgets_are_decisions(name: str) -> None:
-    """They were 150 s, whatever the machine made of them: 43 to 4,785 updates."""
+    """They were 150 s, whatever the machine made of them: 43 to 4,785 updates.
+
+    AC-IQN has no use for more than 80,000: its policies become worse (docs/results.md).
+    """
     config = config_of(name)
     trainer, agent = config.trainer, config.agent
     assert (trainer.seconds, trainer.minutes) == (None, None)
-    assert trainer.frames >= 200_000
+    assert trainer.frames >= (80_000 if config.env.action_mode == "continuous" else 200_000)
     assert agent.get("lr_frames", trainer.frames) == trainer.frames
     if agent._target_.endswith(("PPO", "DQN")):
         least = {"cuboid_online": 5_000_000, "irregular": 500_000}
@@ -53,8 +56,11 @@ def test_budgets_are_decisions(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in LEARN if "rainbow" in name or "iqn" in name])
 def test_distributions_are_learned_from_replays_used_often(name: str) -> None:
+    """On boxes, whose steps are cheap, they learn as DQN does: an update per 64 decisions."""
     config = config_of(name)
-    if config.env.action_mode != "continuous":
+    if config.env.task == "cuboid_online":
+        assert config.trainer.update_every == 64
+    else:
         assert 8 <= config.trainer.update_every <= 16
     assert config.agent.get("adam_eps", 1e-8) <= 1e-8
 
