@@ -36,9 +36,10 @@ def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
     Raises:
         MissingPackageError: Ray is not installed.
     """
-    ray = extras.require("ray", "workers on a cluster (distributed=ray)")
+    ray, psutil = (
+        extras.require(name, "workers on a cluster (distributed=ray)") for name in ("ray", "psutil")
+    )
     options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False}
-    psutil = extras.require("psutil", "workers on a cluster (distributed=ray)")
     ours = address is None and not os.environ.get("RAY_ADDRESS")
     if ours:
         options["num_cpus"] = num_workers
@@ -49,16 +50,19 @@ def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
         yield ray
     finally:
         started = set(me.children(recursive=True)) - before if ours else set()
-        rays = [process for process in started if _is_of_ray(process)]
+        rays = [process for process in started if _is_of_ray(process, psutil)]
         ray.shutdown()  # it tells them to end, and does not wait for all
         for process in psutil.wait_procs(rays, timeout=_PATIENCE)[1]:
             with suppress(psutil.Error):
                 process.kill()
 
 
-def _is_of_ray(process: Any) -> bool:
+def _is_of_ray(process: Any, psutil: Any) -> bool:
     """Return whether a process is one of Ray's; one that has ended is not."""
-    return process.is_running() and "ray" in " ".join(process.as_dict(["cmdline"])["cmdline"] or ())
+    with suppress(psutil.Error):
+        command = " ".join(process.cmdline())
+        return command.startswith("ray::") or f"{os.sep}ray{os.sep}" in command
+    return False
 
 
 def play_all(
