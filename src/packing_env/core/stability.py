@@ -215,12 +215,15 @@ def check_rule(name: str, params: PackingParams) -> None:
 def check_surest(params: PackingParams) -> None:
     """Refuse preferred rules that the task's geometry cannot evaluate."""
     for name in params.surest:
-        check_rule(name, params)
         if name in PILE_RULES_ON_MAPS:
             raise ParameterError(
                 f"surest={list(params.surest)}: {name!r} reads the packed cuboids; use it as "
                 "stability, or rules of the ground below an item, such as com_hull_20"
             )
+        try:
+            check_rule(name, params)
+        except ParameterError as error:
+            raise ParameterError(f"surest={list(params.surest)}: {error}") from error
 
 
 def _check_pile_rule(name: str, params: PackingParams) -> None:
