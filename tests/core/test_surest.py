@@ -120,12 +120,14 @@ def test_without_rules_all_that_is_legal_remains() -> None:
 
 def test_what_it_cannot_do_is_refused() -> None:
     for rules, message in [
-        (("com_hull_30",), r"^surest=.*com_hull_30"),
+        (("com_hull_30",), "com_hull_30"),
         (("equilibrium",), "com_hull_20"),
         ("com_hull_20", "must be a list"),
     ]:
         with pytest.raises(ParameterError, match=message):
             cuboid_env(2, surest=rules, contact_tol=0.0)
+    with pytest.raises(ParameterError, match=r"^surest=\['com_hull_30'\]: .*did you mean"):
+        make_env("cuboid_online", surest=("com_hull_30",))
     with pytest.raises(ParameterError, match="geometry='maps'"):
         make_env("cuboid_continuous", surest=RULES)
     with pytest.raises(ParameterError, match=r"engine='fused'.*not fused"):
