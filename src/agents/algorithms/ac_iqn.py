@@ -1,9 +1,10 @@
 """A deterministic actor with an implicit-quantile critic (AC-IQN), whole.
 
-The deterministic policy gradient (Silver et al., ICML 2014; Lillicrap et al., ICLR 2016) through a
-critic of return distributions, given by atoms in D4PG (Barth-Maron et al., ICLR 2018) and here by
-implicit quantiles (Dabney et al., "Implicit quantile networks", ICML 2018). The actor may be averse
-to risk: it then maximises the mean of the worst share of the returns (CVaR).
+The critic gives return distributions by implicit quantiles (Dabney et al., "Implicit quantile
+networks", ICML 2018). The actor proposes actions, and the critic chooses (Neumann et al., "Greedy
+actor-critic", ICLR 2023); or it acts itself and follows the deterministic policy gradient (Silver
+et al., ICML 2014; Lillicrap et al., ICLR 2016; with atoms: Barth-Maron et al., ICLR 2018). The
+choice may be averse to risk: it is then that of the mean of the worst share of the returns (CVaR).
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from agents.algorithms.settings import (
     Quantiles,
 )
 from agents.networks import ContinuousActorCritic
-from agents.networks.continuous import Actor
+from agents.networks.continuous import Actor, Critic, Proposer
 from agents.networks.readouts.quantile import QuantileReadout
+from agents.networks.readouts.values import flattened
 from agents.objectives import ACIQNLoss
 from agents.objectives.transitions import mean_loss, with_valued_action
 from agents.options import option_groups
@@ -58,17 +60,47 @@ class RiskActor(TensorDictModuleBase):
         return self.actor(tensordict)
 
 
+class CriticsChoice(TensorDictModuleBase):
+    """The most probable proposals of an actor, of which the critic chooses.
+
+    Args:
+        actor: Proposes.
+        critic: Values the proposals at its readout's risk level.
+        count: Number of proposals.
+    """
+
+    def __init__(self, actor: Proposer, critic: Critic, count: int) -> None:
+        super().__init__()
+        assert critic.readout is not None
+        self.actor, self.critic, self.readout, self.count = actor, critic, critic.readout, count
+        seen = [*actor.in_keys, *critic.encoder.in_keys, *critic.readout.in_keys]
+        self.in_keys = list(dict.fromkeys(seen))
+        self.out_keys = actor.out_keys
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write the action."""
+        batch, observed = flattened(tensordict, self.actor.in_keys)
+        _, seen = flattened(tensordict, self.critic.encoder.in_keys)
+        made = self.actor.propose(self.count, *observed, draw=False)
+        value = self.critic.compare(made.action, self.readout.taus(tensordict), *seen)
+        best = value.masked_fill(~made.legal, -torch.inf).argmax(1)[:, None, None]
+        action = made.action.gather(1, best.expand(-1, 1, made.action.shape[2])).squeeze(1)
+        return tensordict.set(self.out_keys[0], action.unflatten(0, batch))
+
+
 class ACIQN(ContinuousLearner):
     """AC-IQN: a policy, and one gradient step of critic and actor at a time.
 
     Args:
         env: Sets the shapes; nothing of it is kept.
         network: Builds the builder of actor and critic from the environment.
-        num_actor_taus: Levels at which the actor's action is judged, K.
+        num_actor_taus: Levels at which an action is judged, K.
+        num_proposals: Placements that the actor proposes and the critic chooses from. 0: the actor
+            acts itself, and learns by the gradient of the critic with respect to its action.
         learning: ``gamma``, ``n_steps``, ``batch_size``, ``target_rate`` and ``learn_from``.
         quantiles: Levels of the regression, and ``risk``, the CVaR level that the actor aims at.
-            Where the level is not fixed, the actor observes it, and where a batch does not hold it,
-            it learns from levels drawn uniformly: one actor for all levels.
+            Where the level is not fixed, an actor that acts itself observes it, and where a batch
+            does not hold it, it learns from levels drawn uniformly: one actor for all levels.
         optimization: ``lr`` of the critic, ``actor_lr`` and their schedule.
         noise: Schedule of the Gaussian noise.
         exploration: Schedule of the share of uniform actions.
@@ -87,6 +119,7 @@ class ACIQN(ContinuousLearner):
         *,
         network: Callable[[PackingEnv], ContinuousActorCritic] = ContinuousActorCritic,
         num_actor_taus: int = 8,
+        num_proposals: int = 32,
         learning: LearnFrom,
         quantiles: Quantiles,
         optimization: ActorCriticOptimization,
@@ -102,9 +135,9 @@ class ACIQN(ContinuousLearner):
         assert self.critic.readout is not None
         self.readout = self.critic.readout
         self.sees_risk = self.readout.level is not None or self.readout.level_key is not None
-        self.actor = builder.actor(risk=self.sees_risk)
+        self.actor, network_of_policy = self._actor(builder, num_proposals)
         self.policy = ContinuousPolicy(
-            RiskActor(self.actor, self.readout) if self.sees_risk else self.actor,
+            network_of_policy,
             action_spec=env.action_spec,
             noise=noise.schedule,
             epsilon=exploration.schedule,
@@ -115,12 +148,23 @@ class ACIQN(ContinuousLearner):
             gamma=learning.gamma,
             risk=None if self.sees_risk else self.readout.risk,
             num_actor_taus=num_actor_taus,
+            num_proposals=num_proposals,
             regression=quantiles,
         )
         self.targets = GatedUpdate(self.objective, tau=learning.target_rate)
         self.optimizer = optimization.adam(self.critic.parameters(), optimization.lr)
         self.actor_optimizer = optimization.adam(self.actor.parameters(), optimization.actor_lr)
         self.to(env.device)
+
+    def _actor(
+        self, builder: ContinuousActorCritic, num_proposals: int
+    ) -> tuple[Proposer, TensorDictModuleBase]:
+        """Return the actor, and the network of the policy around it."""
+        if num_proposals:
+            proposer = builder.proposer()
+            return proposer, CriticsChoice(proposer, self.critic, num_proposals)
+        actor = builder.actor(risk=self.sees_risk)
+        return actor, RiskActor(actor, self.readout) if self.sees_risk else actor
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """Take one step of the critic, then one of the actor."""

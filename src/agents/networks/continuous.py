@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
+from tensordict.utils import NestedKey
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -32,14 +36,129 @@ _LOG_SCALE = (-5.0, -0.35)
 its modes at the sides of the box, and the tanh of its mean, which is the action without
 exploration, would lie in the valley between them."""
 _REACHES = (1, 2, 4, 8)  # cells
+_ILLEGAL = -1e4
+"""Logit of an illegal placement."""
 
 
-class Actor(TensorDictModuleBase):
-    """An actor that chooses a point of the box by scoring all placements.
+class Proposals(NamedTuple):
+    """Placements that a critic chooses from.
+
+    Attributes:
+        action: Their points of the box.
+        place: Their numbers: item, orientation, x and y, in this order.
+        legal: Whether they are legal.
+        log_share: Logarithm of each placement's share under the mean of the heads' distributions.
+    """
+
+    action: Float[Tensor, "B K D"]
+    place: Int[Tensor, "B K"]
+    legal: Bool[Tensor, "B K"]
+    log_share: Float[Tensor, "B N"]
+
+
+class Proposer(TensorDictModuleBase):
+    """Scores of all placements, that a critic chooses from.
 
     ``heads`` score maps over all placements, bilinear in the features of the orientation and of
     the cell (as queries and keys; Vaswani et al., NeurIPS 2017), with the rest height among the
-    cell's features, give one point each: the best legal placement, with the gradient of the mean
+    cell's features; each is a distribution over the legal placements by its softmax.
+
+    Writes ``action [*batch, D]`` in (-1, 1): the point of the first head's best legal placement.
+
+    Args:
+        env: Sets the shapes.
+        size: Sizes of the encoder; the hidden layers are as wide as its summary.
+        heads: Number of score maps.
+    """
+
+    summarizes = False
+
+    def __init__(self, env: PackingEnv, size: EncoderSize, *, heads: int) -> None:
+        super().__init__()
+        self.encoder = Encoder(env, size, summary=self.summarizes)
+        channels, width = size.channels, size.width
+        self.in_keys: list[NestedKey] = list(self.encoder.in_keys)
+        self.out_keys = ["action"]
+        self.heads = heads
+        xs, ys = env.params.lattice
+        self.shape = (env.params.num_visible, env.mode.num_orientations, xs, ys)
+        self.size = 3 if env.params.num_visible == 1 else 4
+        names = ("item", "turn", "x", "y")  # of buffers that losses save in checkpoints
+        for name, count in zip(names, self.shape, strict=True):
+            self.register_buffer(f"at_{name}", centres(count), persistent=False)
+        self.query = nn.Sequential(
+            nn.Linear(NUM_FEATURES, width), nn.ReLU(), nn.Linear(width, heads * (channels + _FINE))
+        )
+        self.to(env.device)
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write the entries of ``out_keys``."""
+        batch, observed = flattened(tensordict, self.in_keys)
+        written = self.act(*observed)
+        for key, value in zip(self.out_keys, written, strict=True):
+            tensordict.set(key, value.unflatten(0, batch))
+        return tensordict
+
+    def act(self, *observed: Tensor) -> tuple[Tensor, ...]:
+        """Return the entries of ``out_keys``, ``[B, D]``, from those of ``in_keys``."""
+        best = self.scores(self.encoder(*observed))[:, 0].argmax(-1)
+        return (self.point(best),)
+
+    def propose(self, count: int, *observed: Tensor, draw: bool) -> Proposals:
+        """Return ``count`` placements per row, as many of each head, without repetition in a head.
+
+        Args:
+            count: K, rounded down to a multiple of the heads, and to the lattice.
+            *observed: Entries of ``in_keys``.
+            draw: Draw from the distributions (by Gumbel noise: Kool et al., ICML 2019); else their
+                most probable placements.
+        """
+        score = self.scores(self.encoder(*observed))
+        key = score.detach()
+        if draw:
+            key = key - torch.empty_like(key).exponential_().log()
+        most = max(1, min(count // self.heads, score.shape[-1]))
+        place = key.topk(most, -1).indices.flatten(1)
+        legal = score[:, 0].gather(1, place) > _ILLEGAL / 2
+        share = score.log_softmax(-1).logsumexp(1) - math.log(self.heads)
+        return Proposals(self.point(place), place, legal, share)
+
+    def scores(self, view: View) -> Float[Tensor, "B K N"]:
+        """Return the logits of all N placements under each head."""
+        score = _SHARPNESS * self.score_maps(view)
+        score = torch.where(view.legal.flatten(2)[:, :, None] > 0, score, _ILLEGAL)
+        return score.transpose(1, 2).flatten(2)
+
+    def point(self, place: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch D"]:
+        """Return the points of the box at the centres of placements."""
+        _, orientations, xs, ys = self.shape
+        plane, x = place // (xs * ys), place // ys % xs
+        point = [self.at_x[x], self.at_y[place % ys], self.at_turn[plane % orientations]]
+        if self.size == 4:
+            point.append(self.at_item[plane // orientations])
+        return torch.stack(point, -1)
+
+    def score_maps(self, view: View) -> Float[Tensor, "B P K XsYs"]:
+        """Compute the score maps: queries of the planes times keys of the placements."""
+        rows, planes = view.features.shape[:2]
+        xs, ys = self.shape[2:]
+        query = self.query(view.features)
+        own, query = query.split([self.heads, query.shape[-1] - self.heads], -1)
+        query = query.reshape(rows, planes * self.heads, -1)
+        cells, fine = query.split([query.shape[-1] - _FINE + 1, _FINE - 1], -1)
+        coarse = (cells @ view.cells.flatten(2)).unflatten(2, view.cells.shape[2:])
+        fold = self.encoder.fold
+        score = coarse.repeat_interleave(fold, 2).repeat_interleave(fold, 3)[..., :xs, :ys]
+        grid = torch.stack((self.encoder.x, self.encoder.y)).expand(rows, -1, -1, -1)
+        keys = torch.cat((view.ground, grid), 1).flatten(2)
+        score = torch.baddbmm(score.flatten(2), fine, keys).unflatten(1, (planes, self.heads))
+        return torch.addcmul(score, own[..., None], view.rest.flatten(2)[:, :, None])
+
+
+class Actor(Proposer):
+    """An actor that chooses a point of the box by scoring all placements.
+
+    The score maps give one point each: the best legal placement, with the gradient of the mean
     position under the softmax (a spatial softmax, Levine et al., JMLR 2016, straight through as in
     Bengio et al., 2013). The action is the first point, displaced slightly by a perceptron that
     reads all of them, through a tanh. A plain mean would lie between the placements that it
@@ -50,11 +169,13 @@ class Actor(TensorDictModuleBase):
 
     Args:
         env: Sets the shapes.
-        size: Sizes of the encoder; the hidden layers are as wide as its summary.
-        heads: Number of score maps.
+        size: See :class:`Proposer`, as ``heads``.
+        heads: See there.
         stochastic: Whether to write a distribution.
         risk: Whether to read a risk level.
     """
+
+    summarizes = True
 
     def __init__(
         self,
@@ -65,33 +186,14 @@ class Actor(TensorDictModuleBase):
         stochastic: bool = False,
         risk: bool = False,
     ) -> None:
-        super().__init__()
-        self.encoder = Encoder(env, size)
-        channels, width = size.channels, size.width
-        self.in_keys = self.encoder.in_keys + (["risk"] if risk else [])
+        super().__init__(env, size, heads=heads)
+        self.in_keys += ["risk"] if risk else []
         self.out_keys = ["loc", "scale"] if stochastic else ["action"]
-        self.heads, self.stochastic = heads, stochastic
-        xs, ys = env.params.lattice
-        self.shape = (env.params.num_visible, env.mode.num_orientations, xs, ys)
-        self.size = 3 if env.params.num_visible == 1 else 4
-        names = ("item", "turn", "x", "y")  # of buffers that losses save in checkpoints
-        for name, count in zip(names, self.shape, strict=True):
-            self.register_buffer(f"at_{name}", centres(count), persistent=False)
-        self.query = nn.Sequential(
-            nn.Linear(NUM_FEATURES, width), nn.ReLU(), nn.Linear(width, heads * (channels + _FINE))
-        )
-        self.hidden = nn.Linear(heads * self.size + width + int(risk), width)
-        self.move = nn.Linear(width, self.size * (2 if stochastic else 1))
+        self.stochastic = stochastic
+        self.hidden = nn.Linear(heads * self.size + size.width + int(risk), size.width)
+        self.move = nn.Linear(size.width, self.size * (2 if stochastic else 1))
         start_small(self.move.weight, self.move.bias)
         self.to(env.device)
-
-    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the entries of ``out_keys``."""
-        batch, observed = flattened(tensordict, self.in_keys)
-        written = self.act(*observed)
-        for key, value in zip(self.out_keys, written, strict=True):
-            tensordict.set(key, value.unflatten(0, batch))
-        return tensordict
 
     def act(self, *observed: Tensor) -> tuple[Tensor, ...]:
         """Return the entries of ``out_keys``, ``[B, D]``, from those of ``in_keys``."""
@@ -109,38 +211,15 @@ class Actor(TensorDictModuleBase):
 
     def points(self, view: View) -> Float[Tensor, "B K D"]:
         """Return each head's best legal placement; its gradient is that of the softmax mean."""
-        score = _SHARPNESS * self.scores(view)
-        score = torch.where(view.legal.flatten(2)[:, :, None] > 0, score, -1e4)
-        score = score.transpose(1, 2).flatten(2)
+        score = self.scores(view)
         weight = score.softmax(-1).unflatten(2, self.shape)
         plane, place = weight.sum((4, 5)), weight.sum((2, 3))
         soft = [place.sum(3) @ self.at_x, place.sum(2) @ self.at_y]
         soft.append(plane.sum(2) @ self.at_turn)
-        _, orientations, xs, ys = self.shape
-        best = score.argmax(-1)
-        plane_id, x = best // (xs * ys), best // ys % xs
-        hard = [self.at_x[x], self.at_y[best % ys], self.at_turn[plane_id % orientations]]
         if self.size == 4:
             soft.append(plane.sum(3) @ self.at_item)
-            hard.append(self.at_item[plane_id // orientations])
         mean = torch.stack(soft, -1)
-        return mean + (torch.stack(hard, -1) - mean).detach()
-
-    def scores(self, view: View) -> Float[Tensor, "B P K XsYs"]:
-        """Compute the score maps: queries of the planes times keys of the placements."""
-        rows, planes = view.features.shape[:2]
-        xs, ys = self.shape[2:]
-        query = self.query(view.features)
-        own, query = query.split([self.heads, query.shape[-1] - self.heads], -1)
-        query = query.reshape(rows, planes * self.heads, -1)
-        cells, fine = query.split([query.shape[-1] - _FINE + 1, _FINE - 1], -1)
-        coarse = (cells @ view.cells.flatten(2)).unflatten(2, view.cells.shape[2:])
-        fold = self.encoder.fold
-        score = coarse.repeat_interleave(fold, 2).repeat_interleave(fold, 3)[..., :xs, :ys]
-        grid = torch.stack((self.encoder.x, self.encoder.y)).expand(rows, -1, -1, -1)
-        keys = torch.cat((view.ground, grid), 1).flatten(2)
-        score = torch.baddbmm(score.flatten(2), fine, keys).unflatten(1, (planes, self.heads))
-        return torch.addcmul(score, own[..., None], view.rest.flatten(2)[:, :, None])
+        return mean + (self.point(score.argmax(-1)) - mean).detach()
 
 
 class Critic(TensorDictModuleBase):
@@ -196,38 +275,53 @@ class Critic(TensorDictModuleBase):
     def value(self, *observed: Tensor) -> Tensor:
         """Return values ``[B, 1]`` or quantiles ``[B, N]``, from the entries of ``in_keys``."""
         images = len(self.encoder.in_keys)
-        action = observed[images].clamp(-1, 1)
-        hidden = self.hidden(self.look(self.encoder(*observed[:images]), action))
+        action = observed[images].clamp(-1, 1)[:, None]
+        hidden = self.hidden(self.look(self.encoder(*observed[:images]), action).squeeze(1))
         if self.readout is None or self.last is None:
             return self.out(hidden)
         hidden = hidden[:, None] * self.readout.embed(observed[images + 1])
         return self.out(functional.relu(self.last(hidden))).squeeze(-1)
 
-    def look(self, view: View, action: Float[Tensor, "B D"]) -> Float[Tensor, "B F"]:
-        """Return features of the state at the action."""
+    def compare(
+        self, action: Float[Tensor, "B K D"], tau: Float[Tensor, "B N"], *observed: Tensor
+    ) -> Float[Tensor, "B K"]:
+        """Return the mean quantiles of several actions, from the entries of the encoder's keys."""
+        assert self.readout is not None
+        assert self.last is not None
+        hidden = self.hidden(self.look(self.encoder(*observed), action))
+        hidden = hidden[:, :, None] * self.readout.embed(tau)[:, None]
+        return self.out(functional.relu(self.last(hidden))).squeeze(-1).mean(-1)
+
+    def look(self, view: View, action: Float[Tensor, "B K D"]) -> Float[Tensor, "B K F"]:
+        """Return features of the state at actions."""
         items, orientations, xs, ys = self.shape
-        plane = tent(action[:, 2], orientations)
+        plane = tent(action[..., 2], orientations)
         if self.size == 4:
-            plane = (tent(action[:, 3], items)[:, :, None] * plane[:, None]).flatten(1)
-        features = torch.linalg.vecdot(plane[..., None], view.features, dim=1)
-        rest, legal = (
-            (plane[:, None] @ maps.flatten(2)).view(-1, 1, xs, ys)
-            for maps in (view.rest, view.legal)
+            plane = (tent(action[..., 3], items)[..., None] * plane[:, :, None]).flatten(2)
+        features = plane @ view.features
+        ground, rest, legal = (
+            maps.flatten(2) if each is None else each @ maps.flatten(2)
+            for maps, each in ((view.ground, None), (view.rest, plane), (view.legal, plane))
         )
-        fine = _around(torch.cat((view.ground, rest, legal), 1), action, _REACHES)
-        coarse = _around(view.cells, (action[:, :2] + 1) * self.share - 1, (1,))
-        return torch.cat((fine, coarse, features, view.summary, action), -1)
+        fine = torch.stack((ground.expand_as(rest), rest, legal), 2).unflatten(3, (xs, ys))
+        near = _around(fine, action, _REACHES)
+        coarse = _around(view.cells[:, None], (action[..., :2] + 1) * self.share - 1, (1,))
+        summary = view.summary[:, None].expand(-1, action.shape[1], -1)
+        return torch.cat((near, coarse, features, summary, action), -1)
 
 
 def _around(
-    images: Float[Tensor, "B C Xs Ys"], at: Float[Tensor, "B D"], reaches: tuple[int, ...]
-) -> Float[Tensor, "B F"]:
-    """Return means of images around points, within several distances; F = len(reaches) C."""
-    xs, ys = images.shape[2:]
-    across = torch.stack([tent(at[:, 0], xs, reach) for reach in reaches], 1)
-    along = torch.stack([tent(at[:, 1], ys, reach) for reach in reaches], 1)
-    columns = (across @ images.transpose(1, 2).flatten(2)).unflatten(2, (-1, ys))
-    return (columns @ along[..., None]).flatten(1)
+    images: Float[Tensor, "B k C Xs Ys"], at: Float[Tensor, "B K D"], reaches: tuple[int, ...]
+) -> Float[Tensor, "B K F"]:
+    """Return means of images around points, within several distances; F = len(reaches) C.
+
+    The images are of each point, or the same for all.
+    """
+    xs, ys = images.shape[-2:]
+    across = torch.stack([tent(at[..., 0], xs, reach) for reach in reaches], 2)
+    along = torch.stack([tent(at[..., 1], ys, reach) for reach in reaches], 2)
+    columns = (across @ images.transpose(2, 3).flatten(3)).unflatten(3, (-1, ys))
+    return (columns @ along[..., None]).flatten(2)
 
 
 class ContinuousActorCritic:
@@ -264,6 +358,10 @@ class ContinuousActorCritic:
     def actor(self, *, stochastic: bool = False, risk: bool = False) -> Actor:
         """Build an actor, see :class:`Actor`."""
         return Actor(self.env, self.size, heads=self.heads, stochastic=stochastic, risk=risk)
+
+    def proposer(self) -> Proposer:
+        """Build scores of placements, see :class:`Proposer`."""
+        return Proposer(self.env, self.size, heads=self.heads)
 
     def critic(self) -> Critic:
         """Build a critic of mean returns."""

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from tensordict import TensorDict, TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
+from agents.networks.continuous import Proposals
 from agents.objectives.iqn import QuantileRegression
 from agents.objectives.transitions import TransitionKeys, TransitionLoss, mean_loss, swapped
 from agents.options import option_groups
@@ -31,12 +32,21 @@ class ACIQNLoss(TransitionLoss):
     ``td_error`` is the magnitude of the difference of the means. Neither loss has a gradient for
     the other's network.
 
+    With ``num_proposals`` the critic chooses among actions that the actor proposes (Neumann et al.,
+    "Greedy actor-critic", ICLR 2023): the target's action is the one that the target critic values
+    most among those of the target actor, and the actor learns to propose the best of its own, by
+    cross-entropy. No gradient with respect to an action is needed: where values jump from one
+    placement to the next, it points nowhere.
+
     Args:
-        actor_network: Writes ``action [B, D]``.
+        actor_network: Writes ``action [B, D]``; with ``num_proposals`` it has the method
+            ``propose`` of :class:`agents.networks.continuous.Proposer`, and the value network
+            ``compare`` of :class:`agents.networks.continuous.Critic`.
         value_network: Reads ``action`` and ``tau [B, N]``, writes ``quantile_value [B, N]``.
         gamma: Discount per decision.
         risk: c, in (0, 1]; None: a level per row.
         num_actor_taus: K.
+        num_proposals: Actions that the actor proposes; 0: it acts itself.
         regression: N, N' and kappa; a keyword for each.
     """
 
@@ -65,6 +75,7 @@ class ACIQNLoss(TransitionLoss):
         gamma: float,
         risk: float | None = 1.0,
         num_actor_taus: int = 8,
+        num_proposals: int = 0,
         regression: QuantileRegression,
     ) -> None:
         super().__init__()
@@ -73,6 +84,7 @@ class ACIQNLoss(TransitionLoss):
         self.convert_to_functional(actor_network, "actor_network", create_target_params=True)
         self.convert_to_functional(value_network, "value_network", create_target_params=True)
         self.regression, self.num_actor_taus, self.risk = regression, num_actor_taus, risk
+        self.num_proposals = num_proposals
         self.keep_gamma(gamma, value_network)
 
     @property
@@ -107,13 +119,21 @@ class ACIQNLoss(TransitionLoss):
         return losses, value
 
     def loss_actor(self, batch: TensorDictBase) -> Tensor:
-        """Return minus the value at risk of the actor's own actions, ``[B]``."""
+        """Return the actor's losses, ``[B]``.
+
+        Minus the value at risk of its own actions; with proposals, minus the logarithm of the share
+        of the best.
+        """
         with swapped(self.actor_network_params, self.actor_network):
-            action = self._act(batch)
-        tau = torch.rand(len(action), self.num_actor_taus, device=action.device)
-        level = batch.get(self.tensor_keys.risk) if self.risk is None else self.risk
+            if self.num_proposals:
+                made = self._propose(batch)
+            else:
+                action = self._act(batch)
         with swapped(self.value_network_params.detach(), self.value_network):
-            return -self._quantiles(batch, action, tau * level).mean(-1)
+            if not self.num_proposals:
+                return -self._quantiles(batch, action, self._levels(batch)).mean(-1)
+            best = made.place.gather(1, self._best(batch, made))
+        return -made.log_share.gather(1, best).squeeze(1)
 
     @torch.no_grad()
     def _wanted(self, batch: TensorDictBase) -> Float[Tensor, "B M"]:
@@ -122,14 +142,38 @@ class ACIQNLoss(TransitionLoss):
         reward, discount = self.reward_and_discount(batch)
         tau = torch.rand(len(reward), self.regression.num_target_taus, device=reward.device)
         with swapped(self.target_actor_network_params, self.actor_network):
-            action = self._act(following)
+            if self.num_proposals:
+                made = self._propose(following)
+            else:
+                action = self._act(following)
         with self.target():
+            if self.num_proposals:
+                best = self._best(following, made)[..., None].expand(-1, 1, made.action.shape[2])
+                action = made.action.gather(1, best).squeeze(1)
             future = self._quantiles(following, action, tau)
         return reward[:, None] + discount[:, None] * future
 
     def _act(self, state: TensorDictBase) -> Float[Tensor, "B D"]:
         observed = state.select(*self.actor_network.in_keys)
         return self.actor_network(observed).get(self.tensor_keys.action)
+
+    def _propose(self, state: TensorDictBase) -> Proposals:
+        observed = (state.get(key) for key in self.actor_network.in_keys)
+        made: Proposals = self.actor_network.propose(self.num_proposals, *observed, draw=True)
+        return made
+
+    @torch.no_grad()
+    def _best(self, state: TensorDictBase, made: Proposals) -> Int[Tensor, "B 1"]:
+        """Return the legal proposal with the highest value at risk."""
+        critic = self.value_network
+        observed = (state.get(key) for key in critic.encoder.in_keys)
+        value = critic.compare(made.action, self._levels(state), *observed)
+        return value.masked_fill(~made.legal, -torch.inf).argmax(1, keepdim=True)
+
+    def _levels(self, state: TensorDictBase) -> Float[Tensor, "B K"]:
+        """Draw levels of the value at risk."""
+        level = state.get(self.tensor_keys.risk) if self.risk is None else self.risk
+        return level * torch.rand(len(state), self.num_actor_taus, device=self.gamma.device)
 
     def _quantiles(self, state: TensorDictBase, action: Tensor, tau: Tensor) -> Tensor:
         keys = self.tensor_keys

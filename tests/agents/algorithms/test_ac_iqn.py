@@ -1,4 +1,4 @@
-"""AC-IQN: the losses by hand, risk levels, the two arms, and that it saves and reads nothing."""
+"""AC-IQN: the losses by hand, proposals, risk levels, the two arms; it saves and reads nothing."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ def env():
 @pytest.fixture(scope="module")
 def batch(env):
     return sampled(env)
+
+
+ITSELF = partial(ACIQN, num_proposals=0)
+"""The actor acts itself."""
+EITHER = pytest.mark.parametrize("cls", [ACIQN, ITSELF])
 
 
 def quantile_huber(found, wanted, tau, kappa):
@@ -74,7 +79,7 @@ def by_hand(agent, batch, action, seed):
 )
 @pytest.mark.parametrize("kappa", [1.0, 0.01])
 def test_the_loss_is_that_of_n_step_quantile_targets(env, batch, learn_from, action, kappa):
-    agent = make_agent(ACIQN, env, learn_from=learn_from, kappa=kappa, num_target_taus=5)
+    agent = make_agent(ITSELF, env, learn_from=learn_from, kappa=kappa, num_target_taus=5)
     batch = batch.clone()
     losses, error = by_hand(agent, batch, action, 7)
     torch.manual_seed(7)
@@ -84,7 +89,7 @@ def test_the_loss_is_that_of_n_step_quantile_targets(env, batch, learn_from, act
 
 
 def test_importance_weights_weight_the_loss(env, batch):
-    agent = make_agent(ACIQN, env)
+    agent = make_agent(ITSELF, env)
     batch = batch.clone()
     weight = batch["priority_weight"] = torch.rand(len(batch))
     losses, _ = by_hand(agent, batch, "executed_action", 7)
@@ -95,7 +100,7 @@ def test_importance_weights_weight_the_loss(env, batch):
 
 @pytest.mark.parametrize("risk", [1.0, 0.25])
 def test_the_actors_loss_is_minus_the_value_at_risk(env, batch, risk):
-    agent = make_agent(ACIQN, env, risk=risk)
+    agent = make_agent(ITSELF, env, risk=risk)
     seen = with_valued_action(batch, "executed")
     torch.manual_seed(3)
     losses = agent.objective.loss_actor(seen)
@@ -122,9 +127,130 @@ def test_forward_gives_both_losses_to_any_trainer(env, batch):
     assert all(parameter.grad is not None for parameter in loss.parameters())
 
 
+@EITHER
 @pytest.mark.parametrize("rate", [0.02, 0.5])
-def test_targets_move_exactly_by_the_rate(env, batch, rate):
-    assert_targets_move_by_the_rate(make_agent(ACIQN, env, target_rate=rate), batch, rate)
+def test_targets_move_exactly_by_the_rate(env, batch, rate, cls):
+    assert_targets_move_by_the_rate(make_agent(cls, env, target_rate=rate), batch, rate)
+
+
+# ---------------------------------------------------------------------- proposals
+
+
+def proposed(agent, state, draw=False, count=8):
+    """Proposals and scores of a state."""
+    observed = [state[key] for key in agent.actor.in_keys]
+    return agent.actor.propose(count, *observed, draw=draw), agent.actor.scores(
+        agent.actor.encoder(*observed)
+    )
+
+
+def one_by_one(agent, state, actions, tau):
+    """Mean quantiles of several actions, each by a call of the critic."""
+    found = []
+    for action in actions.unbind(1):
+        seen = state.select("observation").set("action", action).set("tau", tau)
+        found.append(agent.critic(seen)["quantile_value"].mean(1))
+    return torch.stack(found, 1)
+
+
+@torch.no_grad()
+def test_proposals_are_the_most_probable_placements_of_each_head(env):
+    agent, state = make_agent(ACIQN, env), env.reset()
+    made, score = proposed(agent, state)
+    expected = score.topk(4, -1).indices.flatten(1)
+    assert torch.equal(made.place, expected)
+    legal = (state["observation", "drop_height"] < 1).flatten(1)
+    assert torch.equal(made.legal, legal.gather(1, made.place))
+    torch.testing.assert_close(made.log_share.exp(), score.softmax(-1).mean(1))
+    placed = env.step(state.clone().set("action", made.action[:, 0]))
+    torch.testing.assert_close(placed["next", "executed_action"], made.action[:, 0])
+
+
+@torch.no_grad()
+def test_drawn_proposals_follow_the_distribution_and_do_not_repeat(env):
+    agent, state = make_agent(ACIQN, env), env.reset()
+    torch.manual_seed(0)
+    drawn = [proposed(agent, state, draw=True)[0].place for _ in range(2000)]
+    first = torch.stack(drawn)[:, 0, 0]
+    share = proposed(agent, state)[1][0, 0].softmax(-1)
+    found = torch.bincount(first, minlength=len(share)) / len(first)
+    assert (found - share).abs().max() < 0.04
+    heads = drawn[0].unflatten(1, (2, 4)).sort(-1).values
+    assert (heads.diff(dim=-1) > 0).all()
+
+
+@torch.no_grad()
+def test_the_critic_compares_actions_as_it_values_each(env, batch):
+    agent = make_agent(ACIQN, env)
+    actions, tau = torch.rand(len(batch), 5, 3) * 2 - 1, torch.rand(len(batch), 6)
+    observed = [batch[key] for key in agent.critic.encoder.in_keys]
+    found = agent.critic.compare(actions, tau, *observed)
+    torch.testing.assert_close(found, one_by_one(agent, batch, actions, tau))
+
+
+@pytest.mark.parametrize("risk", [1.0, 0.25])
+@torch.no_grad()
+def test_the_policy_takes_the_proposal_with_the_best_value_at_risk(env, risk):
+    agent, state = make_agent(ACIQN, env, risk=risk, num_proposals=8), env.reset()
+    with set_exploration_type(ExplorationType.DETERMINISTIC):
+        action = agent.policy(state.copy())["action"]
+    made, _ = proposed(agent, state)
+    tau = (risk * agent.readout.midpoint).expand(len(action), -1)
+    value = one_by_one(agent, state, made.action, tau)
+    best = value.masked_fill(~made.legal, -torch.inf).argmax(1)
+    assert torch.equal(action, made.action[torch.arange(len(best)), best])
+
+
+def test_the_actor_learns_to_propose_the_best(env, batch):
+    agent = make_agent(ACIQN, env, num_proposals=8)
+    seen = with_valued_action(batch, "executed")
+    torch.manual_seed(3)
+    losses = agent.objective.loss_actor(seen)
+    torch.manual_seed(3)
+    made, _ = proposed(agent, seen, draw=True)
+    tau = torch.rand(len(batch), agent.objective.num_actor_taus)
+    with torch.no_grad():
+        value = one_by_one(agent, seen, made.action, tau).masked_fill(~made.legal, -torch.inf)
+    best = made.place.gather(1, value.argmax(1, keepdim=True))
+    torch.testing.assert_close(losses, -made.log_share.gather(1, best).squeeze(1))
+    losses.mean().backward()
+    assert all(parameter.grad is None for parameter in agent.critic.parameters())
+    assert all(parameter.grad is not None for parameter in agent.actor.parameters())
+
+
+@torch.no_grad()
+def test_the_target_takes_the_best_of_the_targets_proposals(env, batch):
+    agent = make_agent(ACIQN, env, num_proposals=8, num_target_taus=5)
+    objective, following = agent.objective, batch["next"]
+    torch.manual_seed(3)
+    wanted = objective._wanted(with_valued_action(batch, "executed"))
+    torch.manual_seed(3)
+    target_tau = torch.rand(len(batch), 5)
+    with objective.target_actor_network_params.to_module(agent.actor):
+        made, _ = proposed(agent, following, draw=True)
+    tau = torch.rand(len(batch), objective.num_actor_taus)
+    with objective.target_value_network_params.to_module(agent.critic):
+        value = one_by_one(agent, following, made.action, tau)
+        best = value.masked_fill(~made.legal, -torch.inf).argmax(1)
+        seen = following.select("observation").set("tau", target_tau)
+        seen["action"] = made.action[torch.arange(len(best)), best]
+        future = agent.critic(seen)["quantile_value"]
+    alive = 1 - following["terminated"].float()
+    expected = following["reward"] + agent.gamma ** batch["steps_to_next_obs"] * alive * future
+    torch.testing.assert_close(wanted, expected)
+
+
+def test_values_that_jump_are_learned(env, batch):
+    """Nothing is gained but on one side of the box: there, and elsewhere, no gradient points."""
+    agent = make_agent(ACIQN, env, lr=3e-3, actor_lr=3e-3, kappa=0.1)
+    ended = batch.clone()
+    ended["next", "terminated"][:] = True
+    ended["next", "reward"] = (ended["executed_action"][:, :1] > 0).float()
+    for _ in range(150):
+        agent.update(ended.clone())
+    with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
+        action = agent.policy(env.reset())["action"]
+    assert (action[:, 0] > 0).all()
 
 
 # ---------------------------------------------------------------------- risk
@@ -138,7 +264,7 @@ def two_arms(action):
 
 def trained(risk):
     torch.manual_seed(0)
-    agent = ACIQN(
+    agent = ITSELF(
         small_env(2), network=Toy, lr=1e-2, actor_lr=1e-2, kappa=0.02, risk=risk, num_taus=16,
         num_target_taus=1, num_actor_taus=16,
     )  # fmt: skip
@@ -164,7 +290,7 @@ def with_levels(size):
 
 def test_one_actor_serves_the_level_of_each_row():
     torch.manual_seed(0)
-    agent = ACIQN(
+    agent = ITSELF(
         small_env(2), network=Toy, lr=1e-2, actor_lr=1e-3, kappa=0.02, risk="level", num_taus=16,
         num_target_taus=1, num_actor_taus=16,
     )  # fmt: skip
@@ -180,7 +306,7 @@ def test_one_actor_serves_the_level_of_each_row():
     "risk", ["support", lambda td: td["observation", "heightmap"].mean((-2, -1))]
 )
 def test_levels_from_the_state(env, batch, risk):
-    agent = make_agent(ACIQN, env, risk=risk)
+    agent = make_agent(ITSELF, env, risk=risk)
     agent.update(batch.clone())
     root = env.reset()
     agent.policy.eval()
@@ -206,17 +332,20 @@ def test_impossible_levels_are_refused(env):
 # ---------------------------------------------------------------------- the agent
 
 
+@EITHER
 @pytest.mark.parametrize("risk", [0.5, "support"])
-def test_it_continues_from_what_it_saved(env, batch, risk):
-    assert_saves_all(partial(make_agent, ACIQN, env, risk=risk), batch)
+def test_it_continues_from_what_it_saved(env, batch, risk, cls):
+    assert_saves_all(partial(make_agent, cls, env, risk=risk), batch)
 
 
-def test_an_update_that_is_not_finite_is_left_out(env, batch):
-    assert_skips_what_is_not_finite(make_agent(ACIQN, env), batch)
+@EITHER
+def test_an_update_that_is_not_finite_is_left_out(env, batch, cls):
+    assert_skips_what_is_not_finite(make_agent(cls, env), batch)
 
 
-def test_it_runs_without_values(env):
-    agent = make_agent(ACIQN, env)
+@EITHER
+def test_it_runs_without_values(env, cls):
+    agent = make_agent(cls, env)
 
     def losses(batch):
         seen = with_valued_action(batch, agent.learn_from)
@@ -225,6 +354,7 @@ def test_it_runs_without_values(env):
     assert_runs_without_values(env, agent, losses)
 
 
+@EITHER
 @pytest.mark.parametrize("risk", [0.5, "support"])
-def test_an_update_reads_nothing(env, batch, monkeypatch, risk):
-    assert_reads_nothing(make_agent(ACIQN, env, risk=risk), batch.clone(), monkeypatch)
+def test_an_update_reads_nothing(env, batch, monkeypatch, risk, cls):
+    assert_reads_nothing(make_agent(cls, env, risk=risk), batch.clone(), monkeypatch)

@@ -77,7 +77,7 @@ class View:
         rest: Rest heights over H, 1 where illegal.
         legal: 1 where a placement is legal.
         features: Features of item and orientation, and of how well they still fit.
-        summary: Features of the whole state.
+        summary: Features of the whole state; W = 0 where the encoder makes none.
     """
 
     cells: Float[Tensor, "B C Xf Yf"]
@@ -99,12 +99,17 @@ class Encoder(nn.Module):
     emits them, the rest heights ``drop_height``; otherwise the ground under a placement's lower
     corner stands in for its rest height, and every placement of an existing orientation counts as
     legal.
+
+    Args:
+        env: Sets the shapes.
+        size: Sizes of the layers.
+        summary: Whether to make a summary of the state.
     """
 
     x: Tensor
     y: Tensor
 
-    def __init__(self, env: PackingEnv, size: EncoderSize) -> None:
+    def __init__(self, env: PackingEnv, size: EncoderSize, *, summary: bool = True) -> None:
         super().__init__()
         channels, width = size.channels, size.width
         names = ["heightmap", "item_features", "orientation_features"]
@@ -123,6 +128,9 @@ class Encoder(nn.Module):
         self.register_buffer("y", centres(ys)[None, :].repeat(xs, 1), persistent=False)
         self.stem = nn.Conv2d(_IMAGES * size.fold * size.fold, channels, 3, padding=1)
         self.block = nn.Conv2d(channels, channels, 3, padding=1)
+        self.summarizes = summary
+        if not summary:
+            return
         self.cells = ground_cells(env.params.grid, size.ground)
         self.ground = nn.Linear(self.cells[0] * self.cells[1] + channels, width)
         self.items = nn.Linear(2 * NUM_FEATURES, width, bias=False)
@@ -147,6 +155,8 @@ class Encoder(nn.Module):
         given = per_orientation(item, orientation, self.num_items)
         fit = (rest.amin((2, 3)), rest.mean((2, 3)), legal.mean((2, 3)))
         features = torch.cat((given.flatten(1, 2), torch.stack(fit, -1)), -1)
+        if not self.summarizes:
+            return View(cells, ground, rest, legal, features, features.new_empty(len(features), 0))
         existing = features * there
         pooled = torch.cat((existing.sum(1) / there.sum(1).clamp(min=1), existing.amax(1)), -1)
         pooled_ground = torch.cat((coarse(heightmap, self.cells), cells.mean((2, 3))), -1)

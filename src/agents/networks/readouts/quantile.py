@@ -109,9 +109,11 @@ class QuantileReadout(ValueReadout):
             found = torch.where(found > 0, found, 1.0)
         return found.clamp(_LEAST, 1.0)
 
+    def taus(self, tensordict: TensorDictBase) -> Float[Tensor, "b K"]:
+        """Return the K taus of each row, or one row for all where the level is fixed."""
+        level = self.levels(tensordict)
+        return self.midpoint[None] * (self.risk if level is None else level[:, None])
+
     def gain(self, tensordict: TensorDictBase) -> Float[Tensor, "B 1 D"]:
         """Return the mean of phi over the K taus, one for all rows where the level is fixed."""
-        level = self.levels(tensordict)
-        tau = self.midpoint * self.risk if level is None else self.midpoint * level[:, None]
-        embedded = self.embed(tau).mean(-2)
-        return embedded[None, None] if level is None else embedded[:, None]
+        return self.embed(self.taus(tensordict)).mean(-2)[:, None]
