@@ -15,7 +15,7 @@ from packing_env import kernels
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore:Accessing the data pointer")]
 LAUNCHES = {
-    "ac_iqn": (1700, 1250),
+    "ac_iqn": (1800, 1350),
     "afterstate": (1700, 950),
     "ddpg": (1700, 1250),
     "dqn": (1450, 750),

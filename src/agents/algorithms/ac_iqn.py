@@ -119,7 +119,7 @@ class ACIQN(ContinuousLearner):
         *,
         network: Callable[[PackingEnv], ContinuousActorCritic] = ContinuousActorCritic,
         num_actor_taus: int = 8,
-        num_proposals: int = 32,
+        num_proposals: int = 0,
         learning: LearnFrom,
         quantiles: Quantiles,
         optimization: ActorCriticOptimization,

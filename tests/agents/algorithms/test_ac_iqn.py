@@ -37,9 +37,9 @@ def batch(env):
     return sampled(env)
 
 
-ITSELF = partial(ACIQN, num_proposals=0)
-"""The actor acts itself."""
-EITHER = pytest.mark.parametrize("cls", [ACIQN, ITSELF])
+PROPOSES = partial(ACIQN, num_proposals=32)
+"""The critic chooses."""
+EITHER = pytest.mark.parametrize("cls", [ACIQN, PROPOSES])
 
 
 def quantile_huber(found, wanted, tau, kappa):
@@ -79,7 +79,7 @@ def by_hand(agent, batch, action, seed):
 )
 @pytest.mark.parametrize("kappa", [1.0, 0.01])
 def test_the_loss_is_that_of_n_step_quantile_targets(env, batch, learn_from, action, kappa):
-    agent = make_agent(ITSELF, env, learn_from=learn_from, kappa=kappa, num_target_taus=5)
+    agent = make_agent(ACIQN, env, learn_from=learn_from, kappa=kappa, num_target_taus=5)
     batch = batch.clone()
     losses, error = by_hand(agent, batch, action, 7)
     torch.manual_seed(7)
@@ -89,7 +89,7 @@ def test_the_loss_is_that_of_n_step_quantile_targets(env, batch, learn_from, act
 
 
 def test_importance_weights_weight_the_loss(env, batch):
-    agent = make_agent(ITSELF, env)
+    agent = make_agent(ACIQN, env)
     batch = batch.clone()
     weight = batch["priority_weight"] = torch.rand(len(batch))
     losses, _ = by_hand(agent, batch, "executed_action", 7)
@@ -100,7 +100,7 @@ def test_importance_weights_weight_the_loss(env, batch):
 
 @pytest.mark.parametrize("risk", [1.0, 0.25])
 def test_the_actors_loss_is_minus_the_value_at_risk(env, batch, risk):
-    agent = make_agent(ITSELF, env, risk=risk)
+    agent = make_agent(ACIQN, env, risk=risk)
     seen = with_valued_action(batch, "executed")
     torch.manual_seed(3)
     losses = agent.objective.loss_actor(seen)
@@ -155,7 +155,7 @@ def one_by_one(agent, state, actions, tau):
 
 @torch.no_grad()
 def test_proposals_are_the_most_probable_placements_of_each_head(env):
-    agent, state = make_agent(ACIQN, env), env.reset()
+    agent, state = make_agent(PROPOSES, env), env.reset()
     made, score = proposed(agent, state)
     expected = score.topk(4, -1).indices.flatten(1)
     assert torch.equal(made.place, expected)
@@ -168,7 +168,7 @@ def test_proposals_are_the_most_probable_placements_of_each_head(env):
 
 @torch.no_grad()
 def test_drawn_proposals_follow_the_distribution_and_do_not_repeat(env):
-    agent, state = make_agent(ACIQN, env), env.reset()
+    agent, state = make_agent(PROPOSES, env), env.reset()
     torch.manual_seed(0)
     drawn = [proposed(agent, state, draw=True)[0].place for _ in range(2000)]
     first = torch.stack(drawn)[:, 0, 0]
@@ -181,7 +181,7 @@ def test_drawn_proposals_follow_the_distribution_and_do_not_repeat(env):
 
 @torch.no_grad()
 def test_the_critic_compares_actions_as_it_values_each(env, batch):
-    agent = make_agent(ACIQN, env)
+    agent = make_agent(PROPOSES, env)
     actions, tau = torch.rand(len(batch), 5, 3) * 2 - 1, torch.rand(len(batch), 6)
     observed = [batch[key] for key in agent.critic.encoder.in_keys]
     found = agent.critic.compare(actions, tau, *observed)
@@ -242,7 +242,7 @@ def test_the_target_takes_the_best_of_the_targets_proposals(env, batch):
 
 def test_values_that_jump_are_learned(env, batch):
     """Nothing is gained but on one side of the box: there, and elsewhere, no gradient points."""
-    agent = make_agent(ACIQN, env, lr=3e-3, actor_lr=3e-3, kappa=0.1)
+    agent = make_agent(PROPOSES, env, lr=3e-3, actor_lr=3e-3, kappa=0.1)
     ended = batch.clone()
     ended["next", "terminated"][:] = True
     ended["next", "reward"] = (ended["executed_action"][:, :1] > 0).float()
@@ -264,7 +264,7 @@ def two_arms(action):
 
 def trained(risk):
     torch.manual_seed(0)
-    agent = ITSELF(
+    agent = ACIQN(
         small_env(2), network=Toy, lr=1e-2, actor_lr=1e-2, kappa=0.02, risk=risk, num_taus=16,
         num_target_taus=1, num_actor_taus=16,
     )  # fmt: skip
@@ -290,7 +290,7 @@ def with_levels(size):
 
 def test_one_actor_serves_the_level_of_each_row():
     torch.manual_seed(0)
-    agent = ITSELF(
+    agent = ACIQN(
         small_env(2), network=Toy, lr=1e-2, actor_lr=1e-3, kappa=0.02, risk="level", num_taus=16,
         num_target_taus=1, num_actor_taus=16,
     )  # fmt: skip
@@ -306,7 +306,7 @@ def test_one_actor_serves_the_level_of_each_row():
     "risk", ["support", lambda td: td["observation", "heightmap"].mean((-2, -1))]
 )
 def test_levels_from_the_state(env, batch, risk):
-    agent = make_agent(ITSELF, env, risk=risk)
+    agent = make_agent(ACIQN, env, risk=risk)
     agent.update(batch.clone())
     root = env.reset()
     agent.policy.eval()

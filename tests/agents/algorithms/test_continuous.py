@@ -106,7 +106,7 @@ def test_a_sample_holds_what_its_own_action_came_to(env, batch):
 def test_a_critic_sees_the_rest_height_of_the_placement_itself(env, batch):
     critic = NETWORK(env).critic()
     view = critic.encoder(*(batch[key] for key in critic.encoder.in_keys))
-    seen = critic.look(view, batch["executed_action"])
+    seen = critic.look(view, batch["executed_action"][:, None])[:, 0]
     ground, rest, legal = seen[:, :3].unbind(1)  # of reach 1
     _, items, turns, xs, ys = batch["observation", "drop_height"].shape
     at = batch["executed_action"]
