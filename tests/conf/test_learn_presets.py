@@ -14,7 +14,7 @@ AFTERSTATES = (
     "learn_afterstate", "learn_cuboid_afterstate", "learn_discrete_s1", "learn_discrete_s2",
     "learn_continuous_s1", "learn_continuous_s2", "learn_meshes",
     "learn_area_corners", "learn_constraints", "learn_buffer", "learn_cut1", "learn_cut2",
-    "learn_paper",
+    "learn_paper", "learn_sls",
 )  # fmt: skip
 """As their published runs."""
 JUDGED = [name for name in LEARN if name not in (*SHORT, *AFTERSTATES)]
@@ -40,10 +40,7 @@ def test_training_instances_are_fresh(name: str) -> None:
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_budgets_are_decisions(name: str) -> None:
-    """They were 150 s, whatever the machine made of them: 43 to 4,785 updates.
-
-    AC-IQN has no use for more than 80,000: its policies become worse (docs/results.md).
-    """
+    """They were 150 s, whatever the machine made of them: 43 to 4,785 updates."""
     config = config_of(name)
     trainer, agent = config.trainer, config.agent
     assert (trainer.seconds, trainer.minutes) == (None, None)
