@@ -91,12 +91,12 @@ ratios: $(STAMP)
 
 # Processes of their own: the shape checker of the main suite breaks fullgraph compilation.
 test-tracing: $(STAMP)
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal \
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q --durations=20 -n $(WORKERS) --dist worksteal \
 	  tests/tracing -m '$(NOT_IN_CI)'
 
 # One thread per process, for torch as for numba: the processes share the cores.
 test-main: $(STAMP)
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q --tb=short -n $(WORKERS) --dist worksteal \
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q --tb=short --durations=40 -n $(WORKERS) --dist worksteal \
 	  --ignore tests/tracing -m '$(NOT_IN_CI)' \
 	  --jaxtyping-packages=$(CHECKED),beartype.beartype
 
