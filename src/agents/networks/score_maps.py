@@ -166,8 +166,9 @@ class ScoreMaps(ActionNetwork):
         """Return the values of all placements, by fused kernels where they serve."""
         tail = [self.map_scores, self.cell_hidden, self.cell_weights]
         tail += [] if self.value is None else [self.value.features, self.value.out]
-        simple = type(self.readout) is ValueReadout
-        if not (simple and fused.serves(observed[0].device, *self.trunk, *tail)):
+        readout = type(self.readout)
+        obstacle = "" if readout is ValueReadout else f"the readout is a {readout.__name__}"
+        if not fused.serves(observed[0].device, *self.trunk, *tail, obstacle=obstacle):
             return super().values(*observed, gain=gain)
         planes = all_planes(*observed)
         heights, scalars = planes.heightmap, planes.scalars

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -25,10 +25,10 @@ MOST_CHANNELS = 128
 _LOGGER = logging.getLogger("agents.networks")
 
 
-def _declare(schema: str, **options: Any) -> Any:
-    name = schema.partition("(")[0].removeprefix("triton_")
-    devices = BACKENDS["triton"].runs_on or ()
-    return declare(schema, **dict.fromkeys(devices, f"{__name__}.triton:{name}"), **options)
+def _declare(schema: str, fake: Callable[..., Any]) -> Any:
+    """Declare the operator of a function of the Triton backend."""
+    target = f"{__name__}.triton:{schema.partition('(')[0].removeprefix('triton_')}"
+    return declare(schema, **dict.fromkeys(BACKENDS["triton"].runs_on or (), target), fake=fake)
 
 
 _STACK_IMAGES = _declare(
@@ -46,7 +46,8 @@ _ADD_RESIDUAL = _declare(
     fake=layout.channels_last,
 )
 _ADD_TOKEN = _declare(
-    "triton_add_token(Tensor images, Tensor weight, Tensor bias) -> Tensor", fake=layout.channels_last
+    "triton_add_token(Tensor images, Tensor weight, Tensor bias) -> Tensor",
+    fake=layout.channels_last,
 )
 _PLACEMENT_VALUES = _declare(
     "triton_placement_values(Tensor hidden, Tensor images, Tensor ground, Tensor grid, "
@@ -64,16 +65,18 @@ _SUMMARIZE_MAPS = _declare(
 )
 
 
-def serves(device: torch.device, *modules: nn.Module) -> bool:
+def serves(device: torch.device, *modules: nn.Module, obstacle: str = "") -> bool:
     """Return whether the kernels compute the layers of these modules on a device.
 
     They do on CUDA, without gradients, for layers that are torch's own and not too wide; what they
-    do not take is logged once.
+    do not take is logged once, as is another ``obstacle``.
     """
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False
     if resolve(None, device.type) != "triton":
         return False
+    if obstacle:
+        return _refuse(obstacle)
     for layer in (layer for module in modules for layer in module.modules()):
         if next(layer.children(), None) is not None or not list(layer.parameters()):
             continue

@@ -21,6 +21,7 @@ ENTRIES = 1024
 TILE = 32
 """Coarse cells that a program holds at once."""
 
+
 @part
 def relu(x):
     """Return 0 for negative numbers; NaN stays."""
@@ -128,9 +129,7 @@ def stem_kernel(
 
 
 @triton.jit(do_not_specialize=["size"])
-def residual_kernel(
-    images, bias, residual, sums, size, C: tl.constexpr, ENTRIES: tl.constexpr
-):
+def residual_kernel(images, bias, residual, sums, size, C: tl.constexpr, ENTRIES: tl.constexpr):
     """Add a bias, take the positive part and add the residual; rounded as by torch in turn."""
     entry = tl.program_id(0).to(tl.int64) * ENTRIES + tl.arange(0, ENTRIES)
     on = entry < size
