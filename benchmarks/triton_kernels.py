@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import triton
+import triton_fused
 import triton_heights
 import triton_step
 from provenance import provenance, write_json
@@ -169,7 +170,8 @@ def main() -> None:
     table: list[dict[str, Any]] = []
     costs: dict[Any, Any] = {}
     step: dict[Any, Any] = {}
-    for variant in (*variants(), *triton_step.variants(), *triton_heights.variants()):
+    others = (triton_step, triton_heights, triton_fused)
+    for variant in (*variants(), *(each for module in others for each in module.variants())):
         for architecture in ARCHITECTURES:
             code = compiled(variant, architecture)
             kinds = collections.Counter(

@@ -14,10 +14,10 @@ pytestmark = [
     pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="Triton is not installed"),
 ]
 LAUNCHES = {
-    ("dqn", "cuboid_online"): (70, 28),
-    ("dqn", "irregular"): (84, 28),
-    ("ppo", "cuboid_online"): (101, 30),
-    ("ppo", "irregular"): (115, 30),
+    ("dqn", "cuboid_online"): (26, 28),
+    ("dqn", "irregular"): (36, 28),
+    ("ppo", "cuboid_online"): (36, 30),
+    ("ppo", "irregular"): (46, 30),
 }
 """Most launches of policy, collector and fused step, and of writing a decision to the replay."""
 SLOW = ("ppo", "irregular")

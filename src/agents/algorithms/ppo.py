@@ -19,12 +19,19 @@ from torch import Tensor
 from agents.algorithms.base import Learner
 from agents.algorithms.settings import Optimization
 from agents.networks.actor_critic import DiscreteActorCritic, PlacementActorCritic, run
+from agents.networks.precision import rounded
 from agents.networks.readouts.noisy import explores
 from agents.objectives.gae import generalised_advantage
 from agents.objectives.multi_head_ppo import MultiHeadPPOLoss, Scores, Surrogate
 from agents.options import option_groups
 from agents.policies.heads import Heads, action_heads
-from agents.policies.sampling import at, best, draw, masked_log_softmax, normalised_entropy
+from agents.policies.sampling import (
+    at,
+    best,
+    draw_by_logits,
+    masked_log_softmax,
+    normalised_entropy,
+)
 from agents.replay.compact import RebuildMaps, maps_read
 from packing_env.envs import PackingEnv
 
@@ -52,23 +59,25 @@ class ActorCriticPolicy(TensorDictModuleBase):
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the action, its log-probabilities and the value of the state."""
         flat = tensordict.select(*self.in_keys).reshape(-1)
-        mask = flat.get("action_mask")
-        encoding = self._encode(flat)
-        chosen = torch.zeros(len(flat), 0, dtype=torch.int64, device=mask.device)
-        scores = []
-        for _ in self.heads.sizes:
-            legal = self.heads.next_mask(mask, chosen)
-            log_prob = masked_log_softmax(
-                run(self.network, self.network.scores, encoding, chosen), legal
-            )
-            index = self._choose(log_prob, legal)
-            scores.append(at(log_prob, index))
-            chosen = torch.cat((chosen, index[:, None]), 1)
+        with rounded(self.network, enabled=self.network.autocast):
+            chosen, scores, value = self._decide(flat)
         batch = tensordict.batch_size
-        value = run(self.network, self.network.value, encoding).float()
         tensordict.set("action", self.heads.join(chosen).unflatten(0, batch))
         tensordict.set("action_log_prob", torch.stack(scores, -1).unflatten(0, batch))
         return tensordict.set("state_value", value.unflatten(0, batch)[..., None])
+
+    def _decide(self, flat: TensorDictBase) -> tuple[Tensor, list[Tensor], Tensor]:
+        """Return the choices ``[B, H]``, their log-probabilities, each ``[B]``, and V ``[B]``."""
+        mask, scores = flat.get("action_mask"), []
+        encoding = self._encode(flat)
+        chosen = torch.empty(len(flat), 0, dtype=torch.int64, device=mask.device)
+        for _ in self.heads.sizes:
+            legal = self.heads.next_mask(mask, chosen)
+            logits = run(self.network, self.network.scores, encoding, chosen)
+            index, log_prob = self._choose(logits, legal)
+            scores.append(log_prob)
+            chosen = torch.cat((chosen, index[:, None]), 1)
+        return chosen, scores, run(self.network, self.network.value, encoding).float()
 
     def evaluate(self, tensordict: TensorDictBase, action: Tensor) -> Scores:
         """Return the scores of actions ``[B, ...]`` in the states ``[B]``, with gradients."""
@@ -92,11 +101,14 @@ class ActorCriticPolicy(TensorDictModuleBase):
     def _encode(self, observed: TensorDictBase) -> Any:
         return run(self.network, self.network.encode, observed)
 
-    def _choose(self, log_prob: Tensor, legal: Tensor) -> Tensor:
-        if not explores(self):
-            return best(log_prob, legal)
-        uniform = torch.rand(log_prob.shape[0], dtype=torch.float64, device=log_prob.device)
-        return draw(log_prob, legal, uniform)
+    def _choose(self, logits: Tensor, legal: Tensor) -> tuple[Tensor, Tensor]:
+        """Return an index per row and its log-probability."""
+        if explores(self):
+            uniform = torch.rand(logits.shape[0], dtype=torch.float64, device=logits.device)
+            return draw_by_logits(logits, legal, uniform)
+        log_prob = masked_log_softmax(logits, legal)
+        index = best(log_prob, legal)
+        return index, at(log_prob, index)
 
 
 @dataclass(frozen=True)

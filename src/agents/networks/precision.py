@@ -47,28 +47,37 @@ def _computes_bf16(device: torch.device) -> bool:
 def in_bf16(*parts: nn.Module, device: torch.device, enabled: bool) -> Iterator[None]:
     """Let convolutions and linear layers of some modules compute in bfloat16, within the block.
 
-    Without gradients their weights are rounded together, in one launch; autocast, which gives the
-    same bits, rounds each on its own.
+    Without gradients their weights are rounded together (:func:`rounded`).
     """
-    with torch.autocast(device.type, torch.bfloat16, enabled=enabled):
-        if not enabled or torch.is_grad_enabled() or torch.compiler.is_compiling():
-            yield
-            return
-        layers = [layer for module in parts for layer in module.modules()]
-        owned = [
-            (layer, name, weight)
-            for layer in layers
-            if type(layer) in (nn.Conv2d, nn.Linear)
-            for name, weight in layer._parameters.items()
-            if weight is not None and weight.dtype == torch.float32
-        ]
-        rounded = [torch.empty_like(weight, dtype=torch.bfloat16) for _, _, weight in owned]
-        if owned:
-            torch._foreach_copy_(rounded, [weight for _, _, weight in owned])
-        try:
-            for (layer, name, _), short in zip(owned, rounded, strict=True):
-                layer._parameters[name] = short  # type: ignore[assignment]
-            yield
-        finally:
-            for layer, name, weight in owned:
-                layer._parameters[name] = weight
+    casts = torch.autocast(device.type, torch.bfloat16, enabled=enabled)
+    with casts, rounded(*parts, enabled=enabled):
+        yield
+
+
+@contextlib.contextmanager
+def rounded(*parts: nn.Module, enabled: bool) -> Iterator[None]:
+    """Round the weights of some modules to bfloat16 within the block, unless gradients need them.
+
+    They are rounded in one launch; autocast, which gives the same bits, rounds each on its own.
+    """
+    if not enabled or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        yield
+        return
+    layers = [layer for module in parts for layer in module.modules()]
+    owned = [
+        (layer, name, weight)
+        for layer in layers
+        if type(layer) in (nn.Conv2d, nn.Linear)
+        for name, weight in layer._parameters.items()
+        if weight is not None and weight.dtype == torch.float32
+    ]
+    short = [torch.empty_like(weight, dtype=torch.bfloat16) for _, _, weight in owned]
+    if owned:
+        torch._foreach_copy_(short, [weight for _, _, weight in owned])
+    try:
+        for (layer, name, _), weight in zip(owned, short, strict=True):
+            layer._parameters[name] = weight  # type: ignore[assignment]
+        yield
+    finally:
+        for layer, name, weight in owned:
+            layer._parameters[name] = weight

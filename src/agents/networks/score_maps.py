@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from agents.networks import fused
 from agents.networks.encoders.maps import (
     COARSE,
     coarse,
@@ -48,6 +49,23 @@ class Planes:
     rest: Float[Tensor, "B P Xs Ys"]
     scalars: Float[Tensor, "B P F"]
     legal: Bool[Tensor, "B P XsYs"]
+
+
+def all_planes(
+    heightmap: Float[Tensor, "B X Y"],
+    drop_height: Float[Tensor, "B L R Xs Ys"],
+    item: Float[Tensor, "B S F"],
+    orientation: Float[Tensor, "B S R G"],
+    mask: Bool[Tensor, "B A"],
+) -> Planes:
+    """Return the maps of all items and orientations from the observations of those names."""
+    items, orientations = drop_height.shape[1:3]
+    return Planes(
+        heightmap,
+        drop_height.flatten(1, 2),
+        per_orientation(item, orientation, items).flatten(1, 2),
+        mask.view(len(mask), items * orientations, -1),
+    )
 
 
 class ScoreMaps(ActionNetwork):
@@ -140,15 +158,33 @@ class ScoreMaps(ActionNetwork):
         self, *observed: Tensor, gain: Float[Tensor, "B 1 D"] | None
     ) -> tuple[Float[Tensor, "B P V"], Float[Tensor, "B P S XsYs"]]:
         """Return values and scores of all maps."""
-        heightmap, drop_height, item, orientation, mask = observed
-        items, orientations = drop_height.shape[1:3]
-        planes = Planes(
-            heightmap,
-            drop_height.flatten(1, 2),
-            per_orientation(item, orientation, items).flatten(1, 2),
-            mask.view(len(mask), items * orientations, -1),
+        return self.judge(all_planes(*observed), gain)
+
+    def values(
+        self, *observed: Tensor, gain: Float[Tensor, "B 1 D"] | None
+    ) -> Float[Tensor, "B A"]:
+        """Return the values of all placements, by fused kernels where they serve."""
+        tail = [self.map_scores, self.cell_hidden, self.cell_weights]
+        tail += [] if self.value is None else [self.value.features, self.value.out]
+        readout = type(self.readout)
+        obstacle = "" if readout is ValueReadout else f"the readout is a {readout.__name__}"
+        if not fused.serves(observed[0].device, *self.trunk, *tail, obstacle=obstacle):
+            return super().values(*observed, gain=gain)
+        planes = all_planes(*observed)
+        heights, scalars = planes.heightmap, planes.scalars
+        ground, images = self.ground(heights), self.images(planes)
+        with in_bf16(*self.trunk, device=heights.device, enabled=self.autocast):
+            hidden = fused.encode_cells(ground, images, scalars, self.grid, self)
+        container = None if self.value is None else self.value.container(heights)
+        return fused.placement_values(
+            hidden, images, ground, self.grid, scalars, planes.legal, tail, container, self.fold
         )
-        return self.judge(planes, gain)
+
+    @property
+    def trunk(self) -> list[nn.Module]:
+        """The layers of the convolutional part, without the last."""
+        trunk = [self.own_stem, self.shared_stem, self.scalar_stem, self.blocks]
+        return trunk if self.token is None else [*trunk, self.token]
 
     def streams_of(
         self, *observed: Tensor, action: Int[Tensor, " B"], gain: Float[Tensor, "B N D"] | None
@@ -178,19 +214,9 @@ class ScoreMaps(ActionNetwork):
         """
         gains = (None, None, None) if gain is None else gain.split(self.gains, -1)
         heights = planes.heightmap
-        ground = heights[:, None]
-        if self.stride > 1:
-            ground = functional.max_pool2d(ground, self.stride, self.stride, ceil_mode=True)
-        own = self.images(planes)
-        trunk: tuple[nn.Module, ...] = (
-            self.own_stem,
-            self.shared_stem,
-            self.scalar_stem,
-            self.blocks,
-            self.map_scores,
-        )
-        trunk += () if self.token is None else (self.token,)
-        with in_bf16(*trunk, device=heights.device, enabled=self.autocast):
+        ground, own = self.ground(heights), self.images(planes)
+        parts = (*self.trunk, self.map_scores)
+        with in_bf16(*parts, device=heights.device, enabled=self.autocast):
             detail = self.detail(ground, own, planes.scalars, gains[0])
         hidden = scaled(functional.relu(self.cell_hidden(planes.scalars)), gains[1])
         weights = self.cell_weights(hidden).unflatten(-1, (-1, _SHARED + own.shape[2]))
@@ -212,6 +238,13 @@ class ScoreMaps(ActionNetwork):
         if self.readout.is_additive:  # equal, in fewer passes over the placements
             return value - centre, score
         return value, score - centre[..., None]
+
+    def ground(self, heightmap: Float[Tensor, "B X Y"]) -> Float[Tensor, "B 1 Xs Ys"]:
+        """Return the highest cell from each point of the lattice to the next."""
+        ground = heightmap[:, None]
+        if self.stride == 1:
+            return ground
+        return functional.max_pool2d(ground, self.stride, self.stride, ceil_mode=True)
 
     def images(self, planes: Planes) -> Float[Tensor, "B P C Xs Ys"]:
         """Return the images of each map: rest heights, and with context the two others."""
@@ -275,6 +308,9 @@ class _MapValue(nn.Module):
         features: Float[Tensor, "B P F"],
         gain: Float[Tensor, "B N D"] | None = None,
     ) -> Float[Tensor, "B P V"]:
-        ground = self.ground(coarse(heightmap, self.cells))
-        hidden = functional.relu(ground[:, None] + self.features(features))
+        hidden = functional.relu(self.container(heightmap)[:, None] + self.features(features))
         return self.out(scaled(hidden, gain))
+
+    def container(self, heightmap: Float[Tensor, "B X Y"]) -> Float[Tensor, "B D"]:
+        """Return the hidden features of the container."""
+        return self.ground(coarse(heightmap, self.cells))

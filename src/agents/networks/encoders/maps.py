@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from agents.networks import fused
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 
 COARSE = 8
@@ -93,10 +94,16 @@ class MapSummary(nn.Module):
         orientation: Float[Tensor, "B S R G"],
     ) -> Float[Tensor, "B L R D"]:
         """Return ``D = width`` features per item and orientation; zeros where nothing is legal."""
-        fit = fits(drop_height)
         features = per_orientation(item, orientation, drop_height.shape[1])
+        container = self.ground(coarse(heightmap, self.cells))
+        layers = (self.features, self.hidden)
+        if fused.serves(heightmap.device, *layers):
+            maps = (drop_height.flatten(1, 2).flatten(2), features.flatten(1, 2))
+            summary = fused.summarize_maps(*maps, container, layers)
+            return summary.unflatten(1, drop_height.shape[1:3])
+        fit = fits(drop_height)
         features = torch.cat((features, fit), -1)
-        hidden = self.ground(coarse(heightmap, self.cells))[:, None, None] + self.features(features)
+        hidden = container[:, None, None] + self.features(features)
         return functional.relu(self.hidden(functional.relu(hidden))) * (fit[..., -1:] > 0)
 
 

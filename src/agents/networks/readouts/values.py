@@ -237,8 +237,14 @@ class ActionNetwork(TensorDictModuleBase):
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write ``action_value``; any leading axes."""
         batch, flat = flattened(tensordict, self._read)
-        value = self.readout.mean(*self.streams(*flat, gain=self.readout.gain(tensordict)))
-        return tensordict.set("action_value", value.flatten(1).unflatten(0, batch))
+        value = self.values(*flat, gain=self.readout.gain(tensordict))
+        return tensordict.set("action_value", value.unflatten(0, batch))
+
+    def values(
+        self, *observed: Tensor, gain: Float[Tensor, "B 1 D"] | None
+    ) -> Float[Tensor, "B A"]:
+        """Return the values of all actions."""
+        return self.readout.mean(*self.streams(*observed, gain=gain)).flatten(1)
 
     def value_of(
         self, tensordict: TensorDictBase, action: Int[Tensor, " B"]

@@ -23,9 +23,9 @@ def cells_of(share, cells):
     return tl.maximum(((side + _ROUNDING) - _ROUNDING).to(tl.int32), 1)
 
 
-@triton.jit(do_not_specialize=["planes", "xs", "ys", "across", "along"])
+@triton.jit(do_not_specialize=["side_pitch", "peak_pitch", "planes", "xs", "ys", "across", "along"])
 def planes_kernel(
-    rest, sums, sides, peak, images, planes, xs, ys, across, along,
+    rest, sums, sides, peak, images, side_pitch, peak_pitch, planes, xs, ys, across, along,
     STRIDE: tl.constexpr, POINTS: tl.constexpr,
 ):  # fmt: skip
     """Write the three images of a few placements; ``planes`` is the number of them per row."""
@@ -35,8 +35,8 @@ def planes_kernel(
     point = tile * POINTS + tl.arange(0, POINTS)
     on = point < places
     w, h = (
-        cells_of(tl.load(sides + plane * 2), across),
-        cells_of(tl.load(sides + plane * 2 + 1), along),
+        cells_of(tl.load(sides + plane * side_pitch), across),
+        cells_of(tl.load(sides + plane * side_pitch + 1), along),
     )
     x, y = point // ys * STRIDE, point % ys * STRIDE
     x_end, y_end = tl.minimum(x + w, across), tl.minimum(y + h, along)
@@ -49,7 +49,7 @@ def planes_kernel(
     gap = tl.where(z < 1.0, z - tl.div_rn(total, (w * h).to(tl.float32)), 1.0)
     target = images + plane * 3 * places + point
     tl.store(target, z, mask=on)
-    tl.store(target + places, tl.minimum(z + tl.load(peak + plane), 1.0), mask=on)
+    tl.store(target + places, tl.minimum(z + tl.load(peak + plane * peak_pitch), 1.0), mask=on)
     tl.store(target + 2 * places, gap, mask=on)
 
 
@@ -57,9 +57,18 @@ def placement_planes(rest: Tensor, sums: Tensor, size: Tensor, peak: Tensor, str
     """Carry out `packing_env.kernels.placement_planes`."""
     rows, planes, xs, ys = rest.shape
     images = rest.new_empty(rows, planes, 3, xs, ys)
-    given = (*(value.contiguous() for value in (rest, sums, size, peak)), images)
-    sizes = (planes, xs, ys, *(side - 1 for side in sums.shape[1:]))
+    size, peak = _evenly(size), _evenly(peak[..., None])
+    given = (rest.contiguous(), sums.contiguous(), size, peak, images)
+    pitches = (size.stride(1), peak.stride(1))
+    sizes = (*pitches, planes, xs, ys, *(side - 1 for side in sums.shape[1:]))
     programs = rows * planes * triton.cdiv(xs * ys, POINTS)
     with torch.cuda.device_of(rest):
         start(planes_kernel, programs, (*given, *sizes), {"STRIDE": stride, "POINTS": POINTS})
     return images
+
+
+def _evenly(values: Tensor) -> Tensor:
+    """Return ``[B, P, N]`` with rows as far apart as P planes; a part of features is not copied."""
+    rows, planes, each = values.stride()
+    even = rows == values.shape[1] * planes and (each == 1 or values.shape[2] == 1)
+    return values if even else values.contiguous()

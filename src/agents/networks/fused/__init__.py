@@ -1,0 +1,181 @@
+"""Fused kernels of a decision by score maps: on CUDA, in Triton, where no gradient is needed.
+
+The truth is the eager expression in `agents.networks.score_maps` and `encoders.maps`, which all
+other devices, and every update, compute.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from agents.networks.fused import layout
+from packing_env.kernels.backends import BACKENDS, resolve
+from packing_env.kernels.operators import declare
+
+MOST_CHANNELS = 128
+"""Width of a layer, at most: a program holds all channels of its cells."""
+_LOGGER = logging.getLogger("agents.networks")
+
+
+def _declare(schema: str, fake: Callable[..., Any]) -> Any:
+    """Declare the operator of a function of the Triton backend."""
+    target = f"{__name__}.triton:{schema.partition('(')[0].removeprefix('triton_')}"
+    return declare(schema, **dict.fromkeys(BACKENDS["triton"].runs_on or (), target), fake=fake)
+
+
+_STACK_IMAGES = _declare(
+    "triton_stack_images(Tensor images, Tensor ground, Tensor grid, int fold, bool short) "
+    "-> Tensor[]",
+    fake=layout.stacks,
+)
+_JOIN_STEM = _declare(
+    "triton_join_stem(Tensor own, Tensor shared, Tensor bias, Tensor scalars, Tensor weight, "
+    "Tensor scalar_bias) -> Tensor",
+    fake=layout.channels_last,
+)
+_ADD_RESIDUAL = _declare(
+    "triton_add_residual(Tensor images, Tensor bias, Tensor residual) -> Tensor",
+    fake=layout.channels_last,
+)
+_ADD_TOKEN = _declare(
+    "triton_add_token(Tensor images, Tensor weight, Tensor bias) -> Tensor",
+    fake=layout.channels_last,
+)
+_PLACEMENT_VALUES = _declare(
+    "triton_placement_values(Tensor hidden, Tensor images, Tensor ground, Tensor grid, "
+    "Tensor scalars, Tensor legal, Tensor[] layers, Tensor? container, int fold) -> Tensor",
+    fake=lambda hidden, images, *given: images.new_empty(
+        len(images), images.shape[1] * images.shape[3] * images.shape[4]
+    ),
+)
+_SUMMARIZE_MAPS = _declare(
+    "triton_summarize_maps(Tensor rest, Tensor scalars, Tensor container, Tensor[] layers) "
+    "-> Tensor",
+    fake=lambda rest, scalars, container, layers: container.new_empty(
+        *rest.shape[:2], container.shape[1]
+    ),
+)
+
+
+def serves(device: torch.device, *modules: nn.Module, obstacle: str = "") -> bool:
+    """Return whether the kernels compute the layers of these modules on a device.
+
+    They do on CUDA, without gradients, for layers that are torch's own and not too wide; what they
+    do not take is logged once, as is another ``obstacle``.
+    """
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    if resolve(None, device.type) != "triton":
+        return False
+    if obstacle:
+        return _refuse(obstacle)
+    for layer in (layer for module in modules for layer in module.modules()):
+        if next(layer.children(), None) is not None or not list(layer.parameters()):
+            continue
+        if type(layer) not in (nn.Conv2d, nn.Linear):
+            return _refuse(f"a layer is a {type(layer).__name__}")
+        if len(layer.weight) > MOST_CHANNELS:  # type: ignore[arg-type]
+            return _refuse(f"a layer has more than {MOST_CHANNELS} channels")
+    return True
+
+
+@functools.cache
+def _refuse(reason: str) -> bool:
+    _LOGGER.info("decisions by torch's own kernels, not by fused ones: %s", reason)
+    return False
+
+
+def encode_cells(
+    ground: Float[Tensor, "B 1 Xs Ys"],
+    images: Float[Tensor, "B P C Xs Ys"],
+    scalars: Float[Tensor, "B P F"],
+    grid: Float[Tensor, "2 Xs Ys"],
+    network: Any,
+) -> Float[Tensor, "BP D Xf Yf"]:
+    """Return the features of the coarse cells of all maps, channels last.
+
+    ``network`` is a :class:`~agents.networks.score_maps.ScoreMaps`, whose convolutions have their
+    weights in the dtype that they compute in.
+    """
+    own, shared = _STACK_IMAGES(images, ground, grid, network.fold, network.autocast)
+    hidden = _JOIN_STEM(
+        _convolved(own, network.own_stem),
+        _convolved(shared, network.shared_stem),
+        network.own_stem.bias,
+        scalars,
+        network.scalar_stem.weight,
+        network.scalar_stem.bias,
+    )
+    for number, block in enumerate(network.blocks):
+        if network.token is not None and number == len(network.blocks) // 2:
+            hidden = _ADD_TOKEN(hidden, network.token.weight, network.token.bias)
+        hidden = _ADD_RESIDUAL(_convolved(hidden, block), block.bias, hidden)
+    return hidden
+
+
+def _convolved(images: Tensor, layer: nn.Conv2d) -> Tensor:
+    """Return a convolution without its bias."""
+    return functional.conv2d(images, layer.weight, None, layer.stride, layer.padding)
+
+
+def placement_values(
+    hidden: Float[Tensor, "BP D Xf Yf"],
+    images: Float[Tensor, "B P C Xs Ys"],
+    ground: Float[Tensor, "B 1 Xs Ys"],
+    grid: Float[Tensor, "2 Xs Ys"],
+    scalars: Float[Tensor, "B P F"],
+    legal: Bool[Tensor, "B P XsYs"],
+    layers: Sequence[nn.Module],
+    container: Float[Tensor, "B V"] | None,
+    fold: int,
+) -> Float[Tensor, "B A"]:
+    """Return the values of all placements, float32: scores, or with ``container`` dueling.
+
+    Args:
+        hidden: Features of the coarse cells.
+        images: Images of the placements, of which the first is the rest heights.
+        ground: Heights at the lattice's points.
+        grid: Coordinates of these.
+        scalars: Features of item and orientation.
+        legal: True where a placement is legal.
+        layers: From features to scores; to the hidden features of the cells' weights; from these to
+            the weights; and with ``container`` those of the value from features, and to its number.
+        container: The value's hidden features of the container.
+        fold: Points of the lattice per coarse cell and axis.
+    """
+    found: Tensor = _PLACEMENT_VALUES(
+        hidden, images, ground, grid, scalars, legal, _parameters(layers), container, fold
+    )
+    return found
+
+
+def summarize_maps(
+    rest: Float[Tensor, "B P XsYs"],
+    scalars: Float[Tensor, "B P F"],
+    container: Float[Tensor, "B D"],
+    layers: Sequence[nn.Module],
+) -> Float[Tensor, "B P D"]:
+    """Return the features of :class:`~agents.networks.encoders.maps.MapSummary`.
+
+    Args:
+        rest: Rest heights over H, 1 where illegal.
+        scalars: Features of item and orientation.
+        container: Hidden features of the container.
+        layers: From features and fit to hidden features, and from these to features.
+    """
+    found: Tensor = _SUMMARIZE_MAPS(rest, scalars, container, _parameters(layers))
+    return found
+
+
+def _parameters(layers: Sequence[nn.Module]) -> list[Tensor]:
+    """Return weights and biases in turn, without those that layers lack."""
+    found = (getattr(layer, name) for layer in layers for name in ("weight", "bias"))
+    return [parameter.detach() for parameter in found if parameter is not None]
