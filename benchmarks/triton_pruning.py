@@ -25,7 +25,7 @@ from provenance import provenance, write_json
 from packing_env import make_env
 
 OUT = "benchmarks/results/triton_pruning.json"
-STRIDE, TILES = 4, ((4, 16), (2, 16))
+STRIDE, TILES = 4, ((4, 16), (4, 8), (8, 8), (8, 16))
 
 
 class Blocks(NamedTuple):
