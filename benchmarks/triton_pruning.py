@@ -116,6 +116,7 @@ def main() -> None:
     parser.add_argument("--out", default=OUT)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    torch.manual_seed(0)
     env = make_env("irregular_paper", num_envs=1, pool_size=16, seed=0)
     catalogue, root, random = env.catalogue.tensors(), env.reset(), np.random.default_rng(0)
     looked: Counter[str] = Counter()

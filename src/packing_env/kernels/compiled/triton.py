@@ -38,7 +38,7 @@ SIZES = ["orientations", "window_x", "window_y"]
 are constants of the innermost loop: a size of container compiles once, in a second.
 """
 
-LANES = 32
+LANES = tl.constexpr(32)
 """Threads of a program."""
 
 _TILE_Y = 16
@@ -167,10 +167,10 @@ def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.c
     for i in tl.static_range(ROWS):
         reach = tl.load(top + i * LATTICE.pitch_y) - depth
         binds = binds | (reach >= bar[i] if COUNT else reach > bar[i])
-    bits = 0
-    for k in tl.static_range(LATTICE.threads):
-        found = (binds & (thread == k)).to(tl.int32)
-        bits += tl.max(tl.reshape(found, [found.numel]), axis=0) << k
+    # One sum over the warp counts the marks of each block in bits of its own.
+    found = tl.where(binds, 1 + thread * (LANES * 2 - 1), 0)
+    counts = tl.sum(tl.reshape(found, [found.numel]), axis=0)
+    bits = (counts % (LANES * 2) > 0).to(tl.int32) + (counts // (LANES * 2) > 0).to(tl.int32) * 2
     return bits
 
 
@@ -252,7 +252,7 @@ def constants_of(lattice: Lattice) -> dict[str, Any]:
     """Return what is compiled in for a lattice."""
     return {
         "LATTICE": lattice,
-        "POINTS": LANES // lattice.threads * ROWS.value,
+        "POINTS": LANES.value // lattice.threads * ROWS.value,
         "TILE_Y": min(_TILE_Y, triton.next_power_of_2(lattice.ys)),
     }
 
