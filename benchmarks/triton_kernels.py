@@ -77,11 +77,12 @@ def cost(code: Code, lattice: Lattice) -> Cost:
     again = _count(r"\bLDG", texts[floor[1] : test[0]]) / (THREAD_ROWS.value + 2)
     inside = {i for start, end in loops for i in range(start, end)}
     around = texts[test[0] : block[0]] + texts[block[1] : test[1]]
-    # Rows of placements under two blocks next to each other along y read one piece of 18 words, and
-    # under others two of 16, which are 1.5 cycles; all other loads read one piece.
-    along = -(-WINDOW // lattice.side)
-    pairs = range(0, along**2, lattice.threads)
-    pooled = 0.5 * THREAD_ROWS.value * sum((n + 1) % along == 0 for n in pairs) / len(pairs)
+    # Rows of placements under blocks next to each other along y read one piece of the pooled
+    # ground, and under others two, which are 1.5 cycles; all other loads read one piece.
+    along, last = -(-WINDOW // lattice.side), lattice.threads - 1
+    firsts = range(0, along**2, lattice.threads)
+    apart = sum(n // along != (n + last) // along for n in firsts) / len(firsts)
+    pooled = 0.5 * THREAD_ROWS.value * apart
     each = Work(*(number / walks for number in _work(texts[slice(*floor)], pooled * walks)))
     program = _work([text for i, text in enumerate(texts) if i not in inside], pooled * again)
     return Cost(

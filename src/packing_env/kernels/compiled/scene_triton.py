@@ -44,8 +44,8 @@ class Lattice(NamedTuple):
         pitch_x: lattice points along x in memory: a thread reads whole blocks at a time.
         pitch_y: the same along y.
         side: cells along a block's side.
-        threads: threads that share a placement; each has every second line of a block, or all.
-        vector: cells along y that a thread loads at once, a divisor of the stride.
+        threads: threads that share a placement; each has every ``threads``-th line of a block.
+        vector: cells along y that a thread loads at once. Both divide the stride.
     """
 
     stride: int
@@ -65,7 +65,7 @@ def lattice_of(stride: int, length: int, width: int) -> Lattice:
     lines = max(1, _SIDE // stride)
     xs, ys = -(-length // stride), -(-width // stride)
     pitches = (xs + ROWS.value + lines - 2, ys + lines - 1)
-    layout = (stride * lines, 2 - stride % 2, math.gcd(stride, 4))
+    layout = (stride * lines, math.gcd(stride, 4), math.gcd(stride, 4))
     return Lattice(stride, length, width, xs, ys, *pitches, *layout)
 
 
@@ -132,9 +132,10 @@ def ground_kernel(
 
 
 @part
-def listed_blocks(window_x, window_y, SIDE: tl.constexpr):
-    """Return the length of a surface's list of blocks: all of its window, and its end."""
-    return tl.cdiv(window_x, SIDE) * tl.cdiv(window_y, SIDE) + 1
+def listed_blocks(window_x, window_y, LATTICE: tl.constexpr):
+    """Return the length of a surface's list: the blocks of its window, and those that end it."""
+    side = LATTICE.side
+    return tl.cdiv(window_x, side) * tl.cdiv(window_y, side) + LATTICE.threads
 
 
 @triton.jit(do_not_specialize=["window_x", "window_y"])
@@ -145,7 +146,7 @@ def blocks_kernel(
     """Write the lowest cell of each block, the list of blocks, and the size of the finite cells.
 
     A program has one surface. No finite cell lies beyond the bound; a negative index has size 0.
-    The list leaves out blocks without finite cells; it ends with one that binds nowhere.
+    The list leaves out blocks without finite cells; it ends with some that bind nowhere.
     """
     side: tl.constexpr = LATTICE.side
     lines: tl.constexpr = side // LATTICE.stride
@@ -157,7 +158,7 @@ def blocks_kernel(
     h = tl.where(surface >= 0, tl.load(bound + chosen * 2 + 1), 0).to(tl.int32)
     level = bottom + chosen * window_x * window_y
     low = lows + plane * tl.cdiv(window_x, side) * tl.cdiv(window_y, side)
-    listed = plane * listed_blocks(window_x, window_y, side)
+    listed = plane * listed_blocks(window_x, window_y, LATTICE)
     u, v = tl.arange(0, ACROSS)[:, None], tl.arange(0, ACROSS)[None, :]
     strip = u % LATTICE.stride // threads * (side // vector) + v // vector
     line = strip * lines + u // LATTICE.stride
@@ -179,11 +180,12 @@ def blocks_kernel(
             tl.store(corners + listed, (a * LATTICE.pitch_y + c) * lines)
             tl.store(depths + listed, least)
             listed += (least < float("inf")).to(tl.int64)
-    tl.store(corners + listed, 0)
-    tl.store(depths + listed, float("inf"))
+    ends = listed + tl.arange(0, LATTICE.threads)
+    tl.store(corners + ends, tl.zeros([LATTICE.threads], tl.int32))
+    tl.store(depths + ends, tl.full([LATTICE.threads], float("inf"), tl.float32))
     tl.store(size + plane * 3, tl.max(tl.max(across, axis=1), axis=0))
     tl.store(size + plane * 3 + 1, tl.max(tl.max(along, axis=1), axis=0))
-    count = listed - plane * listed_blocks(window_x, window_y, side)
+    count = listed - plane * listed_blocks(window_x, window_y, LATTICE)
     tl.store(size + plane * 3 + 2, count.to(tl.int32))
 
 
@@ -250,7 +252,7 @@ def new_scene(heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor) -> 
     pitches, layout = (lattice.pitch_x, lattice.pitch_y), (lattice.threads, lattice.vector)
     phases = [stride // number for number in layout]
     blocks = [-(-window // lattice.side) for window in bottom.shape[1:]]
-    planes, listed = (batch, orientations), blocks[0] * blocks[1] + 1
+    planes, listed = (batch, orientations), blocks[0] * blocks[1] + lattice.threads
     return Scene(
         heightmap.new_empty(batch, *phases, *pitches, *layout),
         heightmap.new_empty(batch, *pitches),

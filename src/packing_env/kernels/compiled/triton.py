@@ -7,8 +7,8 @@ monotone. Blocks that can bind or support at no placement of the tile are left o
 bit.
 
 A thread holds a few placements next to each other along x, and loads the ground under a block once
-for all of them. Two threads share their placements where the lattice step is even: each has every
-second line of a block, and in the tests of blocks every second block.
+for all of them. Up to four threads share their placements, as many as divide the lattice step: each
+has lines of a block of its own, and in the tests of blocks a block of its own.
 
 Nothing is read back and nothing is allocated by the data, so that a call can be captured in a CUDA
 graph (after a first one, which compiles).
@@ -38,11 +38,14 @@ SIZES = ["orientations", "window_x", "window_y"]
 are constants of the innermost loop: a size of container compiles once, in a second.
 """
 
-LANES = tl.constexpr(32)
+LANES = 32
 """Threads of a program."""
 
 _TILE_Y = 16
 """Placements of a program along y, at most."""
+
+_BITS = tl.constexpr(8)
+"""Bits of a number of threads, of up to `LANES`."""
 
 _UNROLLED = tl.constexpr(8)
 """Strips of a block whose code is written out; blocks of more are walked in a loop."""
@@ -159,7 +162,10 @@ def floors_of(bar, floors, blocks, thread, LATTICE: tl.constexpr):
 
 @part
 def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.constexpr):
-    """Return a bit for each of the next blocks that can bind, or support, under a placement."""
+    """Return how many threads found that a block can bind, or support: `_BITS` for each block.
+
+    The blocks are the next ones, one for each thread that shares a placement.
+    """
     corners, depths, _ = blocks
     top = tops + tl.load(corners + first + thread)
     depth = tl.load(depths + first + thread)
@@ -167,11 +173,8 @@ def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.c
     for i in tl.static_range(ROWS):
         reach = tl.load(top + i * LATTICE.pitch_y) - depth
         binds = binds | (reach >= bar[i] if COUNT else reach > bar[i])
-    # One sum over the warp counts the marks of each block in bits of its own.
-    found = tl.where(binds, 1 + thread * (LANES * 2 - 1), 0)
-    counts = tl.sum(tl.reshape(found, [found.numel]), axis=0)
-    bits = (counts % (LANES * 2) > 0).to(tl.int32) + (counts // (LANES * 2) > 0).to(tl.int32) * 2
-    return bits
+    marks = tl.where(binds, 1 << thread * _BITS, 0)
+    return tl.sum(tl.reshape(marks, [marks.numel]), axis=0)
 
 
 @part
@@ -207,7 +210,7 @@ def gaps_kernel(
     below = tl.minimum(x, nx - 1) * LATTICE.pitch_y + tl.minimum(y, ny - 1)
     ground, tops, floors = grounds_of(scene, row, below, LATTICE)
     ground += within
-    listed = plane * listed_blocks(window_x, window_y, LATTICE.side)
+    listed = plane * listed_blocks(window_x, window_y, LATTICE)
     cells = scene.cells + listed * (LATTICE.side * LATTICE.side) + within
     walked = (first_x < nx) & (first_y < ny)
     number = tl.where(walked, tl.load(scene.size + plane * 3 + 2), 0)
@@ -229,10 +232,13 @@ def gaps_kernel(
             rest = tl.max(bar[i], axis=2, keep_dims=True)
             bar = changed(bar, i, tl.where((x + i < nx) & (y < ny), rest, float("inf")))
     for first in range(0, number, LATTICE.threads):
-        bits = binding(bar, tops, blocks, first, thread, LATTICE, COUNT)
-        while bits != 0:
-            block = first + 1 - (bits & 1)
-            bits = bits & (bits - 1)
+        marks = binding(bar, tops, blocks, first, thread, LATTICE, COUNT)
+        while marks != 0:
+            next_one = 0
+            for k in tl.static_range(1, LATTICE.threads):
+                next_one += ((marks & ((1 << k * _BITS) - 1)) == 0).to(tl.int32)
+            marks = marks & ~(((1 << _BITS) - 1) << next_one * _BITS)
+            block = first + next_one
             corner = tl.load(blocks[0] + block).to(tl.int64)
             under = ground + corner * (LATTICE.threads * LATTICE.vector)
             surface = cells + block * (LATTICE.side * LATTICE.side)
@@ -250,10 +256,11 @@ def gaps_kernel(
 
 def constants_of(lattice: Lattice) -> dict[str, Any]:
     """Return what is compiled in for a lattice."""
+    columns = LANES // lattice.threads
     return {
         "LATTICE": lattice,
-        "POINTS": LANES.value // lattice.threads * ROWS.value,
-        "TILE_Y": min(_TILE_Y, triton.next_power_of_2(lattice.ys)),
+        "POINTS": columns * ROWS.value,
+        "TILE_Y": min(_TILE_Y, columns, triton.next_power_of_2(lattice.ys)),
     }
 
 
