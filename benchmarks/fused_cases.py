@@ -4,9 +4,10 @@
 
 The cases are those of `tests/engine/test_fused_interpreted.py` for cuboids, and of
 `test_fused_heights_interpreted.py` for items of any shape: in each, all observations, masks,
-rewards, flags and states of four steps with resets are compared. The file is written anew every
-five cases, and names those that differ. With ``--resume`` a run goes on after the cases of the
-file; each run is in its ``parts``, with its revision and its seconds.
+rewards, flags and states of four steps with resets are compared. Where no item of a task has a
+legal placement in the empty container, it counts as ``refused``, and another one is drawn. The
+file is written anew every five cases, and names those that differ. With ``--resume`` a run goes on
+after the cases of the file; each run is in its ``parts``, with its revision and its seconds.
 """
 
 from __future__ import annotations
@@ -39,15 +40,18 @@ def main() -> None:
     parser.add_argument("--out")
     args = parser.parse_args()
     cases, out = cuboids if args.of == "cuboids" else shapes, args.out or OUT.format(args.of)
-    found: dict[str, Any] = {"cases": 0, "differing": [], "episodes_ended": 0, "parts": []}
+    found: dict[str, Any] = {"cases": 0, "differing": [], "episodes_ended": 0, "refused": 0}
+    found["parts"] = []
     if args.resume:
         before = json.loads(Path(out).read_text())
-        found = {key: before[key] for key in found}
+        found |= {key: before[key] for key in found if key in before}
     report, start, first = provenance(args), time.perf_counter(), found["cases"]
     parts = found["parts"]
     for seed in range(first, args.cases):
         try:
-            found["episodes_ended"] += cases.finished(seed)
+            engines, refused = cases.feasible(seed)
+            found["refused"] += refused
+            found["episodes_ended"] += cases.ended(engines, seed)
         except AssertionError:
             found["differing"].append(seed)
         found["cases"] = seed + 1

@@ -34,19 +34,24 @@ TYPES = {
             "lowest",
             "bottom",
             "lows",
+            "depths",
+            "cells",
             "z",
             "peak",
         ),
         "*fp32",
     ),
     **dict.fromkeys(("which", "bound", "com"), "*i64"),
-    **dict.fromkeys(("size", "count"), "*i32"),
+    **dict.fromkeys(("size", "count", "corners"), "*i32"),
     "stable": "*u8",
     **dict.fromkeys(("uniform", "place"), "*fp64"),
     **{"mask": "*i1", "chosen": "*i64"},
     **dict.fromkeys(("contact_tol", "lid"), "fp32"),
 }
 """Types of the kernels' arguments; the others are int32."""
+
+SCENE: Any = scene.Scene._make(TYPES[name] for name in scene.Scene._fields)
+"""Types of a scene, which is one argument."""
 
 _PLANES = dict.fromkeys(("rest", "sums", "sides", "peak", "images"), "*fp32")
 
@@ -72,7 +77,13 @@ class Variant(NamedTuple):
         said = "".join(f" {key.lower()}" for key, value in shown.items() if value)
         if self.kernel is base.gaps_kernel and "peak" not in self.constants:
             said += " lid"
-        return f"{self.kernel.__name__}{said} stride {self.constants['STRIDE']}"
+        return f"{self.kernel.__name__}{said} stride {self.stride}"
+
+    @property
+    def stride(self) -> int | None:
+        """The lattice step that is compiled in."""
+        lattice = self.constants.get("LATTICE")
+        return lattice.stride if lattice else self.constants.get("STRIDE")
 
 
 @dataclass(frozen=True)
@@ -93,12 +104,9 @@ def variants() -> Iterator[Variant]:
     for per_row in (False, True):
         constants = {**entries, "PER_ROW": per_row}
         yield Variant(choice.explore_kernel, constants, label=f"rate per row {per_row}")
-    for stride, cells, window in LATTICES:
-        steps, side = -(-cells // stride), scene.block_side(stride)
-        across = triton.next_power_of_2(side)
-        pitches = (steps + across // stride, steps + across // stride + 1)
-        sizes = base.constants_of(stride, steps, pitches, (window, window))
-        common = {key: sizes[key] for key in ("STRIDE", "SIDE", "ACROSS")}
+    for stride, cells, _ in LATTICES:
+        lattice = scene.lattice_of(stride, cells, cells)
+        common, sizes = scene.block_constants(lattice), base.constants_of(lattice)
         yield Variant(scene.ground_kernel, {**common, "POINTS": scene.GROUND_POINTS})
         yield Variant(scene.blocks_kernel, common)
         drawn = {"STRIDE": stride, "POINTS": planes.POINTS}
@@ -106,6 +114,7 @@ def variants() -> Iterator[Variant]:
         for counts in (False, True):
             yield Variant(base.gaps_kernel, {**sizes, "COUNT": counts, "peak": None})
         yield Variant(base.gaps_kernel, {**sizes, "COUNT": False})
+        sizes |= {"POINTS": hull_triton.POINTS}
         for centres in (False, True):
             for wide in (False, True) if stride == LATTICES[-1][0] else (False,):
                 yield Variant(
@@ -116,7 +125,8 @@ def variants() -> Iterator[Variant]:
 def compiled(variant: Variant, architecture: int) -> Code:
     """Compile a variant for a chip, as a launch would."""
     names = variant.kernel.arg_names
-    types = {name: (variant.types or TYPES).get(name, "i32") for name in names}
+    given: dict[str, Any] = {**(variant.types or TYPES), "scene": SCENE}
+    types = {name: given.get(name, "i32") for name in names}
     types |= dict.fromkeys(variant.constants, "constexpr")
     aligned = {key: [["tt.divisibility", 16]] for key in _pointers(list(types.values()))}
     source = ASTSource(variant.kernel, types, constexprs=variant.constants, attrs=aligned)

@@ -25,29 +25,43 @@ from triton_code import LATTICES, Code, compiled, variants
 
 from packing_env import make_env
 from packing_env.kernels.compiled import triton as base
-from packing_env.kernels.compiled.scene_triton import block_side
+from packing_env.kernels.compiled.scene_triton import ROWS as THREAD_ROWS
+from packing_env.kernels.compiled.scene_triton import Lattice, lattice_of
 
 OUT = "benchmarks/results/triton_kernels.json"
 ARCHITECTURES = (80, 90)
 MULTIPROCESSORS, SCHEDULERS, CLOCK = 132, 4, 1.98e9
 """NVIDIA H100 SXM5: instructions of a warp per cycle and multiprocessor, and boost clock in Hz."""
 
+HALF_RATE = r"\b(FMNMX|VIMNMX3?|IMNMX|FSETP|ISETP|FSET|FSEL|SEL|VIADD|IADD3|P?LOP3|LEA|SHF)\b"
+"""Comparisons, maxima and integer arithmetic: each keeps its scheduler's unit for two cycles."""
+
 ROWS, ORIENTATIONS, (STRIDE, CELLS, WINDOW) = 1024, 24, LATTICES[-1]
 """The reference configuration."""
 
 
+class Work(NamedTuple):
+    """Work of a warp: instructions, those at half rate among them, and cycles of its loads."""
+
+    instructions: float
+    half_rate: float
+    loads: float
+
+
 class Cost(NamedTuple):
-    """Instructions of a warp in the kernel of drop maps, and its loads for one line of a block."""
+    """Work in the kernel of drop maps: a program, and per block, a floor, a test and a scan.
 
-    program: int
-    floor: float
-    reach: int
-    line: int
-    line_loads: int
+    Floors and tests are of as many blocks as threads share a placement.
+    """
+
+    program: Work
+    floor: Work
+    test: Work
+    block: Work
 
 
-def cost(code: Code) -> Cost:
-    """Read the loops of the kernel of drop maps: floors of blocks, their reaches, and lines."""
+def cost(code: Code, lattice: Lattice) -> Cost:
+    """Read the loops of the kernel of drop maps: floors, and tests with scans of blocks in them."""
     place = {address: i for i, (address, _) in enumerate(code.instructions)}
     loops = []
     for end, (address, text) in enumerate(code.instructions):
@@ -55,18 +69,51 @@ def cost(code: Code) -> Cost:
         if found and int(found[1], 16) < address:
             loops.append((place[int(found[1], 16)], end + 1))
     inner = [one for one in loops if not any(_holds(one, other) for other in loops)]
-    line = max(inner, key=lambda loop: loop[1] - loop[0])
-    block = min((o for o in loops if _holds(o, line)), key=lambda loop: loop[1] - loop[0])
-    floors = [one for one in inner if one[1] <= block[0]]
-    floor = min((one[1] - one[0]) / (_loads(code, one) / 3) for one in floors)
+    block = max(inner, key=lambda loop: loop[1] - loop[0])
+    test = min((o for o in loops if _holds(o, block)), key=lambda loop: loop[1] - loop[0])
+    floor = min((o for o in inner if o[1] <= test[0]), key=lambda loop: loop[0])
+    texts = [text for _, text in code.instructions]
+    walks = _count(r"\bLDG", texts[slice(*floor)]) / (THREAD_ROWS.value + 2)
+    # What the compiler writes out of the floors' loop behind it is no part of a program.
+    again = _count(r"\bLDG", texts[floor[1] : test[0]]) / (THREAD_ROWS.value + 2)
     inside = {i for start, end in loops for i in range(start, end)}
+    around = texts[test[0] : block[0]] + texts[block[1] : test[1]]
+    # Rows of placements under blocks next to each other along y read one piece of the pooled
+    # ground, and under others two, which are 1.5 cycles; all other loads read one piece.
+    along, last = -(-WINDOW // lattice.side), lattice.threads - 1
+    firsts = range(0, along**2, lattice.threads)
+    apart = sum(n // along != (n + last) // along for n in firsts) / len(firsts)
+    pooled = 0.5 * THREAD_ROWS.value * apart
+    each = Work(*(number / walks for number in _work(texts[slice(*floor)], pooled * walks)))
+    program = _work([text for i, text in enumerate(texts) if i not in inside], pooled * again)
     return Cost(
-        len(code.instructions) - len(inside),
-        floor,
-        block[1] - block[0] - (line[1] - line[0]),
-        line[1] - line[0],
-        _loads(code, line),
+        Work(*(all_of - again * one for all_of, one in zip(program, each, strict=True))),
+        each,
+        _work(around, pooled),
+        _work(texts[slice(*block)], _vectors(texts[slice(*block)], lattice)),
     )
+
+
+def _vectors(texts: list[str], lattice: Lattice) -> int:
+    """Return the cycles that the vector loads of a block take beyond one each.
+
+    The 32 threads read ``vector`` whole pieces of 32 words of the ground in a load, from a border
+    of a sector on; of a surface all read the same few words.
+    """
+    surfaces = lattice.side**2 // (lattice.threads * lattice.vector)
+    return (_count(r"\bLDG\S*\.128", texts) - surfaces) * (lattice.vector - 1)
+
+
+def _work(texts: list[str], more: float) -> Work:
+    """Return the work of instructions; loads, stores and shuffles take a cycle, and ``more``."""
+    return Work(
+        len(texts), _count(HALF_RATE, texts), _count(r"\b(LDG|STG|SHFL|REDUX)", texts) + more
+    )
+
+
+def _count(pattern: str, texts: list[str]) -> int:
+    """Return how many instructions match."""
+    return sum(bool(re.search(pattern, text)) for text in texts)
 
 
 def _holds(outer: tuple[int, int], loop: tuple[int, int]) -> bool:
@@ -74,41 +121,36 @@ def _holds(outer: tuple[int, int], loop: tuple[int, int]) -> bool:
     return outer != loop and outer[0] <= loop[0] and loop[1] <= outer[1]
 
 
-def _loads(code: Code, loop: tuple[int, int]) -> int:
-    """Return the loads among the instructions of a loop."""
-    return sum("LDG" in text for _, text in code.instructions[slice(*loop)])
-
-
-def scanned_share(steps: int, items: int, seed: int = 0) -> list[float]:
-    """Return the share of block lines that tiles look at, by the step of an episode.
+def scanned_share(episodes: int, steps: int, items: int) -> list[float]:
+    """Return the share of blocks that tiles scan, by the step of an episode, mean of some.
 
     Items are drawn from the catalogue of `irregular_paper`, placements of the episode at random.
     """
-    env = make_env("irregular_paper", num_envs=1, pool_size=16, seed=seed)
-    catalogue, root, shares = env.catalogue.tensors(), env.reset(), []
-    random = np.random.default_rng(seed)
-    for _ in range(steps):
-        ground = env.get_state()["heightmap"][0].numpy()
-        looked = total = 0
-        for _ in range(items):
-            item = random.integers(len(catalogue["size"]))
-            orientation = random.integers(int(catalogue["orientation_mask"][item].sum()))
-            w, h = catalogue["size"][item, orientation].tolist()
-            lines = lines_of(ground, catalogue["bottom"][item, orientation, :w, :h].numpy())
-            looked, total = looked + lines[0], total + lines[1]
-        shares.append(looked / total)
-        root = env.step_and_maybe_reset(env.rand_action(root))[1]
-    return shares
+    looked, total = np.zeros(steps), np.zeros(steps)
+    for seed in range(episodes):
+        torch.manual_seed(seed)
+        env = make_env("irregular_paper", num_envs=1, pool_size=16, seed=seed)
+        catalogue, root = env.catalogue.tensors(), env.reset()
+        random = np.random.default_rng(seed)
+        for step in range(steps):
+            ground = env.get_state()["heightmap"][0].numpy()
+            for _ in range(items):
+                item = random.integers(len(catalogue["size"]))
+                orientation = random.integers(int(catalogue["orientation_mask"][item].sum()))
+                w, h = catalogue["size"][item, orientation].tolist()
+                blocks = blocks_of(ground, catalogue["bottom"][item, orientation, :w, :h].numpy())
+                looked[step], total[step] = looked[step] + blocks[0], total[step] + blocks[1]
+            root = env.step_and_maybe_reset(env.rand_action(root))[1]
+    return [float(share) for share in looked / total]
 
 
-def lines_of(ground: np.ndarray, bottom: np.ndarray) -> tuple[int, int]:
-    """Return the lines of blocks that the tiles of an item look at, and all of them."""
-    side, steps = block_side(STRIDE), block_side(STRIDE) // STRIDE
-    sizes = base.constants_of(STRIDE, -(-ground.shape[1] // STRIDE), (0, 0), bottom.shape)
-    tile = (sizes["TILE_X"], sizes["TILE_Y"])
+def blocks_of(ground: np.ndarray, bottom: np.ndarray) -> tuple[int, int]:
+    """Return how many blocks the tiles of an item scan, and all of them."""
+    lattice, tile = reference_tiles()
+    side, steps = lattice.side, lattice.side // STRIDE
     windows = np.lib.stride_tricks.sliding_window_view(
         np.pad(ground, (0, side), constant_values=np.nan), (side, side)
-    )[::STRIDE, ::STRIDE]
+    )[: ground.shape[0] : STRIDE, : ground.shape[1] : STRIDE]
     highest, lowest = np.nanmax(windows, (2, 3)), np.nanmin(windows, (2, 3))
     nx, ny = ((n - m) // STRIDE + 1 for n, m in zip(ground.shape, bottom.shape, strict=True))
     blocks = []
@@ -117,17 +159,25 @@ def lines_of(ground: np.ndarray, bottom: np.ndarray) -> tuple[int, int]:
             cells = bottom[a : a + side, c : c + side]
             at = (slice(a // side * steps, a // side * steps + nx),
                   slice(c // side * steps, c // side * steps + ny))  # fmt: skip
-            blocks.append((a, c, cells, highest[at] - cells.min(), lowest[at] - cells.min()))
+            if np.isfinite(cells).any():
+                blocks.append((a, c, cells, highest[at] - cells.min(), lowest[at] - cells.min()))
     z = np.max([block[4] for block in blocks], 0)
     looked = total = 0
-    for a, c, cells, reach, _ in blocks:
-        binds = _tiled(reach > z, tile)
-        looked, total = looked + binds.sum() * len(cells), total + binds.size * len(cells)
-        scanned = binds.repeat(tile[0], 0).repeat(tile[1], 1)[:nx, :ny]
-        for u, v in zip(*np.nonzero(np.isfinite(cells)), strict=True):
-            under = ground[a + u :: STRIDE, c + v :: STRIDE][:nx, :ny]
-            z = np.where(scanned, np.maximum(z, under - cells[u, v]), z)
+    for first in range(0, len(blocks), lattice.threads):
+        tested = [(one, _tiled(one[3] > z, tile)) for one in blocks[first:][: lattice.threads]]
+        for (a, c, cells, _, _), binds in tested:
+            looked, total = looked + binds.sum(), total + binds.size
+            scanned = binds.repeat(tile[0], 0).repeat(tile[1], 1)[:nx, :ny]
+            for u, v in zip(*np.nonzero(np.isfinite(cells)), strict=True):
+                under = ground[a + u :: STRIDE, c + v :: STRIDE][:nx, :ny]
+                z = np.where(scanned, np.maximum(z, under - cells[u, v]), z)
     return int(looked), int(total)
+
+
+def reference_tiles() -> tuple[Lattice, tuple[int, int]]:
+    """Return the lattice of the reference configuration, and placements of a tile along x and y."""
+    sizes = base.constants_of(lattice_of(STRIDE, CELLS, CELLS))
+    return sizes["LATTICE"], (sizes["POINTS"] // sizes["TILE_Y"], sizes["TILE_Y"])
 
 
 def _tiled(marks: np.ndarray, tile: tuple[int, int]) -> np.ndarray:
@@ -140,29 +190,33 @@ def _tiled(marks: np.ndarray, tile: tuple[int, int]) -> np.ndarray:
 
 def estimate(of: Cost, share: float) -> dict[str, float]:
     """Return milliseconds of the drop maps at the reference configuration, by what limits them."""
-    steps, side = CELLS // STRIDE, block_side(STRIDE)
+    lattice, tile = reference_tiles()
     fits = (CELLS - WINDOW) // STRIDE + 1
-    sizes = base.constants_of(STRIDE, steps, (0, 0), (WINDOW, WINDOW))
-    tiles = -(-fits // sizes["TILE_X"]) * -(-fits // sizes["TILE_Y"])
-    programs = -(-steps // sizes["TILE_X"]) * -(-steps // sizes["TILE_Y"])
-    blocks = tiles * (-(-WINDOW // side)) ** 2
-    lines = blocks * side * share
-    issued = programs * of.program + blocks * (of.floor + of.reach) + lines * of.line
-    # A load of two pieces of 16 words takes 1.5 cycles, that of one word for all threads 1.
-    grounds = of.line_loads - sizes["ACROSS"]
-    loaded = lines * (1.5 * grounds + sizes["ACROSS"]) + blocks * 2 * (2 * 1.5 + 1)
+    tiles = -(-fits // tile[0]) * -(-fits // tile[1])
+    programs = -(-lattice.xs // tile[0]) * -(-lattice.ys // tile[1])
+    blocks = (-(-WINDOW // lattice.side)) ** 2
+    tests = -(-blocks // lattice.threads)
+    times = (programs, tiles * tests, tiles * tests, tiles * blocks * share)
     maps = ROWS * ORIENTATIONS / MULTIPROCESSORS / CLOCK * 1e3
+    per_map = [sum(n * work[i] for n, work in zip(times, of, strict=True)) for i in range(3)]
     return {
-        "instructions_ms": round(issued / SCHEDULERS * maps, 2),
-        "loads_ms": round(loaded * maps, 2),
+        "instructions_ms": round(per_map[0] / SCHEDULERS * maps, 2),
+        "half_rate_ms": round(per_map[1] * 2 / SCHEDULERS * maps, 2),
+        "loads_ms": round(per_map[2] * maps, 2),
     }
+
+
+def _named(of: Cost) -> dict[str, dict[str, float]]:
+    """Return costs as they are written."""
+    return {name: work._asdict() for name, work in of._asdict().items()}
 
 
 def main() -> None:
     """Compile, count, estimate and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--steps", type=int, default=20, help="decisions of the episode")
-    parser.add_argument("--items", type=int, default=20, help="items looked at, each step")
+    parser.add_argument("--episodes", type=int, default=5, help="of random placements")
+    parser.add_argument("--steps", type=int, default=20, help="decisions of an episode")
+    parser.add_argument("--items", type=int, default=5, help="items looked at, each step")
     parser.add_argument("--share", type=float, help="take this share instead of an episode's")
     parser.add_argument("--out", default=OUT)
     args = parser.parse_args()
@@ -185,11 +239,11 @@ def main() -> None:
                 "most": dict(kinds.most_common(6)),
             })  # fmt: skip
             plain = variant.constants.get("COUNT") is False and "peak" in variant.constants
-            if plain and variant.constants["STRIDE"] == STRIDE:
-                costs[architecture] = cost(code)
+            if plain and variant.stride == STRIDE:
+                costs[architecture] = cost(code, reference_tiles()[0])
             if variant.kernel.__name__ == "step_kernel" and architecture == 90 and not step:
                 step = triton_step.estimate(code)  # the first is cuboid_online
-    shares = [args.share] if args.share else scanned_share(args.steps, args.items)
+    shares = [args.share] if args.share else scanned_share(args.episodes, args.steps, args.items)
     mean = float(np.mean(shares))
     report = {
         **provenance(args),
@@ -197,7 +251,7 @@ def main() -> None:
         "kernels": table,
         "drop_maps": {
             "rows": ROWS, "orientations": ORIENTATIONS, "cells": CELLS, "stride": STRIDE,
-            "window": WINDOW, "cost": {sm: made._asdict() for sm, made in costs.items()},
+            "window": WINDOW, "cost": {sm: _named(made) for sm, made in costs.items()},
             "share_by_step": [round(share, 4) for share in shares], "share": round(mean, 4),
             "h100": estimate(costs[90], mean),
             "h100_roughest_step": estimate(costs[90], max(shares)),

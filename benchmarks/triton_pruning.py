@@ -25,7 +25,7 @@ from provenance import provenance, write_json
 from packing_env import make_env
 
 OUT = "benchmarks/results/triton_pruning.json"
-STRIDE, TILES = 4, ((4, 16), (2, 16))
+STRIDE, TILES = 4, ((4, 16), (4, 8), (8, 8), (8, 16))
 
 
 class Blocks(NamedTuple):
@@ -116,6 +116,7 @@ def main() -> None:
     parser.add_argument("--out", default=OUT)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    torch.manual_seed(0)
     env = make_env("irregular_paper", num_envs=1, pool_size=16, seed=0)
     catalogue, root, random = env.catalogue.tensors(), env.reset(), np.random.default_rng(0)
     looked: Counter[str] = Counter()

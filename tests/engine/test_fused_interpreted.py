@@ -76,7 +76,16 @@ def options(seed: int) -> dict[str, Any]:
 
 def finished(seed: int, num_steps: int = 4, backends: tuple[str, ...] = ("triton", "eager")) -> int:
     """Play a case; returns the episodes that ended."""
-    engines = Engines(backends, **options(seed))
+    return ended(feasible(seed, backends)[0], seed, num_steps)
+
+
+def feasible(seed: int, backends: tuple[str, ...] = ("triton", "eager")) -> tuple[Engines, int]:
+    """Begin a case; all can be played, so that none is counted as refused."""
+    return Engines(backends, **options(seed)), 0
+
+
+def ended(engines: Engines, seed: int, num_steps: int = 4) -> int:
+    """Play steps of a case; returns the episodes that ended."""
     engines.play(num_steps, seed)
     return int(engines.envs[0].state["episode"].sum())
 

@@ -1,11 +1,13 @@
 """Scenes of the Triton kernels: the ground by phase and pooled, and the blocks of lower surfaces.
 
 They are made once a call, on the device. The heightmap is split by phase: cell (stride * i + p,
-stride * j + q) is element [p, q, i, j]. Neighbouring placements then read neighbouring words.
+stride * j + q) is element (i, j) of phase (p, q). Phases that neighbouring threads read, and those
+that one thread reads at once, lie side by side, so that a warp's loads are of one piece.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -23,13 +25,48 @@ OPTIONS = {"num_warps": 1, "enable_fp_fusion": False}
 GROUND_POINTS = 64
 """Lattice points of a program that splits the ground."""
 
+ROWS = tl.constexpr(4)
+"""Placements of a thread along x, which share the ground that it loads."""
+
 _SIDE = 8
 """Cells along a block's side, about; it is a whole number of lattice steps."""
 
 
-def block_side(stride: int) -> int:
-    """Return the cells along a block's side."""
-    return stride * max(1, _SIDE // stride)
+class Lattice(NamedTuple):
+    """Lattice points of a container and how the kernels hold what is below them, compiled in.
+
+    Attributes:
+        stride: the lattice step in cells.
+        length: cells of the container along x.
+        width: cells along y.
+        xs: lattice points along x.
+        ys: lattice points along y.
+        pitch_x: lattice points along x in memory: a thread reads whole blocks at a time.
+        pitch_y: the same along y.
+        side: cells along a block's side.
+        threads: threads that share a placement; each has every ``threads``-th line of a block.
+        vector: cells along y that a thread loads at once. Both divide the stride.
+    """
+
+    stride: int
+    length: int
+    width: int
+    xs: int
+    ys: int
+    pitch_x: int
+    pitch_y: int
+    side: int
+    threads: int
+    vector: int
+
+
+def lattice_of(stride: int, length: int, width: int) -> Lattice:
+    """Return the lattice of a container."""
+    lines = max(1, _SIDE // stride)
+    xs, ys = -(-length // stride), -(-width // stride)
+    pitches = (xs + ROWS.value + lines - 2, ys + lines - 1)
+    layout = (stride * lines, math.gcd(stride, 4), math.gcd(stride, 4))
+    return Lattice(stride, length, width, xs, ys, *pitches, *layout)
 
 
 def part(function: Callable[..., Any]) -> Any:
@@ -41,116 +78,134 @@ def part(function: Callable[..., Any]) -> Any:
 
 
 @part
-def cells_across(ACROSS: tl.constexpr):
-    """Return the numbers of a block's cells along y, ``[ACROSS, 1]``, out of their order.
+def apart(index, SIZE: tl.constexpr):
+    """Return the numbers below SIZE out of their order, so that no neighbours are neighbours.
 
-    Were neighbours in memory neighbours here, the compiler would spread them over threads; so each
-    thread holds all of them for its own placements, and maxima over them stay within it.
+    Were neighbours in memory neighbours in a tensor, the compiler would choose by them which
+    elements a thread holds; so each holds all cells for its own placements.
     """
-    v = tl.arange(0, ACROSS)[:, None]
-    return v % 2 * (ACROSS // 2) + v // 2
+    return index % 2 * (SIZE // 2) + index // 2
 
 
-@triton.jit(do_not_specialize=["length", "width", "xs", "ys", "pitch_x", "pitch_y"])
+@triton.jit
 def ground_kernel(
-    heightmap,
-    phases,
-    highest,
-    lowest,
-    length,
-    width,
-    xs,
-    ys,
-    pitch_x,
-    pitch_y,
-    STRIDE: tl.constexpr,
-    SIDE: tl.constexpr,
-    ACROSS: tl.constexpr,
-    POINTS: tl.constexpr,
-):
+    heightmap, phases, highest, lowest,
+    POINTS: tl.constexpr, ACROSS: tl.constexpr, LATTICE: tl.constexpr,
+):  # fmt: skip
     """Split the ground by phase, zeros beyond its edges, and pool it under a block at each point.
 
     A program writes a few lattice points of one row.
     """
-    phase = pitch_x * pitch_y
-    tiles = tl.cdiv(phase, POINTS)
+    length, width, stride = LATTICE.length, LATTICE.width, LATTICE.stride
+    phase = LATTICE.pitch_x * LATTICE.pitch_y
+    tiles = (phase + POINTS - 1) // POINTS
     row = (tl.program_id(0) // tiles).to(tl.int64)
-    point = tl.program_id(0) % tiles * POINTS + tl.arange(0, POINTS)[None, :]
-    i, j = point // pitch_y, point % pitch_y
+    first = tl.program_id(0) % tiles * POINTS
     heights = heightmap + row * length * width
-    for p in range(0, STRIDE):
-        for q in range(0, STRIDE):
-            x, y = i * STRIDE + p, j * STRIDE + q
+    point = first + tl.arange(0, POINTS)[None, :, None]
+    thread = tl.arange(0, LATTICE.threads)[None, None, :]
+    cell = tl.arange(0, LATTICE.vector)[:, None, None]
+    for p in range(0, stride, LATTICE.threads):
+        for q in range(0, stride, LATTICE.vector):
+            x = point // LATTICE.pitch_y * stride + p + thread
+            y = point % LATTICE.pitch_y * stride + q + cell
             there = (x < length) & (y < width)
             height = tl.load(heights + x * width + y, mask=there, other=0.0)
-            split = phases + ((row * STRIDE + p) * STRIDE + q) * phase
-            tl.store(split + point, height, mask=point < phase)
-    v = cells_across(ACROSS)
+            split = phases + (row * stride * stride + p * stride + q * LATTICE.threads) * phase
+            element = (point * LATTICE.threads + thread) * LATTICE.vector + cell
+            tl.store(split + element, height, mask=point < phase)
+    point = first + tl.arange(0, POINTS)[None, :]
+    v = apart(tl.arange(0, ACROSS), ACROSS)[:, None]
     top = tl.full([1, POINTS], -float("inf"), tl.float32)
     least = tl.full([1, POINTS], float("inf"), tl.float32)
-    for u in range(0, SIDE):
-        x, y = i * STRIDE + u, j * STRIDE + v
-        there = (v < SIDE) & (x < length) & (y < width)
+    for u in range(0, LATTICE.side):
+        x = point // LATTICE.pitch_y * stride + u
+        y = point % LATTICE.pitch_y * stride + v
+        there = (v < LATTICE.side) & (x < length) & (y < width)
         height = tl.load(heights + x * width + y, mask=there, other=-float("inf"))
         top = tl.maximum(top, tl.max(height, axis=0, keep_dims=True))
         height = tl.where(there, height, float("inf"))
         least = tl.minimum(least, tl.min(height, axis=0, keep_dims=True))
-    place = row * xs * ys + i * ys + j
-    tl.store(highest + place, top, mask=(i < xs) & (j < ys))
-    tl.store(lowest + place, least, mask=(i < xs) & (j < ys))
+    least = tl.minimum(least, top)  # -inf where there is no cell
+    tl.store(highest + row * phase + point, top, mask=point < phase)
+    tl.store(lowest + row * phase + point, least, mask=point < phase)
+
+
+@part
+def listed_blocks(window_x, window_y, LATTICE: tl.constexpr):
+    """Return the length of a surface's list: the blocks of its window, and those that end it."""
+    side = LATTICE.side
+    return tl.cdiv(window_x, side) * tl.cdiv(window_y, side) + LATTICE.threads
 
 
 @triton.jit(do_not_specialize=["window_x", "window_y"])
 def blocks_kernel(
-    bottom,
-    which,
-    bound,
-    size,
-    lows,
-    window_x,
-    window_y,
-    STRIDE: tl.constexpr,
-    SIDE: tl.constexpr,
-    ACROSS: tl.constexpr,
-):
-    """Write the lowest cell of each block, and the size that the finite cells take; one surface.
+    bottom, which, bound, size, lows, corners, depths, cells, window_x, window_y,
+    ACROSS: tl.constexpr, LATTICE: tl.constexpr,
+):  # fmt: skip
+    """Write the lowest cell of each block, the list of blocks, and the size of the finite cells.
 
-    No finite cell lies beyond the bound; a negative index has size 0.
+    A program has one surface. No finite cell lies beyond the bound; a negative index has size 0.
+    The list leaves out blocks without finite cells; it ends with some that bind nowhere.
     """
+    side: tl.constexpr = LATTICE.side
+    lines: tl.constexpr = side // LATTICE.stride
+    threads, vector = LATTICE.threads, LATTICE.vector
     plane = tl.program_id(0).to(tl.int64)
     surface = tl.load(which + plane)
     chosen = tl.maximum(surface, 0)
     w = tl.where(surface >= 0, tl.load(bound + chosen * 2), 0).to(tl.int32)
     h = tl.where(surface >= 0, tl.load(bound + chosen * 2 + 1), 0).to(tl.int32)
     level = bottom + chosen * window_x * window_y
-    low = lows + plane * tl.cdiv(window_x, SIDE) * tl.cdiv(window_y, SIDE)
+    low = lows + plane * tl.cdiv(window_x, side) * tl.cdiv(window_y, side)
+    listed = plane * listed_blocks(window_x, window_y, LATTICE)
     u, v = tl.arange(0, ACROSS)[:, None], tl.arange(0, ACROSS)[None, :]
+    strip = u % LATTICE.stride // threads * (side // vector) + v // vector
+    line = strip * lines + u // LATTICE.stride
+    order = (line * threads + u % threads) * vector + v % vector
     across = tl.zeros([ACROSS, ACROSS], tl.int32)
     along = tl.zeros([ACROSS, ACROSS], tl.int32)
-    for a in range(0, tl.cdiv(w, SIDE)):
-        for c in range(0, tl.cdiv(h, SIDE)):
-            x, y = a * SIDE + u, c * SIDE + v
-            there = (u < SIDE) & (v < SIDE) & (x < w) & (y < h)
-            cells = tl.load(level + x * window_y + y, mask=there, other=float("inf"))
-            is_finite = tl.abs(cells) < float("inf")
+    for a in range(0, tl.cdiv(w, side)):
+        for c in range(0, tl.cdiv(h, side)):
+            x, y = a * side + u, c * side + v
+            inside = (u < side) & (v < side)
+            there = inside & (x < w) & (y < h)
+            height = tl.load(level + x * window_y + y, mask=there, other=float("inf"))
+            is_finite = tl.abs(height) < float("inf")
             across = tl.maximum(across, tl.where(is_finite, x + 1, 0))
             along = tl.maximum(along, tl.where(is_finite, y + 1, 0))
-            tl.store(low + a * tl.cdiv(window_y, SIDE) + c, tl.min(tl.min(cells, axis=1), axis=0))
-    tl.store(size + plane * 2, tl.max(tl.max(across, axis=1), axis=0))
-    tl.store(size + plane * 2 + 1, tl.max(tl.max(along, axis=1), axis=0))
+            least = tl.min(tl.min(height, axis=1), axis=0)
+            tl.store(low + a * tl.cdiv(window_y, side) + c, least)
+            tl.store(cells + listed * (side * side) + order, height, mask=inside)
+            tl.store(corners + listed, (a * LATTICE.pitch_y + c) * lines)
+            tl.store(depths + listed, least)
+            listed += (least < float("inf")).to(tl.int64)
+    ends = listed + tl.arange(0, LATTICE.threads)
+    tl.store(corners + ends, tl.zeros([LATTICE.threads], tl.int32))
+    tl.store(depths + ends, tl.full([LATTICE.threads], float("inf"), tl.float32))
+    tl.store(size + plane * 3, tl.max(tl.max(across, axis=1), axis=0))
+    tl.store(size + plane * 3 + 1, tl.max(tl.max(along, axis=1), axis=0))
+    count = listed - plane * listed_blocks(window_x, window_y, LATTICE)
+    tl.store(size + plane * 3 + 2, count.to(tl.int32))
 
 
 class Scene(NamedTuple):
     """Lower surfaces over grounds, as the kernels read them.
 
     Attributes:
-        phases: ``[B, stride, stride, Xq, Yq]`` heights by phase, 0 beyond the edges.
-        highest: ``[B, Xs, Ys]`` ground under a block at each lattice point, highest cell.
-        lowest: ``[B, Xs, Ys]`` the same, lowest cell.
+        phases: ``[B, stride / threads, stride / vector, Xq, Yq, threads, vector]`` heights by
+            phase, 0 beyond the edges; phase (p, q) is at (p / threads, q / vector, ..., p %
+            threads, q % vector).
+        highest: ``[B, Xq, Yq]`` ground under a block at each lattice point, highest cell.
+        lowest: ``[B, Xq, Yq]`` the same, lowest cell.
         bottom: ``[K, U, V]`` lower surfaces.
         which: ``[B, R]`` int64, index of each orientation's surface; negative for none.
-        size: ``[B, R, 2]`` int32, cells (w, h) up to the last finite ones.
+        size: ``[B, R, 3]`` int32, cells (w, h) up to the last finite ones, and blocks with such.
         lows: ``[B, R, blocks, blocks]`` lowest cell of each block.
+        corners: ``[B, R, L]`` int32, list of the blocks with finite cells: their first lattice
+            points, as offsets into ``highest``.
+        depths: ``[B, R, L]`` lowest cells of the blocks of the list.
+        cells: ``[B, R, L, side * side]`` their cells, in the order in which threads read them.
     """
 
     phases: Tensor
@@ -160,6 +215,9 @@ class Scene(NamedTuple):
     which: Tensor
     size: Tensor
     lows: Tensor
+    corners: Tensor
+    depths: Tensor
+    cells: Tensor
 
 
 def shape_of(
@@ -189,18 +247,23 @@ def scene_of(
 
 def new_scene(heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor) -> Scene:
     """Return a scene whose memory is not filled yet; ``bottom`` and ``which`` are contiguous."""
-    batch, orientations, xs, ys = shape_of(heightmap, bottom, stride, which)
-    side, across = block_side(stride), triton.next_power_of_2(block_side(stride))
-    blocks = (-(-window // side) for window in bottom.shape[1:])
-    pitches = (xs + across // stride, ys + across // stride + 1)
+    batch, orientations = which.shape
+    lattice = lattice_of(stride, *heightmap.shape[1:])
+    pitches, layout = (lattice.pitch_x, lattice.pitch_y), (lattice.threads, lattice.vector)
+    phases = [stride // number for number in layout]
+    blocks = [-(-window // lattice.side) for window in bottom.shape[1:]]
+    planes, listed = (batch, orientations), blocks[0] * blocks[1] + lattice.threads
     return Scene(
-        heightmap.new_empty(batch, stride, stride, *pitches),
-        heightmap.new_empty(batch, xs, ys),
-        heightmap.new_empty(batch, xs, ys),
+        heightmap.new_empty(batch, *phases, *pitches, *layout),
+        heightmap.new_empty(batch, *pitches),
+        heightmap.new_empty(batch, *pitches),
         bottom,
         which,
-        which.new_empty((batch, orientations, 2), dtype=torch.int32),
-        heightmap.new_empty(batch, orientations, *blocks),
+        which.new_empty((*planes, 3), dtype=torch.int32),
+        heightmap.new_empty(*planes, *blocks),
+        which.new_empty((*planes, listed), dtype=torch.int32),
+        heightmap.new_empty(*planes, listed),
+        heightmap.new_empty(*planes, listed, lattice.side**2),
     )
 
 
@@ -209,20 +272,19 @@ def fill_scene(scene: Scene, heightmap: Tensor, stride: int, bound: Tensor) -> N
 
     ``bound [K, 2]`` int64: no finite cell of a surface lies beyond it.
     """
-    side, across = block_side(stride), triton.next_power_of_2(block_side(stride))
-    batch, orientations = scene.which.shape
-    (xs, ys), pitches = scene.highest.shape[1:], scene.phases.shape[3:]
-    constants = {"STRIDE": stride, "SIDE": side, "ACROSS": across}
+    lattice = lattice_of(stride, *heightmap.shape[1:])
+    constants = block_constants(lattice)
     with torch.cuda.device_of(heightmap):
-        programs = batch * triton.cdiv(pitches[0] * pitches[1], GROUND_POINTS)
-        sizes = (*heightmap.shape[1:], xs, ys, *pitches)
-        start(
-            ground_kernel, programs, (heightmap, *scene[:3], *sizes),
-            {**constants, "POINTS": GROUND_POINTS},
-        )  # fmt: skip
-        window = scene.bottom.shape[1:]
-        surfaces = (scene.bottom, scene.which, bound, scene.size, scene.lows, *window)
-        start(blocks_kernel, batch * orientations, surfaces, constants)
+        programs = len(heightmap) * triton.cdiv(lattice.pitch_x * lattice.pitch_y, GROUND_POINTS)
+        ground = (heightmap, *scene[:3])
+        start(ground_kernel, programs, ground, {**constants, "POINTS": GROUND_POINTS})
+        surfaces = (scene.bottom, scene.which, bound, *scene[5:], *scene.bottom.shape[1:])
+        start(blocks_kernel, scene.which.numel(), surfaces, constants)
+
+
+def block_constants(lattice: Lattice) -> dict[str, Any]:
+    """Return what is compiled into kernels that split the ground and the surfaces."""
+    return {"LATTICE": lattice, "ACROSS": triton.next_power_of_2(lattice.side)}
 
 
 def start(kernel: Any, programs: int, arguments: Sequence[Any], constants: dict[str, Any]) -> None:

@@ -1,11 +1,14 @@
 """Foundations of the Triton kernels: tiles of placements, gaps to the ground under them, launches.
 
-A program holds one orientation of one row and a tile of placements, one warp of threads. It reads
-the item's lower surface in the catalogue, by index, and no further than its last finite cells. The
+A program holds one orientation of one row and a tile of placements, one warp of threads. The
 window is cut into blocks. Under a placement, no gap in a block exceeds fl(highest ground - lowest
 cell of the block), and one reaches fl(lowest ground - lowest cell): float32 subtraction is
 monotone. Blocks that can bind or support at no placement of the tile are left out, which changes no
 bit.
+
+A thread holds a few placements next to each other along x, and loads the ground under a block once
+for all of them. Up to four threads share their placements, as many as divide the lattice step: each
+has lines of a block of its own, and in the tests of blocks a block of its own.
 
 Nothing is read back and nothing is allocated by the data, so that a call can be captured in a CUDA
 graph (after a first one, which compiles).
@@ -13,7 +16,6 @@ graph (after a first one, which compiles).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -22,87 +24,157 @@ import triton.language as tl
 from torch import Tensor
 
 from packing_env.kernels.compiled.scene_triton import (
+    ROWS,
+    Lattice,
     Scene,
-    block_side,
-    cells_across,
+    lattice_of,
+    listed_blocks,
     part,
     start,
 )
 
-SIZES = ["orientations", "length", "width", "window_x", "window_y"]
-"""Arguments of every kernel that are not compiled in; pitches of the ground are, so that offsets
-are constants of the innermost loop: a size of container compiles once, in a third of a second.
+SIZES = ["orientations", "window_x", "window_y"]
+"""Arguments of every kernel that are not compiled in; those of the container are, so that offsets
+are constants of the innermost loop: a size of container compiles once, in a second.
 """
 
-POINTS = 64
-"""Placements of a program: two for each thread."""
+LANES = 32
+"""Threads of a program."""
 
 _TILE_Y = 16
 """Placements of a program along y, at most."""
 
+_BITS = tl.constexpr(8)
+"""Bits of a number of threads, of up to `LANES`."""
 
-@part
-def tile_of(
-    size,
-    orientations,
-    length,
-    width,
-    STRIDE: tl.constexpr,
-    TILE_X: tl.constexpr,
-    TILE_Y: tl.constexpr,
-):
-    """Return the placements of this program: (row, plane, w, h, x, y, inside, there).
-
-    The window (w, h) is (0, 0) where no placement of the tile keeps the item in the container;
-    ``inside`` marks those that do, ``there`` those on the lattice, ``[1, POINTS]``. What counts
-    over the batch is int64: batches of maps exceed int32 offsets.
-    """
-    xs, ys = tl.cdiv(length, STRIDE), tl.cdiv(width, STRIDE)
-    along = tl.cdiv(ys, TILE_Y)
-    tiles = tl.cdiv(xs, TILE_X) * along
-    plane, tile = (tl.program_id(0) // tiles).to(tl.int64), tl.program_id(0) % tiles
-    w, h = tl.load(size + plane * 2), tl.load(size + plane * 2 + 1)
-    fits = (w > 0) & (w <= length) & (h <= width)
-    nx = tl.where(fits, (length - w) // STRIDE + 1, 0)
-    ny = tl.where(fits, (width - h) // STRIDE + 1, 0)
-    first_x, first_y = tile // along * TILE_X, tile % along * TILE_Y
-    point = tl.arange(0, TILE_X * TILE_Y)[None, :]
-    x, y = first_x + point // TILE_Y, first_y + point % TILE_Y
-    walked = (first_x < nx) & (first_y < ny)
-    w, h = tl.where(walked, w, 0), tl.where(walked, h, 0)
-    return plane // orientations, plane, w, h, x, y, (x < nx) & (y < ny), (x < xs) & (y < ys)
+_UNROLLED = tl.constexpr(8)
+"""Strips of a block whose code is written out; blocks of more are walked in a loop."""
 
 
 @part
-def gaps_of_line(
-    ground,
-    level,
-    u,
-    first_v,
-    window_y,
-    STRIDE: tl.constexpr,
-    SIDE: tl.constexpr,
-    ACROSS: tl.constexpr,
-    PITCH_X: tl.constexpr,
-    PITCH_Y: tl.constexpr,
-    RAGGED: tl.constexpr,
-):
-    """Return the gaps to the cells (u, first_v ...) of a block, ``[ACROSS, POINTS]``; -inf beyond.
+def tile_of(size, orientations, POINTS: tl.constexpr, TILE_Y: tl.constexpr, LATTICE: tl.constexpr):
+    """Return what this program walks: (row, plane, first_x, first_y, nx, ny).
 
-    ``ground`` points to each placement in the first phase, ``level`` to the lower surface. RAGGED
-    if a window is not of whole blocks; what a surface holds beyond its finite cells is +inf.
+    The tile begins at placement (first_x, first_y); ``(nx, ny)`` placements keep the item in the
+    container, (0, 0) where none does. What counts over the batch is int64: batches of maps exceed
+    int32 offsets.
     """
-    phase: tl.constexpr = PITCH_X * PITCH_Y
-    v = cells_across(ACROSS)
-    line = u % STRIDE * (STRIDE * phase) + u // STRIDE * PITCH_Y + first_v // STRIDE
-    heights = tl.load(ground + line + (v % STRIDE * phase + v // STRIDE))
-    edge = level + (u * window_y + first_v)
-    if RAGGED:
-        there = (v < SIDE) & (first_v + v < window_y)
-        cells = tl.load(edge + v, mask=there, other=float("inf"))
+    along = (LATTICE.ys + TILE_Y - 1) // TILE_Y
+    tiles = (LATTICE.xs * TILE_Y + POINTS - 1) // POINTS * along
+    plane, tile = tl.program_id(0) // tiles, tl.program_id(0) % tiles
+    row, plane = (plane // orientations).to(tl.int64), plane.to(tl.int64)
+    w, h = tl.load(size + plane * 3), tl.load(size + plane * 3 + 1)
+    fits = (w > 0) & (w <= LATTICE.length) & (h <= LATTICE.width)
+    nx = tl.where(fits, (LATTICE.length - w) // LATTICE.stride + 1, 0)
+    ny = tl.where(fits, (LATTICE.width - h) // LATTICE.stride + 1, 0)
+    return row, plane, tile // along * (POINTS // TILE_Y), tile % along * TILE_Y, nx, ny
+
+
+@part
+def grounds_of(scene, row, below, LATTICE: tl.constexpr):
+    """Return pointers to the ground ``below`` placements: in the first phase, highest, lowest."""
+    phase = LATTICE.pitch_x * LATTICE.pitch_y
+    ground = scene.phases + row * (LATTICE.stride * LATTICE.stride * phase)
+    ground += below * (LATTICE.threads * LATTICE.vector)
+    return ground, scene.highest + row * phase + below, scene.lowest + row * phase + below
+
+
+@part
+def changed(values, index: tl.constexpr, value):
+    """Return a tuple with one value changed, or added at its end."""
+    return values[:index] + (value,) + values[index + 1 :]  # noqa: RUF005 (not known to Triton)
+
+
+@part
+def strip_of(parts, bar, ground, cells, strip, LATTICE: tl.constexpr, COUNT: tl.constexpr):
+    """Return ``parts``, highest gaps or counts of each placement, after a strip of a block.
+
+    A strip is every stride-th line of a block, a vector wide; the lines under a thread's
+    placements overlap, and each is loaded once. ``ground`` points to the block under the first one.
+    """
+    lines: tl.constexpr = LATTICE.side // LATTICE.stride
+    chunk: tl.constexpr = LATTICE.threads * LATTICE.vector
+    vectors: tl.constexpr = LATTICE.side // LATTICE.vector
+    phases: tl.constexpr = LATTICE.stride // LATTICE.vector
+    p, c = strip // vectors, strip % vectors
+    place = (p * phases + c % phases) * (LATTICE.pitch_x * LATTICE.pitch_y) + c // phases
+    surface = ()
+    for line in tl.static_range(lines):
+        edge = tl.load(cells + (strip * lines + line) * chunk)
+        surface = changed(surface, line, edge)
+    for at in tl.static_range(ROWS + lines - 1):
+        heights = tl.load(ground + (place + at * LATTICE.pitch_y) * chunk)
+        for line in tl.static_range(lines):
+            if at >= line and at - line < ROWS:
+                gap = heights - surface[line]
+                if COUNT:
+                    gap = tl.where(gap >= bar[at - line], 1.0, 0.0)
+                if len(parts) > at - line:
+                    before = parts[at - line]
+                    gap = before + gap if COUNT else tl.maximum(before, gap)
+                parts = changed(parts, at - line, gap)
+    return parts
+
+
+@part
+def block_of(bar, ground, cells, LATTICE: tl.constexpr, COUNT: tl.constexpr):
+    """Return the highest gaps or the counts of a block, for each placement of a thread."""
+    strips: tl.constexpr = LATTICE.side * LATTICE.stride // (LATTICE.threads * LATTICE.vector)
+    parts = strip_of((), bar, ground, cells, 0, LATTICE, COUNT)
+    if strips > _UNROLLED:
+        for strip in range(1, strips):
+            parts = strip_of(parts, bar, ground, cells, strip, LATTICE, COUNT)
     else:
-        cells = tl.load(edge + v)
-    return heights - cells
+        for strip in tl.static_range(1, strips):
+            parts = strip_of(parts, bar, ground, cells, strip, LATTICE, COUNT)
+    return parts
+
+
+@part
+def joined(bar, counts, parts, COUNT: tl.constexpr):
+    """Return rest heights so far, or counts so far, with what a block adds."""
+    for i in tl.static_range(ROWS):
+        if COUNT:
+            held = tl.sum(parts[i], axis=0, keep_dims=True).to(tl.int32)
+            counts = changed(counts, i, counts[i] + held)
+        else:
+            gap = tl.max(tl.max(parts[i], axis=0, keep_dims=True), axis=2, keep_dims=True)
+            bar = changed(bar, i, tl.maximum(bar[i], gap))
+    return bar, counts
+
+
+@part
+def floors_of(bar, floors, blocks, thread, LATTICE: tl.constexpr):
+    """Return the highest of lowest ground - lowest cell, over the blocks, of each placement.
+
+    ``blocks`` are (their corners, their lowest cells, how many); each thread has every
+    ``threads``-th.
+    """
+    corners, depths, count = blocks
+    for first in range(0, count, LATTICE.threads):
+        least = floors + tl.load(corners + first + thread)
+        depth = tl.load(depths + first + thread)
+        for i in tl.static_range(ROWS):
+            gap = tl.load(least + i * LATTICE.pitch_y) - depth
+            bar = changed(bar, i, tl.maximum(bar[i], gap))
+    return bar
+
+
+@part
+def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.constexpr):
+    """Return how many threads found that a block can bind, or support: `_BITS` for each block.
+
+    The blocks are the next ones, one for each thread that shares a placement.
+    """
+    corners, depths, _ = blocks
+    top = tops + tl.load(corners + first + thread)
+    depth = tl.load(depths + first + thread)
+    binds = thread < 0
+    for i in tl.static_range(ROWS):
+        reach = tl.load(top + i * LATTICE.pitch_y) - depth
+        binds = binds | (reach >= bar[i] if COUNT else reach > bar[i])
+    marks = tl.where(binds, 1 << thread * _BITS, 0)
+    return tl.sum(tl.reshape(marks, [marks.numel]), axis=0)
 
 
 @part
@@ -116,11 +188,8 @@ def _closed(rest, inside, peak, plane, lid):
 
 @triton.jit(do_not_specialize=SIZES)
 def gaps_kernel(
-    phases, highest, lowest, bottom, which, size, lows, z, count, peak, contact_tol, lid,
-    orientations, length, width, window_x, window_y,
-    COUNT: tl.constexpr, STRIDE: tl.constexpr, SIDE: tl.constexpr, ACROSS: tl.constexpr,
-    PITCH_X: tl.constexpr, PITCH_Y: tl.constexpr, RAGGED: tl.constexpr,
-    TILE_X: tl.constexpr, TILE_Y: tl.constexpr,
+    scene, z, count, peak, contact_tol, lid, orientations, window_x, window_y,
+    COUNT: tl.constexpr, POINTS: tl.constexpr, TILE_Y: tl.constexpr, LATTICE: tl.constexpr,
 ):  # fmt: skip
     """Write the highest gap into z, or with COUNT the number of those that support into the count.
 
@@ -128,67 +197,70 @@ def gaps_kernel(
     Where the item does not stay in the container, z is +inf and the count 0; where ``peak`` are the
     items' highest points, z is +inf above the lid, too.
     """
-    row, plane, w, h, x, y, inside, there = tile_of(
-        size, orientations, length, width, STRIDE, TILE_X, TILE_Y
+    row, plane, first_x, first_y, nx, ny = tile_of(
+        scene.size, orientations, POINTS, TILE_Y, LATTICE
     )
-    xs, ys = tl.cdiv(length, STRIDE), tl.cdiv(width, STRIDE)
-    blocks_y = tl.cdiv(window_y, SIDE)
-    level = bottom + tl.maximum(tl.load(which + plane), 0) * window_x * window_y
-    low = lows + plane * tl.cdiv(window_x, SIDE) * blocks_y
-    first = phases + row * (STRIDE * STRIDE * PITCH_X * PITCH_Y)
-    ground = first + tl.where(inside, x * PITCH_Y + y, 0)
-    below = tl.where(inside, x * ys + y, 0)
-    tops, floors = highest + row * xs * ys + below, lowest + row * xs * ys + below
-    place = plane * xs * ys + x * ys + y
-    points: tl.constexpr = TILE_X * TILE_Y
-    if COUNT:
-        bar = tl.load(z + place, mask=inside, other=float("inf")) - contact_tol
-        found = tl.zeros([1, points], tl.int32)
-    else:
-        bar = tl.full([1, points], -float("inf"), tl.float32)
-        for a in range(0, tl.cdiv(w, SIDE)):
-            for c in range(0, tl.cdiv(h, SIDE)):
-                least = tl.load(floors + (a * ys + c) * (SIDE // STRIDE))
-                bar = tl.maximum(bar, least - tl.load(low + a * blocks_y + c))
-        found = bar
-    for a in range(0, tl.cdiv(w, SIDE)):
-        for c in range(0, tl.cdiv(h, SIDE)):
-            top = tl.load(tops + (a * ys + c) * (SIDE // STRIDE))
-            reach = top - tl.load(low + a * blocks_y + c)
-            binds = inside & (reach >= bar) if COUNT else inside & (reach > found)
-            if tl.max(tl.max(binds.to(tl.int32), axis=1), axis=0) > 0:
-                for u in range(a * SIDE, tl.minimum(a * SIDE + SIDE, w)):
-                    gaps = gaps_of_line(
-                        ground, level, u, c * SIDE, window_y,
-                        STRIDE, SIDE, ACROSS, PITCH_X, PITCH_Y, RAGGED,
-                    )  # fmt: skip
-                    if COUNT:
-                        held = (gaps >= bar).to(tl.int32)
-                        found += tl.sum(held, axis=0, keep_dims=True)
-                    else:
-                        found = tl.maximum(found, tl.max(gaps, axis=0, keep_dims=True))
-    if COUNT:
-        tl.store(count + place, tl.where(inside, found, 0), mask=there)
-    else:
-        tl.store(z + place, _closed(found, inside, peak, plane, lid), mask=there)
+    columns: tl.constexpr = POINTS // ROWS
+    column = tl.arange(0, columns)[None, :, None]
+    thread = tl.broadcast_to(
+        tl.arange(0, LATTICE.threads)[None, None, :], [1, columns, LATTICE.threads]
+    )
+    within = thread * LATTICE.vector + tl.arange(0, LATTICE.vector)[:, None, None]
+    x, y = first_x + column // TILE_Y * ROWS, first_y + column % TILE_Y
+    below = tl.minimum(x, nx - 1) * LATTICE.pitch_y + tl.minimum(y, ny - 1)
+    ground, tops, floors = grounds_of(scene, row, below, LATTICE)
+    ground += within
+    listed = plane * listed_blocks(window_x, window_y, LATTICE)
+    cells = scene.cells + listed * (LATTICE.side * LATTICE.side) + within
+    walked = (first_x < nx) & (first_y < ny)
+    number = tl.where(walked, tl.load(scene.size + plane * 3 + 2), 0)
+    blocks = (scene.corners + listed, scene.depths + listed, number)
+    place = plane * (LATTICE.xs * LATTICE.ys) + x * LATTICE.ys + y + thread * 0
+    bar, counts = (), ()
+    for i in tl.static_range(ROWS):
+        if COUNT:
+            inside = (x + i < nx) & (y < ny)
+            rest = tl.load(z + place + i * LATTICE.ys, mask=inside, other=float("inf"))
+            bar = changed(bar, i, tl.max(rest, axis=2, keep_dims=True) - contact_tol)
+        else:
+            none = tl.full([1, columns, LATTICE.threads], -float("inf"), tl.float32)
+            bar = changed(bar, i, none)
+        counts = changed(counts, i, tl.zeros([1, columns, LATTICE.threads], tl.int32))
+    if not COUNT:
+        bar = floors_of(bar, floors, blocks, thread, LATTICE)
+        for i in tl.static_range(ROWS):
+            rest = tl.max(bar[i], axis=2, keep_dims=True)
+            bar = changed(bar, i, tl.where((x + i < nx) & (y < ny), rest, float("inf")))
+    for first in range(0, number, LATTICE.threads):
+        marks = binding(bar, tops, blocks, first, thread, LATTICE, COUNT)
+        while marks != 0:
+            next_one = 0
+            for k in tl.static_range(1, LATTICE.threads):
+                next_one += ((marks & ((1 << k * _BITS) - 1)) == 0).to(tl.int32)
+            marks = marks & ~(((1 << _BITS) - 1) << next_one * _BITS)
+            block = first + next_one
+            corner = tl.load(blocks[0] + block).to(tl.int64)
+            under = ground + corner * (LATTICE.threads * LATTICE.vector)
+            surface = cells + block * (LATTICE.side * LATTICE.side)
+            parts = block_of(bar, under, surface, LATTICE, COUNT)
+            bar, counts = joined(bar, counts, parts, COUNT)
+    for i in tl.static_range(ROWS):
+        inside, there = (x + i < nx) & (y < ny), (x + i < LATTICE.xs) & (y < LATTICE.ys)
+        if COUNT:
+            held = tl.sum(counts[i], axis=2, keep_dims=True)
+            tl.store(count + place + i * LATTICE.ys, tl.where(inside, held, 0), mask=there)
+        else:
+            rest = _closed(bar[i], inside, peak, plane, lid)
+            tl.store(z + place + i * LATTICE.ys, rest, mask=there)
 
 
-def constants_of(
-    stride: int, ys: int, pitches: Sequence[int], window: Sequence[int]
-) -> dict[str, int]:
-    """Return what is compiled in for a lattice, the pitches of its ground and a window."""
-    side = block_side(stride)
-    across = triton.next_power_of_2(side)
-    tile_y = min(_TILE_Y, triton.next_power_of_2(ys))
+def constants_of(lattice: Lattice) -> dict[str, Any]:
+    """Return what is compiled in for a lattice."""
+    columns = LANES // lattice.threads
     return {
-        "STRIDE": stride,
-        "SIDE": side,
-        "ACROSS": across,
-        "PITCH_X": pitches[0],
-        "PITCH_Y": pitches[1],
-        "RAGGED": side < across or window[1] % side > 0,
-        "TILE_X": POINTS // tile_y,
-        "TILE_Y": tile_y,
+        "LATTICE": lattice,
+        "POINTS": columns * ROWS.value,
+        "TILE_Y": min(_TILE_Y, columns, triton.next_power_of_2(lattice.ys)),
     }
 
 
@@ -206,10 +278,10 @@ def launch(
         constants: further arguments that are compiled in.
     """
     batch, orientations = scene.which.shape
-    xs, ys = scene.highest.shape[1:]
-    constants |= constants_of(stride, ys, scene.phases.shape[3:], scene.bottom.shape[1:])
-    tiles = triton.cdiv(xs, constants["TILE_X"]) * triton.cdiv(ys, constants["TILE_Y"])
-    programs = batch * orientations * tiles
-    sizes = (orientations, *heightmap.shape[1:], *scene.bottom.shape[1:])
+    lattice = lattice_of(stride, *heightmap.shape[1:])
+    constants = constants_of(lattice) | constants
+    tile = (constants["POINTS"] // constants["TILE_Y"], constants["TILE_Y"])
+    tiles = triton.cdiv(lattice.xs, tile[0]) * triton.cdiv(lattice.ys, tile[1])
+    sizes = (orientations, *scene.bottom.shape[1:])
     with torch.cuda.device_of(heightmap):
-        start(kernel, programs, (*scene, *others, *sizes), constants)
+        start(kernel, batch * orientations * tiles, (scene, *others, *sizes), constants)

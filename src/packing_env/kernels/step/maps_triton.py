@@ -19,6 +19,7 @@ from packing_env.kernels.compiled.scene_triton import start as launch
 from packing_env.kernels.compiled.triton import gaps_kernel
 from packing_env.kernels.compiled.triton import launch as launch_tiles
 from packing_env.kernels.cuboids.observe_triton import METRIC_LANES, Tables
+from packing_env.kernels.layout import lattice
 from packing_env.kernels.step.entries import Counts, Items, Lengths, Observations, State, Tensors
 from packing_env.kernels.step.heights_triton import (
     Between,
@@ -30,7 +31,7 @@ from packing_env.kernels.step.heights_triton import (
 )
 from packing_env.kernels.step.triton import constants_for, reset_kernel, seen_of
 from packing_env.kernels.step.window_triton import window_of
-from packing_env.kernels.support.hull_triton import MAX_SIDE, com_hull_kernel
+from packing_env.kernels.support.hull_triton import MAX_SIDE, POINTS, com_hull_kernel
 
 WARPS = {"num_warps": 4, "maxnreg": 168}
 """Of a program that owns a row; left to itself, the compiler takes fewer registers, and spills."""
@@ -59,6 +60,9 @@ class Scratch(NamedTuple):
     lowest: Tensor
     size: Tensor
     lows: Tensor
+    corners: Tensor
+    depths: Tensor
+    cells: Tensor
     z: Tensor
     supporting: Tensor
 
@@ -85,7 +89,7 @@ def new_memory(
         playable=empty(planes, dtype=torch.bool),
     )
     scene = new_scene(heightmap, table.bottom.flatten(0, 1), given.stride, which)
-    places, none = scene.highest.shape[1:], heightmap.new_empty(0)
+    places, none = lattice(heightmap, given.stride), heightmap.new_empty(0)
     counted = rule_constants(given)["percents"]
     scratch = Scratch(
         *scene[:3],
@@ -162,7 +166,7 @@ def _find_places(
     scratch: Scratch, seen: Any,
 ) -> Tensor:  # fmt: skip
     """Find all rest heights below the lid, and what the rule measures there; return the heights."""
-    scene = Scene(*scratch[:3], items.bottom.flatten(0, 1), passed.which, *scratch[3:5])
+    scene = Scene(*scratch[:3], items.bottom.flatten(0, 1), passed.which, *scratch[3:8])
     z = seen.drop_height if seen.drop_height is not None else scratch.z
     heightmap, stride = now.heightmap, counts.stride
     fill_scene(scene, heightmap, stride, given.bound)
@@ -173,7 +177,8 @@ def _find_places(
         placed = (z, scratch.supporting, None, lengths.tolerance, 0.0)
         launch_tiles(gaps_kernel, scene, heightmap, stride, *placed, COUNT=True)
     if measured["hull"]:
-        sizes = {"CENTRES": measured["centres"], "WIDE": max(items.bottom.shape[2:]) > MAX_SIDE}
+        sizes = {"CENTRES": measured["centres"], "WIDE": max(items.bottom.shape[2:]) > MAX_SIDE,
+                 "POINTS": POINTS}  # fmt: skip
         found = (z, passed.point, seen.mask.view(torch.uint8), lengths.tolerance)
         launch_tiles(com_hull_kernel, scene, heightmap, stride, *found, **sizes)
     return z

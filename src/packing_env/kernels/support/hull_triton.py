@@ -13,8 +13,8 @@ import triton.language as tl
 from torch import Tensor
 
 from packing_env.kernels import layout
-from packing_env.kernels.compiled.scene_triton import cells_across, part, scene_of
-from packing_env.kernels.compiled.triton import SIZES, gaps_of_line, launch, tile_of
+from packing_env.kernels.compiled.scene_triton import apart, part, scene_of
+from packing_env.kernels.compiled.triton import SIZES, grounds_of, launch, tile_of
 
 _SUBCELL = tl.constexpr(layout.SUBCELL)
 _HALF_CELL = tl.constexpr(layout.HALF_CELL)
@@ -24,6 +24,9 @@ _NONE = tl.constexpr(2**24)
 
 _BLOCKS = tl.constexpr(63)
 """Blocks of a window row that have a bit each; the last one speaks for all from there on."""
+
+POINTS = 64
+"""Placements of a program: two for each thread."""
 
 MAX_SIDE = 300
 """Largest window, in cells, whose fractions are compared in int32."""
@@ -44,6 +47,24 @@ def spans(left_rise, left_run, right_rise, right_run):
 
 
 @part
+def gaps_of(ground, level, u, first_v, window_y, v: tl.constexpr, LATTICE: tl.constexpr):
+    """Return the gaps to the cells of a vector, (u, first_v + v) and those next to it along y.
+
+    ``ground`` points to each placement in the first phase, ``[1, POINTS]``, ``level`` to the lower
+    surface; first_v is where a block begins. Beyond the window gaps are -inf.
+    """
+    stride, threads, vector = LATTICE.stride, LATTICE.threads, LATTICE.vector
+    cell = tl.broadcast_to(tl.arange(0, LATTICE.vector)[:, None], [LATTICE.vector, ground.shape[1]])
+    phase = u % stride // threads * (stride // vector) + v % stride // vector
+    place = u // stride * LATTICE.pitch_y + first_v // stride + v // stride
+    place += phase * (LATTICE.pitch_x * LATTICE.pitch_y)
+    heights = tl.load(ground + (place * threads + u % threads) * vector + cell)
+    there = first_v + v + cell < window_y
+    edge = tl.load(level + (u * window_y + first_v + v) + cell, mask=there, other=float("inf"))
+    return heights - edge
+
+
+@part
 def row_support(
     ground,
     level,
@@ -52,12 +73,7 @@ def row_support(
     u,
     h,
     window_y,
-    STRIDE: tl.constexpr,
-    SIDE: tl.constexpr,
-    ACROSS: tl.constexpr,
-    PITCH_X: tl.constexpr,
-    PITCH_Y: tl.constexpr,
-    RAGGED: tl.constexpr,
+    LATTICE: tl.constexpr,
 ):
     """Return the lower edge of the first and the upper edge of the last supporting cell of row u.
 
@@ -65,27 +81,25 @@ def row_support(
     """
     low = tl.full(bar.shape, _NONE, tl.int32)
     high = tl.full(bar.shape, -_NONE, tl.int32)
-    v = cells_across(ACROSS)
-    for c in range(0, tl.cdiv(h, SIDE)):
+    for c in range(0, tl.cdiv(h, LATTICE.side)):
         if ((needed >> tl.minimum(c, _BLOCKS - 1)) & 1) == 1:
-            gaps = gaps_of_line(
-                ground, level, u, c * SIDE, window_y,
-                STRIDE, SIDE, ACROSS, PITCH_X, PITCH_Y, RAGGED,
-            )  # fmt: skip
-            supports = gaps >= bar
-            first = tl.where(supports, c * SIDE + v, _NONE)
-            last = tl.where(supports, c * SIDE + v + 1, -_NONE)
-            low = tl.minimum(low, tl.min(first, axis=0, keep_dims=True))
-            high = tl.maximum(high, tl.max(last, axis=0, keep_dims=True))
+            for v in tl.static_range(0, LATTICE.side, LATTICE.vector):
+                gaps = gaps_of(ground, level, u, c * LATTICE.side, window_y, v, LATTICE)
+                supports = gaps >= bar
+                at = c * LATTICE.side + v + tl.arange(0, LATTICE.vector)[:, None]
+                first = tl.where(supports, at, _NONE)
+                last = tl.where(supports, at + 1, -_NONE)
+                low = tl.minimum(low, tl.min(first, axis=0, keep_dims=True))
+                high = tl.maximum(high, tl.max(last, axis=0, keep_dims=True))
     return low, high
 
 
 @part
-def blocks_needed(tops, lows, bar, h, STRIDE: tl.constexpr, SIDE: tl.constexpr):
+def blocks_needed(tops, lows, bar, h, LATTICE: tl.constexpr):
     """Return a bit for each block of a window row that can support at a placement of the tile."""
     needed = tl.full([], 0, tl.int64)
-    for c in range(0, tl.cdiv(h, SIDE)):
-        reach = tl.load(tops + c * (SIDE // STRIDE)) - tl.load(lows + c)
+    for c in range(0, tl.cdiv(h, LATTICE.side)):
+        reach = tl.load(tops + c * (LATTICE.side // LATTICE.stride)) - tl.load(lows + c)
         bit = tl.max(tl.max((reach >= bar).to(tl.int32), axis=1), axis=0).to(tl.int64)
         needed = needed | (bit << tl.minimum(c, _BLOCKS - 1))
     return needed
@@ -93,31 +107,30 @@ def blocks_needed(tops, lows, bar, h, STRIDE: tl.constexpr, SIDE: tl.constexpr):
 
 @triton.jit(do_not_specialize=SIZES)
 def com_hull_kernel(
-    phases, highest, lowest, bottom, which, size, lows, z, com, stable, contact_tol,
-    orientations, length, width, window_x, window_y,
-    CENTRES: tl.constexpr, WIDE: tl.constexpr, STRIDE: tl.constexpr, SIDE: tl.constexpr,
-    ACROSS: tl.constexpr, PITCH_X: tl.constexpr, PITCH_Y: tl.constexpr, RAGGED: tl.constexpr,
-    TILE_X: tl.constexpr, TILE_Y: tl.constexpr,
+    scene, z, com, stable, contact_tol, orientations, window_x, window_y,
+    CENTRES: tl.constexpr, WIDE: tl.constexpr, POINTS: tl.constexpr, TILE_Y: tl.constexpr,
+    LATTICE: tl.constexpr,
 ):  # fmt: skip
     """Write 1 for stable placements, 0 for others; z is +inf where they do not matter.
 
     The walk over the lines of corners is that of the eager kernel.
     """
-    row, plane, w, h, x, y, inside, there = tile_of(
-        size, orientations, length, width, STRIDE, TILE_X, TILE_Y
+    row, plane, first_x, first_y, nx, ny = tile_of(
+        scene.size, orientations, POINTS, TILE_Y, LATTICE
     )
-    xs, ys = tl.cdiv(length, STRIDE), tl.cdiv(width, STRIDE)
-    blocks_y = tl.cdiv(window_y, SIDE)
-    level = bottom + tl.maximum(tl.load(which + plane), 0) * window_x * window_y
-    low_cells = lows + plane * tl.cdiv(window_x, SIDE) * blocks_y
-    ground = (
-        phases + row * (STRIDE * STRIDE * PITCH_X * PITCH_Y) + tl.where(inside, x * PITCH_Y + y, 0)
-    )
-    tops = highest + row * xs * ys + tl.where(inside, x * ys + y, 0)
-    place = plane * xs * ys + x * ys + y
+    point = apart(tl.arange(0, POINTS), POINTS)[None, :]
+    x, y = first_x + point // TILE_Y, first_y + point % TILE_Y
+    inside = (x < nx) & (y < ny)
+    h = tl.load(scene.size + plane * 3 + 1)
+    blocks_y = tl.cdiv(window_y, LATTICE.side)
+    level = scene.bottom + tl.maximum(tl.load(scene.which + plane), 0) * window_x * window_y
+    low_cells = scene.lows + plane * tl.cdiv(window_x, LATTICE.side) * blocks_y
+    below = tl.where(inside, x * LATTICE.pitch_y + y, 0)
+    ground, tops, _ = grounds_of(scene, row, below, LATTICE)
+    place = plane * (LATTICE.xs * LATTICE.ys) + x * LATTICE.ys + y
     bar = tl.load(z + place, mask=inside, other=float("inf")) - contact_tol
     counts = tl.max(tl.max((bar < float("inf")).to(tl.int32), axis=1), axis=0) > 0
-    w = tl.where(counts, w, 0)
+    w = tl.where(counts, tl.load(scene.size + plane * 3), 0)
     exact = tl.int64 if WIDE else tl.int32
     centre_x = tl.load(com + plane * 2).to(exact)
     centre_y = tl.load(com + plane * 2 + 1).to(exact)
@@ -131,11 +144,11 @@ def com_hull_kernel(
     before_high = tl.full(bar.shape, -_NONE, tl.int32)
     needed = tl.full([], 0, tl.int64)
     for u in range(0, w if CENTRES else tl.where(w > 0, w + 1, 0)):
-        if (u % SIDE == 0) & (u < w):
-            lines, cells = u // SIDE * (SIDE // STRIDE) * ys, u // SIDE * blocks_y
-            needed = blocks_needed(tops + lines, low_cells + cells, bar, h, STRIDE, SIDE)
-        low, high = row_support(ground, level, bar, needed, u, tl.where(u < w, h, 0), window_y,
-                                STRIDE, SIDE, ACROSS, PITCH_X, PITCH_Y, RAGGED)  # fmt: skip
+        if (u % LATTICE.side == 0) & (u < w):
+            line, cells = u // LATTICE.stride * LATTICE.pitch_y, u // LATTICE.side * blocks_y
+            needed = blocks_needed(tops + line, low_cells + cells, bar, h, LATTICE)
+        across = tl.where(u < w, h, 0)
+        low, high = row_support(ground, level, bar, needed, u, across, window_y, LATTICE)
         first = low if CENTRES else tl.minimum(low, before_low)
         last = high if CENTRES else tl.maximum(high, before_high)
         before_low, before_high = low, high
@@ -154,6 +167,7 @@ def com_hull_kernel(
         under = under | (here & (down >= 0))
     over = over | spans(left_up, left_up_run, right_up, right_up_run)
     under = under | spans(left_down, left_down_run, right_down, right_down_run)
+    there = (x < LATTICE.xs) & (y < LATTICE.ys)
     tl.store(stable + place, (inside & over & under).to(tl.uint8), mask=there)
 
 
@@ -173,5 +187,6 @@ def com_hull(
     scene = scene_of(heightmap, bottom, stride, which, size)
     placed = (z.contiguous(), com.contiguous(), stable, contact_tol)
     wide = max(scene.bottom.shape[1:]) > MAX_SIDE
-    launch(com_hull_kernel, scene, heightmap, stride, *placed, CENTRES=centres, WIDE=wide)
+    constants = {"CENTRES": centres, "WIDE": wide, "POINTS": POINTS}
+    launch(com_hull_kernel, scene, heightmap, stride, *placed, **constants)
     return stable.view(torch.bool)
