@@ -44,9 +44,6 @@ LANES = 32
 _TILE_Y = 16
 """Placements of a program along y, at most."""
 
-_BITS = tl.constexpr(8)
-"""Bits of a number of threads, of up to `LANES`."""
-
 _UNROLLED = tl.constexpr(8)
 """Strips of a block whose code is written out; blocks of more are walked in a loop."""
 
@@ -162,10 +159,11 @@ def floors_of(bar, floors, blocks, thread, LATTICE: tl.constexpr):
 
 @part
 def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.constexpr):
-    """Return how many threads found that a block can bind, or support: `_BITS` for each block.
+    """Return how many threads found that a block can bind, or support: 8 bits for each block.
 
     The blocks are the next ones, one for each thread that shares a placement.
     """
+    bits: tl.constexpr = 8
     corners, depths, _ = blocks
     top = tops + tl.load(corners + first + thread)
     depth = tl.load(depths + first + thread)
@@ -173,8 +171,18 @@ def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.c
     for i in tl.static_range(ROWS):
         reach = tl.load(top + i * LATTICE.pitch_y) - depth
         binds = binds | (reach >= bar[i] if COUNT else reach > bar[i])
-    marks = tl.where(binds, 1 << thread * _BITS, 0)
+    marks = tl.where(binds, 1 << thread * bits, 0)
     return tl.sum(tl.reshape(marks, [marks.numel]), axis=0)
+
+
+@part
+def first_marked(marks, LATTICE: tl.constexpr):
+    """Return the number of the first block that :func:`binding` marks, and the other marks."""
+    bits: tl.constexpr = 8
+    number = 0
+    for k in tl.static_range(1, LATTICE.threads):
+        number += ((marks & ((1 << k * bits) - 1)) == 0).to(tl.int32)
+    return number, marks & ~(((1 << bits) - 1) << number * bits)
 
 
 @part
@@ -234,11 +242,8 @@ def gaps_kernel(
     for first in range(0, number, LATTICE.threads):
         marks = binding(bar, tops, blocks, first, thread, LATTICE, COUNT)
         while marks != 0:
-            next_one = 0
-            for k in tl.static_range(1, LATTICE.threads):
-                next_one += ((marks & ((1 << k * _BITS) - 1)) == 0).to(tl.int32)
-            marks = marks & ~(((1 << _BITS) - 1) << next_one * _BITS)
-            block = first + next_one
+            ahead, marks = first_marked(marks, LATTICE)
+            block = first + ahead
             corner = tl.load(blocks[0] + block).to(tl.int64)
             under = ground + corner * (LATTICE.threads * LATTICE.vector)
             surface = cells + block * (LATTICE.side * LATTICE.side)
