@@ -140,25 +140,22 @@ def listed_blocks(window_x, window_y, LATTICE: tl.constexpr):
 
 @triton.jit(do_not_specialize=["window_x", "window_y"])
 def blocks_kernel(
-    bottom, which, bound, size, lows, corners, depths, cells, window_x, window_y,
+    bottom, bound, size, lows, corners, depths, cells, window_x, window_y,
     ACROSS: tl.constexpr, LATTICE: tl.constexpr,
 ):  # fmt: skip
     """Write the lowest cell of each block, the list of blocks, and the size of the finite cells.
 
-    A program has one surface. No finite cell lies beyond the bound; a negative index has size 0.
+    A program has one surface. No finite cell lies beyond the bound.
     The list leaves out blocks without finite cells; it ends with some that bind nowhere.
     """
     side: tl.constexpr = LATTICE.side
     lines: tl.constexpr = side // LATTICE.stride
     threads, vector = LATTICE.threads, LATTICE.vector
-    plane = tl.program_id(0).to(tl.int64)
-    surface = tl.load(which + plane)
-    chosen = tl.maximum(surface, 0)
-    w = tl.where(surface >= 0, tl.load(bound + chosen * 2), 0).to(tl.int32)
-    h = tl.where(surface >= 0, tl.load(bound + chosen * 2 + 1), 0).to(tl.int32)
-    level = bottom + chosen * window_x * window_y
-    low = lows + plane * tl.cdiv(window_x, side) * tl.cdiv(window_y, side)
-    listed = plane * listed_blocks(window_x, window_y, LATTICE)
+    surface = tl.program_id(0).to(tl.int64)
+    w, h = tl.load(bound + surface * 2).to(tl.int32), tl.load(bound + surface * 2 + 1).to(tl.int32)
+    level = bottom + surface * window_x * window_y
+    low = lows + surface * tl.cdiv(window_x, side) * tl.cdiv(window_y, side)
+    listed = surface * listed_blocks(window_x, window_y, LATTICE)
     u, v = tl.arange(0, ACROSS)[:, None], tl.arange(0, ACROSS)[None, :]
     strip = u % LATTICE.stride // threads * (side // vector) + v // vector
     line = strip * lines + u // LATTICE.stride
@@ -183,10 +180,10 @@ def blocks_kernel(
     ends = listed + tl.arange(0, LATTICE.threads)
     tl.store(corners + ends, tl.zeros([LATTICE.threads], tl.int32))
     tl.store(depths + ends, tl.full([LATTICE.threads], float("inf"), tl.float32))
-    tl.store(size + plane * 3, tl.max(tl.max(across, axis=1), axis=0))
-    tl.store(size + plane * 3 + 1, tl.max(tl.max(along, axis=1), axis=0))
-    count = listed - plane * listed_blocks(window_x, window_y, LATTICE)
-    tl.store(size + plane * 3 + 2, count.to(tl.int32))
+    tl.store(size + surface * 3, tl.max(tl.max(across, axis=1), axis=0))
+    tl.store(size + surface * 3 + 1, tl.max(tl.max(along, axis=1), axis=0))
+    count = listed - surface * listed_blocks(window_x, window_y, LATTICE)
+    tl.store(size + surface * 3 + 2, count.to(tl.int32))
 
 
 class Scene(NamedTuple):
@@ -200,12 +197,12 @@ class Scene(NamedTuple):
         lowest: ``[B, Xq, Yq]`` the same, lowest cell.
         bottom: ``[K, U, V]`` lower surfaces.
         which: ``[B, R]`` int64, index of each orientation's surface; negative for none.
-        size: ``[B, R, 3]`` int32, cells (w, h) up to the last finite ones, and blocks with such.
-        lows: ``[B, R, blocks, blocks]`` lowest cell of each block.
-        corners: ``[B, R, L]`` int32, list of the blocks with finite cells: their first lattice
+        size: ``[K, 3]`` int32, cells (w, h) up to the last finite ones, and blocks with such.
+        lows: ``[K, blocks, blocks]`` lowest cell of each block.
+        corners: ``[K, L]`` int32, list of the blocks with finite cells: their first lattice
             points, as offsets into ``highest``.
-        depths: ``[B, R, L]`` lowest cells of the blocks of the list.
-        cells: ``[B, R, L, side * side]`` their cells, in the order in which threads read them.
+        depths: ``[K, L]`` lowest cells of the blocks of the list.
+        cells: ``[K, L, side * side]`` their cells, in the order in which threads read them.
     """
 
     phases: Tensor
@@ -247,23 +244,23 @@ def scene_of(
 
 def new_scene(heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor) -> Scene:
     """Return a scene whose memory is not filled yet; ``bottom`` and ``which`` are contiguous."""
-    batch, orientations = which.shape
+    batch, surfaces = len(heightmap), len(bottom)
     lattice = lattice_of(stride, *heightmap.shape[1:])
     pitches, layout = (lattice.pitch_x, lattice.pitch_y), (lattice.threads, lattice.vector)
     phases = [stride // number for number in layout]
     blocks = [-(-window // lattice.side) for window in bottom.shape[1:]]
-    planes, listed = (batch, orientations), blocks[0] * blocks[1] + lattice.threads
+    listed = blocks[0] * blocks[1] + lattice.threads
     return Scene(
         heightmap.new_empty(batch, *phases, *pitches, *layout),
         heightmap.new_empty(batch, *pitches),
         heightmap.new_empty(batch, *pitches),
         bottom,
         which,
-        which.new_empty((*planes, 3), dtype=torch.int32),
-        heightmap.new_empty(*planes, *blocks),
-        which.new_empty((*planes, listed), dtype=torch.int32),
-        heightmap.new_empty(*planes, listed),
-        heightmap.new_empty(*planes, listed, lattice.side**2),
+        which.new_empty((surfaces, 3), dtype=torch.int32),
+        heightmap.new_empty(surfaces, *blocks),
+        which.new_empty((surfaces, listed), dtype=torch.int32),
+        heightmap.new_empty(surfaces, listed),
+        heightmap.new_empty(surfaces, listed, lattice.side**2),
     )
 
 
@@ -278,8 +275,8 @@ def fill_scene(scene: Scene, heightmap: Tensor, stride: int, bound: Tensor) -> N
         programs = len(heightmap) * triton.cdiv(lattice.pitch_x * lattice.pitch_y, GROUND_POINTS)
         ground = (heightmap, *scene[:3])
         start(ground_kernel, programs, ground, {**constants, "POINTS": GROUND_POINTS})
-        surfaces = (scene.bottom, scene.which, bound, *scene[5:], *scene.bottom.shape[1:])
-        start(blocks_kernel, scene.which.numel(), surfaces, constants)
+        surfaces = (scene.bottom, bound, *scene[5:], *scene.bottom.shape[1:])
+        start(blocks_kernel, len(scene.bottom), surfaces, constants)
 
 
 def block_constants(lattice: Lattice) -> dict[str, Any]:

@@ -49,8 +49,8 @@ _UNROLLED = tl.constexpr(8)
 
 
 @part
-def tile_of(size, orientations, POINTS: tl.constexpr, TILE_Y: tl.constexpr, LATTICE: tl.constexpr):
-    """Return what this program walks: (row, plane, first_x, first_y, nx, ny).
+def tile_of(scene, orientations, POINTS: tl.constexpr, TILE_Y: tl.constexpr, LATTICE: tl.constexpr):
+    """Return what this program walks: (row, plane, surface, first_x, first_y, nx, ny).
 
     The tile begins at placement (first_x, first_y); ``(nx, ny)`` placements keep the item in the
     container, (0, 0) where none does. What counts over the batch is int64: batches of maps exceed
@@ -60,11 +60,14 @@ def tile_of(size, orientations, POINTS: tl.constexpr, TILE_Y: tl.constexpr, LATT
     tiles = (LATTICE.xs * TILE_Y + POINTS - 1) // POINTS * along
     plane, tile = tl.program_id(0) // tiles, tl.program_id(0) % tiles
     row, plane = (plane // orientations).to(tl.int64), plane.to(tl.int64)
-    w, h = tl.load(size + plane * 3), tl.load(size + plane * 3 + 1)
-    fits = (w > 0) & (w <= LATTICE.length) & (h <= LATTICE.width)
+    index = tl.load(scene.which + plane)
+    surface = tl.maximum(index, 0)
+    w, h = tl.load(scene.size + surface * 3), tl.load(scene.size + surface * 3 + 1)
+    fits = (index >= 0) & (w > 0) & (w <= LATTICE.length) & (h <= LATTICE.width)
     nx = tl.where(fits, (LATTICE.length - w) // LATTICE.stride + 1, 0)
     ny = tl.where(fits, (LATTICE.width - h) // LATTICE.stride + 1, 0)
-    return row, plane, tile // along * (POINTS // TILE_Y), tile % along * TILE_Y, nx, ny
+    first = (tile // along * (POINTS // TILE_Y), tile % along * TILE_Y)
+    return row, plane, surface, first[0], first[1], nx, ny
 
 
 @part
@@ -205,8 +208,8 @@ def gaps_kernel(
     Where the item does not stay in the container, z is +inf and the count 0; where ``peak`` are the
     items' highest points, z is +inf above the lid, too.
     """
-    row, plane, first_x, first_y, nx, ny = tile_of(
-        scene.size, orientations, POINTS, TILE_Y, LATTICE
+    row, plane, surface, first_x, first_y, nx, ny = tile_of(
+        scene, orientations, POINTS, TILE_Y, LATTICE
     )
     columns: tl.constexpr = POINTS // ROWS
     column = tl.arange(0, columns)[None, :, None]
@@ -218,10 +221,10 @@ def gaps_kernel(
     below = tl.minimum(x, nx - 1) * LATTICE.pitch_y + tl.minimum(y, ny - 1)
     ground, tops, floors = grounds_of(scene, row, below, LATTICE)
     ground += within
-    listed = plane * listed_blocks(window_x, window_y, LATTICE)
+    listed = surface * listed_blocks(window_x, window_y, LATTICE)
     cells = scene.cells + listed * (LATTICE.side * LATTICE.side) + within
     walked = (first_x < nx) & (first_y < ny)
-    number = tl.where(walked, tl.load(scene.size + plane * 3 + 2), 0)
+    number = tl.where(walked, tl.load(scene.size + surface * 3 + 2), 0)
     blocks = (scene.corners + listed, scene.depths + listed, number)
     place = plane * (LATTICE.xs * LATTICE.ys) + x * LATTICE.ys + y + thread * 0
     bar, counts = (), ()
@@ -246,8 +249,8 @@ def gaps_kernel(
             block = first + ahead
             corner = tl.load(blocks[0] + block).to(tl.int64)
             under = ground + corner * (LATTICE.threads * LATTICE.vector)
-            surface = cells + block * (LATTICE.side * LATTICE.side)
-            parts = block_of(bar, under, surface, LATTICE, COUNT)
+            below_it = cells + block * (LATTICE.side * LATTICE.side)
+            parts = block_of(bar, under, below_it, LATTICE, COUNT)
             bar, counts = joined(bar, counts, parts, COUNT)
     for i in tl.static_range(ROWS):
         inside, there = (x + i < nx) & (y < ny), (x + i < LATTICE.xs) & (y < LATTICE.ys)

@@ -115,22 +115,22 @@ def com_hull_kernel(
 
     The walk over the lines of corners is that of the eager kernel.
     """
-    row, plane, first_x, first_y, nx, ny = tile_of(
-        scene.size, orientations, POINTS, TILE_Y, LATTICE
+    row, plane, surface, first_x, first_y, nx, ny = tile_of(
+        scene, orientations, POINTS, TILE_Y, LATTICE
     )
     point = apart(tl.arange(0, POINTS), POINTS)[None, :]
     x, y = first_x + point // TILE_Y, first_y + point % TILE_Y
     inside = (x < nx) & (y < ny)
-    h = tl.load(scene.size + plane * 3 + 1)
+    h = tl.load(scene.size + surface * 3 + 1)
     blocks_y = tl.cdiv(window_y, LATTICE.side)
-    level = scene.bottom + tl.maximum(tl.load(scene.which + plane), 0) * window_x * window_y
-    low_cells = scene.lows + plane * tl.cdiv(window_x, LATTICE.side) * blocks_y
+    level = scene.bottom + surface * window_x * window_y
+    low_cells = scene.lows + surface * tl.cdiv(window_x, LATTICE.side) * blocks_y
     below = tl.where(inside, x * LATTICE.pitch_y + y, 0)
     ground, tops, _ = grounds_of(scene, row, below, LATTICE)
     place = plane * (LATTICE.xs * LATTICE.ys) + x * LATTICE.ys + y
     bar = tl.load(z + place, mask=inside, other=float("inf")) - contact_tol
     counts = tl.max(tl.max((bar < float("inf")).to(tl.int32), axis=1), axis=0) > 0
-    w = tl.where(counts, tl.load(scene.size + plane * 3), 0)
+    w = tl.where(counts, tl.load(scene.size + surface * 3), 0)
     exact = tl.int64 if WIDE else tl.int32
     centre_x = tl.load(com + plane * 2).to(exact)
     centre_y = tl.load(com + plane * 2 + 1).to(exact)
