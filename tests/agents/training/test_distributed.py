@@ -189,7 +189,7 @@ def learned(what: str, folder: Path, size: int) -> list[Any]:
     return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(size)]
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_every_family_learns_from_the_mean_gradient(size: int, tmp_path: Path) -> None:
     for differences in learned("gradients", tmp_path, size):
         assert len(differences) >= 11
