@@ -21,7 +21,7 @@ from torch import Tensor
 from packing_env import kernels
 from packing_env.kernels import backends as dispatch
 
-NUM_CASES, CASES_PER_TEST = 20, 10
+NUM_CASES, CASES_PER_TEST = 20, 5
 NUM_PRUNED, PRUNED_PER_TEST = 200, 50
 INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
 
