@@ -39,6 +39,8 @@ HALF_RATE = r"\b(FMNMX|VIMNMX3?|IMNMX|FSETP|ISETP|FSET|FSEL|SEL|VIADD|IADD3|P?LO
 ROWS, ORIENTATIONS, (STRIDE, CELLS, WINDOW) = 1024, 24, LATTICES[-1]
 """The reference configuration."""
 
+REFERENCE = lattice_of(STRIDE, CELLS, CELLS)
+
 
 class Work(NamedTuple):
     """Work of a warp: instructions, those at half rate among them, and cycles of its loads."""
@@ -121,7 +123,9 @@ def _holds(outer: tuple[int, int], loop: tuple[int, int]) -> bool:
     return outer != loop and outer[0] <= loop[0] and loop[1] <= outer[1]
 
 
-def scanned_share(episodes: int, steps: int, items: int) -> list[float]:
+def scanned_share(
+    episodes: int, steps: int, items: int, lattice: Lattice = REFERENCE
+) -> list[float]:
     """Return the share of blocks that tiles scan, by the step of an episode, mean of some.
 
     Items are drawn from the catalogue of `irregular_paper`, placements of the episode at random.
@@ -138,16 +142,16 @@ def scanned_share(episodes: int, steps: int, items: int) -> list[float]:
                 item = random.integers(len(catalogue["size"]))
                 orientation = random.integers(int(catalogue["orientation_mask"][item].sum()))
                 w, h = catalogue["size"][item, orientation].tolist()
-                blocks = blocks_of(ground, catalogue["bottom"][item, orientation, :w, :h].numpy())
+                bottom = catalogue["bottom"][item, orientation, :w, :h].numpy()
+                blocks = blocks_of(ground, bottom, lattice)
                 looked[step], total[step] = looked[step] + blocks[0], total[step] + blocks[1]
             root = env.step_and_maybe_reset(env.rand_action(root))[1]
     return [float(share) for share in looked / total]
 
 
-def blocks_of(ground: np.ndarray, bottom: np.ndarray) -> tuple[int, int]:
+def blocks_of(ground: np.ndarray, bottom: np.ndarray, lattice: Lattice) -> tuple[int, int]:
     """Return how many blocks the tiles of an item scan, and all of them."""
-    lattice, tile = reference_tiles()
-    side, steps = lattice.side, lattice.side // STRIDE
+    tile, side, steps = tile_of(lattice), lattice.side, lattice.side // STRIDE
     windows = np.lib.stride_tricks.sliding_window_view(
         np.pad(ground, (0, side), constant_values=np.nan), (side, side)
     )[: ground.shape[0] : STRIDE, : ground.shape[1] : STRIDE]
@@ -174,10 +178,10 @@ def blocks_of(ground: np.ndarray, bottom: np.ndarray) -> tuple[int, int]:
     return int(looked), int(total)
 
 
-def reference_tiles() -> tuple[Lattice, tuple[int, int]]:
-    """Return the lattice of the reference configuration, and placements of a tile along x and y."""
-    sizes = base.constants_of(lattice_of(STRIDE, CELLS, CELLS))
-    return sizes["LATTICE"], (sizes["POINTS"] // sizes["TILE_Y"], sizes["TILE_Y"])
+def tile_of(lattice: Lattice) -> tuple[int, int]:
+    """Return the placements of a tile along x and y."""
+    sizes = base.constants_of(lattice)
+    return sizes["POINTS"] // sizes["TILE_Y"], sizes["TILE_Y"]
 
 
 def _tiled(marks: np.ndarray, tile: tuple[int, int]) -> np.ndarray:
@@ -188,10 +192,9 @@ def _tiled(marks: np.ndarray, tile: tuple[int, int]) -> np.ndarray:
     return np.asarray(padded.reshape(nx, tile[0], ny, tile[1]).any((1, 3)))
 
 
-def estimate(of: Cost, share: float) -> dict[str, float]:
+def estimate(of: Cost, share: float, lattice: Lattice = REFERENCE) -> dict[str, float]:
     """Return milliseconds of the drop maps at the reference configuration, by what limits them."""
-    lattice, tile = reference_tiles()
-    fits = (CELLS - WINDOW) // STRIDE + 1
+    tile, fits = tile_of(lattice), (CELLS - WINDOW) // STRIDE + 1
     tiles = -(-fits // tile[0]) * -(-fits // tile[1])
     programs = -(-lattice.xs // tile[0]) * -(-lattice.ys // tile[1])
     blocks = (-(-WINDOW // lattice.side)) ** 2
@@ -206,7 +209,7 @@ def estimate(of: Cost, share: float) -> dict[str, float]:
     }
 
 
-def _named(of: Cost) -> dict[str, dict[str, float]]:
+def named(of: Cost) -> dict[str, dict[str, float]]:
     """Return costs as they are written."""
     return {name: work._asdict() for name, work in of._asdict().items()}
 
@@ -240,7 +243,7 @@ def main() -> None:
             })  # fmt: skip
             plain = variant.constants.get("COUNT") is False and "peak" in variant.constants
             if plain and variant.stride == STRIDE:
-                costs[architecture] = cost(code, reference_tiles()[0])
+                costs[architecture] = cost(code, REFERENCE)
             if variant.kernel.__name__ == "step_kernel" and architecture == 90 and not step:
                 step = triton_step.estimate(code)  # the first is cuboid_online
     shares = [args.share] if args.share else scanned_share(args.episodes, args.steps, args.items)
@@ -251,7 +254,7 @@ def main() -> None:
         "kernels": table,
         "drop_maps": {
             "rows": ROWS, "orientations": ORIENTATIONS, "cells": CELLS, "stride": STRIDE,
-            "window": WINDOW, "cost": {sm: _named(made) for sm, made in costs.items()},
+            "window": WINDOW, "cost": {sm: named(made) for sm, made in costs.items()},
             "share_by_step": [round(share, 4) for share in shares], "share": round(mean, 4),
             "h100": estimate(costs[90], mean),
             "h100_roughest_step": estimate(costs[90], max(shares)),

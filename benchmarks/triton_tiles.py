@@ -1,0 +1,54 @@
+"""Estimated times of drop maps with other tiles and blocks than the kernel's own.
+
+    python benchmarks/triton_tiles.py [--out benchmarks/results/triton_tiles.json]
+
+Each is the kernel of drop maps, compiled for sm_90 with other constants: threads that share a
+placement, which set the tile, and cells along a block's side. The counts and the estimate are those
+of `triton_kernels.py`, and so are the episodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import torch
+from provenance import provenance, write_json
+from triton_code import Variant, compiled
+from triton_kernels import REFERENCE, cost, estimate, named, scanned_share, tile_of
+
+from packing_env.kernels.compiled import triton as base
+
+OUT = "benchmarks/results/triton_tiles.json"
+ARCHITECTURE = 90
+TRIED = ((4, 8), (2, 8), (4, 4), (2, 4))
+"""Threads that share a placement, and cells along a block's side; the first are the kernel's."""
+
+
+def main() -> None:
+    """Compile, count, estimate and write."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--episodes", type=int, default=5, help="of random placements")
+    parser.add_argument("--steps", type=int, default=20, help="decisions of an episode")
+    parser.add_argument("--items", type=int, default=5, help="items looked at, each step")
+    parser.add_argument("--out", default=OUT)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    found = []
+    for threads, side in TRIED:
+        lattice = REFERENCE._replace(threads=threads, side=side)
+        constants = {**base.constants_of(lattice), "COUNT": False, "peak": None}
+        code = compiled(Variant(base.gaps_kernel, constants), ARCHITECTURE)
+        share = float(np.mean(scanned_share(args.episodes, args.steps, args.items, lattice)))
+        found.append({
+            "threads": threads, "side": side, "tile": tile_of(lattice),
+            "registers": code.registers, "local_bytes": code.local_bytes,
+            "cost": named(cost(code, lattice)), "share": round(share, 4),
+            "h100": estimate(cost(code, lattice), share, lattice),
+        })  # fmt: skip
+        print(found[-1])
+    write_json(args.out, {**provenance(args), "tiles": found})
+
+
+if __name__ == "__main__":
+    main()
