@@ -36,6 +36,9 @@ MULTIPROCESSORS, SCHEDULERS, CLOCK = 132, 4, 1.98e9
 HALF_RATE = r"\b(FMNMX|VIMNMX3?|IMNMX|FSETP|ISETP|FSET|FSEL|SEL|VIADD|IADD3|P?LOP3|LEA|SHF)\b"
 """Comparisons, maxima and integer arithmetic: each keeps its scheduler's unit for two cycles."""
 
+WIDE = r"\bLDG\S*\.128"
+"""Loads of vectors: only scans of blocks have them."""
+
 ROWS, ORIENTATIONS, (STRIDE, CELLS, WINDOW) = 1024, 24, LATTICES[-1]
 """The reference configuration."""
 
@@ -70,11 +73,11 @@ def cost(code: Code, lattice: Lattice) -> Cost:
         found = re.search(r"\bBRA\b.*0x([0-9a-f]+)", text)
         if found and int(found[1], 16) < address:
             loops.append((place[int(found[1], 16)], end + 1))
+    texts = [text for _, text in code.instructions]
     inner = [one for one in loops if not any(_holds(one, other) for other in loops)]
-    block = max(inner, key=lambda loop: loop[1] - loop[0])
+    block = max(inner, key=lambda loop: _count(WIDE, texts[slice(*loop)]))
     test = min((o for o in loops if _holds(o, block)), key=lambda loop: loop[1] - loop[0])
     floor = min((o for o in inner if o[1] <= test[0]), key=lambda loop: loop[0])
-    texts = [text for _, text in code.instructions]
     walks = _count(r"\bLDG", texts[slice(*floor)]) / (THREAD_ROWS.value + 2)
     # What the compiler writes out of the floors' loop behind it is no part of a program.
     again = _count(r"\bLDG", texts[floor[1] : test[0]]) / (THREAD_ROWS.value + 2)
@@ -103,7 +106,7 @@ def _vectors(texts: list[str], lattice: Lattice) -> int:
     of a sector on; of a surface all read the same few words.
     """
     surfaces = lattice.side**2 // (lattice.threads * lattice.vector)
-    return (_count(r"\bLDG\S*\.128", texts) - surfaces) * (lattice.vector - 1)
+    return (_count(WIDE, texts) - surfaces) * (lattice.vector - 1)
 
 
 def _work(texts: list[str], more: float) -> Work:
