@@ -83,8 +83,7 @@ class CriticsChoice(TensorDictModuleBase):
         _, seen = flattened(tensordict, self.critic.encoder.in_keys)
         made = self.actor.propose(self.count, *observed, draw=False)
         value = self.critic.compare(made.action, self.readout.taus(tensordict), *seen)
-        best = value.masked_fill(~made.legal, -torch.inf).argmax(1)[:, None, None]
-        action = made.action.gather(1, best.expand(-1, 1, made.action.shape[2])).squeeze(1)
+        action = made.point_of(made.best(value))
         return tensordict.set(self.out_keys[0], action.unflatten(0, batch))
 
 

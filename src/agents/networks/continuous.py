@@ -55,6 +55,15 @@ class Proposals(NamedTuple):
     legal: Bool[Tensor, "B K"]
     log_share: Float[Tensor, "B N"]
 
+    def best(self, value: Float[Tensor, "B K"]) -> Int[Tensor, "B 1"]:
+        """Return the number of the legal placement with the highest value."""
+        return value.masked_fill(~self.legal, -torch.inf).argmax(1, keepdim=True)
+
+    def point_of(self, number: Int[Tensor, "B 1"]) -> Float[Tensor, "B D"]:
+        """Return the point of one placement per row."""
+        at = number[..., None].expand(-1, -1, self.action.shape[2])
+        return self.action.gather(1, at).squeeze(1)
+
 
 class Proposer(TensorDictModuleBase):
     """Scores of all placements, that a critic chooses from.
@@ -299,11 +308,9 @@ class Critic(TensorDictModuleBase):
         if self.size == 4:
             plane = (tent(action[..., 3], items)[..., None] * plane[:, :, None]).flatten(2)
         features = plane @ view.features
-        ground, rest, legal = (
-            maps.flatten(2) if each is None else each @ maps.flatten(2)
-            for maps, each in ((view.ground, None), (view.rest, plane), (view.legal, plane))
-        )
-        fine = torch.stack((ground.expand_as(rest), rest, legal), 2).unflatten(3, (xs, ys))
+        rest, legal = (plane @ maps.flatten(2) for maps in (view.rest, view.legal))
+        ground = view.ground.flatten(2).expand_as(rest)
+        fine = torch.stack((ground, rest, legal), 2).unflatten(3, (xs, ys))
         near = _around(fine, action, _REACHES)
         coarse = _around(view.cells[:, None], (action[..., :2] + 1) * self.share - 1, (1,))
         summary = view.summary[:, None].expand(-1, action.shape[1], -1)

@@ -15,6 +15,7 @@ from agents.networks.continuous import Proposals
 from agents.objectives.iqn import QuantileRegression
 from agents.objectives.transitions import TransitionKeys, TransitionLoss, mean_loss, swapped
 from agents.options import option_groups
+from packing_env.types import check_integer
 
 
 class ACIQNLoss(TransitionLoss):
@@ -84,7 +85,7 @@ class ACIQNLoss(TransitionLoss):
         self.convert_to_functional(actor_network, "actor_network", create_target_params=True)
         self.convert_to_functional(value_network, "value_network", create_target_params=True)
         self.regression, self.num_actor_taus, self.risk = regression, num_actor_taus, risk
-        self.num_proposals = num_proposals
+        self.num_proposals = check_integer("num_proposals", num_proposals, 0)
         self.keep_gamma(gamma, value_network)
 
     @property
@@ -148,8 +149,7 @@ class ACIQNLoss(TransitionLoss):
                 action = self._act(following)
         with self.target():
             if self.num_proposals:
-                best = self._best(following, made)[..., None].expand(-1, 1, made.action.shape[2])
-                action = made.action.gather(1, best).squeeze(1)
+                action = made.point_of(self._best(following, made))
             future = self._quantiles(following, action, tau)
         return reward[:, None] + discount[:, None] * future
 
@@ -167,8 +167,7 @@ class ACIQNLoss(TransitionLoss):
         """Return the legal proposal with the highest value at risk."""
         critic = self.value_network
         observed = (state.get(key) for key in critic.encoder.in_keys)
-        value = critic.compare(made.action, self._levels(state), *observed)
-        return value.masked_fill(~made.legal, -torch.inf).argmax(1, keepdim=True)
+        return made.best(critic.compare(made.action, self._levels(state), *observed))
 
     def _levels(self, state: TensorDictBase) -> Float[Tensor, "B K"]:
         """Draw levels of the value at risk."""

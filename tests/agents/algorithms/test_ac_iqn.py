@@ -329,6 +329,11 @@ def test_impossible_levels_are_refused(env):
         ACIQNLoss(made.actor(), critic, gamma=0.9, risk=1.5)
 
 
+def test_fewer_proposals_than_none_are_refused(env):
+    with pytest.raises(ParameterError, match="num_proposals"):
+        make_agent(ACIQN, env, num_proposals=-1)
+
+
 # ---------------------------------------------------------------------- the agent
 
 

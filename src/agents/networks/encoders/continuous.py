@@ -129,11 +129,10 @@ class Encoder(nn.Module):
         self.stem = nn.Conv2d(_IMAGES * size.fold * size.fold, channels, 3, padding=1)
         self.block = nn.Conv2d(channels, channels, 3, padding=1)
         self.summarizes = summary
-        if not summary:
-            return
-        self.cells = ground_cells(env.params.grid, size.ground)
-        self.ground = nn.Linear(self.cells[0] * self.cells[1] + channels, width)
-        self.items = nn.Linear(2 * NUM_FEATURES, width, bias=False)
+        if summary:
+            self.cells = ground_cells(env.params.grid, size.ground)
+            self.ground = nn.Linear(self.cells[0] * self.cells[1] + channels, width)
+            self.items = nn.Linear(2 * NUM_FEATURES, width, bias=False)
 
     def forward(
         self,
