@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -82,7 +82,7 @@ def serves(device: torch.device, *modules: nn.Module, obstacle: str = "") -> boo
             continue
         if type(layer) not in (nn.Conv2d, nn.Linear):
             return _refuse(f"a layer is a {type(layer).__name__}")
-        if len(layer.get_parameter("weight")) > MOST_CHANNELS:
+        if len(cast("Tensor", layer.weight)) > MOST_CHANNELS:
             return _refuse(f"a layer has more than {MOST_CHANNELS} channels")
     return True
 
