@@ -1,8 +1,8 @@
 """Search on top of a policy, at several budgets per decision, on the same held-out instances.
 
     python benchmarks/lookahead.py TASK BASE [--ms 10 100 1000] [--instances 500 500 100]
-        [--rule deepest_bottom_left] [--breadth 4] [--depth 2] [--rows 20] [--out ...]
-        [key=value ...]
+        [--rule deepest_bottom_left] [--breadth 4] [--depth 2] [--candidates 24] [--rows 20]
+        [--out ...] [key=value ...]
 
 BASE is a heuristic, a run or `pretrained/NAME`; `key=value` are options of the environment. Every
 budget is compared with the base alone, and both with the rule, paired by instance; `--ms` without a
@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--rule", default="deepest_bottom_left")
     parser.add_argument("--breadth", type=int, default=4)
     parser.add_argument("--depth", type=int, default=2)
+    parser.add_argument("--candidates", type=int)
     parser.add_argument("--rows", type=int, default=20)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
@@ -80,7 +81,14 @@ def main() -> None:
     print(f"alone: {alone.estimate('utilization')} on {most} instances", flush=True)
     for ms, count in zip(args.ms, args.instances, strict=False):
         depth = None if rule else args.depth
-        search = Lookahead(env, base, breadth=args.breadth, depth=depth, budget=Budget(ms=ms))
+        search = Lookahead(
+            env,
+            base,
+            breadth=args.breadth,
+            depth=depth,
+            num_candidates=args.candidates,
+            budget=Budget(ms=ms),
+        )
         found = evaluate(env, search, count, keep=count)
         entry = {"ms": ms, **summary(found), "sound_plans": count_sound(found, env)}
         entry["minus_base"] = vars(paired_difference(found, first(alone, count)))

@@ -23,6 +23,7 @@ def build(
     *,
     breadth: int = 4,
     depth: int | None = 2,
+    num_candidates: int | None = None,
     playouts: int = 256,
     ms: float | None = None,
     seed: int = 0,
@@ -33,9 +34,10 @@ def build(
         env: The environment that it acts in.
         base: A name in :data:`agents.heuristics.HEURISTICS`, or what ``checkpoint=`` accepts: a
             run, a folder, ``pretrained/NAME``.
-        breadth: See :class:`agents.search.Lookahead`, as ``depth`` and ``seed``; a heuristic has
-            no value, so it plays to the end whatever ``depth`` is.
+        breadth: See :class:`agents.search.Lookahead`, as ``depth``, ``num_candidates`` and
+            ``seed``; a heuristic has no value, so it plays to the end whatever ``depth`` is.
         depth: See above.
+        num_candidates: See above.
         playouts: See :class:`agents.search.Budget`, as ``ms``.
         ms: See above.
         seed: See above.
@@ -54,6 +56,7 @@ def build(
         lambda inner: heuristics.build(base, inner) if rule else trained(base, inner),
         breadth=breadth,
         depth=None if rule else depth,
+        num_candidates=num_candidates,
         budget=Budget(playouts, ms),
         seed=seed,
     )

@@ -22,8 +22,8 @@ from packing_env.core.transition import is_done
 from packing_env.generators import Futures
 from packing_env.types import ParameterError, State, check_integer, check_number
 
-_AT_ONCE = 512
-"""Copies that are played at a time."""
+_AT_ONCE = 128
+"""Copies that are played at a time: the maps of their candidates stay in the processor's cache."""
 _FIRST_RATE = 1000.0
 """Play-outs per second that are expected before any has been timed."""
 
@@ -68,11 +68,14 @@ class Lookahead(TensorDictModuleBase):
         breadth: Proposals compared.
         depth: Decisions of the base before its value is taken; None: to the end, the only choice
             for a base without a value.
+        num_candidates: Candidates that a value of afterstates decides among in play-outs; None for
+            as many as it proposes from.
         budget: See :class:`Budget`.
         seed: Of the futures.
 
     Raises:
-        ParameterError: The base has no value and ``depth`` is given, or hidden items have no law.
+        ParameterError: The base has no value and ``depth`` is given, it is no value of afterstates
+            and ``num_candidates`` is given, or hidden items have no law.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Lookahead(TensorDictModuleBase):
         *,
         breadth: int = 4,
         depth: int | None = 2,
+        num_candidates: int | None = None,
         budget: Budget | None = None,
         seed: int = 0,
     ) -> None:
@@ -89,11 +93,12 @@ class Lookahead(TensorDictModuleBase):
         self._build_base, self._seed = build_base, seed
         self.breadth = check_integer("breadth", breadth, 1)
         self.depth = None if depth is None else check_integer("depth", depth, 1)
+        self.num_candidates = num_candidates
         self.budget = Budget() if budget is None else budget
         _check_mode(env)
         self.simulator = Simulator(env)
         self.base = build_base(self.simulator.env).eval()
-        self.scorer: Scorer = scorer_of(self.base, self.simulator.env)
+        self.scorer: Scorer = scorer_of(self.base, self.simulator.env, num_candidates)
         if depth is not None and not self.scorer.has_value:
             raise ParameterError(
                 f"depth={depth}: {type(self.base).__name__} has no value of a state; use depth=null"
@@ -114,6 +119,7 @@ class Lookahead(TensorDictModuleBase):
             self._build_base,
             breadth=self.breadth,
             depth=self.depth,
+            num_candidates=self.num_candidates,
             budget=self.budget,
             seed=self._seed,
         )

@@ -49,30 +49,40 @@ class Scorer(Protocol):
 
 
 class AfterstateScorer:
-    """Values of afterstates; those of candidates alone, not of the places that they leave empty."""
+    """Values of afterstates; those of candidates alone, not of the places that they leave empty.
+
+    Args:
+        policy: Has the values, and proposes from all its candidates.
+        num_candidates: Candidates that it decides among; None for all.
+    """
 
     has_value = True
 
-    def __init__(self, policy: AfterstatePolicy) -> None:
+    def __init__(self, policy: AfterstatePolicy, num_candidates: int | None = None) -> None:
         self.policy, self.in_keys = policy, policy.in_keys
+        self.first = policy.afterstates
+        if num_candidates is not None:
+            self.first = self.first.limited_to(num_candidates)
 
     def propose(self, root: TensorDict, count: int) -> Int[Tensor, "R {count}"]:
         """Return the candidates of largest value."""
-        return _best(*self._candidates(root), count)
+        return _best(*self._candidates(root, self.policy.afterstates), count)
 
     def act(self, root: TensorDict) -> Decision:
         """Return the best candidate, and its value."""
-        candidate, value = self._candidates(root)
+        candidate, value = self._candidates(root, self.first)
         best, where = value.max(1)
         action = candidate.gather(1, where[:, None]).squeeze(1)
         return Decision(action.clamp(min=0), best / self.policy.scale)
 
-    def _candidates(self, root: TensorDict) -> tuple[Int[Tensor, "R K"], Float[Tensor, "R K"]]:
+    def _candidates(
+        self, root: TensorDict, afterstates: Afterstates
+    ) -> tuple[Int[Tensor, "R K"], Float[Tensor, "R K"]]:
         """Return the candidates and their values, -inf after the last."""
         policy = self.policy
         heightmap, item_id, offered, mask, packed = (root.get(key) for key in self.in_keys)
-        candidate, maps, _ = policy.afterstates.compute(heightmap, item_id, offered, mask)
-        slot = policy.afterstates.slots(candidate.clamp(min=0), offered)
+        candidate, maps, _ = afterstates.compute(heightmap, item_id, offered, mask)
+        slot = afterstates.slots(candidate.clamp(min=0), offered)
         context = policy.outlook.waiting(item_id, packed.squeeze(-1), slot)
         there = candidate >= 0
         reward = policy.outlook.rewards(item_id).gather(1, slot)
@@ -136,14 +146,21 @@ class HeuristicScorer:
         return Decision(self.policy(root.select(*self.policy.in_keys)).get("action"), None)
 
 
-def scorer_of(policy: TensorDictModuleBase, env: PackingEnv) -> Scorer:
-    """Return a policy as search uses it.
+def scorer_of(
+    policy: TensorDictModuleBase, env: PackingEnv, num_candidates: int | None = None
+) -> Scorer:
+    """Return a policy as search uses it; a value of afterstates decides among some candidates.
 
     Raises:
-        ParameterError: Search does not know policies of this kind.
+        ParameterError: Search does not know policies of this kind, or it has no candidates.
     """
     if isinstance(policy, AfterstatePolicy):
-        return AfterstateScorer(policy)
+        return AfterstateScorer(policy, num_candidates)
+    if num_candidates is not None:
+        raise ParameterError(
+            f"num_candidates={num_candidates}: {type(policy).__name__} is no value of afterstates "
+            "and has no candidates; use num_candidates=null"
+        )
     if isinstance(policy, PolicyWrapper) and policy.mask_key is not None:
         return ActionValueScorer(policy)
     if isinstance(policy, Heuristic):

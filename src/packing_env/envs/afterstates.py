@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 
 import torch
 from tensordict import TensorDictBase
@@ -80,21 +81,16 @@ class Afterstates(TensorDictModuleBase):
             per_cell = min(self.params.units_per_cell, _MOST_UNITS / layers)
         self.unit = cell / per_cell
         self.units = height / self.unit
+        self.num_actions = env.mode.num_actions
         default = (48 if self.cuboids else 64) * min(self.params.num_visible, 4)
-        self.num_candidates = check_integer(
-            "num_candidates", default if num_candidates is None else num_candidates, 1
+        if self.params.action_mode == "candidate":
+            default = self.num_actions
+        self.num_candidates = self._check_count(
+            default if num_candidates is None else num_candidates
         )
         most = self.params.num_visible if self.cuboids else _MAX_ITEMS
         most = most if max_items is None else check_integer("max_items", max_items, 1)
         self.max_items = min(most, self.params.num_visible)
-        self.num_actions = env.mode.num_actions
-        if self.params.action_mode == "candidate":
-            if num_candidates not in (None, self.num_actions):
-                raise ParameterError(
-                    f"num_candidates={num_candidates} is the environment's in action_mode="
-                    f"'candidate', {self.num_actions}; set env.num_candidates"
-                )
-            self.num_candidates = self.num_actions
         finite = torch.isfinite(catalogue["top"])
         top = (
             torch.where(finite, kernels.divide(catalogue["top"], self.unit), -1.0)
@@ -107,6 +103,22 @@ class Afterstates(TensorDictModuleBase):
         names = ("heightmap", "item_id", offered)
         self.in_keys = [("observation", name) for name in names] + ["action_mask"]
         self.out_keys = ["candidate", "afterstate", "dropped"]
+
+    def limited_to(self, num_candidates: int) -> Afterstates:
+        """Return a module for the same environment that proposes the first ``num_candidates``."""
+        made = copy(self)
+        made.num_candidates = self._check_count(num_candidates)
+        return made
+
+    def _check_count(self, num_candidates: int) -> int:
+        """Return a number of candidates; raise on one that the action mode does not have."""
+        check_integer("num_candidates", num_candidates, 1)
+        if self.params.action_mode == "candidate" and num_candidates != self.num_actions:
+            raise ParameterError(
+                f"num_candidates={num_candidates} is the environment's in action_mode="
+                f"'candidate', {self.num_actions}; set env.num_candidates"
+            )
+        return num_candidates
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write candidates and afterstates."""

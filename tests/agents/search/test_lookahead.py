@@ -118,6 +118,28 @@ def expectation(env: PackingEnv, row: int, action: int) -> float:
     return total / len(env.catalogue)
 
 
+@torch.no_grad()
+def test_play_outs_decide_among_the_first_candidates() -> None:
+    env = task(rows=4)
+    few, all_of_them = Lookahead(env, values, num_candidates=3), Lookahead(env, values)
+    root = env.reset()
+    for _ in range(4):
+        root = env.step_mdp(env.step(few(root)))
+    observed = root.select(*few.in_keys)
+    candidate, _, _, value = candidates(few, observed)
+    best = value[:, :3].argmax(1, keepdim=True)
+    assert (few.scorer.act(observed).action == candidate.gather(1, best).squeeze(1)).all()
+    assert (value.argmax(1) >= 3).any()
+    assert (few.scorer.propose(observed, 5) == all_of_them.scorer.propose(observed, 5)).all()
+
+
+def candidates(search: Lookahead, observed: TensorDict) -> tuple[Tensor, ...]:
+    """Return all candidates of a value of afterstates, what they lead to, and their values."""
+    found = search.base.afterstates(observed.clone(recurse=False))
+    value = search.base.candidate_values(observed)[1]
+    return *(found.get(key) for key in search.base.afterstates.out_keys), value
+
+
 def test_copies_play_as_the_environment_does() -> None:
     env = task()
     root = env.reset()
@@ -201,5 +223,9 @@ def test_what_search_cannot_do_is_refused() -> None:
         Lookahead(env, values)(task(rows=2).reset())
     with pytest.raises(ParameterError, match="breadth"):
         Lookahead(env, values, breadth=0)
+    with pytest.raises(ParameterError, match="has no candidates; use num_candidates=null"):
+        Lookahead(env, rule, depth=None, num_candidates=8)
+    with pytest.raises(ParameterError, match="num_candidates"):
+        Lookahead(env, values, num_candidates=0)
     with pytest.raises(ParameterError, match="ms"):
         Budget(ms=0.0)
