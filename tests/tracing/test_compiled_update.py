@@ -39,8 +39,8 @@ FAMILIES = {
     "ac_iqn": SMALL_CRITIC,
     "hierarchical": [],
 }
-RELATIVES = ("ac_iqn", "rainbow", "sac")
-"""Built as ``ddpg`` and ``iqn`` are: compiled on request, a minute each."""
+RELATIVES = ("ac_iqn", "iqn", "rainbow", "sac")
+"""Built as ``ddpg`` and ``dqn`` are: compiled on request, a minute each."""
 NOT_LEARNED = ("heuristic", "search")
 
 needs_compiler = pytest.mark.skipif(
