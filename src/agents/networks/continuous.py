@@ -117,7 +117,8 @@ class Proposer(TensorDictModuleBase):
         """Return ``count`` placements per row, as many of each head, without repetition in a head.
 
         Args:
-            count: K, rounded down to a multiple of the heads, and to the lattice.
+            count: K, rounded down to a multiple of the heads, and to the lattice; at least one of
+                each head.
             *observed: Entries of ``in_keys``.
             draw: Draw from the distributions (by Gumbel noise: Kool et al., ICML 2019); else their
                 most probable placements.

@@ -19,14 +19,14 @@ from packing_env.types import check_integer
 
 
 class ACIQNLoss(TransitionLoss):
-    """The deterministic policy gradient through a distributional critic, for n-step returns.
+    """Losses of an actor and of a critic of return distributions, for n-step returns.
 
     The critic learns the distribution of the return by quantile regression: N levels of the action
     taken against N' levels of the target actor's next action, all uniform in [0, 1] (Dabney et al.,
     ICML 2018, equations 2 and 3), in place of the atoms of Barth-Maron et al., ICLR 2018 (D4PG).
-    The actor follows the gradient of the mean of the critic's quantiles at K levels uniform in
-    [0, c] (Silver et al., ICML 2014): that of the conditional value at risk at level c, the mean of
-    the worst share c of the returns; for c = 1, that of their mean.
+    Without proposals, the actor follows the gradient of the mean of the critic's quantiles at K
+    levels uniform in [0, c] (Silver et al., ICML 2014): that of the conditional value at risk at
+    level c, the mean of the worst share c of the returns; for c = 1, that of their mean.
 
     With ``risk=None`` a batch holds also the levels, ``risk [B, 1]`` at the root and in ``next``.
     ``loss(batch)`` returns ``loss_value``, ``loss_actor`` and ``q``, see :class:`TransitionLoss`;
@@ -36,8 +36,7 @@ class ACIQNLoss(TransitionLoss):
     With ``num_proposals`` the critic chooses among actions that the actor proposes (Neumann et al.,
     "Greedy actor-critic", ICLR 2023): the target's action is the one that the target critic values
     most among those of the target actor, and the actor learns to propose the best of its own, by
-    cross-entropy. No gradient with respect to an action is needed: where values jump from one
-    placement to the next, it points nowhere.
+    cross-entropy. No gradient with respect to an action is needed.
 
     Args:
         actor_network: Writes ``action [B, D]``; with ``num_proposals`` it has the method

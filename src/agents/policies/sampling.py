@@ -1,8 +1,9 @@
 """Masked categorical draws and their log-probabilities.
 
 One set of functions serves the rollout and the update, in float32 whatever the network computes
-in, so that both give the same log-probability to the same action. Nothing reads a value back:
-``multinomial`` is avoided, whose check of its weights is a read.
+in, so that both give the same log-probability to the same action; on CUDA with Triton, where the
+rollout draws by a kernel, up to the last bits. Nothing reads a value back: ``multinomial`` is
+avoided, whose check of its weights is a read.
 """
 
 from __future__ import annotations

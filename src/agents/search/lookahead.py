@@ -23,7 +23,7 @@ from packing_env.generators import Futures
 from packing_env.types import ParameterError, State, check_integer, check_number
 
 _AT_ONCE = 128
-"""Copies that are played at a time: the maps of their candidates stay in the processor's cache."""
+"""Copies that are played at a time: with more, the maps of their candidates leave the cache."""
 _FIRST_RATE = 1000.0
 """Play-outs per second that are expected before any has been timed."""
 

@@ -60,9 +60,9 @@ class AfterstateScorer:
 
     def __init__(self, policy: AfterstatePolicy, num_candidates: int | None = None) -> None:
         self.policy, self.in_keys = policy, policy.in_keys
-        self.first = policy.afterstates
+        self.few = policy.afterstates
         if num_candidates is not None:
-            self.first = self.first.limited_to(num_candidates)
+            self.few = self.few.limited_to(num_candidates)
 
     def propose(self, root: TensorDict, count: int) -> Int[Tensor, "R {count}"]:
         """Return the candidates of largest value."""
@@ -70,7 +70,7 @@ class AfterstateScorer:
 
     def act(self, root: TensorDict) -> Decision:
         """Return the best candidate, and its value."""
-        candidate, value = self._candidates(root, self.first)
+        candidate, value = self._candidates(root, self.few)
         best, where = value.max(1)
         action = candidate.gather(1, where[:, None]).squeeze(1)
         return Decision(action.clamp(min=0), best / self.policy.scale)

@@ -1,5 +1,7 @@
 """The choice of a kernel backend: all have one signature per operation and return the same bits.
 
+Kernels of networks, in `agents`, follow the same choice; their sums are added up in another order.
+
 A backend is chosen once per device type and named in the log. The argument `backend` of an
 operation, `set_backend` and the environment variable PACKING_KERNELS override the choice, in this
 order. To add a backend, write a module with functions named as operations are; its dotted name is

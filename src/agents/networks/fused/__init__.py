@@ -1,7 +1,7 @@
 """Fused kernels of a decision by score maps: on CUDA, in Triton, where no gradient is needed.
 
 The truth is the eager expression in `agents.networks.score_maps` and `encoders.maps`, which all
-other devices, and every update, compute.
+other devices compute, and whatever has a gradient or is compiled by `torch.compile`.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def part(function: Callable[..., Any]) -> Any:
 
 @part
 def apart(index, SIZE: tl.constexpr):
-    """Return the numbers below SIZE out of their order, so that no neighbours are neighbours.
+    """Return the numbers below SIZE out of their order, so that none stands beside its successor.
 
     Were neighbours in memory neighbours in a tensor, the compiler would choose by them which
     elements a thread holds; so each holds all cells for its own placements.
