@@ -37,12 +37,14 @@ from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
 _BLOCK = 512
 """Placements per pass: what the pass reads and writes stays in the L1 cache."""
 
-_QUARTER = ((1, 0), (12, 5), (1, 1), (5, 12))
-_DIRECTIONS = np.array(
-    [*_QUARTER, *((-y, x) for x, y in _QUARTER), *((-x, -y) for x, y in _QUARTER),
-     *((y, -x) for x, y in _QUARTER)], np.int32,
-)  # fmt: skip
+_QUARTER = [(1, 0), (12, 5), (1, 1), (5, 12)]
+_HALF_TURN = [*_QUARTER, *((-along, across) for across, along in _QUARTER)]
+_DIRECTIONS = [*_HALF_TURN, *((-across, -along) for across, along in _HALF_TURN)]
+_COUNT = len(_DIRECTIONS)
+_ACROSS, _ALONG = np.array(_DIRECTIONS, np.int32).T.copy()
 """Directions in their order around a point, integers, so that distances along them are exact."""
+
+_BIT = np.uint32(1) << np.arange(_COUNT, dtype=np.uint32)
 
 _FAR = np.uint32(0x0000FFFF)
 """The bits of the directions along which a corner lies far enough."""
@@ -69,23 +71,23 @@ def finite_range(z, contact_tol, threshold, result):
 
 
 @jit
-def _corner_bits(com, margin, inset, bits):
-    """Set bits[a, c] to those of corner (a, c) of the grid, `inset` 1/64 cells beyond it."""
-    bits[:] = 0
-    for k in range(len(_DIRECTIONS)):
-        across, along, bit = _DIRECTIONS[k, 0], _DIRECTIONS[k, 1], np.uint32(1 << k)
-        least = across * (com[0] - inset) + along * (com[1] - inset)
-        least += abs(across) * margin[0] + abs(along) * margin[1]
-        for a in range(bits.shape[0]):
-            line, rest = bits[a], np.int32(least - across * SUBCELL * a)
-            step = np.int32(along * SUBCELL)
-            for c in range(line.size):
-                line[c] |= bit if step * np.int32(c) >= rest else np.uint32(0)
+def _corner_bits(com, margin, inset, least, bits):
+    """Set bits[a, c] to those of corner (a, c) of the grid, `inset` 1/64 cells beyond it.
+
+    least has an entry for each direction, for what is far enough along it.
+    """
     for a in range(bits.shape[0]):
+        dx = SUBCELL * a + inset - com[0]
+        for k in range(_COUNT):
+            across, along = _ACROSS[k], _ALONG[k]
+            away = abs(across) * margin[0] + abs(along) * margin[1]
+            least[k] = away - across * dx - along * (inset - com[1])
         for c in range(bits.shape[1]):
-            far = bits[a, c]
-            both = far & (far >> 1 | far << 15)
-            bits[a, c] = far | np.uint32(both << 16)
+            far, y = np.uint32(0), np.int32(SUBCELL * c)
+            for k in range(_COUNT):
+                far |= _BIT[k] if _ALONG[k] * y >= least[k] else np.uint32(0)
+            both = far & np.uint32(far >> 1 | far << (_COUNT - 1))
+            bits[a, c] = far | np.uint32(both << _COUNT)
 
 
 @jit
@@ -201,7 +203,7 @@ def hull_plane(stable, z, bottom, com, margin, ground, work, contact_tol, stride
     """
     inset, span = (HALF_CELL, 0) if centres else (0, 1)
     heightmap, heights, ridge = ground
-    offset, level, bits, places, corners, threshold, found = work
+    offset, level, bits, places, corners, least, threshold, found = work
     ys = z.shape[1]
     flat = stable.reshape(stable.size)
     first, last, _ = finite_range(z.reshape(z.size), contact_tol, threshold, flat)
@@ -210,7 +212,7 @@ def hull_plane(stable, z, bottom, com, margin, ground, work, contact_tol, stride
     any_held = False
     w, h, _ = extent(bottom)
     cells, corners = bottom[:w, :h], corners[: w + span, : h + span]
-    _corner_bits(com, margin, inset, corners)
+    _corner_bits(com, margin, inset, least, corners)
     for block in range(first, last, _BLOCK):
         end = min(last, block + _BLOCK)
         bars, size, top = threshold[block:end], end - block, -INF
@@ -243,6 +245,7 @@ def hull_work(length, width, window_x, window_y, stride):
         np.empty(cells, np.uint32),
         tap_offsets(window_x, window_y, stride, xs, ys),
         np.empty((window_x + 1, window_y + 1), np.uint32),
+        np.empty(_COUNT, np.int32),
         np.empty(xs * ys, np.float32),
         np.empty(_BLOCK, np.uint32),
     )
