@@ -18,6 +18,7 @@ from agents.cli import main as cli
 from packing_env.core import stability
 from packing_env.items import shapes
 from packing_env.kernels.boxes import PILE_RULES
+from packing_env.kernels.stability_rules import MARGINS
 from packing_env.plan import PlanError, check_plan, make_plan, packing_of, quaternion, save_plan
 from packing_env.reference.claims import STABILITY_RULES, Report
 
@@ -333,7 +334,7 @@ def test_the_rules_of_the_environment_are_known() -> None:
     }
     maps = {name for name, rule in own.items() if rule.maps is not None}
     assert maps == set(STABILITY_RULES["maps"])
-    on_boxes = {"none", "stacking_tree", *maps} - set(stability.MARGINS)
+    on_boxes = {"none", "stacking_tree", *maps} - set(MARGINS)
     assert on_boxes == set(STABILITY_RULES["boxes"])
 
 

@@ -22,7 +22,7 @@ RULES = (
     "center_hull",
     "area_corners",
     "area_corners_code",
-    *stability.MARGINS,
+    *rules.MARGINS,
 )
 
 

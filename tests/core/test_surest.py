@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.contract.presets import small_preset
 from tests.core.pairs import Pair
 from tests.tiny import cuboid_env, play_beside_reference, tiny_env
 from torchrl.envs.utils import step_mdp
@@ -57,10 +58,31 @@ def test_episodes_equal_the_reference(options: dict[str, Any], backend: str) -> 
 @pytest.mark.parametrize(
     "mode", ["placement", "multi_head", "candidate", "hierarchical", "continuous"]
 )
-def test_the_compiled_step_equals_the_rules_one_by_one(mode: str) -> None:
-    pair = Pair(tiny_env, num_envs=12, action_mode=mode, num_visible=2, surest=RULES)
+@pytest.mark.parametrize("stability", ["com_hull", "com_hull_strict", "com_hull_20", "center_hull"])
+def test_the_compiled_step_equals_the_rules_one_by_one(mode: str, stability: str) -> None:
+    rules = {"stability": stability, "stability_metric": "com_hull_10", "surest": RULES}
+    pair = Pair(tiny_env, num_envs=12, action_mode=mode, num_visible=2, **rules)
     assert pair.envs[0].engine.name == "compiled"
     pair.play(10)
+
+
+@needs_numba
+def test_the_preset_takes_its_steps_compiled() -> None:
+    assert small_preset("irregular_standing").engine.name == "compiled"
+
+
+def test_rules_that_imply_the_tasks_own_are_a_ladder() -> None:
+    for stability, rules, expected in [
+        ("com_hull", RULES, True),
+        ("com_hull", RULES[::-1], True),
+        ("com_hull_10", RULES, True),
+        ("com_hull_20", RULES, False),
+        ("com_hull", ("center_hull", *RULES), False),
+        ("none", RULES, False),
+        ("center_hull", ("center_hull",), False),
+    ]:
+        params = tiny_env(1, surest=rules, stability=stability).params
+        assert surest.is_ladder(params) == expected
 
 
 def test_the_strictest_rule_that_leaves_an_item_any_decides() -> None:

@@ -84,6 +84,8 @@ def test_items_of_any_shape_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"action_mode": "candidate"}, "it does not know action_mode='candidate'"),
         ({"illegal_action": "project"}, "it does not know this combination"),
         ({"contact_tol": 1.0}, "it does not know this combination"),
+        ({"stability": "com_hull_10"}, "it does not know the stability rule 'com_hull_10'"),
+        ({"stability_metric": "com_hull_20"}, "it does not know the stability rule 'com_hull_20'"),
     ],
 )
 def test_tasks_that_it_knows(

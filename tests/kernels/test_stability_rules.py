@@ -80,9 +80,9 @@ def test_numba_compiles_the_same_formula(name: str) -> None:
 def test_every_list_of_rules_is_the_same() -> None:
     assert kernels.CUBOID_RULES == rules.NAMES
     assert (*rules.NAMES, "stacking_tree", "equilibrium") == kernels.BOX_RULES
-    assert set(stability.RULES) == {*kernels.BOX_RULES, *stability.MARGINS}
-    assert set(KNOWN_RULES) == {*rules.NAMES, *stability.MARGINS}
-    assert reference.stability.MARGINS == stability.MARGINS
+    assert set(stability.RULES) == {*kernels.BOX_RULES, *rules.MARGINS}
+    assert set(KNOWN_RULES) == {*rules.NAMES, *rules.MARGINS}
+    assert reference.stability.MARGINS == rules.MARGINS
     assert set(BOX_RULES) == set(kernels.BOX_RULES)
     searched = {name for name, rule in rules.RULES.items() if rule.corners is None}
     assert set(kernels.SEARCHED_RULES) == searched

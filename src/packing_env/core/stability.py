@@ -11,9 +11,8 @@ in plain loops: :mod:`packing_env.reference.stability`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from typing import Any
 
 import torch
@@ -24,6 +23,7 @@ from packing_env import kernels
 from packing_env.core.cuboids import boxes
 from packing_env.kernels import stability_rules as rules
 from packing_env.kernels.boxes.contacts import chord
+from packing_env.kernels.support.corners import corners_of
 from packing_env.names import close_names
 from packing_env.types import PILE_RULES_ON_MAPS, SLOPE_UNITS, PackingParams, ParameterError
 
@@ -97,15 +97,15 @@ class Contact:
 
     def in_hull(self, centres: bool) -> Bool[Tensor, "B R Xs Ys"]:
         """Test if the windows' centres, or the centres of mass, lie in the hulls."""
-        return self._hull(_HALF * self.size if centres else self.com, centres)
+        return self._hull(_HALF * self.size if centres else self.com, centres=centres)
 
-    def _hull(
-        self, point: Int[Tensor, "B R 2"], centres: bool = False
-    ) -> Bool[Tensor, "B R Xs Ys"]:
+    def inside(self, percent: int) -> Bool[Tensor, "B R Xs Ys"]:
+        """Test if the centres of mass lie in the hulls with a margin around them."""
+        return self._hull(self.com, margin=rules.margin(self.size, percent))
+
+    def _hull(self, point: Int[Tensor, "B R 2"], **options: Any) -> Bool[Tensor, "B R Xs Ys"]:
         ground = (self.heightmap, self.bottom, self.z, point, self.contact_tol, self.stride)
-        return kernels.com_hull(
-            *ground, centres=centres, which=self.which, size=self.footprint_size
-        )
+        return kernels.com_hull(*ground, which=self.which, size=self.footprint_size, **options)
 
     def _cell(self, place: Int[Tensor, "B R"]) -> Float[Tensor, "B R"]:
         """Return one cell of each lower surface; any where there is no surface."""
@@ -113,14 +113,6 @@ class Contact:
         if self.which is not None:
             return cells.flatten()[self.which.clamp(min=0) * cells.shape[1] + place]
         return cells.gather(2, place[..., None])[..., 0]
-
-    def inside(self, percent: int) -> Bool[Tensor, "B R Xs Ys"]:
-        """Test if the centres of mass lie in the hulls with a margin around them."""
-        judged = self
-        for point in _margins(self.com, self.size, percent):
-            held = judged._hull(point)
-            judged = replace(judged, z=torch.where(held, self.z, torch.inf))
-        return held
 
 
 @dataclass(frozen=True)
@@ -163,7 +155,7 @@ class Touch:
 
     def inside(self, percent: int) -> Bool[Tensor, " B"]:
         """Test if the centres of mass lie in the hulls with a margin around them."""
-        corners = _margins(self.com, self.size, percent)
+        corners = corners_of(self.com, rules.margin(self.size, percent))
         return torch.stack([hull_holds(self.support, point) for point in corners]).all(0)
 
 
@@ -351,31 +343,11 @@ def _corner_cells(size: Int[Tensor, "*rows 2"]) -> list[tuple[Tensor, Tensor]]:
     return [(zero, zero), (u, zero), (zero, v), (u, v)]
 
 
-def _margins(
-    com: Int[Tensor, "*rows 2"], size: Int[Tensor, "*rows 2"], percent: int
-) -> list[Int[Tensor, "*rows 2"]]:
-    """Return the corners of the rectangle of a margin about centres of mass, 1/64 cell.
-
-    A hull is convex: it holds the rectangle if it holds the corners.
-    """
-    away = (SLOPE_UNITS * size * percent // 100).clamp(min=1)
-    across, along = away.unbind(-1)
-    return [com + torch.stack((i * across, j * along), -1) for i, j in product((-1, 1), repeat=2)]
-
-
-MARGINS = {"com_hull_strict": 0, "com_hull_10": 10, "com_hull_20": 20}
-"""Rules of a centre of mass inside of the hull by a margin, in percent of the item's window.
-
-The margin is at least 1/64 cell: a centre of mass on the boundary is refused, where an item falls
-at the slightest push.
-"""
-
-
 def _register_margin(name: str, percent: int) -> None:
     register(name, Rule(lambda contact: contact.inside(percent), lambda t: t.inside(percent)))
 
 
-for _name, _percent in MARGINS.items():
+for _name, _percent in rules.MARGINS.items():
     _register_margin(_name, _percent)
 for _name, _rule in rules.RULES.items():
     register(_name, Rule(maps=partial(_judge_maps, _rule), single=partial(_judge_one, _rule)))

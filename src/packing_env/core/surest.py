@@ -17,11 +17,20 @@ from torch import Tensor
 
 from packing_env.core import stability
 from packing_env.core.orientation import surfaces
+from packing_env.kernels.stability_rules import LADDER
 from packing_env.types import Catalogue, PackingParams
 
 Judge = Callable[[str, Tensor], Tensor]
 """From a rule's name, and rest heights ``[B, L, R, Xs, Ys]`` that are +inf where a placement need
 not be judged, to the placements that are stable."""
+
+
+def is_ladder(params: PackingParams) -> bool:
+    """Return whether all rules are of the ``LADDER``, and none less strict than ``stability``."""
+    rules = (params.stability, *params.surest)
+    if not set(rules) <= set(LADDER):
+        return False
+    return min(map(LADDER.index, rules)) == LADDER.index(params.stability)
 
 
 def restrict(

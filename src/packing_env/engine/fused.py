@@ -25,6 +25,7 @@ from packing_env.engine.compiled import CompiledEngine
 from packing_env.engine.offers import Offered
 from packing_env.engine.operations import supported_ground
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT
+from packing_env.kernels.stability_rules import MARGINS
 from packing_env.kernels.step.fused import (
     FUSED_TERMS,
     FusedTask,
@@ -64,6 +65,9 @@ class FusedEngine(CompiledEngine):
             return f"it does not know action_mode={task.params.action_mode!r}"
         if task.params.surest:
             return f"it does not know surest={list(task.params.surest)}"
+        for rule in (task.params.stability, task.params.stability_metric):
+            if rule in MARGINS:
+                return f"it does not know the stability rule {rule!r}"
         if supported_ground(task.catalogue, task.params) is None:
             return "it does not know this combination of parameters and items"
         for name in task.params.reward:

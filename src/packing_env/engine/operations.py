@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,6 +16,7 @@ from packing_env.core.feasibility import Maps
 from packing_env.engine.base import Task
 from packing_env.engine.offers import OFFERS, is_offered
 from packing_env.engine.rules import is_recorded
+from packing_env.kernels.stability_rules import LADDER, MAP_RULES, MARGINS, margin
 from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, State
 
 ON_CELLS = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
@@ -32,7 +34,7 @@ def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
         or not is_offered(params)
         or params.illegal_action == "project"
         or params.candidate_range != "container"
-        or not {params.stability, params.stability_metric} <= set(kernels.CUBOID_RULES)
+        or not {params.stability, params.stability_metric} <= set(MAP_RULES)
     ):
         return None
     observed = set(params.observation)
@@ -42,6 +44,7 @@ def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
         return "heights" if observed <= set(DEFAULT_OBSERVATIONS) else None
     on_cells = (
         cells.applies(catalogue, params)
+        and params.stability_metric in kernels.CUBOID_RULES
         and not params.keeps_boxes
         and catalogue["bottom"].shape[-1] <= kernels.MAX_CUBOID_SIDE
         and observed <= set(ON_CELLS)
@@ -106,8 +109,6 @@ class Operations:
         under = metrics.sum_of_heights(state["heightmap"])
         kernels.decide_heights(self.task, state, action, ahead, under, outcome)
         judged = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
-        if self.params.surest:
-            judged = (judged[0], self._surest(*judged, state, ahead))
         under = metrics.sum_of_heights(state["heightmap"])
         kernels.observe_heights(self.task, state, judged, under, *filled)
         return judged[0]
@@ -155,9 +156,9 @@ class Operations:
     def _judge(
         self, z: Float[Tensor, "B P Xs Ys"], state: State, ahead: Mapping[str, Tensor]
     ) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B P Xs Ys"]]:
-        """Return rest heights, and which are below the lid and stable."""
+        """Return rest heights, and which are below the lid, stable, and the surest to stand."""
         params = self.params
-        if params.stability == "none":
+        if params.stability == "none" and not params.surest:
             below = self._below
             if is_recorded(state) or below is None or below.shape != z.shape:
                 below = torch.empty(z.shape, dtype=torch.bool, device=z.device)
@@ -173,33 +174,38 @@ class Operations:
             params.grid_step,
             ahead["size"],
         )
-        return contact.z, stability.judge_maps(params.stability, contact)
+        if not params.surest:
+            return contact.z, stability.judge_maps(params.stability, contact)
+        return contact.z, _surest(contact, params)
 
-    def _surest(
-        self,
-        z: Float[Tensor, "B P Xs Ys"],
-        legal: Bool[Tensor, "B P Xs Ys"],
-        state: State,
-        ahead: Mapping[str, Tensor],
-    ) -> Bool[Tensor, "B P Xs Ys"]:
-        """Return the legal placements that are surest to stand."""
-        params = self.params
 
-        def judge(rule: str, judged: Tensor) -> Tensor:
-            contact = stability.Contact(
-                state["heightmap"],
-                ahead["bottom"],
-                judged.flatten(1, 2),
-                ahead["com"],
-                params.tolerance,
-                params.grid_step,
-                ahead["size"],
-            )
-            return stability.judge_maps(rule, contact).view(judged.shape)
+def _surest(contact: stability.Contact, params: PackingParams) -> Bool[Tensor, "B P Xs Ys"]:
+    """Return the legal placements of the visible items that are surest to stand.
 
-        by_item = (params.num_visible, -1)
-        heights, may = z.unflatten(1, by_item), legal.unflatten(1, by_item)
-        return surest.restrict(heights, may, judge, params.surest).flatten(1, 2)
+    Those by the task's own stability rule are not found first where each of ``surest`` implies it.
+    """
+    if surest.is_ladder(params):
+        tiers = [LADDER.index(rule) for rule in (*reversed(params.surest), params.stability)]
+        margins = [torch.zeros_like(contact.size)]
+        margins += [margin(contact.size, percent) for percent in MARGINS.values()]
+        return kernels.surest_hull(
+            contact.heightmap,
+            contact.bottom,
+            contact.z,
+            contact.com,
+            torch.stack([margins[tier] for tier in tiers], 2),
+            contact.contact_tol,
+            contact.stride,
+            params.num_visible,
+        )
+    by_item = (params.num_visible, -1)
+    legal = stability.judge_maps(params.stability, contact).unflatten(1, by_item)
+
+    def judge(rule: str, judged: Tensor) -> Tensor:
+        placed = replace(contact, z=judged.flatten(1, 2))
+        return stability.judge_maps(rule, placed).view(judged.shape)
+
+    return surest.restrict(contact.z.view(legal.shape), legal, judge, params.surest).flatten(1, 2)
 
 
 def _fits(kept: Tensor, values: Tensor) -> bool:
@@ -225,8 +231,8 @@ def _counts(task: Task) -> dict[str, int]:
         "across": across,
         "along": along,
         "visible": params.num_visible,
-        "rule": kernels.CUBOID_RULES.index(params.stability),
-        "metric_rule": kernels.CUBOID_RULES.index(params.stability_metric),
+        "rule": MAP_RULES.index(params.stability),
+        "metric_rule": MAP_RULES.index(params.stability_metric),
         "stride": params.grid_step,
         "step_limit": params.step_limit,
         "illegal_ends": int(params.illegal_action == "terminate"),

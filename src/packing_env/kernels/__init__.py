@@ -29,7 +29,7 @@ from packing_env.kernels.step import (
     observe_heights,
     reset_rows,
 )
-from packing_env.kernels.support import com_hull, support_count
+from packing_env.kernels.support import com_hull, support_count, surest_hull
 
 __all__ = [
     "BOX_RULES",
@@ -67,6 +67,7 @@ __all__ = [
     "set_backend",
     "split_spaces",
     "support_count",
+    "surest_hull",
     "surface_sizes",
     "update_drop_height",
     "updates_drop_height",

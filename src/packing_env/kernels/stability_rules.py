@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
+from packing_env.kernels.layout import SUBCELL
+
 
 class Support(NamedTuple):
     """Measurements of a placement that a formula reads: numbers if compiled, tensors in torch.
@@ -163,3 +165,25 @@ RULES: dict[str, Rule] = {
 
 NAMES = tuple(RULES)
 """Names of the rules, in the order of their numbers."""
+
+MARGINS = {"com_hull_strict": 0, "com_hull_10": 10, "com_hull_20": 20}
+"""Rules of a centre of mass inside of the hull by a margin, in percent of the item's window.
+
+They judge items on heightmaps alone. The margin is at least 1/64 cell: a centre of mass on the
+boundary is refused, where an item falls at the slightest push.
+"""
+
+LADDER = ("com_hull", *MARGINS)
+"""Rules of the centre of mass, each of which calls stable only what those before it do.
+
+A hull is convex: what holds the rectangle of a margin holds those of smaller ones, and its centre.
+"""
+
+MAP_RULES = (*NAMES, *MARGINS)
+"""Names of all rules on heightmaps, in the order of their numbers."""
+
+
+def margin(size: Any, percent: Any) -> Any:
+    """Return a margin along a side of a window of ``size`` cells, 1/64 cell."""
+    share = SUBCELL * size * percent // 100
+    return share + (share < 1)

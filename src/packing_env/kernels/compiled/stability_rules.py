@@ -1,4 +1,4 @@
-"""The rules of `kernels.stability_rules`, compiled, by their number in `NAMES`."""
+"""The rules of `kernels.stability_rules`, compiled, by their number in `MAP_RULES`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from packing_env.kernels import stability_rules as rules
 from packing_env.kernels.compiled.jit import jit
-from packing_env.kernels.stability_rules import RULES
+from packing_env.kernels.stability_rules import MARGINS, RULES
 
 NUM_LIMITS = 3
 """Limits that compiled code computes for every rule."""
 
-_RULES = tuple(RULES.values())
+_RULES = (*RULES.values(), *[RULES["com_hull"]] * len(MARGINS))
 
 PERCENTS = np.array(
     [[*rule.percents, *[100] * (NUM_LIMITS - len(rule.percents))] for rule in _RULES], np.int64
@@ -36,7 +36,11 @@ HULLS = np.array([rule.hull is not None for rule in _RULES])
 CENTRES = np.array([rule.hull == "centres" for rule in _RULES])
 """``CENTRES[rule]``: that hull is the one of the cells' centres, its point the window's centre."""
 
+MARGIN = np.array([*[-1] * len(RULES), *MARGINS.values()])
+"""``MARGIN[rule]``: the rule's margin in percent, negative if it has none."""
+
 limit = jit(rules.limit)
+margin = jit(rules.margin)
 chords_hold = jit(rules.chords_hold)
 
 

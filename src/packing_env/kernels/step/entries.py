@@ -60,7 +60,7 @@ Counts = namedtuple(
     " sequential ends_mask metrics",
 )
 """Cells of the container's height and of the items' window (2); the visible items ``L``; stability
-rules by their index in `CUBOID_RULES`; cells between placements; decisions per episode; whether an
+rules by their index in `MAP_RULES`; cells between placements; decisions per episode; whether an
 illegal action ends the episode; the index of the item feature ``remaining``; whether row i takes
 the pool's instances i, i + B, i + 2 B, ... instead of random ones; whether the mask becomes all
 True in terminated rows; the observed metrics ``K``."""

@@ -42,6 +42,25 @@ def _chord(reach, rows, sign, point, centres):
 
 
 @jit
+def _holds(edges, point, centres):
+    """Tell whether the hull holds a point; ``centres`` as for :func:`_chord`."""
+    rows = edges.shape[1] - 2
+    upper = _chord(edges[0], rows, 1, point, centres)
+    return rules.chords_hold(upper, _chord(edges[1], rows, -1, point, centres))
+
+
+@jit
+def _holds_margin(edges, com, size, percent):
+    """Tell whether the hull holds the rectangle of a margin about the centre of mass."""
+    across, along = rules.margin(size[0], percent), rules.margin(size[1], percent)
+    for x in (com[0] - across, com[0] + across):
+        for y in (com[1] - along, com[1] + along):
+            if not _holds(edges, (x, y), False):
+                return False
+    return True
+
+
+@jit
 def stands(rule, count, area, levels, bar, tolerance, in_hull, edges, size, com):
     """Tell whether a rule calls a placement stable.
 
@@ -65,10 +84,11 @@ def stands(rule, count, area, levels, bar, tolerance, in_hull, edges, size, com)
         for level in levels:
             corners += 1 if level >= least else 0
         touching = highest >= bar
-    if rules.HULLS[rule] and not in_hull:
-        centres, rows = rules.CENTRES[rule], edges.shape[1] - 2
+    if rules.MARGIN[rule] >= 0:
+        in_hull = _holds_margin(edges, com, size, rules.MARGIN[rule])
+    elif rules.HULLS[rule] and not in_hull:
+        centres = rules.CENTRES[rule]
         point = (HALF_CELL * size[0], HALF_CELL * size[1]) if centres else (com[0], com[1])
-        upper = _chord(edges[0], rows, 1, point, centres)
-        in_hull = rules.chords_hold(upper, _chord(edges[1], rows, -1, point, centres))
+        in_hull = _holds(edges, point, centres)
     limits = rules.limits(rule, area)
     return rules.judge(rule, Support(count, limits, corners, touching, in_hull))

@@ -8,14 +8,22 @@ from torch import Tensor
 
 from packing_env.kernels.backends import implement, select
 from packing_env.kernels.checks import check_placed, check_tensor
+from packing_env.kernels.operators import declare
 from packing_env.kernels.support import eager
 
 _COM_HULL = implement(
     "com_hull(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, float contact_tol,"
-    " int stride, bool centres, Tensor? which=None, Tensor? size=None) -> Tensor",
+    " int stride, bool centres, Tensor? which=None, Tensor? size=None, Tensor? margin=None)"
+    " -> Tensor",
     __name__,
     fake=lambda heightmap, bottom, z, *others: z.new_empty(z.shape, dtype=torch.bool),
     eager=eager.com_hull,
+)
+_SUREST_HULL = declare(
+    "numba_surest_hull(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, Tensor margin,"
+    " float contact_tol, int stride, int items) -> Tensor",
+    cpu=f"{__name__}.hull_numba:surest_hull",
+    fake=lambda heightmap, bottom, z, *others: z.new_empty(z.shape, dtype=torch.bool),
 )
 _SUPPORT_COUNT = implement(
     "support_count(Tensor heightmap, Tensor bottom, Tensor z, float contact_tol, int stride,"
@@ -37,6 +45,7 @@ def com_hull(
     centres: bool = False,
     which: Int[Tensor, "B R"] | None = None,
     size: Int[Tensor, "K 2"] | None = None,
+    margin: Int[Tensor, "B R 2"] | None = None,
     backend: str | None = None,
 ) -> Bool[Tensor, "B R Xs Ys"]:
     """Return True where the centre of mass lies over the hull of the supporting cells' squares.
@@ -48,6 +57,8 @@ def com_hull(
     min_left + min_right <= 0: the boundary counts as stable. False where z is +inf.
 
     With `centres`, the hull of the supporting cells' centres, which may be a segment or a point.
+    With `margin`, stable iff the hull holds all corners of the rectangle `com - margin` to
+    `com + margin`, and so the rectangle: it is convex.
 
     Args:
         heightmap: finite heights of the container.
@@ -59,13 +70,36 @@ def com_hull(
         centres: take the hull of the cells' centres, not of their squares.
         which: as for `drop_height`; `com` is that of each row's orientations.
         size: as for `drop_height`.
+        margin: 1/64 cell along x and y, not negative; None for the centre of mass alone.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
     check_placed(heightmap, bottom, z, stride, which, size)
     check_tensor("com", com, torch.int64, (*z.shape[:2], 2))
+    if margin is not None:
+        check_tensor("margin", margin, torch.int64, (*z.shape[:2], 2))
     operation = select(_COM_HULL, backend, heightmap.device.type)
     placed = (heightmap, bottom, z, com, contact_tol, stride, centres)
-    found: Tensor = operation(*placed, which, size)
+    found: Tensor = operation(*placed, which, size, margin)
+    return found
+
+
+def surest_hull(
+    heightmap: Float[Tensor, "B X Y"],
+    bottom: Float[Tensor, "B P U V"],
+    z: Float[Tensor, "B P Xs Ys"],
+    com: Int[Tensor, "B P 2"],
+    margin: Int[Tensor, "B P tiers 2"],
+    contact_tol: float,
+    stride: int,
+    items: int,
+) -> Bool[Tensor, "B P Xs Ys"]:
+    """Return the stable placements of each item by the first of its margins that has any.
+
+    Carried out on the CPU by numba alone. All is as for :func:`com_hull`, for the orientations
+    ``P = items * R`` of several items; margins that come later are not looked at where one before
+    them leaves an item a placement.
+    """
+    found: Tensor = _SUREST_HULL(heightmap, bottom, z, com, margin, contact_tol, stride, items)
     return found
 
 

@@ -22,6 +22,7 @@ from packing_env.kernels.layout import (
     window_cells,
 )
 from packing_env.kernels.stability_rules import chords_hold
+from packing_env.kernels.support.corners import holds_all
 
 
 def com_hull(
@@ -34,10 +35,15 @@ def com_hull(
     centres: bool,
     which: Int[Tensor, "B R"] | None = None,
     size: Int[Tensor, "K 2"] | None = None,
+    margin: Int[Tensor, "B R 2"] | None = None,
 ) -> Bool[Tensor, "B R Xs Ys"]:
     """Carry out `packing_env.kernels.com_hull`."""
     surfaces = gather_surfaces(bottom, which) if which is not None else bottom
-    return _com_hull(heightmap, surfaces, z, com, contact_tol, stride, centres)
+
+    def holds(point: Tensor, judged: Tensor) -> Tensor:
+        return _com_hull(heightmap, surfaces, judged, point, contact_tol, stride, centres)
+
+    return holds_all(holds, z, com, margin)
 
 
 def support_count(

@@ -15,6 +15,7 @@ from torch import Tensor
 from packing_env.kernels import layout
 from packing_env.kernels.compiled.scene_triton import apart, part, scene_of
 from packing_env.kernels.compiled.triton import SIZES, grounds_of, launch, tile_of
+from packing_env.kernels.support.corners import holds_all
 
 _SUBCELL = tl.constexpr(layout.SUBCELL)
 _HALF_CELL = tl.constexpr(layout.HALF_CELL)
@@ -181,12 +182,17 @@ def com_hull(
     centres: bool,
     which: Tensor | None = None,
     size: Tensor | None = None,
+    margin: Tensor | None = None,
 ) -> Tensor:
     """Carry out `packing_env.kernels.com_hull`."""
-    stable = z.new_empty(z.shape, dtype=torch.uint8)
     scene = scene_of(heightmap, bottom, stride, which, size)
-    placed = (z.contiguous(), com.contiguous(), stable, contact_tol)
     wide = max(scene.bottom.shape[1:]) > MAX_SIDE
     constants = {"CENTRES": centres, "WIDE": wide, "POINTS": POINTS}
-    launch(com_hull_kernel, scene, heightmap, stride, *placed, **constants)
-    return stable.view(torch.bool)
+
+    def holds(point: Tensor, judged: Tensor) -> Tensor:
+        stable = z.new_empty(z.shape, dtype=torch.uint8)
+        placed = (judged.contiguous(), point.contiguous(), stable, contact_tol)
+        launch(com_hull_kernel, scene, heightmap, stride, *placed, **constants)
+        return stable.view(torch.bool)
+
+    return holds_all(holds, z, com, margin)

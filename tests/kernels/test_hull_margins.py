@@ -1,0 +1,127 @@
+"""Hulls that hold a rectangle about the centre of mass: all backends, and items' surest ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from packing_env import kernels
+from packing_env.core import stability, surest
+from packing_env.kernels import stability_rules as rules
+
+BACKENDS = kernels.available_backends()
+NUM_CASES = 60
+needs_numba = pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
+Scene = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def random_scene(seed: int) -> tuple[Scene, Tensor, float, int]:
+    """Heightmap, bottom, rest heights and centres of mass; the windows' sizes, tolerance, stride.
+
+    Heights have few levels, so that many cells support at once and corners lie on hulls' edges.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def whole(low: int, high: int, *shape: int) -> Tensor:
+        return torch.randint(low, high, shape, generator=generator)
+
+    size = whole(1, 6, 2, 6, 2)
+    heightmap, bottom = whole(0, 3, 2, 9, 8) * 0.01, whole(0, 2, 2, 6, 5, 5) * 0.01
+    cells = torch.arange(5)
+    inside = (cells[:, None] < size[..., :1, None]) & (cells < size[..., 1:, None])
+    holes = torch.rand(bottom.shape, generator=generator) < (seed % 3) / 6
+    holes[..., 0, 0] = False
+    bottom = bottom.masked_fill(~inside | holes, torch.inf)
+    bottom -= bottom.amin((2, 3), keepdim=True)
+    com = torch.minimum(whole(0, 11, 2, 6, 2) * 32, 64 * size)
+    stride, tolerance = seed % 2 + 1, (0.0, 0.004, 0.01)[seed % 3]
+    z = kernels.drop_height(heightmap, bottom, stride, backend="eager")
+    z[torch.rand(z.shape, generator=generator) < 0.1] = torch.inf
+    return (heightmap, bottom, z, com), size, tolerance, stride
+
+
+def margins(size: Tensor, seed: int) -> Tensor:
+    """Half of the sides, multiples of half a cell in some cases, which end on hulls' edges."""
+    if seed % 4 == 0:
+        return 32 * (size // 2)
+    return rules.margin(size, (0, 10, 20)[seed % 3])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_margin_is_four_corners(backend: str) -> None:
+    held_ones = judged = 0
+    for seed in range(NUM_CASES):
+        (*ground, com), size, tolerance, stride = random_scene(seed)
+        margin = margins(size, seed)
+        held = kernels.com_hull(*ground, com, tolerance, stride, margin=margin, backend=backend)
+        expected = torch.ones_like(held)
+        for side in ((-1, -1), (-1, 1), (1, -1), (1, 1)):
+            corner = com + torch.tensor(side) * margin
+            expected &= kernels.com_hull(*ground, corner, tolerance, stride, backend="eager")
+        assert torch.equal(held, expected), f"case {seed}"
+        held_ones += int(held.sum())
+        judged += int(ground[2].isfinite().sum())
+    assert 0.05 < held_ones / judged < 0.95
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("side", [1, 2, 7])
+def test_a_rectangle_may_end_on_the_boundary(backend: str, side: int) -> None:
+    bottom = torch.zeros(1, 2, side, side)
+    bottom[0, 1] = torch.inf
+    z = torch.zeros(1, 2, 1, 1)
+    com = torch.full((1, 2, 2), 32 * side)
+    for beyond in (-1, 0, 1):
+        margin = com + torch.tensor([beyond, 0])
+        for reach in (margin, margin.flip(-1)):
+            given = (torch.zeros(1, side, side), bottom, z, com, 0.0, side)
+            held = kernels.com_hull(*given, margin=reach, backend=backend)
+            assert held.flatten().tolist() == [beyond <= 0, False]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rules_of_the_ladder_imply_those_before(backend: str) -> None:
+    kernels.set_backend(backend)
+    try:
+        for seed in range(NUM_CASES):
+            (*ground, com), size, tolerance, stride = random_scene(seed)
+            contact = stability.Contact(*ground, com, tolerance, stride, size)
+            lenient, *others = (stability.judge_maps(rule, contact) for rule in rules.LADDER)
+            for strict in others:
+                assert not (strict & ~lenient).any()
+                lenient = strict
+    finally:
+        kernels.set_backend(None)
+
+
+def judge_of(scene: Scene, margins: dict[str, Tensor], *lattice: Any) -> surest.Judge:
+    """Rules of a scene by the names of their margins, judged eagerly."""
+    heightmap, bottom, _, com = scene
+
+    def judge(rule: str, judged: Tensor) -> Tensor:
+        given = (heightmap, bottom, judged.flatten(1, 2), com, *lattice)
+        return kernels.com_hull(*given, margin=margins[rule], backend="eager").view(judged.shape)
+
+    return judge
+
+
+@needs_numba
+@pytest.mark.parametrize("items", [1, 2, 3, 6])
+def test_the_surest_of_each_item_are_those_of_the_rules_one_by_one(items: int) -> None:
+    deciding = set()
+    for seed in range(NUM_CASES):
+        scene, size, *lattice = random_scene(seed)
+        margins = {name: rules.margin(size, percent) for name, percent in rules.MARGINS.items()}
+        margins["com_hull"] = torch.zeros_like(size)
+        judge = judge_of(scene, margins, *lattice)
+        z = scene[2].unflatten(1, (items, -1))
+        expected = surest.restrict(z, judge("com_hull", z), judge, rules.LADDER)
+        tiers = torch.stack([margins[rule] for rule in reversed(rules.LADDER)], 2)
+        held = kernels.surest_hull(*scene, tiers, *lattice, items)
+        assert torch.equal(held.view(z.shape), expected), f"case {seed}"
+        found = torch.stack([judge(rule, z).flatten(2).any(2) for rule in rules.LADDER])
+        deciding |= set(found.sum(0).flatten().tolist())  # rules of the ladder that have any
+    assert deciding >= ({0, 1, 2, 4} if items > 1 else {4})
