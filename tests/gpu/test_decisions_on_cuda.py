@@ -23,8 +23,10 @@ pytestmark = [
 def both(decide: Callable[[], Any]) -> tuple[Any, Any]:
     """Return what torch's own operations find, and what the kernels do."""
     kernels.set_backend("eager")
-    expected = decide()
-    kernels.set_backend(None)
+    try:
+        expected = decide()
+    finally:
+        kernels.set_backend(None)
     return expected, decide()
 
 
