@@ -202,7 +202,7 @@ def test_random_actions_without_a_mask_use_the_state() -> None:
         ({"action_mode": "telepathy"}, "action_mode='telepathy' is unknown; .*placement"),
         ({"illegal_action": "shrug"}, "illegal_action='shrug' is unknown; .*noop"),
         ({"stability": "wind"}, "stability='wind' is unknown"),
-        ({"stability_metric": "wind"}, "stability='wind' is unknown"),
+        ({"stability_metric": "wind"}, "stability_metric='wind' is unknown"),
         ({"reward": {"fun": 1.0}}, "fun"),
         ({"candidate_generator": "ems", "action_mode": "candidate"}, "'ems' is unknown"),
         ({"num_visible": 9}, "num_visible"),

@@ -182,19 +182,19 @@ def register(name: str, rule: Rule) -> None:
     RULES[name] = rule
 
 
-def get_rule(name: Any) -> Rule:
-    """Return the rule of this name."""
+def get_rule(name: Any, option: str = "stability") -> Rule:
+    """Return the rule of this name, the value of an option."""
     if not isinstance(name, str) or name not in RULES:
         raise ParameterError(
-            f"stability={name!r} is unknown{close_names(str(name), RULES)}; choose one of "
+            f"{option}={name!r} is unknown{close_names(str(name), RULES)}; choose one of "
             f"{', '.join(sorted(RULES))}"
         )
     return RULES[name]
 
 
-def check_rule(name: str, params: PackingParams) -> None:
+def check_rule(name: str, params: PackingParams, option: str = "stability") -> None:
     """Refuse a rule that is unknown, or that the task's geometry cannot evaluate."""
-    get_rule(name)
+    get_rule(name, option)
     if params.geometry == "maps":
         for function in ("maps", "single"):
             _judge_of(name, function)

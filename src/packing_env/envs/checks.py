@@ -55,7 +55,7 @@ def check_arguments(
     check_sizes(params, batch_size.numel(), torch.device(device))
     rewards.check_weights(params.reward)
     stability.check_rule(params.stability, params)
-    stability.check_rule(params.stability_metric, params)
+    stability.check_rule(params.stability_metric, params, "stability_metric")
     stability.check_surest(params)
 
 
