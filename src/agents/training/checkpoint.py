@@ -14,13 +14,14 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from omegaconf import OmegaConf
 
 from agents.training.distributed import ALONE, World
 from packing_env import files
@@ -223,11 +224,19 @@ def pretrained() -> list[str]:
     return sorted(path.parent.name for path in PRETRAINED.glob(f"*/{MANIFEST}"))
 
 
-def export_policy(run: str | Path, target: Path) -> None:
-    """Write the policy of a run's newest checkpoint alone, which can be played, not resumed."""
+def export_policy(run: str | Path, target: Path, changes: Sequence[str] = ()) -> None:
+    """Write the policy of a run's newest checkpoint alone, which can be played, not resumed.
+
+    Args:
+        run: A run, or a checkpoint.
+        target: The folder to write.
+        changes: Options of the configuration that it is played with, as ``env.cell=0.005``.
+    """
     found = load(run)
     state = {"agent": {"policy": found.state["agent"]["policy"]}}
-    config = {**found.meta["config"], "run_dir": None}
+    played = OmegaConf.create({**found.meta["config"], "run_dir": None})
+    played.merge_with_dotlist(list(changes))
+    config = OmegaConf.to_container(played)
     write(target, state, {**found.meta, "config": config, POLICY_ONLY: True})
 
 
