@@ -213,18 +213,22 @@ def test_parts_of_embedded_shapes_come_with_the_package(monkeypatch: pytest.Monk
 
 
 def test_parts_of_other_solids_are_computed_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """They take up to minutes, which a line tells beforehand."""
     pytest.importorskip("coacd", reason="coacd is missing: pip install 'packing-env[physics]'")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     solid, volume = solid_of_shape("tetracube_l", stretch=1.25)
     first = convex_parts(solid, volume, 0.03)
     assert len(first.hulls) >= 2  # its hull has a quarter more volume
     assert abs(first.error) < 0.03
+    assert "computing convex parts of a mesh of" in caplog.text
+    caplog.clear()
     monkeypatch.setitem(sys.modules, "coacd", None)
     parts._kept.cache_clear()
     again = convex_parts(solid, volume, 0.03)
     assert all(np.array_equal(a, b) for a, b in zip(first.hulls, again.hulls, strict=True))
+    assert not caplog.text
 
 
 @pytest.mark.usefixtures("physics")

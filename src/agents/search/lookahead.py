@@ -162,13 +162,13 @@ class Lookahead(TensorDictModuleBase):
                 count = self.budget.playouts // (rounds * proposed.shape[1])
             else:
                 count = int(self._rate * (deadline - time.perf_counter()) / (rest * pairs))
-            total += self._play_all(state, proposed, max(1, count)).sum(2)
+            total += self.play_outs(state, proposed, max(1, count)).sum(2)
             order = total.argsort(dim=1, descending=True, stable=True)
             order = order[:, : -(-proposed.shape[1] // 2)]
             proposed, total = proposed.gather(1, order), total.gather(1, order)
         return proposed[:, 0].clamp(min=0)
 
-    def _play_all(
+    def play_outs(
         self, state: State, proposed: Int[Tensor, "B K"], count: int
     ) -> Float[Tensor, "B K {count}"]:
         """Return the returns of all proposals in ``count`` futures of each row."""

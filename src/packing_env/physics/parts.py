@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
@@ -15,6 +16,8 @@ from packing_env import extras
 from packing_env.items.storage import cache_folder
 from packing_env.plan import whole_file
 from packing_env.reference.solids import Solid
+
+_LOGGER = logging.getLogger(__name__)
 
 _THRESHOLDS = (0.05, 0.02, 0.01)
 """Concavities that CoACD is asked for until the volume is right."""
@@ -70,6 +73,11 @@ def _kept(vertices: bytes, faces: bytes, volume: float, error: float) -> ConvexP
     file = cache_folder() / "convex" / f"{content}.npz"
     found = _shipped().get(content) or _read(file)
     if found is None:
+        count = len(faces) // (3 * np.dtype(np.int32).itemsize)
+        _LOGGER.warning(
+            "computing convex parts of a mesh of %d triangles (CoACD): up to minutes; kept in %s",
+            count, file.parent,
+        )  # fmt: skip
         found = _decompose(points, np.frombuffer(faces, np.int32).reshape(-1, 3), volume, error)
         with suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -95,7 +95,7 @@ def test_one_step_ahead_is_the_expectation_over_the_items() -> None:
     state = env.get_known_state()
     observed = root.select(*search.in_keys)
     proposed = search.scorer.propose(observed, 4)
-    found = search._play_all(state, proposed, size).mean(2)
+    found = search.play_outs(state, proposed, size).mean(2)
     for row in range(2):
         for k in range(int((proposed[row] >= 0).sum())):
             assert found[row, k] == pytest.approx(expectation(env, row, int(proposed[row, k])))

@@ -54,6 +54,18 @@ def test_an_exported_policy_plays_as_its_run_does(
     assert main(["train", "resume=pretrained/mine"]) != 0
 
 
+def test_an_exported_policy_may_be_played_with_other_options(run: Path, tmp_path: Path) -> None:
+    """Weights that were learned on large cells act on small ones, and are exported for those."""
+    checkpoint.export_policy(run, tmp_path / "mine", ["env.num_visible=2", "env.num_envs=3"])
+    config = checkpoint.read_meta(tmp_path / "mine")["config"]
+    learned = checkpoint.read_meta(run)["config"]
+    assert (config["env"]["num_visible"], config["env"]["num_envs"]) == (2, 3)
+    changed = {"env", "run_dir"}
+    assert {k: config[k] for k in config.keys() - changed} == {
+        k: learned[k] for k in learned.keys() - changed
+    }
+
+
 def eval_values(text: str) -> list[float]:
     policy = json.loads(text)["policies"]["afterstate"]
     return policy["instances"]["utilization"]
