@@ -244,28 +244,28 @@ def fit(args: argparse.Namespace) -> None:
     labels = Labels.load(args.folder)
     env = make_env(args.task, 128, seed=0, split="test", draw="sequential")
     policy: Any = trained(args.base, env)
-    before = evaluate(env, policy, args.instances)
     fitting = Fit(labels, policy.value)
     result: dict[str, Any] = provenance(args) | {
         "states": len(labels.count),
         "afterstates": len(labels.target),
         "variance": variances(labels),
         "error_before": fitting.within(),
-        "base": vars(before.estimate("utilization")),
     }
     start = time.process_time()
     fitting.run(args.epochs, args.lr)
     result |= {"seconds_of_fit": time.process_time() - start, "error_after": fitting.within()}
+    print({key: result[key] for key in ("variance", "error_before", "error_after")}, flush=True)
+    if args.save:
+        found = checkpoint.load(args.base)
+        meta = {**found.meta, "states_of_search": result["states"], checkpoint.POLICY_ONLY: True}
+        checkpoint.write(args.save, {"agent": {"policy": policy.state_dict()}}, meta)
+    before = evaluate(env, trained(args.base, env), args.instances)
     after = evaluate(env, policy, args.instances)
+    result["base"] = vars(before.estimate("utilization"))
     result["learned"] = vars(after.estimate("utilization"))
     result["learned_minus_base"] = vars(paired_difference(after, before))
     write_json(args.out, result)
-    print({key: result[key] for key in ("error_before", "error_after", "learned_minus_base")})
-    if args.save:
-        found = checkpoint.load(args.base)
-        state = {"agent": {"policy": policy.state_dict()}}
-        meta = {**found.meta, "learned_from_search": result["states"], checkpoint.POLICY_ONLY: True}
-        checkpoint.write(args.save, state, meta)
+    print(result["learned"], result["learned_minus_base"])
 
 
 def main() -> None:
