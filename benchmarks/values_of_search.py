@@ -1,7 +1,7 @@
 """Values learned from search: does a value of afterstates that fits play-outs pack more?
 
-    python benchmarks/values_of_search.py gather FOLDER --seconds 1500 --seed 0
-    python benchmarks/values_of_search.py fit FOLDER [--instances 2048] [--save FOLDER]
+    python benchmarks/values_of_search.py gather FOLDER --base RUN --seconds 1620 --seed 0
+    python benchmarks/values_of_search.py fit FOLDER --base RUN [--instances 2048] [--save FOLDER]
 
 In states of the policy's own episodes, `gather` plays on from the best placements by the base's
 value and from a few others: all of a state meet the same futures, in which the base decides once
@@ -10,6 +10,7 @@ compared, not of the chosen one alone (Veness et al., "Bootstrapping from game t
 2009). What they share does not matter for a decision, so `fit` weighs their differences within a
 state ten times as much. Several processes may gather, with different seeds. The new values and the
 base then play the same held-out sequences, greedily; a tenth of the states is held out of the fit.
+`pretrained/irregular` is the first run of `afterstates.py learn_afterstate` after this.
 """
 
 from __future__ import annotations
@@ -274,7 +275,7 @@ def main() -> None:
     parser.add_argument("work", choices=["gather", "fit"])
     parser.add_argument("folder", type=Path, help="of the labels")
     parser.add_argument("--task", default="irregular")
-    parser.add_argument("--base", default="pretrained/irregular")
+    parser.add_argument("--base", required=True, help="a run, a checkpoint or pretrained/NAME")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=1500.0)
     parser.add_argument("--epochs", type=int, default=8)

@@ -227,10 +227,7 @@ def pretrained() -> list[str]:
 def export_policy(run: str | Path, target: Path, changes: Sequence[str] = ()) -> None:
     """Write the policy of a run's newest checkpoint alone, which can be played, not resumed.
 
-    Args:
-        run: A run, or a checkpoint.
-        target: The folder to write.
-        changes: Options of the configuration that it is played with, as ``env.cell=0.005``.
+    ``changes`` are options that it is played with, such as ``env.cell=0.005``.
     """
     found = load(run)
     state = {"agent": {"policy": found.state["agent"]["policy"]}}
