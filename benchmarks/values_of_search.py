@@ -246,7 +246,12 @@ def fit(args: argparse.Namespace) -> None:
     env = make_env(args.task, 128, seed=0, split="test", draw="sequential")
     policy: Any = trained(args.base, env)
     fitting = Fit(labels, policy.value)
-    result: dict[str, Any] = provenance(args) | {
+    result: dict[str, Any] = provenance() | {
+        "task": args.task,
+        "base": args.base,
+        "epochs": args.epochs,
+        "lr": args.lr,
+        "seed": args.seed,
         "states": len(labels.count),
         "afterstates": len(labels.target),
         "variance": variances(labels),
@@ -262,11 +267,11 @@ def fit(args: argparse.Namespace) -> None:
         checkpoint.write(args.save, {"agent": {"policy": policy.state_dict()}}, meta)
     before = evaluate(env, trained(args.base, env), args.instances)
     after = evaluate(env, policy, args.instances)
-    result["base"] = vars(before.estimate("utilization"))
-    result["learned"] = vars(after.estimate("utilization"))
-    result["learned_minus_base"] = vars(paired_difference(after, before))
+    result["utilization_before"] = vars(before.estimate("utilization"))
+    result["utilization"] = vars(after.estimate("utilization"))
+    result["difference"] = vars(paired_difference(after, before))
     write_json(args.out, result)
-    print(result["learned"], result["learned_minus_base"])
+    print(result["utilization"], result["difference"])
 
 
 def main() -> None:

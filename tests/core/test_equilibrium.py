@@ -160,3 +160,9 @@ def test_what_the_rule_cannot_know_is_refused() -> None:
     boxes = {"preplaced": [[0.0, 0.0, 0.0, 1.0, 1.0, 1.0]]}
     with pytest.raises(ParameterError, match=r"'equilibrium'.*constraints.preplaced"):
         make_env("cuboid_online", stability="equilibrium", constraints=boxes)
+
+
+def test_a_task_on_maps_has_constraints_beside_it() -> None:
+    """What is legal at the start was asked of a state without boxes."""
+    env = cuboid_env(2, stability="equilibrium", constraints={"wall_clearance": 1.0})
+    assert env.rollout(3).shape[0] == 2

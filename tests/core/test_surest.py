@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tensordict import TensorDictBase
 from tests.contract.presets import small_preset
 from tests.core.pairs import Pair
 from tests.tiny import cuboid_env, play_beside_reference, tiny_env
@@ -160,3 +161,60 @@ def test_cuboids_on_whole_cells_take_the_rules() -> None:
     env = cuboid_env(4, surest=("com_hull_20",), stability="com_hull", contact_tol=0.0)
     assert env.engine.name == "rules"
     assert play_beside_reference(env, 16, mask_bits=30) > 0
+
+
+@needs_numba
+@pytest.mark.parametrize(
+    "mode", ["placement", "multi_head", "candidate", "hierarchical", "continuous"]
+)
+def test_steps_inside_and_outside_inference_mode_are_the_same(mode: str) -> None:
+    """Tensors of inference mode have no versions: a step that asked for one raised."""
+    envs = [
+        tiny_env(3, items=SMALL, surest=RULES, action_mode=mode, shell={"engine": name})
+        for name in ("rules", "compiled")
+    ]
+    roots = [env.reset() for env in envs]
+    torch.manual_seed(0)
+    for step in range(6):
+        actions = envs[0].rand_action(roots[0].copy())
+        chosen = {key: actions.get(key) for key in envs[0].action_keys}
+        for k, env in enumerate(envs):
+            with torch.inference_mode(step % 2 == 0):
+                _, roots[k] = env.step_and_maybe_reset(roots[k].copy().update(chosen))
+        assert_same(*roots)
+
+
+def assert_same(one: TensorDictBase, other: TensorDictBase) -> None:
+    entries = dict(other.items(include_nested=True, leaves_only=True))
+    for key, value in one.items(include_nested=True, leaves_only=True):
+        assert torch.equal(value, entries[key]), key
+
+
+@needs_numba
+def test_a_mask_that_its_user_changes_is_not_what_is_legal() -> None:
+    """Legality came from the mask handed out; NumPy's writes to it went unseen."""
+    env = tiny_env(16, contact_tol=0.0, illegal_action="noop", surest=RULES)
+    assert env.engine.name == "compiled"
+    root, found = env.reset(), 0
+    for _ in range(6):
+        live = ~env.state["terminated"][:, None]
+        sure, lenient = legality(env).flatten(1) & live, legality(env, surest=()).flatten(1) & live
+        root["action_mask"].numpy()[:] = True
+        unsure = lenient & ~sure
+        rows = unsure.any(1) & (torch.arange(16) % 2 == 0)
+        action = torch.where(rows, unsure.int().argmax(1), sure.int().argmax(1))
+        stepped = env.step(root.clone().set("action", action))
+        before = root["metrics", "illegal_actions"][:, 0]
+        counted = stepped["next", "metrics", "illegal_actions"][:, 0] - before
+        assert torch.equal(counted > 0, rows)
+        found += int(rows.sum())
+        root = step_mdp(stepped)
+    assert found > 5
+
+
+def test_a_rule_that_judges_all_placements_adds_none() -> None:
+    """A rule may say anything of placements that are not legal by all else."""
+    z = torch.zeros(1, 1, 1, 2, 2)
+    legal = torch.tensor([[True, False], [False, True]]).view(1, 1, 1, 2, 2)
+    kept = surest.restrict(z, legal, lambda rule, judged: torch.ones_like(legal), ["any"])
+    assert torch.equal(kept, legal)

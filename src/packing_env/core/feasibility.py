@@ -230,6 +230,7 @@ def _legal_at_start(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor,
             "items_packed": torch.zeros(1, dtype=torch.int64, device=device),
             "step": torch.zeros(1, dtype=torch.int64, device=device),
             "placement": torch.zeros(*item_id.shape, 4, dtype=torch.int64, device=device),
+            "boxes": torch.zeros(1, params.num_items, 6, dtype=torch.int32, device=device),
             **constraints.begin(1, params, device),
         }
         maps = legal_maps(state, item_id[:, :1], item_id[:, :1] >= 0, catalogue, params)

@@ -49,7 +49,7 @@ def restrict(
     """
     kept = sought = legal
     for rule in reversed(rules):
-        held = judge(rule, torch.where(sought, z, torch.inf))
+        held = sought & judge(rule, torch.where(sought, z, torch.inf))
         found = held.flatten(2).any(2)[..., None, None, None]
         kept = torch.where(found, held, kept)
         sought = sought & ~found

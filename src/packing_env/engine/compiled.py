@@ -88,8 +88,7 @@ class CompiledEngine(RulesEngine):
             start["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
         shown = self.offer.show(Found(state, action, outcome, after, start, z))
         if self._reads_legality and not recorded:
-            mask = (start if reset else after)["mask"]
-            self._legality = (state, versions_of(state), mask, mask._version)
+            self._keep_legality(state, (start if reset else after)["mask"])
         following = self._named(start, shown[1]) if reset else None
         return Step(state, terms.sum(-1).float(), self._named(after, shown[0]), following)
 
@@ -107,6 +106,15 @@ class CompiledEngine(RulesEngine):
         measured = list(observations.metrics.values())
         kernels.reset_rows(self.operations.task, state, rows, filled, measured)
         return state, observations
+
+    def _keep_legality(self, state: State, mask: Tensor) -> None:
+        """Keep what is legal in a state; of a mask that a caller gets and may change, a copy.
+
+        Tensors of inference mode have no versions, so nothing is kept there.
+        """
+        kept = mask.clone() if "mask" in self.offer.hands_out else mask
+        known = (state, versions_of(state), kept, kept._version) if not kept.is_inference() else None
+        self._legality = known
 
     def _legal(self, state: State) -> Bool[Tensor, "B L R Xs Ys"]:
         """Return the legal placements of a state, those of the step before if they are its."""

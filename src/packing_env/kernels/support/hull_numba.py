@@ -275,6 +275,8 @@ def _surest_hull(
             any_held = False
             for r in range(first, first + turned):
                 chosen = which[b, r] if which.size else b * orientations + r
+                if chosen >= bottom.shape[0]:
+                    raise IndexError("which names a lower surface beyond those in bottom")
                 if chosen < 0:
                     stable[b, r] = False
                     continue

@@ -91,6 +91,8 @@ def _support_count(heightmap, bottom, which, z, contact_tol, count, stride, star
             _, highest = row_maxima(heightmap[b], ridge)
         flat = count[b, r].reshape(xs * ys)
         chosen = which[b, r] if which.size else index
+        if chosen >= bottom.shape[0]:
+            raise IndexError("which names a lower surface beyond those in bottom")
         first, last, lowest = finite_range(z[b, r].reshape(xs * ys), contact_tol, threshold, flat)
         if chosen < 0 or first == last:
             continue
