@@ -112,9 +112,10 @@ class CompiledEngine(RulesEngine):
 
         Tensors of inference mode have no versions, so nothing is kept there.
         """
+        self._legality = None
         kept = mask.clone() if "mask" in self.offer.hands_out else mask
-        known = (state, versions_of(state), kept, kept._version) if not kept.is_inference() else None
-        self._legality = known
+        if not kept.is_inference():
+            self._legality = (state, versions_of(state), kept, kept._version)
 
     def _legal(self, state: State) -> Bool[Tensor, "B L R Xs Ys"]:
         """Return the legal placements of a state, those of the step before if they are its."""
