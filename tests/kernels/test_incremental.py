@@ -76,7 +76,7 @@ def test_surfaces_are_chosen_by_number(backend: str) -> None:
     assert torch.equal(sized, z)
     with pytest.raises(IndexError):
         kernels.drop_height(heightmap, bottom, 2, which=which + 1, backend=backend)
-    ground, com = (heightmap, bottom, z), torch.zeros(2, 3, 2, dtype=torch.int32)
+    ground, com = (heightmap, bottom, z), torch.zeros(2, 3, 2, dtype=torch.int64)
     with pytest.raises(IndexError):
         kernels.support_count(*ground, 0.1, 2, which=which + 1, backend=backend)
     with pytest.raises(IndexError):
