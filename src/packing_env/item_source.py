@@ -193,7 +193,7 @@ def _check_extents(extents: Any) -> None:
 
 def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str) -> Catalogue:
     """Select the items with a pose that a stability rule accepts on an empty container's floor."""
-    stability.check_rule(rule, params)
+    stability.check_rule(rule, params, "items.steady")
     judged = params.evolve(stability=rule)
     stands = feasibility.legal_on_floor(catalogue.tensors(), judged).any(1)
     if not bool(stands.any()):

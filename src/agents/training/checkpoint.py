@@ -230,11 +230,11 @@ def export_policy(run: str | Path, target: Path, changes: Sequence[str] = ()) ->
     ``changes`` are options that it is played with, such as ``env.cell=0.005``.
     """
     found = load(run)
-    state = {"agent": {"policy": found.state["agent"]["policy"]}}
     played = OmegaConf.create({**found.meta["config"], "run_dir": None})
+    OmegaConf.set_struct(played, True)  # an unknown key raises
     played.merge_with_dotlist(list(changes))
-    config = OmegaConf.to_container(played)
-    write(target, state, {**found.meta, "config": config, POLICY_ONLY: True})
+    meta = {**found.meta, "config": OmegaConf.to_container(played), POLICY_ONLY: True}
+    write(target, {"agent": {"policy": found.state["agent"]["policy"]}}, meta)
 
 
 def find(path: str | Path) -> Path:

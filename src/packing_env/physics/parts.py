@@ -73,11 +73,6 @@ def _kept(vertices: bytes, faces: bytes, volume: float, error: float) -> ConvexP
     file = cache_folder() / "convex" / f"{content}.npz"
     found = _shipped().get(content) or _read(file)
     if found is None:
-        count = len(faces) // (3 * np.dtype(np.int32).itemsize)
-        _LOGGER.warning(
-            "computing convex parts of a mesh of %d triangles (CoACD): up to minutes; kept in %s",
-            count, file.parent,
-        )  # fmt: skip
         found = _decompose(points, np.frombuffer(faces, np.int32).reshape(-1, 3), volume, error)
         with suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -121,6 +116,8 @@ def _decompose(vertices: np.ndarray, faces: np.ndarray, volume: float, error: fl
     """Compute ever finer decompositions; return the corners of the best, rounded to float32."""
     coacd = extras.require("coacd", "convex parts of meshes")
     coacd.set_log_level("error")
+    text = "computing convex parts of a mesh of %d triangles takes up to minutes; they are cached"
+    _LOGGER.warning(text, len(faces))
     mesh = coacd.Mesh(vertices.copy(), faces.copy())
     best = np.inf
     chosen: Corners = []

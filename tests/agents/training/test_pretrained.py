@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from omegaconf.errors import ConfigKeyError
 
 from agents.cli.main import main
 from agents.training import checkpoint
@@ -64,6 +65,8 @@ def test_an_exported_policy_may_be_played_with_other_options(run: Path, tmp_path
     assert {k: config[k] for k in config.keys() - changed} == {
         k: learned[k] for k in learned.keys() - changed
     }
+    with pytest.raises(ConfigKeyError, match="cel"):
+        checkpoint.export_policy(run, tmp_path / "other", ["env.cel=0.005"])
 
 
 def eval_values(text: str) -> list[float]:
