@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from omegaconf.errors import ConfigKeyError
+from omegaconf.errors import ConfigAttributeError
 
 from agents.cli.main import main
 from agents.training import checkpoint
@@ -65,7 +65,7 @@ def test_an_exported_policy_may_be_played_with_other_options(run: Path, tmp_path
     assert {k: config[k] for k in config.keys() - changed} == {
         k: learned[k] for k in learned.keys() - changed
     }
-    with pytest.raises(ConfigKeyError, match="cel"):
+    with pytest.raises(ConfigAttributeError, match="cel"):
         checkpoint.export_policy(run, tmp_path / "other", ["env.cel=0.005"])
 
 
