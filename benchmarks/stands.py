@@ -175,7 +175,8 @@ def main() -> None:
             for trial in trials:
                 judged = {"order": trial[-2], "walls": trial[-1], **read_pairs(options.physics)}
                 found = cell(packings, judged)
-                content["cells"].append({"key": trial, "changes": str(changes), **found})
+                shown = str(changes).replace(str(options.meshes), items)
+                content["cells"].append({"key": trial, "changes": shown, **found})
                 write(options.out, content)
                 line = {
                     k: round(found[k]["mean"], 3)

@@ -9,9 +9,6 @@ from torch import Tensor
 from packing_env.kernels.afterstates import eager
 from packing_env.kernels.backends import implement, select
 
-NUM_SCORES = eager.NUM_SCORES
-"""Scores whose best placements are candidates where not all placements are."""
-
 
 def _empty(
     heightmap: Tensor,
@@ -63,11 +60,12 @@ def afterstates(
     something in x and in y: a wall, or beside the base a cell that is not as high as it. In both
     groups lower ones come first, then smaller indices.
 
-    Without ``edges`` the candidates are the best placements of each item in each orientation by
-    six scores, in cells: ``x + y + 100 z`` (rounded to 1/8, as heuristics are), the space left
-    below the footprint, that space and ``z`` over the footprint, and ``x + y + 100 z`` from the
-    other three corners, the opposite one first. Those of the first score come first, then those of
-    the second that are not among them, and so on; in a group smaller indices come first.
+    Without ``edges`` the candidates are the placements that are blocked in x and in y: one place
+    further on the lattice, to at least one side, the item would rest higher or not be legal. First
+    comes the legal placement with the least ``x + y + 100 z`` in cells (rounded to 1/8, as
+    heuristics are), a candidate in any case. The others of an item are ordered by the mean space
+    left below its footprint, twice, plus the height of its top, plus its distance to the nearer
+    wall in x and in y, all in units; then by index. The items take turns.
 
     Args:
         heightmap: over the container's height, in [0, 1].

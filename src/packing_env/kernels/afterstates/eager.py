@@ -8,10 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-NUM_SCORES = 6
-"""Scores whose best placements are candidates where not all placements are."""
-
-FAR = 2**50
+FAR = 2**36
 """Key of placements that are no candidates."""
 
 
@@ -66,7 +63,7 @@ def afterstates(
         index = _first(torch.where(possible, key, FAR).flatten(1), num)
         total = (possible & touching).flatten(1).sum(1)
     else:
-        index, total = _best(lattice, rest.double() * cells, round(units / cells), top, num)
+        index, total = _corners(lattice, rest.double() * cells, round(units / cells), top, num)
     maps = build(lattice, index, top).to(torch.int16)
     return index, maps, (total - num).clamp(min=0)
 
@@ -124,46 +121,63 @@ def _touches_along_x(heights: Tensor, z: Tensor, side: Tensor, span: Tensor, str
     return touching.unflatten(1, side.shape[1:])
 
 
-def _best(
+def _corners(
     lattice: Lattice, z_cells: Tensor, per_cell: int, top: Tensor, num: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the candidates by the six scores, and how many there are."""
-    legal = lattice.legal
-    planes, places = legal[0, :, :, 0, 0].numel(), legal[0, 0, 0].numel()
-    keys = torch.stack([score.flatten(3) for score in scores(lattice, z_cells, per_cell, top)], 1)
-    flat = legal.flatten(3)[:, None]
-    order = torch.arange(places, device=keys.device)
-    best = torch.where(flat, keys * places + order, FAR * places).amin(-1)
-    place = torch.where(best < FAR * places, best % places, -1)  # [B, scores, L, R]
-    new = place >= 0
-    for later in range(1, NUM_SCORES):
-        new[:, later] &= (place[:, :later] != place[:, later : later + 1]).all(1)
-    plane = torch.arange(planes, device=keys.device).view(lattice.legal.shape[1:3])
-    index = torch.where(new, plane * places + place, -1).flatten(1)
-    key = torch.where(new.flatten(1), 0, FAR)
-    chosen = _first(key, num)
-    return torch.where(chosen >= 0, index.gather(1, chosen.clamp(min=0)), -1), new.flatten(1).sum(1)
+    """Return the candidates of items that are no cuboids, and how many there are."""
+    batch, items = lattice.legal.shape[:2]
+    legal, blocked = lattice.legal.flatten(1), is_blocked(lattice).flatten(1)
+    corner = rank_corner(lattice, z_cells).flatten(1)
+    order = torch.arange(legal.shape[1], device=legal.device)
+    lowest = torch.where(legal, corner * len(order) + order, FAR * len(order)).argmin(1)
+    any_legal = legal.any(1)
+    others = blocked & (order != lowest[:, None])
+    key = torch.where(others, rank(lattice, per_cell, top).flatten(1), FAR)
+    each = _first(key.view(batch * items, -1), num).view(batch, items, -1)
+    turn = torch.arange(each.shape[2], device=each.device) * items
+    turn = turn + torch.arange(items, device=each.device)[:, None]
+    chosen = _first(torch.where(each >= 0, turn, FAR).flatten(1), num - 1)
+    offset = torch.arange(items, device=each.device)[:, None] * (len(order) // items)
+    places = (each + offset).flatten(1).gather(1, chosen.clamp(min=0))
+    first = torch.where(any_legal, lowest, -1)[:, None]
+    index = torch.cat((first, torch.where(chosen >= 0, places, -1)), 1)
+    return index, others.sum(1) + any_legal
 
 
-def scores(lattice: Lattice, z_cells: Tensor, per_cell: int, top: Tensor) -> list[Tensor]:
-    """Return the six scores as integers, ``[B, L, R, Xs, Ys]`` each."""
-    x_cells, y_cells = lattice.heights.shape[1:]
-    xs, ys = (
+def is_blocked(lattice: Lattice) -> Tensor:
+    """Return which legal placements rest lower than a neighbour in x and than one in y.
+
+    Neighbours are one place away on the lattice; where none is legal, nothing is lower.
+    """
+    z = torch.where(lattice.legal, lattice.z, FAR)
+    around = functional.pad(z, (1, 1, 1, 1), value=FAR)
+    along_x = torch.maximum(around[..., :-2, 1:-1], around[..., 2:, 1:-1])
+    along_y = torch.maximum(around[..., 1:-1, :-2], around[..., 1:-1, 2:])
+    return lattice.legal & (torch.minimum(along_x, along_y) > z)
+
+
+def rank_corner(lattice: Lattice, z_cells: Tensor) -> Tensor:
+    """Return ``x + y + 100 z`` in eighths, as the heuristic ``deepest_bottom_left`` rounds it."""
+    x, y = (
         torch.arange(count, device=z_cells.device) * lattice.stride for count in z_cells.shape[3:]
     )
-    width, depth = lattice.size[..., 0, None, None], lattice.size[..., 1, None, None]
-    x, y = xs[:, None], ys
-    far_x, far_y = x_cells - width - x, y_cells - depth - y
+    return (8 * (100.0 * z_cells + (x[:, None] + y))).round().long()
+
+
+def rank(lattice: Lattice, per_cell: int, top: Tensor) -> Tensor:
+    """Return by what the candidates of an item are ordered, small numbers first."""
+    cells = lattice.heights.shape[1:]
     footprint = top[lattice.which] >= 0
     count = footprint.sum((3, 4))[..., None, None]
     gap = count * lattice.z - covered(lattice, footprint)
-    corners = ((far_x, far_y), (x, far_y), (far_x, y))
-    return [
-        (8 * (100.0 * z_cells + (x + y))).round().long(),
-        100 * gap + x + y,
-        100 * (gap + count * lattice.z) + far_x + far_y,
-        *(100 * lattice.z + per_cell * (a + b) for a, b in corners),
-    ]
+    walls = torch.zeros_like(lattice.z)
+    for axis in (0, 1):
+        low = torch.arange(lattice.z.shape[3 + axis], device=walls.device) * lattice.stride
+        high = cells[axis] - lattice.size[..., axis, None] - low  # [B, L, R, places]
+        near = torch.minimum(low.expand_as(high), high)
+        walls = walls + (near[..., None] if axis == 0 else near[..., None, :])
+    peak = top[lattice.which].amax((3, 4))[..., None, None].long()
+    return 2 * gap // count.clamp(min=1) + lattice.z + peak + per_cell * walls
 
 
 def covered(lattice: Lattice, footprint: Tensor) -> Tensor:

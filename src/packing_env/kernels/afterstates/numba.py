@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packing_env.kernels.afterstates.eager import FAR, NUM_SCORES
+from packing_env.kernels.afterstates.corners_numba import all_corners, fill_row_sums, in_turn
 from packing_env.kernels.compiled.jit import array, jit, kernel, run
 
 
@@ -93,145 +93,6 @@ def _sort(places, keys, counts, count, index):
 
 
 @jit
-def _row_sums(heights, stride, found):
-    """Fill found with the sums of each row's first cells, place by place.
-
-    ``found [stride, stride, ceil(X / stride), Y // stride + 1]`` has the sum of ``heights[x, :y]``
-    at ``[x % stride, y % stride, x // stride, y // stride]``: so those of all places of one cell of
-    a footprint are neighbours.
-    """
-    for x in range(heights.shape[0]):
-        total = 0
-        for y in range(heights.shape[1] + 1):
-            found[x % stride, y % stride, x // stride, y // stride] = total
-            if y < heights.shape[1]:
-                total += heights[x, y]
-
-
-@jit
-def _add_from(line, start, count, sums):
-    """Add ``line[start : start + count]`` to sums; unsigned indices let LLVM vectorise."""
-    first = np.uint64(start)
-    for k in range(np.uint64(count)):
-        sums[k] += line[first + k]
-
-
-@jit
-def _subtract_from(line, start, count, sums):
-    """Subtract ``line[start : start + count]`` from sums."""
-    first = np.uint64(start)
-    for k in range(np.uint64(count)):
-        sums[k] -= line[first + k]
-
-
-@jit
-def _cover(row_sums, surface, size, sums):
-    """Fill sums with the heights under the footprint; return its cells.
-
-    Each unbroken line of cells is the difference of two sums of :func:`_row_sums`, for all places
-    in one loop: ``sums [i * W + j]``, ``W`` the last side of ``row_sums``. Numbers of places that
-    leave the container have no meaning.
-    """
-    stride, _, rows, width = row_sums.shape
-    line = row_sums.reshape(-1)
-    last = rows * width - (size[0] - 1) // stride * width - size[1] // stride
-    cells = 0
-    for k in range(last):
-        sums[k] = 0
-    for u in range(size[0]):
-        within = False
-        for v in range(size[1] + 1):
-            filled = v < size[1] and surface[u, v] >= 0
-            cells += filled
-            if filled == within:
-                continue
-            phase = u % stride * stride + v % stride
-            start = (phase * rows + u // stride) * width + v // stride
-            if filled:
-                _subtract_from(line, start, last, sums)
-            else:
-                _add_from(line, start, last, sums)
-            within = filled
-    return cells
-
-
-@jit
-def _lowest_scores(shape, rest, legal, scales, size, stride, cells, sums, best, where):
-    """Lower ``best`` and set ``where`` over the placements of one plane."""
-    units, z_scale = np.float32(scales[0]), scales[1]
-    x_cells, y_cells = shape
-    width = y_cells // stride + 1
-    w, h = size
-    per_cell = np.int64(np.rint(scales[0] / scales[1]))
-    for i in range(rest.shape[0]):
-        for j in range(rest.shape[1]):
-            if not (legal[i * rest.shape[1] + j] and rest[i, j] < 1):
-                continue
-            x, y = i * stride, j * stride
-            far_x, far_y = x_cells - w - x, y_cells - h - y
-            z = np.int64(np.rint(rest[i, j] * units))
-            gap = cells * z - np.int64(sums[i * width + j])
-            low = 100.0 * (np.float64(rest[i, j]) * z_scale)
-            found = (
-                np.int64(np.rint(8.0 * (low + np.float64(x + y)))),
-                100 * gap + x + y,
-                100 * (gap + cells * z) + far_x + far_y,
-                100 * z + per_cell * (far_x + far_y),
-                100 * z + per_cell * (x + far_y),
-                100 * z + per_cell * (far_x + y),
-            )
-            for k in range(NUM_SCORES):
-                if found[k] < best[k]:
-                    best[k], where[k] = found[k], i * rest.shape[1] + j
-
-
-@jit
-def _any(legal):
-    found = False
-    for k in range(legal.size):
-        found |= legal[k]
-    return found
-
-
-@jit
-def _best(row_sums, shape, rest, legal, row, tables, stride, scales, sums, best, where):
-    """Fill ``where [planes, scores]`` with the best places of each plane, or -1."""
-    top, size, item_id = tables
-    _, num_items, num_orientations, xs, ys = rest.shape
-    area = xs * ys
-    for item in range(num_items):
-        which = item_id[row, item]
-        for r in range(num_orientations):
-            plane = item * num_orientations + r
-            there = legal[row, plane * area : (plane + 1) * area]
-            for k in range(NUM_SCORES):
-                best[k], where[plane, k] = FAR, -1
-            if which < 0 or size[which, r, 0] <= 0 or not _any(there):
-                continue  # a finished row calls orientations legal that the item does not have
-            extent = size[which, r, 0], size[which, r, 1]
-            cells = _cover(row_sums, top[which, r], extent, sums)
-            at, places = rest[row, item, r], where[plane]
-            _lowest_scores(shape, at, there, scales, extent, stride, cells, sums, best, places)
-
-
-@jit
-def _distinct(where, area, index):
-    """Fill index with the best places, those of the first score first; return how many."""
-    count = 0
-    for score in range(NUM_SCORES):
-        for plane in range(where.shape[0]):
-            place = where[plane, score]
-            new = place >= 0
-            for earlier in range(score):
-                new &= where[plane, earlier] != place
-            if new:
-                if count < index.size:
-                    index[count] = plane * area + place
-                count += 1
-    return count
-
-
-@jit
 def _build(heights, rest, row, tables, task, index, maps):
     """Fill maps with the heightmaps after the placements of index."""
     top, size, item_id = tables
@@ -285,8 +146,9 @@ def _afterstates(
         parts = (stride, stride, -(-x_cells // stride), y_cells // stride + 1)
         row_sums = np.zeros(parts, np.int32)
         sums = np.empty(parts[2] * parts[3], np.int32)
-        best = np.empty(NUM_SCORES, np.int64)
-        where = np.empty((rest.shape[1] * rest.shape[2], NUM_SCORES), np.int64)
+        z = np.empty((rest.shape[3] + 2, rest.shape[4] + 2), np.int32)
+        space = (sums, z, np.empty(2, np.int64))
+        codes, heaps = np.empty(num_actions, np.int64), np.empty((rest.shape[1], 2), np.int64)
     for row in range(start, stop):
         _levels(heightmap[row], units, heights)
         index[row] = -1
@@ -295,10 +157,21 @@ def _afterstates(
             count, found = _edges(heights, rest, legal, row, tables, task, places, keys, counts)
             _sort(places, keys, counts, count, index[row])
         else:
-            _row_sums(heights, stride, row_sums)
-            shape = heights.shape
-            _best(row_sums, shape, rest, legal, row, tables, stride, scales, sums, best, where)
-            found = _distinct(where, rest.shape[3] * rest.shape[4], index[row])
+            fill_row_sums(heights, stride, row_sums)
+            first = all_corners(
+                row_sums,
+                heights.shape,
+                rest,
+                legal,
+                row,
+                tables,
+                stride,
+                scales,
+                space,
+                codes,
+                heaps,
+            )
+            found = in_turn(codes, heaps, first, index[row])
         dropped[row] = max(0, found - num)
         _build(heights, rest, row, tables, task, index[row], maps[row])
 

@@ -1,0 +1,227 @@
+"""Candidates among the placements of items that are no cuboids, compiled for the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from packing_env.kernels.afterstates.eager import FAR
+from packing_env.kernels.compiled.jit import jit
+
+_NOWHERE = 2**30
+"""Rest height where nothing is legal."""
+_PLACES = 2**31
+"""More than all placements: a key times this plus a placement is one number to sort by."""
+
+
+@jit
+def fill_row_sums(heights, stride, found):
+    """Fill found with the sums of each row's first cells, place by place.
+
+    ``found [stride, stride, ceil(X / stride), Y // stride + 1]`` has the sum of ``heights[x, :y]``
+    at ``[x % stride, y % stride, x // stride, y // stride]``: so those of all places of one cell of
+    a footprint are neighbours.
+    """
+    for x in range(heights.shape[0]):
+        total = 0
+        for y in range(heights.shape[1] + 1):
+            found[x % stride, y % stride, x // stride, y // stride] = total
+            if y < heights.shape[1]:
+                total += heights[x, y]
+
+
+@jit
+def _add_from(line, start, count, sums):
+    """Add ``line[start : start + count]`` to sums; unsigned indices let LLVM vectorise."""
+    first = np.uint64(start)
+    for k in range(np.uint64(count)):
+        sums[k] += line[first + k]
+
+
+@jit
+def _subtract_from(line, start, count, sums):
+    """Subtract ``line[start : start + count]`` from sums."""
+    first = np.uint64(start)
+    for k in range(np.uint64(count)):
+        sums[k] -= line[first + k]
+
+
+@jit
+def _cover(row_sums, surface, size, sums):
+    """Fill sums with the heights under the footprint; return its cells.
+
+    Each unbroken line of cells is the difference of two sums of :func:`fill_row_sums`, for all
+    places in one loop: ``sums [i * W + j]``, ``W`` the last side of ``row_sums``. Numbers of places
+    that leave the container have no meaning.
+    """
+    stride, _, rows, width = row_sums.shape
+    line = row_sums.reshape(-1)
+    last = rows * width - (size[0] - 1) // stride * width - size[1] // stride
+    cells = 0
+    for k in range(last):
+        sums[k] = 0
+    for u in range(size[0]):
+        within = False
+        for v in range(size[1] + 1):
+            filled = v < size[1] and surface[u, v] >= 0
+            cells += filled
+            if filled == within:
+                continue
+            phase = u % stride * stride + v % stride
+            start = (phase * rows + u // stride) * width + v // stride
+            if filled:
+                _subtract_from(line, start, last, sums)
+            else:
+                _add_from(line, start, last, sums)
+            within = filled
+    return cells
+
+
+@jit
+def _lattice(rest, legal, units, z):
+    """Fill z, a place wider on each side, with the rest heights of a plane; return if any is legal.
+
+    Heights are `_NOWHERE` outside and where a placement is not legal.
+    """
+    xs, ys = rest.shape
+    z[:] = _NOWHERE
+    found = False
+    for i in range(xs):
+        for j in range(ys):
+            if legal[i * ys + j] and rest[i, j] < 1:
+                z[i + 1, j + 1] = np.int32(np.rint(rest[i, j] * units))
+                found = True
+    return found
+
+
+@jit
+def _peak(surface, size):
+    """Return the height of the highest cell of a surface."""
+    found = np.int64(surface[0, 0])
+    for u in range(size[0]):
+        for v in range(size[1]):
+            found = max(found, np.int64(surface[u, v]))
+    return found
+
+
+@jit
+def _corners(shape, rest, z, plane, task, size, cells, sums, codes, count, lowest):
+    """List the blocked placements of a plane with their keys; lower ``lowest``; return how many."""
+    stride, z_scale, per_cell, peak = task
+    x_cells, y_cells = shape
+    width = y_cells // stride + 1
+    xs, ys = rest.shape
+    for i in range(xs):
+        for j in range(ys):
+            at = z[i + 1, j + 1]
+            if at == _NOWHERE:
+                continue
+            x, y = i * stride, j * stride
+            low = 100.0 * (np.float64(rest[i, j]) * z_scale)
+            corner = np.int64(np.rint(8.0 * (low + np.float64(x + y))))
+            place = (plane * xs + i) * ys + j
+            if corner < lowest[0]:
+                lowest[0], lowest[1] = corner, place
+            along_x = max(z[i, j + 1], z[i + 2, j + 1])
+            along_y = max(z[i + 1, j], z[i + 1, j + 2])
+            if min(along_x, along_y) <= at:
+                continue
+            gap = cells * np.int64(at) - np.int64(sums[i * width + j])
+            walls = min(x, x_cells - size[0] - x) + min(y, y_cells - size[1] - y)
+            key = 2 * gap // cells + at + peak + per_cell * walls
+            codes[count] = key * _PLACES + place
+            count += 1
+    return count
+
+
+@jit
+def all_corners(row_sums, shape, rest, legal, row, tables, stride, scales, space, codes, heaps):
+    """List the blocked placements, those of each item as a heap; return the first by the corner."""
+    top, size, item_id = tables
+    sums, z, lowest = space
+    units, per_cell = np.float32(scales[0]), np.int64(np.rint(scales[0] / scales[1]))
+    _, num_items, num_orientations, xs, ys = rest.shape
+    area, count = xs * ys, 0
+    lowest[0], lowest[1] = FAR, -1
+    for item in range(num_items):
+        which, first = item_id[row, item], count
+        for r in range(num_orientations):
+            plane = item * num_orientations + r
+            there = legal[row, plane * area : (plane + 1) * area]
+            if (
+                which < 0
+                or size[which, r, 0] <= 0
+                or not _lattice(rest[row, item, r], there, units, z)
+            ):
+                continue  # a finished row calls orientations legal that the item does not have
+            extent = size[which, r, 0], size[which, r, 1]
+            cells = _cover(row_sums, top[which, r], extent, sums)
+            task = (stride, scales[1], per_cell, _peak(top[which, r], extent))
+            at = rest[row, item, r]
+            count = _corners(shape, at, z, plane, task, extent, cells, sums, codes, count, lowest)
+        _heapify(codes[first:count])
+        heaps[item, 0], heaps[item, 1] = first, count - first
+    return lowest[1]
+
+
+@jit
+def _sift(heap, at):
+    """Move the number at ``at`` down to where both that follow it are larger."""
+    if heap.size == 0:
+        return
+    value = heap[at]
+    while 2 * at + 1 < heap.size:
+        child = 2 * at + 1
+        if child + 1 < heap.size and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= value:
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = value
+
+
+@jit
+def _heapify(heap):
+    """Order numbers so that each is at most those at twice its place plus 1 and plus 2."""
+    for k in range(heap.size // 2):
+        _sift(heap, heap.size // 2 - 1 - k)
+
+
+@jit
+def _take(codes, heaps, item):
+    """Take an item's least placement out of its heap, which has one."""
+    begin, last = heaps[item, 0], heaps[item, 0] + heaps[item, 1] - 1
+    place = codes[begin] % _PLACES
+    codes[begin] = codes[last]
+    _sift(codes[begin:last], 0)
+    heaps[item, 1] -= 1
+    return place
+
+
+@jit
+def in_turn(codes, heaps, first, index):
+    """Fill index with a placement, then with the least left of each item in turn.
+
+    ``heaps [L, 2]`` has where each item's heap begins and how long it is; they are emptied. Returns
+    how many candidates there are.
+    """
+    total, listed = 0, False
+    for item in range(len(heaps)):
+        for k in range(heaps[item, 1]):
+            listed |= codes[heaps[item, 0] + k] % _PLACES == first
+        total += heaps[item, 1]
+    if first < 0:
+        return total
+    index[0], count = first, 1
+    left = True
+    while left and count < index.size:
+        left = False
+        for item in range(len(heaps)):
+            place = first
+            while place == first and heaps[item, 1] > 0:
+                place = _take(codes, heaps, item)
+            if place != first and count < index.size:
+                index[count] = place
+                count += 1
+                left = True
+    return total + (not listed)
