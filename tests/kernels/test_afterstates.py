@@ -133,6 +133,72 @@ def plain_key(heights: np.ndarray, x: int, y: int, w: int, h: int) -> tuple[bool
     return not (any(n != z for n in beside_x) and any(n != z for n in beside_y)), z
 
 
+@pytest.mark.parametrize("options", [{}, {"num_visible": 2, "grid_step": 2}])
+def test_candidates_of_other_items_are_blocked_and_in_order(options: dict[str, Any]) -> None:
+    env = build("irregular", num_envs=2, **options)
+    afterstates, compared = Afterstates(env, 10_000), 0
+    for root in played(env, 20)[::2]:
+        candidate, _, dropped = afterstates.compute(*arguments(root))
+        few = Afterstates(env, 9).compute(*arguments(root))
+        for row in range(2):
+            if root["done"][row]:
+                continue
+            wanted = plain_candidates(env, afterstates, root[row])
+            assert candidate[row][: len(wanted)].tolist() == wanted
+            assert (candidate[row][len(wanted) :] == -1).all()
+            assert few[0][row].tolist() == [*wanted, *[-1] * 9][:9]
+            assert few[2][row] == max(0, len(wanted) - 9)
+            compared += len(wanted)
+        assert not dropped.any()
+    assert compared > 300
+
+
+def plain_candidates(env: PackingEnv, afterstates: Afterstates, root: TensorDictBase) -> list[int]:
+    """The candidates of one state, in order."""
+    xs, ys = env.mode.shape[2:]
+    stride, per_cell = env.params.grid_step, round(env.params.cell / afterstates.unit)
+    legal = root["action_mask"].view(env.mode.shape).numpy()
+    rest = root["observation", "drop_height"].view(env.mode.shape).numpy()
+    z = np.rint(rest * np.float32(afterstates.units)).astype(int)
+    heights = afterstates.heights(root["observation", "heightmap"]).numpy()
+    corners: list[tuple[int, int]] = []
+    queues: list[list[tuple[int, int]]] = [[] for _ in range(env.mode.shape[0])]
+
+    def higher(place: tuple[int, ...], beside: tuple[int, ...]) -> bool:
+        outside = not (0 <= beside[2] < xs and 0 <= beside[3] < ys)
+        return outside or not legal[beside] or z[beside] > z[place]
+
+    for action in np.flatnonzero(legal).tolist():
+        place = tuple(int(part) for part in np.unravel_index(action, env.mode.shape))
+        slot, r, i, j = place
+        item, x, y = int(root["observation", "item_id"][slot]), i * stride, j * stride
+        z_cells = float(rest[place]) * env.params.height / env.params.cell
+        corners.append((round(8 * (100.0 * z_cells + (x + y))), action))
+        along_x = [higher(place, (slot, r, i + step, j)) for step in (-1, 1)]
+        along_y = [higher(place, (slot, r, i, j + step)) for step in (-1, 1)]
+        if not (any(along_x) and any(along_y)):
+            continue
+        w, h = afterstates.size[item, r].tolist()
+        top = afterstates.top[item, r].numpy()[:w, :h]
+        below = (z[place] - heights[x : x + w, y : y + h])[top >= 0]
+        walls = sum(min(a, side - a) for a, side in zip((x, y), free(env, w, h), strict=True))
+        peak = int(z[place]) + int(top.max())
+        queues[slot].append((2 * int(below.sum()) // len(below) + peak + per_cell * walls, action))
+    first = min(corners)[1]
+    others = [[action for _, action in sorted(queue) if action != first] for queue in queues]
+    turns = [
+        (turn, slot, action)
+        for slot, queue in enumerate(others)
+        for turn, action in enumerate(queue)
+    ]
+    return [first, *[action for _, _, action in sorted(turns)]]
+
+
+def free(env: PackingEnv, w: int, h: int) -> tuple[int, int]:
+    """Cells in x and y by which an item of some sides can be moved."""
+    return env.params.grid[0] - w, env.params.grid[1] - h
+
+
 @pytest.mark.parametrize("heuristic", ["deepest_bottom_left"])
 @pytest.mark.parametrize("task", ["irregular", "sls_nesting", "cuboid_online"])
 def test_the_choice_of_the_heuristic_is_a_candidate(task: str, heuristic: str) -> None:
