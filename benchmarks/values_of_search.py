@@ -34,8 +34,10 @@ from packing_env.core.transition import is_done
 
 BEST, OTHERS, FUTURES, DEPTH = 10, 2, 4, 2
 """Placements of a state by value, further ones, futures that all meet, decisions in each."""
-ROWS, CANDIDATES, EVERY = 16, 24, 3
+ROWS, CANDIDATES, EVERY = 16, 32, 3
 """Episodes at once, placements among which the base decides in play-outs, steps between labels."""
+CONSIDERED = 128
+"""Placements of which the best are labelled."""
 AMONG, EXPLORED = 4, 0.15
 """Share of the decisions that are uniform among so many of the best, to see more states."""
 MIX, STATES = 0.1, 32
@@ -77,6 +79,7 @@ class Gatherer:
     def __init__(self, args: argparse.Namespace) -> None:
         self.env = make_env(args.task, ROWS, seed=1000 + args.seed, pool_size=16384)
         self.policy: Any = trained(args.base, self.env).eval()
+        self.policy.afterstates = self.policy.afterstates.limited_to(CONSIDERED)
 
         def base(env: PackingEnv) -> Any:
             return trained(args.base, env)

@@ -45,7 +45,7 @@ def played(env: PackingEnv, steps: int, seed: int = 0) -> list[TensorDictBase]:
 @pytest.mark.parametrize("task", TASKS)
 def test_backends_agree_in_every_state(task: str) -> None:
     env = build(task)
-    for num in (5, None):
+    for num in (1, 5, None):
         afterstates = Afterstates(env, num)
         for root in played(env, 40)[::3]:
             found = []
