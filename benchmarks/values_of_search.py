@@ -264,17 +264,28 @@ def fit(args: argparse.Namespace) -> None:
     fitting.run(args.epochs, args.lr)
     result |= {"seconds_of_fit": time.process_time() - start, "error_after": fitting.within()}
     print({key: result[key] for key in ("variance", "error_before", "error_after")}, flush=True)
-    if args.save:
-        found = checkpoint.load(args.base)
-        meta = {**found.meta, "states_of_search": result["states"], checkpoint.POLICY_ONLY: True}
-        checkpoint.write(args.save, {"agent": {"policy": policy.state_dict()}}, meta)
     before = evaluate(env, trained(args.base, env), args.instances)
     after = evaluate(env, policy, args.instances)
     result["utilization_before"] = vars(before.estimate("utilization"))
     result["utilization"] = vars(after.estimate("utilization"))
     result["difference"] = vars(paired_difference(after, before))
+    if args.save:
+        save(args, policy, result["states"])
+        wider = evaluate(env, trained(str(args.save), env), args.instances)
+        result["num_candidates"] = args.candidates
+        result["utilization_of_more_candidates"] = vars(wider.estimate("utilization"))
+        result["difference_of_more_candidates"] = vars(paired_difference(wider, before))
     write_json(args.out, result)
     print(result["utilization"], result["difference"])
+
+
+def save(args: argparse.Namespace, policy: Any, states: int) -> None:
+    """Write the learned policy, which considers ``args.candidates`` placements."""
+    meta = checkpoint.load(args.base).meta
+    agent = {**meta["config"]["agent"], "num_candidates": args.candidates}
+    config = {**meta["config"], "agent": agent}
+    meta = {**meta, "config": config, "states_of_search": states, checkpoint.POLICY_ONLY: True}
+    checkpoint.write(args.save, {"agent": {"policy": policy.state_dict()}}, meta)
 
 
 def main() -> None:
@@ -290,6 +301,7 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--instances", type=int, default=2048)
     parser.add_argument("--save", type=Path, help="folder of the learned policy")
+    parser.add_argument("--candidates", type=int, default=256, help="that it considers")
     parser.add_argument("--out", default="benchmarks/results/values_of_search.json")
     args = parser.parse_args()
     torch.set_num_threads(1)
