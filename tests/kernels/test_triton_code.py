@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("architecture", [80, 90])
+@pytest.mark.parametrize("architecture", [pytest.param(80, marks=pytest.mark.slow), 90])
 def test_machine_code(architecture: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No spills, few registers, no multiply-add, no denormal differences that become 0."""
     from benchmarks import triton_code
