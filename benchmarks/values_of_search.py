@@ -1,6 +1,6 @@
 """Values learned from search: does a value of afterstates that fits play-outs pack more?
 
-    python benchmarks/values_of_search.py gather FOLDER --base RUN --seconds 1620 --seed 0
+    python benchmarks/values_of_search.py gather FOLDER --base RUN --seconds 1080 --seed 0
     python benchmarks/values_of_search.py fit FOLDER --base RUN [--instances 2048] [--save FOLDER]
 
 In states of the policy's own episodes, `gather` plays on from the best placements by the base's

@@ -153,6 +153,26 @@ def test_candidates_of_other_items_are_blocked_and_in_order(options: dict[str, A
     assert compared > 300
 
 
+def test_no_candidates_at_all_are_refused() -> None:
+    env = build("irregular", num_envs=2)
+    module = Afterstates(env, 8)
+    heightmap, item, rest, legal = arguments(env.reset())
+    with pytest.raises(ValueError, match="num=0 should be at least 1"):
+        kernels.afterstates(
+            heightmap,
+            rest,
+            legal,
+            item,
+            module.top,
+            module.size,
+            num=0,
+            stride=1,
+            units=module.units,
+            cells=30.0,
+            edges=False,
+        )
+
+
 def plain_candidates(env: PackingEnv, afterstates: Afterstates, root: TensorDictBase) -> list[int]:
     """The candidates of one state, in order."""
     xs, ys = env.mode.shape[2:]

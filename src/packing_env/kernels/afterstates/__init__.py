@@ -64,8 +64,9 @@ def afterstates(
     further on the lattice, to at least one side, the item would rest higher or not be legal. First
     comes the legal placement with the least ``x + y + 100 z`` in cells (rounded to 1/8, as
     heuristics are), a candidate in any case. The others of an item are ordered by the mean space
-    left below its footprint, twice, plus the height of its top, plus its distance to the nearer
-    wall in x and in y, all in units; then by index. The items take turns.
+    left below its footprint (its base, z, less the heights there), twice, plus the height of its
+    top, plus its distance to the nearer wall in x and in y, all in units; then by
+    index. The items take turns.
 
     Args:
         heightmap: over the container's height, in [0, 1].
@@ -90,6 +91,8 @@ def afterstates(
             f"legal should be bool [{len(rest)}, {rest[:1].numel()}], not {legal.dtype} "
             f"{list(legal.shape)}"
         )
+    if num < 1:
+        raise ValueError(f"num={num} should be at least 1")
     if not 1 <= units < 2**14:
         raise ValueError(f"units={units} should be 1 to 16,383: choose a coarser unit")
     tensors = (heightmap, rest, legal, item_id, top, size)

@@ -147,7 +147,8 @@ def _corners(
 def is_blocked(lattice: Lattice) -> Tensor:
     """Return which legal placements rest lower than a neighbour in x and than one in y.
 
-    Neighbours are one place away on the lattice; where none is legal, nothing is lower.
+    One neighbour of two is enough. They are one place away on the lattice; one that is not legal
+    counts as higher.
     """
     z = torch.where(lattice.legal, lattice.z, FAR)
     around = functional.pad(z, (1, 1, 1, 1), value=FAR)
