@@ -33,10 +33,11 @@ class Afterstates(TensorDictModuleBase):
     placements, first those that touch something in x and in y, low ones first; for other items
     those that to one side in x and one in y are blocked: a place further the item would rest
     higher or not be legal. Those come first that leave little space below, end low and lie near
-    walls, and before all the choice of the heuristic ``deepest_bottom_left``. Only the first ``max_items`` visible items that can
-    be placed are proposed. Candidates beyond ``num_candidates`` are dropped and counted. In mode
-    ``"candidate"`` they are the environment's, in its order, and in geometry ``"boxes"`` every cell
-    that a cuboid reaches into is as high as its top.
+    walls, and before all the choice of the heuristic ``deepest_bottom_left``. Only the first
+    ``max_items`` visible items that can be placed are proposed. Candidates beyond
+    ``num_candidates`` are dropped and counted. In mode ``"candidate"`` they are the environment's,
+    in its order, and in geometry ``"boxes"`` every cell that a cuboid reaches into is as high as
+    its top.
 
     Reads ``("observation", "heightmap")``, ``("observation", "item_id")``, ``("observation",
     "drop_height")`` or ``("observation", "candidates")``, and ``"action_mask"``. Writes:
