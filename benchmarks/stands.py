@@ -90,6 +90,13 @@ def read_pairs(entries: list[str]) -> dict[str, Any]:
     return {key: json.loads(value) for key, value in pairs.items()}
 
 
+def shown(changes: dict[str, Any], items: str) -> str:
+    """Return overrides as text; of a folder of meshes its name alone."""
+    if isinstance(changes.get("items"), dict) and "paths" in changes["items"]:
+        changes = {**changes, "items": {**changes["items"], "paths": items}}
+    return str(changes)
+
+
 def name_setting(options: argparse.Namespace) -> str:
     """Return what of a row's key is neither task, items, rule nor policy."""
     surest = [f"surest={','.join(options.surest)}"] if options.surest else []
@@ -175,8 +182,7 @@ def main() -> None:
             for trial in trials:
                 judged = {"order": trial[-2], "walls": trial[-1], **read_pairs(options.physics)}
                 found = cell(packings, judged)
-                shown = str(changes).replace(str(options.meshes), items)
-                content["cells"].append({"key": trial, "changes": shown, **found})
+                content["cells"].append({"key": trial, "changes": shown(changes, items), **found})
                 write(options.out, content)
                 line = {
                     k: round(found[k]["mean"], 3)

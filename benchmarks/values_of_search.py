@@ -276,15 +276,13 @@ def fit(args: argparse.Namespace) -> None:
         result["utilization_of_more_candidates"] = vars(wider.estimate("utilization"))
         result["difference_of_more_candidates"] = vars(paired_difference(wider, before))
     write_json(args.out, result)
-    print(result["utilization"], result["difference"])
+    print({key: value for key, value in result.items() if "utilization" in key})
 
 
 def save(args: argparse.Namespace, policy: Any, states: int) -> None:
     """Write the learned policy, which considers ``args.candidates`` placements."""
-    meta = checkpoint.load(args.base).meta
-    agent = {**meta["config"]["agent"], "num_candidates": args.candidates}
-    config = {**meta["config"], "agent": agent}
-    meta = {**meta, "config": config, "states_of_search": states, checkpoint.POLICY_ONLY: True}
+    checkpoint.export_policy(args.base, args.save, [f"agent.num_candidates={args.candidates}"])
+    meta = {**checkpoint.load(args.save).meta, "states_of_search": states}
     checkpoint.write(args.save, {"agent": {"policy": policy.state_dict()}}, meta)
 
 
@@ -301,7 +299,7 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--instances", type=int, default=2048)
     parser.add_argument("--save", type=Path, help="folder of the learned policy")
-    parser.add_argument("--candidates", type=int, default=256, help="that it considers")
+    parser.add_argument("--candidates", type=int, default=256, help="that it considers, saved")
     parser.add_argument("--out", default="benchmarks/results/values_of_search.json")
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -83,6 +83,7 @@ def test_an_unknown_name_lists_those_that_exist() -> None:
 def test_the_package_brings_finite_weights_of_its_own_tasks(name: str) -> None:
     found = checkpoint.load(f"pretrained/{name}")
     assert found.meta["config"]["env"]["task"] == name
+    assert found.meta["config"]["run_dir"] is None, "the folder of a machine"
     weights = found.state["agent"]["policy"].values()
     assert all(torch.isfinite(value.float()).all() for value in weights)
     files = (checkpoint.PRETRAINED / name).iterdir()
