@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -39,8 +40,10 @@ FAMILIES = {
     "ac_iqn": SMALL_CRITIC,
     "hierarchical": [],
 }
+MACHINE_CODE = ("afterstate", "ppo")
+"""Compiled to machine code in every run; the others on request, a minute or two each."""
 RELATIVES = ("ac_iqn", "iqn", "rainbow", "sac")
-"""Built as ``ddpg`` and ``dqn`` are: compiled on request, a minute each."""
+"""Built as ``ddpg`` and ``dqn`` are: traced on request."""
 NOT_LEARNED = ("heuristic", "search")
 
 needs_compiler = pytest.mark.skipif(
@@ -101,9 +104,36 @@ def update(trainer: Trainer) -> tuple[dict[str, float], Tensor]:
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(c, marks=pytest.mark.slow) if c in RELATIVES else c for c in FAMILIES],
+    [c if c in MACHINE_CODE else pytest.param(c, marks=pytest.mark.slow) for c in FAMILIES],
 )
 def test_compiled_losses_are_the_losses(case: str, counters: dict) -> None:
+    compare(case, counters)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.slow) if case in RELATIVES else case
+        for case in FAMILIES
+        if case not in MACHINE_CODE
+    ],
+)
+def test_traced_losses_are_the_losses(
+    case: str, counters: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One graph forwards and one backwards, of which no machine code is made."""
+    honest = torch.compile
+
+    def traced(part: Any, **options: Any) -> Any:
+        return honest(part, **{**options, "options": None, "backend": "aot_eager"})
+
+    monkeypatch.setattr(torch, "compile", traced)
+    compare(case, counters)
+
+
+def compare(case: str, counters: dict) -> None:
+    """Make an update with compiled losses, and the same one without."""
     expected, wanted = update(trainer_of(case, *FAMILIES[case]))
     assert not counters["stats"]["unique_graphs"]
     compiled = trainer_of(case, *FAMILIES[case])

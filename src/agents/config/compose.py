@@ -34,6 +34,9 @@ HYDRA_VERSION = "1.3"
 SET_BY_ENV = ("items", "generator", "reward")
 """Groups that an option of ``env`` chooses."""
 
+FROM_RUNS = ("eval", "play", "render")
+"""Commands whose agent comes from a run with ``checkpoint=RUN``."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -73,15 +76,31 @@ def compose(
         if not folder.is_dir():
             raise ConfigError(f"--config-dir {folder}: there is no such folder")
     _check_groups(parsed, folders)
+    own = [override for override in parsed if not _is_for_agent_of_run(override, command, parsed)]
+    lines = [override.input_line or "" for override in own]
     with _hydra():
         try:
-            config = hydra_compose(command, [*overrides, *search_path(folders)])
+            config = hydra_compose(command, [*lines, *search_path(folders)])
         except (HydraException, OmegaConfBaseException) as error:
-            raise _explained(error, command, parsed, folders) from None
+            raise _explained(error, command, own, folders) from None
         rename_targets(config)
-        _check_values(config, command, parsed, folders)
+        _check_values(config, command, own, folders)
     replace_cell(config, {o.key_or_group for o in parsed})
     return config
+
+
+def _is_for_agent_of_run(override: Override, command: str, parsed: Sequence[Override]) -> bool:
+    """Return whether an override sets an option of the agent that a checkpoint brings.
+
+    The run's configuration has its name and type, so :func:`agents.config.saved.adopt` sets it.
+    """
+    given = {other.key_or_group for other in parsed}
+    return (
+        command in FROM_RUNS
+        and "checkpoint" in given
+        and "agent" not in given
+        and override.key_or_group.startswith("agent.")
+    )
 
 
 def _check_groups(parsed: Sequence[Override], folders: Sequence[Path]) -> None:

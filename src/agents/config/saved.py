@@ -15,6 +15,7 @@ from agents.config import checks
 from agents.config.compose import SET_BY_ENV, parse, replace_cell
 from agents.config.folders import ConfigError, config_folder, groups
 from agents.config.names import rename_saved, targets, walk
+from packing_env.names import close_names
 
 _PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
 _REFERENCE = re.compile(r"\$\{\.*[A-Za-z_]\w*(\.\w+)*\}")
@@ -60,8 +61,7 @@ def adopt(
             for override in parsed:
                 key = override.key_or_group
                 if key.partition(".")[0] in sections and "." in key:
-                    if OmegaConf.select(merged, key.rpartition(".")[0]) is None:
-                        raise ConfigError(f"unknown key {key!r}; the run has no such section")
+                    _check_known(key, merged, config, adds=override.is_add())
                     OmegaConf.update(merged, key, override.value())
         replace_cell(merged, given)
         OmegaConf.resolve(merged.copy())
@@ -72,6 +72,21 @@ def adopt(
     checks.check_targets(merged)
     checks.check_modes(merged, folders)
     return merged
+
+
+def _check_known(key: str, merged: DictConfig, own: DictConfig, *, adds: bool) -> None:
+    """Raise a ConfigError unless the run, or the command itself, has an option."""
+    parent, _, last = key.rpartition(".")
+    section = OmegaConf.select(merged, parent)
+    if not isinstance(section, DictConfig):
+        raise ConfigError(f"unknown key {key!r}; the run has no such section")
+    usual = OmegaConf.select(own, parent)
+    if last in section or (isinstance(usual, DictConfig) and last in usual) or adds:
+        return
+    names = [str(name) for name in section if not str(name).startswith("_")]
+    raise ConfigError(
+        f"unknown key {key!r}{close_names(last, names)}; {parent} of the run has {', '.join(names)}"
+    )
 
 
 def _with_sections(

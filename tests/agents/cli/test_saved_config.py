@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,31 @@ def test_an_honest_configuration_is_adopted(trained: DictConfig, evaluated: Dict
         assert plain(merged[section]) == plain(trained[section])
     env = build_env(merged)
     assert build_agent(merged, env).policy(env.reset())["action"].shape == (4,)
+
+
+@pytest.mark.parametrize("command", ["eval", "play", "render"])
+def test_options_of_the_run_s_agent_are_set_without_naming_it(
+    command: str, trained: DictConfig
+) -> None:
+    overrides = ["checkpoint=RUN", "agent.gamma=0.5", *(["out=a.png"] * (command == "render"))]
+    merged = adopt(compose(command, overrides), plain(trained), FROM_RUN, overrides)
+    assert plain(merged.agent) == plain(trained.agent) | {"gamma": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("agent.gama=0.5", "unknown key 'agent.gama', did you mean gamma?; agent of the run has"),
+        ("agent.deep.lr=1", "unknown key 'agent.deep.lr'; the run has no such section"),
+        ("agent.gamma.lr=1", "unknown key 'agent.gamma.lr'; the run has no such section"),
+    ],
+)
+def test_options_that_the_run_s_agent_does_not_have_are_refused(
+    override: str, reason: str, trained: DictConfig
+) -> None:
+    overrides = ["checkpoint=RUN", override]
+    with pytest.raises(ConfigError, match=re.escape(reason)):
+        adopt(compose("eval", overrides), plain(trained), FROM_RUN, overrides)
 
 
 def exploit(victim: Path) -> dict[str, Any]:
