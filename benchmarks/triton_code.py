@@ -97,14 +97,14 @@ class Code:
     instructions: list[tuple[int, str]]
 
 
-def variants() -> Iterator[Variant]:
-    """Yield every kernel with every choice of its constants, for three lattices."""
+def variants(lattices: Sequence[tuple[int, int, int]] = LATTICES) -> Iterator[Variant]:
+    """Yield every kernel with every choice of its constants, for some lattices."""
     entries = {"ENTRIES": choice.MOST_ENTRIES}
     yield Variant(choice.choose_kernel, entries, label="at random")
     for per_row in (False, True):
         constants = {**entries, "PER_ROW": per_row}
         yield Variant(choice.explore_kernel, constants, label=f"rate per row {per_row}")
-    for stride, cells, _ in LATTICES:
+    for stride, cells, _ in lattices:
         lattice = scene.lattice_of(stride, cells, cells)
         common, sizes = scene.block_constants(lattice), base.constants_of(lattice)
         yield Variant(scene.ground_kernel, {**common, "POINTS": scene.GROUND_POINTS})

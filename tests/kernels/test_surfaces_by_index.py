@@ -17,7 +17,8 @@ BACKENDS = kernels.available_backends()
 @pytest.mark.parametrize("known", [True, False], ids=["size", "no size"])
 def test_the_bits_of_gathered_ones(backend: str, known: bool) -> None:
     stable = 0
-    for seed in range(10):
+    cases = 2 if backend == "triton" else 10  # interpreted, a case takes three seconds
+    for seed in range(cases):
         rng = np.random.default_rng(seed)
         shape, stride, tol = rng.integers(4, 13, 2), 1 + seed % 3, (0.0, 0.01)[seed % 2]
         surfaces = [random_bottom(rng, (9, 10), True) for _ in range(4)]
@@ -41,7 +42,7 @@ def test_the_bits_of_gathered_ones(backend: str, known: bool) -> None:
         assert torch.equal(held, expected)
         assert not held[which < 0].any()
         stable += int(held.sum())
-    assert stable > 20
+    assert stable > 2 * cases
 
 
 def test_wrong_indices_and_sizes_are_named() -> None:

@@ -1,7 +1,7 @@
 """Machine code of the Triton kernels, made without a GPU: what the interpreter cannot show.
 
-Every kernel with every choice of constants is compiled for two chips by the tools that Triton
-brings along.
+Every kernel with every choice of constants is compiled by the tools that Triton brings along: in
+every run for one chip and the reference lattice, on request for two chips and three lattices.
 """
 
 from __future__ import annotations
@@ -26,14 +26,19 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("architecture", [pytest.param(80, marks=pytest.mark.slow), 90])
-def test_machine_code(architecture: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("architecture", "lattices"),
+    [(90, 1), *(pytest.param(chip, 3, marks=pytest.mark.slow) for chip in (80, 90))],
+)
+def test_machine_code(
+    architecture: int, lattices: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No spills, few registers, no multiply-add, no denormal differences that become 0."""
     from benchmarks import triton_code
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     names = set()
-    for variant in triton_code.variants():
+    for variant in triton_code.variants(triton_code.LATTICES[-lattices:]):
         code = triton_code.compiled(variant, architecture)
         names.add(variant.kernel.__name__)
         assert code.local_bytes == 0, f"{variant.name} spills"

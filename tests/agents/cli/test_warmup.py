@@ -73,7 +73,6 @@ def test_the_first_compilation_is_announced_once(tmp_path: Path) -> None:
         "mask = torch.ones(2, 5, dtype=torch.bool)\n"
         "kernels.choose_uniform(mask, torch.rand(2, dtype=torch.float64))\n"
         "kernels.choose_uniform(mask[None], torch.rand(1, 2, dtype=torch.float64))\n"
-        "kernels.drop_height(torch.zeros(2, 5, 4), torch.zeros(2, 3, 2, 2))\n"
     )
     said = in_process(program, tmp_path).stderr
     assert said.count(NOTICE) == 1

@@ -164,7 +164,7 @@ def test_the_simulator_has_no_pool() -> None:
 
 
 def test_it_packs_more_than_its_base() -> None:
-    env = task(rows=128, pool_size=128)
+    env = task(rows=64, pool_size=64)
     search = Lookahead(env, rule, breadth=8, depth=None, budget=Budget(playouts=96))
     gain = paired_difference(evaluate(env, search), evaluate(env, rule(env)))
     assert gain.mean - gain.half_width > 0

@@ -32,7 +32,6 @@ FAMILIES = {  # and what the gradient of a shard is compared with
     "afterstate": ("whole",),  # shards differ in the number of afterstates that are learned
 }
 ROWS = 4
-UPDATES = 100
 
 
 @contextmanager
@@ -107,7 +106,7 @@ def differences(world: World, families: dict[str, Family], wanted: Any) -> dict[
     return found
 
 
-def parameters(world: World, case: str, *options: str) -> list[torch.Tensor]:
+def parameters(world: World, updates: int, case: str, *options: str) -> list[torch.Tensor]:
     """Return the weights after some updates of a trainer."""
     config = small_config(case, "trainer.frames=1e6", *options)
     torch.manual_seed(0)
@@ -118,7 +117,7 @@ def parameters(world: World, case: str, *options: str) -> list[torch.Tensor]:
     collector = instantiate(config.collector)(env, agent.policy)
     trainer = instantiate(config.trainer)(agent, collector, replay)
     trainer.world = world
-    while trainer.updates < UPDATES:
+    while trainer.updates < updates:
         trainer.step()
     trainer._log(NullLogger("."), None, {})
     return [weight.detach() for weight in agent.policy.parameters()]
@@ -150,19 +149,23 @@ def gradients(size: int) -> Callable[[World], Any]:
     return lambda world: differences(world, families, wanted)
 
 
-def trained(size: int) -> Callable[[World], Any]:
+def trained(updates: int) -> Callable[[World], Any]:
     """Return the training of some agents."""
     return lambda world: {
-        "rainbow": parameters(world, "rainbow", "replay=prioritized"),
-        "ppo": parameters(world, "ppo"),
-        "afterstate": parameters(world, "afterstate"),
+        "rainbow": parameters(world, updates, "rainbow", "replay=prioritized"),
+        "ppo": parameters(world, updates, "ppo"),
+        "afterstate": parameters(world, updates, "afterstate"),
     }
 
 
-def main(what: str, folder: str) -> None:
+def main(what: str, folder: str, updates: str = "0") -> None:
     """Do one of them together, and write what was found."""
-    work = {"gradients": gradients, "trained": trained, "weights": lambda size: weights}
-    together = work[what](int(os.environ["WORLD_SIZE"]))
+    work: dict[str, Callable[[], Callable[[World], Any]]] = {
+        "gradients": lambda: gradients(int(os.environ["WORLD_SIZE"])),
+        "trained": lambda: trained(int(updates)),
+        "weights": lambda: weights,
+    }
+    together = work[what]()
     with Ranks(timeout=200).joined("cpu") as world:
         torch.save(together(world), f"{folder}/rank{world.rank}.pt")
 

@@ -182,10 +182,10 @@ def test_two_processes_resume_bit_for_bit(tmp_path: Path) -> None:
     assert load(parts).state["counters"]["frames"] == 104
 
 
-def learned(what: str, folder: Path, size: int) -> list[Any]:
+def learned(what: str, folder: Path, size: int, *options: str) -> list[Any]:
     """Run a part of ``learn_together.py`` in several processes; return what each found."""
     program = str(Path(__file__).with_name("learn_together.py"))
-    together(program, what, str(folder), size=size)
+    together(program, what, str(folder), *options, size=size)
     return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(size)]
 
 
@@ -196,9 +196,12 @@ def test_every_family_learns_from_the_mean_gradient(size: int, tmp_path: Path) -
         assert max(differences.values()) <= 1e-6, differences
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_weights_are_equal_after_100_updates(size: int, tmp_path: Path) -> None:
-    first, *others = learned("trained", tmp_path, size)
+@pytest.mark.parametrize(
+    ("size", "updates"),
+    [(2, 15), *(pytest.param(size, 100, marks=pytest.mark.slow) for size in (2, 4))],
+)
+def test_weights_are_equal_after_many_updates(size: int, updates: int, tmp_path: Path) -> None:
+    first, *others = learned("trained", tmp_path, size, str(updates))
     for name, weights in first.items():
         assert all(equal(weights, other[name]) for other in others), name
 
