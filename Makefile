@@ -32,11 +32,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed.stamp
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 NOT_IN_CI := not slow and not gpu
-# Modules whose shapes and dtypes are checked. Not the compiled kernels, which cannot be wrapped, nor
-# modules that check their arguments: public operations, parameters, generators with arguments.
+# Tests that check the shapes and dtypes of annotations, for up to twice their time, and the modules.
+# Not the compiled kernels, which cannot be wrapped, nor modules that check their arguments: public
+# operations, parameters, generators with arguments.
+SHAPES := tests/core tests/items tests/generators tests/golden
 CHECKED := packing_env.kernels.layout,packing_env.kernels.drop.eager,packing_env.kernels.drop.numpy,packing_env.kernels.support.eager,packing_env.kernels.spaces.eager,packing_env.kernels.cuboids.eager,packing_env.core,packing_env.items,packing_env.generators.base,packing_env.generators.catalogue_mix,packing_env.generators.uniform
 
-.PHONY: demo docs test lint ratios test-tracing test-main test-slow install clean
+.PHONY: demo docs test lint ratios test-tracing test-shapes test-main test-slow install clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -69,7 +71,7 @@ demo: $(STAMP)
 # Every part runs even when one before it fails; the last lines are the summary of the main suite.
 test: $(STAMP)
 	@failed=''; \
-	for part in lint docs ratios test-tracing test-main; do \
+	for part in lint docs ratios test-tracing test-shapes test-main; do \
 	  $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
@@ -89,16 +91,19 @@ docs: $(STAMP)
 ratios: $(STAMP)
 	$(BIN)/python benchmarks/ratios.py
 
-# Processes of their own: the shape checker of the main suite breaks fullgraph compilation.
+# Processes of their own: the shape checker of the other tests breaks fullgraph compilation.
 test-tracing: $(STAMP)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q --durations=20 -n $(WORKERS) --dist worksteal \
 	  tests/tracing -m '$(NOT_IN_CI)'
 
 # One thread per process, for torch as for numba: the processes share the cores.
+test-shapes: $(STAMP)
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q --tb=short --durations=20 -n $(WORKERS) --dist worksteal \
+	  $(SHAPES) -m '$(NOT_IN_CI)' --jaxtyping-packages=$(CHECKED),beartype.beartype
+
 test-main: $(STAMP)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q --tb=short --durations=40 -n $(WORKERS) --dist worksteal \
-	  --ignore tests/tracing -m '$(NOT_IN_CI)' \
-	  --jaxtyping-packages=$(CHECKED),beartype.beartype
+	  --ignore tests/tracing $(addprefix --ignore ,$(SHAPES)) -m '$(NOT_IN_CI)'
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m 'slow and not gpu'

@@ -61,7 +61,7 @@ def test_the_emulation_rounds_twice() -> None:
 
 @pytest.mark.parametrize(("preset", "mode"), CASES)
 def test_presets(preset: str, mode: str) -> None:
-    assert_same(small_preset(preset, action_mode=mode), 12)
+    assert_same(small_preset(preset, action_mode=mode), 6)
 
 
 @pytest.mark.parametrize("cell", [41.0, 55.0])

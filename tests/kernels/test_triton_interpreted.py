@@ -22,7 +22,7 @@ from packing_env import kernels
 from packing_env.kernels import backends as dispatch
 
 NUM_CASES, CASES_PER_TEST = 20, 2
-NUM_PRUNED, PRUNED_PER_TEST = 200, 50
+NUM_PRUNED, PRUNED_PER_TEST = 200, 20
 INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
 
 pytestmark = pytest.mark.skipif(

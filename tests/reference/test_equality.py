@@ -66,10 +66,10 @@ def test_whole_masks(case: int, backend: str) -> None:
 @pytest.mark.parametrize("stability", KNOWN_RULES)
 @pytest.mark.parametrize("case", range(3))
 def test_chosen_placements_and_sampled_masks(case: int, stability: str) -> None:
-    """500 steps per case, 7,500 in all."""
+    """270 steps per case of each rule and backend; benchmarks/fuzz_reference.py plays more."""
     visible = case + 1
     env = tiny_env(
-        10,
+        6,
         seed=case,
         items={"seed": 10 + case, "grid": (8 + case, 8), "height": 0.08},
         reward=REWARD,
@@ -77,7 +77,7 @@ def test_chosen_placements_and_sampled_masks(case: int, stability: str) -> None:
         num_visible=visible,
         grid_step=1 + case % 2,
     )
-    assert compare(env, 50, 64, seed=case) > 10
+    assert compare(env, 45, 64, seed=case) > 6
 
 
 @pytest.mark.parametrize("action_mode", ["placement", "candidate"])

@@ -40,7 +40,7 @@ FAMILIES = {
     "ac_iqn": SMALL_CRITIC,
     "hierarchical": [],
 }
-MACHINE_CODE = ("afterstate", "ppo")
+MACHINE_CODE = ("ppo",)
 """Compiled to machine code in every run; the others on request, a minute or two each."""
 RELATIVES = ("ac_iqn", "iqn", "rainbow", "sac")
 """Built as ``ddpg`` and ``dqn`` are: traced on request."""

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -253,13 +254,21 @@ def _check_values(
             raise ConfigError(f"{key} is not given; set {key}=...")
     plain = ("", "+", "++")
     chosen = [o for o in overrides if o.key_or_group in groups(folders)]
-    lines = [o.input_line or "" for o in chosen]
-    base = hydra_compose(command, [*lines, *search_path(folders)])
-    for override in overrides:
-        if override in chosen or override.key_or_group.startswith("hydra"):
-            continue
-        if override.get_key_element()[: -len(override.key_or_group)] in plain:
-            checks.check_number(base, config, override.key_or_group)
+    numbers = [
+        override.key_or_group
+        for override in overrides
+        if override not in chosen
+        and not override.key_or_group.startswith("hydra")
+        and override.get_key_element()[: -len(override.key_or_group)] in plain
+    ]
+    if numbers:
+        lines = [override.input_line or "" for override in chosen]
+        if folders:  # their files may change
+            base = hydra_compose(command, [*lines, *search_path(folders)])
+        else:
+            base = _usual(command, *lines)
+        for key in numbers:
+            checks.check_number(base, config, key)
     given = {o.key_or_group for o in overrides}
     checks.check_limits(config)
     checks.choose_mode(config, given)
@@ -272,6 +281,12 @@ def _check_values(
     except OmegaConfBaseException as error:
         raise ConfigError(_first_lines(error)) from None
     checks.check_targets(config)
+
+
+@lru_cache(maxsize=64)
+def _usual(command: str, *chosen: str) -> DictConfig:
+    """Return a command's configuration with nothing set but groups; not to be changed."""
+    return hydra_compose(command, list(chosen))
 
 
 def finish(config: DictConfig, overrides: Sequence[str]) -> None:
