@@ -14,7 +14,7 @@ AFTERSTATES = (
     "learn_afterstate", "learn_cuboid_afterstate", "learn_discrete_s1", "learn_discrete_s2",
     "learn_continuous_s1", "learn_continuous_s2", "learn_meshes",
     "learn_area_corners", "learn_constraints", "learn_buffer", "learn_cut1", "learn_cut2",
-    "learn_paper", "learn_standing",
+    "learn_paper", "learn_standing", "learn_nesting",
 )  # fmt: skip
 """As their published runs."""
 JUDGED = [name for name in LEARN if name not in (*SHORT, *AFTERSTATES)]
