@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from agents.config.build import build_agent
 from agents.config.folders import ConfigError
 from agents.config.names import walk
 from agents.config.saved import adopt
+from agents.policies.afterstate import AfterstatePolicy
 from agents.training import checkpoint
 from agents.training.checkpoint import POLICY_ONLY, RANKS, Checkpoint, CheckpointError
 from agents.training.distributed import ALONE, World
@@ -21,6 +23,7 @@ from agents.training.trainer import Trainer
 from packing_env.envs import PackingEnv
 from packing_env.registration import ENVIRONMENT
 
+_LOGGER = logging.getLogger("agents.training.resume")
 AUTO = "auto"
 FREE = (
     "device", "run_dir", "name", "resume", "collector", "distributed", "logger", "evaluation",
@@ -190,6 +193,9 @@ def load_state(trainer: Trainer, found: Checkpoint) -> None:
 def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> Any:
     """Build the trained policy of a checkpoint, for an environment of its task.
 
+    Values of afterstates are in units of the rewards that they were learned with; a line warns where
+    the environment pays others.
+
     Raises:
         CheckpointError: Its tensors do not fit the agent and the environment.
     """
@@ -205,4 +211,11 @@ def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> 
             f"{checkpoint.path}: does not fit agent {config.agent['_target_']} on this task "
             f"({reason})"
         ) from error
+    learned = checkpoint.meta.get("config", {}).get("reward")
+    if isinstance(agent.policy, AfterstatePolicy) and learned not in (None, env.params.reward):
+        _LOGGER.warning(
+            "the values of %s are of the rewards %s, and the task pays %s: placements are chosen by "
+            "a sum of both; set the same, env.reward or the group reward",
+            *(checkpoint.path, learned, env.params.reward),
+        )
     return agent.policy

@@ -69,6 +69,18 @@ def test_an_exported_policy_may_be_played_with_other_options(run: Path, tmp_path
         checkpoint.export_policy(run, tmp_path / "other", ["env.cel=0.005"])
 
 
+@pytest.mark.parametrize("changes", [[], ["reward=item"]])
+def test_values_of_other_rewards_are_told(
+    run: Path, changes: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sum of volumes and numbers of items chooses among items, and badly."""
+    options = ["evaluation.instances=1", "evaluation.heuristics=[]", f"run_dir={tmp_path / 'new'}"]
+    assert main(["eval", f"checkpoint={run}", *changes, *options]) == 0
+    warned = [r.getMessage() for r in caplog.records if "are of the rewards" in r.getMessage()]
+    assert len(warned) == len(changes)
+    assert all("{'item': 1.0}" in line and str(run) in line for line in warned)
+
+
 def eval_values(text: str) -> list[float]:
     policy = json.loads(text)["policies"]["afterstate"]
     return policy["instances"]["utilization"]
