@@ -215,7 +215,7 @@ def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> 
     if isinstance(agent.policy, AfterstatePolicy) and learned not in (None, env.params.reward):
         _LOGGER.warning(
             "the values of %s are of the rewards %s, and the task pays %s: placements are chosen "
-            "by a sum of both; set the same, env.reward or the group reward",
+            "by a sum of both; give the former, as reward=utilization",
             *(checkpoint.path, learned, env.params.reward),
         )
     return agent.policy
