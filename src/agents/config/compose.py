@@ -95,12 +95,14 @@ def _is_for_agent_of_run(override: Override, command: str, parsed: Sequence[Over
 
     The run's configuration has its name and type, so :func:`agents.config.saved.adopt` sets it.
     """
-    given = {other.key_or_group for other in parsed}
+    given = {other.key_or_group: other for other in parsed}
     return (
         command in FROM_RUNS
         and "checkpoint" in given
+        and given["checkpoint"].value() is not None
         and "agent" not in given
         and override.key_or_group.startswith("agent.")
+        and not override.is_delete()
     )
 
 

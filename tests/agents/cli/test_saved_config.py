@@ -67,6 +67,13 @@ def test_options_that_the_run_s_agent_does_not_have_are_refused(
         adopt(compose("eval", overrides), plain(trained), FROM_RUN, overrides)
 
 
+@pytest.mark.parametrize("overrides", [["checkpoint=null", "agent.gamma=0.5"],
+                                       ["checkpoint=RUN", "~agent.gamma"]])  # fmt: skip
+def test_options_that_no_run_takes_are_not_dropped(overrides: list[str]) -> None:
+    with pytest.raises(ConfigError, match="gamma"):
+        compose("eval", overrides)
+
+
 def exploit(victim: Path) -> dict[str, Any]:
     return {"_target_": "os.mkdir", "_args_": [str(victim)]}
 
