@@ -110,6 +110,7 @@ def test_compiled_losses_are_the_losses(case: str, counters: dict) -> None:
     compare(case, counters)
 
 
+@needs_compiler
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "case",

@@ -17,7 +17,7 @@ from agents.cli.eval import RESULTS
 from agents.cli.runs import Run, listing
 from agents.config import compose as composition
 from agents.config.compose import Request
-from agents.config.folders import config_folder
+from agents.config.folders import ConfigError, config_folder
 from agents.config.grids import expanded
 from agents.loggers.console import PlainConsole
 from agents.training.evaluate import StoppedError
@@ -76,6 +76,14 @@ def _check(request: Request) -> int:
     for override in request.overrides:
         if override in EXTRAS:
             extras.check(*EXTRAS[override])
+    parsed = composition.parse(request.overrides)
+    for given in parsed:
+        adds = given.is_add() or given.is_force_add()
+        if not adds and composition.is_for_agent_of_run(given, request.command, parsed):
+            raise ConfigError(
+                f"{given.input_line}: the agent comes from the run; with --multirun write "
+                f"+{given.input_line}"
+            )
     jobs = list(composition.expand(request.overrides))
     for job in jobs:
         composition.compose(request.command, job, request.folders)

@@ -77,7 +77,7 @@ def compose(
         if not folder.is_dir():
             raise ConfigError(f"--config-dir {folder}: there is no such folder")
     _check_groups(parsed, folders)
-    own = [override for override in parsed if not _is_for_agent_of_run(override, command, parsed)]
+    own = [override for override in parsed if not is_for_agent_of_run(override, command, parsed)]
     lines = [override.input_line or "" for override in own]
     with _hydra():
         try:
@@ -90,7 +90,7 @@ def compose(
     return config
 
 
-def _is_for_agent_of_run(override: Override, command: str, parsed: Sequence[Override]) -> bool:
+def is_for_agent_of_run(override: Override, command: str, parsed: Sequence[Override]) -> bool:
     """Return whether an override sets an option of the agent that a checkpoint brings.
 
     The run's configuration has its name and type, so :func:`agents.config.saved.adopt` sets it.

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.config import checks
@@ -61,8 +61,15 @@ def adopt(
             for override in parsed:
                 key = override.key_or_group
                 if key.partition(".")[0] in sections and "." in key:
-                    _check_known(key, merged, config, adds=override.is_add())
+                    adds = override.is_add() or override.is_force_add()
+                    _check_known(key, merged, config, adds=adds)
+                    before = merged.copy()
                     OmegaConf.update(merged, key, override.value())
+                    checks.check_number(before, merged, key)
+                    if override.value() == "???":
+                        raise ConfigError(f"{key} is not given; set {key}=...")
+        if any(override.key_or_group.startswith("agent.") for override in parsed):
+            checks.check_limits(merged)
         replace_cell(merged, given)
         OmegaConf.resolve(merged.copy())
         _check_places(merged, config)
@@ -78,6 +85,8 @@ def _check_known(key: str, merged: DictConfig, own: DictConfig, *, adds: bool) -
     """Raise a ConfigError unless the run, or the command itself, has an option."""
     parent, _, last = key.rpartition(".")
     section = OmegaConf.select(merged, parent)
+    if isinstance(section, ListConfig):
+        return
     if not isinstance(section, DictConfig):
         raise ConfigError(f"unknown key {key!r}; the run has no such section")
     usual = OmegaConf.select(own, parent)
@@ -85,7 +94,8 @@ def _check_known(key: str, merged: DictConfig, own: DictConfig, *, adds: bool) -
         return
     names = [str(name) for name in section if not str(name).startswith("_")]
     raise ConfigError(
-        f"unknown key {key!r}{close_names(last, names)}; {parent} of the run has {', '.join(names)}"
+        f"unknown key {key!r}{close_names(last, names)}; {parent} of the run has "
+        f"{', '.join(names)} (add another with +{key}=...)"
     )
 
 

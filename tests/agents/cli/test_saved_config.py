@@ -10,9 +10,10 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from tests.agents.conftest import TINY_OVERRIDES
 
+from agents.cli import sweep
 from agents.cli.eval import FROM_RUN
 from agents.config.build import build_agent, build_env
-from agents.config.compose import compose
+from agents.config.compose import Request, compose
 from agents.config.folders import ConfigError
 from agents.config.names import targets
 from agents.config.saved import adopt, known_targets
@@ -57,6 +58,9 @@ def test_options_of_the_run_s_agent_are_set_without_naming_it(
         ("agent.gama=0.5", "unknown key 'agent.gama', did you mean gamma?; agent of the run has"),
         ("agent.deep.lr=1", "unknown key 'agent.deep.lr'; the run has no such section"),
         ("agent.gamma.lr=1", "unknown key 'agent.gamma.lr'; the run has no such section"),
+        ("agent.gamma=much", "agent.gamma='much' must be a number"),
+        ("agent.gamma=7", "agent.gamma=7 must lie in [0, 1]"),
+        ("agent.gamma=???", "agent.gamma"),
     ],
 )
 def test_options_that_the_run_s_agent_does_not_have_are_refused(
@@ -72,6 +76,20 @@ def test_options_that_the_run_s_agent_does_not_have_are_refused(
 def test_options_that_no_run_takes_are_not_dropped(overrides: list[str]) -> None:
     with pytest.raises(ConfigError, match="gamma"):
         compose("eval", overrides)
+
+
+def test_entries_of_lists_of_the_run_are_set(trained: DictConfig) -> None:
+    overrides = ["checkpoint=RUN", "env.container.2=0.25", "++agent.gamma=0.5"]
+    saved = plain(trained)
+    del saved["agent"]["gamma"]  # as of an older run
+    merged = adopt(compose("eval", overrides), saved, FROM_RUN, overrides)
+    assert (merged.env.container[2], merged.agent.gamma) == (0.25, 0.5)
+
+
+def test_a_sweep_adds_the_options_of_the_run_s_agent() -> None:
+    overrides = ["checkpoint=RUN", "agent.gamma=0.5,0.9"]
+    with pytest.raises(ConfigError, match=re.escape("with --multirun write +agent.gamma=0.5,0.9")):
+        sweep._check(Request("eval", overrides, []))
 
 
 def exploit(victim: Path) -> dict[str, Any]:
