@@ -193,8 +193,8 @@ def load_state(trainer: Trainer, found: Checkpoint) -> None:
 def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> Any:
     """Build the trained policy of a checkpoint, for an environment of its task.
 
-    Values of afterstates are in units of the rewards that they were learned with; a line warns
-    where the environment pays others.
+    A warning is logged where values of afterstates were learned with other rewards than those that
+    the environment pays.
 
     Raises:
         CheckpointError: Its tensors do not fit the agent and the environment.
@@ -214,8 +214,8 @@ def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> 
     learned = checkpoint.meta.get("config", {}).get("reward")
     if isinstance(agent.policy, AfterstatePolicy) and learned not in (None, env.params.reward):
         _LOGGER.warning(
-            "the values of %s are of the rewards %s, and the task pays %s: placements are chosen "
-            "by a sum of both; give the former, as reward=utilization",
+            "the values of %s were learned with the rewards %s, but the task pays %s: they choose "
+            "badly among items; set the former, as in reward=utilization",
             *(checkpoint.path, learned, env.params.reward),
         )
     return agent.policy

@@ -73,10 +73,11 @@ def test_an_exported_policy_may_be_played_with_other_options(run: Path, tmp_path
 def test_values_of_other_rewards_are_told(
     run: Path, changes: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A sum of volumes and numbers of items chooses among items, and badly."""
+    """Values in volumes and rewards in numbers of items do not add up."""
     options = ["evaluation.instances=1", "evaluation.heuristics=[]", f"run_dir={tmp_path / 'new'}"]
     assert main(["eval", f"checkpoint={run}", *changes, *options]) == 0
-    warned = [r.getMessage() for r in caplog.records if "are of the rewards" in r.getMessage()]
+    said = [record.getMessage() for record in caplog.records]
+    warned = [line for line in said if "were learned with the rewards" in line]
     assert len(warned) == len(changes)
     assert all("{'item': 1.0}" in line and str(run) in line for line in warned)
 
