@@ -10,7 +10,7 @@ import numpy as np
 def main(num_envs: int = 8, steps: int = 30, **overrides: object) -> float:
     # One container. info["action_mask"] is True for legal actions; env.unwrapped.action_masks()
     # returns the same mask, and is the method that sb3-contrib's MaskablePPO calls.
-    env = gym.make("packing_env:Packing-v1", **overrides)
+    env = gym.make("packing_env:Packing-v2", **overrides)
     observation, info = env.reset(seed=0)
     total, done = 0.0, False
     while not done:
@@ -21,7 +21,7 @@ def main(num_envs: int = 8, steps: int = 30, **overrides: object) -> float:
     env.close()
 
     # A batch of containers in one process: the batched environment itself, not a pool of workers.
-    vector = gym.make_vec("packing_env:Packing-v1", num_envs=num_envs, **overrides)
+    vector = gym.make_vec("packing_env:Packing-v2", num_envs=num_envs, **overrides)
     random = np.random.default_rng(0)
     observation, info = vector.reset(seed=0)
     rewards = []

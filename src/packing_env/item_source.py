@@ -69,7 +69,8 @@ def build_catalogue(
         catalogue = Catalogue.from_shapes(**options)
     check_size(catalogue, _UNIT_OF_ITEMS)
     if steady is not None:
-        catalogue = _keep_steady(catalogue, params, steady)
+        level = logging.WARNING if source == "meshes" else logging.INFO
+        catalogue = _keep_steady(catalogue, params, steady, level)
     return _hold_out(catalogue, holdout, split) if holdout else catalogue
 
 
@@ -191,8 +192,11 @@ def _check_extents(extents: Any) -> None:
         )
 
 
-def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str) -> Catalogue:
-    """Select the items with a pose that a stability rule accepts on an empty container's floor."""
+def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str, level: int) -> Catalogue:
+    """Select the items with a pose that a stability rule accepts on an empty container's floor.
+
+    The names of the others are logged at ``level``.
+    """
     stability.check_rule(rule, params, "items.steady")
     judged = params.evolve(stability=rule)
     stands = feasibility.legal_on_floor(catalogue.tensors(), judged).any(1)
@@ -202,7 +206,7 @@ def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str) -> Cata
         name for name, kept in zip(catalogue.names, stands.tolist(), strict=True) if not kept
     ]
     if left_out:
-        _LOGGER.warning("items.steady=%s leaves out %s", rule, ", ".join(left_out))
+        _LOGGER.log(level, "items.steady=%s leaves out %s", rule, ", ".join(left_out))
     return catalogue.select(stands.nonzero()[:, 0])
 
 

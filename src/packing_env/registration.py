@@ -8,34 +8,36 @@ from __future__ import annotations
 
 import gymnasium
 
-ENVIRONMENT = "Packing-v1"
+ENVIRONMENT = "Packing-v2"
 """Version of the behaviour; its number increases if the same seed and actions give new episodes.
 
 - v0: the mask of a finished row was all True, also of one that was truncated only.
 - v1: a row that is truncated only keeps its true mask, to bootstrap from what is legal there.
+- v2: the preset ``irregular`` packs what stands; what it was in v1 is ``irregular_com_hull``.
 """
 
 IDS: dict[str, str] = {
-    "Packing-v1": "irregular",
+    "Packing-v2": "irregular",
     "PackingPaper-v1": "irregular_paper",
     "PackingCuboid-v1": "cuboid_online",
 }
 """The preset behind each id."""
 
-FORMER = {
-    "Packing-v0": "Packing-v1",
-    "PackingPaper-v0": "PackingPaper-v1",
-    "PackingCuboid-v0": "PackingCuboid-v1",
+FORMER: dict[str, str] = {
+    "Packing-v0": "irregular_com_hull",
+    "Packing-v1": "irregular_com_hull",
+    "PackingPaper-v0": "irregular_paper",
+    "PackingCuboid-v0": "cuboid_online",
 }
-"""Ids of former versions. They make the present environment; Gymnasium warns that they are out of
-date."""
+"""Ids of former versions, and the presets that are nearest to them; Gymnasium warns that they are
+out of date."""
 
 _HOME = "packing_env.shells"
 
 
 def register_all() -> None:
     """Register every id that is not registered yet."""
-    for name, task in (IDS | {old: IDS[new] for old, new in FORMER.items()}).items():
+    for name, task in (IDS | FORMER).items():
         if name not in gymnasium.registry:
             gymnasium.register(
                 name,

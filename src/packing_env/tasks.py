@@ -82,22 +82,23 @@ CUBOID = PackingParams(
 )
 """The discrete setting of the cuboid literature: 10 x 10 x 10 cells of 1, long streams."""
 
+SHAPES = PackingParams(container=(0.32, 0.32, 0.30), cell=0.01, num_items=24)
+"""Items of a household's size in a container of 32 x 32 cells of 10 mm."""
+
 PRESETS: dict[str, Task] = {
-    # The default of the demo and of training.
-    "irregular": Task(PackingParams(container=(0.32, 0.32, 0.30), cell=0.01, num_items=24)),
-    # The same container for packings that stand in simulation: finer cells, poses that rest on a
-    # floor, items that have a sure one, and of what is legal the surest (docs/results.md).
-    "irregular_standing": Task(
-        PackingParams(
-            container=(0.32, 0.32, 0.30),
-            cell=0.005,
-            num_items=24,
+    # The default of the demo and of training: items that can stand, in poses that rest on a floor,
+    # and of what is legal the placements that are surest to stand (docs/results.md).
+    "irregular": Task(
+        SHAPES.evolve(
             stability="com_hull_strict",
             surest=("com_hull_10", "com_hull_20"),
             contact_tol=0.002,
         ),
         items={"source": "shapes", "resting": True, "steady": "com_hull_20"},
     ),
+    # The default of versions 0 and 1: all embedded shapes in all poses, the centre of mass over the
+    # hull of the support, cells within one cell of contact. Two thirds of a packing do not stand.
+    "irregular_com_hull": Task(SHAPES),
     # Huang et al., RA-L 2023: 0.40 x 0.40 x 0.30 m at 200 x 200 pixels, 50 objects of household
     # size scaled by 0.8-1.2, the largest K = 20 offered.
     "irregular_paper": Task(
@@ -183,7 +184,8 @@ def make_env(
             (cells along X), ``split`` ("train" or "test"), ``pool_size``, ``pool_seed``
             (of the instance pool, by default ``seed``; ``set_seed`` and ``reset`` leave the pool as
             it is), ``skip_infeasible``, ``autoreset``, ``draw``, ``row_offset``, ``engine``.
-            ``None`` keeps the preset's value.
+            ``None`` keeps the preset's value. A ``stability`` without ``surest`` means that rule
+            alone: what a preset prefers goes with its own rule.
             ``items`` is a mapping with ``source``, or a catalogue, or a list of mesh files or
             folders; these are scaled only by ``scales``, never by the preset.
 
@@ -299,6 +301,8 @@ def _override(preset: Task, options: dict[str, Any]) -> Task:
                 f"cell={changes['cell']} is given too; remove one of them"
             )
         changes["cell"] = cell
+    if "stability" in changes:
+        changes.setdefault("surest", ())
     params = preset.params.evolve(**changes)
     kept = {name: value for name, value in options.items() if name in own}
     own_size = (1.0,) if not are_embedded(kept.get("items", preset.items)) else preset.scales

@@ -14,7 +14,7 @@ AFTERSTATES = (
     "learn_afterstate", "learn_cuboid_afterstate", "learn_discrete_s1", "learn_discrete_s2",
     "learn_continuous_s1", "learn_continuous_s2", "learn_meshes",
     "learn_area_corners", "learn_constraints", "learn_buffer", "learn_cut1", "learn_cut2",
-    "learn_paper", "learn_standing", "learn_nesting",
+    "learn_paper", "learn_com_hull", "learn_nesting",
 )  # fmt: skip
 """As their published runs."""
 JUDGED = [name for name in LEARN if name not in (*SHORT, *AFTERSTATES)]
@@ -47,7 +47,7 @@ def test_budgets_are_decisions(name: str) -> None:
     assert trainer.frames >= (80_000 if config.env.action_mode == "continuous" else 200_000)
     assert agent.get("lr_frames", trainer.frames) == trainer.frames
     if agent._target_.endswith(("PPO", "DQN")):
-        least = {"cuboid_online": 5_000_000, "irregular": 500_000}
+        least = {"cuboid_online": 5_000_000, "irregular_com_hull": 500_000}
         assert trainer.frames >= least[config.env.task]
 
 

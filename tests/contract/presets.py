@@ -12,7 +12,7 @@ from packing_env.tasks import CUBOIDS, PRESETS, make_env
 
 SMALL: dict[str, dict[str, Any]] = {
     "irregular": {"resolution": 8, "num_items": 6},
-    "irregular_standing": {"resolution": 8, "num_items": 6},
+    "irregular_com_hull": {"resolution": 8, "num_items": 6},
     "irregular_paper": {"resolution": 10, "num_items": 6, "num_visible": 3, "grid_step": 2},
     "sls_nesting": {"cell": 0.025, "num_items": 6, "num_visible": 3},
     "cuboid_online": {"container": (5.0, 5.0, 5.0), "num_items": 12},

@@ -21,7 +21,7 @@ MODES = [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLE
 
 
 def make(**options: object) -> gymnasium.Env:
-    return gymnasium.make("packing_env:Packing-v1", **TINY | options)
+    return gymnasium.make("packing_env:Packing-v2", **TINY | options)
 
 
 def legal(mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -40,10 +40,11 @@ def equal(one: dict, other: dict) -> bool:
 
 
 @pytest.mark.parametrize("name", FORMER)
-def test_a_former_version_makes_the_present_one_and_says_so(name: str) -> None:
-    assert gymnasium.spec(name).kwargs == gymnasium.spec(FORMER[name]).kwargs
-    with pytest.warns(DeprecationWarning, match="out of date.*upgrading to version `v1`"):
+def test_a_former_version_makes_its_preset_and_says_so(name: str) -> None:
+    newest = "v2" if name.startswith("Packing-") else "v1"
+    with pytest.warns(DeprecationWarning, match=f"out of date.*upgrading to version `{newest}`"):
         env = gymnasium.make(name, resolution=8, pool_size=2)
+    assert gymnasium.spec(name).kwargs == {"task": FORMER[name]}
     assert isinstance(env.unwrapped, pe.PackingGymEnv)
 
 
@@ -268,7 +269,7 @@ def test_rgb_array_has_one_size_and_shows_the_state() -> None:
 
 def test_torchrl_round_trip() -> None:
     options = {**TINY, "illegal_action": "project"}  # GymEnv's random actions ignore the mask
-    env = GymEnv("packing_env:Packing-v1", categorical_action_encoding=True, **options)
+    env = GymEnv("packing_env:Packing-v2", categorical_action_encoding=True, **options)
     check_env_specs(env)
     assert env.rollout(6, first_legal)["next", "heightmap"].max() > 0
 
@@ -276,7 +277,7 @@ def test_torchrl_round_trip() -> None:
 @pytest.mark.parametrize("mode", ["SAME_STEP", "DISABLED"])
 def test_torchrl_wraps_the_vector_env(mode: str) -> None:
     def wrapped() -> GymWrapper:
-        vector = gymnasium.make_vec("Packing-v1", num_envs=3, autoreset_mode=mode, **TINY)
+        vector = gymnasium.make_vec("Packing-v2", num_envs=3, autoreset_mode=mode, **TINY)
         return GymWrapper(vector, categorical_action_encoding=True)
 
     check_env_specs(wrapped())
@@ -294,10 +295,10 @@ def test_torchrl_wraps_the_vector_env(mode: str) -> None:
 
 
 def test_make_vec_in_both_ways() -> None:
-    vector = gymnasium.make_vec("Packing-v1", num_envs=3, **TINY)
+    vector = gymnasium.make_vec("Packing-v2", num_envs=3, **TINY)
     assert isinstance(vector, pe.PackingVectorEnv)
     assert vector.metadata["autoreset_mode"] is vector.autoreset_mode
-    sync = gymnasium.make_vec("Packing-v1", num_envs=3, vectorization_mode="sync", **TINY)
+    sync = gymnasium.make_vec("Packing-v2", num_envs=3, vectorization_mode="sync", **TINY)
     assert vector.single_observation_space == sync.single_observation_space
     assert vector.observation_space == sync.observation_space
     for envs in (vector, sync):
@@ -307,7 +308,7 @@ def test_make_vec_in_both_ways() -> None:
             action = legal(info["action_mask"], np.random.default_rng(0))
             observation, reward, terminated, _, info = envs.step(action)
             assert reward.shape == terminated.shape == (3,)
-    short = gymnasium.make_vec("Packing-v1", num_envs=2, max_episode_steps=1, **TINY)
+    short = gymnasium.make_vec("Packing-v2", num_envs=2, max_episode_steps=1, **TINY)
     _, info = short.reset(seed=0)
     assert short.step(legal(info["action_mask"], np.random.default_rng(0)))[3].all()
 

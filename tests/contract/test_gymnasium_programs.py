@@ -20,7 +20,7 @@ from packing_env.tasks import CUBOIDS, PRESETS
 
 TINY = {"resolution": 8, "num_items": 5, "pool_size": 16, "orientations": "yaw"}
 MANY = TINY | {"pool_size": 512}
-MAKE = "packing_env:Packing-v1"
+MAKE = "packing_env:Packing-v2"
 
 
 def vector(num_envs: int = 3, **options: Any) -> VectorEnv:

@@ -16,7 +16,7 @@ import packing_env as pe
 
 
 def make(**options: Any) -> Any:
-    return gymnasium.make("packing_env:Packing-v1", **{**TINY, **options})
+    return gymnasium.make("packing_env:Packing-v2", **{**TINY, **options})
 
 
 def test_a_vector_is_that_of_the_flat_observation() -> None:

@@ -69,7 +69,7 @@ def test_the_compiled_step_equals_the_rules_one_by_one(mode: str, stability: str
 
 @needs_numba
 def test_the_preset_takes_its_steps_compiled() -> None:
-    assert small_preset("irregular_standing").engine.name == "compiled"
+    assert small_preset("irregular").engine.name == "compiled"
 
 
 def test_rules_that_imply_the_tasks_own_are_a_ladder() -> None:

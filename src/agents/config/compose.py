@@ -86,7 +86,7 @@ def compose(
             raise _explained(error, command, own, folders) from None
         rename_targets(config)
         _check_values(config, command, own, folders)
-    replace_cell(config, {o.key_or_group for o in parsed})
+    replace_preset_values(config, {o.key_or_group for o in parsed})
     return config
 
 
@@ -295,12 +295,18 @@ def finish(config: DictConfig, overrides: Sequence[str]) -> None:
     """Complete a configuration that Hydra itself composed for a job, as :func:`compose` does."""
     given = {override.key_or_group for override in parse(overrides)}
     rename_targets(config)
-    replace_cell(config, given)
+    replace_preset_values(config, given)
     checks.choose_mode(config, given)
     checks.choose_network(config, given, ())
 
 
-def replace_cell(config: DictConfig, given: Set[str]) -> None:
-    """Let ``env.resolution`` replace the preset's cell, unless both were given."""
+def replace_preset_values(config: DictConfig, given: Set[str]) -> None:
+    """Drop values of the preset that others on the command line replace, unless given too.
+
+    ``env.resolution`` replaces its cell and, as in :func:`packing_env.make_env`, ``env.stability``
+    its ``surest``.
+    """
     if OmegaConf.select(config, "env.resolution") is not None and "env.cell" not in given:
         config.env.cell = None
+    if "env.stability" in given and "env.surest" not in given:
+        config.env.surest = []

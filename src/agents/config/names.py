@@ -1,4 +1,4 @@
-"""Former names of what ``_target_`` may name, so that old checkpoints and YAML files load.
+"""Former names of targets and presets, so that old checkpoints and YAML files load.
 
 Modules moved into folders named by role; classes kept their names. Saved runs (``config.yaml`` and
 ``meta.json``) and the YAML files of users may hold a former path.
@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+
+from packing_env.registration import ENVIRONMENT
 
 _LOGGER = logging.getLogger("agents.config.names")
 
@@ -71,6 +73,24 @@ def rename_saved(node: Any) -> Any:
     if isinstance(node, (list, tuple)):
         return type(node)(rename_saved(value) for value in node)
     return node
+
+
+def rename_task(meta: dict[str, Any]) -> dict[str, Any]:
+    """Return a checkpoint's description with the present name of its preset.
+
+    Up to ``Packing-v1``, ``irregular`` was what is ``irregular_com_hull`` now; all else of that
+    version plays the same episodes in the present one.
+    """
+    if (made := meta.get("environment")) not in ("Packing-v0", "Packing-v1"):
+        return meta
+    present = ENVIRONMENT if made == "Packing-v1" else made
+    config = meta.get("config")
+    env = config.get("env") if isinstance(config, Mapping) else None
+    if not isinstance(env, Mapping) or env.get("task") != "irregular":
+        return {**meta, "environment": present}
+    renamed = {"task": "irregular_com_hull"}
+    config = {**config, "env": {**env, **renamed}}
+    return {**meta, **renamed, "environment": present, "config": config}
 
 
 def rename_targets(config: DictConfig) -> DictConfig:

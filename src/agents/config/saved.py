@@ -12,7 +12,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.config import checks
-from agents.config.compose import SET_BY_ENV, parse, replace_cell
+from agents.config.compose import SET_BY_ENV, parse, replace_preset_values
 from agents.config.folders import ConfigError, config_folder, groups
 from agents.config.names import rename_saved, targets, walk
 from packing_env.names import close_names
@@ -70,7 +70,7 @@ def adopt(
                         raise ConfigError(f"{key} is not given; set {key}=...")
         if any(override.key_or_group.startswith("agent.") for override in parsed):
             checks.check_limits(merged)
-        replace_cell(merged, given)
+        replace_preset_values(merged, given)
         OmegaConf.resolve(merged.copy())
         _check_places(merged, config)
     except (OmegaConfBaseException, RecursionError) as error:

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
+from agents.config.names import rename_task
 from agents.training.distributed import ALONE, World
 from packing_env import files
 
@@ -188,9 +189,8 @@ def _score(path: Path, name: str | None) -> float | None:
         value = _read_json(path / META).get("metrics", {}).get(name.removeprefix("-"))
     except CheckpointError:
         return None
-    if not isinstance(value, (int, float)):
-        return None
-    return -value if name.startswith("-") else value
+    sign = -1 if name.startswith("-") else 1
+    return sign * value if isinstance(value, (int, float)) else None
 
 
 def _numbered(folder: Path, prefix: str = "") -> list[Path]:
@@ -278,7 +278,7 @@ def read_meta(path: str | Path) -> dict[str, Any]:
     """Read the description of the newest checkpoint under ``path``, without its tensors."""
     folder = find(path)
     _verify(folder)
-    return _read_json(folder / META)
+    return rename_task(_read_json(folder / META))
 
 
 def load(
@@ -301,7 +301,7 @@ def load(
     state = _tensors(folder / TENSORS, device)
     if rank:
         state = {"agent": state.get("agent"), **_tensors(folder / part(rank), device)}
-    return Checkpoint(folder, state, _read_json(folder / META))
+    return Checkpoint(folder, state, rename_task(_read_json(folder / META)))
 
 
 def _tensors(path: Path, device: torch.device | str) -> dict[str, Any]:

@@ -230,10 +230,10 @@ def test_other_settings_are_refused(tmp_path: Path, capsys: Any, change: str, sa
 
 def test_another_environment_is_refused(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     assert train(*RUN, "trainer.frames=40", f"run_dir={tmp_path / 'run'}") == 0
-    monkeypatch.setattr(resume, "ENVIRONMENT", "Packing-v2")
+    monkeypatch.setattr(resume, "ENVIRONMENT", "Packing-v3")
     assert train(f"resume={tmp_path / 'run'}", "trainer.frames=80") == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "of environment 'Packing-v1', this program's is 'Packing-v2'" in said
+    assert "of environment 'Packing-v2', this program's is 'Packing-v3'" in said
 
 
 def test_auto_takes_the_newest_whole_one(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
