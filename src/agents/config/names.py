@@ -85,8 +85,9 @@ def rename_task(meta: dict[str, Any]) -> dict[str, Any]:
         return meta
     present = ENVIRONMENT if made == "Packing-v1" else made
     config = meta.get("config")
-    env = config.get("env") if isinstance(config, Mapping) else None
-    if not isinstance(env, Mapping) or env.get("task") != "irregular":
+    if not isinstance(config, Mapping) or not isinstance(env := config.get("env"), Mapping):
+        return meta
+    if env.get("task") != "irregular":
         return {**meta, "environment": present}
     renamed = {"task": "irregular_com_hull"}
     config = {**config, "env": {**env, **renamed}}

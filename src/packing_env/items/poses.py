@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -36,10 +38,24 @@ def resting_poses(
     down = -rotations[:, 2].double()
     distinct, index = torch.unique(down, dim=0, return_inverse=True)
     points = (vertices - com).double()
-    points = points / points.norm(dim=1).max()
-    start = _pushed(distinct)
-    rests = _tilt(_extreme(points), start, distinct.repeat_interleave(_PUSHES, 0)) <= MAX_TILT
-    return rests.view(-1, _PUSHES).all(1)[index]
+    points = _extreme(points / points.norm(dim=1).max())
+    rests = _rests(points.numpy().tobytes(), distinct.numpy().tobytes())
+    return torch.tensor(rests)[index]
+
+
+@lru_cache(1024)
+def _rests(points: bytes, down: bytes) -> list[bool]:
+    """Return whether a solid rests on the floor in each of some directions (float64, 3 each).
+
+    Grids of other cells ask for the same shapes again.
+    """
+    poses = torch.frombuffer(bytearray(down), dtype=torch.float64).view(-1, 3)
+    tilt = _tilt(
+        np.frombuffer(points).reshape(-1, 3),
+        _pushed(poses).numpy(),
+        poses.repeat_interleave(_PUSHES, 0).numpy(),
+    )
+    return [bool(pose.all()) for pose in (tilt <= MAX_TILT).reshape(-1, _PUSHES)]
 
 
 def lowest_pose(
@@ -74,47 +90,59 @@ def _pushed(down: Float[Tensor, "S 3"]) -> Float[Tensor, "P 3"]:
     return (math.cos(angle) * down[:, None] + math.sin(angle) * side).flatten(0, 1)
 
 
-def _tilt(
-    points: Float[Tensor, "V 3"], start: Float[Tensor, "P 3"], poses: Float[Tensor, "P 3"]
-) -> Float[Tensor, " P"]:
+def _tilt(points: np.ndarray, start: np.ndarray, poses: np.ndarray) -> np.ndarray:
     """Return the angles between poses and the directions to the floor at rest, degrees.
 
     A solid that passes :data:`MAX_TILT` is not followed farther.
+
+    Args:
+        points: ``[V, 3]``.
+        start: Directions to the floor ``[P, 3]``.
+        poses: Those that they are compared with ``[P, 3]``.
     """
-    down, live = start.clone(), torch.ones(len(start), dtype=torch.bool)
+    down, live = start.copy(), np.arange(len(start))
     for _ in range(2 * round(math.radians(MAX_TILT) / _STEP)):
         towards = _nearest(points, down[live])
-        distance = towards.norm(dim=1, keepdim=True)
-        turned = down[live] - _STEP * towards / distance.clamp(min=1e-12)
+        distance = np.linalg.norm(towards, axis=1, keepdims=True)
         falls = distance[:, 0] > _STEP
-        down[live] = torch.where(
-            falls[:, None], torch.nn.functional.normalize(turned, dim=1), down[live]
-        )
-        live[live.clone()] = falls
-        live &= _angle(down, poses) <= MAX_TILT
-        if not bool(live.any()):
+        live, towards, distance = live[falls], towards[falls], distance[falls]
+        turned = down[live] - _STEP * towards / distance
+        down[live] = turned / np.linalg.norm(turned, axis=1, keepdims=True)
+        live = live[_angle(down[live], poses[live]) <= MAX_TILT]
+        if not len(live):
             break
     return _angle(down, poses)
 
 
-def _angle(one: Float[Tensor, "P 3"], other: Float[Tensor, "P 3"]) -> Float[Tensor, " P"]:
-    return torch.rad2deg((one * other).sum(1).clamp(-1.0, 1.0).acos())
+def _angle(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.degrees(np.arccos(np.clip((one * other).sum(1), -1.0, 1.0)))
 
 
-def _nearest(points: Float[Tensor, "V 3"], down: Float[Tensor, "P 3"]) -> Float[Tensor, "P 3"]:
+def _nearest(points: np.ndarray, down: np.ndarray) -> np.ndarray:
     """Return the point of each polygon of contact that is nearest to the centre of mass, flat.
 
     Points that a step of the floor may reach are in contact. Gilbert, SIAM J. Control 1966: move
-    towards the contact that is farthest back, as far as the distance shrinks.
+    towards the contact that is farthest back, as far as the distance shrinks, until it is within a
+    step or does not shrink.
+
+    Args:
+        points: ``[V, 3]``.
+        down: Directions to the floor ``[P, 3]``.
     """
-    depth = points @ down.mT  # [V, P]
-    contact = depth >= depth.amax(0) - _STEP
-    flat = points[:, None] - depth[..., None] * down  # [V, P, 3]
-    nearest = flat[depth.argmax(0), torch.arange(len(down))]
+    depth = points @ down.T  # [V, P]
+    contact = depth >= depth.max(0) - _STEP
+    some = contact.any(1)
+    depth, contact = depth[some], contact[some]
+    flat = points[some, None] - depth[..., None] * down  # [V, P, 3]
+    paths = np.arange(len(down))
+    nearest = flat[depth.argmax(0), paths]
     for _ in range(24):
-        along = torch.where(contact, (flat * nearest).sum(-1), torch.inf)
-        chosen = flat[along.argmin(0), torch.arange(len(down))]
-        edge = chosen - nearest
-        share = -(nearest * edge).sum(1) / (edge * edge).sum(1).clamp(min=1e-18)
-        nearest = nearest + share.clamp(0.0, 1.0)[:, None] * edge
+        along = np.einsum("vpi,pi->vp", flat, nearest)
+        along[~contact] = np.inf
+        edge = flat[along.argmin(0), paths] - nearest
+        length = np.maximum((edge * edge).sum(1), 1e-18)
+        share = np.clip(-(nearest * edge).sum(1) / length, 0.0, 1.0)
+        if not ((share > 0) & ((nearest * nearest).sum(1) > _STEP**2)).any():
+            break
+        nearest = nearest + share[:, None] * edge
     return nearest
