@@ -103,7 +103,7 @@ def test_plan_survives_json(env: pe.PackingEnv, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]
     again = load_plan(tmp_path / "plan.json")
     assert make_plan(again) == plan
-    assert plan["stability"] == "com_hull"
+    assert plan["stability"] == "com_hull_strict"
     assert plan["contact_tol"] == pytest.approx(0.02)
     assert plan["utilization"] == pytest.approx(packing_of(env, 1).utilization)
     for item in plan["items"]:

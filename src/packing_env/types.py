@@ -58,7 +58,8 @@ State = dict[str, Tensor]
 | ``task`` | ``[B]`` int64 | fingerprint of the container and items that the row belongs to |
 | ``seed row episode`` | ``[B]`` int64 | key and counters of the row's random stream |
 
-Some :mod:`packing_env.core.constraints` keep ``owner`` and ``under`` beside these.
+Some :mod:`packing_env.core.constraints` keep ``owner`` and ``under`` beside these, and ``surest``
+``legal [B, L*R*X'*Y']``, what the mask offers (all in terminated rows).
 """
 
 Catalogue = Mapping[str, Tensor]

@@ -117,6 +117,16 @@ def test_every_rule_in_few_steps(rule: int) -> None:
     assert finished(NUM_CASES + rule, 2) >= 0
 
 
+@pytest.mark.parametrize("rules", [("com_hull_10", "com_hull_20"), ("com_hull_strict",)])
+def test_the_surest_placements_equal_the_rules(rules: tuple[str, ...]) -> None:
+    """With several items, whose margins differ, and actions that are legal but not the surest."""
+    given = {**options(11), "num_envs": 2, "num_visible": 2, "preview": 0, "num_items": 3}
+    given |= {"surest": rules, "stability": "com_hull_strict", "stability_metric": "com_hull"}
+    given |= {"contact_tol": 0.02, "grid_step": 1, "illegal_action": "noop", "max_steps": None}
+    given |= {"action_mode": "placement", "observation": DEFAULT_OBSERVATIONS}
+    assert ended(Engines(("triton", "eager"), tiny_env, **given), 11) > 0
+
+
 def test_episodes_equal_the_reference() -> None:
     kernels.set_backend("triton")
     given = {"grid": (4, 4), "num_orientations": 2, "window": 3}
@@ -146,7 +156,7 @@ def addresses(memory: Any) -> list[int]:
 
 
 def test_launches_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nine at most; the sums of heights before and after it are two more."""
+    """Nine at most, and four for each margin of ``surest``; the sums of heights are two more."""
     started: list[str] = []
 
     def counting(kernel: Any, *given: Any) -> None:
@@ -165,3 +175,9 @@ def test_launches_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
         started.clear()
         env.step_and_maybe_reset(root)
         assert len(started) == expected, started
+    surest = {"stability": "com_hull_strict", "surest": ["com_hull_10", "com_hull_20"]}
+    env = tiny_env(1, items=items, observation=DEFAULT_OBSERVATIONS, **surest)
+    root = env.rand_action(env.reset())
+    started.clear()
+    env.step_and_maybe_reset(root)
+    assert len(started) == 7 + 3 * 4, started

@@ -15,9 +15,9 @@ pytestmark = [
 ]
 LAUNCHES = {
     ("dqn", "cuboid_online"): (26, 28),
-    ("dqn", "irregular"): (36, 28),
+    ("dqn", "irregular"): (48, 28),
     ("ppo", "cuboid_online"): (36, 30),
-    ("ppo", "irregular"): (46, 30),
+    ("ppo", "irregular"): (58, 30),
 }
 """Most launches of policy, collector and fused step, and of writing a decision to the replay."""
 SLOW = ("ppo", "irregular")

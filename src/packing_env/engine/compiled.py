@@ -63,7 +63,7 @@ class CompiledEngine(RulesEngine):
         self._empty["metrics"] = torch.empty(0, 0)
         self._metrics = (*metrics.NAMES, *(f"reward/{term}" for term in task.params.reward))
         self._scratch: dict[tuple[str, str], Tensor] = {}
-        self._reads_legality = self.offer.reads_legality or bool(task.params.surest)
+        self._reads_legality = self.offer.reads_legality
         self._legality: tuple[State, tuple[int, ...], Tensor, int] | None = None
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
@@ -87,8 +87,10 @@ class CompiledEngine(RulesEngine):
             sums.masked_fill_(after["done"][:, None], 0.0)
             start["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
         shown = self.offer.show(Found(state, action, outcome, after, start, z))
+        mask = (start if reset else after)["mask"]
+        self._note_legal(state, mask)
         if self._reads_legality and not recorded:
-            self._keep_legality(state, (start if reset else after)["mask"])
+            self._keep_legality(state, mask)
         following = self._named(start, shown[1]) if reset else None
         return Step(state, terms.sum(-1).float(), self._named(after, shown[0]), following)
 
@@ -105,6 +107,7 @@ class CompiledEngine(RulesEngine):
         state["reward_sum"].masked_fill_(rows[:, None], 0.0)
         measured = list(observations.metrics.values())
         kernels.reset_rows(self.operations.task, state, rows, filled, measured)
+        self._note_legal(state, filled["mask"], rows)
         return state, observations
 
     def _keep_legality(self, state: State, mask: Tensor) -> None:
@@ -128,15 +131,25 @@ class CompiledEngine(RulesEngine):
             return maps.legal.contiguous()
         return known.view(len(known), self.params.num_visible, -1, *self.params.lattice)
 
+    def _note_legal(
+        self, state: State, mask: Bool[Tensor, "B A"], rows: Bool[Tensor, " B"] | None = None
+    ) -> None:
+        """Write which placements are surest into the state, of all rows or some, if any are."""
+        if self.params.surest:
+            mask = mask if rows is None else torch.where(rows[:, None], mask, state["legal"])
+            torch.logical_or(mask, state["terminated"][:, None], out=state["legal"])
+
     def _is_sure(self, action: Int[Tensor, "B heads"], state: State) -> Bool[Tensor, " B"]:
         """Return which rows' placements are legal, those that are surest to stand alone."""
-        legal = self._legal(state)
-        index, known = action[:, 0], torch.ones_like(action[:, 0], dtype=torch.bool)
+        shape = (self.params.num_visible, -1, *self.params.lattice)
+        flat, index = state["legal"], action[:, 0]
+        known = torch.ones_like(index, dtype=torch.bool)
         if action.shape[1] > 1:
             index = torch.zeros_like(index)
-            for head, size in zip(action.unbind(1), legal.shape[1:], strict=True):
+            for head, size in zip(
+                action.unbind(1), flat.unflatten(1, shape).shape[1:], strict=True
+            ):
                 index, known = index * size + head, known & (head >= 0) & (head < size)
-        flat = legal.flatten(1)
         known = known & (index >= 0) & (index < flat.shape[1])
         return known & flat.gather(1, index.clamp(0, flat.shape[1] - 1)[:, None])[:, 0]
 

@@ -18,12 +18,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import metrics, observation, rewards
+from packing_env.core import metrics, observation, rewards, surest
 from packing_env.core.actions import Key
 from packing_env.engine.base import Observations, Step, Task
 from packing_env.engine.compiled import CompiledEngine
 from packing_env.engine.offers import Offered
-from packing_env.engine.operations import supported_ground
+from packing_env.engine.operations import supported_ground, tiers
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT
 from packing_env.kernels.stability_rules import MARGINS
 from packing_env.kernels.step.fused import (
@@ -63,9 +63,10 @@ class FusedEngine(CompiledEngine):
             return f"it needs CUDA and the triton backend, not {device}"
         if task.params.action_mode not in MODES:
             return f"it does not know action_mode={task.params.action_mode!r}"
-        if task.params.surest:
-            return f"it does not know surest={list(task.params.surest)}"
-        for rule in (task.params.stability, task.params.stability_metric):
+        if task.params.surest and not surest.is_ladder(task.params):
+            return f"it does not know surest={list(task.params.surest)} beside that stability rule"
+        judged = () if task.params.surest else (task.params.stability,)
+        for rule in (*judged, task.params.stability_metric):
             if rule in MARGINS:
                 return f"it does not know the stability rule {rule!r}"
         if supported_ground(task.catalogue, task.params) is None:
@@ -96,10 +97,13 @@ class FusedEngine(CompiledEngine):
         start = self._buffers(batch, device) if reset else {}
         reward = torch.empty(batch, dtype=torch.float32, device=device)
         action = action.reshape(batch, -1).contiguous()
+        if self.params.surest:
+            action = torch.where(self._is_sure(action, state)[:, None], action, -1)
         if self.operations.on_cells:
             advance_fused(self._fused, state, action, after, start, reward)
         else:
             self._advance_on_maps(state, action, after, start, reward)
+        self._note_legal(state, (start if reset else after)["mask"])
         following = self._named(start, _masks(start)) if reset else None
         return Step(state, reward, self._named(after, _masks(after)), following)
 
@@ -141,6 +145,7 @@ class FusedEngine(CompiledEngine):
         for name, value in given.items():
             filled[name].copy_(value)
         reset_fused(self._fused, state, rows.contiguous(), filled)
+        self._note_legal(state, filled["mask"], rows)
         return state, self._named(filled, _masks(filled))
 
 
@@ -188,9 +193,10 @@ def _map_tables(task: Task) -> tuple[Tensor, ...]:
     parts = surfaces.split(_MEASURED)
     areas = torch.cat([part.isfinite().sum((1, 2), dtype=torch.int32) for part in parts])
     bound = kernels.surface_sizes(surfaces).contiguous()
+    none = surfaces.new_empty(0)
+    margins = tiers(items["size"].flatten(0, 1), params) if params.surest else none
     if "item_maps" not in params.observation:
-        none = surfaces.new_empty(0)
-        return areas, bound, none, none
+        return areas, bound, none, none, margins
     every = torch.arange(len(items["bottom"]), device=task.device)[:, None]
     top, bottom = observation.item_maps(every, every >= 0, items, params)
-    return areas, bound, top.squeeze(1), bottom.squeeze(1)
+    return areas, bound, top.squeeze(1), bottom.squeeze(1), margins

@@ -185,15 +185,12 @@ def _surest(contact: stability.Contact, params: PackingParams) -> Bool[Tensor, "
     Those by the task's own stability rule are not found first where each of ``surest`` implies it.
     """
     if surest.is_ladder(params):
-        tiers = [LADDER.index(rule) for rule in (*reversed(params.surest), params.stability)]
-        margins = [torch.zeros_like(contact.size)]
-        margins += [margin(contact.size, percent) for percent in MARGINS.values()]
         return kernels.surest_hull(
             contact.heightmap,
             contact.bottom,
             contact.z,
             contact.com,
-            torch.stack([margins[tier] for tier in tiers], 2),
+            tiers(contact.size, params),
             contact.contact_tol,
             contact.stride,
             params.num_visible,
@@ -206,6 +203,19 @@ def _surest(contact: stability.Contact, params: PackingParams) -> Bool[Tensor, "
         return stability.judge_maps(rule, placed).view(judged.shape)
 
     return surest.restrict(contact.z.view(legal.shape), legal, judge, params.surest).flatten(1, 2)
+
+
+def tiers(size: Int[Tensor, "*rows 2"], params: PackingParams) -> Int[Tensor, "*rows tiers 2"]:
+    """Return the margins of ``surest``, the strictest first, and of the task's own rule, 1/64 cell.
+
+    Args:
+        size: Cells of the windows.
+        params: The parameters; their rules are a ladder.
+    """
+    margins = [torch.zeros_like(size)]
+    margins += [margin(size, percent) for percent in MARGINS.values()]
+    rules = (*reversed(params.surest), params.stability)
+    return torch.stack([margins[LADDER.index(rule)] for rule in rules], -2)
 
 
 def _fits(kept: Tensor, values: Tensor) -> bool:
@@ -226,12 +236,14 @@ def _counts(task: Task) -> dict[str, int]:
     """Return the whole numbers of a task: see `step.entries.Counts`."""
     params, catalogue = task.params, task.catalogue
     across, along = catalogue["bottom"].shape[2:]
+    # an action that is none of the surest is refused before: what is left keeps the whole ladder
+    sure = bool(params.surest) and surest.is_ladder(params)
     return {
         "height": params.height_units,
         "across": across,
         "along": along,
         "visible": params.num_visible,
-        "rule": MAP_RULES.index(params.stability),
+        "rule": MAP_RULES.index(LADDER[0] if sure else params.stability),
         "metric_rule": MAP_RULES.index(params.stability_metric),
         "stride": params.grid_step,
         "step_limit": params.step_limit,

@@ -57,7 +57,7 @@ class RulesEngine:
         self.legal_on_floor = feasibility.legal_on_floor(task.catalogue, task.params)
         self._fingerprint = task.fingerprint()
         projects = task.params.illegal_action == "project"
-        reads_maps = self.mode.decodes_with_maps or projects or bool(task.params.surest)
+        reads_maps = self.mode.decodes_with_maps or projects
         self._carries_maps = reads_maps and task.params.geometry == "maps"
         self._view: View | None = None
 
@@ -75,6 +75,7 @@ class RulesEngine:
         maps = feasibility.maps_in(state, self.catalogue, self.params)
         found = self.mode.outlook(state, maps).entries
         state = state | {key: found[key] for key in ("candidate", "candidate_z")}
+        state |= self._legal_now(state, maps)
         return state, self._observations(state, maps, metrics.measure(state, self.params))
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
@@ -87,6 +88,7 @@ class RulesEngine:
         outlook = self.mode.outlook(after, maps)
         after |= outlook.entries
         after = transition.finish(state, after, outcome.legal, outlook.playable, self.params)
+        after |= self._legal_now(after, maps)
         # the candidate list may have overflowed since the decision was measured
         measured = outcome.metrics | {"overflow": after["overflow"].double()}
         report = self.mode.report(outcome.legal & ~transition.is_done(state), placement)
@@ -133,14 +135,21 @@ class RulesEngine:
         """
         state = view.state
         placement = self.mode.decode(actions, state, lambda: view.maps)
-        legal = None if view.maps is None else view.maps.legal
         if self.params.illegal_action != "project":
-            if not self.params.surest or legal is None:
+            if not self.params.surest:
                 return placement
-            sure = orientation.is_legal(placement, legal, self.params)
+            shape = (self.params.num_visible, -1, *self.params.lattice)
+            sure = orientation.is_legal(placement, state["legal"].unflatten(1, shape), self.params)
             return replace(placement, valid=sure)
+        legal = None if view.maps is None else view.maps.legal
         nearest = self.mode.project(placement, state, view.maps)
         return orientation.project(placement, nearest, legal, self.params)
+
+    def _legal_now(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
+        """Return the entry of the state that tells which placements are surest, if any are."""
+        if not self.params.surest or maps is None:
+            return {}
+        return {"legal": maps.legal.flatten(1) | state["terminated"][:, None]}
 
     def _start(
         self, seed: Tensor, row: Tensor, episode: Tensor
@@ -158,7 +167,7 @@ class RulesEngine:
         else:
             visible = (*visible_items(state, self.params.num_visible), self.legal_on_floor)
             maps = feasibility.empty_container_maps(*visible, self.catalogue, self.params)
-        state |= self.mode.outlook(state, maps).entries
+        state |= self.mode.outlook(state, maps).entries | self._legal_now(state, maps)
         state["task"] = torch.full_like(seed, self._fingerprint)
         if self.params.constraints:
             return state, maps, metrics.measure(state, self.params)

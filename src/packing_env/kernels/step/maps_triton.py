@@ -8,7 +8,7 @@ memory of the observations that they become.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -31,6 +31,7 @@ from packing_env.kernels.step.heights_triton import (
 )
 from packing_env.kernels.step.triton import constants_for, reset_kernel, seen_of
 from packing_env.kernels.step.window_triton import window_of
+from packing_env.kernels.support.corners import holds_all
 from packing_env.kernels.support.hull_triton import MAX_SIDE, POINTS, com_hull_kernel
 
 WARPS = {"num_warps": 4, "maxnreg": 168}
@@ -46,6 +47,7 @@ class Given(NamedTuple):
     bound: Tensor
     tops: Tensor
     bottoms: Tensor
+    margins: Tensor
 
 
 class Scratch(NamedTuple):
@@ -179,9 +181,44 @@ def _find_places(
     if measured["hull"]:
         sizes = {"CENTRES": measured["centres"], "WIDE": max(items.bottom.shape[2:]) > MAX_SIDE,
                  "POINTS": POINTS}  # fmt: skip
-        found = (z, passed.point, seen.mask.view(torch.uint8), lengths.tolerance)
-        launch_tiles(com_hull_kernel, scene, heightmap, stride, *found, **sizes)
+        stable = seen.mask.view(torch.uint8)
+
+        def hold(point: Tensor, judged: Tensor) -> Tensor:
+            found = (judged, point.contiguous(), stable, lengths.tolerance)
+            launch_tiles(com_hull_kernel, scene, heightmap, stride, *found, **sizes)
+            return stable.view(torch.bool).view(judged.shape)
+
+        if given.margins.numel():
+            margins = given.margins[passed.which.clamp(min=0)]
+            places = z.view(*passed.which.shape, *lattice(heightmap, stride))
+            _find_surest(hold, places, passed.point, margins, counts.visible, stable)
+        else:
+            hold(passed.point, z)
     return z
+
+
+def _find_surest(
+    hold: Callable[[Tensor, Tensor], Tensor], z: Tensor, point: Tensor, margins: Tensor,
+    visible: int, stable: Tensor,
+) -> None:  # fmt: skip
+    """Write which placements are stable; each item's by the first of its margins that has any.
+
+    Args:
+        hold: Fills ``stable`` with where hulls hold points ``[B, P, 2]``, and returns it.
+        z: Rest heights ``[B, P, Xs, Ys]``, +inf where a placement need not be judged.
+        point: Centres of mass, 1/64 cell.
+        margins: ``[B, P, tiers, 2]``, 1/64 cell.
+        visible: Items, each of as many planes.
+        stable: ``[B, P * Xs * Ys]``.
+    """
+    sought, kept = z, torch.zeros(z.shape, dtype=torch.bool, device=z.device)
+    for margin in margins.unbind(2):
+        found = holds_all(hold, sought, point, margin)
+        kept |= found
+        of_items = sought.unflatten(1, (visible, -1))
+        any_found = found.unflatten(1, (visible, -1)).flatten(2).any(2)[..., None, None, None]
+        sought = torch.where(any_found, torch.inf, of_items).flatten(1, 2)
+    stable.copy_(kept.view(stable.shape))
 
 
 def _judge(
