@@ -102,8 +102,8 @@ class Judge:
 def main() -> None:
     """Measure, and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--base", default="pretrained/irregular")
-    parser.add_argument("--task", default="irregular")
+    parser.add_argument("--base", default="pretrained/irregular_com_hull")
+    parser.add_argument("--task", default="irregular_com_hull")
     parser.add_argument("--sequences", type=int, default=128)
     counts = [16, 24, 32, 48, 64, 96, 128, 192, 256]
     parser.add_argument("--candidates", type=int, nargs="+", default=counts)

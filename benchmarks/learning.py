@@ -177,7 +177,9 @@ def main() -> None:
             train(experiment, seed, Path(scratch) / f"seed{seed}", overrides) for seed in args.seeds
         ]
         count = runs[0]["num_instances"]
-        env = make_env("irregular", num_envs=64, split="test", draw="sequential", seed=0, **task)
+        env = make_env(
+            "irregular_com_hull", num_envs=64, split="test", draw="sequential", seed=0, **task
+        )
         random_legal = summary(utilization_of_random(env, args.seeds, count))
     agent = next(iter(runs[0]["policies"]))
     learned = summary([run["policies"][agent]["instances"]["utilization"] for run in runs])

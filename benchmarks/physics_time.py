@@ -54,7 +54,13 @@ def plan_of(options: argparse.Namespace, rules: str, path: Path) -> int:
     changes: dict[str, Any] = {"num_items": options.items, "scales": [options.scale]}
     changes |= {"items": {"resting": rules == "strict", **items}, **RULES[rules]}
     env = pe.make_env(
-        "irregular", num_envs=16, seed=0, split="test", draw="sequential", pool_size=64, **changes
+        "irregular_com_hull",
+        num_envs=16,
+        seed=0,
+        split="test",
+        draw="sequential",
+        pool_size=64,
+        **changes,
     )
     policy = agents.heuristics.build("deepest_bottom_left", env)
     packings = evaluate(env, policy, 16, keep=16).packings(env)

@@ -29,7 +29,7 @@ from packing_env import make_env
 from packing_env.tasks import LEAN
 
 TASKS: dict[str, dict[str, Any]] = {
-    "irregular": {"num_envs": 64, "observation": LEAN},
+    "irregular_com_hull": {"num_envs": 64, "observation": LEAN},
     "cuboid_online": {"num_envs": 512},
     "cuboid_buffer": {"num_envs": 256},
     "cuboid_continuous": {"num_envs": 64},

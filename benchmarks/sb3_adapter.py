@@ -88,7 +88,7 @@ def measure(kind: str, task: str, rows: int, frames: int) -> dict[str, Any]:
 def main() -> None:
     """Measure all tasks and write the result file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tasks", nargs="+", default=["irregular", "cuboid_online"])
+    parser.add_argument("--tasks", nargs="+", default=["irregular_com_hull", "cuboid_online"])
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--frames", type=int, default=4096)
     parser.add_argument("--out", default="benchmarks/results/sb3_adapter.json")

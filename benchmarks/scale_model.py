@@ -59,7 +59,7 @@ LINKS = {
 PARAMETERS = {"small": 4e5, "hrl_paper": 1.394e7, "a large transformer": 1e8}
 REPLAY_BYTES, ROW_BYTES = 40e9, 10e9
 """Memory of a GPU that its shard of the replay may take, and the states of its rows."""
-TASKS = {"cuboid_online": "dqn", "irregular": "dqn"}
+TASKS = {"cuboid_online": "dqn", "irregular_com_hull": "dqn"}
 """Presets, and an agent whose replay they have."""
 WORK = 0.02
 """Seconds of an update of one GPU, without messages; an assumption that the table states."""

@@ -42,7 +42,7 @@ PASSES = {
 
 def measure(rows: int, options: dict[str, Any]) -> dict[str, Any]:
     """Return CPU times of one batch size."""
-    play = Loop(make_env("irregular", num_envs=rows, seed=0, **options), "random_legal")
+    play = Loop(make_env("irregular_com_hull", num_envs=rows, seed=0, **options), "random_legal")
     count = max(9, 4096 // rows)
     for _ in range(9):
         play.step()

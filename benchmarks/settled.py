@@ -51,7 +51,7 @@ def arguments() -> argparse.Namespace:
 def pack(options: argparse.Namespace) -> list[Packing]:
     """Return packings of held-out instances."""
     env = pe.make_env(
-        "irregular",
+        "irregular_com_hull",
         num_envs=options.piles,
         seed=0,
         split="test",

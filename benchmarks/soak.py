@@ -27,9 +27,11 @@ from tensordict import TensorDictBase
 from packing_env import PackingEnv, make_env
 
 TASKS: dict[str, dict[str, Any]] = {
-    "irregular": {"task": "irregular", "num_envs": 64},
-    "irregular, no-op": {"task": "irregular", "num_envs": 64, "illegal_action": "noop"},
-    "irregular, continuous": {"task": "irregular", "num_envs": 64, "action_mode": "continuous"},
+    "irregular": {"task": "irregular_com_hull", "num_envs": 64},
+    "irregular, no-op": {"task": "irregular_com_hull", "num_envs": 64, "illegal_action": "noop"},
+    "irregular, continuous": {
+        "task": "irregular_com_hull", "num_envs": 64, "action_mode": "continuous",
+    },
     "cuboid_online": {"task": "cuboid_online", "num_envs": 512},
     "cuboid_online, continuous": {
         "task": "cuboid_online", "num_envs": 512, "action_mode": "continuous",

@@ -4,12 +4,13 @@ Every packing is placed item by item in MuJoCo, each item settled before the nex
 ``--released``, also let go of at once:
 
     python benchmarks/stands.py --task cuboid_online --piles 100 --walls 0
-    python benchmarks/stands.py --task irregular --piles 50
-    python benchmarks/stands.py --task irregular --piles 50 --meshes FOLDER \
-        --policies deepest_bottom_left pretrained/irregular
-    python benchmarks/stands.py --task irregular --piles 50 --rules com_hull_strict \
-        --set cell=0.005 grid_step=2 contact_tol=0.002 --surest com_hull_10 com_hull_20 \
+    python benchmarks/stands.py --task irregular --piles 200 --released
+    python benchmarks/stands.py --task irregular_com_hull --piles 50 --meshes FOLDER \
+        --policies deepest_bottom_left pretrained/irregular_com_hull
+    python benchmarks/stands.py --task irregular --piles 50 --set cell=0.005 grid_step=2 \
         --physics moved_cells=2
+
+Without ``--rules``, a task is measured under its own rule, with what it prefers; some under others.
 
 A policy is a heuristic, or a checkpoint: weights that the package brings, or a training run.
 Runs of one file are added to it: a cell of the table that the file has is not measured again.
@@ -35,9 +36,11 @@ from packing_env.physics import PhysicsReport, read_settings, simulate
 from packing_env.plan import PlanError
 
 POLICIES = ("random_legal", "deepest_bottom_left", "heightmap_minimization")
+OWN = "preset"
+"""The rule of the preset itself, with what it prefers."""
 RULES = {
     "cuboid_online": ("none", "com_hull", "center_hull", "com_hull_strict", "equilibrium"),
-    "irregular": ("none", "com_hull", "com_hull_10", "com_hull_20"),
+    "irregular_com_hull": ("none", "com_hull", "com_hull_10", "com_hull_20"),
 }
 
 
@@ -75,8 +78,7 @@ def pack(options: argparse.Namespace, rule: str, policy: str) -> tuple[list[Any]
         split="test",
         draw="sequential",
         pool_size=max(64, options.piles),
-        stability=rule,
-        surest=options.surest,
+        **({} if rule == OWN else {"stability": rule, "surest": options.surest}),
         **changes,
     )
     torch.manual_seed(0)
@@ -168,7 +170,7 @@ def main() -> None:
     done = {tuple(c["key"]) for c in content["cells"]}
     items = Path(options.meshes).name if options.meshes else "own"
     orders = ["sequential", *(["released"] if options.released else [])]
-    for rule in options.rules or RULES.get(options.task, RULES["irregular"]):
+    for rule in options.rules or RULES.get(options.task, (OWN,)):
         for policy in options.policies:
             trials = [
                 (options.task, items, name_setting(options), rule, policy, order, bool(walls))

@@ -291,7 +291,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("work", choices=["gather", "fit"])
     parser.add_argument("folder", type=Path, help="of the labels")
-    parser.add_argument("--task", default="irregular")
+    parser.add_argument("--task", default="irregular_com_hull")
     parser.add_argument("--base", required=True, help="a run, a checkpoint or pretrained/NAME")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=1500.0)

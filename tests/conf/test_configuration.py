@@ -318,3 +318,15 @@ def test_values_may_be_of_another_kind_where_none_is_the_default() -> None:
 )
 def test_simulations_take_settings_in_three_forms(given: str, value: object) -> None:
     assert compose("eval", [f"physics={given}"]).physics == value
+
+
+@pytest.mark.parametrize(
+    ("given", "surest"),
+    [
+        ([], ["com_hull_10", "com_hull_20"]),
+        (["env.stability=none"], []),
+        (["env.stability=com_hull", "env.surest=[com_hull_20]"], ["com_hull_20"]),
+    ],
+)
+def test_a_rule_given_without_surest_is_meant_alone(given: list[str], surest: list[str]) -> None:
+    assert list(compose("train", given).env.surest) == surest

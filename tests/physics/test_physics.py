@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents import heuristics
 from agents.cli import main as cli
+from agents.training.evaluate import evaluate
 from packing_env.extras import MissingPackageError
 from packing_env.items import shapes
 from packing_env.items.inputs import EmbeddedShape
@@ -20,6 +22,7 @@ from packing_env.physics import PhysicsReport, load_mujoco, parts, read_settings
 from packing_env.physics.parts import convex_parts
 from packing_env.plan import Packing, PlacedItem, save_plan
 from packing_env.reference.solids import Solid, measure
+from packing_env.tasks import make_env
 from packing_env.types import ParameterError
 
 Box = tuple[float, float, float, float, float, float]
@@ -304,3 +307,16 @@ def test_the_command_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert report["moved"] == 1
     assert report["items"][1]["toppled"]
     assert len(report["items"][1]["quaternion"]) == 4
+
+
+@pytest.mark.usefixtures("physics")
+@pytest.mark.parametrize(("task", "least", "most"), [("irregular", 0.7, 1.0),
+                                                     ("irregular_com_hull", 0.1, 0.5)])  # fmt: skip
+def test_what_the_default_packs_stands(task: str, least: float, most: float) -> None:
+    """Of what the former default packs, most falls over or was never held."""
+    env = make_env(task, num_envs=8, split="test", draw="sequential", pool_size=8)
+    found = evaluate(env, heuristics.build("deepest_bottom_left", env), 8, keep=8)
+    reports = [play(packing) for packing in found.packings(env)]
+    kept, packed = (sum(getattr(report, name) for report in reports)
+                    for name in ("utilization_kept", "utilization"))  # fmt: skip
+    assert least < kept / packed < most

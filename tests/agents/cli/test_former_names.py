@@ -14,8 +14,9 @@ from tests.agents.conftest import TINY_OVERRIDES
 from agents.cli import main as cli
 from agents.config.compose import compose
 from agents.config.folders import ConfigError, config_folder
-from agents.config.names import MODULES, present_name, rename_saved, targets
+from agents.config.names import MODULES, present_name, rename_saved, rename_task, targets
 from agents.training import checkpoint
+from packing_env.registration import ENVIRONMENT
 
 FORMER = {present: former for former, present in MODULES.items()}
 RUN = [
@@ -122,3 +123,32 @@ def test_a_users_file_with_a_former_target_loads(tmp_path: Path) -> None:
 def test_a_former_target_on_the_command_line_loads() -> None:
     config = compose("train", ["agent._target_=agents.dqn.DQN"])
     assert config.agent["_target_"] == "agents.algorithms.dqn.DQN"
+
+
+@pytest.mark.parametrize("made", ["Packing-v0", "Packing-v1"])
+def test_a_former_irregular_keeps_its_rules(made: str) -> None:
+    """Its tolerance is null, which would mean that of the present preset."""
+    meta = {"environment": made, "task": "irregular", "config": {"env": {"task": "irregular"}}}
+    present = rename_task(meta)
+    assert present["task"] == present["config"]["env"]["task"] == "irregular_com_hull"
+    assert present["environment"] == ("Packing-v0" if made == "Packing-v0" else ENVIRONMENT)
+    assert meta["task"] == "irregular"  # what was given stays
+
+
+def test_other_descriptions_stay_as_they_are() -> None:
+    boxes = {"environment": "Packing-v1", "config": {"env": {"task": "cuboid_online"}}}
+    assert rename_task(boxes) == {**boxes, "environment": ENVIRONMENT}
+    now = {"environment": ENVIRONMENT, "config": {"env": {"task": "irregular"}}}
+    for meta in (now, {"environment": "Packing-v1", "config": [1]}, {"config": {}}, {}):
+        assert rename_task(meta) is meta
+
+
+def test_a_checkpoint_of_the_former_irregular_is_played_by_its_rules(tmp_path: Path) -> None:
+    assert cli.main(["train", *RUN, "env=irregular_com_hull", f"run_dir={tmp_path}"]) == 0
+    place = checkpoint.find(tmp_path)
+    saved = checkpoint.load(place)
+    saved.meta["config"]["env"]["task"] = "irregular"
+    checkpoint.write(place, saved.state, {**saved.meta, "environment": "Packing-v1"})
+    found = checkpoint.load(tmp_path)
+    assert found.meta["config"]["env"]["task"] == "irregular_com_hull"
+    assert cli.main(["train", f"resume={tmp_path}", "trainer.frames=80"]) == 0
