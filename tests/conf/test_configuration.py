@@ -330,3 +330,10 @@ def test_simulations_take_settings_in_three_forms(given: str, value: object) -> 
 )
 def test_a_rule_given_without_surest_is_meant_alone(given: list[str], surest: list[str]) -> None:
     assert list(compose("train", given).env.surest) == surest
+
+
+def test_a_saved_run_without_surest_takes_a_rule() -> None:
+    config = OmegaConf.create({"env": {"stability": "none"}})
+    OmegaConf.set_struct(config, True)
+    composition.replace_preset_values(config, {"env.stability"})
+    assert config.env == {"stability": "none"}

@@ -218,3 +218,18 @@ def test_a_rule_that_judges_all_placements_adds_none() -> None:
     legal = torch.tensor([[True, False], [False, True]]).view(1, 1, 1, 2, 2)
     kept = surest.restrict(z, legal, lambda rule, judged: torch.ones_like(legal), ["any"])
     assert torch.equal(kept, legal)
+
+
+@pytest.mark.parametrize("engine", ["rules", pytest.param("compiled", marks=needs_numba)])
+def test_a_state_is_restored_with_or_without_what_is_legal(engine: str) -> None:
+    """It is found again, so that states from before it was kept, or of other rules, can be."""
+    env = tiny_env(3, items=SMALL, surest=RULES, shell={"engine": engine})
+    root = env.reset()
+    _, root = env.step_and_maybe_reset(env.rand_action(root))
+    saved, mask = env.get_state(), root["action_mask"].clone()
+    legal = env.state["legal"].clone()
+    for given in (saved.clone(), saved.exclude("legal")):
+        env.step_and_maybe_reset(env.rand_action(root))
+        again = env.reset(given, set_state=True)
+        assert torch.equal(again["action_mask"], mask)
+        assert torch.equal(env.state["legal"], legal)

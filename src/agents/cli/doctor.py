@@ -211,7 +211,7 @@ def _self_test(seconds: float) -> Iterator[Finding]:
 
 def _played(backend: str, seconds: float) -> Finding:
     env = make_env(
-        "irregular",
+        "irregular_com_hull",
         items={"source": "cuboids", "extents": [[0.04, 0.04, 0.02], [0.06, 0.04, 0.04]]},
         container=(0.12, 0.12, 0.1),
         cell=0.02,

@@ -308,5 +308,6 @@ def replace_preset_values(config: DictConfig, given: Set[str]) -> None:
     """
     if OmegaConf.select(config, "env.resolution") is not None and "env.cell" not in given:
         config.env.cell = None
-    if "env.stability" in given and "env.surest" not in given:
+    alone = "env.stability" in given and "env.surest" not in given
+    if alone and OmegaConf.select(config, "env.surest"):
         config.env.surest = []
