@@ -236,7 +236,7 @@ def _counts(task: Task) -> dict[str, int]:
     """Return the whole numbers of a task: see `step.entries.Counts`."""
     params, catalogue = task.params, task.catalogue
     across, along = catalogue["bottom"].shape[2:]
-    # an action that is none of the surest is refused before: what is left keeps the whole ladder
+    # actions that are not among the surest are refused before, by the mask in the state
     sure = bool(params.surest) and surest.is_ladder(params)
     return {
         "height": params.height_units,
