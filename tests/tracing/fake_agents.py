@@ -92,7 +92,7 @@ def training(case: str, *overrides: str, env: str = "") -> Iterator[Trainer]:
         few = (f"env={env}", "env.num_envs=4", "env.pool_size=8", "trainer.frames=48")
         config = compose("train", [f"agent={case}", *few, *off, *overrides])
     else:
-        config = small_config(case, *off, *overrides)
+        config = small_config(case, "env=irregular_com_hull", *off, *overrides)
     here = build_env(config)
     agent, env = build_agent(config, here), build_env(config)
     with FakeTensorMode(allow_non_fake_inputs=True):
