@@ -1,6 +1,6 @@
 """What the choice of candidates gives away: the first K of `Afterstates` against every placement.
 
-    python benchmarks/candidates.py [--base pretrained/irregular] [--sequences 128]
+    python benchmarks/candidates.py [--base pretrained/irregular_com_hull] [--sequences 128]
         [--candidates 16 24 32 48 64 96 128 192 256]
 
 An item that is no cuboid has a thousand legal placements and more, of which

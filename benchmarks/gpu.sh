@@ -60,10 +60,10 @@ for n in $rows; do # one file each, so that a part that takes too long loses its
   bench "step_cuboid_online_$n" 25 step env=cuboid_online "bench.rows=[$n]" "bench.through=$through" "${quick[@]}"
 done
 for n in $large; do
-  bench "step_irregular_$n" 35 step env=irregular "bench.rows=[$n]" "bench.through=$through" "${quick[@]}"
+  bench "step_irregular_$n" 35 step env=irregular_com_hull "bench.rows=[$n]" "bench.through=$through" "${quick[@]}"
   bench "step_irregular_paper_$n" 45 step env=irregular_paper "bench.rows=[$n]" "${quick[@]}"
 done
-bench train 90 train "bench.agents=$agents" env=irregular bench.updates=1 "${quick[@]}"
+bench train 90 train "bench.agents=$agents" env=irregular_com_hull bench.updates=1 "${quick[@]}"
 bench sync 45 sync bench.updates=1 bench.cycles=2
 
 echo "results: $folder"
