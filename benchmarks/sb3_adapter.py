@@ -1,6 +1,6 @@
 """Frames per CPU second that Stable-Baselines3 gets from its adapter and from its own DummyVecEnv.
 
-    python benchmarks/sb3_adapter.py [--tasks irregular_com_hull cuboid_online] [--rows 16] [--frames 4096]
+    python benchmarks/sb3_adapter.py [--tasks irregular_com_hull cuboid_online] [--rows 16]
 
 Both play one preset with the observation `flat` and random legal actions, masks fetched as
 MaskablePPO fetches them; then MaskablePPO trains for some frames on each (the second figure, which
