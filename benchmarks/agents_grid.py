@@ -45,7 +45,7 @@ SCALED = ("trainer.frames", "agent.lr_frames", "replay.sampler.beta_frames")
 ELSEWHERE = (
     "learn_blobs", "learn_irregular", "learn_afterstate", "learn_cuboid_afterstate",
     "learn_discrete_s1", "learn_discrete_s2", "learn_continuous_s1", "learn_continuous_s2",
-    "learn_meshes", "learn_area_corners",
+    "learn_meshes", "learn_area_corners", "learn_com_hull",
 )  # fmt: skip
 """Experiments of `benchmarks/learning.py` and `benchmarks/afterstates.py`."""
 

@@ -91,6 +91,9 @@ def build(task: dict[str, Any]) -> PackingEnv:
     x, y = task["grid"]
     shell = {"seed": task["seed"]}
     if task["shapes"]:
+        params = dict(task["params"])
+        if params["contact_tol"] is None:
+            params["contact_tol"] = 0.02  # a cell, as on the other items
         return make_env(
             "irregular",
             num_envs=task["rows"],
@@ -101,7 +104,7 @@ def build(task: dict[str, Any]) -> PackingEnv:
             pool_size=32,
             reward=REWARD,
             **shell,
-            **task["params"],
+            **params,
         )
     catalogue = random_catalogue(
         task["seed"],

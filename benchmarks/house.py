@@ -175,7 +175,7 @@ def cases(data: Path | None) -> dict[str, Callable[[], Work]]:
             name = f"cuboid_online {rule} B={rows}"
             found[name] = partial(steps, "cuboid_online", rows, 32, stability=rule)
     for rows, count in ((1, 64), (64, 24)):
-        found[f"irregular B={rows}"] = partial(steps, "irregular_com_hull", rows, count)
+        found[f"irregular_com_hull B={rows}"] = partial(steps, "irregular_com_hull", rows, count)
     for rule in ("none", "com_hull"):
         found[f"mesh search {rule}"] = partial(search, data, rule)
     found["kernel A"] = partial(drop_height, 1, 200, 4, (36, 40, 44))

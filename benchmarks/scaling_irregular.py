@@ -1,4 +1,4 @@
-"""What bounds decisions per second of `irregular` as rows grow: CPU time of every compiled pass.
+"""What bounds decisions per second of `irregular_com_hull` as rows grow: CPU time of every pass.
 
     python benchmarks/scaling_irregular.py [--out benchmarks/results/scaling_irregular.json]
 

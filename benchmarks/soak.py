@@ -27,9 +27,11 @@ from tensordict import TensorDictBase
 from packing_env import PackingEnv, make_env
 
 TASKS: dict[str, dict[str, Any]] = {
-    "irregular": {"task": "irregular_com_hull", "num_envs": 64},
-    "irregular, no-op": {"task": "irregular_com_hull", "num_envs": 64, "illegal_action": "noop"},
-    "irregular, continuous": {
+    "irregular_com_hull": {"task": "irregular_com_hull", "num_envs": 64},
+    "irregular_com_hull, no-op": {
+        "task": "irregular_com_hull", "num_envs": 64, "illegal_action": "noop",
+    },
+    "irregular_com_hull, continuous": {
         "task": "irregular_com_hull", "num_envs": 64, "action_mode": "continuous",
     },
     "cuboid_online": {"task": "cuboid_online", "num_envs": 512},

@@ -58,7 +58,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--walls", type=int, nargs="+", default=[1], choices=[0, 1])
     parser.add_argument("--released", action="store_true", help="also let go of whole piles")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/stands.json"))
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.surest and OWN in (options.rules or RULES.get(options.task, (OWN,))):
+        parser.error("--surest needs --rules: the preset's own rule has its own")
+    return options
 
 
 def pack(options: argparse.Namespace, rule: str, policy: str) -> tuple[list[Any], dict[str, Any]]:

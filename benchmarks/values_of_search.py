@@ -10,7 +10,7 @@ compared, not of the chosen one alone (Veness et al., "Bootstrapping from game t
 2009). What they share does not matter for a decision, so `fit` weighs their differences within a
 state ten times as much. Several processes may gather, with different seeds. The new values and the
 base then play the same held-out sequences, greedily; a tenth of the states is held out of the fit.
-`pretrained/irregular` is the first run of `afterstates.py learn_afterstate` after this.
+`pretrained/irregular_com_hull` is the first run of `afterstates.py learn_com_hull` after this.
 """
 
 from __future__ import annotations

@@ -281,11 +281,13 @@ def test_parts_of_a_users_own_keep_their_size(task, tmp_path):
     assert {source["scale"] for source in embedded} == set(PRESETS[task].scales)
 
 
-def test_a_rule_given_without_surest_is_meant_alone() -> None:
+def test_another_rule_without_surest_is_meant_alone() -> None:
     """What a preset prefers goes with its own rule."""
     small = {"resolution": 8, "num_items": 3, "pool_size": 2}
     assert make_env("irregular", **small).params.surest == ("com_hull_10", "com_hull_20")
     alone = make_env("irregular", **small, stability="com_hull_10")
     assert (alone.params.stability, alone.params.surest) == ("com_hull_10", ())
+    same = make_env("irregular", **small, stability="com_hull_strict", surest=None)
+    assert same.params.surest == ("com_hull_10", "com_hull_20")
     both = make_env("irregular", **small, stability="com_hull", surest=["com_hull_20"])
     assert both.params.surest == ("com_hull_20",)

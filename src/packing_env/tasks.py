@@ -184,8 +184,8 @@ def make_env(
             (cells along X), ``split`` ("train" or "test"), ``pool_size``, ``pool_seed``
             (of the instance pool, by default ``seed``; ``set_seed`` and ``reset`` leave the pool as
             it is), ``skip_infeasible``, ``autoreset``, ``draw``, ``row_offset``, ``engine``.
-            ``None`` keeps the preset's value. A ``stability`` without ``surest`` means that rule
-            alone: what a preset prefers goes with its own rule.
+            ``None`` keeps the preset's value. Another ``stability`` without ``surest`` means that
+            rule alone: what a preset prefers goes with its own rule.
             ``items`` is a mapping with ``source``, or a catalogue, or a list of mesh files or
             folders; these are scaled only by ``scales``, never by the preset.
 
@@ -301,7 +301,7 @@ def _override(preset: Task, options: dict[str, Any]) -> Task:
                 f"cell={changes['cell']} is given too; remove one of them"
             )
         changes["cell"] = cell
-    if "stability" in changes:
+    if changes.get("stability", preset.params.stability) != preset.params.stability:
         changes.setdefault("surest", ())
     params = preset.params.evolve(**changes)
     kept = {name: value for name, value in options.items() if name in own}

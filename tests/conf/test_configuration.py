@@ -323,13 +323,17 @@ def test_simulations_take_settings_in_three_forms(given: str, value: object) -> 
 @pytest.mark.parametrize(
     ("given", "surest"),
     [
-        ([], ["com_hull_10", "com_hull_20"]),
-        (["env.stability=none"], []),
-        (["env.stability=com_hull", "env.surest=[com_hull_20]"], ["com_hull_20"]),
+        ([], ("com_hull_10", "com_hull_20")),
+        (["env.surest=null"], ("com_hull_10", "com_hull_20")),
+        (["env.stability=com_hull_strict"], ("com_hull_10", "com_hull_20")),
+        (["env.stability=none"], ()),
+        (["env.stability=com_hull", "env.surest=[com_hull_20]"], ("com_hull_20",)),
+        (["env.surest=[]"], ()),
     ],
 )
-def test_a_rule_given_without_surest_is_meant_alone(given: list[str], surest: list[str]) -> None:
-    assert list(compose("train", given).env.surest) == surest
+def test_another_rule_without_surest_is_meant_alone(given: list[str], surest: object) -> None:
+    small = ["env.resolution=8", "env.num_items=3", "env.pool_size=2", "env.num_envs=1"]
+    assert build_env(compose("train", [*small, *given])).params.surest == surest
 
 
 def test_a_saved_run_without_surest_takes_a_rule() -> None:

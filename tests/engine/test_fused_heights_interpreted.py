@@ -127,6 +127,17 @@ def test_the_surest_placements_equal_the_rules(rules: tuple[str, ...]) -> None:
     assert ended(Engines(("triton", "eager"), tiny_env, **given), 11) > 0
 
 
+def test_the_surest_placements_after_resets_and_in_heads() -> None:
+    """In action mode ``multi_head``, where rows end, and some are reset by hand."""
+    given = {**options(11), "num_envs": 3, "num_visible": 2, "preview": 1, "num_items": 4}
+    given |= {"surest": ("com_hull_20",), "stability": "com_hull", "stability_metric": "com_hull"}
+    given |= {"contact_tol": 0.02, "grid_step": 1, "illegal_action": "terminate", "max_steps": 2}
+    given |= {"action_mode": "multi_head", "observation": DEFAULT_OBSERVATIONS}
+    engines = Engines(("triton", "eager"), tiny_env, **given)
+    after_steps_without_resets(engines, (1, 0, 1), num_steps=1)
+    engines.play(3, 11)
+
+
 def test_episodes_equal_the_reference() -> None:
     kernels.set_backend("triton")
     given = {"grid": (4, 4), "num_orientations": 2, "window": 3}

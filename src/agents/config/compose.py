@@ -301,13 +301,13 @@ def finish(config: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def replace_preset_values(config: DictConfig, given: Set[str]) -> None:
-    """Drop values of the preset that others on the command line replace, unless given too.
+    """Leave values to :func:`packing_env.make_env` that others on the command line may replace.
 
-    ``env.resolution`` replaces its cell and, as in :func:`packing_env.make_env`, ``env.stability``
-    its ``surest``.
+    They are the preset's cell with ``env.resolution``, and its ``surest`` with ``env.stability``,
+    unless they are given too.
     """
     if OmegaConf.select(config, "env.resolution") is not None and "env.cell" not in given:
         config.env.cell = None
     alone = "env.stability" in given and "env.surest" not in given
     if alone and OmegaConf.select(config, "env.surest"):
-        config.env.surest = []
+        config.env.surest = None

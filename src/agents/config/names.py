@@ -54,6 +54,9 @@ MODULES = {
 }
 """Former module names and their present ones."""
 
+_PRESETS = {"irregular": "irregular_com_hull", "irregular_standing": "irregular"}
+"""Names of presets up to ``Packing-v1`` and their present ones."""
+
 
 def present_name(target: Any) -> Any:
     """Return the present dotted path of a ``_target_``; anything else is returned as it is."""
@@ -78,8 +81,9 @@ def rename_saved(node: Any) -> Any:
 def rename_task(meta: dict[str, Any]) -> dict[str, Any]:
     """Return a checkpoint's description with the present name of its preset.
 
-    Up to ``Packing-v1``, ``irregular`` was what is ``irregular_com_hull`` now; all else of that
-    version plays the same episodes in the present one.
+    Up to ``Packing-v1``, ``irregular`` was what is ``irregular_com_hull`` now, and a preset that
+    was not released what is ``irregular``; all else of that version plays the same episodes in the
+    present one.
     """
     if (made := meta.get("environment")) not in ("Packing-v0", "Packing-v1"):
         return meta
@@ -87,9 +91,9 @@ def rename_task(meta: dict[str, Any]) -> dict[str, Any]:
     config = meta.get("config")
     if not isinstance(config, Mapping) or not isinstance(env := config.get("env"), Mapping):
         return meta
-    if env.get("task") != "irregular":
+    if env.get("task") not in _PRESETS:
         return {**meta, "environment": present}
-    renamed = {"task": "irregular_com_hull"}
+    renamed = {"task": _PRESETS[env["task"]]}
     config = {**config, "env": {**env, **renamed}}
     return {**meta, **renamed, "environment": present, "config": config}
 

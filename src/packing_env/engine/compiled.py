@@ -141,14 +141,12 @@ class CompiledEngine(RulesEngine):
 
     def _is_sure(self, action: Int[Tensor, "B heads"], state: State) -> Bool[Tensor, " B"]:
         """Return which rows' placements are legal, those that are surest to stand alone."""
-        shape = (self.params.num_visible, -1, *self.params.lattice)
         flat, index = state["legal"], action[:, 0]
         known = torch.ones_like(index, dtype=torch.bool)
         if action.shape[1] > 1:
+            sizes = flat.unflatten(1, (self.params.num_visible, -1, *self.params.lattice)).shape[1:]
             index = torch.zeros_like(index)
-            for head, size in zip(
-                action.unbind(1), flat.unflatten(1, shape).shape[1:], strict=True
-            ):
+            for head, size in zip(action.unbind(1), sizes, strict=True):
                 index, known = index * size + head, known & (head >= 0) & (head < size)
         known = known & (index >= 0) & (index < flat.shape[1])
         return known & flat.gather(1, index.clamp(0, flat.shape[1] - 1)[:, None])[:, 0]

@@ -3,9 +3,9 @@
 On cuboids of whole cells a step is one launch. A program owns a row: it decodes the action, judges
 and carries out the placement, measures, gives the reward, ends the episode, starts the next one,
 and writes all observations where they are emitted. On heightmaps the search for all placements
-stands between two such kernels, eleven launches at most. State and bits are those of the rules. It
-takes the tasks of the compiled step, for the action modes that are legality of the lattice and
-nothing else.
+stands between two such kernels, eleven launches at most, and more with ``surest``. State and bits
+are those of the rules. It takes the tasks of the compiled step, for the action modes that are
+legality of the lattice and nothing else.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class RulesEngine:
     def _placement(self, actions: Mapping[Key, Tensor], view: View) -> Placement:
         """Decode the action; with ``illegal_action="project"`` move it to a legal placement.
 
-        Whether a placement is one of the surest, only the map of all tells.
+        Whether a placement is one of the surest, the state tells.
         """
         state = view.state
         placement = self.mode.decode(actions, state, lambda: view.maps)

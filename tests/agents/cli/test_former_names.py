@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from tests.agents.conftest import TINY_OVERRIDES
 
 from agents.cli import main as cli
+from agents.config.build import build_env
 from agents.config.compose import compose
 from agents.config.folders import ConfigError, config_folder
 from agents.config.names import MODULES, present_name, rename_saved, rename_task, targets
@@ -133,6 +134,8 @@ def test_a_former_irregular_keeps_its_rules(made: str) -> None:
     assert present["task"] == present["config"]["env"]["task"] == "irregular_com_hull"
     assert present["environment"] == ("Packing-v0" if made == "Packing-v0" else ENVIRONMENT)
     assert meta["task"] == "irregular"  # what was given stays
+    standing = {**meta, "config": {"env": {"task": "irregular_standing"}}}
+    assert rename_task(standing)["config"]["env"]["task"] == "irregular"
 
 
 def test_other_descriptions_stay_as_they_are() -> None:
@@ -151,4 +154,7 @@ def test_a_checkpoint_of_the_former_irregular_is_played_by_its_rules(tmp_path: P
     checkpoint.write(place, saved.state, {**saved.meta, "environment": "Packing-v1"})
     found = checkpoint.load(tmp_path)
     assert found.meta["config"]["env"]["task"] == "irregular_com_hull"
+    played = build_env(OmegaConf.create(found.meta["config"])).params
+    assert (played.stability, played.surest) == ("com_hull", ())
+    assert played.tolerance == pytest.approx(played.cell, rel=1e-6)
     assert cli.main(["train", f"resume={tmp_path}", "trainer.frames=80"]) == 0
