@@ -283,7 +283,9 @@ def test_the_weight_passes_down() -> None:
 )
 def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        make_env("irregular", items={"source": "shapes", "families": ["household"]}, **options)
+        make_env(
+            "irregular_com_hull", items={"source": "shapes", "families": ["household"]}, **options
+        )
 
 
 def test_parameters_of_a_task_hold_constraints() -> None:
