@@ -13,7 +13,7 @@ ENVIRONMENT = "Packing-v2"
 
 - v0: the mask of a finished row was all True, also of one that was truncated only.
 - v1: a row that is truncated only keeps its true mask, to bootstrap from what is legal there.
-- v2: the preset ``irregular`` packs what stands; what it was in v1 is ``irregular_com_hull``.
+- v2: the preset ``irregular`` prefers what stands; what it was in v1 is ``irregular_com_hull``.
 """
 
 IDS: dict[str, str] = {
