@@ -2,11 +2,13 @@
 
     python benchmarks/own_parts.py --data DIR [--seconds 20] [--seeds 0 1 2] [--unit m] [--out ...]
 
-The files of `DIR/meshes` at true size, in 240 x 180 x 150 mm, cells of 5 mm, rule `com_hull`.
-`search_seconds` are those of the search; `wall_seconds` has reading, rasterising, compiling and the
-full steps of the plan too. `largest_first` is the first packing that the search looks at: all parts
-visible, by volume, each at its lowest legal place. Every plan is written and checked by
-`packing_env.plan.check_plan`; a violation ends the run.
+The files of `DIR/meshes` at true size, in 240 x 180 x 150 mm, cells of 5 mm, by the rules of plans
+that stand, which are the default, and by `com_hull`. `search_seconds` are those of the search;
+`wall_seconds` has reading, rasterising, compiling and the full steps of the plan too.
+`largest_first` is the first packing that the search looks at: all parts visible, by volume, each at
+its lowest legal place. Every plan is written and checked by `packing_env.plan.check_plan`; a
+violation ends the run. Then it is simulated, item by item and released at once, with walls: `kept`
+is the utilization before the first item moves, `moved` the number of items that do.
 """
 
 from __future__ import annotations
@@ -22,10 +24,23 @@ from provenance import provenance, write_json
 
 import packing_env as pe
 from packing_env import planner
-from packing_env.plan import check_plan
+from packing_env.physics import read_settings, simulate
+from packing_env.plan import Packing, check_plan
 
 NO_TIME = 1e-6
 """Seconds after which a search has its first packing and no other."""
+STANDS = "stands"
+"""The default of `packing pack`."""
+
+
+def simulated(packing: Packing) -> dict[str, float]:
+    """Return what is kept of a packing, and how many items move, in both orders of simulation."""
+    found: dict[str, float] = {}
+    for order in ("sequential", "released"):
+        report = simulate(packing, read_settings({"order": order, "walls": True}))
+        found[f"kept_{order}"] = report.utilization_kept
+        found[f"moved_{order}"] = report.count("moved")
+    return found
 
 
 def packed(folder: Path, container: str, seconds: float, **options: Any) -> dict[str, Any]:
@@ -49,44 +64,58 @@ def packed(folder: Path, container: str, seconds: float, **options: Any) -> dict
         "search_seconds": plan.seconds,
         "wall_seconds": wall,
         "names": [item.name for item in found.items],
+        **simulated(found),
     }
 
 
+def by_rule(args: argparse.Namespace, rule: str) -> dict[str, Any]:
+    """Pack with every seed by a stability rule; return the runs, and their means."""
+    stability = None if rule == STANDS else rule
+    options = {"unit": args.unit, "cell": args.cell, "stability": stability}
+    folder = args.data / "meshes"
+    first = packed(folder, args.container, NO_TIME, **options)  # compiles the kernels, too
+    print(f"{rule}, largest first: {summary(first)}", flush=True)
+    runs = []
+    for seed in args.seeds:
+        runs.append(packed(folder, args.container, args.seconds, seed=seed, **options))
+        print(f"{rule}, seed {seed}: {summary(runs[-1])}", flush=True)
+    numbers = [key for key, value in first.items() if isinstance(value, (int, float))]
+    return {
+        "mean": {key: statistics.fmean(run[key] for run in runs) for key in numbers},
+        "largest_first": first,
+        "seeds": {str(seed): run for seed, run in zip(args.seeds, runs, strict=True)},
+    }
+
+
+def summary(run: dict[str, Any]) -> str:
+    """Return a run as text."""
+    kept, moved = run["kept_sequential"], run["moved_released"]
+    return (
+        f"{100 * run['utilization']:.1f} %, {run['parts']} parts, {run['wall_seconds']:.1f} s; "
+        f"{100 * kept:.1f} % stands when placed one by one, {moved} parts move when released"
+    )
+
+
 def main() -> None:
-    """Pack with every seed, write the JSON."""
+    """Pack with every seed by both rules, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with meshes/")
     parser.add_argument("--container", default="240x180x150mm")
     parser.add_argument("--cell", default="5mm")
-    parser.add_argument("--stability", default="com_hull")
+    parser.add_argument("--rules", nargs="+", default=[STANDS, "com_hull"])
     parser.add_argument("--unit", default="m", help="of the files")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
     parser.add_argument("--out", default="benchmarks/results/own_parts.json")
     args = parser.parse_args()
-    options = {"unit": args.unit, "cell": args.cell, "stability": args.stability}
-    folder = args.data / "meshes"
-    first = packed(folder, args.container, NO_TIME, **options)  # compiles the kernels, too
-    print(f"largest first: {100 * first['utilization']:.1f} %, {first['parts']} parts", flush=True)
-    runs = []
-    for seed in args.seeds:
-        runs.append(packed(folder, args.container, args.seconds, seed=seed, **options))
-        text = f"{100 * runs[-1]['utilization']:.1f} %, {runs[-1]['parts']} parts"
-        print(f"seed {seed}: {text}, {runs[-1]['wall_seconds']:.1f} s", flush=True)
+    found = {rule: by_rule(args, rule) for rule in args.rules}
     head = provenance()
-    seeds = " ".join(map(str, args.seeds))
     head["command"] = (
         f"python benchmarks/own_parts.py --data DIR --container {args.container} "
-        f"--cell {args.cell} --stability {args.stability} --unit {args.unit} "
-        f"--seconds {args.seconds:g} --seeds {seeds}"
+        f"--cell {args.cell} --rules {' '.join(args.rules)} --unit {args.unit} "
+        f"--seconds {args.seconds:g} --seeds {' '.join(map(str, args.seeds))}"
     )
     head["package"] = "the installed wheel" if "site-packages" in pe.__file__ else "the checkout"
-    means = {key: statistics.fmean(run[key] for run in runs) for key in ("utilization", "parts")}
-    found = {
-        "mean": means,
-        "largest_first": first,
-        "seeds": dict(zip(seeds.split(), runs, strict=True)),
-    }
     write_json(args.out, head | found)
 
 

@@ -34,7 +34,7 @@ def poses_under(rules: dict[str, Any]) -> Poses:
 def test_full_steps_make_the_same_container(rules: str) -> None:
     poses = poses_under(RULES[rules])
     items = poses.catalogue.tensors()
-    filling = Filling(items, poses.params.evolve(num_items=STEPS))
+    filling = Filling(items, poses.params.evolve(num_items=STEPS), poses.rules_of_rows)
     state, put = filling.empty(ROWS), torch.zeros(ROWS, dtype=torch.int64)
     draw = torch.Generator().manual_seed(0)
     for _ in range(STEPS):
@@ -56,7 +56,9 @@ def test_full_steps_make_the_same_container(rules: str) -> None:
 
 def test_replay_refuses_a_place_that_is_not_legal() -> None:
     poses = poses_under({})
-    filling = Filling(poses.catalogue.tensors(), poses.params.evolve(num_items=4))
+    filling = Filling(
+        poses.catalogue.tensors(), poses.params.evolve(num_items=4), poses.rules_of_rows
+    )
     part = torch.tensor([0])
     state, _ = filling.put(filling.empty(1), *poses.of(part, torch.tensor([0])))
     state["placement"][0, 0, 2] = 19  # across the wall

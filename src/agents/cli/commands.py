@@ -141,7 +141,7 @@ COMMANDS = {
             Argument("--seconds", type=float, default=30.0, help="of search; default 30"),
             Argument("--unit", help="of the files; default: as the container"),
             Argument("--cell", metavar="LENGTH", help="grid, as in 5mm; default: 48 to 64 a side"),
-            Argument("--stability", default="com_hull", metavar="RULE", help="default com_hull"),
+            Argument("--stability", metavar="RULE", help="default: plans that stand"),
             *CONSTRAINTS,
             Argument("--seed", type=int, default=0, help="of the search"),
             Argument("--out", type=Path, default=Path("packed"), help="folder; default packed"),

@@ -19,9 +19,10 @@ and the entries of the constraints (:mod:`packing_env.core.constraints`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.core import constraints, transition
@@ -36,12 +37,19 @@ class Filling:
 
     Args:
         items: The parts, one orientation per row.
-        params: The rules; ``num_items`` bounds what a container may hold.
+        params: The task; ``num_items`` bounds what a container may hold.
+        rules: The stability rule of each row of ``items``; none is less strict than the task's.
     """
 
-    def __init__(self, items: Catalogue, params: PackingParams) -> None:
+    def __init__(self, items: Catalogue, params: PackingParams, rules: Sequence[str]) -> None:
         self._items, self._params = items, params
-        self._lowest = LowestPlacement(items, params)
+        self._lowest = [
+            (torch.tensor([each == rule for each in rules]), self._search(rule))
+            for rule in dict.fromkeys(rules)
+        ]
+
+    def _search(self, rule: str) -> LowestPlacement:
+        return LowestPlacement(self._items, self._params.evolve(stability=rule))
 
     def empty(self, count: int) -> State:
         """Return empty containers."""
@@ -62,11 +70,12 @@ class Filling:
     ) -> tuple[State, Bool[Tensor, " B"]]:
         """Put one of the items that are ``there`` at the lowest legal place that any of them has.
 
+        Those of one container have one stability rule: they are the poses of a part.
+
         Returns:
             The containers, and those in which there was a place.
         """
-        found = self._lowest.among(state, item_id, there)
-        index, z = found.index[:, 0], found.z[:, 0]
+        index, z = self._find(state, item_id, there)
         carried = index >= 0
         index, places = index.clamp(min=0), math.prod(self._params.lattice)
         placement = decode_placement(index % places, 1, self._params)
@@ -89,6 +98,21 @@ class Filling:
         after["items_packed"] = count + carried
         after["volume"] = state["volume"] + torch.where(carried, self._items["volume"][row], 0.0)
         return after, carried
+
+    def _find(
+        self, state: State, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]
+    ) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
+        """Return the lowest legal place of each container, or -1, and its rest height."""
+        index = torch.full((len(item_id),), -1)
+        z = torch.full((len(item_id),), torch.inf)
+        for held, search in self._lowest:
+            these = there & held[item_id]
+            if bool(these.any()):
+                found = search.among(state, item_id, these)
+                mine = these.any(1)
+                index = torch.where(mine, found.index[:, 0], index)
+                z = torch.where(mine, found.z[:, 0], z)
+        return index, z
 
     def replay(self, state: State) -> State:
         """Carry out the placements of one container in full steps; return the full state."""

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from packing_env.constraints import Constraints
 from packing_env.core.stability import check_rule
 from packing_env.items import CatalogueError, Mesh
 from packing_env.items.meshes.mesh import UNITS
+from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import Packing, read_state, settle
 from packing_env.planner.containers import (
     Size,
@@ -24,12 +23,14 @@ from packing_env.planner.containers import (
     read_length,
 )
 from packing_env.planner.parts import Part, Parts, read_parts
-from packing_env.planner.poses import Poses, build_poses
+from packing_env.planner.poses import FALLS, NO_ROOM, TOO_LARGE, Poses, build_poses
 from packing_env.planner.search import OrderSearch
 from packing_env.types import PackingParams, ParameterError, check_integer, check_number
 
 _TRIAL = 0.3
 """Share of a container's time in which its size is chosen."""
+_TOLERANCE = 0.4
+"""Cells within which a part that shall stand touches the ground, 2 mm at cells of 5 mm."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def pack(
     unit: str | None = None,
     cell: str | float | None = None,
     containers: int = 1,
-    stability: str = "com_hull",
+    stability: str | None = None,
     seed: int = 0,
     **constraints: Any,
 ) -> Plan:
@@ -110,7 +111,10 @@ def pack(
         cell: Side of a cell of the grid, ``"5mm"`` or metres; by default 48 to 64 cells along the
             floor. Smaller ones pack more tightly and take more time.
         containers: How many may be used.
-        stability: Rule that every placement satisfies.
+        stability: Rule that every placement satisfies. None for plans that stand: contact within
+            0.4 cells, poses in which a part does not topple alone on a floor, and ``com_hull_20``,
+            or, of a part that has no such pose, the strictest of ``com_hull_10``,
+            ``com_hull_strict`` and ``com_hull`` by which it stands on the floor.
         seed: Of the search.
         **constraints: Entries of :class:`packing_env.constraints.Constraints`: ``clearance`` and
             ``wall_clearance`` (as ``"2mm"`` or metres), ``weight_limit``, ``balance``,
@@ -132,10 +136,15 @@ def pack(
     order = read_parts(parts, unit or given)
     spacing = choose_cell(sizes) if cell is None else read_length("cell", cell)
     held = _constraints(order, constraints)
-    rules = [lay_grid(size, spacing, stability=stability, constraints=held) for size in sizes]
-    for params in rules:
-        check_rule(stability, params)
-    return _Packer(order, rules, given, seed).pack(limit, seconds)
+    stands = stability is None
+    options: dict[str, Any] = {"constraints": held, "stability": stability}
+    if stands:
+        options |= {"stability": LADDER[-1], "contact_tol": _TOLERANCE * spacing}
+    tasks = [lay_grid(size, spacing, **options) for size in sizes]
+    for params in tasks:
+        check_rule(params.stability, params)
+    poses = _poses_of_sizes(order, tasks, stands)
+    return _Packer(order, poses, given, seed).pack(limit, seconds)
 
 
 def _constraints(parts: Sequence[Part], given: dict[str, Any]) -> Constraints:
@@ -181,11 +190,8 @@ def _sizes(container: Any) -> tuple[list[Size], str]:
 class _Packer:
     """The state of :func:`pack`: what remains, and what is packed."""
 
-    def __init__(
-        self, parts: Sequence[Part], rules: Sequence[PackingParams], unit: str, seed: int
-    ) -> None:
-        self.parts, self.unit, self.seed = parts, unit, seed
-        self.poses = _poses_of_sizes(parts, rules)
+    def __init__(self, parts: Sequence[Part], poses: Sequence[Poses], unit: str, seed: int) -> None:
+        self.parts, self.poses, self.unit, self.seed = parts, poses, unit, seed
         self.left = [part.quantity for part in parts]
         self.packed: list[Packing] = []
         self.tried = 0
@@ -240,10 +246,13 @@ class _Packer:
 
     def _left_over(self) -> tuple[LeftOver, ...]:
         """Return what is in no container, and why."""
-        counts = torch.stack([poses.count for poses in self.poses]).amax(0).tolist()
+        reasons = [
+            next((why for why in (NO_ROOM, FALLS) if why in each), TOO_LARGE)
+            for each in zip(*(poses.reasons for poses in self.poses), strict=True)
+        ]
         return tuple(
-            LeftOver(part.name, left, "no room found" if poses else "fits in no orientation")
-            for part, left, poses in zip(self.parts, self.left, counts, strict=True)
+            LeftOver(part.name, left, why)
+            for part, left, why in zip(self.parts, self.left, reasons, strict=True)
             if left
         )
 
@@ -256,7 +265,9 @@ def _choice(searches: Sequence[OrderSearch], left: int) -> OrderSearch:
     return max(searches, key=lambda search: search.volume)
 
 
-def _poses_of_sizes(parts: Sequence[Part], rules: Sequence[PackingParams]) -> list[Poses]:
+def _poses_of_sizes(
+    parts: Sequence[Part], tasks: Sequence[PackingParams], stands: bool
+) -> list[Poses]:
     """Build the poses for each container in which one of them fits at least.
 
     Raises:
@@ -264,9 +275,9 @@ def _poses_of_sizes(parts: Sequence[Part], rules: Sequence[PackingParams]) -> li
     """
     meshes: list[Mesh] = [part.load() for part in parts]
     found, failures = [], []
-    for params in rules:
+    for params in tasks:
         try:
-            found.append(build_poses(parts, meshes, params))
+            found.append(build_poses(parts, meshes, params, stands=stands))
         except CatalogueError as error:
             failures.append(error)
     if not found:

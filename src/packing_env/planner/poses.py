@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -10,11 +11,19 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env.constraints import Constraints
+from packing_env.core.feasibility import legal_on_floor
 from packing_env.item_source import check_size, log_warnings
 from packing_env.items import Catalogue, Mesh
 from packing_env.items.meshes.mesh import UNITS
+from packing_env.kernels.stability_rules import LADDER
 from packing_env.planner.parts import Part
 from packing_env.types import PackingParams
+
+_LOGGER = logging.getLogger("packing_env.planner")
+
+NO_ROOM, TOO_LARGE, FALLS = "no room found", "fits in no orientation", "stands in no pose"
+"""Why a part is not packed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,16 +31,20 @@ class Poses:
     """The parts in all their orientations, for one container.
 
     Attributes:
-        params: The rules.
+        params: The task; its stability rule is the least strict of those of the parts.
         catalogue: A row per pose, with one orientation.
         first: ``[T]`` row of each part's first pose.
-        count: ``[T]`` number of its poses; 0 for a part that never fits.
+        count: ``[T]`` number of its poses; 0 for a part that is never packed.
+        rules: The stability rule of each part.
+        reasons: Why a part that is not packed is not.
     """
 
     params: PackingParams
     catalogue: Catalogue
     first: Int[Tensor, " T"]
     count: Int[Tensor, " T"]
+    rules: tuple[str, ...]
+    reasons: tuple[str, ...]
 
     def of(
         self, part: Int[Tensor, " B"], pose: Int[Tensor, " B"]
@@ -42,6 +55,11 @@ class Poses:
             (pose < 0)[:, None] | (places == pose[:, None])
         )
         return torch.where(there, self.first[part, None] + places, 0), there
+
+    @property
+    def rules_of_rows(self) -> list[str]:
+        """The stability rule of each row of the catalogue."""
+        return [self.rules[self.origin(row)[0]] for row in range(len(self.catalogue))]
 
     @property
     def volume(self) -> Float[Tensor, " T"]:
@@ -76,8 +94,17 @@ def _better_unit(largest: float, unit: str, params: PackingParams) -> str:
     )
 
 
-def build_poses(parts: Sequence[Part], meshes: Sequence[Mesh], params: PackingParams) -> Poses:
+def build_poses(
+    parts: Sequence[Part], meshes: Sequence[Mesh], params: PackingParams, *, stands: bool = False
+) -> Poses:
     """Build the poses of parts, or load them from the cache of catalogues.
+
+    Args:
+        parts: The parts.
+        meshes: Their solids.
+        params: The task. Its stability rule holds for all parts, unless they shall stand.
+        stands: Leave out poses that topple alone on a floor, and hold each part to the strictest
+            rule of ``LADDER`` by which it stands there in a pose.
 
     Raises:
         CatalogueError: No part fits into the container.
@@ -86,7 +113,12 @@ def build_poses(parts: Sequence[Part], meshes: Sequence[Mesh], params: PackingPa
     unit = meshes[0].source.unit  # for the message that none fits
     faces = [part.faces for part in parts]
     found = Catalogue.from_meshes(
-        meshes, cell=params.cell, container=params.container, unit=unit, faces=faces
+        meshes,
+        cell=params.cell,
+        container=params.container,
+        unit=unit,
+        faces=faces,
+        resting=stands,
     )
     largest = float(found.extent.max())
     check_size(found, f"files are read in {unit}; {_better_unit(largest, unit, params)}")
@@ -95,7 +127,39 @@ def build_poses(parts: Sequence[Part], meshes: Sequence[Mesh], params: PackingPa
     found = _with_handling(found, parts)
     catalogue = _one_row_per_pose(found, [part.source for part in parts])
     count = torch.where(found.never_feasible, 0, rows)
-    return Poses(params, catalogue, rows.cumsum(0) - rows, count)
+    rules = [params.stability] * len(rows)
+    reasons = [TOO_LARGE if never else NO_ROOM for never in found.never_feasible.tolist()]
+    if stands:
+        strictest = _strictest(found, params)
+        rules = [LADDER[max(0, level)] for level in strictest.tolist()]
+        falls = (count > 0) & (strictest < 0)
+        count = torch.where(falls, 0, count)
+        reasons = [FALLS if of else why for of, why in zip(falls.tolist(), reasons, strict=True)]
+        held = [LADDER.index(rule) for rule, of in zip(rules, count.tolist(), strict=True) if of]
+        params = params.evolve(stability=LADDER[min(held, default=0)])
+        _warn_of_lenient(found.names, rules, count.tolist())
+    return Poses(params, catalogue, rows.cumsum(0) - rows, count, tuple(rules), tuple(reasons))
+
+
+def _strictest(found: Catalogue, params: PackingParams) -> Int[Tensor, " T"]:
+    """Return the place in ``LADDER`` of the strictest rule by which an item stands on the floor.
+
+    -1 for an item that stands by none of them.
+    """
+    bare = params.evolve(constraints=Constraints())
+    stands = [legal_on_floor(found.tensors(), bare.evolve(stability=rule)) for rule in LADDER]
+    return torch.stack([each.any(1) for each in stands]).sum(0) - 1
+
+
+def _warn_of_lenient(names: Sequence[str], rules: Sequence[str], count: Sequence[int]) -> None:
+    """Log the parts that are held to a less strict rule than the strictest."""
+    for rule in LADDER[:-1]:
+        these = [n for n, r, c in zip(names, rules, count, strict=True) if c and r == rule]
+        if these:
+            _LOGGER.warning(
+                "less sure to stand, held to %s instead of %s: %s",
+                *(rule, LADDER[-1], ", ".join(these)),
+            )
 
 
 def _with_handling(found: Catalogue, parts: Sequence[Part]) -> Catalogue:

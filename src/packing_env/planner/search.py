@@ -89,7 +89,7 @@ class OrderSearch:
         self.size = sum(self._quantity)
         self._params = poses.params.evolve(num_items=max(1, self.size))
         self._stride = -(-self.size // _SNAPSHOTS) or 1
-        self._filling = Filling(poses.catalogue.tensors(), self._params)
+        self._filling = Filling(poses.catalogue.tensors(), self._params, poses.rules_of_rows)
         self.tried = 0
         self.best = self._decode_one(self._sequence(self._volume))
         self._chains = [self.best]
