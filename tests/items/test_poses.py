@@ -148,3 +148,14 @@ def test_items_that_a_rule_lets_stand_on_the_floor() -> None:
     assert {"sphere", "ellipsoid"} <= left_out < set(every.names)
     with pytest.raises(ParameterError, match="com_hull_30"):
         build_catalogue({**items, "steady": "com_hull_30"}, params, poses)
+
+
+def test_where_no_resting_pose_fits_the_lowest_that_fits_is_kept() -> None:
+    """A cone that is too tall to stand on its base; on its side, it turns."""
+    cone = EmbeddedShape("cone").mesh()
+    height = float(cone.vertices[:, 2].max() - cone.vertices[:, 2].min())
+    low = {"cell": 0.01, "container": (0.32, 0.32, 0.9 * height)}
+    found = Catalogue.from_meshes([cone], **low, resting=True, use_cache=False)
+    assert not bool(found.never_feasible.any())
+    assert "in every pose that fits" in str(found.sources[0]["warnings"])
+    assert float(found.peak[found.orientation_mask].max()) <= 0.9 * height

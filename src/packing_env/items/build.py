@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from packing_env.items import inputs
@@ -124,13 +124,23 @@ class MeshBuild:
             )
         if not self.resting:
             return rotations, []
+        fits = self._fits(mesh, rotations)
         rests = resting_poses(mesh.vertices, mesh.com, rotations)
-        if bool(rests.any()):
+        if bool((rests & fits).any()):
             return rotations[rests], []
+        if bool(fits.any()):  # else it is reported as too large
+            rotations = rotations[fits]
         lowest = lowest_pose(mesh.vertices, mesh.com, rotations)
         return rotations[lowest], [
-            "topples alone on a flat floor in every pose; it keeps the lowest"
+            "topples alone on a flat floor in every pose that fits; it keeps the lowest"
         ]
+
+    def _fits(self, mesh: Mesh, rotations: Float[Tensor, "R 3 3"]) -> Bool[Tensor, " R"]:
+        """Return the rotations in which a mesh, at its smallest size, is within the container."""
+        turned = [mesh.vertices.double() @ rotation.double().T for rotation in rotations]
+        sides = torch.stack([each.amax(0) - each.amin(0) for each in turned])
+        room = torch.tensor(self.grid.container, dtype=torch.float64)
+        return (min(self.scales) * sides <= room + 1e-6 * self.grid.cell).all(1)
 
     def key(self, version: int) -> str:
         """Hash all that the rows depend on, and the version of the file that holds them."""

@@ -22,8 +22,9 @@ from packing_env.types import PackingParams
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
-NO_ROOM, TOO_LARGE, FALLS = "no room found", "fits in no orientation", "stands in no pose"
-"""Why a part is not packed."""
+NO_ROOM, TOO_LARGE = "no room found", "fits in no orientation"
+FALLS = "stands in no pose; stability none packs it"
+"""Why parts are not packed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +138,7 @@ def build_poses(
         reasons = [FALLS if of else why for of, why in zip(falls.tolist(), reasons, strict=True)]
         held = [LADDER.index(rule) for rule, of in zip(rules, count.tolist(), strict=True) if of]
         params = params.evolve(stability=LADDER[min(held, default=0)])
-        _warn_of_lenient(found.names, rules, count.tolist())
+        _warn_of_lenient([part.label for part in parts], rules, count.tolist())
     return Poses(params, catalogue, rows.cumsum(0) - rows, count, tuple(rules), tuple(reasons))
 
 

@@ -1,0 +1,104 @@
+"""Plans that stand: the rule that each part is held to, and what a simulation says of the plan."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+import trimesh
+
+import packing_env as pe
+from packing_env import planner
+from packing_env.items import shapes
+from packing_env.items.inputs import EmbeddedShape
+from packing_env.physics import read_settings, simulate
+from packing_env.plan import check_plan
+from packing_env.planner import Part
+from packing_env.planner.containers import lay_grid
+from packing_env.planner.filling import Filling
+from packing_env.planner.poses import Poses, build_poses
+
+BLOCK = Part(sides=(40, 40, 40), unit="mm", name="block")
+PLANK = Part(sides=(80, 40, 40), unit="mm", name="plank", faces=("+z",))
+BALL = Part(mesh=EmbeddedShape("sphere").mesh(), name="ball")
+SIZES = (0.18, 0.14, 0.16)
+
+
+def poses_of(*parts: Part, stands: bool = True) -> Poses:
+    rule = "com_hull_20" if stands else "com_hull"
+    task = lay_grid(SIZES, 0.01, stability=rule, contact_tol=0.004)
+    return build_poses(parts, [part.load() for part in parts], task, stands=stands)
+
+
+def leaning_rod() -> trimesh.Trimesh:
+    """A rod that leans in every quarter turn."""
+    rod = trimesh.creation.box((0.02, 0.02, 0.1))
+    rod.apply_transform(trimesh.transformations.euler_matrix(0.7, 0.7, 0.7))
+    return rod
+
+
+def test_each_part_is_held_to_the_strictest_rule_that_it_can_meet(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    poses = poses_of(BLOCK, BALL)
+    assert poses.rules == ("com_hull_20", "com_hull_10")
+    assert poses.params.stability == "com_hull_10"  # what every placement of a plan satisfies
+    assert "less sure to stand, held to com_hull_10 instead of com_hull_20: ball" in caplog.text
+    assert poses_of(BLOCK).params.stability == "com_hull_20"
+
+
+@pytest.mark.parametrize(
+    ("parts", "stands", "carried"),
+    [
+        ((BLOCK, PLANK), False, True),
+        ((BLOCK, PLANK), True, False),
+        ((BLOCK, PLANK, BALL), True, False),
+    ],
+)
+def test_a_plank_half_on_a_block(parts: tuple[Part, ...], stands: bool, carried: bool) -> None:
+    """Its centre of mass is above the edge of the block; that the ball may do more is no matter."""
+    poses = poses_of(*parts, stands=stands)
+    task = poses.params.evolve(container=(0.08, 0.04, 0.16), num_items=4)
+    filling = Filling(poses.catalogue.tensors(), task, poses.rules_of_rows)
+    state, put = filling.empty(1), []
+    for part in (0, 1):
+        rows = poses.of(torch.tensor([part]), torch.tensor([-1]))
+        state, there = filling.put(state, *rows)
+        put += there.tolist()
+    assert put == [True, carried]
+
+
+def test_a_part_that_stands_in_no_pose_is_left_out_with_the_remedy(tmp_path: Path) -> None:
+    leaning_rod().export(tmp_path / "rod.stl")
+    order = [BLOCK, tmp_path / "rod.stl"]
+    plan = pe.pack(order, "180x140x160mm", 0.1, cell="10mm", unit="m")
+    assert [(part.name, part.reason) for part in plan.left] == [
+        ("rod", "stands in no pose; stability none packs it")
+    ]
+    assert not pe.pack(order, "180x140x160mm", 0.1, cell="10mm", unit="m", stability="none").left
+
+
+def test_a_plan_says_by_which_rule_it_stands(tmp_path: Path) -> None:
+    for parts, rule in (([BLOCK, "x5"], "com_hull_20"), ([BLOCK, BALL], "com_hull_10")):
+        plan = pe.pack(parts, "180x140x160mm", 0.1, cell="10mm")
+        file = planner.save(plan, tmp_path / rule, size=64)[0]
+        assert json.loads(file.read_text())["stability"] == rule
+        assert check_plan(file).holds
+
+
+def test_it_stands_in_simulation_where_the_weakest_rule_does_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.ERROR)
+    pytest.importorskip("mujoco", reason="mujoco is missing: pip install 'packing-env[physics]'")
+    names = [shape.name for shape in shapes.select(["revolutions"])]
+    parts = [Part(mesh=EmbeddedShape(name).mesh()) for name in names]
+    kept = {}
+    for rule in (None, "com_hull"):
+        plan = pe.pack(parts, "320x320x300mm", 1e-6, cell="10mm", stability=rule)
+        released = read_settings({"order": "released", "walls": True})
+        kept[rule] = simulate(plan.containers[0], released).utilization_kept
+    assert kept[None] > 1.2 * kept["com_hull"]
