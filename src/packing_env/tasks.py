@@ -92,7 +92,7 @@ PRESETS: dict[str, Task] = {
         SHAPES.evolve(
             stability="com_hull_strict",
             surest=("com_hull_10", "com_hull_20"),
-            contact_tol=0.002,
+            contact_tol=0.001,
         ),
         items={"source": "shapes", "resting": True, "steady": "com_hull_20"},
     ),
