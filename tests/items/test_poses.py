@@ -15,6 +15,7 @@ from packing_env.items import Catalogue, shapes
 from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.poses import lowest_pose, resting_poses
 from packing_env.items.rotations import rotation_set
+from packing_env.planner import Part
 from packing_env.types import PackingParams, ParameterError
 
 FACES = rotation_set("pi/2")[::4]
@@ -159,3 +160,11 @@ def test_where_no_resting_pose_fits_the_lowest_that_fits_is_kept() -> None:
     assert not bool(found.never_feasible.any())
     assert "in every pose that fits" in str(found.sources[0]["warnings"])
     assert float(found.peak[found.orientation_mask].max()) <= 0.9 * height
+
+
+def test_an_item_as_high_as_the_lid_and_one_that_fits_nowhere() -> None:
+    sizes = {"cell": 0.005, "container": (0.1, 0.1, 0.15), "resting": True, "use_cache": False}
+    high, plate = (0.06, 0.06, 0.1500005), (0.4, 0.4, 0.03)
+    found = Catalogue.from_meshes([Part(sides=box).load() for box in (high, plate)], **sizes)
+    assert found.never_feasible.tolist() == [False, True]
+    assert not found.sources[1]["warnings"]

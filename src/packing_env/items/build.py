@@ -20,7 +20,7 @@ from packing_env.items.inputs import CatalogueError
 from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.poses import lowest_pose, resting_poses
 from packing_env.items.rotations import rotation_set
-from packing_env.items.rows import Grid, MemoryEstimate, Row, mesh_row
+from packing_env.items.rows import LID_TOLERANCE, Grid, MemoryEstimate, Row, mesh_row
 from packing_env.memory import check_grid
 
 PATIENCE = 5.0
@@ -81,7 +81,8 @@ class MeshBuild:
         scales: sizes of each item.
         unit: unit of the files.
         strict: refuse meshes with warnings.
-        resting: leave out poses in which an item topples alone on a floor.
+        resting: leave out poses in which an item topples alone on a floor; where no other fits, at
+            its smallest size, it keeps the lowest that fits.
         faces: for each item those that may be up; empty for all.
     """
 
@@ -128,8 +129,9 @@ class MeshBuild:
         rests = resting_poses(mesh.vertices, mesh.com, rotations)
         if bool((rests & fits).any()):
             return rotations[rests], []
-        if bool(fits.any()):  # else it is reported as too large
-            rotations = rotations[fits]
+        if not bool(fits.any()):  # the catalogue reports it as too large
+            return rotations[rests] if bool(rests.any()) else rotations, []
+        rotations = rotations[fits]
         lowest = lowest_pose(mesh.vertices, mesh.com, rotations)
         return rotations[lowest], [
             "topples alone on a flat floor in every pose that fits; it keeps the lowest"
@@ -139,8 +141,8 @@ class MeshBuild:
         """Return the rotations in which a mesh, at its smallest size, is within the container."""
         turned = [mesh.vertices.double() @ rotation.double().T for rotation in rotations]
         sides = torch.stack([each.amax(0) - each.amin(0) for each in turned])
-        room = torch.tensor(self.grid.container, dtype=torch.float64)
-        return (min(self.scales) * sides <= room + 1e-6 * self.grid.cell).all(1)
+        room = torch.tensor(self.grid.container, dtype=torch.float64) + LID_TOLERANCE
+        return (min(self.scales) * sides <= room).all(1)
 
     def key(self, version: int) -> str:
         """Hash all that the rows depend on, and the version of the file that holds them."""

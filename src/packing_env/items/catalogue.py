@@ -222,7 +222,8 @@ class Catalogue:
             faces: for each item the faces that may be up ("+z", "-z", ...), empty for all.
             strict: refuse meshes with warnings.
             resting: leave out orientations in which an item topples alone on a flat floor
-                (`items.poses`); an item without any other keeps its lowest, with a warning.
+                (`items.poses`); where no other fits, an item keeps the lowest that fits, with a
+                warning.
             use_cache: keep the result in a folder on disk, named by a hash of its content.
             cache_dir: that folder; by default `packing_env` in the user's cache folder.
             device: device of the result.

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from packing_env.constraints import Constraints
 from packing_env.core.stability import check_rule
 from packing_env.items import CatalogueError, Mesh
@@ -23,14 +25,14 @@ from packing_env.planner.containers import (
     read_length,
 )
 from packing_env.planner.parts import Part, Parts, read_parts
-from packing_env.planner.poses import FALLS, NO_ROOM, TOO_LARGE, Poses, build_poses
+from packing_env.planner.poses import REASONS, Poses, build_poses
 from packing_env.planner.search import OrderSearch
 from packing_env.types import PackingParams, ParameterError, check_integer, check_number
 
 _TRIAL = 0.3
 """Share of a container's time in which its size is chosen."""
 _TOLERANCE = 0.4
-"""Cells within which a part that shall stand touches the ground, 2 mm at cells of 5 mm."""
+"""The widest gap to the ground that still carries a part of a plan that stands, in cells."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ class _Packer:
             spare = start + seconds - time.perf_counter()
             for search in searches if len(searches) > 1 else ():
                 search.improve(time.perf_counter() + _TRIAL * spare / limit / len(searches))
-            search = _choice(searches, sum(self.left))
+            search = _choice(searches, sum(self._waiting()))
             if not search.best.packed:
                 break
             more = self._containers_to_come(search, limit - len(self.packed))
@@ -212,10 +214,15 @@ class _Packer:
             search.improve(now + (start + seconds - now) / more)
             taken = time.perf_counter() - start  # without the full steps, which may be compiled now
             self._take(search)
-            if not any(self.left) or len(self.packed) == limit:
+            if not any(self._waiting()) or len(self.packed) == limit:
                 break
             searches = self._searches()
         return Plan(tuple(self.packed), self._left_over(), self.unit, self.tried, taken)
+
+    def _waiting(self) -> list[int]:
+        """Return how many of each part are left that some container may take."""
+        packable = torch.stack([poses.count for poses in self.poses]).amax(0) > 0
+        return [n * of for n, of in zip(self.left, packable.tolist(), strict=True)]
 
     def _searches(self) -> list[OrderSearch]:
         """Begin a search for what remains in each size of container."""
@@ -225,7 +232,7 @@ class _Packer:
         """Estimate how many containers are still filled, this one included."""
         volume = search.poses.volume
         packed = sum(n * v for n, v in zip(search.packed(), volume.tolist(), strict=True))
-        rest = sum(n * v for n, v in zip(self.left, volume.tolist(), strict=True))
+        rest = sum(n * v for n, v in zip(self._waiting(), volume.tolist(), strict=True))
         return max(1, min(limit, math.ceil(rest / packed)))
 
     def _take(self, search: OrderSearch) -> None:
@@ -239,17 +246,16 @@ class _Packer:
             replace(item, item_id=part, orientation=pose)
             for item, (part, pose) in zip(found.items, origins, strict=True)
         )
-        found = replace(found, items=items, num_items=sum(self.left), instance={})
+        rule = poses.least_strict(item.item_id for item in items)
+        found = replace(found, items=items, num_items=sum(self.left), instance={}, stability=rule)
         self.packed.append(settle(found))
         for part, count in enumerate(search.packed()):
             self.left[part] -= count
 
     def _left_over(self) -> tuple[LeftOver, ...]:
         """Return what is in no container, and why."""
-        reasons = [
-            next((why for why in (NO_ROOM, FALLS) if why in each), TOO_LARGE)
-            for each in zip(*(poses.reasons for poses in self.poses), strict=True)
-        ]
+        of_sizes = zip(*(poses.reasons for poses in self.poses), strict=True)
+        reasons = [min(each, key=REASONS.index) for each in of_sizes]
         return tuple(
             LeftOver(part.name, left, why)
             for part, left, why in zip(self.parts, self.left, reasons, strict=True)

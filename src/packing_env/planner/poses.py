@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -22,9 +22,11 @@ from packing_env.types import PackingParams
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
-NO_ROOM, TOO_LARGE = "no room found", "fits in no orientation"
-FALLS = "stands in no pose; stability none packs it"
-"""Why parts are not packed."""
+NO_ROOM = "no room found"
+TOO_LARGE = "fits in no orientation"
+FALLS = "stands in no pose that fits; stability com_hull or none may pack it"
+REASONS = (NO_ROOM, FALLS, TOO_LARGE)
+"""Why parts are left over. Of several containers the first of these counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +39,7 @@ class Poses:
         first: ``[T]`` row of each part's first pose.
         count: ``[T]`` number of its poses; 0 for a part that is never packed.
         rules: The stability rule of each part.
-        reasons: Why a part that is not packed is not.
+        reasons: Why each part is left over, if it is.
     """
 
     params: PackingParams
@@ -60,7 +62,14 @@ class Poses:
     @property
     def rules_of_rows(self) -> list[str]:
         """The stability rule of each row of the catalogue."""
-        return [self.rules[self.origin(row)[0]] for row in range(len(self.catalogue))]
+        end = torch.tensor([len(self.catalogue)])
+        rows = torch.diff(self.first, append=end).tolist()
+        return [rule for rule, n in zip(self.rules, rows, strict=True) for _ in range(n)]
+
+    def least_strict(self, parts: Iterable[int]) -> str:
+        """Return the least strict of the rules of parts, or that of the task if there are none."""
+        rules = {self.rules[part] for part in parts} or {self.params.stability}
+        return min(rules, key=LADDER.index) if len(rules) > 1 else rules.pop()
 
     @property
     def volume(self) -> Float[Tensor, " T"]:
@@ -132,12 +141,12 @@ def build_poses(
     reasons = [TOO_LARGE if never else NO_ROOM for never in found.never_feasible.tolist()]
     if stands:
         strictest = _strictest(found, params)
-        rules = [LADDER[max(0, level)] for level in strictest.tolist()]
         falls = (count > 0) & (strictest < 0)
         count = torch.where(falls, 0, count)
         reasons = [FALLS if of else why for of, why in zip(falls.tolist(), reasons, strict=True)]
-        held = [LADDER.index(rule) for rule, of in zip(rules, count.tolist(), strict=True) if of]
-        params = params.evolve(stability=LADDER[min(held, default=0)])
+        held = torch.where(count > 0, strictest, len(LADDER))
+        params = params.evolve(stability=LADDER[min(int(held.min()), len(LADDER) - 1)])
+        rules = [(*LADDER, params.stability)[level] for level in held.tolist()]
         _warn_of_lenient([part.label for part in parts], rules, count.tolist())
     return Poses(params, catalogue, rows.cumsum(0) - rows, count, tuple(rules), tuple(reasons))
 
@@ -145,11 +154,19 @@ def build_poses(
 def _strictest(found: Catalogue, params: PackingParams) -> Int[Tensor, " T"]:
     """Return the place in ``LADDER`` of the strictest rule by which an item stands on the floor.
 
-    -1 for an item that stands by none of them.
+    Between clearances and preplaced boxes, if it can; -1 for an item that stands nowhere.
     """
-    bare = params.evolve(constraints=Constraints())
-    stands = [legal_on_floor(found.tensors(), bare.evolve(stability=rule)) for rule in LADDER]
-    return torch.stack([each.any(1) for each in stands]).sum(0) - 1
+    given = params.constraints
+    beside = Constraints(
+        clearance=given.clearance, wall_clearance=given.wall_clearance, preplaced=given.preplaced
+    )
+    levels = []
+    for rules in dict.fromkeys((beside, Constraints())):
+        free = params.evolve(constraints=rules)
+        stands = [legal_on_floor(found.tensors(), free.evolve(stability=rule)) for rule in LADDER]
+        levels.append(torch.stack([each.any(1) for each in stands]).sum(0) - 1)
+    placed, alone = levels[0], levels[-1]
+    return torch.where(placed < 0, alone, placed)
 
 
 def _warn_of_lenient(names: Sequence[str], rules: Sequence[str], count: Sequence[int]) -> None:

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from packing_env.kernels.backends import implement, resolve
 from packing_env.kernels.search.items import Search, SearchItems
-from packing_env.kernels.stability_rules import NAMES
+from packing_env.kernels.stability_rules import MAP_RULES
 
 PATIENCE = 400
 """Placements of a row that the rule judges before the row is given up."""
@@ -97,7 +97,7 @@ def lowest_placements(
             f"item_id and there should be [B, L] with B = {len(heightmap)} and count at least 1, "
             f"not {list(item_id.shape)}, {list(there.shape)} and {count}"
         )
-    rule = NAMES.index(search.rule)
+    rule = MAP_RULES.index(search.rule)
     counts = [count, search.stride, search.pooled, rule, PATIENCE]
     lengths = [search.lid, search.contact_tol, *search.scale]
     tensors = [getattr(items, field.name) for field in fields(items)]

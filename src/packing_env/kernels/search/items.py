@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from packing_env.kernels.layout import HALF_CELL, extents
-from packing_env.kernels.stability_rules import RULES
+from packing_env.kernels.stability_rules import MARGINS, RULES, margin
 
-SEARCHED_RULES = tuple(name for name, rule in RULES.items() if rule.corners is None)
+SEARCHED_RULES = (*(name for name, rule in RULES.items() if rule.corners is None), *MARGINS)
 """Stability rules that the search can evaluate for a single placement: those without corners."""
 
 _POOL = 4
@@ -28,10 +28,14 @@ _LEVELS = 3
 _TAPS = 8
 """Lists of squares are padded to a multiple."""
 
-WHOLE = ("width", "depth", "last_x", "last_y", "point_x", "point_y", "area", "first", "taps")
+WHOLE = (
+    *("width", "depth", "last_x", "last_y", "point_x", "point_y", "margin_x", "margin_y"),
+    *("area", "first", "taps"),
+)
 """Integers of an item in an orientation: window cells up to the last footprint cell (0 without
 any), the largest lower corner that ``candidate_range`` allows, the point that the rule tests with
-the hull (the centre of mass or the window's centre, 1/64 cell), footprint cells. Then for each
+the hull (the centre of mass or the window's centre, 1/64 cell), the margin about that point, 0 for
+rules without one, footprint cells. Then for each
 level, from the widest squares on, where its list begins and how long it is."""
 
 REAL = ("peak", "base")
@@ -113,9 +117,12 @@ def search_items(
     first = taps.flatten().cumsum(0).view_as(taps) - taps
     where = torch.stack((first, taps), -1).unflatten(0, (-1, _LEVELS)).transpose(1, 2).flatten(2)
     last = torch.tensor(search.grid, device=bottom.device) - size[:, :1] * unrotated
-    point = HALF_CELL * size if RULES[search.rule].hull == "centres" else catalogue["com"]
+    percent = MARGINS.get(search.rule)
+    centres = percent is None and RULES[search.rule].hull == "centres"
+    point = HALF_CELL * size if centres else catalogue["com"]
+    around = torch.zeros_like(size) if percent is None else margin(size, percent)
     areas = torch.stack(area)[..., None]
-    columns = (torch.stack(extent), last.expand_as(size), point, areas, where)
+    columns = (torch.stack(extent), last.expand_as(size), point, around, areas, where)
     return SearchItems(
         bottom=bottom.contiguous(),
         whole=torch.cat(columns, -1),

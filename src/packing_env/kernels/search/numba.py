@@ -42,7 +42,9 @@ _TAPS_AT_ONCE = 8
 _REFINED, _MEASURED, _REFUSED, _ACCEPTED = range(4)
 """Outcomes of a look at the first placement in line."""
 
-_WIDTH, _DEPTH, _LAST_X, _LAST_Y, _POINT_X, _POINT_Y, _AREA, _FIRST, _TAPS = range(len(WHOLE))
+(
+    _WIDTH, _DEPTH, _LAST_X, _LAST_Y, _POINT_X, _POINT_Y, _MARGIN_X, _MARGIN_Y, _AREA, _FIRST, _TAPS
+) = range(len(WHOLE))  # fmt: skip
 _PEAK, _BASE = range(len(REAL))
 
 Task = namedtuple(
@@ -129,8 +131,8 @@ def _stands(heightmap, bottom, z, p, item, planes, task, scratch):
     if even and planes.flat[p] == heightmap[0, 0]:
         return planes.verdict[p]
     point, spans = (item[_POINT_X], item[_POINT_Y]), (scratch.low, scratch.high)
-    bar = z - task.tolerance
-    stands = holds(heightmap, bottom, bar, point, item[_AREA], task.rule, spans)
+    around, bar = (item[_MARGIN_X], item[_MARGIN_Y]), z - task.tolerance
+    stands = holds(heightmap, bottom, bar, point, around, item[_AREA], task.rule, spans)
     if even:
         planes.flat[p], planes.verdict[p] = heightmap[0, 0], stands
     return stands

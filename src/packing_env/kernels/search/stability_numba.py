@@ -50,7 +50,20 @@ def _in_hull(point, rows, nothing, centres, low, high):
 
 
 @jit
-def holds(heightmap, bottom, bar, point, area, rule, spans):
+def _all_in_hull(point, around, rows, nothing, centres, low, high):
+    """Return True if the hull holds a point, or all corners of the rectangle around it."""
+    if around[0] == 0:  # a margin is at least 1/64 cell
+        return _in_hull(point, rows, nothing, centres, low, high)
+    for i in range(-1, 2, 2):
+        for j in range(-1, 2, 2):
+            corner = (point[0] + i * around[0], point[1] + j * around[1])
+            if not _in_hull(corner, rows, nothing, centres, low, high):
+                return False
+    return True
+
+
+@jit
+def holds(heightmap, bottom, bar, point, around, area, rule, spans):
     """Return True if a rule calls a placement stable."""
     rows, nothing, count = bottom.shape[0], np.int32(bottom.shape[1]), 0
     low, high = spans
@@ -62,7 +75,7 @@ def holds(heightmap, bottom, bar, point, area, rule, spans):
     if rules.HULLS[rule]:
         if rules.COUNTS[rule] and rules.judge(rule, Support(count, shares, 0, False, False)):
             return True  # a rule that holds without its hull needs none
-        in_hull = _in_hull(point, rows, nothing, rules.CENTRES[rule], low, high)
+        in_hull = _all_in_hull(point, around, rows, nothing, rules.CENTRES[rule], low, high)
     return rules.judge(rule, Support(count, shares, 0, False, in_hull))
 
 
