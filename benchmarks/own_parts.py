@@ -2,8 +2,8 @@
 
     python benchmarks/own_parts.py --data DIR [--seconds 20] [--seeds 0 1 2] [--unit m] [--out ...]
 
-The files of `DIR/meshes` at true size, in 240 x 180 x 150 mm, cells of 5 mm, by the rules of plans
-that stand, which are the default, and by `com_hull`. `search_seconds` are those of the search;
+The files of `DIR/meshes` at true size, in 240 x 180 x 150 mm, cells of 5 mm, by `com_hull`, which
+is the default, and by `stands`. `search_seconds` are those of the search;
 `wall_seconds` has reading, rasterising, compiling and the full steps of the plan too.
 `largest_first` is the first packing that the search looks at: all parts visible, by volume, each at
 its lowest legal place. Every plan is written and checked by `packing_env.plan.check_plan`; a
@@ -29,8 +29,6 @@ from packing_env.plan import Packing, check_plan
 
 NO_TIME = 1e-6
 """Seconds after which a search has its first packing and no other."""
-STANDS = "stands"
-"""The default of `packing pack`."""
 
 
 def simulated(packing: Packing) -> dict[str, float]:
@@ -70,8 +68,7 @@ def packed(folder: Path, container: str, seconds: float, **options: Any) -> dict
 
 def by_rule(args: argparse.Namespace, rule: str) -> dict[str, Any]:
     """Pack with every seed by a stability rule; return the runs, and their means."""
-    stability = None if rule == STANDS else rule
-    options = {"unit": args.unit, "cell": args.cell, "stability": stability}
+    options = {"unit": args.unit, "cell": args.cell, "stability": rule}
     folder = args.data / "meshes"
     first = packed(folder, args.container, NO_TIME, **options)  # compiles the kernels, too
     print(f"{rule}, largest first: {summary(first)}", flush=True)
@@ -102,7 +99,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with meshes/")
     parser.add_argument("--container", default="240x180x150mm")
     parser.add_argument("--cell", default="5mm")
-    parser.add_argument("--rules", nargs="+", default=[STANDS, "com_hull"])
+    parser.add_argument("--rules", nargs="+", default=["com_hull", "stands"])
     parser.add_argument("--unit", default="m", help="of the files")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])

@@ -141,7 +141,12 @@ COMMANDS = {
             Argument("--seconds", type=float, default=30.0, help="of search; default 30"),
             Argument("--unit", help="of the files; default: as the container"),
             Argument("--cell", metavar="LENGTH", help="grid, as in 5mm; default: 48 to 64 a side"),
-            Argument("--stability", metavar="RULE", help="default: plans that stand"),
+            Argument(
+                "--stability",
+                default="com_hull",
+                metavar="RULE",
+                help="a rule, or stands: the strictest of each part; default com_hull",
+            ),
             *CONSTRAINTS,
             Argument("--seed", type=int, default=0, help="of the search"),
             Argument("--out", type=Path, default=Path("packed"), help="folder; default packed"),

@@ -31,6 +31,8 @@ from packing_env.types import PackingParams, ParameterError, check_integer, chec
 
 _TRIAL = 0.3
 """Share of a container's time in which its size is chosen."""
+STANDS = "stands"
+"""The stability of :func:`pack` that holds each part to the strictest rule it can meet."""
 _TOLERANCE = 0.4
 """The widest gap to the ground that still carries a part of a plan that stands, in cells."""
 
@@ -93,7 +95,7 @@ def pack(
     unit: str | None = None,
     cell: str | float | None = None,
     containers: int = 1,
-    stability: str | None = None,
+    stability: str = "com_hull",
     seed: int = 0,
     **constraints: Any,
 ) -> Plan:
@@ -113,10 +115,10 @@ def pack(
         cell: Side of a cell of the grid, ``"5mm"`` or metres; by default 48 to 64 cells along the
             floor. Smaller ones pack more tightly and take more time.
         containers: How many may be used.
-        stability: Rule that every placement satisfies. None for plans that stand: contact within
-            0.4 cells, poses in which a part does not topple alone on a floor, and ``com_hull_20``,
-            or, of a part that has no such pose, the strictest of ``com_hull_10``,
-            ``com_hull_strict`` and ``com_hull`` by which it stands on the floor.
+        stability: Rule that every placement satisfies, or ``"stands"``: contact within 0.4 cells,
+            poses in which a part does not topple alone on a floor, and ``com_hull_20``, or, of a
+            part that has no such pose, the strictest of ``com_hull_10``, ``com_hull_strict`` and
+            ``com_hull`` by which it stands on the floor.
         seed: Of the search.
         **constraints: Entries of :class:`packing_env.constraints.Constraints`: ``clearance`` and
             ``wall_clearance`` (as ``"2mm"`` or metres), ``weight_limit``, ``balance``,
@@ -138,7 +140,7 @@ def pack(
     order = read_parts(parts, unit or given)
     spacing = choose_cell(sizes) if cell is None else read_length("cell", cell)
     held = _constraints(order, constraints)
-    stands = stability is None
+    stands = stability == STANDS
     options: dict[str, Any] = {"constraints": held, "stability": stability}
     if stands:
         options |= {"stability": LADDER[-1], "contact_tol": _TOLERANCE * spacing}
