@@ -24,7 +24,7 @@ _LOGGER = logging.getLogger("packing_env.planner")
 
 NO_ROOM = "no room found"
 TOO_LARGE = "fits in no orientation"
-FALLS = "stands in no pose that fits; stability com_hull or none may pack it"
+FALLS = "stands in no pose"
 REASONS = (NO_ROOM, FALLS, TOO_LARGE)
 """Why parts are left over. Of several containers the first of these counts."""
 
@@ -147,7 +147,13 @@ def build_poses(
         held = torch.where(count > 0, strictest, len(LADDER))
         params = params.evolve(stability=LADDER[min(int(held.min()), len(LADDER) - 1)])
         rules = [(*LADDER, params.stability)[level] for level in held.tolist()]
-        _warn_of_lenient([part.label for part in parts], rules, count.tolist())
+        names = [part.label for part in parts]
+        if never := [name for name, of in zip(names, falls.tolist(), strict=True) if of]:
+            text = (
+                "no pose that fits stands, so not packed, which stability com_hull or none may: %s"
+            )
+            _LOGGER.warning(text, ", ".join(never))
+        _warn_of_lenient(names, rules, count.tolist())
     return Poses(params, catalogue, rows.cumsum(0) - rows, count, tuple(rules), tuple(reasons))
 
 
