@@ -149,9 +149,7 @@ def build_poses(
         rules = [(*LADDER, params.stability)[level] for level in held.tolist()]
         names = [part.label for part in parts]
         if never := [name for name, of in zip(names, falls.tolist(), strict=True) if of]:
-            text = (
-                "no pose that fits stands, so not packed, which stability com_hull or none may: %s"
-            )
+            text = "stands in no pose that fits (stability com_hull or none may pack it): %s"
             _LOGGER.warning(text, ", ".join(never))
         _warn_of_lenient(names, rules, count.tolist())
     return Poses(params, catalogue, rows.cumsum(0) - rows, count, tuple(rules), tuple(reasons))
