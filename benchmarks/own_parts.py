@@ -3,12 +3,12 @@
     python benchmarks/own_parts.py --data DIR [--seconds 20] [--seeds 0 1 2] [--unit m] [--out ...]
 
 The files of `DIR/meshes` at true size, in 240 x 180 x 150 mm, cells of 5 mm, by `com_hull`, which
-is the default, and by `stands`. `search_seconds` are those of the search;
-`wall_seconds` has reading, rasterising, compiling and the full steps of the plan too.
-`largest_first` is the first packing that the search looks at: all parts visible, by volume, each at
-its lowest legal place. Every plan is written and checked by `packing_env.plan.check_plan`; a
-violation ends the run. Then it is simulated, item by item and released at once, with walls: `kept`
-is the utilization before the first item moves, `moved` the number of items that do.
+is the default, and by `stands`. `search_seconds` are those of the search; `wall_seconds` has
+reading, rasterising, compiling and the full steps of the plan too. `largest_first` is the first
+packing that the search looks at: all parts visible, by volume, each at its lowest legal place.
+Every plan is written and checked by `packing_env.plan.check_plan`; a violation ends the run. Then
+it is simulated, item by item and released at once, with walls: `kept` is the utilization before the
+first item moves, `moved` the number of items that do.
 """
 
 from __future__ import annotations

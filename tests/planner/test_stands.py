@@ -59,7 +59,7 @@ def test_each_part_is_held_to_the_strictest_rule_that_it_can_meet(
     ],
 )
 def test_a_plank_half_on_a_block(parts: tuple[Part, ...], stands: bool, carried: bool) -> None:
-    """Its centre of mass is above the edge of the block; that the ball may do more is no matter."""
+    """Its centre of mass is above the edge of the block. A ball's rule holds for the ball alone."""
     poses = poses_of(*parts, stands=stands)
     task = poses.params.evolve(container=(0.08, 0.04, 0.16), num_items=4)
     filling = Filling(poses.catalogue.tensors(), task, poses.rules_of_rows)
@@ -115,6 +115,11 @@ def test_an_order_that_falls_altogether(tmp_path: Path) -> None:
         tmp_path / "rod.stl", "180x140x160mm", 0.1, cell="10mm", unit="m", stability="stands"
     )
     assert (plan.containers, plan.num_left) == ((), 1)
+
+
+def test_an_unknown_rule_is_refused_with_all_that_may_be_given() -> None:
+    with pytest.raises(pe.ParameterError, match=r"'stand' is unknown.*com_hull_20.*'stands'"):
+        pe.pack(BLOCK, "180x140x160mm", 0.1, cell="10mm", stability="stand")
 
 
 def test_with_constraints() -> None:

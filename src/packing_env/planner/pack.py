@@ -146,7 +146,10 @@ def pack(
         options |= {"stability": LADDER[-1], "contact_tol": _TOLERANCE * spacing}
     tasks = [lay_grid(size, spacing, **options) for size in sizes]
     for params in tasks:
-        check_rule(params.stability, params)
+        try:
+            check_rule(params.stability, params)
+        except ParameterError as error:
+            raise ParameterError(f"{error}; or stability={STANDS!r}") from error
     poses = _poses_of_sizes(order, tasks, stands)
     return _Packer(order, poses, given, seed).pack(limit, seconds)
 

@@ -67,8 +67,8 @@ class Poses:
         return [rule for rule, n in zip(self.rules, rows, strict=True) for _ in range(n)]
 
     def least_strict(self, parts: Iterable[int]) -> str:
-        """Return the least strict of the rules of parts, or that of the task if there are none."""
-        rules = {self.rules[part] for part in parts} or {self.params.stability}
+        """Return the least strict stability rule of some parts, of which there is at least one."""
+        rules = {self.rules[part] for part in parts}
         return min(rules, key=LADDER.index) if len(rules) > 1 else rules.pop()
 
     @property
@@ -144,9 +144,10 @@ def build_poses(
         falls = (count > 0) & (strictest < 0)
         count = torch.where(falls, 0, count)
         reasons = [FALLS if of else why for of, why in zip(falls.tolist(), reasons, strict=True)]
-        held = torch.where(count > 0, strictest, len(LADDER))
-        params = params.evolve(stability=LADDER[min(int(held.min()), len(LADDER) - 1)])
-        rules = [(*LADDER, params.stability)[level] for level in held.tolist()]
+        levels = strictest[count > 0].tolist() or [len(LADDER) - 1]
+        params = params.evolve(stability=LADDER[min(levels)])
+        kept = zip(strictest.tolist(), count.tolist(), strict=True)
+        rules = [LADDER[level] if poses else params.stability for level, poses in kept]
         names = [part.label for part in parts]
         if never := [name for name, of in zip(names, falls.tolist(), strict=True) if of]:
             text = "stands in no pose that fits (stability com_hull or none may pack it): %s"
@@ -156,9 +157,10 @@ def build_poses(
 
 
 def _strictest(found: Catalogue, params: PackingParams) -> Int[Tensor, " T"]:
-    """Return the place in ``LADDER`` of the strictest rule by which an item stands on the floor.
+    """Return the index in ``LADDER`` of the strictest rule by which each item stands on the floor.
 
-    Between clearances and preplaced boxes, if it can; -1 for an item that stands nowhere.
+    It is -1 for an item that no rule accepts. Clearances and preplaced boxes count, unless they
+    leave an item no place at all.
     """
     given = params.constraints
     beside = Constraints(

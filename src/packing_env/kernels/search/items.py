@@ -34,9 +34,9 @@ WHOLE = (
 )
 """Integers of an item in an orientation: window cells up to the last footprint cell (0 without
 any), the largest lower corner that ``candidate_range`` allows, the point that the rule tests with
-the hull (the centre of mass or the window's centre, 1/64 cell), the margin about that point, 0 for
-rules without one, footprint cells. Then for each
-level, from the widest squares on, where its list begins and how long it is."""
+the hull (the centre of mass or the window's centre, 1/64 cell), the margin around that point (1/64
+cell, 0 for rules without one), footprint cells. Then for each level, from the widest squares on,
+where its list begins and how long it is."""
 
 REAL = ("peak", "base")
 """Metres: the highest point, the least ``bottom``."""
