@@ -185,6 +185,12 @@ def test_bad_arrays_are_refused(vertices, faces, message):
         mesh_from_arrays(vertices, faces)
 
 
+@pytest.mark.parametrize("distance", [1e10, 1e308])
+def test_a_mesh_too_far_from_its_origin_is_refused(distance):
+    with pytest.raises(MeshError, match="from its origin"):
+        mesh_from_arrays(CUBE + CUBE.new_tensor([distance, 0.0, 0.0]), CUBE_FACES)
+
+
 def test_vertices_weld_across_grid_boundaries():
     generator = torch.Generator().manual_seed(0)
     soup = CUBE[CUBE_FACES].view(-1, 3)
@@ -375,6 +381,52 @@ def _stl(path, vertices, faces):
     corners = (vertices[faces]).float().numpy()
     body = b"".join(struct.pack("<12fH", 0, 0, 0, *c.flatten(), 0) for c in corners)
     path.write_bytes(bytes(80) + struct.pack("<I", len(faces)) + body)
+
+
+@pytest.mark.parametrize("tail", [1, 2, 80])
+def test_bytes_after_the_facets_of_an_stl_are_ignored_with_a_warning(tmp_path, tail):
+    path = tmp_path / "tail.stl"
+    _stl(path, CUBE, CUBE_FACES)
+    path.write_bytes(path.read_bytes() + bytes(tail))
+    mesh = load_mesh(path)
+    assert mesh.volume == pytest.approx(1.0)
+    assert any(f"{tail} bytes" in warning for warning in mesh.warnings)
+    with pytest.raises(MeshError, match=f"{tail} bytes"):
+        load_mesh(path, strict=True)
+
+
+@pytest.mark.parametrize("more", [50, 100])
+def test_an_stl_with_more_facets_than_it_declares_is_refused(tmp_path, more):
+    path = tmp_path / "more.stl"
+    _stl(path, CUBE, CUBE_FACES)
+    path.write_bytes(path.read_bytes() + bytes(more))
+    with pytest.raises(MeshError, match="size mismatch"):
+        load_mesh(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("suffix", ["stl", "obj", "off"])
+def test_text_with_a_byte_order_mark_is_read(tmp_path, suffix, encoding):
+    trimesh = pytest.importorskip("trimesh")
+    box = trimesh.Trimesh(CUBE.numpy() * 0.1, CUBE_FACES.numpy())
+    text = box.export(file_type="stl_ascii" if suffix == "stl" else suffix)
+    path = tmp_path / f"box.{suffix}"
+    path.write_text(text.lstrip("# "), encoding=encoding)
+    if suffix == "obj":  # a vertex in the first line
+        path.write_text(_obj(tmp_path / "plain.obj").read_text(), encoding=encoding)
+    assert load_mesh(path).volume == pytest.approx(1.0 if suffix == "obj" else 1e-3)
+
+
+def test_lines_of_an_obj_go_on_after_a_backslash(tmp_path):
+    lines = _obj(tmp_path / "cube.obj").read_text().splitlines()
+    folded = [word.replace(" ", " \\\n ", 2) for word in lines]
+    folded = ["# C:\\parts\\", "mtllib C:\\parts\\", *folded]
+    (tmp_path / "folded.obj").write_text("\r\n".join(folded), newline="")
+    assert load_mesh(tmp_path / "folded.obj").volume == pytest.approx(1.0)
+    cut = "\n".join([*folded, "f 1 2 \\"])
+    (tmp_path / "cut.obj").write_text(cut)
+    with pytest.raises(MeshError, match=f"line {len(cut.splitlines())}.*face"):
+        load_mesh(tmp_path / "cut.obj")
 
 
 URDF = """<robot name="r">

@@ -45,6 +45,7 @@ def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
         source=MeshSource(path=str(file), unit=unit),
         strict=strict,
         part=torch.from_numpy(surface.part),
+        notes=surface.warnings,
     )
 
 

@@ -8,6 +8,7 @@ remaining defect becomes a line in `Mesh.warnings`; a surface that cannot be a s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,8 @@ from packing_env.items.meshes.topology import WELD_TOLERANCE
 
 LARGEST_EXTENT = 1e6
 """A mesh larger than this (metres) is refused."""
+LARGEST_DISTANCE = 1e9
+"""A mesh further than this (metres) from its origin is refused."""
 SMALLEST_EXTENT = 1e-5
 """A mesh smaller than this (metres) on each axis is refused."""
 UNIT_HINT_EXTENT = 5.0
@@ -97,6 +100,7 @@ def mesh_from_arrays(
     source: MeshSource | None = None,
     strict: bool = False,
     part: Tensor | None = None,
+    notes: Sequence[str] = (),
 ) -> Mesh:
     """Check, repair and measure a triangle mesh given as arrays.
 
@@ -110,6 +114,7 @@ def mesh_from_arrays(
         strict: raise `MeshError` on anything that would be a warning.
         part: [V] int64; vertices of different parts stay apart when they coincide, so that solids
             that touch or overlap keep their own surfaces. One part by default.
+        notes: warnings about the source, to which others are added.
 
     Returns:
         The solid, in the frame of `vertices`.
@@ -125,7 +130,7 @@ def mesh_from_arrays(
     _check_arrays(points, triangles, label)
     part = torch.zeros(len(points), dtype=torch.int64) if part is None else part
     points, triangles = _clean(points, triangles, part, label)
-    warnings = _size_warnings(points, source)
+    warnings = [*notes, *_size_warnings(points, source)]
     triangles, closed = _orient(points, triangles, warnings, label)
     volume, com, reliable = volumes.measure(points, triangles, closed, warnings)
     if strict and warnings:
@@ -191,6 +196,12 @@ def _check_size(points: Tensor, label: str) -> None:
         raise MeshError(
             f"{label}: extent {extent:.3g} m is beyond any sane limit ({LARGEST_EXTENT:.0e} m); "
             "check the unit option (unit='mm'?) or the file"
+        )
+    distance = float(points.abs().max())
+    if distance > LARGEST_DISTANCE:
+        raise MeshError(
+            f"{label}: {distance:.3g} m from its origin ({LARGEST_DISTANCE:.0e} m at most); "
+            "export it near the origin"
         )
     if extent < SMALLEST_EXTENT:
         raise MeshError(

@@ -7,6 +7,7 @@ URDF trees refer to; it is imported on first use (extra `mesh`).
 
 from __future__ import annotations
 
+import codecs
 import io
 import struct
 import warnings
@@ -41,8 +42,16 @@ UNITS_3MF = {
 """Key of `mesh.UNITS` for each unit name of 3MF."""
 
 
+def _without_mark(data: bytes) -> bytes:
+    """Return text without its byte-order mark; UTF-16 with one as UTF-8."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", errors="replace").encode()
+    return data.removeprefix(codecs.BOM_UTF8)
+
+
 def _text(path: Path, data: bytes, kind: str) -> str:
     """Decode a text file; raise on binary content, and on more than `files.MAX_TEXT` bytes."""
+    data = _without_mark(data)
     if b"\0" in data:
         raise MeshError(f"{path}: binary content, not {kind} text; check the file's suffix")
     if len(data) > files.MAX_TEXT:
@@ -60,6 +69,19 @@ def _numbered_lines(text: str) -> Iterator[tuple[int, list[str]]]:
             yield number, words
 
 
+def _joined_lines(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines of OBJ; a vertex or a face goes on in the next line after a backslash.
+
+    Other lines may end with the backslash of a folder's name.
+    """
+    lines = _numbered_lines(text)
+    for number, words in lines:
+        while words[0] in ("v", "f") and words[-1].endswith("\\"):
+            words[-1:] = [words[-1][:-1]] * (len(words[-1]) > 1)
+            words += next(lines, (number, [""]))[1]
+        yield number, words
+
+
 def _floats(path: Path, number: int, words: Sequence[str]) -> list[float]:
     """Parse the first three words as coordinates."""
     try:
@@ -74,15 +96,22 @@ def _floats(path: Path, number: int, words: Sequence[str]) -> list[float]:
 
 
 def _read_stl(path: Path, data: bytes) -> Surface:
-    """Read STL: binary iff the size is 84 + 50 n for the count n in the header, else ASCII."""
+    """Read STL: binary if it holds 84 + 50 n bytes for the count n in the header, else ASCII.
+
+    Bytes after the last facet are ignored with a warning, unless they are facets.
+    """
     if len(data) >= STL_HEADER:
         count = struct.unpack_from("<I", data, 80)[0]
-        if len(data) == STL_HEADER + STL_FACET * count:
+        spare = len(data) - STL_HEADER - STL_FACET * count
+        if spare == 0 or (count and spare > 0 and spare % STL_FACET):
             facet = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("extra", "<u2")])
             facets = np.frombuffer(data, dtype=facet, count=count, offset=STL_HEADER)
-            return surface(facets["corners"], np.arange(3 * count))
-    if data.lstrip()[:5].lower() == b"solid" and b"\0" not in data:
-        return _stl_ascii(path, _text(path, data, "ASCII STL"))
+            found = surface(facets["corners"], np.arange(3 * count))
+            note = f"{spare} bytes after the last of its {count} triangles are ignored"
+            return replace(found, warnings=(note,) * (spare > 0))
+    text = _without_mark(data)
+    if text.lstrip()[:5].lower() == b"solid" and b"\0" not in text:
+        return _stl_ascii(path, _text(path, text, "ASCII STL"))
     if len(data) < STL_HEADER or b"\0" not in data:
         raise MeshError(f"{path}: neither binary nor ASCII STL; check the file's suffix")
     raise MeshError(
@@ -125,7 +154,7 @@ def _read_obj(path: Path, data: bytes) -> Surface:
     """Read OBJ: `v` and `f` lines; materials, normals, textures and groups are ignored."""
     vertices: list[list[float]] = []
     polygons: list[tuple[int, list[int]]] = []
-    for number, words in _numbered_lines(_text(path, data, "OBJ")):
+    for number, words in _joined_lines(_text(path, data, "OBJ")):
         if words[0] == "v":
             vertices.append(_floats(path, number, words[1:]))
         elif words[0] == "f":

@@ -22,12 +22,14 @@ class Surface:
         faces: [F, 3] int64.
         part: [V] int64; equal for vertices of one body (see `mesh_from_arrays`).
         unit: the unit that the file states, or None.
+        warnings: what was ignored in the file, one sentence each.
     """
 
     vertices: Float[np.ndarray, "V 3"]
     faces: Int[np.ndarray, "F 3"]
     part: Int[np.ndarray, " V"]
     unit: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def surface(vertices: Any, faces: Any) -> Surface:
