@@ -33,7 +33,7 @@ class Extra:
 EXTRAS = {
     "fast": Extra("compiled kernels on the CPU", ("numba",)),
     "mesh": Extra(
-        "PLY, GLB, 3MF and COLLADA files, volume of overlapping parts",
+        "PLY and COLLADA files, volume of overlapping parts",
         ("trimesh", "networkx", "lxml", "manifold3d", "collada"),
     ),
     "viz": Extra("figures with titles, learning curves, GIF", ("matplotlib", "PIL")),

@@ -6,17 +6,12 @@ zeros that were compressed a thousandfold.
 
 from __future__ import annotations
 
-import io
-import struct
-import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from xml.parsers import expat
 
-from packing_env import files
 from packing_env.items.meshes.surface import MeshError
-from packing_env.memory import human
 
 MAX_PARTS = 1024
 """Largest number of separate parts of a solid; some checks compare all pairs of them."""
@@ -37,7 +32,8 @@ def check_parts(what: str, parts: int) -> None:
         )
 
 
-def _check_size(path: Path, parts: int, vertices: int) -> None:
+def check_size(path: Path, parts: int, vertices: int) -> None:
+    """Raise `MeshError` for more parts or vertices than are read."""
     check_parts(str(path), parts)
     if vertices > MAX_VERTICES:
         raise MeshError(
@@ -62,8 +58,8 @@ class Parts:
         self.made_of: dict[str, list[str]] = defaultdict(list)
         self.vertices: dict[str, int] = {}
 
-    def check(self, path: Path) -> int:
-        """Return the number of surfaces in the whole; raise `MeshError` beyond the limits."""
+    def check(self, path: Path) -> None:
+        """Raise `MeshError` beyond the limits, and for parts that contain each other."""
         total: dict[str, tuple[int, int]] = {}
         waiting, above = [""], set[str]()
         while waiting:
@@ -80,52 +76,16 @@ class Parts:
             inside = [total[inner] for inner in self.made_of.get(part, ())]
             count = sum(count for count, _ in inside) + (part in self.vertices)
             total[part] = count, sum(n for _, n in inside) + self.vertices.get(part, 0)
-        _check_size(path, *total[""])
-        return total[""][0]
+        parts, vertices = total[""]
+        check_size(path, parts, vertices)
 
 
-def check_3mf(path: Path, data: bytes) -> int:
-    """Return the number of surfaces of a 3MF file; raise `MeshError` if it unfolds to too much."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-            if size > files.MAX_BYTES:
-                raise MeshError(
-                    f"{path}: unpacks to {human(size)}, and at most {human(files.MAX_BYTES)} are "
-                    "read; export it with fewer triangles"
-                )
-            parts = _parts_of_3mf(archive)
-    except (zipfile.BadZipFile, expat.ExpatError, NotImplementedError, OSError) as error:
-        raise MeshError(f"{path}: cannot be parsed as 3MF ({error}); export it again") from error
-    return parts.check(path)
-
-
-def _parts_of_3mf(archive: zipfile.ZipFile) -> Parts:
-    """Return the objects of the model, with those of other files that it names."""
-    parts, current = Parts(), ""
-    inside = {name.strip("/"): name for name in archive.namelist()}
-    model = next((name for name in archive.namelist() if "3d/3dmodel.model" in name.lower()), None)
-    for tag, given in _elements(archive.read(model)) if model else ():
-        if tag == "object":
-            current = given.get("id", "")
-        elif tag == "mesh":
-            parts.vertices.setdefault(current, 0)
-        elif tag == "vertex":
-            parts.vertices[current] = parts.vertices.get(current, 0) + 1
-        elif tag in ("item", "component"):
-            part = given.get("objectid", "")
-            parts.made_of["" if tag == "item" else current].append(part)
-            if (other := given.get("path", "").strip("/")) in inside:
-                found = sum(tag == "vertex" for tag, _ in _elements(archive.read(inside[other])))
-                parts.vertices[part] = parts.vertices.get(part, 0) + found
-    return parts
-
-
-def check_dae(path: Path, data: bytes) -> int:
-    """Return the surfaces of a COLLADA file; raise `MeshError` if its nodes unfold to too much."""
+def check_dae(path: Path, data: bytes) -> float:
+    """Return the metres of a COLLADA file's unit; raise `MeshError` if it unfolds to too much."""
     parts, above, number = Parts(), [""], 0
+    metres: list[float] = []
     try:
-        for tag, given in _elements(data):
+        for tag, given in elements(data, ends=True):
             here = above[-1]
             if tag == END:
                 above.pop()
@@ -141,46 +101,41 @@ def check_dae(path: Path, data: bytes) -> int:
                 here = parts.made_of[here][-1]
             elif tag == "library_nodes":
                 here = " library"
+            elif tag == "unit":
+                metres.append(float(given.get("meter", "1")))
             elif tag in ("instance_node", "instance_geometry"):
                 parts.made_of[here].append(given.get("url", ""))
             above.append(here)
     except (expat.ExpatError, ValueError) as error:
         raise MeshError(f"{path}: not a COLLADA file ({error}); repair the file") from error
-    return parts.check(path)
+    parts.check(path)
+    return metres[0] if metres else 1.0
 
 
-def _elements(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the name and the attributes of each element of XML, and `END` where it ends."""
+def elements(
+    data: bytes, prefixes: dict[str, str] | None = None, ends: bool = False
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the name and the attributes of each element of XML, without their namespaces.
+
+    Args:
+        data: The XML.
+        prefixes: Receives the namespace of each prefix.
+        ends: Yield `END` where an element ends.
+    """
     found: list[tuple[str, dict[str, str]]] = []
 
     def start(name: str, attributes: dict[str, str]) -> None:
-        own = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
-        found.append((name.rpartition(" ")[2], own))
+        if " " in "".join(attributes):  # names of other namespaces: few, among millions
+            attributes = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
+        found.append((name.rpartition(" ")[2], attributes))
 
     parser = expat.ParserCreate(namespace_separator=" ")
+    if prefixes is not None:
+        parser.StartNamespaceDeclHandler = lambda prefix, uri: prefixes.update({prefix or "": uri})
     parser.StartElementHandler = start
-    parser.EndElementHandler = lambda name: found.append((END, {}))
+    if ends:
+        parser.EndElementHandler = lambda name: found.append((END, {}))
     for begin in range(0, len(data), CHUNK):
         parser.Parse(data[begin : begin + CHUNK], begin + CHUNK >= len(data))
         yield from found
         found.clear()
-
-
-def check_glb(path: Path, data: bytes) -> int:
-    """Return the surfaces of a GLB file; raise `MeshError` if it unfolds to too much."""
-    if len(data) < 20 or data[:4] != b"glTF":
-        raise MeshError(f"{path}: no GLB header; check the file's suffix")
-    try:
-        document = files.parse_json(data[20 : 20 + struct.unpack_from("<I", data, 12)[0]])
-        counts = [int(accessor["count"]) for accessor in document.get("accessors", ())]
-        meshes = [mesh["primitives"] for mesh in document.get("meshes", ())]
-        used = [meshes[node["mesh"]] for node in document.get("nodes", ()) if "mesh" in node]
-        surfaces = [counts[each["attributes"]["POSITION"]] for mesh in used for each in mesh]
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise MeshError(
-            f"{path}: cannot be parsed as GLB ({type(error).__name__}: {error}); export it again"
-        ) from error
-    if max(counts, default=0) > len(data):
-        raise MeshError(f"{path}: declares more values than the file holds; export it again")
-    _check_size(path, len(surfaces), sum(surfaces))
-    return len(surfaces)

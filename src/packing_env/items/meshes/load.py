@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from packing_env import files
@@ -14,21 +15,25 @@ from packing_env.items.meshes.surface import MeshError, Surface
 READERS = {**readers.READERS, ".urdf": urdf.read_tree}
 """Reader of each supported suffix."""
 SUPPORTED = tuple(READERS)
+FORMAT_UNITS = {".glb": "m", ".urdf": "m"}
+"""Unit of the formats that have one, by suffix."""
 
 
 def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
     """Load a solid from STL, OBJ, PLY, OFF, GLB, 3MF or a URDF tree.
 
     Args:
-        path: the file. STL (binary and ASCII), OBJ and OFF need no extra; PLY, GLB and 3MF need
+        path: the file. STL (binary and ASCII), OBJ, OFF, GLB and 3MF need no extra; PLY needs
             `pip install packing-env[mesh]`. A URDF tree becomes one rigid solid at its zero
             configuration, from visual geometry, or collision geometry where a link has no visual.
         unit: unit of the coordinates in the file, a key of `UNITS`. 3MF and URDF files state
-            their own unit, which is used (and recorded in `source`) instead.
+            their own unit, which is used (and recorded in `source`) instead. GLB files are in
+            metres by their format; another unit is for files that do not keep to it.
         strict: raise `MeshError` on anything that would be a warning.
 
     Returns:
         The solid in metres, in the frame of the file, with `warnings` that say what was repaired.
+        A GLB file has +Y up: its solid is turned, (x, y, z) to (x, -z, y), so that +Z is up.
 
     Raises:
         MeshError: the file is missing, unreadable, damaged or not a solid; names file and remedy.
@@ -68,4 +73,5 @@ def _read(path: Path) -> Surface:
         ) from error
     if not data:
         raise MeshError(f"{path}: empty file (0 bytes); export it again")
-    return READERS[suffix](path, data)
+    with np.errstate(over="ignore", invalid="ignore"):  # `mesh_from_arrays` refuses infinities
+        return READERS[suffix](path, data)

@@ -1,8 +1,8 @@
 """Readers of mesh formats: file contents to surfaces, checked before anything is allocated.
 
 STL, OBJ and OFF are parsed here, because their defects (a wrong triangle count, index 0, a
-truncated facet) show only while parsing. trimesh reads PLY, GLB, 3MF and the COLLADA files that
-URDF trees refer to; it is imported on first use (extra `mesh`).
+truncated facet) show only while parsing; `gltf` and `threemf` read GLB and 3MF. trimesh reads PLY
+and the COLLADA files that URDF trees refer to; it is imported on first use (extra `mesh`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 from jaxtyping import Float
 
 from packing_env import files
-from packing_env.items.meshes import limits
-from packing_env.items.meshes.surface import MeshError, Surface, surface
+from packing_env.items.meshes import gltf, limits, threemf
+from packing_env.items.meshes.surface import MeshError, Surface, moved, surface
 from packing_env.items.meshes.triangulate import triangulate_faces
 from packing_env.memory import human
 
@@ -30,16 +30,6 @@ STL_HEADER = 84
 """Bytes of a binary STL before its first facet."""
 STL_FACET = 50
 """Bytes of each facet of a binary STL."""
-UNITS_3MF = {
-    "micron": "um",
-    "millimeter": "mm",
-    "millimeters": "mm",
-    "centimeter": "cm",
-    "inch": "in",
-    "foot": "ft",
-    "meter": "m",
-}
-"""Key of `mesh.UNITS` for each unit name of 3MF."""
 
 
 def _without_mark(data: bytes) -> bytes:
@@ -292,30 +282,16 @@ def _ply_polygons(loaded: dict[str, Any]) -> list[list[int]]:
     return [] if faces is None else np.asarray(faces, dtype=np.int64).tolist()
 
 
-_CHECKS = {".glb": limits.check_glb, ".3mf": limits.check_3mf, ".dae": limits.check_dae}
-"""Limits of scenes, checked before trimesh expands them."""
+def _read_dae(path: Path, data: bytes) -> Surface:
+    """Read COLLADA: all meshes of the scene, at their poses in it, in metres."""
 
+    def load(trimesh: Any) -> Any:
+        metres = limits.check_dae(path, data)
+        mesh = trimesh.load_scene(io.BytesIO(data), file_type="dae", process=False).to_mesh()
+        piece = surface(_as_stored(mesh.vertices), mesh.faces)
+        return moved(piece, np.diag([metres, metres, metres, 1.0]))
 
-def _read_scene(path: Path, data: bytes) -> Surface:
-    """Read GLB, 3MF and DAE: all meshes of the scene, at their poses in it."""
-    suffix = path.suffix.lower()
-
-    def load(trimesh: Any) -> tuple[Any, Any]:
-        surfaces = _CHECKS[suffix](path, data)
-        scene = trimesh.load_scene(io.BytesIO(data), file_type=suffix[1:], process=False)
-        if suffix == ".3mf" and (found := len(scene.graph.nodes_geometry)) != surfaces:
-            raise ValueError(f"{found} of its {surfaces} parts are found")
-        units = [mesh.metadata.get("units") for mesh in scene.geometry.values()]
-        mesh = scene.to_mesh()
-        return surface(_as_stored(mesh.vertices), mesh.faces), units
-
-    merged, units = _with_trimesh(path, load)
-    if suffix != ".3mf":
-        return merged
-    stated = str(next((unit for unit in units if unit), "millimeter"))
-    if stated not in UNITS_3MF:
-        raise MeshError(f"{path}: unknown 3MF unit {stated!r}; use one of {', '.join(UNITS_3MF)}")
-    return replace(merged, unit=UNITS_3MF[stated])
+    return _with_trimesh(path, load)
 
 
 READERS: dict[str, Callable[[Path, bytes], Surface]] = {
@@ -323,10 +299,10 @@ READERS: dict[str, Callable[[Path, bytes], Surface]] = {
     ".obj": _read_obj,
     ".ply": _read_ply,
     ".off": _read_off,
-    ".glb": _read_scene,
-    ".3mf": _read_scene,
+    ".glb": gltf.read_glb,
+    ".3mf": threemf.read_3mf,
 }
 """Reader of each suffix, for formats with one mesh per file."""
 
-PART_READERS = {**READERS, ".dae": _read_scene}
+PART_READERS = {**READERS, ".dae": _read_dae}
 """Reader of each suffix, for the mesh files that a URDF tree refers to."""

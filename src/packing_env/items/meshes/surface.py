@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,29 @@ def surface(vertices: Any, faces: Any) -> Surface:
     points = widened(np.asarray(vertices)).reshape(-1, 3)
     triangles = np.array(faces, dtype=np.int64).reshape(-1, 3)
     return Surface(points, triangles, np.zeros(len(points), dtype=np.int64))
+
+
+def merged(pieces: Sequence[Surface], unit: str | None = None) -> Surface:
+    """Merge surfaces into one; bodies of different pieces stay different bodies."""
+    if not pieces:
+        return surface([], [])
+    vertices = np.cumsum([0, *(len(piece.vertices) for piece in pieces)])
+    bodies = np.cumsum([0, *(int(piece.part.max(initial=0)) + 1 for piece in pieces)])
+    numbered = list(zip(pieces, vertices[:-1].tolist(), bodies[:-1].tolist(), strict=True))
+    return Surface(
+        np.concatenate([piece.vertices for piece in pieces]),
+        np.concatenate([piece.faces + first for piece, first, _ in numbered]),
+        np.concatenate([piece.part + first for piece, _, first in numbered]),
+        unit,
+        tuple(dict.fromkeys(note for piece in pieces for note in piece.warnings)),
+    )
+
+
+def moved(piece: Surface, matrix: Float[np.ndarray, "4 4"]) -> Surface:
+    """Move a surface by ``p -> matrix @ p``; where that mirrors it, its faces are turned over."""
+    linear, shift = matrix[:3, :3], matrix[:3, 3]
+    faces = piece.faces[:, ::-1].copy() if np.linalg.det(linear) < 0.0 else piece.faces
+    return replace(piece, vertices=piece.vertices @ linear.T + shift, faces=faces)
 
 
 def widened(values: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:

@@ -5,7 +5,6 @@ Units are metres and radians, frames as in the URDF specification (wiki.ros.org/
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,7 +13,8 @@ from jaxtyping import Float
 
 from packing_env import files
 from packing_env.items.meshes import limits, readers
-from packing_env.items.meshes.surface import MeshError, Surface, surface
+from packing_env.items.meshes.mesh import UNITS
+from packing_env.items.meshes.surface import MeshError, Surface, merged, moved, surface
 from packing_env.memory import human
 
 CIRCLE_STEPS = 64
@@ -39,17 +39,10 @@ def read_tree(path: Path, data: bytes) -> Surface:
     for link, pose in _link_poses(path, robot):
         for element in _elements(link):
             piece = _geometry(path, element)
-            rotation, shift = np.split((pose @ _origin(path, element))[:3], [3], axis=1)
-            pieces.append(replace(piece, vertices=piece.vertices @ rotation.T + shift[:, 0]))
+            pieces.append(moved(piece, pose @ _origin(path, element)))
     if not pieces:
         raise MeshError(f"{path}: no visual or collision geometry in it; add some to a link")
-    counts = np.cumsum([0] + [len(piece.vertices) for piece in pieces])
-    return Surface(
-        np.concatenate([piece.vertices for piece in pieces]),
-        np.concatenate([piece.faces + n for piece, n in zip(pieces, counts, strict=False)]),
-        np.repeat(np.arange(len(pieces)), np.diff(counts)),
-        "m",
-    )
+    return merged(pieces, "m")
 
 
 def referenced_files(path: Path) -> set[Path]:
@@ -172,7 +165,7 @@ def _geometry(path: Path, element: ElementTree.Element) -> Surface:
 
 
 def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
-    """Read a mesh that a URDF refers to, scaled; mirrored where the scale is negative."""
+    """Read a mesh that a URDF refers to, in metres or its own unit, scaled or mirrored."""
     reference = shape.get("filename", "")
     file = _find(path, reference)
     if file is None:
@@ -191,8 +184,8 @@ def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
     except OSError as error:
         raise MeshError(f"{file}: cannot be read ({error.strerror or error})") from error
     scale = np.array(_numbers(path, shape, "scale", 3, "1 1 1"))
-    faces = piece.faces[:, ::-1].copy() if scale.prod() < 0 else piece.faces
-    return replace(piece, vertices=piece.vertices * scale, faces=faces)
+    metres = UNITS[piece.unit or "m"]
+    return moved(piece, np.diag([*(metres * scale), 1.0]))
 
 
 def _find(path: Path, reference: str) -> Path | None:

@@ -1,0 +1,298 @@
+"""Reader of GLB, the binary form of glTF 2.0: the triangles of its scene, at their poses in it.
+
+Lengths of glTF are metres and +Y is up; solids are turned so that +Z is up: (x, y, z) of the file
+becomes (x, -z, y).
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from packing_env import files
+from packing_env.items.meshes import limits
+from packing_env.items.meshes.surface import MeshError, Surface, merged, moved, surface, widened
+
+Z_UP = np.array([[1, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]], np.float64)
+"""The turn that brings +Y up to +Z up."""
+INSTANCING = "EXT_mesh_gpu_instancing"
+READ_EXTENSIONS = (INSTANCING, "KHR_mesh_quantization")
+SAME_SHAPE = ("KHR_materials_", "KHR_texture_", "KHR_lights_", "KHR_xmp", "EXT_texture_")
+"""Beginnings of the names of extensions that change no shape."""
+KINDS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
+"""Type of each `componentType`."""
+WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
+"""Numbers per element of each accessor type that describes a shape."""
+TRIANGLES, STRIP, FAN = 4, 5, 6
+"""Modes of primitives that are surfaces."""
+_JSON, _BINARY = b"JSON", b"BIN\0"
+_DATA_URI = "data:"
+
+Matrices = Float[np.ndarray, "N 4 4"]
+
+
+def read_glb(path: Path, data: bytes) -> Surface:
+    """Read a GLB file: every mesh of its scene, each instance a body of its own.
+
+    Raises:
+        MeshError: damaged, too large, in several files, or in need of an extension that is not
+            read.
+    """
+    if len(data) < 20 or data[:4] != b"glTF":
+        raise MeshError(f"{path}: no GLB header; check the file's suffix")
+    try:
+        return _Document(path, data).surface()
+    except MeshError:
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise MeshError(
+            f"{path}: cannot be parsed as GLB ({type(error).__name__}: {error}); export it again"
+        ) from error
+
+
+class _Document:
+    """The JSON and the binary chunk of a GLB file."""
+
+    def __init__(self, path: Path, data: bytes) -> None:
+        self.path, self.size = path, len(data)
+        version, offset, chunks = struct.unpack_from("<I", data, 4)[0], 12, dict[bytes, bytes]()
+        if version != 2:
+            raise MeshError(f"{path}: glTF of version {version}; export it as glTF 2.0")
+        while offset + 8 <= len(data):
+            length, kind = struct.unpack_from("<I4s", data, offset)
+            chunk = data[offset + 8 : offset + 8 + length]
+            if len(chunk) != length:
+                raise MeshError(f"{path}: a chunk is truncated; export it again")
+            chunks.setdefault(kind, chunk)
+            offset += 8 + length
+        self.json: Mapping[str, Any] = files.parse_json(chunks[_JSON])
+        self.binary = chunks.get(_BINARY, b"")
+        for name in self.json.get("extensionsRequired", ()):
+            if name not in READ_EXTENSIONS and not name.startswith(SAME_SHAPE):
+                raise self._unsupported(name)
+
+    def surface(self) -> Surface:
+        """Return the meshes of the scene; raise `MeshError` if they unfold to too much."""
+        placed = self._placed_nodes()
+        counts = [self._num_instances(node) for node, _ in placed]
+        sizes = [self._num_vertices(node["mesh"]) for node, _ in placed]
+        total = sum(size * count for size, count in zip(sizes, counts, strict=True))
+        limits.check_size(self.path, sum(counts), total)
+        meshes: dict[int, Surface] = {}
+        pieces: list[Surface] = []
+        for node, matrix in placed:
+            mesh = node["mesh"]
+            if mesh not in meshes:
+                meshes[mesh] = self._mesh(mesh)
+            pieces += [moved(meshes[mesh], matrix @ each) for each in self._instances(node)]
+        return merged(pieces)
+
+    def _placed_nodes(self) -> list[tuple[Mapping[str, Any], Float[np.ndarray, "4 4"]]]:
+        """Return the nodes of the scene that have a mesh, with their poses."""
+        placed, seen = [], set[int]()
+        waiting = [(root, Z_UP) for root in reversed(self._roots())]
+        while waiting:
+            index, above = waiting.pop()
+            node = self._entry("nodes", index)
+            if index in seen:
+                raise MeshError(f"{self.path}: node {index} has several parents; export it again")
+            seen.add(index)
+            matrix = above @ _pose(node)
+            if "mesh" in node:
+                placed.append((node, matrix))
+            waiting += [(child, matrix) for child in reversed(node.get("children", ()))]
+        return placed
+
+    def _roots(self) -> list[int]:
+        """Return the root nodes of the scene; without scenes, those without a parent."""
+        if self.json.get("scenes"):
+            return list(self._entry("scenes", self.json.get("scene", 0)).get("nodes", ()))
+        nodes = self.json.get("nodes", ())
+        below = {child for node in nodes for child in node.get("children", ())}
+        return [index for index in range(len(nodes)) if index not in below]
+
+    def _entry(self, key: str, index: Any) -> Mapping[str, Any]:
+        """Return an entry of one of the lists of the document."""
+        entries = self.json.get(key, ())
+        if not isinstance(index, int) or not 0 <= index < len(entries):
+            raise MeshError(
+                f"{self.path}: refers to {key}[{index!r}], and has {len(entries)}; export it again"
+            )
+        return entries[index]
+
+    # ------------------------------------------------------------------ nodes and meshes
+
+    def _num_instances(self, node: Mapping[str, Any]) -> int:
+        """Return how often a node draws its mesh."""
+        counts = {self._count(index) for index in _instancing(node).values()} or {1}
+        if len(counts) > 1:
+            raise MeshError(f"{self.path}: {INSTANCING} of unequal lengths; export it again")
+        return counts.pop()
+
+    def _num_vertices(self, mesh: int) -> int:
+        """Return the vertices of a mesh, before any is read."""
+        primitives = self._entry("meshes", mesh)["primitives"]
+        return sum(self._count(each["attributes"]["POSITION"]) for each in primitives)
+
+    def _instances(self, node: Mapping[str, Any]) -> Matrices:
+        """Return the poses in which a node draws its mesh."""
+        attributes = _instancing(node)
+        if not attributes:
+            return np.eye(4)[None]
+        count = self._num_instances(node)
+        defaults = {"TRANSLATION": [0, 0, 0], "ROTATION": [0, 0, 0, 1], "SCALE": [1, 1, 1]}
+        columns = [
+            widened(self._values(attributes[name]))
+            if name in attributes
+            else np.tile(np.array(default, np.float64), (count, 1))
+            for name, default in defaults.items()
+        ]
+        translation, rotation, scale = columns
+        return _matrices(translation, rotation, scale)
+
+    def _mesh(self, index: int) -> Surface:
+        """Return the triangles of a mesh; all its primitives are one body."""
+        pieces = []
+        for primitive in self._entry("meshes", index)["primitives"]:
+            mode = primitive.get("mode", TRIANGLES)
+            if mode not in (TRIANGLES, STRIP, FAN):  # points and lines enclose nothing
+                continue
+            self._check_compression(primitive)
+            points = self._values(primitive["attributes"]["POSITION"])
+            corners = np.arange(len(points))
+            if "indices" in primitive:
+                corners = self._values(primitive["indices"])[:, 0].astype(np.int64)
+            if len(corners) and int(corners.max()) >= len(points):
+                raise MeshError(
+                    f"{self.path}: mesh {index} refers to vertex {int(corners.max())} of "
+                    f"{len(points)}; export it again"
+                )
+            pieces.append(surface(points, _triangles(mode, corners)))
+        whole = merged(pieces)
+        return replace(whole, part=np.zeros_like(whole.part))
+
+    def _check_compression(self, primitive: Mapping[str, Any]) -> None:
+        """Raise where an extension holds the vertices, and the file has no others."""
+        accessor = self._entry("accessors", primitive["attributes"]["POSITION"])
+        if "bufferView" not in accessor and "sparse" not in accessor:
+            for name in primitive.get("extensions", ()):
+                raise self._unsupported(name)
+
+    def _unsupported(self, extension: str) -> MeshError:
+        return MeshError(
+            f"{self.path}: needs the glTF extension {extension}, which is not supported; export "
+            "it without"
+        )
+
+    # ------------------------------------------------------------------ arrays
+
+    def _count(self, accessor: Any) -> int:
+        """Return the elements of an accessor; raise if it cannot have as many."""
+        count = self._entry("accessors", accessor)["count"]
+        if not isinstance(count, int) or not 0 <= count <= self.size:
+            raise self._too_short()
+        return count
+
+    def _too_short(self) -> MeshError:
+        return MeshError(f"{self.path}: declares more values than the file holds; export it again")
+
+    def _values(self, accessor: Any) -> Shaped[np.ndarray, "N W"]:
+        """Return the elements of an accessor; normalized integers as fractions."""
+        each, count = self._entry("accessors", accessor), self._count(accessor)
+        kind, width = np.dtype(KINDS[each["componentType"]]), WIDTHS[each["type"]]
+        values = np.zeros((count, width), kind)
+        if "bufferView" in each:
+            values = self._block(each, kind, width, count)
+        if (sparse := each.get("sparse")) is not None:
+            where, number = sparse["indices"], sparse["count"]
+            index = self._block(where, np.dtype(KINDS[where["componentType"]]), 1, number)
+            values = values.copy()
+            values[index[:, 0]] = self._block(sparse["values"], kind, width, number)
+        if each.get("normalized") and kind.kind in "iu":
+            return np.maximum(values / np.iinfo(kind).max, -1.0)
+        return values
+
+    def _block(
+        self, place: Mapping[str, Any], kind: np.dtype[Any], width: int, count: int
+    ) -> Shaped[np.ndarray, "N W"]:
+        """Return `count` rows of a buffer view, from `byteOffset` of `place`."""
+        view = self._entry("bufferViews", place["bufferView"])
+        start, length = view.get("byteOffset", 0), view["byteLength"]
+        buffer = self._buffer(view["buffer"])
+        offset, row = place.get("byteOffset", 0), width * kind.itemsize
+        stride = view.get("byteStride", row)
+        needed = offset + (count - 1) * stride + row if count else 0
+        if min(start, length, offset, count) < 0 or stride < row:
+            raise MeshError(f"{self.path}: a buffer view has an invalid place; export it again")
+        if needed > length or start + length > len(buffer):
+            raise self._too_short()
+        return np.ndarray((count, width), kind, buffer, start + offset, (stride, kind.itemsize))
+
+    def _buffer(self, index: Any) -> bytes:
+        """Return the bytes of a buffer: the binary chunk, or those in its URI."""
+        uri = self._entry("buffers", index).get("uri")
+        if uri is None:
+            return self.binary
+        if not uri.startswith(_DATA_URI):
+            raise MeshError(f"{self.path}: refers to the file {uri!r}; export it as a single GLB")
+        return base64.b64decode(uri.partition(",")[2], validate=True)
+
+
+def _instancing(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the accessors of the poses of a node's instances; empty for a single one."""
+    return node.get("extensions", {}).get(INSTANCING, {}).get("attributes", {})
+
+
+def _pose(node: Mapping[str, Any]) -> Float[np.ndarray, "4 4"]:
+    """Return the pose of a node in its parent."""
+    if "matrix" in node:
+        return np.array(node["matrix"], np.float64).reshape(4, 4).T
+    rows = [
+        np.array(node.get(name, default), np.float64).reshape(1, -1)
+        for name, default in (
+            ("translation", (0, 0, 0)),
+            ("rotation", (0, 0, 0, 1)),
+            ("scale", (1, 1, 1)),
+        )
+    ]
+    translation, rotation, scale = rows
+    return _matrices(translation, rotation, scale)[0]
+
+
+def _matrices(
+    translation: Float[np.ndarray, "N 3"],
+    rotation: Float[np.ndarray, "N 4"],
+    scale: Float[np.ndarray, "N 3"],
+) -> Matrices:
+    """Return translation @ rotation @ scale; rotations are quaternions (x, y, z, w)."""
+    x, y, z, w = (rotation / np.linalg.norm(rotation, axis=1, keepdims=True)).T
+    turn = np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+    matrices = np.tile(np.eye(4), (len(x), 1, 1))
+    matrices[:, :3, :3] = np.moveaxis(turn, 2, 0) * scale[:, None, :]
+    matrices[:, :3, 3] = translation
+    return matrices
+
+
+def _triangles(mode: int, corners: Int[np.ndarray, " N"]) -> Int[np.ndarray, "F 3"]:
+    """Return the triangles of a primitive from its indices."""
+    if mode == TRIANGLES:
+        return corners.reshape(-1, 3)
+    if mode == FAN:
+        first = np.broadcast_to(corners[:1], corners[2:].shape)
+        return np.stack([first, corners[1:-1], corners[2:]], 1)
+    faces = np.stack([corners[:-2], corners[1:-1], corners[2:]], 1)
+    faces[1::2] = faces[1::2, ::-1]
+    return faces

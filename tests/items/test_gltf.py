@@ -1,0 +1,202 @@
+"""Tests of GLB: axes, nodes, instances, accessors, extensions."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.mesh_files import add_accessor, box_glb, glb_of, write_box_3mf, write_glb, write_urdf
+
+import packing_env as pe
+from packing_env.items import Catalogue, MeshError, load_mesh
+
+SIDES = (0.03, 0.02, 0.01)  # x, y (up), z
+TURNED = (0.03, 0.01, 0.02)
+VOLUME = 6e-6
+FLOAT, BYTE, SHORT, UNSIGNED = 5126, 5120, 5122, 5123
+INSTANCING = "EXT_mesh_gpu_instancing"
+
+
+def write(path: Path, glb: tuple[dict[str, Any], bytes]) -> Path:
+    path.write_bytes(glb_of(*glb))
+    return path
+
+
+def check(path: Path, volume: float, extents: Any, components: int = 1) -> None:
+    mesh = load_mesh(path)
+    assert mesh.watertight
+    assert mesh.volume == pytest.approx(volume, rel=1e-5)
+    assert mesh.extents.tolist() == pytest.approx(list(extents), rel=1e-4)
+    assert len(mesh.warnings) == (components > 1)
+    if components > 1:
+        assert mesh.warnings[0].startswith(f"{components} separate components")
+
+
+def test_y_is_up_and_lengths_are_metres(tmp_path: Path) -> None:
+    path = write_glb(tmp_path / "a.glb", SIDES)
+    mesh = load_mesh(path)
+    assert mesh.vertices.amin(0).tolist() == [0.0, -0.01, 0.0]
+    assert mesh.vertices.amax(0).tolist() == [0.03, 0.0, 0.02]
+    assert load_mesh(path, "mm").extents.tolist() == pytest.approx([1e-3 * s for s in TURNED])
+    options: Any = {"cell": 0.005, "container": (0.1, 0.1, 0.1), "use_cache": False}
+    found = Catalogue.from_meshes([path], **options)
+    assert found.sources[0]["unit"] == "m"
+    assert found.extent[0].tolist() == pytest.approx(TURNED)
+
+
+def test_a_written_packing_is_read_as_it_stands(tmp_path: Path) -> None:
+    part = pe.planner.Part(sides=(30, 30, 10), unit="mm", faces=("+z",))
+    pe.planner.save(pe.pack(part, "50x40x30mm", 0.05), tmp_path)
+    check(tmp_path / "packed.glb", 9e-6, (0.03, 0.03, 0.01))
+
+
+def test_nodes_of_the_scene_are_moved_and_others_left_out(tmp_path: Path) -> None:
+    half = 0.5**0.5
+    nodes = [
+        {"children": [1, 2], "translation": [0, 1, 0]},
+        {"mesh": 0, "scale": [2, 1, 1]},
+        {"mesh": 0, "rotation": [0, half, 0, half], "translation": [1, 0, 0]},
+        {"mesh": 0, "translation": [9, 9, 9]},
+    ]
+    path = write_glb(tmp_path / "a.glb", SIDES, nodes=nodes)
+    check(path, 3 * VOLUME, [1.01, 0.04, 0.02], 2)
+    low = load_mesh(path).vertices.amin(0)
+    assert low.tolist() == pytest.approx([0.0, -0.01, 1.0])
+
+
+def test_a_mirrored_node_is_turned_outward(tmp_path: Path) -> None:
+    mirror = np.diag([-1.0, 1, 1, 1]).ravel().tolist()
+    check(
+        write_glb(tmp_path / "a.glb", SIDES, nodes=[{"mesh": 0, "matrix": mirror}]), VOLUME, TURNED
+    )
+
+
+def instances(required: bool, **columns: tuple[int, str, bytes]) -> tuple[dict[str, Any], bytes]:
+    """A box drawn twice by attributes of kind, type and values."""
+    glb, attributes = box_glb(SIDES), {}
+    for name, (kind, shape, values) in columns.items():
+        attributes[name] = len(glb[0]["accessors"])
+        glb = add_accessor(glb, values, kind, shape, 2)
+    node = {"mesh": 0, "extensions": {INSTANCING: {"attributes": attributes}}}
+    used = {"extensionsUsed": [INSTANCING]}
+    used |= {"extensionsRequired": [INSTANCING]} if required else {}
+    return {**glb[0], "nodes": [{**node, "translation": [0, 1, 0]}], **used}, glb[1]
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_instances_are_drawn(tmp_path: Path, required: bool) -> None:
+    places = struct.pack("<6f", 0, 0, 0, 0.3, 0, 0)
+    glb = instances(required, TRANSLATION=(FLOAT, "VEC3", places))
+    check(write(tmp_path / "a.glb", glb), 2 * VOLUME, [0.33, 0.01, 0.02], 2)
+    assert load_mesh(tmp_path / "a.glb").vertices[:, 2].min() == 1.0
+
+
+def test_instances_are_turned_and_scaled(tmp_path: Path) -> None:
+    turns = struct.pack("<8h", 0, 0, 0, 32767, 0, 23170, 0, 23170)  # normalized: 90 degrees about y
+    places = struct.pack("<6f", 0, 0, 0, 0.5, 0, 0)
+    glb = instances(
+        True,
+        TRANSLATION=(FLOAT, "VEC3", places),
+        ROTATION=(SHORT, "VEC4", turns),
+        SCALE=(FLOAT, "VEC3", struct.pack("<6f", 1, 1, 1, 2, 1, 1)),
+    )
+    glb[0]["accessors"][3]["normalized"] = True
+    check(write(tmp_path / "a.glb", glb), 3 * VOLUME, [0.51, 0.07, 0.02], 2)
+
+
+def test_instances_count_for_the_limits(tmp_path: Path) -> None:
+    glb = instances(True, TRANSLATION=(FLOAT, "VEC3", bytes(24)))
+    document, data = add_accessor((glb[0], glb[1]), bytes(12 * 1025), FLOAT, "VEC3", 1025)
+    attributes = document["nodes"][0]["extensions"][INSTANCING]["attributes"]
+    attributes["TRANSLATION"] = len(document["accessors"]) - 1
+    with pytest.raises(MeshError, match="1,025 separate parts"):
+        load_mesh(write(tmp_path / "a.glb", (document, data)))
+
+
+@pytest.mark.parametrize(
+    "name", ["KHR_draco_mesh_compression", "EXT_meshopt_compression", "VENDOR_made_up"]
+)
+def test_required_extensions_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    path = write_glb(tmp_path / "a.glb", SIDES, extensionsRequired=["KHR_materials_unlit", name])
+    with pytest.raises(MeshError, match=name):
+        load_mesh(path)
+
+
+def test_compressed_vertices_without_others_are_refused_by_name(tmp_path: Path) -> None:
+    document, data = box_glb(SIDES)
+    del document["accessors"][0]["bufferView"]
+    document["meshes"][0]["primitives"][0]["extensions"] = {"KHR_draco_mesh_compression": {}}
+    with pytest.raises(MeshError, match="KHR_draco_mesh_compression"):
+        load_mesh(write(tmp_path / "a.glb", (document, data)))
+
+
+@pytest.mark.parametrize("kind", [BYTE, SHORT])
+def test_quantized_vertices(tmp_path: Path, kind: int) -> None:
+    """Corners at +-1 of normalized integers, and the sides as the scale of the node."""
+    most, form = {BYTE: (127, "<24b"), SHORT: (32767, "<24h")}[kind]
+    signs = [most * (2 * c - 1) for x in (0, 1) for y in (0, 1) for z in (0, 1) for c in (x, y, z)]
+    document, data = add_accessor(box_glb(SIDES), struct.pack(form, *signs), kind, "VEC3", 8)
+    document["accessors"][2]["normalized"] = True
+    document["meshes"][0]["primitives"][0]["attributes"]["POSITION"] = 2
+    document["nodes"] = [{"mesh": 0, "scale": [side / 2 for side in SIDES]}]
+    document["extensionsRequired"] = ["KHR_mesh_quantization"]
+    check(write(tmp_path / "a.glb", (document, data)), VOLUME, TURNED)
+
+
+def test_sparse_and_interleaved_vertices(tmp_path: Path) -> None:
+    document, data = box_glb(SIDES)
+    corners = np.frombuffer(data[:96], "<f4").reshape(8, 3)
+    wide = np.zeros((8, 5), "<f4")
+    wide[:, 1:4] = corners
+    wide[6] = 99.0
+    glb = add_accessor((document, data), wide.tobytes(), FLOAT, "VEC3", 8)
+    glb[0]["bufferViews"][2]["byteStride"] = 20
+    glb[0]["accessors"][2]["byteOffset"] = 4
+    glb = add_accessor(glb, struct.pack("<H", 6), UNSIGNED, "SCALAR", 1)
+    glb = add_accessor(glb, corners[6].tobytes(), FLOAT, "VEC3", 1)
+    glb[0]["accessors"][2]["sparse"] = {
+        "count": 1,
+        "indices": {"bufferView": 3, "componentType": UNSIGNED},
+        "values": {"bufferView": 4},
+    }
+    glb[0]["meshes"][0]["primitives"][0]["attributes"]["POSITION"] = 2
+    check(write(tmp_path / "a.glb", glb), VOLUME, TURNED)
+
+
+def test_strips_fans_and_primitives_of_one_solid(tmp_path: Path) -> None:
+    """A box: four sides as a strip, its two other faces as fans; with a line that is no surface."""
+    strip, bottom, top = [2, 3, 6, 7, 4, 5, 0, 1, 2, 3], [0, 2, 6, 4], [1, 5, 7, 3]
+    glb = box_glb(SIDES)
+    primitives = []
+    for mode, corners in ((5, strip), (6, bottom), (6, top), (1, [0, 7])):
+        primitives.append({"attributes": {"POSITION": 0}, "mode": mode})
+        primitives[-1]["indices"] = len(glb[0]["accessors"])
+        values = struct.pack(f"<{len(corners)}H", *corners)
+        glb = add_accessor(glb, values, UNSIGNED, "SCALAR", len(corners))
+    glb[0]["meshes"] = [{"primitives": primitives}]
+    check(write(tmp_path / "a.glb", glb), VOLUME, TURNED)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"nodes": [{"mesh": 3}]}, r"meshes\[3\]"),
+        ({"nodes": [{"mesh": -1}]}, r"meshes\[-1\]"),
+        ({"nodes": [{"children": [1, 1]}, {"mesh": 0}]}, "node 1 has several parents"),
+        ({"nodes": [{"children": [0], "mesh": 0}]}, "node 0 has several parents"),
+        ({"buffers": [{"byteLength": 168, "uri": "box.bin"}]}, "box.bin"),
+        ({"nodes": [{"mesh": 0, "scale": [1, 2]}]}, "cannot be parsed as GLB"),
+    ],
+)
+def test_broken_documents_are_named(tmp_path: Path, changes: Any, message: str) -> None:
+    with pytest.raises(MeshError, match=message) as caught:
+        load_mesh(write_glb(tmp_path / "a.glb", SIDES, **changes))
+    assert "a.glb" in str(caught.value)
+
+
+def test_a_urdf_tree_takes_the_lengths_and_axes_of_its_files(tmp_path: Path) -> None:
+    write_glb(tmp_path / "a.glb", SIDES)
+    write_box_3mf(tmp_path / "a.3mf", (30, 20, 10), "millimeter")
+    check(write_urdf(tmp_path / "g.urdf", '<mesh filename="a.glb"/>'), VOLUME, TURNED)
+    check(write_urdf(tmp_path / "m.urdf", '<mesh filename="a.3mf"/>'), VOLUME, SIDES)

@@ -1,0 +1,149 @@
+"""Tests of 3MF: objects of several model files, components, transforms, units, extensions."""
+
+from pathlib import Path
+
+import pytest
+from tests.mesh_files import PRODUCTION, box_3mf, model_3mf, write_3mf
+
+from packing_env.items import Catalogue, MeshError, load_mesh
+
+SMALL, LARGE = (30, 20, 10), (40, 20, 10)
+VOLUME_SMALL, VOLUME_LARGE = 6000, 8000
+A, B = "3D/Objects/a.model", "3D/Objects/b.model"
+
+
+def component(number: int, file: str = "", at: str = "") -> str:
+    path = f'p:path="/{file}" ' if file else ""
+    moved = f'transform="1 0 0 0 1 0 0 0 1 {at}"' if at else ""
+    return f'<component {path}objectid="{number}" {moved}/>'
+
+
+def item(number: int, file: str = "", at: str = "") -> str:
+    return component(number, file, at).replace("<component", "<item")
+
+
+def assembly(number: int, *components: str) -> str:
+    return f'<object id="{number}"><components>{"".join(components)}</components></object>'
+
+
+@pytest.fixture
+def package(tmp_path: Path):
+    """Write a package of a root and two files that both have an object 1."""
+
+    def write(objects: str, items: str, **models: str) -> Path:
+        files = {
+            "3D/3dmodel.model": model_3mf(objects, items),
+            A: model_3mf(box_3mf(1, SMALL), item(1)),
+            B: model_3mf(box_3mf(1, LARGE), item(1)),
+        }
+        return write_3mf(tmp_path / "p.3mf", files | models)
+
+    return write
+
+
+def check(path: Path, volume: float, extents: tuple[float, ...], components: int) -> None:
+    mesh = load_mesh(path)
+    assert mesh.source.unit == "mm"
+    assert mesh.volume * 1e9 == pytest.approx(volume)
+    assert (mesh.extents * 1e3).tolist() == pytest.approx(extents)
+    separate = f"{components} separate components, kept as one rigid item"
+    assert mesh.warnings == ((separate,) if components > 1 else ())
+
+
+def test_an_id_is_of_its_model_file(package) -> None:
+    objects = assembly(5, component(1, A)) + assembly(6, component(1, B, "0 0 20"))
+    path = package(objects, item(5) + item(6))
+    check(path, VOLUME_SMALL + VOLUME_LARGE, (40, 20, 30), 2)
+    catalogue = Catalogue.from_meshes([path], cell=0.01, container=(0.1, 0.1, 0.1), use_cache=False)
+    assert catalogue.volume.tolist() == pytest.approx([14e-6])
+
+
+def test_items_name_model_files_too(package) -> None:
+    own = box_3mf(1, (10, 10, 10))
+    path = package(own, item(1) + item(1, A, "20 0 0") + item(1, B, "0 0 50"))
+    check(path, 1000 + VOLUME_SMALL + VOLUME_LARGE, (50, 20, 60), 3)
+
+
+def test_bodies_that_touch_stay_apart(package) -> None:
+    path = package("", item(1, A) + item(1, A, "0 0 10") + item(1, A, "30 0 0"))
+    check(path, 3 * VOLUME_SMALL, (60, 20, 20), 3)
+
+
+def test_components_of_components_are_moved_by_all_transforms(package) -> None:
+    inner = assembly(7, component(1, A, "100 0 0"), component(1, B, "0 100 0"))
+    path = package(inner + assembly(8, component(7, at="0 0 5"), component(1, A)), item(8))
+    check(path, 2 * VOLUME_SMALL + VOLUME_LARGE, (130, 120, 15), 3)
+
+
+def test_a_model_file_may_have_components_of_its_own(package) -> None:
+    nested = model_3mf(box_3mf(1, SMALL) + assembly(2, component(1), component(1, at="0 0 30")))
+    path = package(assembly(1, component(2, A)), item(1), **{A: nested})
+    check(path, 2 * VOLUME_SMALL, (30, 20, 40), 2)
+
+
+def test_a_transform_turns_scales_and_mirrors(package) -> None:
+    turned = f'<item objectid="1" p:path="/{A}" transform="0 2 0 1 0 0 0 0 1 0 0 0"/>'
+    check(package("", turned), 2 * VOLUME_SMALL, (20, 60, 10), 1)
+
+
+def test_units_of_model_files_are_converted(package) -> None:
+    inches = model_3mf(
+        box_3mf(1, [side / 25.4 for side in LARGE]) + assembly(2, component(1, at="0 0 2")),
+        attributes='unit="inch"',
+    )
+    bare = model_3mf(box_3mf(1, SMALL), attributes="")
+    path = package("", item(2, B) + item(1, A), **{A: bare, B: inches})
+    check(path, VOLUME_SMALL + VOLUME_LARGE, (40, 20, 60.8), 2)
+
+
+def test_names_of_files_do_not_depend_on_case_or_escapes(package) -> None:
+    spaced = model_3mf(box_3mf(1, SMALL))
+    path = package(
+        "", item(1, "3d/objects/my%20part.MODEL"), **{"3D/Objects/my part.model": spaced}
+    )
+    check(path, VOLUME_SMALL, SMALL, 1)
+
+
+def test_the_root_is_the_file_that_the_package_names(tmp_path: Path) -> None:
+    other = model_3mf(box_3mf(1, LARGE), item(1))
+    models = {"3D/build.model": model_3mf(box_3mf(1, SMALL), item(1)), "3D/3dmodel.model": other}
+    check(write_3mf(tmp_path / "p.3mf", models), VOLUME_SMALL, SMALL, 1)
+
+
+@pytest.mark.parametrize(
+    ("objects", "items", "message"),
+    [
+        ("", item(1, "3D/none.model"), "no model file '3d/none.model'"),
+        ("", item(9, A), "object 9 of 3d/objects/a.model"),
+        (assembly(1, component(3)), item(1), "object 3 of 3d/3dmodel.model"),
+        (box_3mf(1, SMALL) * 2, item(1), "two of object 1"),
+        (box_3mf(1, SMALL).replace('v3="7"', 'v3="8"'), item(1), "object 1 of .* outside 0..7"),
+        (box_3mf(1, SMALL).replace('x="30"', 'x="wide"'), item(1), "object 1 of .*'wide'"),
+        (box_3mf(1, SMALL), item(1, at="0 0"), "the build of"),
+        (box_3mf(1, SMALL), "", "build has no items"),
+    ],
+)
+def test_broken_packages_are_named(package, objects: str, items: str, message: str) -> None:
+    with pytest.raises(MeshError, match=message) as caught:
+        load_mesh(package(objects, items))
+    assert "p.3mf" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("space", "supported"),
+    [
+        (PRODUCTION, True),
+        ("http://schemas.microsoft.com/3dmanufacturing/material/2015/02", True),
+        ("http://schemas.microsoft.com/3dmanufacturing/beamlattice/2017/02", False),
+        ("http://schemas.microsoft.com/3dmanufacturing/securecontent/2019/04", False),
+    ],
+)
+def test_required_extensions(tmp_path: Path, space: str, supported: bool) -> None:
+    asked = f'unit="millimeter" xmlns:e="{space}" requiredextensions="e"'
+    model = model_3mf(box_3mf(1, SMALL), item(1), asked)
+    path = write_3mf(tmp_path / "e.3mf", {"3D/3dmodel.model": model})
+    if supported:
+        check(path, VOLUME_SMALL, SMALL, 1)
+    else:
+        with pytest.raises(MeshError, match=space):
+            load_mesh(path)
