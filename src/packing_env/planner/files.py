@@ -66,7 +66,7 @@ def save(plan: Plan, folder: str | Path, *, size: int = 720) -> list[Path]:
 def positions(plan: Plan) -> str:
     """Return a CSV: each packed part with its bounding box and motion, lengths in the plan's unit.
 
-    ``p_container = rotate(q, p_file) + t``, with the file in the same unit. Names that a
+    ``p_container = rotate(q, p_file) + t``, with the file converted to that unit. Names that a
     spreadsheet would take for a formula begin with an apostrophe.
     """
     text = io.StringIO()

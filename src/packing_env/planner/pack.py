@@ -111,7 +111,8 @@ def pack(
         container: ``"240x180x150mm"``, or ``(X, Y, H)`` in metres, or a list of these to choose
             from.
         seconds: Time of the search. Reading the parts and, once, compiling come on top.
-        unit: Unit of the parts' files; by default that of the container.
+        unit: Unit of files and boxes that state none; by default metres for GLB files, and the
+            unit of the container for others.
         cell: Side of a cell of the grid, ``"5mm"`` or metres; by default 48 to 64 cells along the
             floor. Smaller ones pack more tightly and take more time.
         containers: How many may be used.
@@ -137,7 +138,7 @@ def pack(
     sizes, given = _sizes(container)
     if unit is not None and unit not in UNITS:
         raise ParameterError(f"unit={unit!r} is unknown; use one of {', '.join(UNITS)}")
-    order = read_parts(parts, unit or given)
+    order = read_parts(parts, unit, default=given)
     spacing = choose_cell(sizes) if cell is None else read_length("cell", cell)
     held = _constraints(order, constraints)
     stands = stability == STANDS

@@ -21,6 +21,7 @@ from packing_env import files
 from packing_env.items import Mesh, load_mesh
 from packing_env.items.handling import read_faces, read_handling
 from packing_env.items.inputs import expand, item_names, numbered
+from packing_env.items.meshes.load import FORMAT_UNITS
 from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
 from packing_env.items.shapes.solids import box
 from packing_env.types import check_integer, check_number
@@ -50,7 +51,7 @@ class Part:
         mesh: A mesh in memory.
         quantity: How many.
         name: A label; by default the stem of the file, or the sides.
-        unit: Unit of the file or of the sides.
+        unit: Unit of the sides, or of the file unless it states its own (3MF, URDF).
         handling: ``weight`` and ``max_load`` in kilograms, ``stackable``, ``fragile``, ``group``:
             see :class:`packing_env.items.Handling`.
         faces: Faces that may be up, as in ``("+z", "-z")``; empty: all. ``("+z",)`` is upright.
@@ -85,19 +86,9 @@ class Part:
 
     @property
     def source(self) -> dict[str, Any]:
-        """Its origin as plans name it."""
-        return self._source | ({"faces": list(self.faces)} if self.faces else {})
-
-    @property
-    def _source(self) -> dict[str, Any]:
-        if self.sides is not None:
-            kind = {"source": "cuboid", "extent": list(self.sides)}
-        elif self.mesh is not None:
-            kind = {"source": self.mesh.source.path or f"mesh:{self.mesh.name}"}
-            return {**kind, "unit": self.mesh.source.unit, "scale": self.mesh.source.scale}
-        else:
-            kind = {"source": self.file}
-        return {**kind, "unit": self.unit, "scale": 1.0}
+        """Its origin as plans name it, except for what its solid states: file, unit and scale."""
+        sides = {} if self.sides is None else {"source": "cuboid", "extent": list(self.sides)}
+        return sides | ({"faces": list(self.faces)} if self.faces else {})
 
     def load(self) -> Mesh:
         """Return its solid in metres; never scaled but by its unit.
@@ -115,17 +106,35 @@ class Part:
         return mesh_from_arrays(solid.vertices, solid.faces, name=self.label, source=source)
 
 
+@dataclass(frozen=True)
+class _Unit:
+    """The unit of files and boxes that state none.
+
+    Attributes:
+        named: The unit that the user named, if any.
+        default: The unit of what has none by its format either.
+    """
+
+    named: str | None
+    default: str
+
+    def of(self, file: str = "") -> str:
+        """Return the unit of a file, or of a box."""
+        return self.named or FORMAT_UNITS.get(Path(file).suffix.lower(), self.default)
+
+
 Parts = str | Path | Part | Mesh | Iterable[str | Path | Part | Mesh] | Mapping[Any, int]
 """Parts as :func:`read_parts` takes them."""
 
 
-def read_parts(parts: Parts, unit: str = "m") -> list[Part]:
+def read_parts(parts: Parts, unit: str | None = None, *, default: str = "m") -> list[Part]:
     """Read an order.
 
     Args:
         parts: Folders, mesh files, order files, :class:`Part`, meshes, one or a list; a word such
             as ``x12`` after one is its quantity. Or a mapping of these to quantities.
-        unit: Unit of files and boxes that state none.
+        unit: Unit of files and boxes that state none; replaces the metres of GLB files too.
+        default: That of boxes, and of files whose format has no unit, where ``unit`` is None.
 
     Returns:
         The kinds of parts, with different names.
@@ -134,19 +143,20 @@ def read_parts(parts: Parts, unit: str = "m") -> list[Part]:
         OrderError: No part is named, or an order file is wrong.
         CatalogueError: A folder has no mesh files.
     """
+    units = _Unit(unit, default)
     if isinstance(parts, Mapping):
-        found = [replace(each, quantity=n) for p, n in parts.items() for each in _read(p, unit)]
+        found = [replace(each, quantity=n) for p, n in parts.items() for each in _read(p, units)]
     elif isinstance(parts, (str, Path, Part, Mesh)):
-        found = list(_read(parts, unit))
+        found = list(_read(parts, units))
     else:
-        found = _with_counts(parts, unit)
+        found = _with_counts(parts, units)
     if not found:
         raise OrderError("no parts given; name mesh files, a folder of them, or an order")
     names = numbered(_names(found))
     return [replace(part, name=name) for part, name in zip(found, names, strict=True)]
 
 
-def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: str) -> list[Part]:
+def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: _Unit) -> list[Part]:
     """Read a list in which ``x12`` is the quantity of the entry before it."""
     found: list[Part] = []
     last: list[Part] = []
@@ -162,7 +172,7 @@ def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: str) -> list[P
     return found + last
 
 
-def _read(entry: str | Path | Part | Mesh, unit: str) -> Iterator[Part]:
+def _read(entry: str | Path | Part | Mesh, unit: _Unit) -> Iterator[Part]:
     """Read an entry of a list."""
     if isinstance(entry, Part):
         yield entry
@@ -172,7 +182,7 @@ def _read(entry: str | Path | Part | Mesh, unit: str) -> Iterator[Part]:
         yield from read_order(Path(entry), unit)
     else:
         for file in expand(entry):
-            yield Part(file=str(file), unit=unit)
+            yield Part(file=str(file), unit=unit.of(str(file)))
 
 
 def _names(parts: Sequence[Part]) -> list[str]:
@@ -185,7 +195,7 @@ def _names(parts: Sequence[Part]) -> list[str]:
 # ---------------------------------------------------------------------- order files
 
 
-def read_order(path: Path, unit: str) -> list[Part]:
+def read_order(path: Path, unit: _Unit) -> list[Part]:
     """Read an order file; files that it names lie beside it.
 
     Raises:
@@ -226,7 +236,9 @@ def _csv_entries(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"line {number}", {key: cell for key, cell in named if key or cell}
 
 
-def _yaml_entries(path: Path, text: str, unit: str) -> tuple[list[tuple[str, dict[str, Any]]], str]:
+def _yaml_entries(
+    path: Path, text: str, unit: _Unit
+) -> tuple[list[tuple[str, dict[str, Any]]], _Unit]:
     """Return places and entries of a YAML or JSON order, and its unit."""
     import yaml
 
@@ -238,13 +250,15 @@ def _yaml_entries(path: Path, text: str, unit: str) -> tuple[list[tuple[str, dic
         for key in value:
             if key not in ("parts", "unit"):
                 raise _unsupported(path, "the order", str(key), ("parts", "unit"))
-        unit, value = str(value.get("unit", unit)), value.get("parts")
+        if "unit" in value:
+            unit = replace(unit, named=str(value["unit"]))
+        value = value.get("parts")
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
         raise OrderError(f"{path}: {_needed()}")
     return [(f"part {number}", dict(entry)) for number, entry in enumerate(value, 1)], unit
 
 
-def _part(path: Path, place: str, entry: dict[str, Any], unit: str) -> Part:
+def _part(path: Path, place: str, entry: dict[str, Any], unit: _Unit) -> Part:
     """Read an entry."""
     for key in entry:
         if key not in KEYS:
@@ -259,7 +273,7 @@ def _part(path: Path, place: str, entry: dict[str, Any], unit: str) -> Part:
             sides=_sides(sides) if sides else None,
             quantity=_quantity(given.get("quantity", 1)),
             name=str(given.get("name", "")),
-            unit=str(given.get("unit", unit)),
+            unit=str(given.get("unit", unit.of(str(given.get("file", ""))))),
             handling=_handling(given),
             faces=_faces(given),
         )

@@ -135,7 +135,8 @@ def build_poses(
     log_warnings(found)
     rows = found.orientation_mask.sum(1)
     found = _with_handling(found, parts)
-    catalogue = _one_row_per_pose(found, [part.source for part in parts])
+    sources = [of | part.source for of, part in zip(found.sources, parts, strict=True)]
+    catalogue = _one_row_per_pose(found, sources)
     count = torch.where(found.never_feasible, 0, rows)
     rules = [params.stability] * len(rows)
     reasons = [TOO_LARGE if never else NO_ROOM for never in found.never_feasible.tolist()]
