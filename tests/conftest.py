@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from packing_env import folders
+
+# Compiled kernels are kept in one place: a test that sets another XDG_CACHE_HOME, and is the first
+# to import one, would let all others compile theirs again.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(folders.own("numba")))
+
 # The same examples in every run; `pytest --hypothesis-profile=explore tests/laws` tries new ones.
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from packing_env.extras import ignore_working_directory
 from packing_env.registration import register_all
 
 __version__ = "0.1.0"
@@ -54,4 +55,5 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+ignore_working_directory()
 register_all()

@@ -1,11 +1,21 @@
-"""The optional packages: what each extra adds, and the command that installs it."""
+"""The optional packages: what each extra adds, the command that installs it, its configuration."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
+import logging
+import os
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from types import CodeType, ModuleType
 from typing import Any
+
+_LOGGER = logging.getLogger("packing_env.extras")
 
 
 class MissingPackageError(ImportError):
@@ -111,3 +121,95 @@ def require(module: str, purpose: str) -> Any:
     """
     check(module, purpose)
     return importlib.import_module(module)
+
+
+# ---------------------------------------------------------------------- the working directory
+
+_CONFIGURED = {"numba.core.config": ".numba_config.yaml", "matplotlib": "matplotlibrc"}
+"""Modules that read a file of the working directory, and its name.
+
+The folder of a stranger's parts is a working directory too: numba's file names a cache of pickles
+and a shared library, which run.
+"""
+_REMEDY = {"numba": "NUMBA_ variables", "matplotlib": "MATPLOTLIBRC"}
+_NOWHERE = os.path.join(os.devnull, "")
+"""Begins the path of a file that no system has."""
+
+
+def ignore_working_directory() -> None:
+    """Ignore files of the working directory that configure libraries.
+
+    Variables of the environment and files of the user's home keep their effect.
+    """
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
+    sys.meta_path.insert(0, _Finder())
+    numba = sys.modules.get("numba.core.config")
+    if numba is not None:  # imported by another library, with the file
+        numba._config_fname = _NOWHERE + _CONFIGURED["numba.core.config"]  # type: ignore[attr-defined]
+        numba.reload_config()
+        warn_of_ignored("numba", _CONFIGURED["numba.core.config"])
+
+
+def warn_of_ignored(package: str, name: str) -> None:
+    """Log a warning if the working directory has a configuration file of a package."""
+    if os.path.lexists(name):
+        text = "%s of the working directory is ignored; %s configure %s"
+        _LOGGER.warning(text, name, _REMEDY[package], package)
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules of :data:`_CONFIGURED` where they are, for :class:`_Loader` to load."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of the other finders, with another loader."""
+        if name not in _CONFIGURED:
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self)
+        found = (finder.find_spec(name, path, target) for finder in others)
+        spec = next((spec for spec in found if spec is not None), None)
+        if spec is not None and spec.origin is not None:
+            spec.loader = _Loader(name, spec.origin)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    """Loads a module whose source names a configuration file of the working directory.
+
+    The name becomes that of a file which no system has. Changing the folder of the process during
+    the import would change it for all threads, and numba looks again whenever it compiles.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the code with the other name.
+
+        Raises:
+            ImportError: The source does not have the name, and the file exists.
+        """
+        name = _CONFIGURED[fullname]
+        hidden = _Hidden(name)
+        tree = hidden.visit(ast.parse(self.get_data(self.path)))
+        if os.path.lexists(name) and not hidden.count:
+            raise ImportError(
+                f"{name} of the working directory would configure {fullname}; remove it",
+                name=fullname,
+            )
+        warn_of_ignored(fullname.partition(".")[0], name)
+        return compile(tree, self.path, "exec", dont_inherit=True)
+
+
+class _Hidden(ast.NodeTransformer):
+    """Replaces the name of a file where it is assigned or yielded as it is."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.count = name, 0
+
+    def _visit(self, node: ast.Assign | ast.Yield) -> ast.AST:
+        if isinstance(node.value, ast.Constant) and node.value.value == self.name:
+            node.value.value = _NOWHERE + self.name
+            self.count += 1
+        return self.generic_visit(node)
+
+    visit_Assign = visit_Yield = _visit  # noqa: N815  # the names that ast calls

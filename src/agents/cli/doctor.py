@@ -22,8 +22,7 @@ import torch
 import agents
 from agents.loggers.console import PlainConsole
 from agents.training import runs
-from packing_env import extras, kernels, make_env, memory
-from packing_env.items.storage import cache_folder
+from packing_env import extras, folders, kernels, make_env, memory
 from packing_env.plan import check_plan, packing_of, save_plan
 
 GOOD, MISSING, BAD = "ok", "--", "!!"
@@ -134,14 +133,18 @@ def _kernels() -> Iterator[Finding]:
             yield Finding(
                 MISSING, "no compiled kernels yet: the first step takes minutes; packing warmup"
             )
-    folder = cache_folder()
-    files = list(folder.glob("*")) if folder.is_dir() else []
-    size = memory.human(sum(file.stat().st_size for file in files if file.is_file()))
-    if _is_writable(folder):
+    try:
+        folder = folders.own()
+    except OSError as error:
+        yield Finding(BAD, f"caches: {error}")
+        return
+    files = [file for file in folder.glob("*") if file.is_file()]
+    size = memory.human(sum(file.stat().st_size for file in files))
+    if os.access(folder, os.W_OK):
         yield Finding(GOOD, f"catalogues: {len(files)} files, {size} in {folder}")
     else:
         yield Finding(
-            BAD, f"catalogues: {folder} cannot be written; set XDG_CACHE_HOME to a folder that can"
+            BAD, f"caches: {folder} cannot be written; set XDG_CACHE_HOME to a folder that can"
         )
 
 
@@ -151,13 +154,6 @@ def _is_compiled() -> bool:
 
     file = getattr(getattr(heights._decide, "_cache", None), "_cache_file", None)
     return file is not None and bool(file._load_index())
-
-
-def _is_writable(folder: Path) -> bool:
-    """Return whether a folder, or the nearest one above that exists, can be written."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return os.access(folder, os.W_OK)
 
 
 def _memory() -> Iterator[Finding]:

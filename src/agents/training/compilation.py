@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -12,9 +14,11 @@ from typing import Any
 import torch
 
 from agents.algorithms.base import Agent
+from packing_env import folders
 from packing_env.types import ParameterError
 
 _LOGGER = logging.getLogger("agents.training.compilation")
+_PLACE = "TORCHINDUCTOR_CACHE_DIR"
 _COMPILED: dict[str, str | int | bool | Callable[..., Any]] = {"emulate_precision_casts": True}
 """Options of torch's compiler: bfloat16 numbers are rounded where they are without it.
 
@@ -46,6 +50,7 @@ def compile_losses(agent: Agent) -> None:
             f"trainer.compile=true compiles the losses of an agent, and {type(agent).__name__} "
             f"names none; list them in its attribute losses, or use trainer.compile=false"
         )
+    _keep_own()
     for name in losses:
         *path, last = name.split(".")
         owner: Any = reduce(getattr, path, agent)
@@ -55,3 +60,23 @@ def compile_losses(agent: Agent) -> None:
         else:
             setattr(owner, last, torch.compile(part, dynamic=False, options=_COMPILED))
     _LOGGER.info("torch.compile compiles %s when they first run", ", ".join(losses))
+
+
+def _keep_own() -> None:
+    """Let torch cache what it compiles, Triton's kernels included, in the user's own folder.
+
+    Its default is in the system's folder of temporary files, where another user may make it first,
+    and it holds pickles and Python code. TORCHINDUCTOR_CACHE_DIR stays as the user sets it; torch
+    itself sets it to its default.
+    """
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    if os.environ.get(_PLACE, default_cache_dir()) != default_cache_dir():
+        return
+    try:
+        os.environ[_PLACE] = str(folders.own("inductor"))
+    except folders.FolderError as error:
+        place = tempfile.mkdtemp(prefix="packing-inductor-")
+        atexit.register(shutil.rmtree, place, ignore_errors=True)
+        os.environ[_PLACE] = place
+        _LOGGER.warning("compiled losses are kept for this process only: %s (or %s)", error, _PLACE)

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env import folders
 from packing_env.items import cuboids, shapes, storage
 from packing_env.items.build import MeshBuild, Orientations, check_settings
 from packing_env.items.handling import Handling, read_each
@@ -339,8 +340,12 @@ def _catalogue(
 
 def _cached(build: MeshBuild, folder: str | Path | None) -> Catalogue:
     """Load a build from the cache, or run it and save it; a failing cache only logs a warning."""
-    where = Path(folder) if folder is not None else storage.cache_folder()
     key = build.key(FORMAT)
+    try:
+        where = folders.own() if folder is None else Path(folder)
+    except OSError as error:
+        _LOGGER.warning("the catalogue is not cached: %s", error)
+        return _assemble(build.rows(), build.grid)
     path = where / f"{key}.catalogue"
     if path.exists():
         try:

@@ -1,4 +1,4 @@
-"""Files of tensors and JSON without pickle, and the folder of the cache.
+"""Files of tensors and JSON without pickle.
 
 Layout: 8 bytes magic; SHA-256 of all that follows (32 bytes); length of the header (8 bytes, little
 endian); the header in JSON; the tensors, little endian, each at a multiple of 64 bytes.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -99,9 +98,3 @@ def _tensor(data: bytearray, begin: int, entry: Mapping[str, Any]) -> Tensor:
     count = entry["size"] // dtype.itemsize
     flat = torch.frombuffer(data, dtype=dtype, count=count, offset=begin + entry["offset"])
     return flat.view(shape)
-
-
-def cache_folder() -> Path:
-    """Return `packing_env` in the user's cache folder ($XDG_CACHE_HOME, or ~/.cache)."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path("~/.cache").expanduser()) / "packing_env"

@@ -12,8 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from packing_env import extras
-from packing_env.items.storage import cache_folder
+from packing_env import extras, folders
 from packing_env.plan import whole_file
 from packing_env.reference.solids import Solid
 
@@ -70,14 +69,11 @@ def _kept(vertices: bytes, faces: bytes, volume: float, error: float) -> ConvexP
     if abs(hull.error) <= error:
         return hull
     content = hashlib.sha256(repr((volume, error)).encode() + vertices + faces).hexdigest()
-    file = cache_folder() / "convex" / f"{content}.npz"
-    found = _shipped().get(content) or _read(file)
+    found = _shipped().get(content) or _read(content)
     if found is None:
         found = _decompose(points, np.frombuffer(faces, np.int32).reshape(-1, 3), volume, error)
-        with suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(file) as draft, draft.open("wb") as stream:
-                save_parts(stream, {content: found})
+        with suppress(OSError), whole_file(_place(content)) as draft, draft.open("wb") as stream:
+            save_parts(stream, {content: found})
     return min(hull, _parts(found, volume), key=lambda parts: abs(parts.error))
 
 
@@ -87,10 +83,15 @@ def _shipped() -> dict[str, Corners]:
     return _read_all(Path(__file__).with_name("shapes.npz"))
 
 
-def _read(file: Path) -> Corners | None:
+def _place(content: str) -> Path:
+    """Return the file of a solid's parts; an OSError where the cache cannot be used."""
+    return folders.own("convex") / f"{content}.npz"
+
+
+def _read(content: str) -> Corners | None:
     """Read the parts of one solid, or return None."""
     with suppress(OSError, ValueError, KeyError):
-        return _read_all(file).get(file.stem)
+        return _read_all(_place(content)).get(content)
     return None
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -19,6 +21,7 @@ from numba.core import cgutils, event, types
 from numba.extending import intrinsic
 from torch import Tensor
 
+from packing_env import folders
 from packing_env.kernels.backends import compile_seconds
 
 _MIN_PARALLEL_WORK = 4_000_000
@@ -49,7 +52,7 @@ class _Announcement(event.Listener):
                 "compiling kernels for this machine: one or two minutes, %s",
                 "once; `packing warmup` compiles all of them ahead of time"
                 if self.cached
-                else "in every process, because no cache folder is writable: set NUMBA_CACHE_DIR",
+                else "in every process, because no cache folder can be used: set NUMBA_CACHE_DIR",
             )
 
     def on_end(self, event: Any) -> None:
@@ -62,14 +65,17 @@ class _Announcement(event.Listener):
 event.register("numba:compile", _Announcement())
 
 
+_CONFIG: Any = numba.config
+_PLACING = threading.Lock()
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile for Python to call, cached on disk where a cache directory is writable."""
-    try:
-        compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
-    except RuntimeError:  # no writable cache directory
+    """Compile for Python to call, cached on disk where a cache folder can be used."""
+    compiled: Any = None
+    with contextlib.suppress(RuntimeError), _cached():  # no folder can be written
+        compiled = numba.njit(cache=True, **_OPTIONS)(function)
+    if compiled is None:
         _Announcement.cached = False
         return numba.njit(**_OPTIONS)(function)
     # numba watches the function's own file alone, and would keep stale code of the others.
@@ -77,6 +83,39 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     if file is not None:  # NUMBA_DISABLE_JIT leaves none
         file._source_stamp = (file._source_stamp, source_stamp())
     return compiled
+
+
+@contextlib.contextmanager
+def _cached() -> Iterator[None]:
+    """Let numba cache in the user's own folder, unless NUMBA_CACHE_DIR names another one.
+
+    What numba caches is pickled, and runs when it is read.
+
+    Raises:
+        RuntimeError: The folder cannot be used; the reason was logged.
+    """
+    if _CONFIG.CACHE_DIR:
+        yield
+        return
+    place = cache_place()
+    if place is None:
+        raise RuntimeError("no folder for compiled kernels")
+    with _PLACING:  # the setting is one of the process, for functions of the user too
+        _CONFIG.CACHE_DIR = place
+        try:
+            yield
+        finally:
+            _CONFIG.CACHE_DIR = ""
+
+
+@cache
+def cache_place() -> str | None:
+    """Return the folder of compiled kernels; None, with a warning, where it cannot be used."""
+    try:
+        return str(folders.own("numba"))
+    except folders.FolderError as error:
+        _LOGGER.warning("compiled kernels are not kept: %s (or NUMBA_CACHE_DIR)", error)
+        return None
 
 
 @cache

@@ -1,0 +1,318 @@
+"""A folder of parts, or one that another user made: nothing in it configures a library or runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from agents.training import compilation
+from packing_env import folders
+from packing_env.folders import FolderError
+from packing_env.items import Catalogue
+
+HOSTILE = """
+cache_dir: cache
+cache_locator_classes: attack.Locator
+chrome_trace: trace.json
+debug_cache: 1
+cuda_driver: driver.so
+"""
+ATTACK = "from pathlib import Path; Path('executed').touch()"
+KERNEL = """
+from packing_env.kernels.compiled.jit import kernel
+
+
+@kernel
+def twice(x):
+    return 2 * x
+"""
+
+
+def in_folder(folder: Path, program: str) -> list[str]:
+    """Run a program in a folder; return the lines that it prints."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA_", "MPL"))}
+    environment |= {"XDG_CACHE_HOME": str(folder.parent / "cache"), "MPLBACKEND": "agg"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A folder that would configure numba."""
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    (folder / ".numba_config.yaml").write_text(HOSTILE)
+    (folder / "attack.py").write_text(ATTACK)
+    (folder / "kernels.py").write_text(KERNEL)
+    return folder
+
+
+# ---------------------------------------------------------------------- libraries
+
+
+def test_numba_is_not_configured_by_the_working_directory(hostile: Path) -> None:
+    """Not when it is imported, when a kernel is made, nor when it looks again."""
+    pytest.importorskip("numba")
+    before = sorted(hostile.iterdir())
+    program = """
+import sys
+sys.dont_write_bytecode = True
+import packing_env
+from kernels import twice
+from numba.core import config
+config.reload_config()
+print(repr([config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES, config.CHROME_TRACE]))
+print(twice._cache.cache_path)
+"""
+    values, place = in_folder(hostile, program)
+    assert values == "['', '', '']"
+    assert Path(place).is_relative_to(hostile.parent / "cache" / "packing_env" / "numba")
+    assert sorted(hostile.iterdir()) == before
+
+
+@pytest.mark.parametrize("content", [b"- a list", b"\xff\xfe\x00"])
+def test_a_damaged_configuration_of_numba_stops_nothing(content: bytes, hostile: Path) -> None:
+    pytest.importorskip("numba")
+    (hostile / ".numba_config.yaml").write_bytes(content)
+    assert in_folder(hostile, "import packing_env, numba; print(int(numba.config.OPT))") == ["3"]
+
+
+def test_a_configuration_that_numba_has_read_is_undone(hostile: Path) -> None:
+    """A library may have imported numba before; variables of the user stay."""
+    pytest.importorskip("numba")
+    program = """
+import os
+import numba
+before = numba.config.CHROME_TRACE, numba.config.CACHE_DIR
+os.environ["NUMBA_CACHE_DIR"] = "/own"
+import packing_env
+print([*before, numba.config.CHROME_TRACE, numba.config.CACHE_DIR])
+"""
+    assert in_folder(hostile, program) == ["['trace.json', 'cache', '', '/own']"]
+
+
+def test_matplotlib_is_not_configured_by_the_working_directory(tmp_path: Path) -> None:
+    """Its file may ask for LaTeX, may not be text, and reading it may take for ever."""
+    pytest.importorskip("matplotlib")
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "matplotlibrc").write_text("lines.linewidth: 7\n")
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    os.mkfifo(folder / "matplotlibrc")
+    program = f"""
+import os
+os.environ["MATPLOTLIBRC"] = {str(own)!r}
+import packing_env
+import matplotlib
+print(matplotlib.rcParams["lines.linewidth"], matplotlib.matplotlib_fname())
+"""
+    assert in_folder(folder, program) == [f"7.0 {own / 'matplotlibrc'}"]
+
+
+def test_a_file_that_is_ignored_is_named(hostile: Path, caplog: Any, monkeypatch: Any) -> None:
+    pytest.importorskip("numba")
+    from packing_env import extras
+
+    monkeypatch.chdir(hostile)
+    extras.warn_of_ignored("numba", ".numba_config.yaml")
+    assert ".numba_config.yaml" in caplog.text
+    assert "NUMBA_" in caplog.text
+
+
+# ---------------------------------------------------------------------- the user's own folders
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the caches, not made yet."""
+    for name in ("NUMBA_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.setenv(name, "")  # so that it is as before after the test
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "packing_env"
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_a_folder_of_the_cache_is_the_users_alone(cache: Path) -> None:
+    assert folders.own("numba") == cache / "numba"
+    assert (mode(cache), mode(cache / "numba")) == (0o700, 0o700)
+    cache.chmod(0o775)  # as earlier versions made it
+    folders.own("numba")
+    assert mode(cache) == 0o700
+
+
+@pytest.mark.parametrize("level", ["packing_env", "packing_env/numba"])
+def test_a_link_is_no_folder_of_the_user(level: str, cache: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    place = cache.parent / level
+    place.parent.mkdir(parents=True)
+    place.symlink_to(elsewhere)
+    with pytest.raises(FolderError, match=f"{place}.* is a link"):
+        folders.own("numba")
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_folder_of_another_user_is_refused(cache: Path, monkeypatch: Any) -> None:
+    folders.own("numba")
+    another = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: another)
+    with pytest.raises(FolderError, match=r"belongs to another user.*XDG_CACHE_HOME"):
+        folders.own("numba")
+
+
+def test_a_relative_cache_folder_is_ignored(monkeypatch: Any, tmp_path: Path) -> None:
+    """By the XDG specification; it would be the working directory's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert folders.cache_folder() == tmp_path / ".cache" / "packing_env"
+
+
+def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A kernel of a file in a folder."""
+    import importlib.util
+
+    (folder / "own_kernels.py").write_text(KERNEL)
+    spec = importlib.util.spec_from_file_location("own_kernels", folder / "own_kernels.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "own_kernels", module)
+    spec.loader.exec_module(module)
+    return module.twice
+
+
+@pytest.fixture
+def _numba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """numba without a cache folder that the user set."""
+    numba = pytest.importorskip("numba")
+    from packing_env.kernels.compiled import jit
+
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setattr(jit._Announcement, "cached", True)
+    jit.cache_place.cache_clear()
+    yield
+    jit.cache_place.cache_clear()
+
+
+@pytest.mark.usefixtures("_numba")
+def test_kernels_are_kept_in_the_users_own_folder(
+    cache: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    import numba
+
+    twice = made(tmp_path, monkeypatch)
+    assert Path(twice._cache.cache_path).is_relative_to(cache / "numba")
+    assert mode(cache / "numba") == 0o700
+    assert numba.config.CACHE_DIR == ""
+    assert not (tmp_path / "__pycache__").exists()
+
+
+@pytest.mark.usefixtures("_numba")
+def test_kernels_are_not_read_from_a_folder_that_is_refused(
+    cache: Path, tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    cache.mkdir(parents=True)
+    (cache / "numba").symlink_to(tmp_path / "elsewhere")
+    twice = made(tmp_path, monkeypatch)
+    assert twice(4) == 8
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert str(cache / "numba") in caplog.text
+    assert "NUMBA_CACHE_DIR" in caplog.text
+
+
+@pytest.mark.usefixtures("_numba")
+def test_a_cache_folder_that_the_user_sets_stays(
+    cache: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    import numba
+
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "mine"))
+    twice = made(tmp_path, monkeypatch)
+    assert Path(twice._cache.cache_path).is_relative_to(tmp_path / "mine")
+    assert not cache.exists()
+
+
+def test_catalogues_are_not_read_from_a_folder_that_is_refused(
+    cache: Path, tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    cache.parent.mkdir()
+    cache.symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setattr(Catalogue, "load", lambda *_, **__: pytest.fail("was read"))
+    options = {"cell": 0.05, "container": (0.4, 0.4, 0.4)}
+    assert len(Catalogue.from_shapes(families=["household"], **options))
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert f"{cache} is a link" in caplog.text
+
+
+# ---------------------------------------------------------------------- torch.compile
+
+
+def compiled() -> None:
+    """Let torch compile the loss of an agent when it first runs."""
+    policy = torch.nn.Linear(1, 1)
+    agent: Any = SimpleNamespace(policy=policy, loss=lambda: None, losses=("loss",))
+    compilation.compile_losses(agent)
+
+
+@pytest.fixture
+def _compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilation.shutil, "which", lambda name: name)
+    monkeypatch.setattr(torch, "compile", lambda part, **_: part)
+
+
+@pytest.mark.usefixtures("_compiler")
+def test_compiled_losses_are_kept_in_the_users_own_folder(cache: Path) -> None:
+    """torch's own is in the system's folder of temporary files, and holds pickles."""
+    from torch._inductor.runtime import cache_dir_utils
+
+    compiled()
+    assert cache_dir_utils.cache_dir() == str(cache / "inductor")
+    assert mode(cache / "inductor") == 0o700
+    assert Path(cache_dir_utils.triton_cache_dir(0)).is_relative_to(cache)
+
+
+@pytest.mark.usefixtures("_compiler", "cache")
+@pytest.mark.parametrize("own", [True, False])
+def test_only_a_folder_that_the_user_sets_stays(own: bool, monkeypatch: Any) -> None:
+    """The variable may be torch's own, which sets it to its folder of temporary files."""
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    before = "/somewhere/of/mine" if own else default_cache_dir()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", before)
+    compiled()
+    assert (os.environ["TORCHINDUCTOR_CACHE_DIR"] == before) is own
+
+
+@pytest.mark.usefixtures("_compiler")
+def test_without_a_folder_of_the_user_losses_are_kept_for_the_process(
+    cache: Path, tmp_path: Path, caplog: Any
+) -> None:
+    cache.parent.mkdir()
+    cache.symlink_to(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        compiled()
+    place = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+    assert place.parent == Path(tempfile.gettempdir())
+    assert mode(place) == 0o700
+    assert "TORCHINDUCTOR_CACHE_DIR" in caplog.text
