@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from agents.config.compose import Request
 from agents.config.folders import ConfigError, config_folder
 from agents.config.grids import expanded
 from agents.loggers.console import PlainConsole
+from agents.training import ray_tasks
 from agents.training.evaluate import StoppedError
 from agents.training.runs import DESCRIPTION
 from packing_env import extras, files
@@ -35,6 +36,8 @@ EXTRAS = {
     )
 }
 """The launchers and sweepers of other packages: the module, and what needs it."""
+_RAY = "hydra.launcher.ray.init"
+"""Arguments of ``ray.init``, as a sweep names them."""
 
 
 class JobError(RuntimeError):
@@ -90,6 +93,14 @@ def _check(request: Request) -> int:
     return len(jobs)
 
 
+def _ray_options(overrides: Sequence[str]) -> Iterator[str]:
+    """Yield the overrides by which a cluster that ``hydra/launcher=ray`` starts is ours alone."""
+    given = {each.key_or_group: each.value() for each in composition.parse(overrides)}
+    address = given.get(f"{_RAY}.address", given.get(_RAY))
+    if given.get("hydra/launcher") == "ray" and ray_tasks.is_ours(address):
+        yield from (f"++{_RAY}.{name}={value}" for name, value in ray_tasks.OURS.items())
+
+
 def sweep(
     request: Request,
     run: Callable[[DictConfig, Request], int],
@@ -128,7 +139,7 @@ def sweep(
 
     before = sys.argv  # Hydra reads the command line
     sys.argv = ["packing", "--multirun", *composition.search_path(request.folders)]
-    sys.argv += request.overrides
+    sys.argv += [*request.overrides, *_ray_options(overrides)]
     folder = str(config_folder())
     try:
         hydra.main(folder, request.command, version_base=composition.HYDRA_VERSION)(task)()

@@ -7,6 +7,8 @@ between processes of one user.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import chdir, contextmanager, suppress
@@ -24,6 +26,10 @@ _POLL = 0.5
 _PATIENCE = 30.0
 """Seconds that processes of a cluster have to end, before they are killed."""
 
+OURS = {"address": "local", "_node_ip_address": "127.0.0.1", "include_dashboard": False}
+"""Options of a cluster that we start. Whoever reaches a cluster runs code on it, so it listens on
+this machine only; and ``local`` joins none, such as one that another user noted in Ray's folder."""
+
 
 @contextmanager
 def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
@@ -39,14 +45,17 @@ def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
     ray, psutil = (
         extras.require(name, "workers on a cluster (distributed=ray)") for name in ("ray", "psutil")
     )
-    options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False}
-    ours = address is None and not os.environ.get("RAY_ADDRESS")
+    options: dict[str, Any] = {"address": address, "log_to_driver": False}
+    place = None
+    ours = is_ours(address)
     if ours:
-        options["num_cpus"] = num_workers
+        options |= {**OURS, "num_cpus": num_workers}
+        if not os.environ.get("RAY_TMPDIR"):  # Ray's own folder is everybody's
+            place = options["_temp_dir"] = _short_folder()
     me = psutil.Process()
     before = set(me.children(recursive=True))
-    ray.init(address=address, **options)
     try:
+        ray.init(**options)
         yield ray
     finally:
         started = set(me.children(recursive=True)) - before if ours else set()
@@ -55,6 +64,18 @@ def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
         for process in psutil.wait_procs(rays, timeout=_PATIENCE)[1]:
             with suppress(psutil.Error):
                 process.kill()
+        if place is not None:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def is_ours(address: object) -> bool:
+    """Return whether a cluster is started here, as nobody names a running one."""
+    return address is None and not os.environ.get("RAY_ADDRESS")
+
+
+def _short_folder() -> str:
+    """Return a new folder of this user; the paths of Ray's sockets have at most 107 characters."""
+    return tempfile.mkdtemp(prefix="ray-", dir="/tmp" if os.path.isdir("/tmp") else None)
 
 
 def _is_of_ray(process: Any, psutil: Any) -> bool:
