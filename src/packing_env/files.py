@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from pathlib import Path
 from typing import Any
 
 from packing_env.memory import human
+from packing_env.names import plain_name
 
 MAX_BYTES = 2**28
 """Largest file of a mesh that is read."""
@@ -26,7 +28,10 @@ def read_bytes(path: str | Path, at_most: int | None = MAX_BYTES) -> bytes:
         OSError: It cannot be read, is not a regular file, or is larger.
     """
     place = Path(path)
-    status = place.stat()
+    try:
+        status = place.stat()
+    except ValueError as error:  # a zero byte, or half of a character
+        raise OSError(f"not a path ({error})") from error
     if not stat.S_ISREG(status.st_mode):
         raise OSError("not a regular file")
     with place.open("rb") as file:
@@ -63,6 +68,25 @@ def delimiter(text: str) -> str:
     """
     first = text.lstrip("\n").partition("\n")[0]
     return next((mark for mark in ";\t" if mark in first), ",")
+
+
+_FORMULA = re.compile(r"(^|[;,|])(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """Return a cell of CSV: text that begins no row and no formula; numbers stay.
+
+    ``'`` stands before what a spreadsheet would take for one, also behind a separator, where it may
+    divide the text: which separator it expects depends on the country.
+    """
+    if not isinstance(value, str):
+        return value
+    text = plain_name(value)
+    try:
+        float(text)
+    except ValueError:
+        return _FORMULA.sub(r"\1'", text)
+    return text
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -1,9 +1,30 @@
-"""Suggestions for names that are unknown: the close ones, and those of other libraries."""
+"""Names: as plain text, and suggestions for unknown ones."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, ends of lines, those that turn the direction of text, and halves of
+characters, which cannot be written."""
+
+
+def plain_name(text: str) -> str:
+    r"""Replace what is no text by its code, such as ``\r`` or ``\x1b``.
+
+    A byte of a file's name that is not UTF-8 becomes its code too: ``pi\xe8ce``.
+    """
+    return _CONTROLS.sub(_code, text)
+
+
+def _code(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    if 0xDC80 <= number <= 0xDCFF:  # Python's mark of such a byte
+        return f"\\x{number - 0xDC00:02x}"
+    return match[0].encode("unicode_escape").decode("ascii")
+
 
 SYNONYMS = {
     "learning_rate": "lr",

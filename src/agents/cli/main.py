@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import shutil
@@ -32,12 +33,19 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     process.tune()
+    print_any_letter()
     os.environ.setdefault("RL_LOGGING_LEVEL", "WARNING")  # torchrl's own, read on import
     handler = LogHandler()
     handler.setFormatter(PlainFormatter("%(levelname)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     options = _read(sys.argv[1:] if arguments is None else list(arguments))
     return guarded(lambda: _dispatch(options))
+
+
+def print_any_letter() -> None:
+    """Print letters that the terminal's encoding lacks as codes, as ``sys.stderr`` does."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _read(arguments: list[str]) -> argparse.Namespace:

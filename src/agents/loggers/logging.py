@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agents.loggers.plain_text import spreadsheet_cell
+from packing_env import folders
+from packing_env.files import spreadsheet_cell
 
 _LOGGER = logging.getLogger("agents.loggers.logging")
 
@@ -90,10 +92,11 @@ class CSVLogger(Logger):
             if whole or self._written < before or not self.path.is_file():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 draft = self.path.with_name(f"{self.path.name}.part")
-                self._put(draft, "w", self._rows)
+                draft.unlink(missing_ok=True)
+                self._put(draft, os.O_CREAT | os.O_EXCL, self._rows)
                 draft.replace(self.path)
             else:
-                self._put(self.path, "a", self._rows[before:])
+                self._put(self.path, os.O_APPEND, self._rows[before:])
         except OSError as error:
             if self._error is None:
                 text = "a line of %s cannot be written (%s); training continues"
@@ -102,10 +105,12 @@ class CSVLogger(Logger):
             return
         self._written = len(self._rows)
 
-    def _put(self, path: Path, mode: str, rows: list[dict[str, Any]]) -> None:
-        with path.open(mode, newline="", encoding="utf-8") as file:
+    def _put(self, path: Path, flags: int, rows: list[dict[str, Any]]) -> None:
+        """Write rows to a new file, or append them; never through a link."""
+        handle = folders.open_below(path.parent, path.name, os.O_WRONLY | flags)
+        with os.fdopen(handle, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, self._columns, restval="")
-            if mode == "w":
+            if flags & os.O_CREAT:
                 writer.writeheader()
             writer.writerows({k: spreadsheet_cell(v) for k, v in row.items()} for row in rows)
 

@@ -1,4 +1,4 @@
-"""Text of others on a terminal or in a spreadsheet: shown, never acted upon."""
+"""Text of others on a terminal: shown, never acted upon."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import sys
 import textwrap
 from typing import Any
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""All control characters but tab and newline, those that turn the direction of text, and halves of
-characters, which cannot be written."""
+from packing_env.names import plain_name
+
+_SPACES = re.compile(r"([\t\n])")
 
 
 def printable(text: str) -> str:
-    r"""Replace control characters by their codes, such as ``\x1b``."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    r"""Replace control characters but tab and newline by their codes, such as ``\x1b``."""
+    return "".join(part if part in "\t\n" else plain_name(part) for part in _SPACES.split(text))
 
 
 class PlainFormatter(logging.Formatter):
@@ -67,14 +67,3 @@ class LogHandler(logging.StreamHandler[Any]):
     @stream.setter
     def stream(self, value: Any) -> None:
         """Keep following ``sys.stderr``."""
-
-
-def spreadsheet_cell(value: Any) -> Any:
-    """Put ``'`` before text that a spreadsheet would take for a formula; numbers stay."""
-    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@")):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value

@@ -15,6 +15,7 @@ from packing_env.items import shapes
 from packing_env.items.meshes import urdf
 from packing_env.items.meshes.load import SUPPORTED, load_mesh
 from packing_env.items.meshes.mesh import Mesh, MeshSource
+from packing_env.names import plain_name
 
 _PACKAGE = Path(__file__).parent
 
@@ -109,7 +110,8 @@ def _name_parts(inputs: Sequence[Source]) -> list[list[str]]:
 
 
 def numbered(names: Sequence[str]) -> list[str]:
-    """Add ``#2``, ``#3``, ... to repeated names, skipping those that are in use."""
+    """Return plain names, ``#2``, ``#3``, ... added to repeated ones, skipping those in use."""
+    names = [plain_name(name) for name in names]
     used = set(names)
     number: dict[str, int] = {}  # the next number to try, for each name so far
     out = []

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from packing_env.items.meshes.mesh import UNITS
+from packing_env.names import plain_name
 from packing_env.reference.constraints import start
 from packing_env.types import PackingParams
 
@@ -77,6 +78,9 @@ class PlacedItem:
     gap: float | None = None
     contacts: np.ndarray | None = field(default=None, repr=False)
     balanced: bool | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", plain_name(self.name))  # of a plan of others, say
 
     def to_world(self, points: np.ndarray) -> np.ndarray:
         """Move points ``[..., 3]`` from the source, in its unit, to the container, in metres."""

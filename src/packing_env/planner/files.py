@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from packing_env.files import spreadsheet_cell
 from packing_env.items.meshes.mesh import UNITS
-from packing_env.plan import Packing, PlacedItem, quaternion, save_plan, whole_file
+from packing_env.plan import Packing, PlacedItem, quaternion, save_plan
 from packing_env.planner.pack import Plan
 from packing_env.render import image, save_glb, save_html, save_png, save_stl
 from packing_env.render.solids import placed_solid
@@ -26,7 +28,8 @@ def save(plan: Plan, folder: str | Path, *, size: int = 720) -> list[Path]:
 
     ``plan.json`` and ``packed.stl`` (of several containers ``plan-1.json`` ... and ``packed-1.stl``
     ...; those of an earlier plan are removed), ``positions.csv``, ``packed.png``, ``packed.html``
-    and ``packed.glb``. Lengths of the CSV and STL files are in the plan's unit.
+    and ``packed.glb``. Lengths of the CSV and STL files are in the plan's unit. All files are
+    written, or none: an earlier plan stays where one of them cannot be made.
 
     Args:
         plan: The plan; with no packed part only the CSV is written.
@@ -39,18 +42,25 @@ def save(plan: Plan, folder: str | Path, *, size: int = 720) -> list[Path]:
     Raises:
         OSError: A file cannot be written.
     """
-    place, packings = Path(folder), plan.containers
+    place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    for old in place.iterdir():
-        if _NUMBERED.fullmatch(old.name):
-            old.unlink()
+    with tempfile.TemporaryDirectory(prefix=".plan-", dir=place) as drafts:
+        files = _write(plan, Path(drafts), size)
+        for old in place.iterdir():
+            if _NUMBERED.fullmatch(old.name):
+                old.unlink()
+        return [file.replace(place / file.name) for file in files]
+
+
+def _write(plan: Plan, place: Path, size: int) -> list[Path]:
+    """Write the files into an empty folder."""
+    packings = plan.containers
     numbers = [f"-{n}" for n in range(1, len(packings) + 1)] if len(packings) > 1 else [""]
     plans = [place / f"plan{n}.json" for n in numbers[: len(packings)]]
     for path, packing in zip(plans, packings, strict=True):
         save_plan(path, packing)
     table = place / "positions.csv"
-    with whole_file(table) as draft:
-        draft.write_text(positions(plan), encoding="utf-8")
+    table.write_text(positions(plan), encoding="utf-8")
     if not packings:
         return [table]
     solids = [place / f"packed{n}.stl" for n in numbers]
@@ -78,7 +88,7 @@ def positions(plan: Plan) -> str:
     for number, packing in enumerate(plan.containers, 1):
         for item in packing.items:
             cells = _numbers(item, packing, UNITS[unit])
-            names = [_plain(item.name), _plain(item.source)]
+            names = [spreadsheet_cell(item.name), spreadsheet_cell(item.source)]
             writer.writerow([number, item.order + 1, *names, *(f"{c:.6g}" for c in cells)])
     return text.getvalue()
 
@@ -91,10 +101,6 @@ def _numbers(item: PlacedItem, packing: Packing, metres: float) -> Iterator[floa
     yield from np.concatenate((low, high - low, item.translation)).round(9) / metres + 0.0
     yield from quaternion(item.rotation)
     yield item.support_ratio
-
-
-def _plain(text: str) -> str:
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _side_by_side(pictures: Sequence[np.ndarray]) -> np.ndarray:
