@@ -178,14 +178,14 @@ def test_a_folder_that_is_deleted_is_made_again(tmp_path: Path, monkeypatch: Any
 def test_a_results_file_that_cannot_be_written_is_named(
     tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:
-    wraps = Path.write_text
+    wraps = Path.open
 
-    def write_text(path: Path, *args: Any, **options: Any) -> int:
+    def opened(path: Path, *args: Any, **options: Any) -> Any:
         if path.name.startswith("results.json"):
             raise OSError(errno.ENOSPC, "No space left on device")
         return wraps(path, *args, **options)
 
-    monkeypatch.setattr(Path, "write_text", write_text)
+    monkeypatch.setattr(Path, "open", opened)
     assert train(*SHORT, f"run_dir={tmp_path}") == 2
     assert "results.json cannot be written: [Errno 28]" in capsys.readouterr().err
 

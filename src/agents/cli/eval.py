@@ -146,14 +146,13 @@ def compare(
     if options.picture:
         from packing_env.render import save_grid, title_of
 
-        written.append(folder / options.picture)
         with build.as_config_errors():
-            written[-1].parent.mkdir(parents=True, exist_ok=True)
+            written.append(runs.place(folder, options.picture))
             titles = [f"{chosen}: {title_of(packing)}" for packing in packings]
             save_grid(written[-1], packings, titles=titles)
     if options.plan:
-        written.append(folder / options.plan)
         with build.as_config_errors():
+            written.append(runs.place(folder, options.plan))
             save_plan(written[-1], packings[0], policy=chosen)
     for path in written:
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)

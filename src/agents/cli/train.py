@@ -309,8 +309,8 @@ class _Session:
         """Draw the learning curve; return what to say of it."""
         if not self.config.curve:
             return ""
-        path = self.folder / self.config.curve
         try:
+            path = runs.place(self.folder, self.config.curve)
             drawn = save_curve(self.folder / "metrics.csv", path, str(self.config.name))
         except (MissingPackageError, OSError) as error:
             return f"no learning curve: {error}"

@@ -164,7 +164,7 @@ def _network_fits(node: Mapping[str, Any], config: DictConfig) -> bool:
 
 def _networks_that_fit(config: DictConfig, folders: Sequence[Path]) -> list[Path]:
     """Return the files of the group ``network`` whose network fits."""
-    return [path for path in _files("network", folders) if _network_fits(load(path), config)]
+    return [path for path in files("network", folders) if _network_fits(load(path), config)]
 
 
 def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
@@ -182,7 +182,7 @@ def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
     agent = OmegaConf.select(config, "agent")
     fits = _modes(agent, "agent")
     if mode is not None and fits is not None and mode not in fits:
-        others = {f.stem: _modes(load(f), "agent") for f in _files("agent", folders)}
+        others = {f.stem: _modes(load(f), "agent") for f in files("agent", folders)}
         act = ", ".join(name for name, modes in others.items() if modes and mode in modes)
         raise ConfigError(
             f"agent {agent['_target_']} acts in action_mode {' or '.join(fits)}, not {mode!r}; "
@@ -235,6 +235,6 @@ def _modes(node: Mapping[str, Any] | None, path: str) -> tuple[str, ...] | None:
     return modes
 
 
-def _files(group: str, folders: Sequence[Path]) -> list[Path]:
+def files(group: str, folders: Sequence[Path]) -> list[Path]:
     """Return the files of a group: its options."""
     return [f for top in (config_folder(), *folders) for f in sorted(top.glob(f"{group}/*.yaml"))]

@@ -22,8 +22,8 @@ _REFERENCE = re.compile(r"\$\{\.*[A-Za-z_]\w*(\.\w+)*\}")
 """A string that is one interpolation of a key: no resolver, nothing beside it."""
 _INSIDE = ("evaluation.picture", "evaluation.plan", "curve")
 """Files that are written into the run's folder."""
-_ELSEWHERE = ("items.cache_dir", "logger.tracking_uri")
-"""Places outside the run's folder that are written to; a run does not choose them."""
+_ELSEWHERE = re.compile(r"(^|_)(dir|directory|folder|out|output|log|uri|url|address|host)$")
+"""Names of options that are places outside the run's folder; a run does not choose them."""
 
 
 def adopt(
@@ -72,7 +72,7 @@ def adopt(
             checks.check_limits(merged)
         replace_preset_values(merged, given)
         OmegaConf.resolve(merged.copy())
-        _check_places(merged, config)
+        _check_places(merged, config, folders)
     except (OmegaConfBaseException, RecursionError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ConfigError(f"the checkpoint's configuration cannot be read: {reason}") from None
@@ -167,17 +167,26 @@ def _check_plain(value: Any, key: str) -> None:
         )
 
 
-def _check_places(merged: DictConfig, config: DictConfig) -> None:
-    """Raise if a run would write outside its folder, and not because this command says so."""
-    for key in (*_INSIDE, *_ELSEWHERE):
-        place = OmegaConf.select(merged, key)
-        if place is None or place == OmegaConf.select(config, key):
+def _check_places(merged: DictConfig, config: DictConfig, folders: Sequence[Path]) -> None:
+    """Raise if a run names a place outside its folder, under any key, that the command does not."""
+    own, run = (dict(walk(OmegaConf.to_container(c, resolve=True))) for c in (config, merged))
+    loggers = {
+        f"logger.{key!s}" for path in checks.files("logger", folders) for key in checks.load(path)
+    }
+    for key, value in run.items():
+        if value is None or (key in own and value == own[key]):
             continue
-        path = PurePath(str(place))
-        inside = not path.is_absolute() and ".." not in path.parts and str(path).isprintable()
-        if key in _ELSEWHERE or not inside:
+        names = [name for name in key.split(".") if not name.isdigit()]  # without places in lists
+        outside = bool(names) and _ELSEWHERE.search(names[-1]) is not None
+        if names[:1] == ["logger"] and len(names) > 1:  # services read all of its options
+            outside = outside or key not in loggers
+        if key in _INSIDE:
+            path = PurePath(str(value))
+            outside = path.is_absolute() or ".." in path.parts or not isinstance(value, str)
+            outside = outside or not value.isprintable()
+        if outside:
             raise ConfigError(
-                f"the checkpoint's {key} is {_short(place)}, outside the run's folder; if you "
+                f"the checkpoint's {key} is {_short(value)}, outside the run's folder; if you "
                 f"trust it, set ++{key}=... on the command line"
             )
 

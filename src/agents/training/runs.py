@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any
 
 import torch
 
-from packing_env import files
+from packing_env import files, folders
 
 if sys.platform == "win32":
     import msvcrt
@@ -89,12 +89,11 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         RunFolderError: Another process holds it.
     """
-    path = folder / LOCK
     try:
-        file = path.open("a+", encoding="utf-8")
+        handle = folders.open_below(folder, LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     except OSError as error:
         raise RunFolderError(f"run_dir={folder} cannot be written: {error}") from error
-    with file:
+    with os.fdopen(handle, "a+", encoding="utf-8") as file:
         try:
             _lock(file)
         except OSError as error:
@@ -117,7 +116,7 @@ def is_locked(folder: Path) -> bool:
     if sys.platform == "win32":
         return False
     try:
-        with (folder / LOCK).open("rb") as file:
+        with os.fdopen(folders.open_below(folder, LOCK, os.O_RDONLY), "rb") as file:
             fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
         return error.errno in (errno.EACCES, errno.EAGAIN)
@@ -141,10 +140,28 @@ def never_saved(folder: Path, saves: str) -> bool:
 
 
 def check_own(folder: Path) -> None:
-    """Raise a RunFolderError if a run's folder has links, which lead writes elsewhere."""
-    for inner in folder.iterdir():
-        if inner.is_symlink():
-            raise RunFolderError(f"{inner} is a link; a run writes into its own folder: remove it")
+    """Raise a RunFolderError if a run's folder has a link, at any level, that leads out of it."""
+    try:
+        folders.check_links(folder)
+    except folders.FolderError as error:
+        raise RunFolderError(str(error)) from None
+
+
+def place(folder: Path, name: str) -> Path:
+    """Return the path of a file that an option names, and make the folders above it.
+
+    Args:
+        folder: The run's folder.
+        name: Relative to it; a place elsewhere, absolute or with ``..``, is one that this user's
+            command names, since a run cannot (:func:`agents.config.saved.adopt`).
+
+    Raises:
+        FolderError: A folder between is a link.
+    """
+    if os.path.isabs(name) or ".." in PurePath(name).parts:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        return folder / name
+    return folders.make_below(folder, name)
 
 
 def versions() -> dict[str, str]:
@@ -202,7 +219,9 @@ def write_text(path: Path, text: str) -> None:
     draft = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(text, encoding="utf-8")
+        draft.unlink(missing_ok=True)
+        with draft.open("x", encoding="utf-8") as file:  # a new file, and never through a link
+            file.write(text)
         draft.replace(path)
     except OSError as error:
         raise RunFolderError(f"{path} cannot be written: {error}") from error
