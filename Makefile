@@ -12,6 +12,8 @@ TORCH_INDEX_URL ?=
 TORCH := torch==2.13.0
 # Beside builds of torch for the CPU; those for CUDA bring the version that they work with.
 TRITON := triton==3.9.0
+# Those that CUDA builds of torch 2.10 to 2.13 bring: kernels are compiled under each, without a GPU.
+TRITONS := 3.6.0 3.7.1
 EXTRAS := fast,mesh,viz,physics,sb3,optuna,dev,docs
 
 # The public test data, where it lies beside the checkout; without it the tests that need it skip.
@@ -22,6 +24,7 @@ endif
 # What tests must find, instead of skipping without it; .ci/run adds a C++ compiler.
 ifeq ($(shell uname -s),Linux)
 export PACKING_TESTS_REQUIRE ?= triton
+TRITON_STAMPS = $(TRITONS:%=$(VENV)/triton/%/installed.stamp)
 endif
 
 # Waiting threads sleep: spinning ones take the cores from the other test processes.
@@ -57,6 +60,12 @@ $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP_INSTALL) --quiet -e '.[$(EXTRAS)]'
 	@if $(BIN)/python -c 'import sys, torch; sys.exit(not (sys.platform == "linux" and torch.version.cuda is torch.version.hip is None))'; then \
 	  $(PIP_INSTALL) --quiet --no-deps $(TRITON); fi
+	@touch $@
+
+$(VENV)/triton/%/installed.stamp: | $(BIN)/python
+	@echo "installing Triton $* for the tests into $(@D) ..."
+	@rm -rf $(@D)
+	@$(PIP_INSTALL) --quiet --no-deps --target $(@D) triton==$*
 	@touch $@
 
 # A run of a few decisions comes first: it compiles the kernels, which takes a minute or two, once, and
@@ -107,7 +116,7 @@ test-shapes: $(STAMP)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q --tb=short --durations=20 -n $(WORKERS) --dist worksteal \
 	  $(SHAPES) -m '$(NOT_IN_CI)' --jaxtyping-packages=$(CHECKED),beartype.beartype
 
-test-main: $(STAMP)
+test-main: $(STAMP) $(TRITON_STAMPS)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q --tb=short --durations=40 -n $(WORKERS) --dist worksteal \
 	  --ignore tests/tracing $(addprefix --ignore ,$(SHAPES)) -m '$(NOT_IN_CI)'
 

@@ -122,8 +122,11 @@ def variants(lattices: Sequence[tuple[int, int, int]] = LATTICES) -> Iterator[Va
                 )
 
 
-def compiled(variant: Variant, architecture: int) -> Code:
-    """Compile a variant for a chip, as a launch would."""
+def compiled(variant: Variant, architecture: int, *, listing: bool = True) -> Code:
+    """Compile a variant for a chip, as a launch would; without ``listing``, no instructions.
+
+    To list the instructions takes about as long as to compile them.
+    """
     names = variant.kernel.arg_names
     given: dict[str, Any] = {**(variant.types or TYPES), "scene": SCENE}
     types = {name: given.get(name, "i32") for name in names}
@@ -137,9 +140,9 @@ def compiled(variant: Variant, architecture: int) -> Code:
         file.write(made.asm["cubin"])
         file.flush()
         usage = _run("cuobjdump", "--dump-resource-usage", file.name)
-        listing = _run("cuobjdump", "-sass", file.name)
+        text = _run("cuobjdump", "-sass", file.name) if listing else ""
     used = {key: int(value) for key, value in re.findall(r"(REG|STACK|LOCAL|SHARED):(\d+)", usage)}
-    lines = re.findall(r"^\s+/\*([0-9a-f]{4,5})\*/\s+(.*?);", listing, re.M)
+    lines = re.findall(r"^\s+/\*([0-9a-f]{4,5})\*/\s+(.*?);", text, re.M)
     instructions = [(int(address, 16), text) for address, text in lines]
     local = used["STACK"] + used["LOCAL"]
     return Code(used["REG"], local, used["SHARED"], made.asm["ptx"], instructions)

@@ -178,7 +178,7 @@ def blocks_kernel(
             tl.store(depths + listed, least)
             listed += (least < float("inf")).to(tl.int64)
     ends = listed + tl.arange(0, LATTICE.threads)
-    tl.store(corners + ends, tl.zeros([LATTICE.threads], tl.int32))
+    tl.store(corners + ends, tl.full([LATTICE.threads], 0, tl.int32))
     tl.store(depths + ends, tl.full([LATTICE.threads], float("inf"), tl.float32))
     tl.store(size + surface * 3, tl.max(tl.max(across, axis=1), axis=0))
     tl.store(size + surface * 3 + 1, tl.max(tl.max(along, axis=1), axis=0))

@@ -182,8 +182,9 @@ def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.c
 def first_marked(marks, LATTICE: tl.constexpr):
     """Return the number of the first block that :func:`binding` marks, and the other marks."""
     bits: tl.constexpr = 8
+    threads: tl.constexpr = LATTICE.threads
     number = 0
-    for k in tl.static_range(1, LATTICE.threads):
+    for k in tl.static_range(1, threads):
         number += ((marks & ((1 << k * bits) - 1)) == 0).to(tl.int32)
     return number, marks & ~(((1 << bits) - 1) << number * bits)
 
@@ -236,7 +237,7 @@ def gaps_kernel(
         else:
             none = tl.full([1, columns, LATTICE.threads], -float("inf"), tl.float32)
             bar = changed(bar, i, none)
-        counts = changed(counts, i, tl.zeros([1, columns, LATTICE.threads], tl.int32))
+        counts = changed(counts, i, tl.full([1, columns, LATTICE.threads], 0, tl.int32))
     if not COUNT:
         bar = floors_of(bar, floors, blocks, thread, LATTICE)
         for i in tl.static_range(ROWS):

@@ -185,7 +185,7 @@ def judge_kernel(
     h = tl.load(items.size + kind * 2 + 1).to(tl.int32)
     line = heightmap + row * (GRID.length * GRID.width)
     surface = items.bottom + kind * (WINDOW.across * WINDOW.along)
-    found = tl.zeros([TASK.points], tl.int32)
+    found = tl.full([TASK.points], 0, tl.int32)
     for first in range(0, places, TASK.points):
         place = first + tl.arange(0, TASK.points)
         on, at = place < places, plane * places + place
@@ -220,7 +220,7 @@ def judge_kernel(
 def _any_playable(between, row, TASK: tl.constexpr):
     """Return whether any placement of a row is legal."""
     planes: tl.constexpr = TASK.visible * TASK.orientations
-    found = tl.zeros([TASK.points], tl.int32)
+    found = tl.full([TASK.points], 0, tl.int32)
     for first in range(0, planes, TASK.points):
         k = first + tl.arange(0, TASK.points)
         here = tl.load(between.playable + row * planes + k, mask=k < planes, other=0)

@@ -82,7 +82,8 @@ def give_reward(before, after, legal, live, state_sum, reward, tables, seen, sta
         shown = tl.where(done, 0.0, after.to(tl.float32))
         tl.store(start.metrics + lane * rows + row, shown, mask=lane < _NUM_METRICS)
     total = tl.full([], 0.0, tl.float64)
-    for k in tl.static_range(0, TASK.num_terms):
+    num_terms: tl.constexpr = TASK.num_terms
+    for k in tl.static_range(0, num_terms):
         weight = tl.load(tables.numbers + 4 + k)
         term = tl.where(live, weight * reward_term(TASK.terms[k], before, after, legal), 0.0)
         sums = tl.load(state_sum + row * TASK.num_terms + k) + term

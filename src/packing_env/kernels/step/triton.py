@@ -74,7 +74,7 @@ def observe_ground(line, share, seen, start, row, TASK: tl.constexpr, GRID: tl.c
 
     None stands for an observation that was not requested.
     """
-    total, peak = tl.zeros([TASK.cells], tl.int32), tl.zeros([TASK.cells], tl.int32)
+    total, peak = tl.full([TASK.cells], 0, tl.int32), tl.full([TASK.cells], 0, tl.int32)
     count: tl.constexpr = GRID.length * GRID.width
     for first in range(0, count, TASK.cells):
         k = first + tl.arange(0, TASK.cells)

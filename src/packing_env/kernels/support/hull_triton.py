@@ -82,9 +82,11 @@ def row_support(
     """
     low = tl.full(bar.shape, _NONE, tl.int32)
     high = tl.full(bar.shape, -_NONE, tl.int32)
+    side: tl.constexpr = LATTICE.side
+    vector: tl.constexpr = LATTICE.vector
     for c in range(0, tl.cdiv(h, LATTICE.side)):
         if ((needed >> tl.minimum(c, _BLOCKS - 1)) & 1) == 1:
-            for v in tl.static_range(0, LATTICE.side, LATTICE.vector):
+            for v in tl.static_range(0, side, vector):
                 gaps = gaps_of(ground, level, u, c * LATTICE.side, window_y, v, LATTICE)
                 supports = gaps >= bar
                 at = c * LATTICE.side + v + tl.arange(0, LATTICE.vector)[:, None]
