@@ -141,12 +141,13 @@ class CapturedCollector(DeviceCollector):
         start = _Start(self.env, self.policy, self._root)
         try:
             recording = self._recorded(start)
-        except RuntimeError as error:
+        except Exception as error:  # Triton's errors are no RuntimeError
             self._root = start.again()
             if isinstance(error, CaptureError):
                 raise
             raise CaptureError(
-                f"policy and step cannot be captured ({error}); use collector.capture=false"
+                f"policy and step cannot be captured ({type(error).__name__}: {error}); use "
+                "collector.capture=false"
             ) from error
         self._state = self.env.state
         _LOGGER.info("policy and step are one CUDA graph; its first %d steps agree", CHECKED)

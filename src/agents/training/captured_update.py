@@ -129,9 +129,10 @@ class CapturedUpdate:
             held = batch.clone()
             replay, found = self._record(lambda: self.agent.update(held))
             recorded = self._after(start, lambda: (replay(), found)[1], batch)
-        except RuntimeError as error:
+        except Exception as error:  # Triton's errors are no RuntimeError
             raise CaptureError(
-                f"updates cannot be captured ({error}); use trainer.capture=false"
+                f"updates cannot be captured ({type(error).__name__}: {error}); use "
+                "trainer.capture=false"
             ) from error
         finally:
             start.restore()

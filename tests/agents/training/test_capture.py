@@ -185,11 +185,18 @@ def test_an_update_that_is_recorded_wrongly_is_refused() -> None:
     assert differing(trainer.agent.state_dict()["optimizer"], before["optimizer"]) == []
 
 
-def test_what_need_not_be_recorded_continues_without(caplog: pytest.LogCaptureFixture) -> None:
+class CompilationError(Exception):
+    """Triton's is no RuntimeError either."""
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, CompilationError])
+def test_what_need_not_be_recorded_continues_without(
+    kind: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
     trainers = [trainer_of("dqn") for _ in range(2)]
 
     def fails(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-        raise RuntimeError("operation not permitted")
+        raise kind("operation not permitted")
 
     for optimizer in optimizers(trainers[0].agent):
         optimizer.keep_lr_in_memory()
@@ -206,11 +213,24 @@ def test_what_need_not_be_recorded_continues_without(caplog: pytest.LogCaptureFi
         assert differing(one[part], other[part]) == []
     said = [r.getMessage() for r in caplog.records if r.name == "agents.training.capture"]
     assert [
-        line.split(" (")[0] for line in said if r"auto: off" in line and "captured" in line
+        line.split(": operation")[0] for line in said if r"auto: off" in line and "captured" in line
     ] == [
-        "collector.capture=auto: off, policy and step cannot be captured",
-        "trainer.capture=auto: off, updates cannot be captured",
+        f"collector.capture=auto: off, policy and step cannot be captured ({kind.__name__}",
+        f"trainer.capture=auto: off, updates cannot be captured ({kind.__name__}",
     ]
+
+
+def test_a_kernel_that_does_not_compile_leaves_no_trace() -> None:
+    def fails(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        work()
+        raise CompilationError("at 3:4")
+
+    collector = CapturedCollector(task(), policy(), record=fails)
+    collector._root = collector.env.reset()
+    before = collector.env.get_state().to_dict()
+    with pytest.raises(CaptureError, match="CompilationError: at 3:4"):
+        collector.step()
+    assert not differing(before, collector.env.get_state().to_dict())
 
 
 def test_auto_captures_where_nothing_speaks_against_it(caplog: pytest.LogCaptureFixture) -> None:
