@@ -57,7 +57,7 @@ def test_it_is_not_chosen_on_a_cpu(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="packing_env.engine"):
         assert cuboid_env(1, observation=ON_CELLS).engine.name == "rules"
     (record,) = [r for r in caplog.records if r.name == "packing_env.engine"]
-    assert "not fused: it needs CUDA and the triton backend, not cpu" in record.getMessage()
+    assert "not fused: it needs CUDA and the triton backend, not eager" in record.getMessage()
 
 
 def test_triton_on_cuda_has_it(monkeypatch: pytest.MonkeyPatch) -> None:

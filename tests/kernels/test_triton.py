@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -96,6 +97,67 @@ def test_fake_tensors_on_cuda(stride: int) -> None:
     shape = kernels.layout.lattice_shape(*(torch.empty(size) for size in sizes.values()), stride)
     for value, dtype in ((z, torch.float32), (stable, torch.bool), (count, torch.int32)):
         assert (value.shape, value.dtype, value.device.type) == (shape, dtype, "cuda")
+
+
+class Uncompiled:
+    """A kernel whose compilation fails, as Triton's code generator does."""
+
+    __name__ = "judge_kernel"
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Any:
+        def launch(*arguments: Any, **constants: Any) -> None:
+            try:
+                raise AttributeError("'int' object has no attribute 'type'")
+            except AttributeError as error:
+                raise CompilationError("at 3:4:\n    tl.zeros") from error
+
+        return launch
+
+
+class CompilationError(Exception):
+    """Triton's is no RuntimeError either."""
+
+
+@needs_triton
+@compiles
+def test_an_error_of_the_compiler_names_kernel_and_cause() -> None:
+    from packing_env.kernels.compiled.scene_triton import start
+
+    with pytest.raises(kernels.KernelError) as caught:
+        start(Uncompiled(), 1, (), {})
+    version = importlib.metadata.version("triton")
+    for part in (version, "judge_kernel", "AttributeError", "'int' object has no attribute 'type'"):
+        assert part in str(caught.value)
+
+
+@needs_triton
+@compiles
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a driver here")
+def test_a_kernel_without_a_driver_is_a_kernel_error() -> None:
+    mask, uniform = torch.ones(1, 4, dtype=torch.bool), torch.zeros(1, dtype=torch.float64)
+    choose = importlib.import_module("packing_env.kernels.choice.triton").choose_uniform
+    with pytest.raises(kernels.KernelError, match="choose_kernel"):
+        choose(mask, uniform)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_backend_that_fails_is_left_unless_it_was_requested(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = kernels.KernelError("Triton 3 cannot compile judge_kernel")
+    assert kernels.backend_for("cuda") == "triton"
+    with caplog.at_level(logging.WARNING, logger="packing_env.kernels"):
+        kernels.give_up("cuda", error)
+    assert kernels.backend_for("cuda") == "eager"
+    (record,) = caplog.records
+    assert str(error) in record.getMessage()
+    kernels.set_backend("triton")
+    with pytest.raises(kernels.KernelError, match="judge_kernel"):
+        kernels.give_up("cuda", error)
+    kernels.set_backend(None)
+    monkeypatch.setenv("PACKING_KERNELS", "triton")
+    with pytest.raises(kernels.KernelError, match="judge_kernel"):
+        kernels.give_up("cuda", error)
 
 
 @needs_triton

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +19,11 @@ from tests.tracing.fake_cuda import (
     on_cuda,
 )
 
+from packing_env import kernels
+from packing_env.engine import fused
+from packing_env.kernels import drop
 from packing_env.tasks import make_env
+from packing_env.types import ParameterError
 
 pytestmark = needs_compiler
 CASES = [(preset, mode) for preset in SMALL for mode in modes(preset) if mode != "multi_head"]
@@ -135,3 +142,46 @@ def test_a_fused_step_keeps_its_budget(preset: str) -> None:
     assert not counted.copies
     assert 0 < sum(STARTED.get(name, 1) * n for name, n in counted.names.items()) <= launches
     assert counted.peak <= sum(made.values()) + 1e9 * gigabytes
+
+
+def fails(*arguments: Any, **options: Any) -> None:
+    raise kernels.KernelError("Triton 3 cannot compile judge_kernel")
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No kernel of a step and none of rest heights compiles."""
+    for name in ("advance_fused", "observe_fused"):
+        monkeypatch.setattr(fused, name, fails)
+    monkeypatch.setitem(drop._DROP_HEIGHT, "triton", fails)
+    yield
+    kernels.set_backend(None)
+
+
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize(
+    ("preset", "mode"),
+    [("cuboid_online", "placement"), ("irregular", "placement"), ("irregular", "candidate")],
+)
+def test_without_a_kernel_the_rules_step(
+    preset: str, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line says why, of all environments of a process; nothing asks for the kernel again."""
+    env = small_preset(preset, action_mode=mode)
+    caplog.set_level(logging.WARNING, "packing_env")
+    with fake_cuda():
+        for _ in range(2):
+            env = on_cuda(env)
+        env.step_and_maybe_reset(env.rand_action(env.reset()))
+    assert env.engine.name == "rules"
+    assert kernels.backend_for("cuda") == "eager"
+    (record,) = caplog.records
+    assert "Triton 3 cannot compile judge_kernel" in record.getMessage()
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_without_a_kernel_an_engine_by_name_is_refused() -> None:
+    env = small_preset("cuboid_online", action_mode="placement")
+    env._engine_name = "fused"
+    with fake_cuda(), pytest.raises(ParameterError, match=r"engine='fused'.*eager on cuda"):
+        on_cuda(env)

@@ -23,6 +23,7 @@ import agents
 from agents.loggers.console import PlainConsole
 from agents.training import runs
 from packing_env import extras, folders, kernels, make_env, memory
+from packing_env.kernels.backends import INTERPRETING
 from packing_env.plan import check_plan, packing_of, save_plan
 
 GOOD, MISSING, BAD = "ok", "--", "!!"
@@ -52,7 +53,7 @@ def doctor(options: argparse.Namespace) -> int:
         "versions": _versions(),
         "devices": _devices(),
         "extras": _extras(),
-        "kernels and caches": _kernels(),
+        "kernels and caches": (*_kernels(), *_triton()),
         "memory and disk": _memory(),
         "names": _names(),
         f"self-test, {options.seconds:g} s": _self_test(options.seconds),
@@ -146,6 +147,34 @@ def _kernels() -> Iterator[Finding]:
         yield Finding(
             BAD, f"caches: {folder} cannot be written; set XDG_CACHE_HOME to a folder that can"
         )
+
+
+def _triton() -> Iterator[Finding]:
+    """Yield whether Triton compiles a kernel, and on a GPU runs it."""
+    if not extras.is_installed("triton") or INTERPRETING:
+        return
+    version = f"triton {_version('triton')}"
+    try:
+        yield Finding(GOOD, f"{version}: {_tried_kernel()}")
+    except Exception as error:  # Triton, its compilers and its driver raise many kinds
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        remedy = f"steps on CUDA follow the rules; {extras.command('triton')}"
+        yield Finding(BAD, f"{version} does not compile the kernels ({reason}); {remedy}")
+
+
+def _tried_kernel() -> str:
+    """Run the kernel of rest heights, or without a GPU compile one; return what was done."""
+    if not torch.cuda.is_available():
+        from packing_env.kernels.compiled.scene_triton import compile_ahead
+
+        compile_ahead(90)
+        return "compiles kernels (for sm_90; there is no GPU to run them on)"
+    heightmap = torch.arange(64.0, device="cuda").reshape(1, 8, 8)
+    bottom = torch.zeros(1, 1, 2, 3, device="cuda")
+    one, other = (kernels.drop_height(heightmap, bottom, backend=b) for b in ("triton", "eager"))
+    if not torch.equal(one, other):
+        raise ValueError("a kernel of rest heights gives other heights than torch")
+    return f"kernels run on {torch.cuda.get_device_name()}"
 
 
 def _is_compiled() -> bool:

@@ -10,7 +10,12 @@ from __future__ import annotations
 
 import logging
 
+import torch
+from torch import Tensor
+
+from packing_env import kernels
 from packing_env.core import feasibility
+from packing_env.core.actions import Box, Indices, Space
 from packing_env.engine.base import FLAGS, Engine, Observations, Step, Task
 from packing_env.engine.compiled import CompiledEngine
 from packing_env.engine.fused import FusedEngine
@@ -32,13 +37,31 @@ ENGINES: dict[str, type[Engine]] = {
 def make_engine(task: Task, name: str = "auto") -> Engine:
     """Build the engine of a task; one log line names it and why no faster one is used.
 
+    Triton compiles kernels when they are first called. So one row takes a decision on CUDA here,
+    and where a kernel cannot be compiled, the rules in torch's own operations carry out the task.
+
     Args:
         task: The task.
         name: A name in :data:`ENGINES`, or ``"auto"`` for the first that can carry out the task.
 
     Raises:
         ParameterError: The name is unknown, or that engine cannot carry out the task here.
+        KernelError: A kernel cannot be compiled, and its backend was requested by name.
     """
+    engine, reasons = _first(task, name)
+    if task.device.type == "cuda" and kernels.backend_for("cuda") == "triton":
+        try:
+            _try_out(engine, task)
+        except (kernels.KernelError, ImportError) as error:
+            kernels.give_up("cuda", error)
+            engine, reasons = _first(task, name)
+    ground = feasibility.ground_of(task.catalogue, task.params)
+    _LOGGER.info("; ".join([f"engine: {engine.name}, placements from {ground}", *reasons]))
+    return engine
+
+
+def _first(task: Task, name: str) -> tuple[Engine, list[str]]:
+    """Return the first engine that can carry out the task, and why those before it cannot."""
     if name != "auto" and name not in ENGINES:
         raise ParameterError(f"engine={name!r} is unknown; choose one of {['auto', *ENGINES]}")
     refusals: list[str] = []
@@ -46,8 +69,25 @@ def make_engine(task: Task, name: str = "auto") -> Engine:
         engine = ENGINES[candidate]
         refusal = engine.refusal(task)
         if not refusal:
-            ground = feasibility.ground_of(task.catalogue, task.params)
-            _LOGGER.info("; ".join([f"engine: {candidate}, placements from {ground}", *refusals]))
-            return engine(task)
+            return engine(task), refusals
         refusals.append(f"not {candidate}: {refusal}")
     raise ParameterError(f"engine={name!r} cannot carry out this task ({'; '.join(refusals)})")
+
+
+def _try_out(engine: Engine, task: Task) -> None:
+    """Begin an episode in one row and take a decision in it, which compiles the kernels."""
+    zero = torch.zeros(1, dtype=torch.int64, device=task.device)
+    state, _ = engine.begin(zero, zero, zero)
+    actions = {key: _zeros(space, zero) for key, space in engine.mode.action_spaces.items()}
+    engine.advance(state, actions, reset=True)
+
+
+def _zeros(space: Space, zero: Tensor) -> Tensor:
+    """Return the entry of zeros of one row."""
+    match space:
+        case Indices(sizes):
+            return zero.expand(1, len(sizes))
+        case Box(shape):
+            return zero.new_zeros(1, *shape, dtype=torch.float32)
+        case _:
+            return zero

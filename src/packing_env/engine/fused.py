@@ -60,7 +60,8 @@ class FusedEngine(CompiledEngine):
         """Return why this engine cannot carry out the task here; "" if it can."""
         device = task.device.type
         if not is_fused_for(device):
-            return f"it needs CUDA and the triton backend, not {device}"
+            backend = kernels.backend_for(device)
+            return f"it needs CUDA and the triton backend, not {backend} on {device}"
         if task.params.action_mode not in MODES:
             return f"it does not know action_mode={task.params.action_mode!r}"
         if task.params.surest and not surest.is_ladder(task.params):

@@ -3,9 +3,11 @@
 from packing_env.kernels.afterstates import afterstates
 from packing_env.kernels.arithmetic import divide
 from packing_env.kernels.backends import (
+    KernelError,
     available_backends,
     backend_for,
     compile_seconds,
+    give_up,
     set_backend,
 )
 from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
@@ -38,6 +40,7 @@ __all__ = [
     "MAX_CUBOID_SIDE",
     "SEARCHED_RULES",
     "DropHeights",
+    "KernelError",
     "Search",
     "StepTask",
     "advance_cells",
@@ -57,6 +60,7 @@ __all__ = [
     "divide",
     "drop_height",
     "finds_lowest",
+    "give_up",
     "is_compiled_for",
     "lowest_placements",
     "map_features",

@@ -38,6 +38,10 @@ def compile_seconds(more: float = 0.0) -> float:
     return _COMPILING[0]
 
 
+class KernelError(RuntimeError):
+    """A kernel that cannot be compiled or started; the message names it and the cause."""
+
+
 @dataclass(frozen=True)
 class Backend:
     """A way to carry out the operations; a module that is one may hold its own as ``BACKEND``.
@@ -155,6 +159,18 @@ def backend_for(device_type: str) -> str:
             reason += f"; eager for all but {', '.join(has)}"
         _LOGGER.info("kernels on %s: %s (%s)", device_type, name, reason)
     return _chosen[device_type]
+
+
+def give_up(device_type: str, error: Exception) -> None:
+    """Run every operation on a device type eagerly from now on; one log line says why.
+
+    Raises:
+        Exception: the error, where the backend was requested by name.
+    """
+    if _forced or os.environ.get(ENVIRONMENT_VARIABLE):
+        raise error
+    _chosen[device_type] = "eager"
+    _LOGGER.warning("kernels on %s: eager, without fused steps: %s", device_type, error)
 
 
 @torch.compiler.assume_constant_result

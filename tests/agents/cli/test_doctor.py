@@ -8,10 +8,12 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import torch
 from tests.tiny import play_by_the_rules
 
 from agents.cli import main as cli
 from packing_env import extras, kernels
+from packing_env.kernels.backends import INTERPRETING
 from packing_env.plan import check_plan
 
 
@@ -116,3 +118,41 @@ def test_a_plan_that_does_not_hold_is_a_problem(capsys, monkeypatch):
     code, sections = report(capsys)
     assert code == 1
     assert any("z is wrong" in line for line in sections["self-test, 0.1 s"])
+
+
+needs_triton = pytest.mark.skipif(
+    not extras.is_installed("triton") or INTERPRETING, reason="Triton is not installed"
+)
+
+
+@needs_triton
+@pytest.mark.filterwarnings("ignore")
+def test_a_kernel_is_compiled_and_the_version_named(monkeypatch, tmp_path):
+    from agents.cli import doctor
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    (finding,) = doctor._triton()
+    assert finding.mark == doctor.GOOD
+    assert metadata.version("triton") in finding.text
+
+
+@needs_triton
+def test_a_kernel_that_does_not_compile_is_a_problem(monkeypatch):
+    from agents.cli import doctor
+
+    def fails(*arguments, **options):
+        raise TypeError("no such operation")
+
+    monkeypatch.setattr("triton.compile", fails)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    (finding,) = doctor._triton()
+    assert finding.mark == doctor.BAD
+    for part in (metadata.version("triton"), "no such operation", "packing-env[triton]"):
+        assert part in finding.text
+
+
+def test_without_triton_nothing_is_compiled(monkeypatch):
+    from agents.cli import doctor
+
+    monkeypatch.setattr(extras, "is_installed", lambda module: False)
+    assert not list(doctor._triton())

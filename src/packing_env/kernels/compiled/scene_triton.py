@@ -15,8 +15,10 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 
-from packing_env.kernels.backends import INTERPRETING
+from packing_env.kernels.backends import INTERPRETING, KernelError
 from packing_env.kernels.layout import extents, lattice
 
 OPTIONS = {"num_warps": 1, "enable_fp_fusion": False}
@@ -186,6 +188,19 @@ def blocks_kernel(
     tl.store(size + surface * 3 + 2, count.to(tl.int32))
 
 
+def compile_ahead(capability: int) -> None:
+    """Compile :func:`blocks_kernel` for CUDA devices of a compute capability; needs no device."""
+    types = dict.fromkeys(("bottom", "lows", "depths", "cells"), "*fp32")
+    types |= {"bound": "*i64", **dict.fromkeys(("size", "corners"), "*i32")}
+    constants = block_constants(lattice_of(4, 40, 40))
+    signature = {
+        name: "constexpr" if name in constants else types.get(name, "i32")
+        for name in blocks_kernel.arg_names
+    }
+    source = ASTSource(blocks_kernel, signature, constexprs=constants)
+    triton.compile(source, target=GPUTarget("cuda", capability, 32), options=OPTIONS)
+
+
 class Scene(NamedTuple):
     """Lower surfaces over grounds, as the kernels read them.
 
@@ -285,6 +300,20 @@ def block_constants(lattice: Lattice) -> dict[str, Any]:
 
 
 def start(kernel: Any, programs: int, arguments: Sequence[Any], constants: dict[str, Any]) -> None:
-    """Start programs of a kernel, if there are any."""
-    if programs:
+    """Start programs of a kernel, if there are any.
+
+    Raises:
+        KernelError: it cannot be compiled or started.
+    """
+    if not programs:
+        return
+    try:
         kernel[(programs,)](*arguments, **{**OPTIONS, **constants})
+    except Exception as error:  # Triton, its compilers and its driver raise many kinds
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise KernelError(
+            f"Triton {triton.__version__} cannot compile or start {kernel.__name__} "
+            f"({type(cause).__name__}: {' '.join(str(cause).split())})"
+        ) from error
