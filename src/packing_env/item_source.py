@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from packing_env.constraints import Constraints
 from packing_env.core import feasibility, stability
 from packing_env.generators import Cuboids
 from packing_env.items import Catalogue, shapes
@@ -197,8 +198,10 @@ def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str, level: 
 
     The names of the others are logged at ``level``.
     """
-    stability.check_rule(rule, params, "items.steady")
-    judged = params.evolve(stability=rule)
+    # how surely an item stands does not depend on the constraints, nor on what is preferred
+    alone = params.evolve(surest=(), constraints=Constraints())
+    stability.check_rule(rule, alone, "items.steady")
+    judged = alone.evolve(stability=rule)
     stands = feasibility.legal_on_floor(catalogue.tensors(), judged).any(1)
     if not bool(stands.any()):
         raise ParameterError(f"items.steady={rule}: no item stands on the floor by that rule")

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from packing_env.core import candidates, constraints, feasibility
+from packing_env.core import candidates, feasibility
 from packing_env.core.actions import get_mode
 from packing_env.envs import PackingEnv, checks
 from packing_env.generators import GENERATORS, Generator, GeneratorError
@@ -217,7 +217,6 @@ def make_env(
     catalogue = build_catalogue(preset.items, preset.params, poses, split, supplied)
     if any(value is not None for value in preset.handling.values()):
         catalogue = catalogue.with_handling(preset.handling)
-    constraints.check_items(preset.params, catalogue.tensors())
     playable = feasibility.legal_on_floor(catalogue.tensors(), preset.params).any(1)
     source = (generator, catalogue, preset.params, playable)
     pool |= {"seed": pool_seed, "size": size}

@@ -182,8 +182,12 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
     """Return which orientations of which items may stand in a corner of the empty container.
 
     With constraints: anywhere in it. With ``surest`` rules, the surest of each item's orientations.
+
+    Raises:
+        ParameterError: The items lack an attribute that the constraints read.
     """
     if params.constraints:
+        constraints.check_items(params, catalogue)
         return _legal_at_start(catalogue, params)
     if params.geometry == "boxes":  # a cuboid on the floor is stable by every rule
         return catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)

@@ -1,0 +1,108 @@
+"""Every preset with every constraint: built from its own items, played and compared, or refused."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import pytest
+from tests.contract.presets import SMALL
+from tests.tiny import differing, play, play_beside_reference
+
+from packing_env import PackingEnv, kernels, make_env
+from packing_env.tasks import CUBOIDS, PRESETS
+from packing_env.types import ParameterError
+
+HANDLING = {
+    "weight": {"uniform": [0.5, 5]},
+    "max_load": {"uniform": [1, 9], "seed": 1},
+    "stackable": {"share": 0.5, "seed": 2},
+    "fragile": {"share": 0.4, "seed": 3},
+    "group": {"uniform": [1, 3], "seed": 4},
+}
+BACKENDS = [name for name in kernels.available_backends() if name in ("numba", "eager")]
+CONSTRAINTS = (
+    "no_stacking",
+    "max_load",
+    "fragile last",
+    "fragile top",
+    "lifo",
+    "weight_limit",
+    "balance",
+    "clearance",
+    "wall_clearance",
+    "preplaced",
+)
+
+
+def rule(name: str, preset: str) -> dict[str, Any]:
+    """The constraint, with lengths that suit the container of the preset's small task."""
+    x, y, height = SMALL[preset].get("container", PRESETS[preset].params.container)
+    key, _, value = name.partition(" ")
+    values: dict[str, Any] = {
+        "weight_limit": 9.0,
+        "balance": 0.3,
+        "clearance": 0.1 * x,
+        "wall_clearance": 0.1 * x,
+        "preplaced": [[0.0, 0.0, 0.0, x / 2, y, round(height / 5) or height / 5]],
+    }
+    return {key: values.get(key, value or True)}
+
+
+@lru_cache
+def items_of(preset: str) -> dict[str, Any]:
+    """The preset's own items, of few families and small."""
+    items = dict(PRESETS[preset].items)
+    if items == CUBOIDS:  # those come from the generator
+        generator = PRESETS[preset].generator
+        return {"generator": {**generator, "low": 2, "high": 3}}
+    families = items.get("families", ("polycubes", "brackets"))[:1]
+    return {"items": {**items, "families": families, "use_cache": False}, "scales": (0.6,)}
+
+
+def small_task(preset: str, name: str, **options: Any) -> PackingEnv:
+    """Build a small task of the preset with a constraint."""
+    size = {"pool_size": 4, "num_envs": 2, **SMALL[preset]}
+    size |= {"resolution": 5} if "resolution" in size else {}
+    rules = {"constraints": rule(name, preset), "handling": HANDLING}
+    return make_env(preset, **{**size, **rules, **items_of(preset), **options})
+
+
+MAPS = [name for name, task in PRESETS.items() if task.params.geometry == "maps"]
+BOXES = [name for name in PRESETS if name not in MAPS]
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+@pytest.mark.parametrize("preset", MAPS)
+def test_every_preset_plays_with_every_constraint(preset: str, name: str) -> None:
+    """The same bits with every kernel backend, and as the reference program has it."""
+    env = small_task(preset, name)
+    steps = play(env, 3)
+    task = {"items": env.catalogue} if "items" in items_of(preset) else {}
+    try:
+        for backend in BACKENDS[1:]:
+            kernels.set_backend(backend)
+            assert not differing(play(small_task(preset, name, **task), 3), steps)
+    finally:
+        kernels.set_backend(None)
+    play_beside_reference(small_task(preset, name, num_envs=1, **task), 2, mask_bits=8)
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+@pytest.mark.parametrize("preset", BOXES)
+def test_exact_boxes_refuse_every_constraint_by_name(preset: str, name: str) -> None:
+    entry = name.partition(" ")[0]
+    with pytest.raises(ParameterError, match=f"geometry='maps', not 'boxes'.*{entry}"):
+        small_task(preset, name)
+
+
+@pytest.mark.parametrize("preset", MAPS)
+def test_the_compiled_engine_refuses_constraints(preset: str) -> None:
+    with pytest.raises(ParameterError, match="engine='compiled' cannot carry out this task"):
+        small_task(preset, "clearance", engine="compiled")
+
+
+@pytest.mark.parametrize("preset", MAPS)
+def test_a_missing_attribute_is_named(preset: str) -> None:
+    with pytest.raises(ParameterError, match="read group of the items"):
+        small_task(preset, "lifo", handling={})
