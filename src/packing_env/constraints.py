@@ -20,6 +20,8 @@ UNITS_PER_KG = 1_000_000
 """Weights are whole milligrams, so that sums of them are exact."""
 MAX_WEIGHT = 1e6
 """Kilograms; sums of moments stay below 2^63."""
+CELL_MARGIN = 1e-6
+"""Share of a cell that does not count."""
 CLEARANCE_SLACK = 1e-6
 """Metres by which a neighbour may rise above an item's surface without being beside it."""
 
@@ -52,8 +54,8 @@ class Constraints:
         wall_clearance: Metres between items and walls, rounded up to whole cells; None:
             ``clearance``.
         preplaced: Boxes that are in the container from the start, lower corner and sides
-            ``(x, y, z, dx, dy, dz)`` in metres. Items may rest on them; each cell that one reaches
-            into is as high as its top.
+            ``(x, y, z, dx, dy, dz)`` in metres, of any size. Items may rest on them; each cell that
+            one reaches into is as high as its top.
     """
 
     no_stacking: bool = False
@@ -141,6 +143,20 @@ class Constraints:
         given = self.clearance if self.wall_clearance is None else self.wall_clearance
         return given or 0.0
 
+    def starts_of_stacks(self, cell: float) -> tuple[float, ...]:
+        """Return the heights below one cell that stacks of whole-cell cuboids start at, metres.
+
+        They are 0, the floor, and what the top of a pre-placed box is above a whole number of
+        cells. Heights within :data:`CELL_MARGIN` are one.
+        """
+        starts = [0.0]
+        for box in self.preplaced:
+            top = level_of(box[2] + box[5], cell)
+            start = top - math.floor(top / cell + CELL_MARGIN) * cell
+            if all(abs(start - other) > CELL_MARGIN * cell for other in starts):
+                starts.append(start)
+        return tuple(starts)
+
     def check_task(self, container: tuple[float, float, float], geometry: str) -> None:
         """Raise on constraints that a task cannot have.
 
@@ -177,6 +193,16 @@ _MOST = {
     "wall_clearance": math.inf,
 }
 """Numbers among the constraints, and the largest of each."""
+
+
+def is_whole(length: float, cell: float) -> bool:
+    """Return whether a length is a whole number of cells, to :data:`CELL_MARGIN`."""
+    return abs(length / cell - round(length / cell)) <= CELL_MARGIN
+
+
+def level_of(height: float, cell: float) -> float:
+    """Return a height in metres; one that :func:`is_whole` is made exactly so."""
+    return round(height / cell) * cell if is_whole(height, cell) else height
 
 
 def milligrams(name: str, weight: float) -> int:

@@ -305,6 +305,16 @@ class PackingParams:
         return math.floor(self.height / self.pitch + 1e-6)
 
     @property
+    def starts_of_stacks(self) -> tuple[float, ...]:
+        """Heights below one cell that stacks of whole-cell cuboids start at, metres."""
+        return self.constraints.starts_of_stacks(self.cell)
+
+    @property
+    def has_whole_levels(self) -> bool:
+        """True if whole-cell cuboids rest at whole numbers of cells, on pre-placed boxes too."""
+        return self.starts_of_stacks == (0.0,)
+
+    @property
     def keeps_boxes(self) -> bool:
         """True if the state lists the packed cuboids."""
         listed = self.num_spaces > 0 or "boxes" in self.observation

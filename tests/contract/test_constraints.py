@@ -32,6 +32,7 @@ CONSTRAINTS = (
     "clearance",
     "wall_clearance",
     "preplaced",
+    "preplaced between cells",
 )
 
 
@@ -39,12 +40,14 @@ def rule(name: str, preset: str) -> dict[str, Any]:
     """The constraint, with lengths that suit the container of the preset's small task."""
     x, y, height = SMALL[preset].get("container", PRESETS[preset].params.container)
     key, _, value = name.partition(" ")
+    whole = [0.0, 0.0, 0.0, x / 2, y, round(height / 5) or height / 5]
+    between = [0.11 * x, 0.0, 0.0, 0.3 * x, 0.3 * y, 0.23 * height]
     values: dict[str, Any] = {
         "weight_limit": 9.0,
         "balance": 0.3,
         "clearance": 0.1 * x,
         "wall_clearance": 0.1 * x,
-        "preplaced": [[0.0, 0.0, 0.0, x / 2, y, round(height / 5) or height / 5]],
+        "preplaced": [between if value else whole],
     }
     return {key: values.get(key, value or True)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -9,16 +10,17 @@ from typing import Any
 import pytest
 import torch
 from tensordict import TensorDictBase
+from tests.one_container import env_of, may_put, put
 from tests.tiny import act, catalogue, cuboids, play, state_of, stream, tiny_env
 
 from agents.replay.compact import RebuildMaps
-from packing_env import PackingEnv, WorkerMaps, kernels, make_env
+from packing_env import Afterstates, PackingEnv, WorkerMaps, kernels, make_env
 from packing_env.core import constraints, feasibility
 from packing_env.core.actions.hierarchical import MANAGER
 from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.testing import small_env
 from packing_env.testing.episodes import begin_episode
-from packing_env.types import PackingParams, ParameterError
+from packing_env.types import PackingParams, ParameterError, to_float32
 
 HANDLING = {
     "weight": {"uniform": [0.5, 5]},
@@ -178,6 +180,88 @@ def test_masks_of_cuboids_equal_the_reference(backend: str) -> None:
         chosen = {k: v for i, (k, v) in enumerate(rules.items()) if (i + number) % 3}
         env = small_env(items, 6, constraints=chosen, contact_tol=0.0)
         assert compare(env, 250, number)[1] > 0
+
+
+BETWEEN = [[0.0, 0.0, 0.0, 2.6, 1.3, 1.4], [4.5, 2.2, 1.0, 1.5, 2.3, 0.75]]
+"""Pre-placed boxes whose sides, corners and tops are no whole numbers of cells of 1."""
+
+
+def test_pre_placed_boxes_between_cells_are_those_of_the_reference(backend: str) -> None:
+    env = small_env(cuboids(num_items=8), 6, constraints={"preplaced": BETWEEN}, contact_tol=0.0)
+    compare(env, 250)
+
+
+def test_cuboids_do_not_reach_into_pre_placed_boxes() -> None:
+    """Nor into each other, whatever the sides of the boxes."""
+    items = cuboids(num_items=8)
+    env = small_env(items, 6, constraints={"preplaced": BETWEEN}, contact_tol=0.0, stability="none")
+    root, generator = env.reset(), stream()
+    for _ in range(6):
+        root = env.step_mdp(env.step(act(env, root, generator)))
+    for row in range(6):
+        solids = [torch.tensor(box) for box in BETWEEN]
+        solids = [torch.cat((box[:3], box[:3] + box[3:])) for box in solids]
+        for index in range(int(env.state["items_packed"][row])):
+            position, orientation, x, y = env.state["placement"][row, index].tolist()
+            sides = items.cuboid[env.state["item_id"][row, position], orientation]
+            lower = torch.tensor([x, y, env.state["placement_z"][row, index]])
+            solids.append(torch.cat((lower, lower + sides)))
+            assert float(solids[-1][5]) <= 8.0 + 1e-5
+        for one, other in itertools.combinations(solids, 2):
+            shared = torch.minimum(one[3:], other[3:]) - torch.maximum(one[:3], other[:3])
+            assert float(shared.min()) <= 1e-5, (row, one, other)
+
+
+def test_a_cuboid_stands_on_the_exact_top_of_a_pre_placed_box() -> None:
+    slab = {"constraints": {"preplaced": [[0.0, 0.0, 0.0, 5.0, 5.0, 1.4]]}}
+    tall = env_of([(1.0, 1.0, 4.0), (1.0, 1.0, 3.0)], (5.0, 5.0, 5.0), **slab)
+    assert not may_put(tall, 0, 0, 0)
+    low = env_of([(1.0, 1.0, 3.0), (1.0, 1.0, 1.0)], (5.0, 5.0, 5.4), **slab)
+    state = put(low, 0, 0, 0)
+    assert float(state["placement_z"][0, 0]) == to_float32(1.4)
+    assert float(state["heightmap"][0, 0, 0]) == to_float32(4.4)
+    assert may_put(low, 0, 0, 0)  # exactly up to the lid
+
+
+@pytest.mark.parametrize("cell", [1.0, 0.1, 0.07])
+def test_stacks_on_a_pre_placed_box_are_level_however_they_are_made(cell: float) -> None:
+    slab = [0.0, 0.0, 0.0, 4 * cell, 2 * cell, 0.37 * cell]
+    parts = [(2, 2, 1), (2, 2, 6), (2, 2, 7), (4, 2, 1)]
+    env = env_of(
+        [tuple(side * cell for side in part) for part in parts],
+        (4 * cell, 2 * cell, 9 * cell),
+        cell,
+        orientations="none",
+        stability="area_corners",
+        constraints={"preplaced": [slab]},
+    )
+    for x in (0, 0, 2, 0):
+        state = put(env, 0, x, 0)
+    assert int(state["items_packed"]) == 4
+    assert float(state["placement_support"][0, 3]) == 1.0
+
+
+def test_a_top_that_is_whole_but_for_rounding_is_whole() -> None:
+    """Heights in cells are truncated where they are known to be whole."""
+    slab = {"constraints": {"preplaced": [[0.0, 0.0, 1.0, 5.0, 5.0, 0.9999999]]}}
+    env = env_of([(1.0, 1.0, 4.0), (1.0, 1.0, 3.0)], (5.0, 5.0, 5.0), **slab)
+    assert env.state["heightmap"].unique().tolist() == [2.0]
+    assert not may_put(env, 0, 0, 0)
+
+
+def test_lists_of_packed_cuboids_refuse_pre_placed_boxes_between_cells() -> None:
+    for option in ({"num_spaces": 8}, {"observation": ["heightmap", "boxes"]}):
+        with pytest.raises(ParameterError, match=r"preplaced: the top of the box .*2\.6.*num_spac"):
+            small_env(cuboids(), 2, constraints={"preplaced": BETWEEN}, contact_tol=0.0, **option)
+        whole = {"preplaced": [[0.0, 0.0, 0.0, 2.6, 1.3, 2.0]]}
+        small_env(cuboids(), 2, constraints=whole, contact_tol=0.0, **option)
+
+
+def test_afterstates_have_heights_between_cells() -> None:
+    env = small_env(cuboids(), 2, constraints={"preplaced": BETWEEN}, contact_tol=0.0)
+    root, states = env.reset(), Afterstates(env)
+    heights = states.heights(root["observation", "heightmap"]) * states.unit
+    assert float((heights - env.state["heightmap"]).abs().max()) <= states.unit / 2 < 0.04
 
 
 def test_one_placement_is_judged_as_all_are() -> None:

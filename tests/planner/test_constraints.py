@@ -16,7 +16,7 @@ from packing_env import planner
 from packing_env.items import Catalogue, rotation_set
 from packing_env.items.handling import FACES
 from packing_env.items.shapes import select
-from packing_env.plan import check_plan
+from packing_env.plan import check_plan, save_plan
 from packing_env.planner import OrderError, Part, read_parts
 from packing_env.reference.constraints import up_face
 from packing_env.types import ParameterError
@@ -133,6 +133,44 @@ def test_an_order_file_gives_constraints(tmp_path: Path) -> None:
     report = check_plan(planner.save(plan, tmp_path / "out", size=64)[0])
     assert report.holds, report.violation
     assert not report.not_checked
+
+
+def clear_of(packing: Any, box: list[float]) -> bool:
+    """Whether no item reaches more than 1 um into a box, in exact coordinates."""
+    low, high = np.array(box[:3]), np.array(box[:3]) + box[3:]
+    for item in packing.items:
+        turned = item.rotation @ np.array(item.extent)
+        corner = item.translation + np.minimum(turned, 0)
+        shared = np.minimum(high, corner + np.abs(turned)) - np.maximum(low, corner)
+        if (shared > 1e-6).all():
+            return False
+    return True
+
+
+def test_pre_placed_boxes_may_be_of_any_size(tmp_path: Path) -> None:
+    """In an order: boxes of whole cells around, and on, one with corners between cells."""
+    box = [0.013, 0.004, 0.0, 0.031, 0.028, 0.034]
+    part = Part(sides=(20, 20, 20), unit="mm", name="cube", quantity=40)
+    plan = pe.pack(part, "100x80x80mm", 0.2, cell="10mm", preplaced=[box])
+    (packing,) = plan.containers
+    assert clear_of(packing, box)
+    assert any(abs(item.z - 0.034) < 1e-6 for item in packing.items)
+    report = check_plan(planner.save(plan, tmp_path, size=64)[0])
+    assert report.holds, report.violation
+
+
+def test_the_check_knows_stacks_that_start_between_cells(tmp_path: Path) -> None:
+    """Of a task of cuboids: tops are rounded to whole cells above the pre-placed box."""
+    box = [0.0, 0.0, 0.0, 4.0, 3.0, 0.77]
+    env = pe.make_env(
+        "cuboid_online", container=(6.0, 5.0, 7.0), num_items=12, constraints={"preplaced": [box]}
+    )
+    root = env.reset()
+    for _ in range(8):
+        root = env.step_mdp(env.step(env.rand_action(root)))
+    save_plan(tmp_path / "plan.json", env)
+    report = check_plan(tmp_path / "plan.json")
+    assert report.holds, report.violation
 
 
 def test_a_yaml_order_gives_constraints(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.constraints import CLEARANCE_SLACK, UNITS_PER_KG
+from packing_env.constraints import CELL_MARGIN, CLEARANCE_SLACK, UNITS_PER_KG, is_whole, level_of
 from packing_env.core import heightmap as hm
 from packing_env.core.orientation import Placement, surfaces
 from packing_env.core.packed import packed_items, spare_load
@@ -42,21 +42,22 @@ from packing_env.types import (
 
 _FAR = 1e30
 """A height that decides every maximum."""
-_MARGIN = 1e-6
-"""Share of a cell that does not count."""
 
 
 def cells_of(gap: float, params: PackingParams) -> int:
     """Return the whole cells that a gap in metres takes, rounded up."""
-    return math.ceil(gap / params.cell - _MARGIN)
+    return math.ceil(gap / params.cell - CELL_MARGIN)
 
 
 def check_items(params: PackingParams, items: Catalogue) -> None:
     """Raise unless the items have the attributes that the constraints read.
 
     Raises:
-        ParameterError: Names the attribute and the remedy.
+        ParameterError: Names the attribute and the remedy, or a pre-placed box that does not go
+            with a list of the packed cuboids.
     """
+    if params.keeps_boxes:
+        _check_levels(params)
     needed = params.constraints.needs
     missing = [name for name in needed if name not in items]
     if missing:
@@ -73,6 +74,21 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
             )
 
 
+def _check_levels(params: PackingParams) -> None:
+    """Raise on pre-placed boxes on which items would rest between whole numbers of cells."""
+    cell = params.cell
+    for box in params.constraints.preplaced:
+        top = box[2] + box[5]
+        if not is_whole(top, cell):
+            level = math.floor(top / cell) * cell
+            raise ParameterError(
+                f"constraints.preplaced: the top of the box {list(box)}, at {top:g} m, is between "
+                f"whole numbers of cells of {cell:g} m, and num_spaces and the observation 'boxes' "
+                f"list what rests on it in whole cells; use a top at {level:g} or "
+                f"{level + cell:g} m, or do without them"
+            )
+
+
 # ------------------------------------------------------------------ the state
 
 
@@ -86,7 +102,8 @@ def begin(batch: int, params: PackingParams, device: torch.device) -> State:
         heightmap = torch.zeros(params.grid, device=device)
         for x, y, z, dx, dy, dz in rules.preplaced:
             (x0, x1), (y0, y1) = _span(x, dx, params), _span(y, dy, params)
-            heightmap[x0:x1, y0:y1] = heightmap[x0:x1, y0:y1].clamp(min=to_float32(z + dz))
+            top = to_float32(level_of(z + dz, params.cell))
+            heightmap[x0:x1, y0:y1] = heightmap[x0:x1, y0:y1].clamp(min=top)
         found["heightmap"] = heightmap.expand(batch, -1, -1).contiguous()
     if rules.needs_owners:
         found["owner"] = torch.full((batch, *params.grid), -1.0, device=device)
@@ -98,8 +115,8 @@ def begin(batch: int, params: PackingParams, device: torch.device) -> State:
 
 def _span(low: float, side: float, params: PackingParams) -> tuple[int, int]:
     """Return the first cell that an interval reaches into, and the one after the last."""
-    first = math.floor(low / params.cell + _MARGIN)
-    return first, math.ceil((low + side) / params.cell - _MARGIN)
+    first = math.floor(low / params.cell + CELL_MARGIN)
+    return first, math.ceil((low + side) / params.cell - CELL_MARGIN)
 
 
 def commit(

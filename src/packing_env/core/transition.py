@@ -183,14 +183,26 @@ def _surface(
 ) -> Float[Tensor, "B U V"]:
     """Return the upper surfaces of the items at rest, metres.
 
-    Of cuboids they are whole cells, and the nearest float32 to that: sums of rounded sides would
-    depend on what a stack is made of (0.1 + 0.6 is not 0.7), and an item across two stacks of one
-    height would float over the lower sum.
+    Of cuboids they are whole cells above the floor or a pre-placed box, and the nearest float32 to
+    that: sums of rounded sides would depend on what a stack is made of (0.1 + 0.6 is not 0.7), and
+    an item across two stacks of one height would float over the lower sum.
     """
     top = found.z[:, None, None] + found.top
     if not catalogue["cuboid"].shape[-1]:
         return top
-    return (kernels.divide(top.double(), params.cell).round() * params.cell).float()
+    height = top.double()
+    floor, *others = params.starts_of_stacks
+    nearest = _level(height, floor, params.cell)
+    for start in others:
+        level = _level(height, start, params.cell)
+        closer = (level - height).abs() < (nearest - height).abs()
+        nearest = torch.where(closer, level, nearest)
+    return nearest.float()
+
+
+def _level(height: Tensor, start: float, cell: float) -> Tensor:
+    """Return the nearest heights that are whole numbers of cells above a start."""
+    return kernels.divide(height - start, cell).round() * cell + start
 
 
 def _box(

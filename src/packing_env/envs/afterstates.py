@@ -77,7 +77,7 @@ class Afterstates(TensorDictModuleBase):
         cell, height = self.params.cell, self.params.height
         layers = height / cell
         whole = abs(layers - round(layers)) < 1e-6 and self.params.units_per_cell == 1
-        self.cuboids = cuboids and whole
+        self.cuboids = cuboids and whole and self.params.has_whole_levels
         per_cell = 1.0 if self.cuboids else min(_UNITS_PER_CELL, _MOST_UNITS / layers)
         if self.params.geometry == "boxes":
             per_cell = min(self.params.units_per_cell, _MOST_UNITS / layers)

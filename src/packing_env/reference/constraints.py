@@ -134,15 +134,37 @@ class Load:
 def start(grid: tuple[int, int], cell: float, boxes: list[tuple[float, ...]]) -> np.ndarray:
     """Return the heightmap ``[X, Y]`` of an empty container with pre-placed boxes.
 
-    A box that reaches less than 1e-6 of a cell into one does not occupy it.
+    Each cell that a box reaches into is as high as its top. A box that reaches less than 1e-6 of a
+    cell into one does not occupy it.
     """
     heightmap = np.zeros(grid, FLOAT)
     for x, y, z, dx, dy, dz in boxes:
         first = math.floor(x / cell + 1e-6), math.floor(y / cell + 1e-6)
         last = math.ceil((x + dx) / cell - 1e-6), math.ceil((y + dy) / cell - 1e-6)
         window = heightmap[first[0] : last[0], first[1] : last[1]]
-        np.maximum(window, FLOAT(z + dz), out=window)
+        np.maximum(window, FLOAT(level_of(z + dz, cell)), out=window)
     return heightmap
+
+
+def level_of(height: float, cell: float) -> float:
+    """Return a height, or the whole number of cells that it is within 1e-6 of a cell of."""
+    cells = round(height / cell)
+    return cells * cell if abs(height / cell - cells) <= 1e-6 else height
+
+
+def starts_of_stacks(boxes: list[tuple[float, ...]], cell: float) -> list[float]:
+    """Return the heights below one cell that stacks of whole-cell cuboids start at.
+
+    They are 0, the floor, and what the top of a pre-placed box is above a whole number of cells.
+    Heights within 1e-6 of a cell are one.
+    """
+    starts = [0.0]
+    for box in boxes:
+        top = level_of(box[2] + box[5], cell)
+        start = top - math.floor(top / cell + 1e-6) * cell
+        if all(abs(start - other) > 1e-6 * cell for other in starts):
+            starts.append(start)
+    return starts
 
 
 @dataclass

@@ -37,7 +37,8 @@ class Rules:
             fit too, a bug of the program of Zhao et al., ICLR 2022, that its published numbers
             include.
         whole_cells: All items are cuboids of whole cells: heights are rounded to the nearest
-            float32 of a whole number of cells, so that they do not depend on the items of a stack.
+            float32 of a whole number of cells above the floor, or above the top of a pre-placed
+            box, so that they do not depend on the items of a stack.
         constraints: Further rules of a legal placement; None: no others.
         surest: Stability rules that are preferred, the least strict first; see
             :meth:`Episode.surest`.
@@ -107,8 +108,11 @@ class Episode:
         self.items = items
         self.heightmap = np.zeros(grid, FLOAT)
         self.load: constraints.Load | None = None
+        self._starts = [0.0]
         if rules.constraints is not None:
-            self.heightmap = constraints.start(grid, rules.cell, rules.constraints.preplaced)
+            boxes = rules.constraints.preplaced
+            self.heightmap = constraints.start(grid, rules.cell, boxes)
+            self._starts = constraints.starts_of_stacks(boxes, rules.cell)
             self.load = constraints.Load(rules.constraints, np.full(grid, -1))
         self.queue = list(range(len(items)))
         self.packed: list[int] = []
@@ -285,7 +289,7 @@ class Episode:
         for u, v in np.argwhere(np.isfinite(top)):
             raised = FLOAT(found.z + top[u, v])
             if self.rules.whole_cells:
-                raised = nearest_level(raised, self.rules.cell)
+                raised = nearest_level(raised, self.rules.cell, self._starts)
             self.heightmap[x + u, y + v] = max(self.heightmap[x + u, y + v], raised)
 
     def step(self, slot: int, orientation: int, x: int, y: int, num_orientations: int) -> float:

@@ -17,7 +17,7 @@ from packing_env.reference.claims import (
     metres,
     number,
 )
-from packing_env.reference.constraints import start
+from packing_env.reference.constraints import start, starts_of_stacks
 from packing_env.reference.plan_constraints import ConstraintChecks
 from packing_env.reference.raster import MARGIN, Columns, cuboid, rasterize
 from packing_env.reference.solids import is_one_closed_shell, measure
@@ -65,6 +65,7 @@ class MapChecks:
         grid = tuple(round(length / plan.cell) for length in plan.container[:2])
         preplaced = plan.constraints.get("preplaced", [])
         self.heightmap = start((grid[0], grid[1]), plan.cell, preplaced)
+        self.starts = starts_of_stacks(preplaced, plan.cell)
         self.constraints = ConstraintChecks(plan, grid) if plan.constraints else None
         self.owner = np.full(grid, -1)
         self.packed: list[tuple[ItemClaim, _Placed]] = []
@@ -111,7 +112,8 @@ class MapChecks:
         w, h = placed.top.shape
         raised = maps.FLOAT(item.z) + placed.top
         if self.whole_cells:
-            raised = np.full_like(raised, maps.nearest_level(raised.max(), self.plan.cell))
+            level = maps.nearest_level(raised.max(), self.plan.cell, self.starts)
+            raised = np.full_like(raised, level)
         window = np.s_[x : x + w, y : y + h]
         higher = raised > self.heightmap[window]
         self.heightmap[window] = np.where(higher, raised, self.heightmap[window])

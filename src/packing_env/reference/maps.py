@@ -7,6 +7,7 @@ float32, because rest heights, masks and ``done`` must agree bit for bit; sums a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,9 +57,14 @@ def drop_height(heightmap: np.ndarray, bottom: np.ndarray, x: int, y: int) -> np
     return z if np.isfinite(z) else FLOAT(np.inf)
 
 
-def nearest_level(height: np.float32, cell: float) -> np.float32:
-    """Round a height to a whole number of cells, as float32; for stacks of whole-cell cuboids."""
-    return FLOAT(round(float(height) / cell) * cell)
+def nearest_level(height: np.float32, cell: float, starts: Sequence[float] = (0.0,)) -> np.float32:
+    """Round a height to that of a stack of whole-cell cuboids, as float32.
+
+    That is a whole number of cells above the floor, or above another height that stacks start at
+    (`reference.constraints.starts_of_stacks`).
+    """
+    levels = [round((float(height) - start) / cell) * cell + start for start in starts]
+    return FLOAT(min(levels, key=lambda level: abs(level - float(height))))
 
 
 def supporting_cells(

@@ -25,6 +25,7 @@ def applies(catalogue: Catalogue, params: PackingParams) -> bool:
         and catalogue["cuboid"].shape[-1] == 3
         and params.stability in (*kernels.CUBOID_RULES, *PILE_RULES_ON_MAPS)
         and params.tolerance == 0.0
+        and params.has_whole_levels
         and _has_exact_heights(params)
     )
 
