@@ -13,6 +13,8 @@ from tests.test_traps import tetrahedron
 from packing_env import kernels
 from packing_env.core import stability
 from packing_env.items import mesh_from_arrays, rasterize
+from packing_env.reference import maps
+from packing_env.types import lid
 
 INF = torch.inf
 
@@ -129,6 +131,44 @@ def test_a_stack_up_to_the_lid_fits_and_one_cell_more_does_not(geometry: str, ce
     put(over, 0, 0, 0)
     assert over.catalogue.never_feasible.tolist() == [False, True]
     assert bool(over.state["terminated"])
+
+
+def spacing(height: float) -> float:
+    """Metres between float32 numbers."""
+    return float(np.spacing(np.float32(height)))
+
+
+@pytest.mark.parametrize("cell", [0.3, 0.6, 0.7, 0.1, 1 / 3])
+def test_sums_of_exact_stacks_are_below_the_lid(cell: float) -> None:
+    """Above 16 m float32 numbers are further apart than 1e-6 m: 0.9 and 32.4 are more than 33.3.
+
+    Every stack of two parts, in containers up to 1000 m; one that is three spacings too high is
+    above the lid.
+    """
+    for count in range(2, round(1000 / cell)):
+        height, lower = count * cell, np.arange(1, count)
+        total = (lower * cell).astype(np.float32) + ((count - lower) * cell).astype(np.float32)
+        assert total.max() <= maps.lid(height), count
+        assert float(maps.lid(height)) == lid(height), count
+        if height > 16:
+            assert (total > maps.lid(height - 3 * spacing(height))).all(), count
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize(("cell", "parts"), [(0.3, (3, 108)), (0.6, (4, 54)), (0.7, (2, 1422))])
+def test_an_exact_stack_fits_at_any_height(
+    geometry: str, cell: float, parts: tuple[int, int]
+) -> None:
+    height = sum(parts) * cell
+    sides = [(cell, cell, part * cell) for part in parts]
+    env = env_of(sides, (cell, cell, height), cell, geometry=geometry)
+    put(env, 0, 0, 0)
+    assert may_put(env, 0, 0, 0)
+    assert int(put(env, 0, 0, 0)["items_packed"]) == 2
+    if geometry == "maps":  # lengths of boxes are whole units
+        lower = env_of(sides, (cell, cell, height - 4 * spacing(height)), cell)
+        put(lower, 0, 0, 0)
+        assert not may_put(lower, 0, 0, 0)
 
 
 @pytest.mark.parametrize("cell", CELLS)

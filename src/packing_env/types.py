@@ -27,6 +27,8 @@ from packing_env.values import ParameterError as ParameterError
 from packing_env.values import check_container as check_container
 from packing_env.values import check_integer as check_integer
 from packing_env.values import check_number as check_number
+from packing_env.values import lid as lid
+from packing_env.values import lid_tolerance as lid_tolerance
 from packing_env.values import to_float32 as to_float32
 from packing_env.values import whole_cells as whole_cells
 
@@ -327,8 +329,8 @@ class PackingParams:
 
     @property
     def lid(self) -> float:
-        """Highest legal ``float32(z + peak)``: ``float32(H + 1e-6)``."""
-        return to_float32(self.height + 1e-6)
+        """Highest legal ``float32(z + peak)``: H and the tolerance of rounding."""
+        return lid(self.height)
 
     @property
     def tolerance(self) -> float:

@@ -12,6 +12,10 @@ MAX_STEPS = 2**30
 """Largest number of cells, or of steps of ``unit``, along one side of the container."""
 
 
+_SIGNIFICAND_BITS = 24
+"""Of a float32."""
+
+
 class ParameterError(ValueError):
     """A parameter is invalid; the message names it and a valid value."""
 
@@ -20,6 +24,22 @@ def to_float32(value: float) -> float:
     """Round ``value`` to the nearest float32, as a Python float (no tensor, no NumPy)."""
     rounded: float = struct.unpack("f", struct.pack("f", value))[0]
     return rounded
+
+
+def lid_tolerance(height: float) -> float:
+    """Return the metres that an item may exceed a container's height by, for rounding.
+
+    1e-6 m, or the spacing of float32 numbers at that height where it is larger, above 16 m. Rest
+    height and peak of an item are each rounded to half a spacing at most, so a stack of exactly the
+    container's height may come out one spacing above it, and never more.
+    """
+    _, exponent = math.frexp(to_float32(height))
+    return max(1e-6, math.ldexp(1.0, exponent - _SIGNIFICAND_BITS))
+
+
+def lid(height: float) -> float:
+    """Return the highest legal ``float32(z + peak)`` in a container of a height, metres."""
+    return to_float32(height + lid_tolerance(height))
 
 
 def whole_cells(length: float, cell: float, name: str) -> int:

@@ -161,14 +161,19 @@ def test_pre_placed_boxes_may_be_of_any_size(tmp_path: Path) -> None:
 
 def test_the_check_knows_stacks_that_start_between_cells(tmp_path: Path) -> None:
     """Of a task of cuboids: tops are rounded to whole cells above the pre-placed box."""
-    box = [0.0, 0.0, 0.0, 4.0, 3.0, 0.77]
     env = pe.make_env(
-        "cuboid_online", container=(6.0, 5.0, 7.0), num_items=12, constraints={"preplaced": [box]}
+        "cuboid_online",
+        container=(4.0, 4.0, 7.0),
+        num_items=20,
+        generator={"name": "uniform_cuboids", "low": 1, "high": 2},
+        constraints={"preplaced": [[0.0, 0.0, 0.0, 2.5, 4.0, 0.77]]},
+        pool_size=4,
     )
     root = env.reset()
-    for _ in range(8):
+    for _ in range(16):
         root = env.step_mdp(env.step(env.rand_action(root)))
-    save_plan(tmp_path / "plan.json", env)
+    plan = save_plan(tmp_path / "plan.json", env)
+    assert any(item["z"] > 1 and abs(item["z"] % 1 - 0.77) < 1e-5 for item in plan["items"])
     report = check_plan(tmp_path / "plan.json")
     assert report.holds, report.violation
 

@@ -20,8 +20,9 @@ from packing_env.items.inputs import CatalogueError
 from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.poses import lowest_pose, resting_poses
 from packing_env.items.rotations import rotation_set
-from packing_env.items.rows import LID_TOLERANCE, Grid, MemoryEstimate, Row, mesh_row
+from packing_env.items.rows import Grid, MemoryEstimate, Row, mesh_row
 from packing_env.memory import check_grid
+from packing_env.types import lid_tolerance
 
 PATIENCE = 5.0
 """Seconds of building without a word."""
@@ -141,7 +142,8 @@ class MeshBuild:
         """Return the rotations in which a mesh, at its smallest size, is within the container."""
         turned = [mesh.vertices.double() @ rotation.double().T for rotation in rotations]
         sides = torch.stack([each.amax(0) - each.amin(0) for each in turned])
-        room = torch.tensor(self.grid.container, dtype=torch.float64) + LID_TOLERANCE
+        container = self.grid.container
+        room = torch.tensor(container, dtype=torch.float64) + lid_tolerance(container[2])
         return (min(self.scales) * sides <= room).all(1)
 
     def key(self, version: int) -> str:

@@ -21,14 +21,12 @@ from packing_env.items.rasterize import (
 )
 from packing_env.items.rotations import source_axes
 from packing_env.memory import check_memory
-from packing_env.types import whole_cells
+from packing_env.types import lid, whole_cells
 
 REMEDY = "use fewer items, scales or orientations, or a larger cell"
 """Advice for a catalogue that does not fit the memory."""
 COM_STEPS = 64
 """Steps per cell to which the centre of mass is rounded."""
-LID_TOLERANCE = 1e-6
-"""Metres by which an item may exceed the container's height (rounding)."""
 _HOST = torch.device("cpu")
 
 
@@ -53,7 +51,7 @@ class Grid:
     @property
     def lid(self) -> float:
         """Highest legal peak, a float32 value."""
-        return float(torch.tensor(self.container[2] + LID_TOLERANCE, dtype=torch.float32))
+        return lid(self.container[2])
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,12 @@ where it rested on the maps, and then as a solid among solids
 exact integers (:mod:`packing_env.reference.box_checks`).
 
 Tolerances: laterally :data:`~packing_env.reference.raster.MARGIN` of a cell; heights
-:attr:`PlanClaim.slack`; at the lid 1e-6 m more, which the rules allow; ratios and volumes 1e-6.
-Among cuboids the supporting cells are exact. On the surface of a mesh, a gap that equals the
-contact tolerance up to the rounding of heights may count or not: the claimed stability and support
-ratio must be true for one way of rounding. With a tolerance of 0 that concerns every contact, so a
-ratio that is claimed too low is not detected there.
+:attr:`PlanClaim.slack`; at the lid :func:`~packing_env.reference.maps.lid_tolerance` more, which
+the rules allow; ratios and volumes 1e-6. Among cuboids the supporting cells are exact. On the
+surface of a mesh, a gap that equals the contact tolerance up to the rounding of heights may count
+or not: the claimed stability and support ratio must be true for one way of rounding. With a
+tolerance of 0 that concerns every contact, so a ratio that is claimed too low is not detected
+there.
 """
 
 from __future__ import annotations

@@ -12,8 +12,6 @@ from packing_env.reference import boxes, stability
 from packing_env.reference.raster import MARGIN
 from packing_env.reference.solids import Solid
 
-LID_TOLERANCE = 1e-6
-"""Metres; part of the definition of a legal placement."""
 RELATIVE = 1e-6
 """Ratios, volumes and rotations this close are equal."""
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from packing_env.reference import boxes, constraints
 from packing_env.reference.boxes import Box
-from packing_env.reference.maps import FLOAT, Item, drop_height, nearest_level, window_size
+from packing_env.reference.maps import FLOAT, Item, drop_height, lid, nearest_level, window_size
 from packing_env.reference.rewards import reward
 from packing_env.reference.stability import Touch, is_stable, touch_at
 
@@ -136,8 +136,8 @@ class Episode:
     def check(self, slot: int, orientation: int, x: int, y: int) -> Placement:
         """Examine a placement of the ``slot``-th visible item, on the lattice or off it.
 
-        Legal: inside the container, ``float32(z + peak) <= float32(height + 1e-6)``, stable by
-        the rule, and in range; with ``Rules.surest`` also one of the :meth:`surest` of its item. x
+        Legal: inside the container, ``float32(z + peak) <= lid(height)``, stable by the rule, and
+        in range; with ``Rules.surest`` also one of the :meth:`surest` of its item. x
         and y in cells.
         """
         found = self.examine(slot, orientation, x, y)
@@ -182,7 +182,7 @@ class Episode:
         if bottom is None or top is None:
             return nowhere
         z = drop_height(self.heightmap, bottom, x, y)
-        if not FLOAT(z + FLOAT(top.max())) <= FLOAT(self.rules.height + 1e-6):
+        if not FLOAT(z + FLOAT(top.max())) <= lid(self.rules.height):
             return Placement(False, z)
         com, tol = item.com[orientation], self.rules.contact_tol
         ground = touch_at(self.heightmap, bottom, x, y, z, com, tol)

@@ -9,7 +9,6 @@ import numpy as np
 
 from packing_env.reference import boxes, maps, stability
 from packing_env.reference.claims import (
-    LID_TOLERANCE,
     RELATIVE,
     ItemClaim,
     PlanClaim,
@@ -148,7 +147,7 @@ class MapChecks:
     def _under_the_lid(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
         lid = self.plan.container[2]
         top = float(placed.columns.top.max())
-        if top > lid + LID_TOLERANCE + self.plan.slack:
+        if top > lid + maps.lid_tolerance(lid) + self.plan.slack:
             yield item.wrong("lid", f"below {metres(lid)}", f"its top at {metres(top)}")
 
     def _where_claimed(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:

@@ -57,6 +57,21 @@ def drop_height(heightmap: np.ndarray, bottom: np.ndarray, x: int, y: int) -> np
     return z if np.isfinite(z) else FLOAT(np.inf)
 
 
+def lid_tolerance(height: float) -> float:
+    """Return the metres that an item may exceed a container's height by, for rounding.
+
+    1e-6 m, or the spacing of float32 numbers at that height where it is larger, above 16 m. Rest
+    height and peak of an item are each rounded to half a spacing at most, so a stack of exactly the
+    container's height may come out one spacing above it, and never more.
+    """
+    return max(1e-6, float(np.spacing(FLOAT(height))))
+
+
+def lid(height: float) -> np.float32:
+    """Return the highest legal ``float32(z + peak)`` in a container of a height, metres."""
+    return FLOAT(height + lid_tolerance(height))
+
+
 def nearest_level(height: np.float32, cell: float, starts: Sequence[float] = (0.0,)) -> np.float32:
     """Round a height to that of a stack of whole-cell cuboids, as float32.
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from packing_env.reference.boxes import Box, Size, drop
+from packing_env.reference.maps import lid, lid_tolerance
 
 Placement = tuple[int, int, int, int]
 Index = tuple[int, ...]
@@ -128,7 +129,7 @@ def heightmap_spaces(heightmap: np.ndarray, height: float) -> list[tuple[np.floa
     found = set()
     for x, y in np.ndindex(*heightmap.shape):
         cell, floor = (x, y), np.float32(heightmap[x, y])
-        if not floor < np.float32(height - 1e-6):
+        if not floor < np.float32(height - lid_tolerance(height)):
             continue
         before = [not is_level(heightmap, cell, axis, -1) for axis in (0, 1)]
         behind = [not is_level(heightmap, cell, axis, +1) for axis in (0, 1)]
@@ -157,12 +158,11 @@ def empty_maximal_spaces(
     Returns:
         The placements, and the number of spaces left out.
     """
-    lid = np.float32(height + 1e-6)
     spaces = heightmap_spaces(heightmap, height)
     found = []
     for floor, (x0, y0, x1, y1) in spaces[:capacity]:
         for slot, orientation, (w, h, peak) in each(items):
-            if x1 - x0 >= w and y1 - y0 >= h and np.float32(floor + peak) <= lid:
+            if x1 - x0 >= w and y1 - y0 >= h and np.float32(floor + peak) <= lid(height):
                 found.append((slot, orientation, x0, y0))
     return found, max(0, len(spaces) - capacity)
 

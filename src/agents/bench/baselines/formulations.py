@@ -12,8 +12,7 @@ from jaxtyping import Float
 from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
-LID_TOLERANCE = 1e-6
-"""Metres by which the unfold formulation lets an item exceed the lid."""
+from packing_env.types import lid_tolerance
 
 
 def numpy_map(
@@ -40,7 +39,7 @@ def unfold_map(
 
 def unfold_legal(z: Float[Tensor, "Xs Ys"], peak: float, height: float) -> Tensor:
     """Return ``[Xs, Ys]``: True where an item with this highest point stays under the lid."""
-    return z.double() + peak <= height + LID_TOLERANCE
+    return z.double() + peak <= height + lid_tolerance(height)
 
 
 def lowest(

@@ -8,14 +8,12 @@ from torch import Tensor
 
 from packing_env.core.candidates import NEVER, Proposals, Scene
 from packing_env.core.proposals.places import indexed
-from packing_env.types import ParameterError
+from packing_env.types import ParameterError, lid_tolerance
 
 MAX_SPACES = 80
 """Capacity of the list of spaces; those with the highest floors are left out first."""
 MAX_CELLS = 64
 """Longest side, in cells, of a heightmap from whose corners spaces are grown."""
-_CLOSE = 1e-6
-"""Metres by which a cell must stay below the lid to be the floor of a space."""
 
 
 def empty_maximal_spaces(scene: Scene) -> Proposals:
@@ -83,7 +81,7 @@ def _corners(
     heightmap: Float[Tensor, "B X Y"], height: float
 ) -> tuple[Bool[Tensor, "B X Y"], Bool[Tensor, "B X Y"]]:
     """Return the lower corners and all corners, below the lid."""
-    lower = heightmap < height - _CLOSE
+    lower = heightmap < height - lid_tolerance(height)
     corner = lower
     for axis in (1, 2):
         count = heightmap.shape[axis] - 1
