@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import trimesh
 
 from packing_env.items import (
     Catalogue,
@@ -288,6 +289,22 @@ _LIKE_NAMED = [(0.1, "box"), (0.2, "box"), (0.15, "box#2"), (0.05, "box")]
 def test_impossible_settings_are_named(changes, message):
     with pytest.raises(CatalogueError, match=message):
         Catalogue.from_meshes(_tetrahedron(), **{**GRID, **changes})
+
+
+def test_files_of_a_folder_that_are_not_read_are_named(tmp_path, caplog):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    trimesh.creation.box((0.1, 0.1, 0.1)).export(inner / "box.stl")
+    for name in ("._box.stl", ".DS_Store", "box.mtl", "inner/bracket.STEP", "order.csv", "old.zip"):
+        (tmp_path / name).write_bytes(b"0")
+    assert Catalogue.from_meshes(tmp_path, **GRID).names == ["box"]
+    (line,) = (record.message for record in caplog.records if "not read" in record.message)
+    listed, *remedies = line.split(": not read: ")[1].split("; ")
+    assert listed == f"{Path('inner', 'bracket.STEP')}, old.zip, order.csv"
+    assert len(remedies) == 3
+    (inner / "box.stl").unlink()
+    with pytest.raises(CatalogueError, match=r"no mesh files.*bracket\.STEP"):
+        Catalogue.from_meshes(tmp_path, **GRID)
 
 
 def test_nothing_to_load_is_an_error(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,19 @@ from packing_env.items.meshes.load import SUPPORTED, load_mesh
 from packing_env.items.meshes.mesh import Mesh, MeshSource
 from packing_env.names import plain_name
 
+_LOGGER = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).parent
+_COMPANIONS = (".mtl", ".bin", ".png", ".jpg", ".jpeg", ".bmp", ".tga", ".webp")
+"""Suffixes of files that belong to meshes: materials, buffers, textures."""
+_REMEDIES = {
+    (".step", ".stp", ".iges", ".igs"): "export CAD files as STL or 3MF from a CAD program",
+    (".csv", ".yaml", ".yml", ".json"): "name an order by itself, not by its folder",
+    (".xlsx", ".xls", ".ods"): "save spreadsheets as CSV",
+    (".zip", ".7z", ".gz", ".rar"): "unpack archives",
+}
+"""What to do with files that are not meshes, by suffix."""
+_LISTED = 8
+"""Number of files that a line names."""
 
 
 class CatalogueError(ValueError):
@@ -60,15 +73,44 @@ def expand(paths_or_meshes: Item | Iterable[Item]) -> list[Source]:
 
 
 def _files_below(folder: Path) -> list[Path]:
-    """List the supported files below a folder, sorted, without the parts of URDF trees in it."""
-    files = sorted(
-        file for file in folder.rglob("*") if file.suffix.lower() in SUPPORTED and file.is_file()
-    )
-    if not files:
-        raise CatalogueError(f"{folder}: no mesh files in it; supported are {', '.join(SUPPORTED)}")
-    trees = [file for file in files if file.suffix.lower() == ".urdf"]
+    """List the supported files below a folder, sorted, without the parts of URDF trees in it.
+
+    A line of log names the others. The ``._`` files of macOS, which hold no meshes, are skipped.
+    """
+    below = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    meshes = [
+        file
+        for file in below
+        if file.suffix.lower() in SUPPORTED and not file.name.startswith("._")
+    ]
+    trees = [file for file in meshes if file.suffix.lower() == ".urdf"]
     parts = {part for tree in trees for part in urdf.referenced_files(tree)}
-    return [file for file in files if file.resolve() not in parts]
+    others = [file for file in below if file.suffix.lower() not in SUPPORTED]
+    unread = _unread(folder, [file for file in others if file.resolve() not in parts])
+    if not meshes:
+        supported = f"{folder}: no mesh files in it; supported are {', '.join(SUPPORTED)}"
+        raise CatalogueError("; ".join((supported, *unread)))
+    if unread:
+        _LOGGER.warning("%s: %s", folder, "; ".join(unread))
+    return [file for file in meshes if file.resolve() not in parts]
+
+
+def _unread(folder: Path, others: Sequence[Path]) -> list[str]:
+    """Return which files are not read, and the remedies; empty if no file could be a part."""
+    paths = [file.relative_to(folder) for file in others]
+    names = [
+        str(path)
+        for path in paths
+        if path.suffix.lower() not in _COMPANIONS
+        and not any(part.startswith(".") for part in path.parts)  # hidden
+    ]
+    if not names:
+        return []
+    listed = ", ".join(names[:_LISTED])
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    suffixes = {Path(name).suffix.lower() for name in names}
+    remedies = [text for kinds, text in _REMEDIES.items() if suffixes.intersection(kinds)]
+    return [f"not read: {listed}{more}", *remedies]
 
 
 def item_names(inputs: Sequence[Source]) -> list[str]:
