@@ -274,7 +274,7 @@ def test_the_first_of_two_violations_is_named(
     [
         ("utilization", {"utilization": 0.5}),
         ("num_items", {"num_items": 2}),
-        ("cell", {"cell": 0.03}),
+        ("cell", {"cell": 0.33}),
         ("container", {"container": [0.32, -0.32, 0.3]}),
         ("contact_tol", {"contact_tol": -0.01}),
         ("geometry", {"geometry": "spheres"}),

@@ -152,13 +152,17 @@ def _rule(plan: PlanClaim) -> Iterator[Violation]:
 
 
 def _grid(plan: PlanClaim) -> Iterator[Violation]:
-    """Check that the container is a whole number of cells, and few enough to allocate."""
-    across, along = (length / plan.cell for length in plan.container[:2])
-    for axis, cells in (("X", across), ("Y", along)):
-        if abs(cells - round(cells)) > MARGIN or round(cells) < 1:
+    """Check that the container has whole cells, and few enough to allocate.
+
+    In geometry boxes it is a whole number of them. On maps a strip narrower than a cell may remain,
+    in which no item may be.
+    """
+    whole = plan.geometry != "maps"
+    for axis, cells, count in zip("XY", plan.floor, plan.grid, strict=True):
+        if count < 1 or (whole and cells != count):
             yield _wrong("cell", f"{axis} in whole cells of {plan.cell} m", f"{cells:.6f} cells")
-    if plan.geometry == "maps" and across * along > MAX_CELLS:
-        yield _wrong("cell", f"{plan.cell} m", f"{across * along:.0f} cells, too many to check")
+    if plan.geometry == "maps" and math.prod(plan.grid) > MAX_CELLS:
+        yield _wrong("cell", f"{plan.cell} m", f"{math.prod(plan.grid)} cells, too many to check")
 
 
 def _geometry(plan: PlanClaim) -> Iterator[Violation]:

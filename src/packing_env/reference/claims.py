@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -93,7 +94,7 @@ class PlanClaim:
     """The claims of a plan about a container.
 
     Attributes:
-        container: ``(X, Y, H)`` metres.
+        container: ``(X, Y, H)`` metres; in geometry maps X and Y need not be whole cells.
         cell: Side of a heightmap cell, metres.
         stability: Stability rule that every placement satisfies.
         contact_tol: Gap up to which a cell supports, metres.
@@ -122,6 +123,18 @@ class PlanClaim:
         return self.unit if self.geometry == "boxes" and self.unit is not None else self.cell
 
     @property
+    def floor(self) -> tuple[float, float]:
+        """Cells along X and Y: whole numbers up to the margin of a cell, or else fractions."""
+        across, along = (length / self.cell for length in self.container[:2])
+        return _snapped(across), _snapped(along)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Whole cells along X and Y; a strip of less than a cell may remain at the far walls."""
+        across, along = self.floor
+        return math.floor(across), math.floor(along)
+
+    @property
     def slack(self) -> float:
         """Tolerance of heights, metres: four roundings of a float32 as high as the lid.
 
@@ -129,6 +142,10 @@ class PlanClaim:
         differ from the reference's by one rounding.
         """
         return 4.0 * float(np.spacing(np.float32(self.container[2])))
+
+
+def _snapped(cells: float) -> float:
+    return round(cells) if abs(cells - round(cells)) <= MARGIN else cells
 
 
 @dataclass(frozen=True)

@@ -96,12 +96,12 @@ class Resting:
         handling: Its attributes.
         on: Indices of the packed items that it rests on.
         moment: Twice its weight times the distance of its centre of mass from the middle of the
-            container, in 1/64 cell, along x and y.
+            container, in 1/64 cell, along x and y; whole numbers where the floor is whole cells.
     """
 
     handling: Handling
     on: set[int]
-    moment: tuple[int, int]
+    moment: tuple[float, float]
 
 
 @dataclass
@@ -112,11 +112,18 @@ class Load:
         constraints: Those of the task.
         owner: ``[X, Y]`` index of the last item over each cell, -1: none.
         items: Packed items, in order.
+        floor: Length and width of the container, cells; by default those of the grid. A plan's
+            container may be longer than its whole cells by a part of one.
     """
 
     constraints: Constraints
     owner: np.ndarray
     items: list[Resting] = field(default_factory=list)
+    floor: tuple[float, float] = (0, 0)
+
+    def __post_init__(self) -> None:
+        across, along = self.owner.shape
+        self.floor = (self.floor[0] or across, self.floor[1] or along)
 
     def below(self, index: int) -> set[int]:
         """Return the items under an item, that is those it rests on and those under them."""
@@ -209,9 +216,9 @@ class Case:
             if FLOAT(self.heightmap[self.x + u, self.y + v] - self.bottom[u, v]) >= level
         } - {-1}
 
-    def moment(self) -> tuple[int, int]:
+    def moment(self) -> tuple[float, float]:
         """Return :attr:`Resting.moment` of the item."""
-        across, along = self.heightmap.shape
+        across, along = self.load.floor
         weight = self.handling.weight
         return (
             weight * (2 * (64 * self.x + self.com[0]) - 64 * across),
@@ -293,7 +300,7 @@ def balance(case: Case) -> str:
     total = sum(item.handling.weight for item in case.load.items) + case.handling.weight
     for axis, name in enumerate(("length", "width")):
         moment = sum(item.moment[axis] for item in case.load.items) + case.moment()[axis]
-        half = 128.0 * case.heightmap.shape[axis]
+        half = 128.0 * case.load.floor[axis]
         if not float(abs(moment)) <= share * half * float(total):
             off = abs(moment) / (half * total)
             return f"the centre of mass is {off:.1%} of the container's {name} off the middle"

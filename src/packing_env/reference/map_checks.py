@@ -61,9 +61,9 @@ class MapChecks:
         self.plan = plan
         self.whole_cells = whole_cells
         self.notes = notes
-        grid = tuple(round(length / plan.cell) for length in plan.container[:2])
+        grid = plan.grid
         preplaced = plan.constraints.get("preplaced", [])
-        self.heightmap = start((grid[0], grid[1]), plan.cell, preplaced)
+        self.heightmap = start(grid, plan.cell, preplaced)
         self.starts = starts_of_stacks(preplaced, plan.cell)
         self.constraints = ConstraintChecks(plan, grid) if plan.constraints else None
         self.owner = np.full(grid, -1)
@@ -131,14 +131,14 @@ class MapChecks:
         return placed
 
     def _inside(self, item: ItemClaim, low: np.ndarray, high: np.ndarray) -> Iterator[Violation]:
-        """Check that the item is between the four walls and above the floor."""
+        """Check that the item is between the four walls, on whole cells, and above the floor."""
         margin = MARGIN * self.plan.cell
         for axis in (0, 1):
-            length = self.plan.container[axis]
+            length = min(self.plan.container[axis], self.plan.grid[axis] * self.plan.cell)
             if not (low[axis] >= -margin and high[axis] <= length + margin):
                 yield item.wrong(
                     "outside",
-                    f"{'xy'[axis]} within 0 .. {metres(length)}",
+                    f"{'xy'[axis]} within 0 .. {metres(length)}, the whole cells of the container",
                     f"{number(low[axis])} .. {metres(high[axis])}",
                 )
         if low[2] < -self.plan.slack:

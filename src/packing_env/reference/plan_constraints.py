@@ -33,7 +33,8 @@ class ConstraintChecks:
 
     def __init__(self, plan: PlanClaim, grid: tuple[int, ...]) -> None:
         self.plan = plan
-        self.load = Load(Constraints.of(dict(plan.constraints), plan.cell), np.full(grid, -1))
+        rules = Constraints.of(dict(plan.constraints), plan.cell)
+        self.load = Load(rules, np.full(grid, -1), floor=plan.floor)
         self._latest: Case | None = None
 
     def violations(

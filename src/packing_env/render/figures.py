@@ -55,7 +55,8 @@ def heightmap_image(packing: Packing, *, contour: bool = False) -> Figure:
     figure, (axes,) = _new_figure(1, 1, 4.4)
     unit, factor = length_unit(packing)
     comma = unit and f", {unit}"
-    x, y, height = (factor * length for length in packing.container)
+    x, y = (factor * packing.cell * cells for cells in packing.heightmap.shape)
+    height = factor * packing.container[2]
     options = {"origin": "lower", "extent": (0, x, 0, y), "cmap": "viridis"}
     drawn = axes.imshow(factor * packing.heightmap.T, vmin=0, vmax=height, **options)
     figure.colorbar(drawn, ax=axes, label=f"height{comma}", shrink=0.8)
