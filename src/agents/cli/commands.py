@@ -128,7 +128,7 @@ COMMANDS = {
                 "parts",
                 nargs="+",
                 metavar="PART",
-                help="a folder, mesh files, orders (.csv .yaml .json); xN after one: N of it",
+                help="a folder, mesh files, orders (.csv .yaml .json); xN after one: N times",
             ),
             Argument(
                 "--container",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,8 @@ from packing_env.items.meshes.load import FORMAT_UNITS
 from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
 from packing_env.items.shapes.solids import box
 from packing_env.types import check_integer, check_number
+
+_LOGGER = logging.getLogger("packing_env.planner")
 
 HANDLING = ("weight", "max_load", "stackable", "no_stacking", "fragile", "group")
 KEYS = (
@@ -49,7 +52,7 @@ class Part:
         file: Mesh file, or "" for a box or a mesh in memory.
         sides: ``(dx, dy, dz)`` of a box, in ``unit``.
         mesh: A mesh in memory.
-        quantity: How many.
+        quantity: How many; 0: none.
         name: A label; by default the stem of the file, or the sides.
         unit: Unit of the sides, or of the file unless it states its own (3MF, URDF).
         handling: ``weight`` and ``max_load`` in kilograms, ``stackable``, ``fragile``, ``group``:
@@ -69,7 +72,7 @@ class Part:
     def __post_init__(self) -> None:
         object.__setattr__(self, "handling", read_handling(self.handling))
         object.__setattr__(self, "faces", read_faces(self.faces))
-        check_integer(f"quantity of {self.label}", self.quantity, 1, MAX_QUANTITY)
+        check_integer(f"quantity of {self.label}", self.quantity, 0, MAX_QUANTITY)
         if self.unit not in UNITS:
             raise OrderError(
                 f"{self.label}: unit {self.unit!r} is unknown; use one of {', '.join(UNITS)}"
@@ -89,6 +92,11 @@ class Part:
         """Its origin as plans name it, except for what its solid states: file, unit and scale."""
         sides = {} if self.sides is None else {"source": "cuboid", "extent": list(self.sides)}
         return sides | ({"faces": list(self.faces)} if self.faces else {})
+
+    def times(self, count: int) -> Part:
+        """Return the part with its quantity multiplied: three kits have three times each part."""
+        check_integer(f"quantity of {self.label}", count, 0, MAX_QUANTITY)
+        return replace(self, quantity=self.quantity * count)
 
     def load(self) -> Mesh:
         """Return its solid in metres; never scaled but by its unit.
@@ -132,43 +140,52 @@ def read_parts(parts: Parts, unit: str | None = None, *, default: str = "m") -> 
 
     Args:
         parts: Folders, mesh files, order files, :class:`Part`, meshes, one or a list; a word such
-            as ``x12`` after one is its quantity. Or a mapping of these to quantities.
+            as ``x12`` after one multiplies its quantity, that of each part of a folder or an
+            order. Or a mapping of these to such numbers.
         unit: Unit of files and boxes that state none; replaces the metres of GLB files too.
         default: That of boxes, and of files whose format has no unit, where ``unit`` is None.
 
     Returns:
-        The kinds of parts, with different names.
+        The kinds of parts, with different names; a line of log names those of quantity 0, which
+        are left out.
 
     Raises:
-        OrderError: No part is named, or an order file is wrong.
+        OrderError: No part is named, every quantity is 0, or an order file is wrong.
         CatalogueError: A folder has no mesh files.
     """
     units = _Unit(unit, default)
     if isinstance(parts, Mapping):
-        found = [replace(each, quantity=n) for p, n in parts.items() for each in _read(p, units)]
+        found = [each.times(n) for p, n in parts.items() for each in _read(p, units)]
     elif isinstance(parts, (str, Path, Part, Mesh)):
         found = list(_read(parts, units))
     else:
         found = _with_counts(parts, units)
     if not found:
         raise OrderError("no parts given; name mesh files, a folder of them, or an order")
-    names = numbered(_names(found))
-    return [replace(part, name=name) for part, name in zip(found, names, strict=True)]
+    wanted = [part for part in found if part.quantity]
+    if len(wanted) < len(found):
+        none = ", ".join(part.label for part in found if not part.quantity)
+        if not wanted:
+            raise OrderError(f"the quantity of every part is 0: {none}")
+        _LOGGER.warning("quantity 0, left out: %s", none)
+    names = numbered(_names(wanted))
+    return [replace(part, name=name) for part, name in zip(wanted, names, strict=True)]
 
 
 def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: _Unit) -> list[Part]:
-    """Read a list in which ``x12`` is the quantity of the entry before it."""
+    """Read a list in which ``x12`` multiplies the quantities of the entry before it."""
     found: list[Part] = []
-    last: list[Part] = []
+    last: list[Part] = []  # of the entry before, to which a quantity may still follow
     for entry in parts:
         times = _TIMES.fullmatch(entry) if isinstance(entry, str) else None
         if times is None:
             found += last
             last = list(_read(entry, unit))
         elif not last:
-            raise OrderError(f"{entry!r} is the quantity of nothing; write it after a part")
+            raise OrderError(f"{entry!r} is the quantity of nothing; write it once, after a part")
         else:
-            last = [replace(part, quantity=int(times[1])) for part in last]
+            found += [part.times(int(times[1])) for part in last]
+            last = []
     return found + last
 
 
@@ -321,7 +338,7 @@ def _sides(sides: Sequence[Any]) -> tuple[float, float, float]:
 def _quantity(value: Any) -> int:
     number = _number(value, value)
     whole = int(number) if isinstance(number, float) and number.is_integer() else number
-    return check_integer("quantity", whole, 1, MAX_QUANTITY)
+    return check_integer("quantity", whole, 0, MAX_QUANTITY)
 
 
 def _number(value: Any, otherwise: Any = None) -> Any:
