@@ -102,6 +102,33 @@ def test_a_plan_that_breaks_a_rule_is_refused(
     assert check_plan(file).holds
 
 
+def test_balance_is_about_the_middle_of_the_container(tmp_path: Path) -> None:
+    """Whole cells cover 200 of 240 mm: their middle is 20 mm, 8.3 % of the length, off."""
+    bar = Part(sides=(100, 50, 50), unit="mm", handling={"weight": 1.0}, faces=("+z",))
+    plan = pe.pack(bar, "240x180x100mm", 0.1, cell="50mm", balance=0.1)
+    assert plan.num_packed == 1
+    file = planner.save(plan, tmp_path, size=64)[0]
+    assert check_plan(file).holds
+    entries = json.loads(file.read_text())
+    for balance, holds in ((0.084, True), (0.083, False)):
+        file.write_text(json.dumps(entries | {"constraints": {"balance": balance}}))
+        violation = check_plan(file).violation
+        assert (violation is None) == holds
+        assert violation is None or violation.claim == "balance"
+
+
+def test_nothing_is_beyond_the_whole_cells_of_a_plan(tmp_path: Path) -> None:
+    part = Part(sides=(40, 40, 50), unit="mm")
+    file = planner.save(pe.pack(part, "240x180x100mm", 0.1, cell="50mm"), tmp_path, size=64)[0]
+    entries = json.loads(file.read_text())
+    item = entries["items"][0]
+    item["x"], item["translation"][0] = 4, item["translation"][0] + 0.2  # 200 to 240 mm
+    file.write_text(json.dumps(entries))
+    violation = check_plan(file).violation
+    assert violation is not None
+    assert violation.claim == "outside"
+
+
 ORDER = """name,dx,dy,dz,quantity,weight,group,upright,faces,fragile,max_load,no_stacking
 box,50,40,30,4,2.0,1,,,,3,
 bar,40,20,20,2,1.0,2,,x z,yes,,

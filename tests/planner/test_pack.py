@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trimesh
@@ -53,6 +55,96 @@ def test_files_of_a_plan(plan: planner.Plan, tmp_path: Path) -> None:
     assert scene.extents.tolist() == pytest.approx([0.1, 0.06, 0.1], abs=1e-6)
 
 
+def test_names_are_those_of_the_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the table, the CSV, the plan, the page and among what is left over; counts add up."""
+    trimesh.creation.box((40, 40, 40)).export(tmp_path / "part.stl")
+    rows = ["name,file,quantity", "left bracket,part.stl,3", "right/arm,part.stl,7"]
+    (tmp_path / "order.csv").write_text("\n".join(rows), encoding="utf-8")
+    out = tmp_path / "out"
+    words = ["pack", str(tmp_path / "order.csv"), "--container", "80x80x80mm", "--cell", "10mm"]
+    assert cli.main([*words, "--seconds", "0.1", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    rows = list(csv.DictReader((out / "positions.csv").read_text().splitlines()))
+    plan = json.loads((out / "plan.json").read_text())
+    page = (out / "packed.html").read_text()
+    packed = {name: [r["name"] for r in rows].count(name) for name in ("left bracket", "right/arm")}
+    assert sum(packed.values()) == len(rows) == 8
+    assert [item["name"] for item in plan["items"]] == [row["name"] for row in rows]
+    for name, quantity in (("left bracket", 3), ("right/arm", 7)):
+        assert f'"{name}"' in page
+        line = next(line for line in printed.splitlines() if name in line)
+        counts = [int(word) for word in line.replace(name, "").split() if word.isdigit()]
+        assert counts[0] == packed[name]
+        assert sum(counts) == quantity
+
+
+def test_a_number_multiplies_the_quantities_of_an_order(tmp_path: Path) -> None:
+    kit = tmp_path / "kit.csv"
+    kit.write_text("name,dx,dy,dz,quantity\nlid,10,10,10,4\nbase,20,20,10,1\n", encoding="utf-8")
+    four = Part(sides=(1, 1, 1), name="four", quantity=4)
+    for order in ([str(kit), "x3", four, "x2"], {str(kit): 3}):
+        assert [part.quantity for part in read_parts(order, "mm")][:2] == [12, 3]
+    assert read_parts([four, "x2"])[0].quantity == 8
+    with pytest.raises(OrderError, match="'x2'"):
+        read_parts([str(kit), "x3", "x2"])
+
+
+def test_a_quantity_of_zero_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    order = tmp_path / "order.csv"
+    order.write_text("name,dx,dy,dz,quantity\na,9,9,9,0\nb,9,9,9,2\na,9,9,9,1\n", encoding="utf-8")
+    found = read_parts([order, BOX, "x0"], "mm")
+    assert [(part.name, part.quantity) for part in found] == [("b", 2), ("a", 1)]
+    assert "a, box" in caplog.text
+
+
+def test_one_part_that_is_far_too_small_does_not_stop_an_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pin = Part(sides=(1, 1, 1), unit="mm", name="pin")  # smaller than a cell, and packed
+    speck = Part(sides=(1, 1, 1), unit="um", name="speck", quantity=3)
+    plan = pe.pack([BOX, pin, speck], "100x100x60mm", 1e-6, cell="5mm")
+    assert plan.num_packed == 2
+    assert [(part.name, part.quantity) for part in plan.left] == [("speck", 3)]
+    assert "smaller than" in plan.left[0].reason
+    assert "speck" in caplog.text
+    with pytest.raises(pe.items.MeshError, match=r"speck.*too small"):
+        pe.pack([speck], "100x100x60mm", 1e-6, cell="5mm")
+
+
+def test_a_plan_holds_the_container_that_was_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its cells cover 200 x 150 mm of the floor; a box stands beyond them."""
+    tray = Part(sides=(100, 75, 50), unit="mm", name="tray", quantity=4, handling={"weight": 1.0})
+    options = {"cell": "50mm", "preplaced": ["20x170x100mm@215,0,0"], "balance": 0.5}
+    plan = pe.pack(tray, "240x180x100mm", 0.1, **options)
+    assert plan.utilization == pytest.approx(1.5e6 / (240 * 180 * 100))
+    assert plan.containers[0].container == pytest.approx((0.24, 0.18, 0.1))
+    assert "cover 200 x 150 mm of the floor, 240 x 180 mm" in caplog.text
+    files = planner.save(plan, tmp_path, size=64)
+    report = check_plan(files[0])
+    assert report.holds, report.violation
+    assert report.utilization == pytest.approx(plan.utilization)
+    shown = json.loads(files[0].read_text())
+    assert shown["constraints"]["preplaced"] == [pytest.approx([0.215, 0, 0, 0.02, 0.17, 0.1])]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"wall_clearance": "100mm"}, "0.24 x 0.18"),
+        ({"preplaced": ["50x50x50mm@200,0,0"]}, r"0\.24, 0\.18, 0\.1"),
+        ({"balance": 0.05}, "240 x 180 mm.*smaller cell"),
+    ],
+)
+def test_constraints_are_of_the_container_that_was_named(
+    options: dict[str, Any], message: str
+) -> None:
+    part = Part(sides=(50, 50, 50), unit="mm", handling={"weight": 1.0})
+    with pytest.raises(pe.ParameterError, match=message):
+        pe.pack(part, "240x180x100mm", 0.1, cell="50mm", **options)
+
+
 def test_several_containers_and_sizes() -> None:
     part = Part(sides=(40, 40, 40), unit="mm", quantity=6)
     plan = pe.pack(part, ["80x80x40mm", "60x60x60mm"], 1.0, cell="10mm", containers=2)
@@ -80,7 +172,8 @@ def test_orders(name: str, text: str, kinds: list[int], tmp_path: Path) -> None:
         ("name,dx,dy,dz,colour\nlid,5,4,3,7\n", r"line 2: 'colour' is not supported"),
         ("dx,dy,dz,quantty\n5,4,3,7\n", "did you mean 'quantity'"),
         ("dx,dy\n5,4\n", "line 2: needed: for each part a file"),
-        ("dx,dy,dz,quantity\n5,4,3,0\n", "quantity=0 must be at least 1"),
+        ("dx,dy,dz,quantity\n5,4,3,-1\n", "quantity=-1 must be at least 0"),
+        ("dx,dy,dz,quantity\n5,4,3,0\n", "quantity of every part is 0: 5x4x3"),
         ("dx,dy,dz\n5,-4,3\n", "must be more than 0"),
     ],
 )

@@ -67,7 +67,7 @@ def _print(console: PlainConsole, plan: Plan) -> None:
     packed = Counter(item.name for packing in plan.containers for item in packing.items)
     left = {part.name: part for part in plan.left}
     headings = Column("part", no_wrap=True, max_width=40), number_column("packed")
-    table = plain_table(*headings, number_column("left"), Column("why", no_wrap=True))
+    table = plain_table(*headings, number_column("left"), Column("why", overflow="fold"))
     for name in dict.fromkeys([*packed, *left]):
         rest = left.get(name)
         cells = (str(rest.quantity), rest.reason) if rest else ("", "")

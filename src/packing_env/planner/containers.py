@@ -6,8 +6,10 @@ import logging
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from packing_env.constraints import Constraints
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.types import PackingParams, ParameterError, check_container, check_number
 
@@ -19,6 +21,8 @@ _TEXT = re.compile(r"([\d.]+)x([\d.]+)x([\d.]+)\s*([a-z]*)", re.IGNORECASE)
 _LENGTH = re.compile(r"([\d.]+)\s*([a-z]*)", re.IGNORECASE)
 _CELLS = range(48, 65)
 """Cells along the longer side of the floor."""
+_MARGIN = 1e-6
+"""Share of a cell by which a floor may be short of whole cells."""
 _LARGEST = 100.0
 """Metres above which a container is taken for a mistake in units."""
 
@@ -106,21 +110,91 @@ def choose_cell(sizes: Sequence[Size]) -> float:
     return longest / min(_CELLS, key=left_over)
 
 
-def lay_grid(size: Size, cell: float, **options: Any) -> PackingParams:
-    """Return the task of a container, its floor rounded down to whole cells.
+@dataclass(frozen=True)
+class Container:
+    """A container as it was named, and the task on the whole cells of its floor.
+
+    Attributes:
+        size: ``(X, Y, H)`` metres.
+        constraints: Those that hold in ``size``.
+        params: The task. Its floor is that of ``size`` rounded down to whole cells, and what it
+            allows is allowed in ``size`` too.
+    """
+
+    size: Size
+    constraints: Constraints
+    params: PackingParams
+
+    @property
+    def covered(self) -> bool:
+        """True if whole cells cover the floor."""
+        return _is_covered(self.size, self.params.container, self.params.cell)
+
+    def __str__(self) -> str:
+        """Return the size and, if cells do not cover the floor, what they cover."""
+        size = _millimetres(self.size)
+        return size if self.covered else f"{size} ({_cover(self.size, self.params)})"
+
+
+def lay_grid(size: Size, cell: float, *, constraints: Any = None, **options: Any) -> Container:
+    """Return a container with its task; a line of log says if whole cells do not cover its floor.
 
     Raises:
-        ParameterError: The cell is larger than the floor.
+        ParameterError: The cell is larger than the floor, or a constraint cannot hold.
     """
-    x, y = (math.floor(side / cell + 1e-6) * cell for side in size[:2])
+    rules = Constraints.read(constraints or {})
+    rules.check_task(size, "maps")  # its messages state the size that the user named
+    x, y = (math.floor(side / cell + _MARGIN) * cell for side in size[:2])
     if not x or not y:
-        raise ParameterError(f"cell={cell:g} m is larger than the container, {_metres(size)}")
-    if min(x - size[0], y - size[1]) < -1e-6 * cell:
-        covered = tuple(1e3 * length for length in (cell, x, y, *size[:2]))
-        text = "cells of %.4g mm cover %.4g x %.4g mm of the floor, %.4g x %.4g mm"
-        _LOGGER.warning(f"{text}; another cell may cover more", *covered)
-    return PackingParams(container=(x, y, size[2]), cell=cell, **options)
+        raise ParameterError(
+            f"cell={1e3 * cell:g} mm is larger than the container, {_millimetres(size)}"
+        )
+    floor = (x, y, size[2])
+    if _is_covered(size, floor, cell):
+        return Container(size, rules, PackingParams(floor, cell, constraints=rules, **options))
+    free = PackingParams(floor, cell, **options)
+    _LOGGER.warning("%s; another cell may cover more", _cover(size, free))
+    try:
+        return Container(size, rules, free.evolve(constraints=_on_cells(rules, size, floor)))
+    except ParameterError as error:
+        raise ParameterError(f"{error}; {_cover(size, free)}: give a smaller cell") from error
 
 
-def _metres(size: Sequence[float]) -> str:
-    return " x ".join(f"{side:g}" for side in size) + " m"
+def _is_covered(size: Size, floor: Size, cell: float) -> bool:
+    return all(side - cells <= _MARGIN * cell for side, cells in zip(size, floor, strict=True))
+
+
+def _on_cells(rules: Constraints, size: Size, floor: Size) -> Constraints:
+    """Return constraints on whole cells, as strict as the given ones are in the container.
+
+    Pre-placed boxes end where the cells do. The middle of the cells is off the middle of the
+    container, so the centre of mass may be off it by less.
+
+    Raises:
+        ParameterError: Nothing on the cells is balanced.
+    """
+    boxes = []
+    for x, y, z, dx, dy, dz in rules.preplaced:
+        if x < floor[0] and y < floor[1]:
+            boxes.append((x, y, z, min(dx, floor[0] - x), min(dy, floor[1] - y), dz))
+    share = rules.balance
+    if share is not None:
+        pairs = zip(size[:2], floor[:2], strict=True)
+        share = min((share * side - (side - cells) / 2) / cells for side, cells in pairs) - 1e-9
+        if share < 0:
+            raise ParameterError(
+                f"constraints.balance={rules.balance:g} is less than the middle of the cells is "
+                "off the middle of the container"
+            )
+    return replace(rules, preplaced=tuple(boxes), balance=share)
+
+
+def _cover(size: Size, params: PackingParams) -> str:
+    """Return which part of a floor the cells of a task cover."""
+    lengths = (params.cell, *params.container[:2], *size[:2])
+    text = "cells of {:.4g} mm cover {:.4g} x {:.4g} mm of the floor, {:.4g} x {:.4g} mm"
+    return text.format(*(1e3 * length for length in lengths))
+
+
+def _millimetres(size: Size) -> str:
+    return " x ".join(f"{1e3 * side:.6g}" for side in size) + " mm"

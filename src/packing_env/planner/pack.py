@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -13,10 +14,11 @@ import torch
 from packing_env.constraints import Constraints
 from packing_env.core.stability import check_rule
 from packing_env.items import CatalogueError, Mesh
-from packing_env.items.meshes.mesh import UNITS
+from packing_env.items.meshes.mesh import SMALLEST_EXTENT, UNITS, TooSmallError
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import Packing, read_state, settle
 from packing_env.planner.containers import (
+    Container,
     Size,
     choose_cell,
     lay_grid,
@@ -25,10 +27,15 @@ from packing_env.planner.containers import (
     read_length,
 )
 from packing_env.planner.parts import Part, Parts, read_parts
-from packing_env.planner.poses import REASONS, Poses, build_poses
-from packing_env.planner.search import OrderSearch
-from packing_env.types import PackingParams, ParameterError, check_integer, check_number
+from packing_env.planner.poses import Poses, build_poses
+from packing_env.planner.reasons import Reasons
+from packing_env.planner.search import Genes, OrderSearch
+from packing_env.types import ParameterError, check_integer, check_number
 
+_LOGGER = logging.getLogger("packing_env.planner")
+
+TOO_SMALL = f"smaller than {1e3 * SMALLEST_EXTENT:g} mm"
+"""Why a part is left over that is too small for a solid."""
 _TRIAL = 0.3
 """Share of a container's time in which its size is chosen."""
 STANDS = "stands"
@@ -138,21 +145,42 @@ def pack(
     sizes, given = _sizes(container)
     if unit is not None and unit not in UNITS:
         raise ParameterError(f"unit={unit!r} is unknown; use one of {', '.join(UNITS)}")
-    order = read_parts(parts, unit, default=given)
+    order, meshes, left = _load(read_parts(parts, unit, default=given))
     spacing = choose_cell(sizes) if cell is None else read_length("cell", cell)
     held = _constraints(order, constraints)
     stands = stability == STANDS
     options: dict[str, Any] = {"constraints": held, "stability": stability}
     if stands:
         options |= {"stability": LADDER[-1], "contact_tol": _TOLERANCE * spacing}
-    tasks = [lay_grid(size, spacing, **options) for size in sizes]
-    for params in tasks:
+    grids = [lay_grid(size, spacing, **options) for size in sizes]
+    for grid in grids:
         try:
-            check_rule(params.stability, params)
+            check_rule(grid.params.stability, grid.params)
         except ParameterError as error:
             raise ParameterError(f"{error}; or stability={STANDS!r}") from error
-    poses = _poses_of_sizes(order, tasks, stands)
-    return _Packer(order, poses, given, seed).pack(limit, seconds)
+    poses = _poses_of_sizes(order, meshes, grids, stands)
+    plan = _Packer(order, poses, given, seed).pack(limit, seconds)
+    return replace(plan, left=(*plan.left, *left))
+
+
+def _load(order: Sequence[Part]) -> tuple[list[Part], list[Mesh], list[LeftOver]]:
+    """Return the parts of an order with their solids, and those that are too small to have one.
+
+    Raises:
+        MeshError: A file cannot be used, or all parts are too small.
+    """
+    parts, meshes, left = [], [], []
+    for part in order:
+        try:
+            meshes.append(part.load())
+        except TooSmallError as error:
+            left.append(LeftOver(part.label, part.quantity, TOO_SMALL))
+            if len(left) == len(order):
+                raise
+            _LOGGER.warning("left out: %s", error)
+        else:
+            parts.append(part)
+    return parts, meshes, left
 
 
 def _constraints(parts: Sequence[Part], given: dict[str, Any]) -> Constraints:
@@ -202,6 +230,7 @@ class _Packer:
         self.parts, self.poses, self.unit, self.seed = parts, poses, unit, seed
         self.left = [part.quantity for part in parts]
         self.packed: list[Packing] = []
+        self.filled: list[tuple[Poses, Genes]] = []
         self.tried = 0
 
     def pack(self, limit: int, seconds: float) -> Plan:
@@ -243,7 +272,9 @@ class _Packer:
 
     def _take(self, search: OrderSearch) -> None:
         """Take the best packing of a search as the next container."""
+        search.complete()
         self.tried += search.tried
+        self.filled.append((search.poses, search.genes))
         state = {key: value[0] for key, value in search.state().items()}
         poses = search.poses
         found = read_state(state, poses.catalogue, poses.params)
@@ -253,19 +284,26 @@ class _Packer:
             for item, (part, pose) in zip(found.items, origins, strict=True)
         )
         rule = poses.least_strict(item.item_id for item in items)
-        found = replace(found, items=items, num_items=sum(self.left), instance={}, stability=rule)
+        found = replace(
+            found,
+            items=items,
+            num_items=sum(self.left),
+            instance={},
+            stability=rule,
+            container=poses.container.size,
+            constraints=poses.container.constraints.to_json(),
+        )
         self.packed.append(settle(found))
         for part, count in enumerate(search.packed()):
             self.left[part] -= count
 
     def _left_over(self) -> tuple[LeftOver, ...]:
         """Return what is in no container, and why."""
-        of_sizes = zip(*(poses.reasons for poses in self.poses), strict=True)
-        reasons = [min(each, key=REASONS.index) for each in of_sizes]
+        reasons = Reasons(self.poses, self.filled, self.left)
         return tuple(
-            LeftOver(part.name, left, why)
-            for part, left, why in zip(self.parts, self.left, reasons, strict=True)
-            if left
+            LeftOver(part.label, count, reasons.of(number))
+            for number, (part, count) in enumerate(zip(self.parts, self.left, strict=True))
+            if count
         )
 
 
@@ -278,18 +316,17 @@ def _choice(searches: Sequence[OrderSearch], left: int) -> OrderSearch:
 
 
 def _poses_of_sizes(
-    parts: Sequence[Part], tasks: Sequence[PackingParams], stands: bool
+    parts: Sequence[Part], meshes: Sequence[Mesh], grids: Sequence[Container], stands: bool
 ) -> list[Poses]:
     """Build the poses for each container in which one of them fits at least.
 
     Raises:
         CatalogueError: There is no such container.
     """
-    meshes: list[Mesh] = [part.load() for part in parts]
     found, failures = [], []
-    for params in tasks:
+    for grid in grids:
         try:
-            found.append(build_poses(parts, meshes, params, stands=stands))
+            found.append(build_poses(parts, meshes, grid, stands=stands))
         except CatalogueError as error:
             failures.append(error)
     if not found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -14,19 +15,22 @@ from torch import Tensor
 from packing_env.constraints import Constraints
 from packing_env.core.feasibility import legal_on_floor
 from packing_env.item_source import check_size, log_warnings
-from packing_env.items import Catalogue, Mesh
+from packing_env.items import Catalogue, CatalogueError, Mesh
 from packing_env.items.meshes.mesh import UNITS
+from packing_env.items.rows import LID_TOLERANCE
 from packing_env.kernels.stability_rules import LADDER
+from packing_env.planner.containers import Container
 from packing_env.planner.parts import Part
 from packing_env.types import PackingParams
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
-NO_ROOM = "no room found"
-TOO_LARGE = "fits in no orientation"
 FALLS = "stands in no pose"
-REASONS = (NO_ROOM, FALLS, TOO_LARGE)
-"""Why parts are left over. Of several containers the first of these counts."""
+OFF_CELLS = "fits only beyond the cells of the grid; give a smaller cell"
+OTHER_FACE = "fits only with a face up that is not allowed"
+TOO_LARGE = "fits in no orientation"
+NEVER = (FALLS, OFF_CELLS, OTHER_FACE, TOO_LARGE)
+"""Why a part is never packed. Of several containers the first of these counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +38,16 @@ class Poses:
     """The parts in all their orientations, for one container.
 
     Attributes:
-        params: The task; its stability rule is the least strict of those of the parts.
-        catalogue: A row per pose, with one orientation.
+        container: The container.
+        params: Its task; the stability rule is the least strict of those of the parts.
+        catalogue: A row per pose, with one orientation, by the names of the parts.
         first: ``[T]`` row of each part's first pose.
         count: ``[T]`` number of its poses; 0 for a part that is never packed.
         rules: The stability rule of each part.
-        reasons: Why each part is left over, if it is.
+        reasons: Why each part is never packed; "" if it may be.
     """
 
+    container: Container
     params: PackingParams
     catalogue: Catalogue
     first: Int[Tensor, " T"]
@@ -105,14 +111,15 @@ def _better_unit(largest: float, unit: str, params: PackingParams) -> str:
 
 
 def build_poses(
-    parts: Sequence[Part], meshes: Sequence[Mesh], params: PackingParams, *, stands: bool = False
+    parts: Sequence[Part], meshes: Sequence[Mesh], container: Container, *, stands: bool = False
 ) -> Poses:
     """Build the poses of parts, or load them from the cache of catalogues.
 
     Args:
         parts: The parts.
         meshes: Their solids.
-        params: The task. Its stability rule holds for all parts, unless they shall stand.
+        container: The container. The stability rule of its task holds for all parts, unless they
+            shall stand.
         stands: Leave out poses that topple alone on a floor, and hold each part to the strictest
             rule of ``LADDER`` by which it stands there in a pose.
 
@@ -120,16 +127,23 @@ def build_poses(
         CatalogueError: No part fits into the container.
         ParameterError: All parts are smaller than a cell.
     """
+    params = container.params
     unit = meshes[0].source.unit  # for the message that none fits
-    faces = [part.faces for part in parts]
-    found = Catalogue.from_meshes(
-        meshes,
-        cell=params.cell,
-        container=params.container,
-        unit=unit,
-        faces=faces,
-        resting=stands,
-    )
+    pairs = list(zip(parts, meshes, strict=True))
+    try:
+        found = Catalogue.from_meshes(
+            [replace(mesh, name=part.label) for part, mesh in pairs],
+            cell=params.cell,
+            container=params.container,
+            unit=unit,
+            faces=[part.faces for part in parts],
+            resting=stands,
+        )
+    except CatalogueError as error:
+        misfits = [_misfit(part, mesh, container) for part, mesh in pairs]
+        if not all(misfits):
+            raise
+        raise CatalogueError(_none_fits(pairs, misfits, container, unit)) from error
     largest = float(found.extent.max())
     check_size(found, f"files are read in {unit}; {_better_unit(largest, unit, params)}")
     log_warnings(found)
@@ -139,7 +153,10 @@ def build_poses(
     catalogue = _one_row_per_pose(found, sources)
     count = torch.where(found.never_feasible, 0, rows)
     rules = [params.stability] * len(rows)
-    reasons = [TOO_LARGE if never else NO_ROOM for never in found.never_feasible.tolist()]
+    reasons = [
+        (_misfit(part, mesh, container) or OFF_CELLS) if never else ""
+        for (part, mesh), never in zip(pairs, found.never_feasible.tolist(), strict=True)
+    ]
     if stands:
         strictest = _strictest(found, params)
         falls = (count > 0) & (strictest < 0)
@@ -154,7 +171,38 @@ def build_poses(
             text = "stands in no pose that fits (stability com_hull or none may pack it): %s"
             _LOGGER.warning(text, ", ".join(never))
         _warn_of_lenient(names, rules, count.tolist())
-    return Poses(params, catalogue, rows.cumsum(0) - rows, count, tuple(rules), tuple(reasons))
+    first = rows.cumsum(0) - rows
+    return Poses(container, params, catalogue, first, count, tuple(rules), tuple(reasons))
+
+
+def _misfit(part: Part, mesh: Mesh, container: Container) -> str:
+    """Return why a part has no quarter turn on the cells of a container; "" if it has one."""
+    sides, allowed = mesh.extents.tolist(), {face[1] for face in part.faces}
+    turns = [
+        (sides[i], sides[j], sides[k], not allowed or "xyz"[k] in allowed)
+        for i, j, k in itertools.permutations(range(3))
+    ]
+    for size, reason in ((container.params.container, ""), (container.size, OFF_CELLS)):
+        x, y, height = (side + LID_TOLERANCE for side in size)
+        fitting = [may for dx, dy, dz, may in turns if dx <= x and dy <= y and dz <= height]
+        if any(fitting):
+            return reason
+    return OTHER_FACE if fitting else TOO_LARGE
+
+
+def _none_fits(
+    pairs: Sequence[tuple[Part, Mesh]], misfits: Sequence[str], container: Container, unit: str
+) -> str:
+    """Return the message that no part of an order fits."""
+    smallest, reason = min(
+        (float(mesh.extents.max()), f"{part.label}: {misfit}")
+        for (part, mesh), misfit in zip(pairs, misfits, strict=True)
+    )
+    return (
+        f"none of the {len(pairs)} parts fits into the container, {container}; the smallest is "
+        f"{1e3 * smallest:.4g} mm long ({reason}). If {unit} is not the unit of the parts, give "
+        "--unit, else a larger container"
+    )
 
 
 def _strictest(found: Catalogue, params: PackingParams) -> Int[Tensor, " T"]:

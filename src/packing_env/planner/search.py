@@ -42,8 +42,10 @@ _COUNT_WEIGHT = 0.2
 _HEIGHT_WEIGHT = 1e-3
 """Worth of the container's height in packed volume: it decides between equals."""
 
-Genes = list[tuple[int, int]]
-"""Parts in the order of packing, each with a pose or :data:`ANY`."""
+Gene = tuple[int, int]
+"""A part with a pose or :data:`ANY`."""
+Genes = list[Gene]
+"""Parts in the order of packing."""
 
 
 class OutOfTimeError(Exception):
@@ -74,9 +76,12 @@ class OrderSearch:
         poses: The parts.
         quantity: How many of each there are to pack.
         seed: Of the random numbers.
+        packed: The beginning of the first candidate; the largest of the others follow.
     """
 
-    def __init__(self, poses: Poses, quantity: Sequence[int], seed: int = 0) -> None:
+    def __init__(
+        self, poses: Poses, quantity: Sequence[int], seed: int = 0, packed: Sequence[Gene] = ()
+    ) -> None:
         self.poses, self._random = poses, random.Random(seed)
         self._volume = poses.volume
         room = poses.params.container_volume
@@ -91,7 +96,7 @@ class OrderSearch:
         self._stride = -(-self.size // _SNAPSHOTS) or 1
         self._filling = Filling(poses.catalogue.tensors(), self._params, poses.rules_of_rows)
         self.tried = 0
-        self.best = self._decode_one(self._sequence(self._volume))
+        self.best = self._decode_one(self._sequence(self._volume, packed))
         self._chains = [self.best]
         self._rows = 0
 
@@ -104,11 +109,16 @@ class OrderSearch:
         """Return the best candidate's container as a full state of one row."""
         return self._filling.replay(self.best.states[-1])
 
+    @property
+    def genes(self) -> Genes:
+        """The packed parts of the best candidate, in their order."""
+        return [self.best.genes[place] for place in self.best.packed]
+
     def packed(self) -> list[int]:
         """Return how many of each part are packed."""
         count = [0] * len(self.poses.count)
-        for place in self.best.packed:
-            count[self.best.genes[place][0]] += 1
+        for part, _ in self.genes:
+            count[part] += 1
         return count
 
     def improve(self, deadline: float) -> None:
@@ -124,6 +134,18 @@ class OrderSearch:
                 self._improve(turn % len(self._chains), left * _TEMPERATURE, deadline)
         except OutOfTimeError:
             return
+
+    def complete(self) -> None:
+        """Pack what the best candidate left out and what fits now that all others are packed.
+
+        A part may have had no place in its turn, by the balance of the container for one.
+        """
+        while len(self.best.packed) < self.size:
+            again = self._decode_one(self._sequence(self._volume, self.genes))
+            volume = float(again.states[-1]["volume"])
+            if len(again.packed) <= len(self.best.packed) or volume < self.volume:
+                return
+            self.best = again
 
     # ------------------------------------------------------------------ candidates
 
@@ -162,11 +184,18 @@ class OrderSearch:
         if found.value > self.best.value:
             self.best = found
 
-    def _sequence(self, key: Tensor) -> Genes:
-        """Return all parts by a key, the largest first; what must come late comes last."""
+    def _sequence(self, key: Tensor, packed: Sequence[Gene] = ()) -> Genes:
+        """Return the packed parts and then the others by a key, the largest first.
+
+        What must come late comes last.
+        """
+        rest = list(self._quantity)
+        for part, _ in packed:
+            rest[part] -= 1
         parts = key.argsort(descending=True, stable=True).tolist()
-        parts.sort(key=self._late)
-        return [(part, ANY) for part in parts for _ in range(self._quantity[part])]
+        others = [(part, ANY) for part in parts for _ in range(rest[part])]
+        late = [self._late(part) for part in range(len(rest))]
+        return sorted([*packed, *others], key=lambda gene: late[gene[0]])
 
     def _late(self, part: int) -> tuple[int, int]:
         """Return a key that orders a part behind those that constraints put before it."""

@@ -32,6 +32,10 @@ UNITS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254, "ft": 0.304
 """Metres per unit, by name."""
 
 
+class TooSmallError(MeshError):
+    """A mesh is smaller than :data:`SMALLEST_EXTENT` on each axis."""
+
+
 @dataclass(frozen=True)
 class MeshSource:
     """Origin of a mesh: p_metres = scale * UNITS[unit] * p_file.
@@ -204,7 +208,7 @@ def _check_size(points: Tensor, label: str) -> None:
             "export it near the origin"
         )
     if extent < SMALLEST_EXTENT:
-        raise MeshError(
+        raise TooSmallError(
             f"{label}: extent {extent:.3g} m is too small ({SMALLEST_EXTENT:.0e} m at least); "
             "check the unit option or the file"
         )

@@ -1,0 +1,121 @@
+"""Why parts are left over: found by packing again without a constraint.
+
+The same order of parts gives the same container (:mod:`packing_env.planner.search`). If more of a
+part is packed without a constraint than with it, the constraint is why the part is left over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from packing_env.constraints import Constraints
+from packing_env.planner.poses import FALLS, NEVER, Poses
+from packing_env.planner.search import Gene, OrderSearch
+
+NO_ROOM = "no room found"
+CAUSES = {
+    "no_stacking": "nothing may rest on what is below",
+    "max_load": "what is below would bear too much",
+    "fragile": "it would follow or rest on fragile parts",
+    "lifo": "it would be above a group that is unloaded earlier",
+    "weight_limit": "the container would be too heavy",
+    "balance": "the centre of mass would be too far off the middle",
+    "clearance": "too close to other parts or walls",
+    "wall_clearance": "too close to a wall",
+    "preplaced": "pre-placed boxes are in its place",
+}
+"""What a constraint, as the cause of a left-over part, means."""
+
+
+class Trials:
+    """The packing of one container, again without some of its constraints.
+
+    Args:
+        poses: The parts.
+        quantity: How many of each there are to pack.
+        packed: Those that are packed first, in order; the largest of the others follow.
+    """
+
+    def __init__(self, poses: Poses, quantity: Sequence[int], packed: Sequence[Gene] = ()) -> None:
+        self.poses, self.quantity, self.packed = poses, quantity, packed
+        rules = poses.params.constraints
+        self.names = [name for name in CAUSES if name in rules.to_json()]
+        self._counts: dict[frozenset[str], list[int]] = {}
+
+    def count(self, part: int, without: Sequence[str] = ()) -> int:
+        """Return how many of a part are packed without some constraints."""
+        lifted = frozenset(without)
+        if lifted not in self._counts:
+            params = self.poses.params
+            rules = _without(params.constraints, lifted)
+            poses = replace(self.poses, params=params.evolve(constraints=rules))
+            again = OrderSearch(poses, self.quantity, packed=self.packed)
+            self._counts[lifted] = again.packed()
+        return self._counts[lifted][part]
+
+    def causes(self, part: int) -> list[str]:
+        """Return the constraints that leave a part out: each alone, or else some together."""
+        before = self.count(part) if self.names else 0
+        if not self.names or self.count(part, self.names) <= before:
+            return []
+        alone = [name for name in self.names if self.count(part, [name]) > before]
+        if alone:
+            return alone
+        together = self.names
+        for name in self.names:
+            fewer = [each for each in together if each != name]
+            together = fewer if self.count(part, fewer) > before else together
+        return together
+
+
+def _without(rules: Constraints, lifted: frozenset[str]) -> Constraints:
+    """Return constraints without some of them."""
+    free = Constraints()
+    changes = {name: getattr(free, name) for name in lifted}
+    if "wall_clearance" in lifted:
+        changes["wall_clearance"] = 0.0  # None stands for the clearance
+    return replace(rules, **changes)
+
+
+class Reasons:
+    """The reasons of all left-over parts.
+
+    Args:
+        sizes: The parts in each size of container.
+        filled: The parts in each filled container, and what is in it, in order.
+        left: How many of each part are left over.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[Poses],
+        filled: Sequence[tuple[Poses, Sequence[Gene]]],
+        left: Sequence[int],
+    ) -> None:
+        self.sizes = sizes
+        self._packed = {part for _, packed in filled for part, _ in packed}
+        self._trials = []
+        for poses, packed in reversed(filled):
+            in_it = Counter(part for part, _ in packed)
+            quantity = [count + in_it[part] for part, count in enumerate(left)]
+            self._trials += [Trials(poses, quantity, packed), Trials(poses, quantity)]
+
+    def of(self, part: int) -> str:
+        """Return why some of a part are left over."""
+        possible = [poses for poses in self.sizes if poses.count[part]]
+        if not possible:
+            return min((poses.reasons[part] for poses in self.sizes), key=NEVER.index)
+        if part not in self._packed:
+            alone = [int(each == part) for each in range(len(possible[0].count))]
+            empty = [Trials(poses, alone) for poses in possible]
+            if not any(trials.count(part) for trials in empty):
+                return _text(empty, part) or FALLS
+        return _text(self._trials, part) or NO_ROOM
+
+
+def _text(trials: Iterable[Trials], part: int) -> str:
+    """Return the causes in the first trials that find any."""
+    causes = next(filter(None, (each.causes(part) for each in trials)), [])
+    return "; ".join(f"{name}: {CAUSES[name]}" for name in causes)

@@ -1,0 +1,190 @@
+"""Why parts are left over: the constraint that was the cause, or no room."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import trimesh
+
+import packing_env as pe
+from packing_env.constraints import Constraints
+from packing_env.planner import Part
+from packing_env.planner.reasons import CAUSES
+
+HEAVY = {"weight": 2.0}
+
+
+def box(name: str, *sides: float, quantity: int = 1, **handling: Any) -> Part:
+    return Part(sides=sides, unit="mm", name=name, quantity=quantity, handling=handling)
+
+
+def cubes(quantity: int, **handling: Any) -> Part:
+    return box("cube", 100, 100, 100, quantity=quantity, **handling)
+
+
+PEG, PLATE = (40, 40, 40), (100, 100, 50)
+CASES: dict[str, tuple[str, list[Part], str, dict[str, Any], dict[str, str]]] = {
+    "room": ("100x100x200mm", [cubes(3)], "none", {}, {"cube": "no room found"}),
+    "room, with a limit that is not met": (
+        "100x100x200mm",
+        [cubes(3, weight=2.0)],
+        "none",
+        {"weight_limit": 50.0},
+        {"cube": "no room found"},
+    ),
+    "weight of all": (
+        "300x100x100mm",
+        [cubes(3, weight=2.0)],
+        "none",
+        {"weight_limit": 5.0},
+        {"cube": "weight_limit"},
+    ),
+    "weight of one": (
+        "300x100x100mm",
+        [cubes(1, weight=2.0), box("lid", 50, 50, 10, quantity=2, weight=0.5)],
+        "none",
+        {"weight_limit": 1.0},
+        {"cube": "weight_limit"},
+    ),
+    "weight, of a container without room": (
+        "100x100x100mm",
+        [cubes(2, weight=2.0), box("lid", 100, 100, 90, weight=9.0)],
+        "none",
+        {"weight_limit": 5.0},
+        {"cube": "no room found", "lid": "weight_limit"},
+    ),
+    "load": (
+        "100x100x200mm",
+        [cubes(2, weight=2.0, max_load=1.0)],
+        "none",
+        {},
+        {"cube": "max_load"},
+    ),
+    "stacking": ("100x100x200mm", [cubes(2, stackable=False)], "none", {}, {"cube": "no_stacking"}),
+    "group": (
+        "100x100x90mm",
+        [box("peg", *PEG, group=2), box("plate", *PLATE, group=1)],
+        "com_hull",
+        {},
+        {"plate": "lifo"},
+    ),
+    "fragile": (
+        "100x100x90mm",
+        [box("peg", *PEG), box("plate", *PLATE, fragile=True)],
+        "com_hull",
+        {},
+        {"plate": "fragile"},
+    ),
+    "balance": (
+        "200x100x100mm",
+        [cubes(2, weight=2.0)],
+        "none",
+        {"balance": 0.1},
+        {"cube": "balance"},
+    ),
+    "clearance": (
+        "210x100x100mm",
+        [cubes(2)],
+        "none",
+        {"clearance": "20mm", "wall_clearance": 0.0},
+        {"cube": "clearance"},
+    ),
+    "walls": (
+        "150x150x150mm",
+        [box("board", 140, 140, 100), box("peg", *PEG)],
+        "none",
+        {"wall_clearance": "10mm"},
+        {"board": "wall_clearance"},
+    ),
+    "preplaced": (
+        "200x100x100mm",
+        [cubes(2)],
+        "none",
+        {"preplaced": ["10x10x10mm@0,0,0"]},
+        {"cube": "preplaced"},
+    ),
+    "two together": (
+        "100x100x200mm",
+        [cubes(2, weight=2.0, max_load=1.0)],
+        "none",
+        {"weight_limit": 3.0},
+        {"cube": "max_load weight_limit"},
+    ),
+}
+
+
+def test_every_constraint_has_words() -> None:
+    assert CAUSES.keys() == {field.name for field in fields(Constraints)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_constraint_that_is_the_cause_is_named(name: str) -> None:
+    container, parts, stability, options, expected = CASES[name]
+    options |= {"cell": "10mm", "stability": stability}
+    plan = pe.pack(parts, container, 1e-6, **options)
+    reasons = {part.name: part.reason for part in plan.left}
+    assert reasons.keys() == expected.keys()
+    for part, words in expected.items():
+        assert all(word in reasons[part] for word in words.split()), reasons
+        assert ("no room found" in reasons[part]) == (words == "no room found"), reasons
+
+
+def test_the_container_that_could_take_more_is_named() -> None:
+    """One container is full, the other one is as heavy as it may be."""
+    parts = [
+        box("slab", 100, 100, 60, weight=4.0),
+        box("foam", 100, 100, 40, quantity=4, weight=1.0),
+    ]
+    options = {"cell": "10mm", "stability": "none", "containers": 2, "weight_limit": 4.0}
+    plan = pe.pack(parts, "100x100x120mm", 1e-6, **options)
+    assert [len(each.items) for each in plan.containers] == [1, 3]
+    assert [(part.name, part.reason.split(":")[0]) for part in plan.left] == [
+        ("foam", "weight_limit")
+    ]
+
+
+def test_a_part_that_does_not_stand_by_the_rule(tmp_path: Any) -> None:
+    rod = trimesh.creation.box((0.02, 0.02, 0.1))
+    rod.apply_transform(trimesh.transformations.euler_matrix(0.7, 0.7, 0.7))
+    rod.export(tmp_path / "rod.stl")
+    order = [cubes(1), tmp_path / "rod.stl"]
+    options = {"cell": "10mm", "unit": "m"}
+    plan = pe.pack(order, "240x180x160mm", 1e-6, stability="com_hull_20", **options)
+    assert [(part.name, part.reason) for part in plan.left] == [("rod", "stands in no pose")]
+
+
+def test_a_place_that_opens_late_is_used() -> None:
+    """Alone the lid would be off the middle; with the brick below it the load is balanced."""
+    lid = Part(sides=(100, 100, 50), unit="mm", name="lid", handling={"weight": 1.0}, faces=("+z",))
+    brick = Part(
+        sides=(90, 100, 50), unit="mm", name="brick", handling={"weight": 9.0}, faces=("+z",)
+    )
+    plan = pe.pack([lid, brick], "210x100x100mm", 1e-6, cell="10mm", balance=0.02)
+    assert [item.name for item in plan.containers[0].items] == ["brick", "lid"]
+
+
+@pytest.mark.parametrize(
+    ("sides", "faces", "reason"),
+    [
+        ((240, 180, 40), (), "smaller cell"),
+        ((230, 100, 90), ("+z",), "smaller cell"),
+        ((180, 100, 90), ("+z",), ""),
+        ((100, 90, 180), ("+z",), "face"),
+        ((250, 180, 40), (), "fits in no orientation"),
+    ],
+)
+def test_a_part_that_fits_in_no_pose(
+    sides: tuple[float, float, float], faces: tuple[str, ...], reason: str
+) -> None:
+    """Cells of 50 mm cover 200 x 150 mm of the floor."""
+    part = Part(sides=sides, unit="mm", name="part", faces=faces)
+    plan = pe.pack([part, box("peg", *PEG)], "240x180x100mm", 1e-6, cell="50mm")
+    assert [reason in each.reason for each in plan.left] == [True] * bool(reason)
+
+
+@pytest.mark.parametrize("side", [240, 250])
+def test_an_order_of_which_nothing_fits_states_the_true_size(side: float) -> None:
+    with pytest.raises(pe.items.CatalogueError, match=r"240 x 180 x 100 mm.*board"):
+        pe.pack([box("board", side, 180, 90)], "240x180x100mm", 1e-6, cell="50mm")
