@@ -106,7 +106,7 @@ def test_what_falls_is_not_waited_for(tmp_path: Path) -> None:
         stability="stands",
     )
     rules = {packing.items[0].name: packing.stability for packing in plan.containers}
-    assert rules == {"block": "com_hull_20", "sphere": "com_hull_10"}
+    assert rules == {"block": "com_hull_20", "ball": "com_hull_10"}
 
 
 def test_an_order_that_falls_altogether(tmp_path: Path) -> None:
