@@ -17,11 +17,10 @@ from packing_env.core.feasibility import legal_on_floor
 from packing_env.item_source import check_size, log_warnings
 from packing_env.items import Catalogue, CatalogueError, Mesh
 from packing_env.items.meshes.mesh import UNITS
-from packing_env.items.rows import LID_TOLERANCE
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.planner.containers import Container
 from packing_env.planner.parts import Part
-from packing_env.types import PackingParams
+from packing_env.types import PackingParams, lid_tolerance
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -183,7 +182,7 @@ def _misfit(part: Part, mesh: Mesh, container: Container) -> str:
         for i, j, k in itertools.permutations(range(3))
     ]
     for size, reason in ((container.params.container, ""), (container.size, OFF_CELLS)):
-        x, y, height = (side + LID_TOLERANCE for side in size)
+        x, y, height = (side + lid_tolerance(side) for side in size)
         fitting = [may for dx, dy, dz, may in turns if dx <= x and dy <= y and dz <= height]
         if any(fitting):
             return reason
