@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from packing_env.folders import cache_folder
 from packing_env.items import shapes
-from packing_env.items.storage import cache_folder
 from packing_env.physics import parts, read_settings
 from packing_env.reference.solids import Solid
 
