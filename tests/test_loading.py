@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import math
+import os
 import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from packing_env import make_env
 from packing_env.plan import BoxType, LoadedBox, check_plan, load_boxes, load_container, save_plan
+from packing_env.plan.loading_search import Search
 from packing_env.types import ParameterError
 
 pytest.importorskip("numba")
@@ -20,21 +29,21 @@ Sides = tuple[int, int, int]
 
 def check_load(container: Sides, types: list[BoxType], load: list[LoadedBox]) -> int:
     """Assert that boxes lie inside and apart, each at rest once lowered; return the volume."""
-    solids: list[tuple[Sides, Sides]] = []
-    for box in load:
-        sides = types[box.kind].orientations[box.orientation]
-        low, high = box.corner, tuple(c + s for c, s in zip(box.corner, sides, strict=True))
-        assert all(a >= 0 and b <= c for a, b, c in zip(low, high, container, strict=True)), box
-        under = [
-            top[2]
-            for bottom, top in solids
-            if all(bottom[a] < high[a] and top[a] > low[a] for a in (0, 1))
-        ]
-        assert low[2] == max(under, default=0), box
-        solids.append((low, (high[0], high[1], high[2])))
+    sides = np.array([types[box.kind].orientations[box.orientation] for box in load])
+    low = np.array([box.corner for box in load]).reshape(-1, 3)
+    high = low + sides.reshape(-1, 3)
+    assert (low >= 0).all()
+    assert (high <= np.array(container)).all()
+    for n in range(len(load)):
+        over = ((low[:n, :2] < high[n, :2]) & (high[:n, :2] > low[n, :2])).all(1)
+        assert low[n, 2] == high[:n, 2][over].max(initial=0), load[n]
     for kind, boxes in enumerate(types):
         assert sum(box.kind == kind for box in load) <= boxes.count
-    return sum((b[0] - a[0]) * (b[1] - a[1]) * (b[2] - a[2]) for a, b in solids)
+    return sum(math.prod(map(int, triple)) for triple in sides)
+
+
+def turned(*sides: int) -> list[Sides]:
+    return sorted(set(itertools.permutations(sides)))
 
 
 def random_types(seed: int) -> list[BoxType]:
@@ -74,11 +83,113 @@ def test_threads_do_not_change_a_load_of_given_width() -> None:
     assert loads[0] == loads[1] == loads[2]
 
 
-def test_time_ends_a_search() -> None:
-    start = time.monotonic()
+@pytest.mark.parametrize("seconds", [1e-6, 0.2])
+def test_time_ends_a_search(seconds: float) -> None:
     types = [BoxType(kind.orientations, 40) for kind in random_types(9)]
-    assert load_boxes((60, 50, 40), types, seconds=0.2)
+    start = time.monotonic()
+    volume = check_load((60, 50, 40), types, load_boxes((60, 50, 40), types, seconds=seconds))
+    assert time.monotonic() - start < 10
+    assert volume > 0.8 * 60 * 50 * 40
+
+
+def many_types(number: int, count: int, unit: int = 1) -> list[BoxType]:
+    draw = random.Random(number)
+    sides = [[unit * draw.randint(200, 700) + unit // 2 for _ in range(3)] for _ in range(number)]
+    return [BoxType(turned(*triple), count) for triple in sides]
+
+
+FORTY_FOOT = (12_032, 2_352, 2_393)
+LARGE: dict[str, tuple[Sides, list[BoxType], float]] = {
+    "cartons": (FORTY_FOOT, [BoxType(turned(600, 400, 300), 2000)], 0.85),
+    "20 types of 200": (FORTY_FOOT, many_types(20, 200), 0.9),
+    "200 types of 25": (FORTY_FOOT, many_types(200, 25), 0.9),
+    "unit cubes": ((60, 60, 60), [BoxType([(1, 1, 1)], 60**3)], 1.0),
+    "more than fit": ((10, 10, 10), [BoxType([(2, 2, 2)], 10**7)], 1.0),
+    "micrometres": (
+        (12_032_000, 2_352_000, 2_393_000),
+        [BoxType(turned(600_000, 400_000, 300_000), 2000)],
+        0.85,
+    ),
+    "odd micrometres": ((12_032_000, 2_352_000, 2_393_000), many_types(10, 200, 1001), 0.9),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_problems_keep_to_time_and_memory(name: str) -> None:
+    container, types, share = LARGE[name]
+    load_boxes((2, 2, 2), [BoxType([(1, 1, 1)], 3)])  # compiles
+    start = time.process_time()
+    load = load_boxes(container, types, seconds=1, threads=1)
+    assert time.process_time() - start < 4
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2e6
+    if len(load) > 2000:
+        assert {box.corner for box in load} == set(itertools.product(range(60), repeat=3))
+    else:
+        assert check_load(container, types, load) >= share * math.prod(container)
+
+
+def test_lengths_beyond_int32_are_loaded_as_shorter_ones() -> None:
+    types = [BoxType([(3 * 10**10, 2 * 10**10, 10**10)], 4), BoxType([(10**10 + 1, 7, 5)], 2)]
+    container = (6 * 10**10 + 3, 4 * 10**10, 10**10 + 5)
+    load = load_boxes(container, types, seconds=0.5)
+    check_load(container, types, load)
+    assert sorted(box.kind for box in load) == [0, 0, 0, 0, 1, 1]
+    with pytest.raises(ParameterError, match="container"):
+        load_boxes((2**61, 1, 1), types)
+
+
+def test_many_boxes_leave_no_space_out() -> None:
+    """2,000 single boxes have more empty cuboids than the first arrays of a search held."""
+    types = many_types(2000, 1)
+    container = (12_032, 2_352, 2_393)
+    volume = check_load(container, types, load_boxes(container, types, seconds=1))
+    assert volume > 0.9 * math.prod(container)
+
+
+def test_equal_types_share_blocks_and_keep_their_names() -> None:
+    types = [BoxType([(2, 3, 4), (3, 2, 4)], 2), BoxType([(3, 2, 4), (2, 3, 4), (9, 9, 9)], 4)]
+    load = load_boxes((6, 6, 4), types, width=4)
+    assert check_load((6, 6, 4), types, load) == 6 * 6 * 4
+    assert sorted(box.kind for box in load) == [0, 0, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("width", [0, 3, 8192])
+def test_the_width_is_a_power_of_two(width: int) -> None:
+    with pytest.raises(ParameterError, match="width"):
+        load_boxes((4, 4, 4), [BoxType([(1, 1, 1)], 1)], width=width)
+
+
+def test_an_interrupt_returns_the_best_load_so_far() -> None:
+    types = [BoxType(kind.orientations, 40) for kind in random_types(9)]
+    load_boxes((2, 2, 2), [BoxType([(1, 1, 1)], 3)])  # compiles
+    start = time.monotonic()
+    threading.Timer(1.0, signal.raise_signal, [signal.SIGINT]).start()
+    load = load_boxes((60, 50, 40), types, seconds=100)
     assert time.monotonic() - start < 30
+    assert check_load((60, 50, 40), types, load) > 0.8 * 60 * 50 * 40
+
+
+def test_an_interrupt_before_the_first_load_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(search: Search, width: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Search, "run", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        load_boxes((4, 4, 4), [BoxType([(1, 1, 1)], 1)])
+
+
+@pytest.mark.slow
+def test_compilation_does_not_count(tmp_path: Path) -> None:
+    """The first process of a machine prints a load."""
+    program = (
+        "from packing_env.plan import BoxType, load_boxes\n"
+        "types = [BoxType([(60, 40, 30), (40, 60, 30)], 20), BoxType([(50, 50, 40)], 9)]\n"
+        "print(len(load_boxes((120, 100, 110), types, seconds=0.1)))\n"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert int(run.stdout) > 10
 
 
 def test_a_box_that_fits_nowhere_stays_out() -> None:

@@ -11,7 +11,7 @@ import torch
 
 import agents
 from agents.config.folders import ConfigError
-from packing_env import PRESETS, PackingEnv, kernels, make_env
+from packing_env import PRESETS, PackingEnv, kernels, make_env, plan
 from packing_env.core.actions import MODES
 from packing_env.core.lowest import LowestPlacement
 from packing_env.names import close_names
@@ -22,7 +22,10 @@ POOL_SIZE = 16
 
 
 def warmup(options: argparse.Namespace) -> int:
-    """Play a few steps of each preset in each action mode; print the seconds of each preset."""
+    """Play a few steps of each preset in each action mode; print the seconds of each preset.
+
+    Without names, compile container loading, too.
+    """
     names = _known(options.presets) or list(PRESETS)
     backend = kernels.backend_for("cpu")
     if backend != "numba":
@@ -37,6 +40,8 @@ def warmup(options: argparse.Namespace) -> int:
         for env in environments(name):
             play(env)
         print(f" {time.perf_counter() - began:.1f} s", flush=True)
+    if not options.presets:
+        plan.load_boxes((2, 1, 1), [plan.BoxType([(1, 1, 1)], 1)])
     print(f"the kernels of {len(names)} presets are ready, {time.perf_counter() - start:.1f} s")
     return 0
 

@@ -18,7 +18,8 @@ from packing_env.plan.document import (
     whole_file,
 )
 from packing_env.plan.greedy import LowestPacker
-from packing_env.plan.loading import BoxType, LoadedBox, load_boxes, load_container
+from packing_env.plan.loading import load_boxes, load_container
+from packing_env.plan.loading_problem import BoxType, LoadedBox
 from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of, read_state
 from packing_env.plan.settle import settle
 

@@ -111,5 +111,7 @@ def test_after_a_warmup_nothing_is_compiled(tmp_path: Path) -> None:
         "    env.rollout(2, heuristics.build('lowest_z', env), break_when_any_done=False)\n"
         "    if name in ('irregular', 'cuboid_online'):\n"
         "        env.rollout(2, build_policy('afterstate', env), break_when_any_done=False)\n"
+        "from packing_env.plan import BoxType, load_boxes\n"
+        "assert load_boxes((9, 9, 9), [BoxType([(4, 3, 2), (3, 4, 2)], 40)], seconds=0.5)\n"
     )
     assert NOTICE not in in_process(program, tmp_path).stderr

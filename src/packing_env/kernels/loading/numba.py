@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
+from packing_env.kernels.loading.arrays_numba import HURRY, STOP
 
 _FRESH = 4096
 """Spaces that one block may leave before they are compared."""
@@ -20,9 +21,9 @@ def _copy(source, target):
 @jit
 def _next_space(spaces, num_spaces, container):
     """Return the space nearest to a corner of the container, and that corner's bits."""
-    nearest, at, corner, largest = np.int64(-1), 0, 0, np.int64(0)
+    nearest, at, corner, largest = np.int64(-1), 0, 0, 0.0
     for s in range(num_spaces):
-        distance, bits, size = np.int64(0), 0, np.int64(1)
+        distance, bits, size = np.int64(0), 0, 1.0
         for a in range(3):
             low, high = spaces[s, a], container[a] - spaces[s, 3 + a]
             if high < low:
@@ -74,12 +75,16 @@ def _contact(low, sides, space, container, placed, near):
 
 
 @jit
-def _usable(sides, space, useful):
+def _usable(sides, space, useful, shift):
     """Return the share of a space that boxes can fill beside a block, at most."""
     share = 1.0
     for a in range(3):
         side = space[3 + a] - space[a]
-        share *= (sides[a] + useful[a, side - sides[a]]) / side
+        rest = side - sides[a]
+        reached = useful[a, rest >> shift]
+        if reached > rest:
+            reached = useful[a, (rest >> shift) - 1]
+        share *= (sides[a] + reached) / side
     return share
 
 
@@ -101,32 +106,51 @@ def _insert(chosen, value, found, rank, block, low):
 
 
 @jit
-def _best_blocks(problem, active, num_active, spaces, num_spaces, load, scratch, chosen, value):
-    """Fill ``chosen`` with the best blocks for the next space that takes any, best first.
+def _rank_blocks(problem, candidates, space, corner, load, scratch, best, hurry):
+    """Fill ``best`` with the best blocks for a space, best first; return how many there are.
 
     The rank is ``volume * contact^4 * usable * number^-0.2`` (Araya, Guerrero, Nunez, European
-    Journal of Operational Research 2017, their VCS).
+    Journal of Operational Research 2017, their VCS). ``volume * number^-0.2`` is a block's worth
+    and bounds its rank: the candidates come by descending worth, and few need their contact.
+    """
+    blocks, _, container, useful, shift, _ = problem
+    active, num_active = candidates
+    near, low = scratch[0], scratch[1]
+    chosen, value = best
+    found, last = 0, value.size - 1
+    x, y, z = space[3] - space[0], space[4] - space[1], space[5] - space[2]
+    if not hurry:
+        _find_neighbours(space, load, near)
+    for k in range(num_active):
+        b = active[k]
+        sides, worth = blocks.sides[b], blocks.worth[b]
+        if found > last and worth <= value[last]:
+            break
+        if sides[0] > x or sides[1] > y or sides[2] > z:
+            continue
+        for a in range(3):
+            low[a] = space[3 + a] - sides[a] if corner >> a & 1 else space[a]
+        if hurry:
+            return _insert(chosen, value, found, worth, b, low)
+        bound = worth * _usable(sides, space, useful, shift)
+        if found > last and bound <= value[last]:
+            continue
+        contact = _contact(low, sides, space, container, load[0], near)
+        found = _insert(chosen, value, found, bound * contact**4, b, low)
+    return found
+
+
+@jit
+def _best_blocks(problem, candidates, opened, load, scratch, best, hurry):
+    """Fill ``best`` for the next space that takes a block, see :func:`_rank_blocks`.
 
     Returns:
-        How many there are, and the number of spaces; those that take none are removed.
+        How many blocks there are, and the number of spaces; those that take none are removed.
     """
-    (sides, _, volume, number), container, useful, _ = problem
-    near, low, _ = scratch
+    spaces, num_spaces = opened
     while num_spaces:
-        at, corner = _next_space(spaces, num_spaces, container)
-        space, found = spaces[at], 0
-        _find_neighbours(space, load, near)
-        x, y, z = space[3] - space[0], space[4] - space[1], space[5] - space[2]
-        for k in range(num_active):
-            b = active[k]
-            if sides[b, 0] > x or sides[b, 1] > y or sides[b, 2] > z:
-                continue
-            for a in range(3):
-                low[a] = space[3 + a] - sides[b, a] if corner >> a & 1 else space[a]
-            contact = _contact(low, sides[b], space, container, load[0], near)
-            usable = _usable(sides[b], space, useful)
-            rank = volume[b] * contact**4 * usable * number[b] ** -0.2
-            found = _insert(chosen, value, found, rank, b, low)
+        at, corner = _next_space(spaces, num_spaces, problem.container)
+        found = _rank_blocks(problem, candidates, spaces[at], corner, load, scratch, best, hurry)
         if found:
             return found, num_spaces
         num_spaces -= 1
@@ -188,110 +212,127 @@ def _cut(spaces, num_spaces, block, fresh, least):
 @jit
 def _place(problem, choice, spaces, num_spaces, load, left, fresh):
     """Place a block; return the number of spaces. ``load`` has room for it."""
-    (sides, used, _, _), _, _, least = problem
+    blocks = problem.blocks
     placed, num_placed = load
     b, block = choice[0], placed[num_placed]
     for a in range(3):
-        block[a], block[3 + a] = choice[1 + a], choice[1 + a] + sides[b, a]
+        block[a], block[3 + a] = choice[1 + a], choice[1 + a] + blocks.sides[b, a]
     block[6] = b
-    for t in range(left.size):
-        left[t] -= used[b, t]
-    return _cut(spaces, num_spaces, block, fresh, least)
+    for k in range(blocks.kinds.shape[1]):
+        kind = blocks.kinds[b, k]
+        if kind < 0:
+            break
+        left[kind] -= blocks.amounts[b, k]
+    return _cut(spaces, num_spaces, block, fresh, problem.least)
 
 
 @jit
-def _available(used, left, active, num_active):
-    """Keep the active blocks of whose boxes enough are left; return their number."""
+def _available(blocks, left, source, number, target):
+    """Copy the blocks of whose boxes enough are left, in order; return how many there are."""
     kept = 0
-    for k in range(num_active):
-        b, enough = active[k], True
-        for t in range(left.size):
-            if used[b, t] > left[t]:
+    for n in range(number):
+        b, enough = source[n], True
+        for k in range(blocks.kinds.shape[1]):
+            kind = blocks.kinds[b, k]
+            if kind < 0:
+                break
+            if blocks.amounts[b, k] > left[kind]:
                 enough = False
                 break
         if enough:
-            active[kept] = b
+            target[kept] = b
             kept += 1
     return kept
 
 
 @jit
-def _complete(problem, active, num_active, spaces, num_spaces, placed, num_placed, left, scratch):
+def _complete(problem, candidates, opened, load, left, scratch, halt):
     """Place the best block until none fits; return the number of blocks and the volume added."""
-    (_, used, volume, _), _, _, _ = problem
+    active, num_active = candidates
+    spaces, num_spaces = opened
+    placed, num_placed = load
     _, _, fresh, one, rank = scratch
-    added = np.int64(0)
-    while num_placed < placed.shape[0]:
-        num_active = _available(used, left, active, num_active)
-        load = placed, num_placed
+    added = 0.0
+    while num_placed < placed.shape[0] and halt[0] != STOP:
+        num_active = _available(problem.blocks, left, active, num_active, active)
         found, num_spaces = _best_blocks(
-            problem, active, num_active, spaces, num_spaces, load, scratch[:3], one, rank
-        )
+            problem, (active, num_active), (spaces, num_spaces), (placed, num_placed), scratch,
+            (one, rank), halt[0] == HURRY,
+        )  # fmt: skip
         if not found:
             break
-        added += volume[one[0, 0]]
+        added += problem.blocks.volume[one[0, 0]]
+        load = placed, num_placed
         num_spaces = _place(problem, one[0], spaces, num_spaces, load, left, fresh)
         num_placed += 1
     return num_placed, added
 
 
+@jit
+def _copy_load(beam, s, spaces, placed, left):
+    """Copy load ``s`` of a beam."""
+    for k in range(beam[1][s]):
+        _copy(beam[0][s, k], spaces[k])
+    for k in range(beam[3][s]):
+        _copy(beam[2][s, k], placed[k])
+    _copy(beam[4][s], left)
+
+
 @kernel
-def expand(problem, beam, found, record, start, stop):
-    """Complete the best successors of the loads start <= s < stop of a beam.
+def expand(problem, beam, successors, record, rows, halt):
+    """Complete the best successors of some loads of a beam.
 
     Args:
-        problem: The blocks, the container's sides ``[3]``, ``useful [3, .]`` (the longest sum of
-            boxes' sides up to a length, by axis), and the shortest side of a box by axis ``[3]``.
+        problem: See the package.
         beam: Arrays of loads, see the package. Spaces that take no block are removed.
-        found: Filled with the successors, ``chosen [W, K, 4]`` (block and lower corner, best
-            first), their ``volume [W, K]``, and that of their completions, ``total [W, K]``; -1
-            where there is none.
+        successors: Filled with ``chosen [W, K, 4]`` (block and lower corner, best first), the
+            ``volume [W, K]``, and that of the completions, ``total [W, K]``; -1 where there is
+            none.
         record: ``placed [P, 7]``, ``num_placed [1]`` and ``volume [1]`` of the best completion,
-            replaced by better ones.
-        start: See above.
-        stop: See above.
+            replaced by better ones; ``P`` is the largest number of blocks of a load.
+        rows: The first of the loads, and the one behind the last.
+        halt: See the package. An unfinished completion counts as one.
     """
     spaces, num_spaces, placed, num_placed, left, volume = beam
-    chosen, current, total = found
-    (sides, used, boxes, _), _, _, _ = problem
-    count, most = sides.shape[0], placed.shape[1]
-    near, fresh = np.empty((6, most + 1), np.int32), np.empty((_FRESH, 6), np.int32)
-    one, rank = np.empty((1, 4), np.int32), np.empty(1)
-    scratch = near, np.empty(3, np.int32), fresh, one, rank
+    chosen, current, total = successors
+    blocks, most = problem.blocks, record[0].shape[0]
+    near, fresh = np.empty((6, most + 1), np.int32), np.empty((_FRESH, 6), np.int64)
+    one, rank = np.empty((1, 4), np.int64), np.empty(1)
+    scratch = near, np.empty(3, np.int64), fresh, one, rank
     value = np.empty(chosen.shape[1])
-    active, rest = np.empty(count, np.int32), np.empty(count, np.int32)
-    my_spaces, my_placed = np.empty_like(spaces[0]), np.empty_like(placed[0])
+    active, rest = np.empty_like(problem.order), np.empty_like(problem.order)
+    my_spaces, my_placed = np.empty_like(spaces[0]), np.empty_like(record[0])
     my_left = np.empty_like(left[0])
-    for s in range(start, stop):
-        for b in range(count):
-            active[b] = b
-        num_active = _available(used, left[s], active, count)
-        load = placed[s], num_placed[s]
-        num, num_spaces[s] = 0, num_spaces[s]
+    for s in range(rows[0], rows[1]):
+        total[s] = -1.0
+        if halt[0] == STOP:
+            break
+        num_active = _available(blocks, left[s], problem.order, problem.order.size, active)
+        num, load = 0, (placed[s], num_placed[s])
         if num_placed[s] < most:
             num, num_spaces[s] = _best_blocks(
-                problem, active, num_active, spaces[s], num_spaces[s], load, scratch[:3], chosen[s],
-                value,
+                problem, (active, num_active), (spaces[s], num_spaces[s]), load, scratch,
+                (chosen[s], value), False,
             )  # fmt: skip
-        total[s] = -1
         for k in range(num):
-            my_spaces[: num_spaces[s]] = spaces[s, : num_spaces[s]]
-            my_placed[: num_placed[s]] = placed[s, : num_placed[s]]
-            my_left[:] = left[s]
-            rest[:num_active] = active[:num_active]
-            mine = my_placed, num_placed[s]
-            open_spaces = _place(
-                problem, chosen[s, k], my_spaces, num_spaces[s], mine, my_left, fresh
-            )
-            current[s, k] = volume[s] + boxes[chosen[s, k, 0]]
+            if halt[0] == STOP:
+                break
+            _copy_load(beam, s, my_spaces, my_placed, my_left)
+            for n in range(num_active):
+                rest[n] = active[n]
+            end = num_placed[s]
+            mine = my_placed, end
+            num_open = _place(problem, chosen[s, k], my_spaces, num_spaces[s], mine, my_left, fresh)
+            current[s, k] = volume[s] + blocks.volume[chosen[s, k, 0]]
             end, added = _complete(
-                problem, rest, num_active, my_spaces, open_spaces, my_placed, num_placed[s] + 1,
-                my_left, scratch,
+                problem, (rest, num_active), (my_spaces, num_open), (my_placed, end + 1), my_left,
+                scratch, halt,
             )  # fmt: skip
             total[s, k] = current[s, k] + added
             if total[s, k] > record[2][0]:
-                record[0][:end] = my_placed[:end]
                 record[1][0], record[2][0] = end, total[s, k]
+                for p in range(end):
+                    _copy(my_placed[p], record[0][p])
 
 
 @kernel
@@ -299,22 +340,19 @@ def extend(problem, beam, parents, choices, after):
     """Fill the beam ``after`` with the loads that a block was added to.
 
     Args:
-        problem: See :func:`expand`, as ``beam``.
-        beam: See above.
+        problem: See the package.
+        beam: Arrays of loads, see the package.
         parents: Rows of the beam, ``[N]``.
         choices: Block and lower corner for each, ``[N, 4]``.
-        after: Arrays of N loads.
+        after: Arrays of N loads, each with room for a block more.
     """
-    spaces, num_spaces, placed, num_placed, left, volume = beam
-    fresh = np.empty((_FRESH, 6), np.int32)
+    _, num_spaces, _, num_placed, _, volume = beam
+    fresh = np.empty((_FRESH, 6), np.int64)
     for k in range(parents.size):
         s = parents[k]
-        after[0][k, : num_spaces[s]] = spaces[s, : num_spaces[s]]
-        after[2][k, : num_placed[s]] = placed[s, : num_placed[s]]
-        after[4][k] = left[s]
-        load = after[2][k], num_placed[s]
-        after[1][k] = _place(
-            problem, choices[k], after[0][k], num_spaces[s], load, after[4][k], fresh
-        )
+        spaces, placed, left = after[0][k], after[2][k], after[4][k]
+        _copy_load(beam, s, spaces, placed, left)
+        load = placed, num_placed[s]
+        after[1][k] = _place(problem, choices[k], spaces, num_spaces[s], load, left, fresh)
         after[3][k] = num_placed[s] + 1
-        after[5][k] = volume[s] + problem[0][2][choices[k, 0]]
+        after[5][k] = volume[s] + problem.blocks.volume[choices[k, 0]]

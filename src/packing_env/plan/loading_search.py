@@ -1,0 +1,295 @@
+"""The beam search of container loading, in threads that a clock and an interrupt stop."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache, partial
+from itertools import pairwise
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from packing_env.kernels.loading.arrays_numba import HURRY, STOP, Blocks
+from packing_env.kernels.loading.arrays_numba import Problem as Loading
+from packing_env.plan.loading_problem import MOST_BLOCKS, BoxType, Problem
+from packing_env.types import ParameterError
+
+WIDEST = 4096
+"""Widest beam: the arrays of its successors take half a gigabyte."""
+_FILL = 0.98
+"""Least share of its cuboid that a block fills."""
+_MOST_KINDS = 8
+"""Different boxes in a block."""
+_FEWEST_SPACES, _MOST_SPACES = 512, 8192
+"""Empty cuboids of a load; further ones are lost."""
+_ALL_SPACES = 1 << 22
+"""Empty cuboids of a beam."""
+_MOST_PLACED = 1 << 18
+"""Blocks in a load."""
+_LENGTH_BITS = 14
+"""Binary logarithm of the lengths for which the longest sum of boxes' sides is tabulated."""
+_GRACE = 1.0
+"""Seconds that the first load may take, however short the search."""
+_SLICES = 8
+"""Parts of a beam per thread."""
+
+Arrays = tuple[np.ndarray, ...]
+
+
+class Search:
+    """The blocks of a problem, and the best load so far; the clock starts now.
+
+    Attributes:
+        best: Volume of the best load, -1 before the first.
+
+    Args:
+        problem: The boxes; their counts become limited.
+        pool: Threads.
+        threads: Their number.
+        seconds: Time after which threads stop.
+    """
+
+    def __init__(
+        self, problem: Problem, pool: ThreadPoolExecutor, threads: int, seconds: float
+    ) -> None:
+        self._started = time.monotonic()
+        self._deadline = self._started + seconds
+        self._blocks_compiled, self._compiled = compiled()
+        self._problem, self._pool, self._threads = problem, pool, threads
+        self._halt = np.zeros(1, np.int8)
+        container = np.array(problem.container)
+        sides = np.array([s for kind in problem.orientations for s in kind])
+        shift = max(max(problem.container).bit_length() - _LENGTH_BITS, 0)
+        useful = self._useful(sides, shift)
+        reached = [int(row[c >> shift]) for row, c in zip(useful, problem.container, strict=True)]
+        problem.limit(math.prod(problem.container if shift else reached))
+        self._counts = np.array(problem.counts, np.int32)
+        self._most = min(int(self._counts.sum(dtype=np.int64)), _MOST_PLACED)
+        blocks = self._grids(sides)
+        order = _by_worth(blocks.worth)
+        self._loading = Loading(blocks, order, container, useful, shift, sides.min(0))
+        self.best, self._plan = -1.0, np.zeros((0, 7), np.int64)
+
+    def run(self, width: int) -> None:
+        """Find a first load, then search with beams of up to a width until the time is over.
+
+        Raises:
+            KeyboardInterrupt: ``best`` and :meth:`boxes` are those of the best load so far.
+        """
+        self._expand(self._root(), 1, max(self._deadline, self._started + _GRACE), HURRY)
+        if self._searches():
+            self._join()
+        beam = 1
+        while beam <= width and self._searches() and self._search(beam):
+            beam *= 2
+
+    def _searches(self) -> bool:
+        """Return whether there is time, and whether a better load may exist."""
+        self._halt[0] = STOP if time.monotonic() >= self._deadline else 0
+        return self.best < self._problem.whole and not self._halt[0]
+
+    def _useful(self, sides: np.ndarray, shift: int) -> np.ndarray:
+        """Return for each axis the longest sum of boxes' sides up to each length."""
+        container = self._problem.container
+        table = np.zeros((3, (max(container) >> shift) + 1), np.int64)
+        for axis, longest in enumerate(container):
+            lengths = np.unique(sides[:, axis])
+            row = self._blocks_compiled.reachable_lengths(lengths, longest, shift)
+            table[axis, : len(row)] = row
+        return table
+
+    def _grids(self, sides: np.ndarray) -> Blocks:
+        """Return the blocks of equal boxes."""
+        self._repeats = self._problem.grids()
+        kind, orientation, repeats = self._repeats[:, 0], self._repeats[:, 1], self._repeats[:, 2:]
+        first = np.cumsum([0, *map(len, self._problem.orientations)])
+        self._sides = sides[first[kind] + orientation]
+        number = repeats.prod(-1)
+        columns = min(len(self._counts), _MOST_KINDS)
+        kinds = np.full((len(kind), columns), -1, np.int32)
+        amounts = np.zeros_like(kinds)
+        kinds[:, 0], amounts[:, 0] = kind, number
+        volume = number * np.array(self._problem.volumes)[kind]
+        return Blocks(self._sides * repeats, kinds, amounts, volume, volume * number**-0.2)
+
+    def _join(self) -> None:
+        """Add joined blocks."""
+        number = len(self._repeats)
+        most = max(MOST_BLOCKS, number)
+        blocks = Blocks(
+            *(np.resize(part, (most, *part.shape[1:])) for part in self._loading.blocks)
+        )
+        parts = np.zeros((most, 3), np.int32)
+        limits = self._loading.container.astype(float), self._counts, _FILL
+        join = self._blocks_compiled.join_blocks
+        (end,) = self._carry_out(
+            [lambda: join(blocks, parts, number, limits, self._halt)], self._deadline, STOP
+        )
+        self._parts, blocks = parts[:end], Blocks(*(part[:end] for part in blocks))
+        blocks.worth[:] = blocks.volume * blocks.amounts.sum(-1) ** -0.2
+        self._loading = self._loading._replace(blocks=blocks, order=_by_worth(blocks.worth))
+
+    def _carry_out(
+        self, calls: Sequence[Callable[[], Any]], deadline: float, late: int
+    ) -> list[Any]:
+        """Call functions in threads; set ``halt`` to ``late`` at a deadline."""
+        running = [self._pool.submit(call) for call in calls]
+        try:
+            left = max(deadline - time.monotonic(), 0.0)
+            if wait(running, timeout=min(left, threading.TIMEOUT_MAX)).not_done:
+                self._halt[0] = late
+            return [call.result() for call in running]
+        finally:  # an interrupt stops the threads, too
+            self._halt[0] = STOP if sys.exc_info()[0] else self._halt[0]
+            wait(running)
+
+    def _search(self, width: int) -> bool:
+        """Search with a beam of one width, keep the best load; return whether it left any out."""
+        beam = self._root()
+        narrowed = False
+        while self._searches():
+            chosen, current, total = self._expand(beam, width, self._deadline, STOP)
+            if self._halt[0]:
+                return True
+            kept = _distinct(current.ravel(), total.ravel(), width)
+            if not len(kept):
+                break
+            narrowed |= len(kept) == width or bool((total[:, width - 1 :] >= 0).any())
+            after = self._new_beam(len(kept), beam[2].shape[1] + 1)
+            choices = chosen.reshape(-1, 4)[kept]
+            self._compiled.extend(self._loading, beam, kept // chosen.shape[1], choices, after)
+            beam = after
+        return narrowed
+
+    def _expand(self, beam: Arrays, width: int, deadline: float, late: int) -> Arrays:
+        """Return the best successors of a beam, judged by their completions; keep the best load."""
+        rows, number = len(beam[1]), min(width, len(self._loading.order))
+        successors = (
+            np.zeros((rows, number, 4), np.int64),
+            np.zeros((rows, number)),
+            np.full((rows, number), -1.0),
+        )
+        slices = min(rows, _SLICES * self._threads)
+        edges = [rows * k // slices for k in range(slices + 1)]
+        records = [
+            (
+                np.empty((self._most, 7), np.int64),
+                np.zeros(1, np.int64),
+                np.full(1, self.best),
+            )
+            for _ in range(slices)
+        ]
+        expand = partial(self._compiled.expand, self._loading, beam, successors)
+        calls = [
+            partial(expand, record, part, self._halt)
+            for record, part in zip(records, pairwise(edges), strict=True)
+        ]
+        try:
+            self._carry_out(calls, deadline, late)
+        finally:
+            for placed, number_placed, volume in records:
+                if volume[0] > self.best:
+                    self.best, self._plan = float(volume[0]), placed[: number_placed[0]].copy()
+        return successors
+
+    def _new_beam(self, rows: int, placed: int) -> Arrays:
+        """Return the arrays of empty loads."""
+        spaces = min(4 * self._most, _MOST_SPACES, _ALL_SPACES // rows)
+        return (
+            np.zeros((rows, max(spaces, _FEWEST_SPACES), 6), np.int64),
+            np.zeros(rows, np.int32),
+            np.zeros((rows, placed, 7), np.int64),
+            np.zeros(rows, np.int32),
+            np.zeros((rows, len(self._counts)), np.int32),
+            np.zeros(rows),
+        )
+
+    def _root(self) -> Arrays:
+        """Return a beam of the empty container."""
+        beam = self._new_beam(1, 0)
+        beam[0][0, 0, 3:], beam[1][0], beam[4][0] = self._loading.container, 1, self._counts
+        return beam
+
+    def boxes(self) -> np.ndarray:
+        """Return kind, orientation and corner of the boxes of the best load, ``[N, 5]``.
+
+        They are lowered onto each other, the lowest first.
+        """
+        grids, corners = self._placed_grids()
+        # 1. Take the grids apart.
+        number = self._repeats[grids, 2:].prod(-1)
+        grid = np.repeat(grids, number)
+        step = np.arange(len(grid)) - np.repeat(np.cumsum(number) - number, number)
+        along_y, along_z = self._repeats[grid, 3], self._repeats[grid, 4]
+        steps = np.stack([step // along_z // along_y, step // along_z % along_y, step % along_z], 1)
+        corners = np.repeat(corners, number, 0) + steps * self._sides[grid]
+        # 2. Lower the boxes, onto those that are lower now.
+        order = np.lexsort(corners.T)
+        grid, corners = grid[order], np.ascontiguousarray(corners[order])
+        sides = self._sides[grid]
+        floor = self._problem.container[:2]
+        cells = math.isqrt(len(grid)) + 1  # along a side: about as many as boxes, none narrower
+        widths = [max(-(-c // cells), int(sides[:, a].mean())) for a, c in enumerate(floor)]
+        numbers = [-(-c // width) for c, width in zip(floor, widths, strict=True)]
+        self._blocks_compiled.lower_boxes(corners, sides, (*widths, *numbers))
+        return np.concatenate([self._repeats[grid, :2], corners], 1)
+
+    def _placed_grids(self) -> Arrays:
+        """Return the grids of the best load, ``[G]``, and their lower corners ``[G, 3]``."""
+        pending = [(int(row[6]), row[:3].tolist()) for row in self._plan]
+        sides, first = self._loading.blocks.sides, len(self._repeats)
+        grids, corners = [], []
+        while pending:
+            block, corner = pending.pop()
+            if block < first:
+                grids.append(block)
+                corners.append(corner)
+                continue
+            one, other, axis = self._parts[block].tolist()
+            beside = list(corner)
+            beside[axis] += int(sides[one, axis])
+            pending += [(one, corner), (other, beside)]
+        return np.array(grids, np.int64), np.array(corners, np.int64).reshape(-1, 3)
+
+
+@cache
+def compile_kernels() -> None:
+    """Compile the kernels, or load them from the cache."""
+    problem = Problem((2, 2, 2), [BoxType([(1, 1, 1)], 2), BoxType([(1, 2, 2)], 1)])
+    with ThreadPoolExecutor(1) as pool:
+        search = Search(problem, pool, 1, math.inf)
+        problem.whole = math.inf  # go on with the search, which finds every load at once
+        search.run(2)
+    search.boxes()
+
+
+def compiled() -> tuple[ModuleType, ModuleType]:
+    """Import the compiled functions."""
+    try:
+        from packing_env.kernels.loading import blocks_numba, numba
+    except ImportError as error:
+        raise ParameterError(
+            "loading boxes needs numba: pip install 'packing-env[fast]'"
+        ) from error
+    return blocks_numba, numba
+
+
+def _by_worth(worth: np.ndarray) -> np.ndarray:
+    return np.argsort(-worth, kind="stable").astype(np.int32)
+
+
+def _distinct(current: np.ndarray, total: np.ndarray, width: int) -> np.ndarray:
+    """Return the successors with the largest completions, one of each pair of volumes."""
+    order = np.flatnonzero(total >= 0)
+    order = order[np.argsort(-total[order], kind="stable")]
+    pairs = np.stack([current[order], total[order]])
+    alike = np.lexsort(pairs)
+    changes = (np.diff(pairs[:, alike]) != 0).any(0)
+    firsts = alike[np.concatenate([[True], changes])] if len(alike) else alike
+    return order[np.sort(firsts)[:width]]
