@@ -133,7 +133,7 @@ and a shared library, which run.
 """
 _REMEDY = {"numba": "NUMBA_ variables", "matplotlib": "MATPLOTLIBRC"}
 _NOWHERE = os.path.join(os.devnull, "")
-"""Begins the path of a file that no system has."""
+"""Prefix of a path that cannot exist."""
 
 
 def ignore_working_directory() -> None:

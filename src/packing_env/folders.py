@@ -24,9 +24,19 @@ def cache_folder() -> Path:
 
     A relative $XDG_CACHE_HOME is ignored, as its specification says: it would be a folder of the
     working directory.
+
+    Raises:
+        FolderError: The user has no home folder.
     """
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (base if base.is_absolute() else Path("~/.cache").expanduser()) / "packing_env"
+    if base.is_absolute():
+        return base / "packing_env"
+    try:
+        return Path("~/.cache").expanduser() / "packing_env"
+    except RuntimeError as error:  # a user without an entry, in a container
+        raise FolderError(
+            "there is no home folder for a cache; set XDG_CACHE_HOME to a folder of your own"
+        ) from error
 
 
 def own(*names: str) -> Path:
@@ -51,7 +61,11 @@ def own(*names: str) -> Path:
         if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
             raise _refused(folder, "belongs to another user")
         if stat.S_IMODE(status.st_mode) != 0o700:
-            folder.chmod(0o700)
+            try:
+                folder.chmod(0o700)
+            except OSError as error:  # read-only, or a file system without modes
+                reason = f"cannot be made private ({error.strerror})"
+                raise _refused(folder, reason) from error
     return place.joinpath(*names)
 
 
@@ -77,10 +91,10 @@ def open_below(folder: Path, name: str | PurePath, flags: int) -> int:
         The descriptor.
 
     Raises:
-        FolderError: A level is a link, or the file is another name of a file elsewhere.
+        FolderError: The name is empty, a level is a link, or the file has another name elsewhere.
         OSError: It cannot be opened.
     """
-    *levels, last = PurePath(name).parts
+    *levels, last = _parts(name)
     with _entered(folder, levels) as (at, place):
         path = place / last
         if path.is_symlink():
@@ -90,7 +104,9 @@ def open_below(folder: Path, name: str | PurePath, flags: int) -> int:
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(handle)
-        raise FolderError(f"{path} is no file of its own; remove it")
+        raise FolderError(
+            f"{path} is no regular file, or has another name (a hard link); replace it by a copy"
+        )
     return handle
 
 
@@ -98,13 +114,21 @@ def make_below(folder: Path, name: str | PurePath) -> Path:
     """Return the path of a file below a folder; make the folders between, none of them a link.
 
     Raises:
-        FolderError: One is a link.
+        FolderError: The name is empty, or one is a link.
         OSError: One cannot be made.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    *levels, last = PurePath(name).parts
+    *levels, last = _parts(name)
     with _entered(folder, levels, make=True) as (_, place):
         return place / last
+
+
+def _parts(name: str | PurePath) -> Sequence[str]:
+    """Return the parts of a path below a folder."""
+    parts = PurePath(name).parts
+    if not parts:
+        raise FolderError(f"{str(name)!r} is not the name of a file")
+    return parts
 
 
 @contextlib.contextmanager

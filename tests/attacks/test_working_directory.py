@@ -179,6 +179,38 @@ def test_a_folder_of_another_user_is_refused(cache: Path, monkeypatch: Any) -> N
         folders.own("numba")
 
 
+def test_a_folder_that_cannot_be_made_private_is_refused(cache: Path, monkeypatch: Any) -> None:
+    """On a read-only or a mode-less file system; kernels are then compiled in each process."""
+    folders.own("numba").chmod(0o755)
+
+    def refuse(path: Path, mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with pytest.raises(FolderError, match=r"numba cannot be made private"):
+        folders.own("numba")
+
+
+def test_a_user_without_a_home_is_told_so(monkeypatch: Any) -> None:
+    def homeless(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    with pytest.raises(FolderError, match="XDG_CACHE_HOME"):
+        folders.own("numba")
+
+
+@pytest.mark.parametrize("name", ["", "."])
+def test_a_file_below_a_folder_has_a_name(name: str, tmp_path: Path) -> None:
+    for use in (
+        lambda: folders.make_below(tmp_path, name),
+        lambda: folders.open_below(tmp_path, name, os.O_RDONLY),
+    ):
+        with pytest.raises(FolderError, match="not the name of a file"):
+            use()
+
+
 def test_a_relative_cache_folder_is_ignored(monkeypatch: Any, tmp_path: Path) -> None:
     """By the XDG specification; it would be the working directory's."""
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")

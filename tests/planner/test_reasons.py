@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from typing import Any
 
@@ -11,7 +12,7 @@ import trimesh
 import packing_env as pe
 from packing_env.constraints import Constraints
 from packing_env.planner import Part
-from packing_env.planner.reasons import CAUSES
+from packing_env.planner.reasons import CAUSES, NOT_TRIED, Reasons
 
 HEAVY = {"weight": 2.0}
 
@@ -188,3 +189,15 @@ def test_a_part_that_fits_in_no_pose(
 def test_an_order_of_which_nothing_fits_states_the_true_size(side: float) -> None:
     with pytest.raises(pe.items.CatalogueError, match=r"240 x 180 x 100 mm.*board"):
         pe.pack([box("board", side, 180, 90)], "240x180x100mm", 1e-6, cell="50mm")
+
+
+def test_causes_that_there_was_no_time_to_find_are_not_made_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def at_once(sizes: Any, filled: Any, left: Any, seconds: float) -> Reasons:
+        return Reasons(sizes, filled, left, -1.0)
+
+    monkeypatch.setattr(sys.modules[pe.pack.__module__], "Reasons", at_once)
+    parts = [cubes(2, weight=2.0, max_load=1.0)]
+    plan = pe.pack(parts, "100x100x200mm", stability="none", seconds=0.2)
+    assert [(left.quantity, left.reason) for left in plan.left] == [(1, NOT_TRIED)]

@@ -368,8 +368,9 @@ def _report(catalogue: Catalogue, unit: str) -> None:
         return
     if len(never) < len(catalogue):
         names = [catalogue.names[i] for i in never[:8]] + ["..."] * (len(never) > 8)
-        text = "%d of %d items fit into the container in no orientation: %s"
-        _LOGGER.warning(text, len(never), len(catalogue), ", ".join(names))
+        size = " x ".join(f"{length:g}" for length in catalogue.container)
+        text = "%d of %d items fit in no orientation into the %s m that the cells cover: %s"
+        _LOGGER.warning(text, len(never), len(catalogue), size, ", ".join(names))
         return
     smallest = float(catalogue.extent.amax(1).min())
     size = " x ".join(f"{length:g}" for length in catalogue.container)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from packing_env.constraints import Constraints
+from packing_env.constraints import CELL_MARGIN, Constraints
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.types import PackingParams, ParameterError, check_container, check_number
 
@@ -21,8 +21,6 @@ _TEXT = re.compile(r"([\d.]+)x([\d.]+)x([\d.]+)\s*([a-z]*)", re.IGNORECASE)
 _LENGTH = re.compile(r"([\d.]+)\s*([a-z]*)", re.IGNORECASE)
 _CELLS = range(48, 65)
 """Cells along the longer side of the floor."""
-_MARGIN = 1e-6
-"""Share of a cell by which a floor may be short of whole cells."""
 _LARGEST = 100.0
 """Metres above which a container is taken for a mistake in units."""
 
@@ -105,7 +103,7 @@ def choose_cell(sizes: Sequence[Size]) -> float:
 
     def left_over(count: int) -> float:
         cells = [side * count / longest for size in sizes for side in size[:2]]
-        return round(sum(1 - math.floor(each + 1e-6) / each for each in cells), 6)
+        return round(sum(1 - math.floor(each + CELL_MARGIN) / each for each in cells), 6)
 
     return longest / min(_CELLS, key=left_over)
 
@@ -144,7 +142,7 @@ def lay_grid(size: Size, cell: float, *, constraints: Any = None, **options: Any
     """
     rules = Constraints.read(constraints or {})
     rules.check_task(size, "maps")  # its messages state the size that the user named
-    x, y = (math.floor(side / cell + _MARGIN) * cell for side in size[:2])
+    x, y = (math.floor(side / cell + CELL_MARGIN) * cell for side in size[:2])
     if not x or not y:
         raise ParameterError(
             f"cell={1e3 * cell:g} mm is larger than the container, {_millimetres(size)}"
@@ -161,7 +159,7 @@ def lay_grid(size: Size, cell: float, *, constraints: Any = None, **options: Any
 
 
 def _is_covered(size: Size, floor: Size, cell: float) -> bool:
-    return all(side - cells <= _MARGIN * cell for side, cells in zip(size, floor, strict=True))
+    return all(side - cells <= CELL_MARGIN * cell for side, cells in zip(size, floor, strict=True))
 
 
 def _on_cells(rules: Constraints, size: Size, floor: Size) -> Constraints:

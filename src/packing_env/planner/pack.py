@@ -36,6 +36,8 @@ _LOGGER = logging.getLogger("packing_env.planner")
 
 TOO_SMALL = f"smaller than {1e3 * SMALLEST_EXTENT:g} mm"
 """Why a part is left over that is too small for a solid."""
+_LEAST_SECONDS = 5.0
+"""Time that the end of a plan may take, however short the search is: last parts, reasons."""
 _TRIAL = 0.3
 """Share of a container's time in which its size is chosen."""
 STANDS = "stands"
@@ -248,11 +250,12 @@ class _Packer:
             now = time.perf_counter()
             search.improve(now + (start + seconds - now) / more)
             taken = time.perf_counter() - start  # without the full steps, which may be compiled now
-            self._take(search)
+            self._take(search, seconds)
             if not any(self._waiting()) or len(self.packed) == limit:
                 break
             searches = self._searches()
-        return Plan(tuple(self.packed), self._left_over(), self.unit, self.tried, taken)
+        left = self._left_over(max(_LEAST_SECONDS, seconds))
+        return Plan(tuple(self.packed), left, self.unit, self.tried, taken)
 
     def _waiting(self) -> list[int]:
         """Return how many of each part are left that some container may take."""
@@ -270,9 +273,9 @@ class _Packer:
         rest = sum(n * v for n, v in zip(self._waiting(), volume.tolist(), strict=True))
         return max(1, min(limit, math.ceil(rest / packed)))
 
-    def _take(self, search: OrderSearch) -> None:
+    def _take(self, search: OrderSearch, seconds: float) -> None:
         """Take the best packing of a search as the next container."""
-        search.complete()
+        search.complete(time.perf_counter() + max(_LEAST_SECONDS, seconds))
         self.tried += search.tried
         self.filled.append((search.poses, search.genes))
         state = {key: value[0] for key, value in search.state().items()}
@@ -297,9 +300,9 @@ class _Packer:
         for part, count in enumerate(search.packed()):
             self.left[part] -= count
 
-    def _left_over(self) -> tuple[LeftOver, ...]:
-        """Return what is in no container, and why."""
-        reasons = Reasons(self.poses, self.filled, self.left)
+    def _left_over(self, seconds: float) -> tuple[LeftOver, ...]:
+        """Return what is in no container, and why; the reasons take some seconds at most."""
+        reasons = Reasons(self.poses, self.filled, self.left, seconds)
         return tuple(
             LeftOver(part.label, count, reasons.of(number))
             for number, (part, count) in enumerate(zip(self.parts, self.left, strict=True))

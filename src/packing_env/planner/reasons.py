@@ -6,15 +6,18 @@ part is packed without a constraint than with it, the constraint is why the part
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from packing_env.constraints import Constraints
 from packing_env.planner.poses import FALLS, NEVER, Poses
-from packing_env.planner.search import Gene, OrderSearch
+from packing_env.planner.search import Gene, OrderSearch, OutOfTimeError
 
 NO_ROOM = "no room found"
+NOT_TRIED = "no room found in time; with more seconds, constraints are lifted to find the cause"
 CAUSES = {
     "no_stacking": "nothing may rest on what is below",
     "max_load": "what is below would bear too much",
@@ -36,18 +39,32 @@ class Trials:
         poses: The parts.
         quantity: How many of each there are to pack.
         packed: Those that are packed first, in order; the largest of the others follow.
+        deadline: Of ``time.perf_counter()``; after it nothing is packed again.
     """
 
-    def __init__(self, poses: Poses, quantity: Sequence[int], packed: Sequence[Gene] = ()) -> None:
+    def __init__(
+        self,
+        poses: Poses,
+        quantity: Sequence[int],
+        packed: Sequence[Gene] = (),
+        deadline: float = math.inf,
+    ) -> None:
         self.poses, self.quantity, self.packed = poses, quantity, packed
+        self.deadline = deadline
         rules = poses.params.constraints
         self.names = [name for name in CAUSES if name in rules.to_json()]
         self._counts: dict[frozenset[str], list[int]] = {}
 
     def count(self, part: int, without: Sequence[str] = ()) -> int:
-        """Return how many of a part are packed without some constraints."""
+        """Return how many of a part are packed without some constraints.
+
+        Raises:
+            OutOfTimeError: The deadline has passed.
+        """
         lifted = frozenset(without)
         if lifted not in self._counts:
+            if time.perf_counter() > self.deadline:
+                raise OutOfTimeError
             params = self.poses.params
             rules = _without(params.constraints, lifted)
             poses = replace(self.poses, params=params.evolve(constraints=rules))
@@ -86,6 +103,7 @@ class Reasons:
         sizes: The parts in each size of container.
         filled: The parts in each filled container, and what is in it, in order.
         left: How many of each part are left over.
+        seconds: Time for all trials.
     """
 
     def __init__(
@@ -93,23 +111,34 @@ class Reasons:
         sizes: Sequence[Poses],
         filled: Sequence[tuple[Poses, Sequence[Gene]]],
         left: Sequence[int],
+        seconds: float,
     ) -> None:
-        self.sizes = sizes
+        self.sizes, self._deadline = sizes, time.perf_counter() + seconds
         self._packed = {part for _, packed in filled for part, _ in packed}
         self._trials = []
         for poses, packed in reversed(filled):
             in_it = Counter(part for part, _ in packed)
             quantity = [count + in_it[part] for part, count in enumerate(left)]
-            self._trials += [Trials(poses, quantity, packed), Trials(poses, quantity)]
+            self._trials += [
+                Trials(poses, quantity, packed, self._deadline),
+                Trials(poses, quantity, deadline=self._deadline),
+            ]
 
     def of(self, part: int) -> str:
         """Return why some of a part are left over."""
         possible = [poses for poses in self.sizes if poses.count[part]]
         if not possible:
             return min((poses.reasons[part] for poses in self.sizes), key=NEVER.index)
+        try:
+            return self._by_trials(part, possible)
+        except OutOfTimeError:
+            return NOT_TRIED
+
+    def _by_trials(self, part: int, possible: Sequence[Poses]) -> str:
+        """Return why some of a part are left over that some containers could take."""
         if part not in self._packed:
             alone = [int(each == part) for each in range(len(possible[0].count))]
-            empty = [Trials(poses, alone) for poses in possible]
+            empty = [Trials(poses, alone, deadline=self._deadline) for poses in possible]
             if not any(trials.count(part) for trials in empty):
                 return _text(empty, part) or FALLS
         return _text(self._trials, part) or NO_ROOM

@@ -135,13 +135,18 @@ class OrderSearch:
         except OutOfTimeError:
             return
 
-    def complete(self) -> None:
+    def complete(self, deadline: float) -> None:
         """Pack what the best candidate left out and what fits now that all others are packed.
 
-        A part may have had no place in its turn, by the balance of the container for one.
+        A part may have had no place in its turn, by the balance of the container for one. It ends
+        when ``time.perf_counter()`` reaches the deadline.
         """
         while len(self.best.packed) < self.size:
-            again = self._decode_one(self._sequence(self._volume, self.genes))
+            sequence = self._sequence(self._volume, self.genes)
+            try:
+                again = self._decode_one(sequence, deadline=deadline)
+            except OutOfTimeError:
+                return
             volume = float(again.states[-1]["volume"])
             if len(again.packed) <= len(self.best.packed) or volume < self.volume:
                 return

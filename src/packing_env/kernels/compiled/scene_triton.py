@@ -299,11 +299,16 @@ def block_constants(lattice: Lattice) -> dict[str, Any]:
     return {"LATTICE": lattice, "ACROSS": triton.next_power_of_2(lattice.side)}
 
 
+_NOT_THE_KERNEL = ("out of memory", "illegal memory access")
+"""Words of errors that say nothing of whether a kernel can be compiled."""
+
+
 def start(kernel: Any, programs: int, arguments: Sequence[Any], constants: dict[str, Any]) -> None:
     """Start programs of a kernel, if there are any.
 
     Raises:
         KernelError: it cannot be compiled or started.
+        RuntimeError: the device is out of memory, or failed before.
     """
     if not programs:
         return
@@ -313,6 +318,8 @@ def start(kernel: Any, programs: int, arguments: Sequence[Any], constants: dict[
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
+        if any(words in str(cause).lower() for words in _NOT_THE_KERNEL):
+            raise
         raise KernelError(
             f"Triton {triton.__version__} cannot compile or start {kernel.__name__} "
             f"({type(cause).__name__}: {' '.join(str(cause).split())})"
