@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -256,6 +257,20 @@ def test_kernels_are_kept_in_the_users_own_folder(
     assert mode(cache / "numba") == 0o700
     assert numba.config.CACHE_DIR == ""
     assert not (tmp_path / "__pycache__").exists()
+
+
+@pytest.mark.usefixtures("_numba")
+def test_an_index_that_another_version_wrote_is_written_anew(
+    cache: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """It names types where they were then; every start ended in an AttributeError."""
+    file = made(tmp_path, monkeypatch)._cache._cache_file
+    gone = pickle.dumps(file._version) + b"\x80\x04cpacking_env.kernels\nGone\n."
+    Path(file._index_path).parent.mkdir(parents=True, exist_ok=True)
+    Path(file._index_path).write_bytes(gone)
+    twice = made(tmp_path, monkeypatch)
+    assert twice(3) == 6
+    assert twice._cache._cache_file._load_index()
 
 
 @pytest.mark.usefixtures("_numba")

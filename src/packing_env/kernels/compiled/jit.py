@@ -6,11 +6,12 @@ import contextlib
 import hashlib
 import logging
 import os
+import pickle
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,20 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if file is not None:  # NUMBA_DISABLE_JIT leaves none
         file._source_stamp = (file._source_stamp, source_stamp())
+        file._load_index = partial(_read_index, file._load_index)
     return compiled
+
+
+def _read_index(read: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
+    """Return the index of cached machine code, empty where it cannot be read.
+
+    It names types by their modules, and numba reads it before it compares the stamp: another
+    version of this package may have had them elsewhere.
+    """
+    try:
+        return read()
+    except (AttributeError, ImportError, EOFError, pickle.UnpicklingError):
+        return {}
 
 
 @contextlib.contextmanager
