@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.mesh_files import PRODUCTION, box_3mf, model_3mf, write_3mf
+from tests.mesh_files import CORE, PRODUCTION, box_3mf, model_3mf, write_3mf
 
 from packing_env.items import Catalogue, MeshError, load_mesh
 
@@ -147,3 +147,59 @@ def test_required_extensions(tmp_path: Path, space: str, supported: bool) -> Non
     else:
         with pytest.raises(MeshError, match=space):
             load_mesh(path)
+
+
+SLICE = "http://schemas.microsoft.com/3dmanufacturing/slice/2015/07"
+
+
+def test_elements_and_attributes_of_other_extensions_are_not_read(tmp_path: Path) -> None:
+    stack = (
+        '<s:slicestack id="1"><s:slice ztop="1"><s:vertices><s:vertex x="9" y="9"/></s:vertices>'
+        '</s:slice></s:slicestack><s:object id="1"/>'
+    )
+    asked = f'unit="millimeter" s:unit="mile" xmlns:s="{SLICE}"'
+    moved = (
+        '<item objectid="1" s:objectid="4" s:path="/none" s:transform="9"/><s:item objectid="5"/>'
+    )
+    inside = box_3mf(1, SMALL).replace("</mesh>", "</mesh>" + stack)
+    model = model_3mf(stack + inside, moved, asked)
+    check(write_3mf(tmp_path / "s.3mf", {"3D/3dmodel.model": model}), VOLUME_SMALL, SMALL, 1)
+
+
+def test_a_model_may_have_no_namespace_or_a_prefix(tmp_path: Path) -> None:
+    plain = model_3mf(box_3mf(1, SMALL), item(1))
+    bare = plain.replace(f'xmlns="{CORE}"', "")
+    check(write_3mf(tmp_path / "n.3mf", {"3D/3dmodel.model": bare}), VOLUME_SMALL, SMALL, 1)
+    named = plain.replace("xmlns=", "xmlns:c=").replace("</", "</c:").replace("<", "<c:")
+    named = named.replace("<c:/c:", "</c:").replace("<c:?", "<?")
+    check(write_3mf(tmp_path / "c.3mf", {"3D/3dmodel.model": named}), VOLUME_SMALL, SMALL, 1)
+
+
+def typed(number: int, kind: str) -> str:
+    return box_3mf(number, LARGE).replace('type="model"', f'type="{kind}"')
+
+
+@pytest.mark.parametrize("kind", ["support", "surface", "other"])
+def test_objects_that_are_not_solid_are_left_out_with_a_warning(package, kind: str) -> None:
+    objects = box_3mf(1, SMALL) + typed(2, kind) + assembly(3, component(1), component(2))
+    check(package(objects, item(1)), VOLUME_SMALL, SMALL, 1)  # no word of what the build lacks
+    for items in (item(1) + item(2) + item(2, at="0 0 50"), item(3)):
+        mesh = load_mesh(package(objects, items))
+        assert mesh.volume * 1e9 == pytest.approx(VOLUME_SMALL)
+        (warning,) = mesh.warnings
+        assert "object 2 of 3d/3dmodel.model" in warning
+        assert repr(kind) in warning
+    with pytest.raises(MeshError, match=f"object 2 of .*'{kind}'"):
+        load_mesh(package(objects, item(2)))
+    with pytest.raises(MeshError, match="strict"):
+        load_mesh(package(objects, item(3)), strict=True)
+
+
+def test_solid_supports_are_solid(package) -> None:
+    objects = box_3mf(1, SMALL) + typed(2, "solidsupport")
+    check(
+        package(objects, item(1) + item(2, at="0 0 10")),
+        VOLUME_SMALL + VOLUME_LARGE,
+        (40, 20, 20),
+        2,
+    )

@@ -7,7 +7,7 @@ zeros that were compressed a thousandfold.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from xml.parsers import expat
 
@@ -113,7 +113,10 @@ def check_dae(path: Path, data: bytes) -> float:
 
 
 def elements(
-    data: bytes, prefixes: dict[str, str] | None = None, ends: bool = False
+    data: bytes,
+    prefixes: dict[str, str] | None = None,
+    ends: bool = False,
+    spaces: Collection[str] | None = None,
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the name and the attributes of each element of XML, without their namespaces.
 
@@ -121,13 +124,23 @@ def elements(
         data: The XML.
         prefixes: Receives the namespace of each prefix.
         ends: Yield `END` where an element ends.
+        spaces: Namespaces of the elements and attributes that are yielded, besides those of none;
+            None for all.
     """
     found: list[tuple[str, dict[str, str]]] = []
 
     def start(name: str, attributes: dict[str, str]) -> None:
+        space, _, tag = name.rpartition(" ")
+        if spaces is not None and space and space not in spaces:
+            return
         if " " in "".join(attributes):  # names of other namespaces: few, among millions
-            attributes = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
-        found.append((name.rpartition(" ")[2], attributes))
+            parts = [(*key.rpartition(" "), value) for key, value in attributes.items()]
+            attributes = {
+                key: value
+                for space, _, key, value in parts
+                if spaces is None or not space or space in spaces
+            }
+        found.append((tag, attributes))
 
     parser = expat.ParserCreate(namespace_separator=" ")
     if prefixes is not None:

@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote
 from xml.parsers import expat
@@ -37,6 +37,13 @@ UNIT_NAMES = {
 }
 """Key of `mesh.UNITS` for each unit name of 3MF."""
 DEFAULT_UNIT = "mm"
+READ = (
+    "http://schemas.microsoft.com/3dmanufacturing/core/2015/02",
+    "http://schemas.microsoft.com/3dmanufacturing/production/2015/06",
+)
+"""Namespaces of the elements and attributes that are read."""
+SOLID = ("model", "solidsupport")
+"""Types of the objects that are solid; those of type support, surface and other are left out."""
 SAME_SHAPE = ("/core/", "/production/2015/", "/material/", "/trianglesets/")
 """Marks of the namespaces that a model may require: they are read here, or change no shape."""
 MODEL_RELATION = "/3dmodel"
@@ -69,6 +76,7 @@ class _Reference:
 class _Object:
     """An object: a mesh, or components."""
 
+    type: str
     vertices: array[float] = field(default_factory=lambda: array("d"))
     faces: array[int] = field(default_factory=lambda: array("q"))
     components: list[_Reference] = field(default_factory=list)
@@ -89,8 +97,10 @@ def read_3mf(path: Path, data: bytes) -> Surface:
         raise
     except DAMAGED as error:
         raise MeshError(f"{path}: cannot be parsed as 3MF ({error}); export it again") from error
+    package.leave_out()
     package.check()
-    return merged(list(package.bodies()), package.unit)
+    whole = merged(list(package.bodies()), package.unit)
+    return replace(whole, warnings=tuple(package.warnings))
 
 
 def _check_unpacked(path: Path, archive: zipfile.ZipFile) -> None:
@@ -118,7 +128,7 @@ class _Model:
         self.objects: dict[str, _Object] = {}
         self.items: list[_Reference] = []
         self._prefixes: dict[str, str] = {}
-        self._place, self._current = file, _Object()
+        self._place, self._current = file, _Object(SOLID[0])
         readers = {
             "model": self._read_model,
             "object": self._read_object,
@@ -129,7 +139,7 @@ class _Model:
             "item": self._read_item,
         }
         try:
-            for tag, attributes in limits.elements(data, self._prefixes):
+            for tag, attributes in limits.elements(data, self._prefixes, spaces=READ):
                 if (reader := readers.get(tag)) is not None:
                     reader(attributes)
         except MeshError:
@@ -167,7 +177,7 @@ class _Model:
         self._place = f"object {number} of {self.file}"
         if number in self.objects:
             raise MeshError(f"{self.path}: there are two of {self._place}; export it again")
-        self._current = self.objects[number] = _Object()
+        self._current = self.objects[number] = _Object(attributes.get("type", SOLID[0]))
 
     def _read_mesh(self, attributes: dict[str, str]) -> None:
         self._current.has_mesh = True
@@ -202,6 +212,7 @@ class _Package:
 
     Attributes:
         unit: Key of `mesh.UNITS`: that of the root. Lengths of other files are converted to it.
+        warnings: What was left out, one sentence each.
     """
 
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
@@ -211,6 +222,7 @@ class _Package:
         self.unit = DEFAULT_UNIT
         self.items: list[_Reference] = []
         self.models: dict[str, _Model] = {}
+        self.warnings: list[str] = []
         waiting = [root]
         while waiting:
             file = waiting.pop()
@@ -228,12 +240,40 @@ class _Package:
                 model.convert(UNITS[model.unit] / UNITS[self.unit])
             waiting += dict.fromkeys(reference.file for reference in references)
 
-    def check(self) -> None:
-        """Raise `MeshError` for references to nothing, circles, and too many or large bodies."""
+    def leave_out(self) -> None:
+        """Leave out the items and components that are not solid, each object with a warning.
+
+        Raises:
+            MeshError: the build has no items, or none that is solid; a reference is to nothing.
+        """
         if not self.items:
             raise MeshError(f"{self.path}: its build has no items; export it again")
+        types: dict[str, str] = {}
+        waiting = [self.items]
+        while waiting:
+            references = waiting.pop()
+            for reference in references:
+                if (name := self._existing(reference)) not in types:
+                    each = self.models[reference.file].objects[reference.object_id]
+                    types[name] = each.type
+                    waiting += [each.components] * (each.type in SOLID)
+            references[:] = [part for part in references if types[part.name] in SOLID]
+        self.warnings = [
+            f"object {name.rpartition('#')[2]} of {name.rpartition('#')[0]} is of type {kind!r}, "
+            "not a solid: left out"
+            for name, kind in types.items()
+            if kind not in SOLID
+        ]
+        if not self.items:
+            raise MeshError(
+                f"{self.path}: its build has nothing solid ({'; '.join(self.warnings)}); export it "
+                f"with objects of type {SOLID[0]!r}"
+            )
+
+    def check(self) -> None:
+        """Raise `MeshError` for references to nothing, circles, and too many or large bodies."""
         parts = limits.Parts()
-        parts.made_of[""] = [self._existing(item) for item in self.items]
+        parts.made_of[""] = [item.name for item in self.items]
         for file, model in self.models.items():
             for number, each in model.objects.items():
                 name = f"{file}#{number}"
