@@ -19,6 +19,7 @@ import pytest
 
 from packing_env import make_env
 from packing_env.plan import BoxType, LoadedBox, check_plan, load_boxes, load_container, save_plan
+from packing_env.plan.loading_problem import MOST_BLOCKS, Problem
 from packing_env.plan.loading_search import Search
 from packing_env.types import ParameterError
 
@@ -146,6 +147,22 @@ def test_many_boxes_leave_no_space_out() -> None:
     assert volume > 0.9 * math.prod(container)
 
 
+@pytest.mark.parametrize("counts", [(10**10,), (6 * 10**6, 6 * 10**6)])
+def test_loads_of_too_many_boxes_to_list_are_refused(counts: tuple[int, ...]) -> None:
+    types = [BoxType([(1, 1, 1 + k)], count) for k, count in enumerate(counts)]
+    with pytest.raises(ParameterError, match="10,000,000"):
+        load_boxes((2000, 2000, 2000), types)
+
+
+def test_grids_of_more_types_than_blocks_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    grids = Problem._grids
+    monkeypatch.setattr(Problem, "_grids", lambda *given: calls.append(given) or grids(*given))
+    problem = Problem(FORTY_FOOT, many_types(2000, 1))
+    assert len(problem.grids()) == sum(map(len, problem.orientations)) > MOST_BLOCKS
+    assert len(calls) == 1
+
+
 def test_equal_types_share_blocks_and_keep_their_names() -> None:
     types = [BoxType([(2, 3, 4), (3, 2, 4)], 2), BoxType([(3, 2, 4), (2, 3, 4), (9, 9, 9)], 4)]
     load = load_boxes((6, 6, 4), types, width=4)
@@ -192,11 +209,15 @@ def test_compilation_does_not_count(tmp_path: Path) -> None:
     assert int(run.stdout) > 10
 
 
-def test_a_box_that_fits_nowhere_stays_out() -> None:
+def test_a_box_that_fits_nowhere_stays_out(caplog: pytest.LogCaptureFixture) -> None:
     types = [BoxType([(9, 1, 1)], 3), BoxType([(2, 2, 2)], 1)]
     load = load_boxes((4, 4, 4), types, seconds=10)
     assert [box.kind for box in load] == [1]
+    caplog.clear()
     assert load_boxes((4, 4, 4), types[:1], seconds=10) == []
+    (record,) = caplog.records
+    assert "(4, 4, 4)" in record.getMessage()
+    assert "(9, 1, 1) is too long along x" in record.getMessage()
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,8 @@ def load_boxes(
         threads: Compiled threads; None for torch's number.
 
     Raises:
-        ParameterError: A side or count is not positive, or numba is missing.
+        ParameterError: A side or count is not positive, more than 10 million boxes may fit, or
+            numba is missing.
     """
     check_problem(container, types)
     seconds = check_number("seconds", seconds, above=0.0)
@@ -62,6 +63,13 @@ def load_boxes(
     count = torch.get_num_threads() if threads is None else check_integer("threads", threads, 1)
     problem = Problem(container, types)
     if not problem.orientations:
+        kind, sides = problem.closest(container)
+        axes = [axis for axis, s, c in zip("xyz", sides, container, strict=True) if s > c]
+        _LOGGER.warning(
+            "the load is empty: no box fits into container=%s; even type %d as %s is too long "
+            "along %s",
+            *(tuple(container), kind, sides, " and ".join(axes)),
+        )
         return []
     compile_kernels()
     with ThreadPoolExecutor(count) as pool:

@@ -22,6 +22,8 @@ _MOST_THINNED = MOST_BLOCKS * 3 // 4
 """Grids where all of them would be too many; the rest of the blocks are joined ones."""
 _MOST_REPEATS = 64
 """Repetitions of a box along an axis that are tried."""
+_MOST_BOXES = 10_000_000
+"""Boxes of a load, which is a list of them."""
 _LONGEST = 2**60
 """Longest side of a container: sums of three sides are int64."""
 _EXACT = 53
@@ -99,10 +101,23 @@ class Problem:
         return x, y, z
 
     def limit(self, room: int) -> None:
-        """Limit the counts to what a room holds, and set ``whole``: no load has a larger volume."""
+        """Limit the counts to what a room holds, and set ``whole``: no load has a larger volume.
+
+        Raises:
+            ParameterError: A load may have more boxes than can be listed.
+        """
+        volumes = [math.prod(kind[0]) for kind in self.orientations]
+        left, most = room, 0
+        for volume, count in sorted(zip(volumes, self.counts, strict=True)):  # the smallest first
+            number = min(count, left // volume)
+            left, most = left - number * volume, most + number
+        if most > _MOST_BOXES:
+            raise ParameterError(
+                f"the load may have {most:,} boxes, too many to list: at most {_MOST_BOXES:,} are; "
+                "lower the counts of small boxes, or join small boxes into larger ones"
+            )
         self.counts = [
-            min(count, room // math.prod(kind[0]))
-            for count, kind in zip(self.counts, self.orientations, strict=True)
+            min(count, room // volume) for count, volume in zip(self.counts, volumes, strict=True)
         ]
         boxes = sum(v * c for v, c in zip(self.volumes, self.counts, strict=True))
         self.whole = min(boxes, float(room))
@@ -112,7 +127,8 @@ class Problem:
 
         All of them, or, where they are too many, those of fewer repetitions: small and large ones.
         """
-        tried, most = _MOST_REPEATS, MOST_BLOCKS
+        single = sum(map(len, self.orientations))
+        tried, most = _MOST_REPEATS if single <= MOST_BLOCKS else 1, MOST_BLOCKS
         while True:
             grids = list(islice(self._grids(tried), most + 1 if tried > 1 else None))
             if len(grids) <= most or tried == 1:
@@ -132,6 +148,17 @@ class Problem:
                 for nx, ny in product(x, y):
                     for nz in takewhile((count // (nx * ny)).__ge__, z):
                         yield kind, number, nx, ny, nz
+
+    def closest(self, container: Sides) -> tuple[int, Sides]:
+        """Return the type, and the orientation of it, that exceeds a container the least."""
+        excess = {
+            (index, sides): max(
+                side / length for side, length in zip(sides, container, strict=True)
+            )
+            for index, orientations in enumerate(self._types)
+            for sides in orientations
+        }
+        return min(excess, key=excess.__getitem__)
 
     def loaded(self, boxes: np.ndarray) -> list[LoadedBox]:
         """Return boxes with rows of kind, orientation and corner as those of the caller."""
