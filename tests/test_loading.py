@@ -20,7 +20,7 @@ import pytest
 from packing_env import make_env
 from packing_env.plan import BoxType, LoadedBox, check_plan, load_boxes, load_container, save_plan
 from packing_env.plan.loading_problem import MOST_BLOCKS, Problem
-from packing_env.plan.loading_search import Search
+from packing_env.plan.loading_search import Search, compiled, floor_strips
 from packing_env.types import ParameterError
 
 pytest.importorskip("numba")
@@ -145,6 +145,47 @@ def test_many_boxes_leave_no_space_out() -> None:
     container = (12_032, 2_352, 2_393)
     volume = check_load(container, types, load_boxes(container, types, seconds=1))
     assert volume > 0.9 * math.prod(container)
+
+
+def test_long_thin_loads_are_lowered_in_little_time() -> None:
+    """Most of the container stays empty; its length is 50 times that of the load."""
+    types = [BoxType([(7, 1, 1)], 10**6), BoxType([(13, 1, 1)], 10**6)]
+    start = time.process_time()
+    load = load_boxes((10**9, 1, 1), types, seconds=1)
+    assert time.process_time() - start < 60
+    ends = sorted((box.corner[0], box.corner[0] + (7, 13)[box.kind]) for box in load)
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(ends))
+    assert len(load) > 10**5
+
+
+@pytest.mark.parametrize("shape", ["random", "tower", "corner", "slabs"])
+def test_boxes_are_lowered_onto_the_highest_below(shape: str) -> None:
+    draw = np.random.default_rng(5)
+    sides = draw.integers(1, 9, (200, 3))
+    corners = draw.integers(0, 30, (200, 3))
+    if shape == "tower":
+        corners[:, :2] //= 10
+    elif shape == "corner":
+        sides[0], corners[0] = (10**9, 1, 1), 0
+    elif shape == "slabs":
+        sides[::2, :2] = 40
+    order = np.lexsort(corners.T)
+    sides, corners = sides[order], corners[order]
+    lower_boxes = compiled()[0].lower_boxes
+    strips = floor_strips(corners[:, :2], sides[:, :2])
+    lower_boxes(corners, sides, strips, np.zeros(1, np.int8))
+    assert (strips[:, 1::2] - strips[:, ::2] + 1).prod(1).mean() <= 8
+    high = corners + sides
+    for n in range(200):
+        over = ((corners[:n, :2] < high[n, :2]) & (high[:n, :2] > corners[n, :2])).all(1)
+        assert corners[n, 2] == high[:n, 2][over].max(initial=0)
+
+
+def test_the_lowering_of_boxes_ends_at_once_when_it_is_halted() -> None:
+    corners, sides = np.array([[0, 0, 9]]), np.ones((1, 3), np.int64)
+    strips = floor_strips(corners[:, :2], sides[:, :2])
+    compiled()[0].lower_boxes(corners, sides, strips, np.ones(1, np.int8))
+    assert corners[0, 2] == 9
 
 
 @pytest.mark.parametrize("counts", [(10**10,), (6 * 10**6, 6 * 10**6)])

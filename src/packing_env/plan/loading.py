@@ -41,7 +41,7 @@ def load_boxes(
     Every box stands on the floor or on another one; nothing else is asked of stability. Lengths are
     whole numbers of any unit. A first load is always completed; the search that follows only
     improves it. Ctrl-C ends the search, and the best load so far is returned; it raises
-    ``KeyboardInterrupt`` before there is one.
+    ``KeyboardInterrupt`` before there is one, and while its boxes are lowered.
 
     Args:
         container: Its sides.
@@ -80,7 +80,8 @@ def load_boxes(
             if search.best < 0:
                 raise
             _LOGGER.warning("interrupted: the load is the best so far")
-    return problem.loaded(search.boxes())
+        boxes = search.boxes()
+    return problem.loaded(boxes)
 
 
 def load_container(

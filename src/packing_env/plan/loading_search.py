@@ -36,6 +36,8 @@ _LENGTH_BITS = 14
 """Binary logarithm of the lengths for which the longest sum of boxes' sides is tabulated."""
 _GRACE = 1.0
 """Seconds that the first load may take, however short the search."""
+_CELLS_PER_BOX = 8
+"""Cells of the floor that a box covers, on average, when boxes are lowered."""
 _SLICES = 8
 """Parts of a beam per thread."""
 
@@ -220,6 +222,9 @@ class Search:
         """Return kind, orientation and corner of the boxes of the best load, ``[N, 5]``.
 
         They are lowered onto each other, the lowest first.
+
+        Raises:
+            KeyboardInterrupt: Its boxes have not all been lowered.
         """
         grids, corners = self._placed_grids()
         # 1. Take the grids apart.
@@ -233,11 +238,10 @@ class Search:
         order = np.lexsort(corners.T)
         grid, corners = grid[order], np.ascontiguousarray(corners[order])
         sides = self._sides[grid]
-        floor = self._problem.container[:2]
-        cells = math.isqrt(len(grid)) + 1  # along a side: about as many as boxes, none narrower
-        widths = [max(-(-c // cells), int(sides[:, a].mean())) for a, c in enumerate(floor)]
-        numbers = [-(-c // width) for c, width in zip(floor, widths, strict=True)]
-        self._blocks_compiled.lower_boxes(corners, sides, (*widths, *numbers))
+        strips = floor_strips(corners[:, :2], sides[:, :2])
+        lower = self._blocks_compiled.lower_boxes
+        self._halt[0] = 0
+        self._carry_out([lambda: lower(corners, sides, strips, self._halt)], math.inf, STOP)
         return np.concatenate([self._repeats[grid, :2], corners], 1)
 
     def _placed_grids(self) -> Arrays:
@@ -266,7 +270,7 @@ def compile_kernels() -> None:
         search = Search(problem, pool, 1, math.inf)
         problem.whole = math.inf  # go on with the search, which finds every load at once
         search.run(2)
-    search.boxes()
+        search.boxes()
 
 
 def compiled() -> tuple[ModuleType, ModuleType]:
@@ -278,6 +282,29 @@ def compiled() -> tuple[ModuleType, ModuleType]:
             "loading boxes needs numba: pip install 'packing-env[fast]'"
         ) from error
     return blocks_numba, numba
+
+
+def floor_strips(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:
+    """Return the first and last strip of the floor that boxes cover, along x, then y, ``[N, 4]``.
+
+    Strips begin where boxes do, at every k-th of the coordinates, so that they are narrow where
+    boxes are: a load may be long and thin, or fill a corner only. There are as many cells as boxes
+    at most, and a few per box.
+    """
+    number, starts = len(corners), [np.unique(corners[:, axis]) for axis in range(2)]
+    while True:
+        if len(starts[0]) * len(starts[1]) <= number:
+            columns = []
+            for axis, start in enumerate(starts):
+                low = corners[:, axis]
+                columns.append(np.searchsorted(start, low, "right") - 1)
+                columns.append(np.searchsorted(start, low + sides[:, axis], "left") - 1)
+            strips = np.stack(columns, 1)
+            cells = (strips[:, 1::2] - strips[:, ::2] + 1).prod(1)
+            if cells.sum() <= _CELLS_PER_BOX * number:
+                return strips
+        longer = int(len(starts[1]) > len(starts[0]))
+        starts[longer] = starts[longer][::2]
 
 
 def _by_worth(worth: np.ndarray) -> np.ndarray:

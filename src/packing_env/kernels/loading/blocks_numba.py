@@ -161,44 +161,76 @@ def reachable_lengths(lengths, longest, shift):
     return table
 
 
+@jit
+def _height_below(cell, n, height, boxes, lists):
+    """Return the top of the highest box of a cell below box ``n``, or ``height`` if that is more.
+
+    The boxes of a cell are in a list, the highest first.
+    """
+    corners, sides = boxes
+    head, after, entered = lists
+    at = head[cell]
+    while at >= 0:
+        m = entered[at]
+        top = corners[m, 2] + sides[m, 2]
+        if top <= height:
+            return height
+        apart = False
+        for a in range(2):
+            apart = apart or corners[m, a] >= corners[n, a] + sides[n, a]
+            apart = apart or corners[n, a] >= corners[m, a] + sides[m, a]
+        if not apart:
+            return top
+        at = after[at]
+    return height
+
+
+@jit
+def _enter(cell, n, entry, boxes, lists):
+    """Enter box ``n`` in the list of a cell, behind the boxes that are higher."""
+    corners, sides = boxes
+    head, after, entered = lists
+    top = corners[n, 2] + sides[n, 2]
+    before, at = np.int64(-1), head[cell]
+    while at >= 0 and corners[entered[at], 2] + sides[entered[at], 2] > top:
+        before, at = at, after[at]
+    entered[entry], after[entry] = n, at
+    if before < 0:
+        head[cell] = entry
+    else:
+        after[before] = entry
+
+
 @kernel
-def lower_boxes(corners, sides, bins):
-    """Lower boxes onto each other and the floor, in place; each later one starts above.
+def lower_boxes(corners, sides, strips, halt):
+    """Lower boxes onto each other and the floor, in place, until ``halt`` is set.
 
     Args:
-        corners: Lower corners ``[N, 3]``, in the order of lowering.
+        corners: Lower corners ``[N, 3]``, in the order of lowering: each later one starts above.
         sides: ``[N, 3]``.
-        bins: Cuts of the floor along x and y: the widths ``[2]`` of equal cells, then their numbers
-            ``[2]``. A box is compared with those that share a cell.
+        strips: First and last strip of the floor that each box covers, along x, then y, ``[N, 4]``.
+            Strips along x and y cross in cells; a box is compared with those that share a cell.
+        halt: See the package.
     """
-    width_x, width_y, num_x, num_y = bins
-    entries = 0
+    entries, num_x, num_y = 0, 0, 0
     for n in range(corners.shape[0]):
-        along_x = (corners[n, 0] + sides[n, 0] - 1) // width_x - corners[n, 0] // width_x + 1
-        along_y = (corners[n, 1] + sides[n, 1] - 1) // width_y - corners[n, 1] // width_y + 1
-        entries += along_x * along_y
-    last = np.full((num_x, num_y), -1, np.int64)
-    before, box = np.empty(entries, np.int64), np.empty(entries, np.int64)
+        first_x, last_x, first_y, last_y = strips[n]
+        entries += (last_x - first_x + 1) * (last_y - first_y + 1)
+        num_x, num_y = max(num_x, last_x + 1), max(num_y, last_y + 1)
+    boxes = corners, sides
+    head = np.full((num_x, num_y), -1, np.int64)
+    lists = head, np.empty(entries, np.int64), np.empty(entries, np.int64)
     entry = 0
     for n in range(corners.shape[0]):
-        x, y = corners[n, 0], corners[n, 1]
-        end_x, end_y = x + sides[n, 0], y + sides[n, 1]
+        if halt[0]:
+            return
+        first_x, last_x, first_y, last_y = strips[n]
         height = np.int64(0)
-        # 1. Find the highest box below, and enter this one in the same pass.
-        for i in range(x // width_x, (end_x - 1) // width_x + 1):
-            for j in range(y // width_y, (end_y - 1) // width_y + 1):
-                at = last[i, j]
-                while at >= 0:
-                    m = box[at]
-                    over_x = corners[m, 0] < end_x and corners[m, 0] + sides[m, 0] > x
-                    over_y = corners[m, 1] < end_y and corners[m, 1] + sides[m, 1] > y
-                    if over_x and over_y:
-                        height = max(height, corners[m, 2] + sides[m, 2])
-                    at = before[at]
-                # 2. A box that covers a cell hides all boxes below.
-                covers_x = x <= i * width_x and end_x >= (i + 1) * width_x
-                covers_y = y <= j * width_y and end_y >= (j + 1) * width_y
-                before[entry] = -1 if covers_x and covers_y else last[i, j]
-                box[entry], last[i, j] = n, entry
-                entry += 1
+        for i in range(first_x, last_x + 1):
+            for j in range(first_y, last_y + 1):
+                height = _height_below((i, j), n, height, boxes, lists)
         corners[n, 2] = height
+        for i in range(first_x, last_x + 1):
+            for j in range(first_y, last_y + 1):
+                _enter((i, j), n, entry, boxes, lists)
+                entry += 1
