@@ -187,7 +187,7 @@ def _height_below(cell, n, height, boxes, lists):
 
 @jit
 def _enter(cell, n, entry, boxes, lists):
-    """Enter box ``n`` in the list of a cell, behind the boxes that are higher."""
+    """Insert box ``n`` in the list of a cell, behind the boxes that are higher."""
     corners, sides = boxes
     head, after, entered = lists
     top = corners[n, 2] + sides[n, 2]
