@@ -147,7 +147,7 @@ def pack(
     sizes, given = _sizes(container)
     if unit is not None and unit not in UNITS:
         raise ParameterError(f"unit={unit!r} is unknown; use one of {', '.join(UNITS)}")
-    order, meshes, left = _load(read_parts(parts, unit, default=given))
+    order = read_parts(parts, unit, default=given)
     spacing = choose_cell(sizes) if cell is None else read_length("cell", cell)
     held = _constraints(order, constraints)
     stands = stability == STANDS
@@ -160,6 +160,7 @@ def pack(
             check_rule(grid.params.stability, grid.params)
         except ParameterError as error:
             raise ParameterError(f"{error}; or stability={STANDS!r}") from error
+    order, meshes, left = _load(order)
     poses = _poses_of_sizes(order, meshes, grids, stands)
     plan = _Packer(order, poses, given, seed).pack(limit, seconds)
     return replace(plan, left=(*plan.left, *left))
