@@ -139,7 +139,7 @@ COMMANDS = {
             ),
             Argument("--containers", type=positive, default=1, metavar="N", help="use up to N"),
             Argument("--seconds", type=float, default=30.0, help="of search; default 30"),
-            Argument("--unit", help="of files that state none; default: as the container, GLB: m"),
+            Argument("--unit", help="of files that state none; default: as the container"),
             Argument("--cell", metavar="LENGTH", help="grid, as in 5mm; default: 48 to 64 a side"),
             Argument(
                 "--stability",

@@ -9,13 +9,13 @@ import sys
 import textwrap
 from typing import Any
 
-from packing_env.names import plain_name
-
 _SPACES = re.compile(r"([\t\n])")
 
 
 def printable(text: str) -> str:
     r"""Replace control characters but tab and newline by their codes, such as ``\x1b``."""
+    from packing_env.names import plain_name  # and Gymnasium with it: help needs neither
+
     return "".join(part if part in "\t\n" else plain_name(part) for part in _SPACES.split(text))
 
 
