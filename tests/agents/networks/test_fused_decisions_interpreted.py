@@ -19,6 +19,7 @@ from tests.agents.distributional import small_env
 from tests.tiny import cuboid_env, stream
 from torch import Tensor
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.ppo import ActorCriticPolicy
@@ -48,15 +49,31 @@ SIZES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+class Launches(TorchDispatchMode):
+    """Names of the kernels of this project that run within the block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func.namespace == "packing_env":
+            self.names.add(func.name().split("::")[-1])
+        return func(*args, **(kwargs or {}))
+
+
 @contextlib.contextmanager
-def interpreted() -> Iterator[None]:
-    """Act by the kernels within the block."""
+def interpreted() -> Iterator[set[str]]:
+    """Act by the kernels within the block, and list them; at least one must have run."""
     kernels.set_backend("triton")
     try:
-        with torch.no_grad():
-            yield
+        with torch.no_grad(), Launches() as launches:
+            yield launches.names
     finally:
         kernels.set_backend(None)
+    assert any(name.startswith("triton_") for name in launches.names)
 
 
 def case(kind: Any, task: str, **sizes: Any) -> tuple[Any, Any]:
@@ -95,7 +112,6 @@ def test_values_equal_eager(
     monkeypatch.setattr(torch.Tensor, "contiguous", contiguous)
     found = values(network, root, fused=True)
     assert expected.std() > 0.1
-    assert not torch.equal(found, expected)
     assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
     assert copied
     assert not any(copied)
@@ -109,7 +125,6 @@ def test_values_in_bfloat16_are_as_near_as_eager_ones(task: str, sizes: dict[str
     network.load_state_dict(exact.state_dict())
     truth = values(exact, root, fused=False)
     eager, fused = (values(network, root, fused=flag) - truth for flag in (False, True))
-    assert not torch.equal(fused, eager)
     assert fused.square().mean() <= 4 * eager.square().mean()
 
 
@@ -188,7 +203,6 @@ def test_a_policy_decides_as_by_eager_operations(task: str) -> None:
             decisions.append(policy(root.clone()))
     expected, found = decisions
     assert torch.equal(found["action"], expected["action"])
-    assert not torch.equal(found["action_log_prob"], expected["action_log_prob"])
     for key in ("action_log_prob", "state_value"):
         torch.testing.assert_close(found[key], expected[key], rtol=1e-5, atol=1e-5)
 
