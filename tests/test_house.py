@@ -110,12 +110,22 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+TABLE_OF_COMMANDS = "agents.cli.commands"
+
+
 def import_graph() -> dict[str, set[str]]:
-    """Modules that each module imports, also inside functions; ``TYPE_CHECKING`` too."""
+    """Modules that each module imports, also inside functions; ``TYPE_CHECKING`` too.
+
+    A string that names a module, as ``import_module`` and ``declare`` take it, counts as an import.
+    Only the table of the subcommands names those that carry them out, which may read the table.
+    """
     modules = {module_name(path): path for path in python_files()}
     graph: dict[str, set[str]] = {name: set() for name in modules}
     for name, path in modules.items():
-        for node in ast.walk(parse(path)):
+        tree = parse(path)
+        if name != TABLE_OF_COMMANDS:
+            graph[name] |= {m for m in named_in_strings(tree, name) if m in modules and m != name}
+        for node in ast.walk(tree):
             found: list[str] = []
             if isinstance(node, ast.Import):
                 found = [alias.name for alias in node.names]
@@ -124,6 +134,29 @@ def import_graph() -> dict[str, set[str]]:
                 found = [i if i in modules else node.module for i in inner]
             graph[name] |= {f for f in found if f in modules and f != name}
     return graph
+
+
+def named_in_strings(tree: ast.AST, here: str) -> Iterator[str]:
+    """Yield the modules in strings ``module:function``, and in arguments of ``import_module``.
+
+    A module without dots lies in the folder of the string; ``__name__`` is its own name.
+    """
+    imported = [
+        argument
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")
+        for argument in node.args
+    ]
+    for node in ast.walk(tree):
+        text = ""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        elif isinstance(node, ast.JoinedStr):
+            parts = [part.value if isinstance(part, ast.Constant) else here for part in node.values]
+            text = "".join(parts)
+        module = text.partition(":")[0]
+        if re.fullmatch(r"\w[\w.]*:\w+", text) or node in imported:
+            yield module if "." in module else f"{here}.{module}"
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
@@ -194,6 +227,15 @@ def test_rooms_import_in_no_circle(package: str) -> None:
 @pytest.mark.parametrize("folder", TOP_LEVELS)
 def test_top_levels_hold_few_files(folder: str) -> None:
     assert len(list((SOURCE / folder).glob("*.py"))) <= MAX_FILES
+
+
+def test_imports_by_string_are_seen() -> None:
+    source = """
+call("agents.a:function", f"{__name__}.b:function", "c:function", "agents.logger")
+import_module("agents.d")
+"""
+    seen = set(named_in_strings(ast.parse(source), "agents.here"))
+    assert seen == {"agents.a", "agents.here.b", "agents.here.c", "agents.d"}
 
 
 def test_a_circle_is_found() -> None:

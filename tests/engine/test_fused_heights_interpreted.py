@@ -19,7 +19,7 @@ from packing_env.generators.base import InfeasibleError
 from packing_env.kernels.compiled import scene_triton
 from packing_env.kernels.compiled import triton as tiles
 from packing_env.kernels.step import maps_triton
-from packing_env.kernels.step.fused import FUSED_TERMS
+from packing_env.kernels.step.entries import FUSED_TERMS
 from packing_env.types import DEFAULT_OBSERVATIONS
 
 NUM_CASES, CASES_PER_TEST = 200, 10

@@ -26,8 +26,8 @@ from packing_env.engine.offers import Offered
 from packing_env.engine.operations import supported_ground, tiers
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT
 from packing_env.kernels.stability_rules import MARGINS
+from packing_env.kernels.step.entries import FUSED_TERMS
 from packing_env.kernels.step.fused import (
-    FUSED_TERMS,
     FusedTask,
     advance_fused,
     decide_fused,

@@ -69,5 +69,8 @@ Lengths = namedtuple("Lengths", "cell cell_area base height lid tolerance")
 """Metres and m^2: a cell's side and area, the floor's area, the container's height, the highest
 legal top, and the gap that a supporting cell may have."""
 
+FUSED_TERMS = ("objective", "utilization", "item", "height", "void", "illegal")
+"""Reward terms of `core.rewards` that the fused step computes."""
+
 MASK = Observations._fields.index("mask")
 """Index of the observation that is never empty."""

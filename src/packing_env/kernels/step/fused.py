@@ -21,9 +21,6 @@ from packing_env.kernels.operators import declare
 from packing_env.kernels.step import StepTask
 from packing_env.kernels.step.entries import Observations, State
 
-FUSED_TERMS = ("objective", "utilization", "item", "height", "void", "illegal")
-"""Reward terms that the step knows: those of `core.rewards`."""
-
 _TASK = "Tensor[] items, Tensor[] pool, int[] counts, float[] lengths, Tensor[] tables, str[] terms"
 
 

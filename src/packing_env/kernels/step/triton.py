@@ -42,8 +42,15 @@ from packing_env.kernels.cuboids.places_triton import (
 )
 from packing_env.kernels.layout import NUM_METRICS
 from packing_env.kernels.stability_rules import NAMES
-from packing_env.kernels.step.entries import Counts, Items, Lengths, Observations, State, Tensors
-from packing_env.kernels.step.fused import FUSED_TERMS
+from packing_env.kernels.step.entries import (
+    FUSED_TERMS,
+    Counts,
+    Items,
+    Lengths,
+    Observations,
+    State,
+    Tensors,
+)
 from packing_env.kernels.step.rows_triton import Ended, count_decision, emit, flags_after
 
 _NUM_METRICS = tl.constexpr(NUM_METRICS)
