@@ -34,6 +34,7 @@ from packing_env.testing import (
     random_cuboids,
     small_env,
 )
+from packing_env.testing.referee import Referee
 from packing_env.types import Instances
 
 
@@ -96,8 +97,7 @@ def test_check_env_passes_cuboids_as_boxes(steps: int, task: dict[str, Any]) -> 
 
 def test_check_env_skips_rules_unknown_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user-defined rule and reward term: items never rest on other items."""
-    floor = stability.Rule(maps=lambda contact: contact.z == 0, single=lambda touch: touch.z == 0)
-    monkeypatch.setitem(stability.RULES, "floor", floor)
+    monkeypatch.setitem(stability.RULES, "floor", lambda contact: contact.z == 0)
     monkeypatch.setitem(rewards.TERMS, "mine", lambda before, after, legal: legal.double())
     check_env(small_env(stability="floor", stability_metric="floor", reward={"mine": 1.0}), 12)
 
@@ -162,13 +162,13 @@ def test_check_env_finds_faults_of_boxes(
 
 def test_check_env_finds_a_wrong_height(monkeypatch: pytest.MonkeyPatch) -> None:
     play_by_the_rules(monkeypatch)
-    honest = feasibility.examine
+    honest = feasibility.at_rest
 
-    def sloppy(*given: Any) -> feasibility.Examined:
+    def sloppy(*given: Any) -> feasibility.Resting:
         found = honest(*given)
         return replace(found, z=found.z + 1e-4)
 
-    monkeypatch.setattr(feasibility, "examine", sloppy)
+    monkeypatch.setattr(feasibility, "at_rest", sloppy)
     with pytest.raises(CheckError, match=r"row \d+, step \d+ .*heightmap differs"):
         check_env(small_env(), num_steps=10)
 
@@ -181,8 +181,35 @@ def test_check_env_finds_a_wrong_mask(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(maps, legal=torch.isfinite(maps.z))
 
     monkeypatch.setattr(feasibility, "placement_maps", sloppy)
-    with pytest.raises(CheckError, match=r"legality at|terminated"):
+    with pytest.raises(CheckError, match=r"legality at|terminated|heightmap differs"):
         check_env(small_env(container=(0.08, 0.08, 0.03)), num_steps=10)
+
+
+def test_an_illegal_placement_that_the_mask_offers_is_found_when_it_is_carried_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is legal is computed once, so a wrong mask lets its placements through."""
+    play_by_the_rules(monkeypatch)
+    honest = feasibility.placement_maps
+
+    def lenient(*given: Any) -> feasibility.Maps:
+        maps = honest(*given)
+        return replace(maps, legal=torch.isfinite(maps.z))
+
+    monkeypatch.setattr(feasibility, "placement_maps", lenient)
+    with pytest.raises(CheckError, match=r"heightmap|illegal_actions|terminated|done"):
+        play_beside(small_env(container=(0.08, 0.08, 0.03), num_envs=16), 10)
+
+
+def play_beside(env: PackingEnv, num_steps: int) -> None:
+    """Compare what is carried out with the reference, and no mask."""
+    root, referee = env.reset(), Referee(env, mask_bits=0)
+    for _ in range(num_steps):
+        step = env.rand_action(root)
+        decisions = referee.decide(step["action"])
+        step, root = env.step_and_maybe_reset(step)
+        referee.step(decisions, step["next"])
+        referee.begin(step["next", "done"], root)
 
 
 def test_check_env_finds_items_larger_than_their_maps() -> None:

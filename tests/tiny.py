@@ -11,7 +11,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from packing_env import engine
-from packing_env.core.feasibility import Maps, maps_in
+from packing_env.core.feasibility import Maps, judge, maps_in
 from packing_env.core.orientation import Placement, decode_placement
 from packing_env.core.random import choose_uniform
 from packing_env.core.transition import Outcome, decide, finish
@@ -211,11 +211,12 @@ def advance(
 ) -> tuple[State, Outcome, Maps | None]:
     """The next state, what the decision brought, and what may be placed then."""
     items, params = env.catalogue.tensors(), env.params
-    after, outcome = decide(state, placement, items, params)
+    legal = judge(state, placement, items, params)
+    after, outcome = decide(state, placement, legal, items, params)
     maps = maps_in(after, items, params)
     outlook = env.mode.outlook(after, maps)
     after |= outlook.entries
-    return finish(state, after, outcome.legal, outlook.playable, params), outcome, maps
+    return finish(state, after, legal, outlook.playable, params), outcome, maps
 
 
 def differing(one: Any, other: Any, skip: tuple[str, ...] = ()) -> list[Any]:

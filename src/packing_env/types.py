@@ -53,15 +53,17 @@ State = dict[str, Tensor]
 | ``illegal_actions`` | ``[B]`` int64 | illegal actions so far |
 | ``step`` | ``[B]`` int64 | decisions taken |
 | ``terminated truncated`` | ``[B]`` bool | the row is finished (absorbing) |
-| ``candidate`` | ``[B, K]`` int64 | proposed placements, or -1 (``[B, 0]`` in other modes) |
+| ``legal`` | ``[B, A]`` bool | which placements are legal, all in terminated rows (or ``[B, 0]``) |
+| ``candidate`` | ``[B, K]`` int64 | legal placements on offer, or -1 (or ``[B, 0]``) |
 | ``overflow`` | ``[B]`` int64 | proposals and spaces dropped for lack of capacity so far |
 | ``boxes`` | ``[B, N, 6]`` int32 | i-th packed cuboid ``(x0 y0 z0 x1 y1 z1)``, pitches; or zeros |
 | ``spaces`` | ``[B, E, 6]`` int32 | empty maximal spaces, the same form (``core.cuboids.spaces``) |
 | ``task`` | ``[B]`` int64 | fingerprint of the container and items that the row belongs to |
 | ``seed row episode`` | ``[B]`` int64 | key and counters of the row's random stream |
 
-Some :mod:`packing_env.core.constraints` keep ``owner`` and ``under`` beside these, and ``surest``
-``legal [B, L*R*X'*Y']``, what the mask offers (all in terminated rows).
+Legality is found once per state and kept in it: as ``legal``, or in mode ``candidate``, where it is
+``[B, 0]``, as the list ``candidate``. Some :mod:`packing_env.core.constraints` keep ``owner`` and
+``under`` beside these.
 """
 
 Catalogue = Mapping[str, Tensor]

@@ -308,7 +308,7 @@ class TwoKeys(PlacementMode):
             for (name, _), mask in masks.items()
         }
 
-    def decode(self, actions, state, maps):
+    def decode(self, actions, state):
         places = math.prod(self.params.lattice)
         index = actions["turn", "action"] * places + actions["place", "action"]
         return self.decode_index(index)

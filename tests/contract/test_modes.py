@@ -341,7 +341,7 @@ def test_each_legal_placement_is_as_likely(action_mode: str) -> None:
     legal = maps_of(env).legal[0].flatten()
     torch.manual_seed(0)
     drawn = env.rand_action()
-    place = env.mode.decode(dict(drawn.items(True, True)), state_of(env), lambda: None)
+    place = env.mode.decode(dict(drawn.items(True, True)), state_of(env))
     index = MODES["placement"](env.params, env.mode.catalogue).encode(place)["action"]
     counts = torch.bincount(index, minlength=len(legal)).double()
     assert not counts[~legal].any()
@@ -361,7 +361,7 @@ def test_encode_is_the_inverse_of_place(action_mode: str) -> None:
     placement = decode_placement(choice, env.mode.num_orientations, env.params)
     entries = env.mode.encode(placement, state_of(env))
     assert set(entries) == set(env.takes)
-    back = env.mode.decode(entries, state_of(env), lambda: maps_of(env))
+    back = env.mode.decode(entries, state_of(env))
     for name in ("slot", "orientation", "x", "y", "valid"):
         assert torch.equal(getattr(back, name), getattr(placement, name)), name
 

@@ -248,15 +248,14 @@ def test_one_placement_per_row() -> None:
     listed = as_tensor([pile] * 5, 3)
     lower = torch.tensor([[0, 0], [200, 0], [300, 0], [500, 500], [900, 0]], dtype=torch.int32)
     size = torch.full((5, 3), 300, dtype=torch.int32)
-    found = boxes.examine(listed, lower, size, params)
-    assert found.z.tolist() == [500, 500, 500, 0, 0]
-    assert found.legal.tolist() == [True, True, True, True, False]
-    assert found.stable.tolist() == [True, True, False, True, False]
-    assert found.support_ratio.tolist() == pytest.approx([1, 2 / 3, 1 / 3, 1, 0])
-    assert found.support_ratio.dtype == torch.float64
-    same = boxes.examine(listed, lower, size, params.evolve(stability="stacking_tree"))
-    assert torch.equal(same.legal, found.stable)
-    assert torch.equal(same.stable, found.stable)
+    judged = boxes.judge(listed, lower[:, None], size[:, None], params)
+    assert judged.z.flatten().tolist() == [500, 500, 500, 0, 0]
+    assert judged.legal.flatten().tolist() == [True, True, True, True, False]
+    z, stable, ratio = (values[:4] for values in boxes.at_rest(listed, lower, size, params))
+    assert z.tolist() == pytest.approx([0.5, 0.5, 0.5, 0.0])
+    assert stable.tolist() == [True, True, False, True]
+    assert ratio.tolist() == pytest.approx([1, 2 / 3, 1 / 3, 1])
+    assert ratio.dtype == torch.float64
 
 
 def test_support_ratios_are_those_of_the_reference() -> None:
@@ -266,8 +265,8 @@ def test_support_ratios_are_those_of_the_reference() -> None:
     corners = [DISCRETE.lower(rng, *pair) for pair in zip(piles, sizes, strict=True)]
     tall = cells().evolve(container=(10.0, 10.0, 100.0))
     lower, size = (torch.tensor(part, dtype=torch.int32) for part in (corners, sizes))
-    found = boxes.examine(as_tensor(piles, 14), lower, size, tall)
-    for ratio, *drop in zip(found.support_ratio.tolist(), piles, corners, sizes, strict=True):
+    _, _, ratios = boxes.at_rest(as_tensor(piles, 14), lower, size, tall)
+    for ratio, *drop in zip(ratios.tolist(), piles, corners, sizes, strict=True):
         assert ratio == reference.support_ratio(drop[0], reference.drop(*drop))
 
 
@@ -277,7 +276,7 @@ def test_a_rule_that_boxes_do_not_decide_is_refused() -> None:
     with pytest.raises(ParameterError, match=r"'glue'.*com_hull.*geometry='maps'"):
         boxes.judge(nothing, lower, size, task("none"), "glue")
     with pytest.raises(ParameterError, match="'glue'"):
-        boxes.examine(nothing, lower[0], size[0], task("none", stability_metric="glue"))
+        boxes.at_rest(nothing, lower[0], size[0], task("none", stability_metric="glue"))
 
 
 # ---------------------------------------------------------------------- the raster

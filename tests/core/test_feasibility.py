@@ -7,7 +7,7 @@ import torch
 from tests.tiny import play_once, state_of, stream, tiny_env
 
 from packing_env.core import feasibility
-from packing_env.core.orientation import decode_placement, visible_items
+from packing_env.core.orientation import Placement, decode_placement, visible_items
 from packing_env.testing import KNOWN_RULES
 
 
@@ -29,26 +29,23 @@ def test_maps_equal_single_placements(stability: str, grid_step: int, candidate_
     z, legal = maps.z.flatten(1), maps.legal.flatten(1)
     for index in range(0, env.mode.num_actions, 3):
         place = decode_placement(torch.full((3,), index), env.mode.num_orientations, env.params)
+        assert torch.equal(feasibility.judge(state, place, items, env.params), legal[:, index])
         chosen = item_id.gather(1, place.slot[:, None]).squeeze(1)
-        found = feasibility.examine(
-            state["heightmap"], chosen, place.orientation, place.x, place.y, items, env.params
-        )
-        shown = there.gather(1, place.slot[:, None]).squeeze(1)
-        assert torch.equal(torch.where(shown, found.z, torch.inf), z[:, index])
-        assert torch.equal(found.legal & shown, legal[:, index])
+        rest = feasibility.at_rest(state, chosen, place, items, env.params)
+        good = legal[:, index]
+        assert torch.equal(rest.z[good], z[good, index])
 
 
-def test_an_examined_placement_reports_its_support() -> None:
+def test_a_block_on_the_floor_is_supported_everywhere() -> None:
     env = tiny_env(1)
     env.reset()
-    state, items = state_of(env), env.catalogue.tensors()
     zero = torch.zeros(1, dtype=torch.int64)
-    found = feasibility.examine(state["heightmap"], zero, zero, zero, zero, items, env.params)
-    assert found.legal.all()  # item 0 is a block
-    assert found.support_ratio.tolist() == [1.0]
-    beyond = feasibility.examine(state["heightmap"], zero, zero, zero + 7, zero, items, env.params)
-    inside = int(items["size"][0, 0, 0]) == 1
-    assert bool(beyond.legal) is inside
+    corner = Placement(zero, zero, zero, zero, zero == 0)
+    rest = feasibility.at_rest(
+        state_of(env), zero, corner, env.catalogue.tensors(), env.params
+    )  # item 0 is a block
+    assert (rest.z.tolist(), rest.stable.tolist()) == ([0.0], [True])
+    assert rest.support_ratio.tolist() == [1.0]
 
 
 def test_padding_orientations_are_never_legal() -> None:
@@ -99,5 +96,6 @@ def test_the_lid_is_closed_just_above_a_micrometre() -> None:
     ground = torch.zeros(1, *env.params.grid)
     for above, legal in ((0.0, True), (0.9e-6, True), (3e-6, False)):
         items["peak"] = torch.full_like(items["peak"], env.params.height + above)
-        found = feasibility.examine(ground, zero, zero, zero, zero, items, env.params)
-        assert bool(found.legal) is legal
+        item, there = zero[:, None], zero[:, None] == 0
+        found = feasibility.placement_maps(ground, item, there, items, env.params)
+        assert bool(found.legal[0, 0, 0, 0, 0]) is legal

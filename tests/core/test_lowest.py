@@ -187,7 +187,7 @@ def test_packed_episodes_are_those_of_the_heuristic(
     for _ in range(9):
         root = env.step_mdp(env.step(policy(root)))
     assert env.state["items_packed"].sum() > 12
-    assert not differing(packed, state_of(env))
+    assert not differing(packed, state_of(env), skip=("legal",))  # the search keeps no map
     assert not differing(LowestPacker(lowest)(packed), packed)
 
 

@@ -11,7 +11,6 @@ from tests.core.pairs import Pair, entries
 from tests.tiny import cuboid_env, differing, play_beside_reference, stream, tiny_env
 
 from packing_env import kernels
-from packing_env.core import feasibility
 from packing_env.engine.operations import ON_CELLS
 from packing_env.envs import PackingEnv
 from packing_env.kernels.step import modes
@@ -147,8 +146,7 @@ def test_points_are_snapped_as_the_rules_do() -> None:
     action[3::9, 0] = torch.inf
     found = torch.zeros(300, 4, dtype=torch.int64)
     modes.snap(action, legal, found)
-    maps = feasibility.Maps(legal.float(), legal)
-    expected = env.mode.decode({"action": action}, {}, lambda: maps)
+    expected = env.mode.decode({"action": action}, {"legal": legal.flatten(1)})
     slot = torch.where(expected.valid, expected.slot, -1)
     assert torch.equal(
         found, torch.stack((slot, expected.orientation, *env.mode.indices(expected)[2:]), 1)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import torch
 from tests.tiny import stream
+from torch import Tensor
 
+from packing_env.core.actions.placement import PlacementMode
 from packing_env.core.orientation import (
     Placement,
     choose,
@@ -99,7 +101,7 @@ def test_projection_finds_the_nearest_legal_placement() -> None:
         asked = at(slot, orientation, 2 * x, 2 * y)
         nearest = nearest_legal(asked, legal, PARAMS)
         assert int(nearest) == brute_nearest((slot, orientation, x, y), legal[0])
-        moved = project(asked, decode_placement(nearest, R, PARAMS), legal, PARAMS)
+        moved = projected(asked, legal)
         where = (moved.slot, moved.orientation, moved.x // 2, moved.y // 2)
         assert bool(legal[(0, *(int(v) for v in where))])
         if legal[0, slot, orientation, x, y]:
@@ -110,6 +112,14 @@ def test_projection_moves_what_is_off_the_lattice_or_out_of_range() -> None:
     legal = torch.zeros(1, 2, R, 4, 3, dtype=torch.bool)
     legal[0, 0, 0, 0, 0] = legal[0, 1, 2, 3, 2] = True
     for asked in (at(0, 0, 1, 0), at(0, 0, 0, 0, valid=False)):
-        nearest = decode_placement(nearest_legal(asked, legal, PARAMS), R, PARAMS)
-        assert bool(project(asked, nearest, legal, PARAMS).valid)
-        assert int(project(asked, nearest, legal, PARAMS).x) == 0
+        moved = projected(asked, legal)
+        assert bool(moved.valid)
+        assert bool(moved.projected)
+        assert int(moved.x) == 0
+
+
+def projected(asked: Placement, legal: Tensor) -> Placement:
+    """The placement that is carried out instead, as the engine finds it."""
+    mode = PlacementMode(PARAMS, {"peak": torch.zeros(1, R)})
+    state = {"legal": legal.flatten(1)}
+    return project(asked, mode.project(asked, state), kept=mode.is_legal(asked, state))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.tiny import advance, legal_action, play, play_once, state_of, stream, tiny_env
 
-from packing_env.core import transition
+from packing_env.core import feasibility, transition
 from packing_env.core.orientation import decode_placement
 from packing_env.envs import PackingEnv
 from packing_env.types import Instances
@@ -28,7 +28,7 @@ def test_a_decision_is_recorded() -> None:
     action = legal_action(root["action_mask"], stream())
     placement = decode_placement(action, env.mode.num_orientations, env.params)
     after, outcome, _ = advance(env, state_of(env), placement)
-    assert outcome.legal.all()
+    assert feasibility.judge(state_of(env), placement, env.catalogue.tensors(), env.params).all()
     assert after["items_packed"].tolist() == [1, 1, 1]
     record = after["placement"][:, 0]
     assert torch.equal(record[:, 0], placement.slot)  # positions of a full queue are its slots

@@ -200,8 +200,9 @@ def put_down(
     params = params.evolve(stability="none")
     state = transition.begin(torch.tensor([[item]]), zero + 1, zero, zero, zero, params)
     state["heightmap"] = heights
-    after, outcome = transition.decide(state, place, items.tensors(), params)
-    assert outcome.legal
+    legal = feasibility.judge(state, place, items.tensors(), params)
+    assert legal
+    after, _ = transition.decide(state, place, legal, items.tensors(), params)
     return after["heightmap"]
 
 

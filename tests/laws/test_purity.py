@@ -52,7 +52,6 @@ def test_the_rules_change_no_input(case: Case) -> None:
     placement = decode_placement(action, env.mode.num_orientations, params)
     seed, uniform = state["seed"], torch.rand(env.batch_size.numel())
     top = items["top"][item_id[:, 0], placement.orientation]
-    support = torch.isfinite(top)
     x, y = placement.x, placement.y
     size = items["size"][item_id]
     contact = stability.Contact(
@@ -64,16 +63,7 @@ def test_the_rules_change_no_input(case: Case) -> None:
         params.grid_step,
         size.flatten(1, 2),
     )
-    touch = stability.Touch(
-        support,
-        support,
-        bottom[:, 0],
-        maps.z.flatten(1)[:, 0],
-        com[:, 0],
-        params.tolerance,
-        size[:, 0, 0],
-    )
-    given_to = (seed, uniform, top, support, x, y, maps.z, maps.legal, there, item_id, action)
+    given_to = (seed, uniform, top, x, y, maps.z, maps.legal, there, item_id, action)
     calls: list[Callable[[], object]] = [
         lambda: kernels.drop_height(state["heightmap"], bottom, params.grid_step),
         lambda: kernels.com_hull(state["heightmap"], bottom, z, com, 0.01, params.grid_step),
@@ -86,7 +76,8 @@ def test_the_rules_change_no_input(case: Case) -> None:
         lambda: hm.read_window(state["heightmap"], x, y, (3, 3)),
         lambda: hm.raise_window(state["heightmap"], x, y, top),
         *(lambda rule=rule: stability.judge_maps(rule, contact) for rule in KNOWN_RULES),
-        *(lambda rule=rule: stability.judge(rule, touch) for rule in KNOWN_RULES),
+        lambda: feasibility.at_rest(state, item_id[:, 0], placement, items, params),
+        lambda: feasibility.judge(state, placement, items, params),
         lambda: take_from_queue(state["queue"], x * 0, x, there[:, 0]),
         lambda: choose_uniform(maps.legal.flatten(1), uniform),
         lambda: philox(seed, seed),

@@ -23,6 +23,7 @@ from packing_env.core import candidates, feasibility, metrics, observation, tran
 from packing_env.core.actions import MANAGER, MANAGER_MASK, WORKER, get_mode
 from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.core.random import choose_uniform
+from packing_env.engine.rules import LEGALITY
 from packing_env.envs import PackingEnv
 from packing_env.testing import KNOWN_RULES
 
@@ -232,17 +233,18 @@ def meta_step(
     action = choose_uniform(maps.legal.flatten(1), torch.rand(3, device="meta"))
     placement = decode_placement(action, env.mode.num_orientations, env.params)
     mode = get_mode(env.params.action_mode)(env.params, items)
-    after, outcome = transition.decide(state, placement, items, env.params)
+    legal = feasibility.judge(state, placement, items, env.params)
+    after, _ = transition.decide(state, placement, legal, items, env.params)
     found = feasibility.maps_in(after, items, env.params)
     assert found is not None
     outlook = mode.outlook(after, found)
     after |= outlook.entries
-    after = transition.finish(state, after, outcome.legal, outlook.playable, env.params)
+    after = transition.finish(state, after, legal, outlook.playable, env.params)
     fresh = transition.begin(
         state["item_id"], state["num_items"], state["seed"], state["row"], state["episode"],
         env.params,
     )  # fmt: skip
-    fresh |= {key: state[key] for key in ("candidate", "candidate_z", "overflow")}
+    fresh |= {key: state[key] for key in (*LEGALITY, "overflow")}
     transition.draw_instance(state["seed"], state["row"], state["episode"], 100)
     return transition.select(transition.is_done(after), fresh, after), found
 

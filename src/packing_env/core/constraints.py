@@ -1,11 +1,11 @@
 """Constraints beside geometry and stability (:mod:`packing_env.constraints`), on tensors.
 
-A placement that geometry and stability allow is legal if :func:`allowed_maps`, or :func:`allowed`
-for one placement per row, holds as well. Rules about packed items come down to a list of items that
-a visible one must not rest on, or must not be above: *barred* items, ``[B, L, N]`` by the order of
-packing. ``owner`` in the state tells whose the cells are, so that they become barred cells; a
-placement rests on one iff its rest height on these cells alone is within ``contact_tol`` of its
-rest height. So every rule runs on the operation :func:`packing_env.kernels.drop_height`.
+A placement that geometry and stability allow is legal if :func:`allowed_maps` holds as well. Rules
+about packed items come down to a list of items that a visible one must not rest on, or must not be
+above: *barred* items, ``[B, L, N]`` by the order of packing. ``owner`` in the state tells whose the
+cells are, so that they become barred cells; a placement rests on one iff its rest height on these
+cells alone is within ``contact_tol`` of its rest height. So every rule runs on the operation
+:func:`packing_env.kernels.drop_height`.
 
 Entries of the state, where the constraints need them:
 
@@ -136,13 +136,29 @@ def commit(
     mine = torch.where((bottom < torch.inf) & carried[:, None, None], index, -torch.inf)
     after = {"owner": hm.raise_window(state["owner"], placement.x, placement.y, mine)}
     if params.constraints.max_load:
-        ground = _Ground(state, placement, bottom)
-        order = torch.arange(params.num_items, device=z.device)
-        on = ground.touched(ground.supports(z, params), order)
+        on = _rests_on(state, placement, bottom, z, params)
         below = on | (on[:, :, None] & state["under"]).any(1)
+        order = torch.arange(params.num_items, device=z.device)
         here = (order == state["items_packed"][:, None]) & carried[:, None]
         after["under"] = torch.where(here[:, :, None], below[:, None], state["under"])
     return after
+
+
+def _rests_on(
+    state: State,
+    placement: Placement,
+    bottom: Float[Tensor, "B U V"],
+    z: Float[Tensor, " B"],
+    params: PackingParams,
+) -> Bool[Tensor, "B N"]:
+    """Return the packed items that own some of the cells on which each row's item rests."""
+    window = bottom.shape[1:]
+    ground, inside = hm.read_window(state["heightmap"], placement.x, placement.y, window)
+    owner, _ = hm.read_window(state["owner"], placement.x, placement.y, window)
+    supports = inside & (ground - bottom >= (z - params.tolerance)[:, None, None])
+    owner = torch.where(supports & (owner >= 0), owner.long(), params.num_items).flatten(1)
+    marks = torch.zeros(len(owner), params.num_items + 1, device=owner.device)
+    return marks.scatter(1, owner, 1.0)[:, :-1] > 0
 
 
 # ------------------------------------------------------------------ packed items
@@ -303,89 +319,3 @@ def _allowed_corners(
             allowed = allowed & _balanced(state, item_id, com, at, axis, catalogue, params)
         found.append(allowed)
     return found[0][..., :, None] & found[1][..., None, :]
-
-
-# ------------------------------------------------------------------ one placement per row
-
-
-class _Ground:
-    """The cells under one placement per row: their heights, their owners.
-
-    Args:
-        state: The state.
-        placement: ``[B]`` each.
-        bottom: ``[B, U, V]`` the items' lower surfaces.
-    """
-
-    def __init__(self, state: State, placement: Placement, bottom: Float[Tensor, "B U V"]) -> None:
-        where = (placement.x, placement.y, bottom.shape[1:])
-        heights, inside = hm.read_window(state["heightmap"], *where)
-        self.footprint = (bottom < torch.inf) & inside
-        self.level = heights - bottom
-        self.owner = hm.read_window(state["owner"], *where)[0].long()
-
-    def supports(self, z: Float[Tensor, " B"], params: PackingParams) -> Bool[Tensor, "B U V"]:
-        """Return the supporting cells."""
-        return self.footprint & (self.level >= (z - params.tolerance)[:, None, None])
-
-    def touched(
-        self, cells: Bool[Tensor, "B U V"], order: Int[Tensor, " N"]
-    ) -> Bool[Tensor, "B N"]:
-        """Return the packed items that own some of the given cells."""
-        owner = torch.where(cells & (self.owner >= 0), self.owner, len(order)).flatten(1)
-        marks = torch.zeros(len(owner), len(order) + 1, device=owner.device)
-        return marks.scatter(1, owner, 1.0)[:, :-1] > 0
-
-
-def allowed(
-    state: State,
-    item_id: Int[Tensor, " B"],
-    placement: Placement,
-    z: Float[Tensor, " B"],
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> Bool[Tensor, " B"]:
-    """Return in which rows the constraints allow a placement, given its rest height.
-
-    Where ``z`` is +inf the result means nothing.
-    """
-    rules, task = params.constraints, (catalogue, params)
-    one = item_id[:, None]
-    found = _allowed_items(state, one, *task).squeeze(1)
-    bottom = catalogue["bottom"][item_id, placement.orientation]
-    if rules.needs_owners:
-        ground = _Ground(state, placement, bottom)
-        order = torch.arange(state["item_id"].shape[1], device=z.device)
-        cells = {"below": ground.supports(z, params), "above": ground.footprint}
-        barred = {"below": _barred_below(state, one, *task)}
-        barred["above"] = _barred_above(state, one, *task)
-        for where, items in barred.items():
-            if items is not None:
-                found = found & ~(ground.touched(cells[where], order) & items[:, 0]).any(1)
-    if rules.clearance:
-        found = found & _clear(state, placement, bottom, z, params)
-    com, size = (catalogue[name][item_id, placement.orientation] for name in ("com", "size"))
-    for axis, at in enumerate((placement.x, placement.y)):
-        found = found & _off_walls(size[:, axis], at, axis, params)
-        if rules.balance is not None:
-            corner = (com[:, None, None], at[:, None, None, None], axis)
-            found = found & _balanced(state, one, *corner, *task).flatten()
-    return found
-
-
-def _clear(
-    state: State,
-    placement: Placement,
-    bottom: Float[Tensor, "B U V"],
-    z: Float[Tensor, " B"],
-    params: PackingParams,
-) -> Bool[Tensor, " B"]:
-    """Return in which rows nothing within the clearance rises beside the item."""
-    gap = cells_of(params.constraints.clearance or 0.0, params)
-    side = [gap] * 4
-    wider = torch.nn.functional.pad(bottom, side, value=torch.inf)[:, None]
-    wider = -torch.nn.functional.max_pool2d(-wider, 2 * gap + 1, 1, gap).squeeze(1)
-    corner = (placement.x - gap, placement.y - gap)
-    heights, inside = hm.read_window(state["heightmap"], *corner, wider.shape[1:])
-    reach = torch.where(inside, heights - wider, -torch.inf)
-    return reach.amax((1, 2)) <= z + _SLACK

@@ -1,8 +1,11 @@
-"""Rest heights and legality: of every placement on the lattice, and of one placement per row."""
+"""Rest heights and legality of every placement; the support of the one that is carried out.
+
+Legality is found once per state, by :func:`legal_maps`, and kept in it: nothing judges a placement
+again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,7 +16,12 @@ from packing_env import kernels
 from packing_env.core import constraints, stability, surest
 from packing_env.core import heightmap as hm
 from packing_env.core.cuboids import boxes, cells
-from packing_env.core.orientation import Placement, surfaces, visible_items
+from packing_env.core.orientation import (
+    Placement,
+    encode_placement,
+    surfaces,
+    visible_items,
+)
 from packing_env.types import PILE_RULES_ON_MAPS, Catalogue, PackingParams, State
 
 _PARTS = 8
@@ -77,7 +85,8 @@ def legal_maps(
 
     These include constraints, and the preference for what is surest to stand.
     """
-    maps = placement_maps(state["heightmap"], item_id, there, catalogue, params)
+    heightmap = state["heightmap"]
+    maps = placement_maps(heightmap, item_id, there, catalogue, params)
     if params.stability in PILE_RULES_ON_MAPS:
         size = catalogue["cuboid"][item_id]
         held = boxes.held_on_lattice(state["boxes"], size, maps.z, maps.legal, params)
@@ -85,9 +94,21 @@ def legal_maps(
     if params.constraints:
         allowed = constraints.allowed_maps(state, item_id, maps.z, catalogue, params)
         maps = replace(maps, legal=maps.legal & allowed)
+    return _prefer_surest(maps, heightmap, item_id, there, catalogue, params)
+
+
+def _prefer_surest(
+    maps: Maps,
+    heightmap: Float[Tensor, "B X Y"],
+    item_id: Int[Tensor, "B L"],
+    there: Bool[Tensor, "B L"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Maps:
+    """Restrict legality to the placements that are surest to stand, if the task prefers them."""
     if not params.surest:
         return maps
-    ground = (state["heightmap"], item_id, there, catalogue, params)
+    ground = (heightmap, item_id, there, catalogue, params)
     return replace(maps, legal=surest.among(maps.z, maps.legal, *ground))
 
 
@@ -191,36 +212,13 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
         return _legal_at_start(catalogue, params)
     if params.geometry == "boxes":  # a cuboid on the floor is stable by every rule
         return catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
-    window = catalogue["bottom"].shape[2:]
-    u, v = (torch.arange(cells, device=catalogue["peak"].device) for cells in window)
-    shape = catalogue["bottom"].shape[1:]
-    inside = ((u[:, None] < params.grid[0]) & (v < params.grid[1])).expand(shape)
-    floor = catalogue["bottom"].new_zeros(()).expand(shape)
-
-    def judge(rule: str) -> Bool[Tensor, "M R"]:
-        judged = params.evolve(stability=rule)
-        return torch.stack(_legal_in_corner(floor, inside, catalogue, judged))
-
-    legal = kept = judge(params.stability)
-    for rule in params.surest:  # a later one decides where it leaves any
-        held = legal & judge(rule)
-        kept = torch.where(held.any(1, keepdim=True), held, kept)
-    if params.candidate_range == "pct":
-        first = catalogue["size"][:, :1]
-        kept = kept & unrotated_fits(u[:1], v[:1], first, params)
-    return kept
-
-
-def _legal_in_corner(
-    floor: Float[Tensor, "R U V"],
-    inside: Bool[Tensor, "R U V"],
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> list[Bool[Tensor, " R"]]:
-    """Return the orientations of each item that the floor bears by the task's ``stability``."""
-    every = range(catalogue["peak"].shape[0])  # once, when an environment is built
-    items = [{key: catalogue[key][row] for key in _TOUCHING} for row in every]
-    return [_touch(floor, inside, item, params)[0] for item in items]
+    # The corner is the first place of any lattice: a coarse one makes the maps small.
+    coarse = params.evolve(grid_step=min(params.grid))
+    every = torch.arange(len(catalogue["volume"]), device=catalogue["peak"].device)[None]
+    floor, there = catalogue["bottom"].new_zeros(1, *params.grid), every >= 0
+    maps = placement_maps(floor, every, there, catalogue, coarse)
+    maps = _prefer_surest(maps, floor, every, there, catalogue, coarse)
+    return maps.legal[0, ..., 0, 0]
 
 
 def _legal_at_start(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
@@ -242,135 +240,79 @@ def _legal_at_start(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor,
     return torch.stack(rows)
 
 
-_TOUCHING = ("bottom", "peak", "com", "size", "orientation_mask")
+# ------------------------------------------------------------------ one placement per row
+
+
+def judge(
+    state: State, placement: Placement, catalogue: Catalogue, params: PackingParams
+) -> Bool[Tensor, " B"]:
+    """Return which placements are legal, from all placements of their item.
+
+    For plans made elsewhere; a step looks its placement up in the state.
+    """
+    item_id, there = visible_items(state, params.num_visible)
+    slot = placement.slot[:, None]
+    item_id, there = item_id.gather(1, slot), there.gather(1, slot)
+    where = (placement.orientation, placement.x, placement.y)
+    if params.geometry == "boxes":
+        size = torch.where(there, catalogue["cuboid"][item_id[:, 0], where[0]], 0)
+        lower = torch.stack(where[1:], -1).int()
+        legal = boxes.judge(state["boxes"], lower[:, None], size[:, None], params).legal[:, 0]
+        if params.candidate_range == "pct":
+            first = catalogue["size"][item_id[:, 0], 0]
+            legal = legal & unrotated_fits(*where[1:], first, params)
+        return legal & placement.valid
+    maps = legal_maps(state, item_id, there, catalogue, params)
+    on_lattice = (placement.x % params.grid_step == 0) & (placement.y % params.grid_step == 0)
+    index = encode_placement(torch.zeros_like(where[0]), *where, maps.legal.shape[2], params)
+    legal = maps.legal.flatten(1).gather(1, index[:, None])[:, 0]
+    return legal & on_lattice & placement.valid
 
 
 @dataclass(frozen=True)
-class Examined:
-    """One placement per row.
+class Resting:
+    """One placement per row at rest. Where it is not legal, the values mean nothing.
 
     Attributes:
-        z: ``[B]`` rest height, metres; +inf if it leaves the container.
-        legal: ``[B]``.
-        stable: ``[B]`` by the task's ``stability_metric``; False if illegal.
-        support_ratio: ``[B]`` float64, supporting cells per footprint cell; 0 if illegal.
-        top: ``[B, U, V]`` the item's upper surface, metres above its lowest point
-            (``[B, 0, 0]`` in geometry ``"boxes"``).
+        z: ``[B]`` rest height, metres.
+        stable: ``[B]`` by the task's ``stability_metric``.
+        support_ratio: ``[B]`` float64, the supporting share of the footprint.
     """
 
     z: Float[Tensor, " B"]
-    legal: Bool[Tensor, " B"]
     stable: Bool[Tensor, " B"]
     support_ratio: Float[Tensor, " B"]
-    top: Float[Tensor, "B U V"]
 
 
-def examine(
-    heightmap: Float[Tensor, "B X Y"],
+def at_rest(
+    state: State,
     item_id: Int[Tensor, " B"],
-    orientation: Int[Tensor, " B"],
-    x: Int[Tensor, " B"],
-    y: Int[Tensor, " B"],
+    placement: Placement,
     catalogue: Catalogue,
     params: PackingParams,
-) -> Examined:
-    """Return rest height, legality and support of a placement; lower corner ``(x, y)``, cells."""
-    items = {key: catalogue[key][item_id, orientation] for key in _TOUCHING}
-    window, inside = hm.read_window(heightmap, x, y, catalogue["bottom"].shape[2:])
-    legal, z, touch = _touch(window, inside, items, params)
-    if params.candidate_range == "pct":
-        legal = legal & unrotated_fits(x, y, catalogue["size"][item_id, 0], params)
-    stable = legal & stability.judge(params.stability_metric, touch)
-    count = touch.support.flatten(1).sum(1, dtype=torch.float64)
-    cells = touch.footprint.flatten(1).sum(1, dtype=torch.float64).clamp(min=1)
-    ratio = torch.where(legal, count / cells, 0.0)
-    return Examined(z, legal, stable, ratio, catalogue["top"][item_id, orientation])
+) -> Resting:
+    """Return rest height and support of a legal placement per row.
 
-
-def _touch(
-    window: Float[Tensor, "B U V"],
-    inside: Bool[Tensor, "B U V"],
-    items: Mapping[str, Tensor],
-    params: PackingParams,
-) -> tuple[Bool[Tensor, " B"], Float[Tensor, " B"], stability.Touch]:
-    """Return legality, rest height and contact of an item over a window of the heightmap.
-
-    ``items`` are the entries :data:`_TOUCHING` of the catalogue, one orientation of one item per
-    row; the window holds the ground under it.
+    The rules that judge a lattice measure them, on one of one place: the cells under the item.
     """
-    footprint = items["bottom"] < torch.inf
-    level = window - items["bottom"]
-    leaves = (footprint & ~inside).flatten(1).any(1) | ~items["orientation_mask"]
-    z = torch.where(leaves, torch.inf, level.amax((1, 2)))
-    under_lid = z + items["peak"] <= params.lid
-    judged = torch.where(under_lid, z, torch.inf)
-    support = stability.supporting_cells(window, items["bottom"], judged, params.tolerance)
-    item = (items["com"], params.tolerance, items["size"])
-    touch = stability.Touch(support, footprint, level, judged, *item)
-    return under_lid & stability.judge(params.stability, touch), z, touch
-
-
-def examine_in(
-    state: State,
-    item_id: Int[Tensor, " B"],
-    placement: Placement,
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> Examined:
-    """Return :func:`examine` of a placement per row, in either geometry."""
-    orientation, x, y = placement.orientation, placement.x, placement.y
-    if params.geometry == "maps":
-        heightmap = state["heightmap"]
-        found = examine(heightmap, item_id, orientation, x, y, catalogue, params)
-        found = _within_pile(found, state, item_id, placement, catalogue, params)
-        return _within_constraints(found, state, item_id, placement, catalogue, params)
-    there = catalogue["orientation_mask"][item_id, orientation]
-    size = torch.where(there[:, None], catalogue["cuboid"][item_id, orientation], 0)
-    lower = torch.stack((x, y), -1).int()
-    judged = boxes.examine(state["boxes"], lower, size, params)
-    legal = judged.legal
-    if params.candidate_range == "pct":
-        legal = legal & unrotated_fits(x, y, catalogue["size"][item_id, 0], params)
-    z = torch.where(legal, boxes.metres(judged.z, params), torch.inf)
-    top = catalogue["top"][item_id, orientation]
-    ratio = torch.where(legal, judged.support_ratio, 0.0)
-    return Examined(z, legal, legal & judged.stable, ratio, top)
-
-
-def _within_pile(
-    found: Examined,
-    state: State,
-    item_id: Int[Tensor, " B"],
-    placement: Placement,
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> Examined:
-    """Return what was found, judged by the rules that read the packed boxes."""
-    if not params.judges_piles:
-        return found
-    lower = torch.stack((placement.x, placement.y), -1).int()[:, None]
-    size = catalogue["cuboid"][item_id, placement.orientation][:, None]
-    judged = (lower, size, found.z[:, None], found.legal[:, None], params)
-    legal, stable = found.legal, found.stable
-    for rule in PILE_RULES_ON_MAPS:
-        held = boxes.held(state["boxes"], *judged, rule)[:, 0]
-        legal = legal & held if params.stability == rule else legal
-        stable = stable & held if params.stability_metric == rule else stable
-    ratio = torch.where(legal, found.support_ratio, 0.0)
-    return replace(found, legal=legal, stable=stable & legal, support_ratio=ratio)
-
-
-def _within_constraints(
-    found: Examined,
-    state: State,
-    item_id: Int[Tensor, " B"],
-    placement: Placement,
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> Examined:
-    """Return what was found, illegal where the task's constraints forbid it."""
-    if not params.constraints:
-        return found
-    legal = found.legal & constraints.allowed(state, item_id, placement, found.z, catalogue, params)
-    ratio = torch.where(legal, found.support_ratio, 0.0)
-    return replace(found, legal=legal, stable=found.stable & legal, support_ratio=ratio)
+    orientation = placement.orientation
+    lower = torch.stack((placement.x, placement.y), -1).int()
+    if params.geometry == "boxes":
+        size = catalogue["cuboid"][item_id, orientation]
+        return Resting(*boxes.at_rest(state["boxes"], lower, size, params))
+    items = {key: catalogue[key][item_id, orientation] for key in ("bottom", "com", "size")}
+    bottom = items["bottom"][:, None]
+    window, step = bottom.shape[2:], max(bottom.shape[2:])
+    ground, _ = hm.read_window(state["heightmap"], placement.x, placement.y, window)
+    z = kernels.drop_height(ground, bottom, step)
+    com, size = items["com"][:, None], items["size"][:, None]
+    contact = stability.Contact(ground, bottom, z, com, params.tolerance, step, size)
+    stable = stability.judge_maps(params.stability_metric, contact).flatten()
+    supporting, area = contact.areas()
+    ratio = supporting.double().flatten() / area.double().clamp(min=1.0).flatten()
+    z = z.flatten()
+    if params.stability_metric in PILE_RULES_ON_MAPS:
+        sides = catalogue["cuboid"][item_id, orientation][:, None]
+        judged = (lower[:, None], sides, z[:, None], stable[:, None], params)
+        stable = boxes.held(state["boxes"], *judged, params.stability_metric)[:, 0]
+    return Resting(z, stable, ratio)

@@ -131,31 +131,9 @@ def nearest_legal(
     return torch.where(legal, cost, 4 * far).flatten(1).argmin(1)
 
 
-def project(
-    placement: Placement,
-    nearest: Placement,
-    legal: Bool[Tensor, "B L R Xs Ys"] | None,
-    params: PackingParams,
-) -> Placement:
-    """Replace a placement that is not a legal one of the lattice by ``nearest``.
-
-    Without a map (``legal`` is None) every valid action stands for a legal placement.
-    """
-    if legal is None:
-        return replace(choose(placement.valid, placement, nearest), projected=~placement.valid)
-    kept = is_legal(placement, legal, params)
+def project(placement: Placement, nearest: Placement, *, kept: Bool[Tensor, " B"]) -> Placement:
+    """Return ``placement`` where ``kept``, elsewhere ``nearest``, marked as projected."""
     return replace(choose(kept, placement, nearest), projected=~kept)
-
-
-def is_legal(
-    placement: Placement, legal: Bool[Tensor, "B L R Xs Ys"], params: PackingParams
-) -> Bool[Tensor, " B"]:
-    """Return which rows' placements are valid, on the lattice and legal there."""
-    where = (placement.slot, placement.orientation, placement.x, placement.y)
-    index = encode_placement(*where, legal.shape[2], params)
-    on_lattice = (placement.x % params.grid_step == 0) & (placement.y % params.grid_step == 0)
-    good = legal.flatten(1).gather(1, index[:, None]).squeeze(1)
-    return placement.valid & on_lattice & good
 
 
 def surfaces(

@@ -4,13 +4,13 @@ A rule judges placements from the cells that support them: a footprint cell supp
 ``float32(heightmap - bottom) >= float32(z - contact_tol)``, and its level is
 ``heightmap - bottom``. The formulas, and how to add one, are in
 :mod:`packing_env.kernels.stability_rules`; here tensors are measured for them. A rule that needs
-other measurements writes the two functions of :class:`Rule` and calls :func:`register`. The rules
-in plain loops: :mod:`packing_env.reference.stability`.
+other measurements is a function of a :class:`Contact`, given to :func:`register`. One placement is
+judged as a lattice of one place. The rules in plain loops: :mod:`packing_env.reference.stability`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,8 +22,6 @@ from torch import Tensor
 from packing_env import kernels
 from packing_env.core.cuboids import boxes
 from packing_env.kernels import stability_rules as rules
-from packing_env.kernels.boxes.contacts import chord
-from packing_env.kernels.support.corners import corners_of
 from packing_env.names import close_names
 from packing_env.types import PILE_RULES_ON_MAPS, SLOPE_UNITS, PackingParams, ParameterError
 
@@ -93,7 +91,10 @@ class Contact:
             ground = heights.gather(1, cell.flatten(1)).view(cell.shape)
             edge = self._cell(u * columns + v)
             levels.append(ground - edge[..., None, None])
-        return _count_corners(levels, self, at_highest)
+        stacked, rest = torch.stack(levels), self.z - self.contact_tol
+        highest = stacked.amax(0)
+        bar = highest - self.contact_tol if at_highest else rest
+        return (stacked >= bar).sum(0), highest >= rest
 
     def in_hull(self, centres: bool) -> Bool[Tensor, "B R Xs Ys"]:
         """Test if the windows' centres, or the centres of mass, lie in the hulls."""
@@ -115,74 +116,21 @@ class Contact:
         return cells.gather(2, place[..., None])[..., 0]
 
 
-@dataclass(frozen=True)
-class Touch:
-    """One placement per row: ``z`` holds +inf where it need not be judged.
+Judge = Callable[[Contact], Tensor]
+"""Judges every placement of a contact: ``[B, R, Xs, Ys]`` bool."""
 
-    Attributes:
-        support: ``[B, U, V]`` supporting cells.
-        footprint: ``[B, U, V]`` cells of the item.
-        level: ``[B, U, V]`` heightmap - bottom, metres; any value outside the footprint.
-        z: ``[B]`` rest height.
-        com: ``[B, 2]`` centre of mass, 1/64 cell from the window's corner.
-        contact_tol: metres.
-        size: ``[B, 2]`` cells of the item's window.
-    """
-
-    support: Bool[Tensor, "B U V"]
-    footprint: Bool[Tensor, "B U V"]
-    level: Float[Tensor, "B U V"]
-    z: Float[Tensor, " B"]
-    com: Int[Tensor, "B 2"]
-    contact_tol: float
-    size: Int[Tensor, "B 2"]
-
-    def areas(self) -> tuple[Tensor, Tensor]:
-        """Return the counts of supporting cells, and of the cells of the footprints."""
-        return self.support.sum((1, 2)), self.footprint.sum((1, 2))
-
-    def corners(self, at_highest: bool) -> tuple[Tensor, Tensor]:
-        """Count the corner cells at a level, and test if the highest supports."""
-        level = torch.where(self.footprint, self.level, -torch.inf).flatten(1)
-        columns = self.footprint.shape[2]
-        cells = [(u * columns + v)[:, None] for u, v in _corner_cells(self.size)]
-        return _count_corners([level.gather(1, c).squeeze(1) for c in cells], self, at_highest)
-
-    def in_hull(self, centres: bool) -> Bool[Tensor, " B"]:
-        """Test if the windows' centres, or the centres of mass, lie in the hulls."""
-        point = _HALF * self.size if centres else self.com
-        return hull_holds(self.support, point, centres=centres)
-
-    def inside(self, percent: int) -> Bool[Tensor, " B"]:
-        """Test if the centres of mass lie in the hulls with a margin around them."""
-        corners = corners_of(self.com, rules.margin(self.size, percent))
-        return torch.stack([hull_holds(self.support, point) for point in corners]).all(0)
+RULES: dict[str, Judge | None] = {}
+"""Rules by name; None for one that needs the packed boxes."""
 
 
-@dataclass(frozen=True)
-class Rule:
-    """One stability rule; the functions are ``None`` for a rule that needs the packed boxes.
-
-    Attributes:
-        maps: Judges every placement of a :class:`Contact`; ``[B, R, Xs, Ys]`` bool.
-        single: Judges one placement per row, a :class:`Touch`; ``[B]`` bool.
-    """
-
-    maps: Callable[[Contact], Tensor] | None
-    single: Callable[[Touch], Tensor] | None
-
-
-RULES: dict[str, Rule] = {}
-
-
-def register(name: str, rule: Rule) -> None:
+def register(name: str, judge: Judge | None) -> None:
     """Add a rule as ``stability=name``; raise if the name is taken."""
     if name in RULES:
         raise ParameterError(f"stability rule {name!r} exists; choose another name")
-    RULES[name] = rule
+    RULES[name] = judge
 
 
-def get_rule(name: Any, option: str = "stability") -> Rule:
+def get_rule(name: Any, option: str = "stability") -> Judge | None:
     """Return the rule of this name, the value of an option."""
     if not isinstance(name, str) or name not in RULES:
         raise ParameterError(
@@ -196,8 +144,7 @@ def check_rule(name: str, params: PackingParams, option: str = "stability") -> N
     """Refuse a rule that is unknown, or that the task's geometry cannot evaluate."""
     get_rule(name, option)
     if params.geometry == "maps":
-        for function in ("maps", "single"):
-            _judge_of(name, function)
+        _judge_of(name)
         if name in PILE_RULES_ON_MAPS:
             _check_pile_rule(name, params)
     if params.geometry == "boxes":
@@ -233,12 +180,12 @@ def _check_pile_rule(name: str, params: PackingParams) -> None:
             )
 
 
-def _judge_of(name: str, function: str) -> Callable[..., Tensor]:
-    """Return one of the functions of a rule; raise for a rule that needs the packed boxes."""
-    found: Callable[..., Tensor] | None = getattr(get_rule(name), function)
-    if found is not None:
-        return found
-    known = sorted(other for other, rule in RULES.items() if rule.maps is not None)
+def _judge_of(name: str) -> Judge:
+    """Return a rule; raise for one that needs the packed boxes."""
+    judge = get_rule(name)
+    if judge is not None:
+        return judge
+    known = sorted(other for other, rule in RULES.items() if rule is not None)
     raise ParameterError(
         f"stability rule {name!r} follows the load from box to box, which heightmaps do not tell; "
         f"use geometry='boxes' with action_mode='candidate', or choose one of {known}"
@@ -246,62 +193,8 @@ def _judge_of(name: str, function: str) -> Callable[..., Tensor]:
 
 
 def judge_maps(name: str, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
-    """Return which of many placements a rule calls stable."""
-    return _judge_of(name, "maps")(contact)
-
-
-def judge(name: str, touch: Touch) -> Bool[Tensor, " B"]:
-    """Return which rows' placements a rule calls stable."""
-    return _judge_of(name, "single")(touch)
-
-
-def supporting_cells(
-    window: Float[Tensor, "B U V"],
-    bottom: Float[Tensor, "B U V"],
-    z: Float[Tensor, " B"],
-    contact_tol: float,
-) -> Bool[Tensor, "B U V"]:
-    """Return the cells of the footprint whose gap to the ground is at most ``contact_tol``.
-
-    Rows with ``z = +inf`` have no supporting cells.
-    """
-    return (window - bottom) >= (z - contact_tol)[:, None, None]
-
-
-# ---------------------------------------------------------------------- hulls
-
-
-def hull_holds(
-    support: Bool[Tensor, "B U V"], point: Int[Tensor, "B 2"], *, centres: bool = False
-) -> Bool[Tensor, " B"]:
-    """Return True for a point (1/64 cell) in the hull of the supporting squares, boundary included.
-
-    Seen from the point, corners to its left and right span a chord that passes above it iff their
-    largest slopes ``dy / |dx|`` sum to at least 0, and below it iff their smallest sum to at most
-    0. Corners straight above or below count on both sides with a slope of ``2**20 dy``. On each
-    line of corners only the first and the last can be extreme. With ``centres``, the hull is that
-    of the supporting cells' centres.
-    """
-    edges = torch.arange(1, support.shape[2] + 1, device=point.device, dtype=torch.float64)
-    last = torch.where(support, edges, -torch.inf).amax(2)
-    first = torch.where(support, 1 - edges, -torch.inf).amax(2)
-    if not centres:
-        last, first = _line_maximum(last), _line_maximum(first)
-    inset = _HALF if centres else 0
-    lines = torch.arange(last.shape[1], device=point.device)
-    dx = (SLOPE_UNITS * lines + inset - point[:, :1]).double()
-    distance = torch.where(dx == 0, 2.0**-20, dx.abs())
-    upper = (SLOPE_UNITS * last - inset - point[:, 1:]) / distance
-    lower = (SLOPE_UNITS * first - inset + point[:, 1:]) / distance
-    left, right = dx <= 0, dx >= 0
-    held: Tensor = rules.chords_hold(chord(upper, left, right), chord(lower, left, right))
-    return held
-
-
-def _line_maximum(rows: Float[Tensor, "B U"]) -> Float[Tensor, "B lines"]:
-    """Return the maximum over the two rows that touch each line between window rows."""
-    padded = torch.nn.functional.pad(rows, (1, 1), value=-torch.inf)
-    return torch.maximum(padded[:, 1:], padded[:, :-1])
+    """Return which placements a rule calls stable."""
+    return _judge_of(name)(contact)
 
 
 # ---------------------------------------------------------------------- judgements
@@ -318,24 +211,6 @@ def _judge_maps(rule: rules.Rule, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]
     return stable if hull_alone else (contact.z < torch.inf) & stable
 
 
-def _judge_one(rule: rules.Rule, touch: Touch) -> Bool[Tensor, " B"]:
-    """Return which rows' placements a formula calls stable."""
-    return torch.ones_like(touch.z, dtype=torch.bool) & rules.evaluate(rule, touch)
-
-
-def _count_corners(
-    levels: Sequence[Tensor], placed: Contact | Touch, at_highest: bool
-) -> tuple[Tensor, Tensor]:
-    """Return the count of corner cells at the rule's level, and whether the highest supports.
-
-    ``levels`` are those of the four corner cells of each window, -inf outside the footprint.
-    """
-    stacked, rest = torch.stack(list(levels)), placed.z - placed.contact_tol
-    highest = stacked.amax(0)
-    bar = highest - placed.contact_tol if at_highest else rest
-    return (stacked >= bar).sum(0), highest >= rest
-
-
 def _corner_cells(size: Int[Tensor, "*rows 2"]) -> list[tuple[Tensor, Tensor]]:
     """Return ``(u, v)`` of the four corner cells of windows of a size."""
     u, v = (size - 1).clamp(min=0).unbind(-1)
@@ -343,15 +218,11 @@ def _corner_cells(size: Int[Tensor, "*rows 2"]) -> list[tuple[Tensor, Tensor]]:
     return [(zero, zero), (u, zero), (zero, v), (u, v)]
 
 
-def _register_margin(name: str, percent: int) -> None:
-    register(name, Rule(lambda contact: contact.inside(percent), lambda t: t.inside(percent)))
-
-
 for _name, _percent in rules.MARGINS.items():
-    _register_margin(_name, _percent)
+    register(_name, partial(Contact.inside, percent=_percent))
 for _name, _rule in rules.RULES.items():
-    register(_name, Rule(maps=partial(_judge_maps, _rule), single=partial(_judge_one, _rule)))
+    register(_name, partial(_judge_maps, _rule))
 # Zhao et al., ICLR 2022 (PCT): the load goes from box to box. `core.cuboids.boxes` evaluates it.
-register("stacking_tree", Rule(maps=None, single=None))
+register("stacking_tree", None)
 # As far as maps tell; `core.feasibility` judges the piles of packed boxes.
-register("equilibrium", Rule(lambda c: c.z < torch.inf, lambda t: t.z < torch.inf))
+register("equilibrium", lambda contact: contact.z < torch.inf)

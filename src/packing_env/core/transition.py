@@ -25,12 +25,10 @@ class Outcome:
 
     Attributes:
         reward: ``[B]`` float32, 0 on rows that were finished before.
-        legal: ``[B]`` whether the action was legal.
         metrics: The metrics after it, ``[B]`` float64 each.
     """
 
     reward: Float[Tensor, " B"]
-    legal: Bool[Tensor, " B"]
     metrics: dict[str, Tensor]
 
 
@@ -76,6 +74,7 @@ def begin(
         "reward_sum": zeros(torch.float64, len(params.reward)),
         "illegal_actions": zeros(torch.int64),
         "overflow": zeros(torch.int64),
+        "legal": zeros(torch.bool, 0),
         "boxes": zeros(torch.int32, num_boxes, 6),
         "spaces": spaces.initial(batch, params, device),
         "step": zeros(torch.int64),
@@ -109,41 +108,40 @@ def _write_at(target: Tensor, index: Tensor, value: Tensor, written: Tensor) -> 
 def decide(
     state: State,
     placement: Placement,
+    legal: Bool[Tensor, " B"],
     catalogue: Catalogue,
     params: PackingParams,
-    before: rewards.Metrics | None = None,
 ) -> tuple[State, Outcome]:
-    """Carry out one placement per row; finished rows stay as they are (reward 0).
+    """Carry out one placement per row where it is legal; finished rows stay as they are (reward 0).
 
-    ``terminated`` and ``truncated`` are left for :func:`finish`, which is told what is still legal.
-    ``before`` are the metrics of ``state``, where they are known.
+    What is legal next is not known yet: :func:`finish` then sets ``terminated`` and ``truncated``.
     """
-    if before is None:
-        before = metrics.measure(state, params)
+    before = metrics.measure(state, params)
     live = ~is_done(state)
-    slot = placement.slot
-    item_id, there = visible_items(state, params.num_visible)
-    chosen = item_id.gather(1, slot[:, None]).squeeze(1)
-    offered = placement.valid & there.gather(1, slot[:, None]).squeeze(1)
-    found = feasibility.examine_in(state, chosen, placement, catalogue, params)
-    legal = found.legal & offered
     carried = legal & live
     intended = legal if placement.projected is None else legal & ~placement.projected
-    after = _commit(state, placement, chosen, found, carried, catalogue, params)
+
+    # The item comes to rest, and the state records it.
+    item_id, _ = visible_items(state, params.num_visible)
+    chosen = item_id.gather(1, placement.slot[:, None]).squeeze(1)
+    rest = feasibility.at_rest(state, chosen, placement, catalogue, params)
+    after = _commit(state, placement, chosen, rest, carried, catalogue, params)
     after["step"] = state["step"] + live
     after["illegal_actions"] = state["illegal_actions"] + (live & ~intended)
+
+    # The decision is measured and rewarded.
     measured = metrics.measure(after, params)
     terms = rewards.weighted_terms(params.reward, before, measured, intended)
     terms = torch.where(live[:, None], terms, 0.0)
     after["reward_sum"] = state["reward_sum"] + terms
-    return after, Outcome(terms.sum(-1).float(), legal, measured)
+    return after, Outcome(terms.sum(-1).float(), measured)
 
 
 def _commit(
     state: State,
     placement: Placement,
     item_id: Tensor,
-    found: feasibility.Examined,
+    rest: feasibility.Resting,
     carried: Tensor,
     catalogue: Catalogue,
     params: PackingParams,
@@ -152,12 +150,12 @@ def _commit(
     after = dict(state)
     if params.constraints:
         task = (catalogue, params)
-        after |= constraints.commit(state, placement, item_id, found.z, carried, *task)
+        after |= constraints.commit(state, placement, item_id, rest.z, carried, *task)
     if params.keeps_boxes:
-        box = _box(placement, item_id, found.z, catalogue, params)
+        box = _box(placement, item_id, rest.z, catalogue, params)
         after |= _commit_box(state, box, carried, catalogue, params)
     if params.geometry == "maps":
-        top = _surface(found, catalogue, params)
+        top = _surface(placement, item_id, rest.z, catalogue, params)
         rise = torch.where(carried[:, None, None], top, -torch.inf)
         after["heightmap"] = hm.raise_window(state["heightmap"], placement.x, placement.y, rise)
     position = state["queue"].gather(1, placement.slot[:, None]).squeeze(1)
@@ -168,18 +166,18 @@ def _commit(
     record = torch.stack((position, placement.orientation, placement.x, placement.y), -1)
     count = state["items_packed"]
     after["placement"] = _write_at(state["placement"], count, record, carried)
-    after["placement_z"] = _write_at(state["placement_z"], count, found.z, carried)
-    ratio = found.support_ratio.float()
+    after["placement_z"] = _write_at(state["placement_z"], count, rest.z, carried)
+    ratio = rest.support_ratio.float()
     after["placement_support"] = _write_at(state["placement_support"], count, ratio, carried)
     after["items_packed"] = count + carried
     after["volume"] = state["volume"] + torch.where(carried, catalogue["volume"][item_id], 0.0)
-    after["stable_items"] = state["stable_items"] + (carried & found.stable)
-    after["support_sum"] = state["support_sum"] + torch.where(carried, found.support_ratio, 0.0)
+    after["stable_items"] = state["stable_items"] + (carried & rest.stable)
+    after["support_sum"] = state["support_sum"] + torch.where(carried, rest.support_ratio, 0.0)
     return after
 
 
 def _surface(
-    found: feasibility.Examined, catalogue: Catalogue, params: PackingParams
+    placement: Placement, item_id: Tensor, z: Tensor, catalogue: Catalogue, params: PackingParams
 ) -> Float[Tensor, "B U V"]:
     """Return the upper surfaces of the items at rest, metres.
 
@@ -187,7 +185,7 @@ def _surface(
     that: sums of rounded sides would depend on what a stack is made of (0.1 + 0.6 is not 0.7), and
     an item across two stacks of one height would float over the lower sum.
     """
-    top = found.z[:, None, None] + found.top
+    top = z[:, None, None] + catalogue["top"][item_id, placement.orientation]
     if not catalogue["cuboid"].shape[-1]:
         return top
     height = top.double()

@@ -1,4 +1,19 @@
-"""The contract between an environment and the engine that carries out its steps."""
+"""The contract between an environment and the engine that carries out its steps.
+
+A step, whichever engine takes it::
+
+    state ──observe──> observation + action mask ──policy──> action
+      ^                                                        |
+      |    1. decode      action -> (item, orientation, x, y)  |
+      |    2. look up     is it legal? one gather in the state |
+      |    3. commit      heightmap = max(heightmap, z + top)  |
+      |    4. score       metrics, reward terms, done flags    |
+      |    5. reset       rows that are done start again       |
+      +----6. legality    of every placement, once <-----------+
+
+Legality is computed once per state and kept in it, as ``legal`` or as the list ``candidate``; it is
+what the action mask shows, and step 2 of the next decision reads it there.
+"""
 
 from __future__ import annotations
 

@@ -13,18 +13,17 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from packing_env import kernels
 from packing_env.core import metrics, observation, rewards
 from packing_env.core.actions import Key
-from packing_env.core.feasibility import maps_in
 from packing_env.core.orientation import num_orientations
 from packing_env.engine.base import FLAGS, Observations, Step, Task
 from packing_env.engine.offers import OFFERS, Found, Offered
 from packing_env.engine.operations import Operations, new_outcome, supported_ground
-from packing_env.engine.rules import RulesEngine, is_recorded, is_unchanged, versions_of
+from packing_env.engine.rules import RulesEngine, is_recorded
 from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, State
 
 _INDEX = {name: index for index, name in enumerate(metrics.NAMES)}
@@ -63,17 +62,13 @@ class CompiledEngine(RulesEngine):
         self._empty["metrics"] = torch.empty(0, 0)
         self._metrics = (*metrics.NAMES, *(f"reward/{term}" for term in task.params.reward))
         self._scratch: dict[tuple[str, str], Tensor] = {}
-        self._reads_legality = self.offer.reads_legality
-        self._legality: tuple[State, tuple[int, ...], Tensor, int] | None = None
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row, in the given tensors where they allow it."""
         state = _writable(state)
         batch, device = len(state["step"]), state["step"].device
         recorded = is_recorded(state)
-        action = self.offer.decode(actions, state, lambda: self._legal(state))
-        if self.params.surest:
-            action = torch.where(self._is_sure(action, state)[:, None], action, -1)
+        action = self.offer.decode(actions, state)
         after = self._buffers(batch, device, "" if recorded else "after")
         outcome = new_outcome(batch, device)
         start = self._buffers(batch, device, "" if recorded else "start") if reset else self._empty
@@ -87,10 +82,6 @@ class CompiledEngine(RulesEngine):
             sums.masked_fill_(after["done"][:, None], 0.0)
             start["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
         shown = self.offer.show(Found(state, action, outcome, after, start, z))
-        mask = (start if reset else after)["mask"]
-        self._note_legal(state, mask)
-        if self._reads_legality and not recorded:
-            self._keep_legality(state, mask)
         following = self._named(start, shown[1]) if reset else None
         return Step(state, terms.sum(-1).float(), self._named(after, shown[0]), following)
 
@@ -100,56 +91,13 @@ class CompiledEngine(RulesEngine):
         """Start the next episode in some rows, in the given state's tensors if the mode allows."""
         if "mask" not in self.offer.hands_out:
             return super().reset(rows, state, observations)
-        self._legality = None
         state, observations = _writable(state), observations.clone()
         filled = {**self._empty, **observations.entries, **observations.flags}
         filled["mask"] = observations.masks["action_mask"]
         state["reward_sum"].masked_fill_(rows[:, None], 0.0)
         measured = list(observations.metrics.values())
         kernels.reset_rows(self.operations.task, state, rows, filled, measured)
-        self._note_legal(state, filled["mask"], rows)
         return state, observations
-
-    def _keep_legality(self, state: State, mask: Tensor) -> None:
-        """Keep what is legal in a state; of a mask that a caller gets and may change, a copy.
-
-        Tensors of inference mode have no versions, so nothing is kept there.
-        """
-        self._legality = None
-        kept = mask.clone() if "mask" in self.offer.hands_out else mask
-        if not kept.is_inference():
-            self._legality = (state, versions_of(state), kept, kept._version)
-
-    def _legal(self, state: State) -> Bool[Tensor, "B L R Xs Ys"]:
-        """Return the legal placements of a state, those of the step before if they are its."""
-        known, carried = None, self._legality
-        if carried is not None and not is_recorded(state) and carried[2]._version == carried[3]:
-            known = carried[2] if is_unchanged(*carried[:2], state) else None
-        if known is None:
-            maps = maps_in(state, self.catalogue, self.params)
-            assert maps is not None  # geometry "maps" alone is compiled
-            return maps.legal.contiguous()
-        return known.view(len(known), self.params.num_visible, -1, *self.params.lattice)
-
-    def _note_legal(
-        self, state: State, mask: Bool[Tensor, "B A"], rows: Bool[Tensor, " B"] | None = None
-    ) -> None:
-        """Write which placements are surest into the state, of all rows or some, if any are."""
-        if self.params.surest:
-            mask = mask if rows is None else torch.where(rows[:, None], mask, state["legal"])
-            torch.logical_or(mask, state["terminated"][:, None], out=state["legal"])
-
-    def _is_sure(self, action: Int[Tensor, "B heads"], state: State) -> Bool[Tensor, " B"]:
-        """Return which rows' placements are legal, those that are surest to stand alone."""
-        flat, index = state["legal"], action[:, 0]
-        known = torch.ones_like(index, dtype=torch.bool)
-        if action.shape[1] > 1:
-            sizes = flat.unflatten(1, (self.params.num_visible, -1, *self.params.lattice)).shape[1:]
-            index = torch.zeros_like(index)
-            for head, size in zip(action.unbind(1), sizes, strict=True):
-                index, known = index * size + head, known & (head >= 0) & (head < size)
-        known = known & (index >= 0) & (index < flat.shape[1])
-        return known & flat.gather(1, index.clamp(0, flat.shape[1] - 1)[:, None])[:, 0]
 
     def _buffers(self, batch: int, device: torch.device, use: str = "") -> dict[str, Tensor]:
         """Return uninitialised observations and metrics.

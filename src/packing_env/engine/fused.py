@@ -98,15 +98,19 @@ class FusedEngine(CompiledEngine):
         start = self._buffers(batch, device) if reset else {}
         reward = torch.empty(batch, dtype=torch.float32, device=device)
         action = action.reshape(batch, -1).contiguous()
-        if self.params.surest:
-            action = torch.where(self._is_sure(action, state)[:, None], action, -1)
+        action = torch.where(self._looked_up(action, state)[:, None], action, -1)
         if self.operations.on_cells:
             advance_fused(self._fused, state, action, after, start, reward)
         else:
             self._advance_on_maps(state, action, after, start, reward)
-        self._note_legal(state, (start if reset else after)["mask"])
+        state["legal"].copy_((start if reset else after)["mask"])
         following = self._named(start, _masks(start)) if reset else None
         return Step(state, reward, self._named(after, _masks(after)), following)
+
+    def _looked_up(self, action: Int[Tensor, "B heads"], state: State) -> Bool[Tensor, " B"]:
+        """Return which rows' placements the state lists as legal."""
+        entries: dict[Key, Tensor] = {"action": action if action.shape[1] > 1 else action[:, 0]}
+        return self.mode.is_legal(self.mode.decode(entries, state), state)
 
     def _advance_on_maps(
         self,
@@ -146,7 +150,7 @@ class FusedEngine(CompiledEngine):
         for name, value in given.items():
             filled[name].copy_(value)
         reset_fused(self._fused, state, rows.contiguous(), filled)
-        self._note_legal(state, filled["mask"], rows)
+        state["legal"].copy_(torch.where(rows[:, None], filled["mask"], state["legal"]))
         return state, self._named(filled, _masks(filled))
 
 

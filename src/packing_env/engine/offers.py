@@ -7,12 +7,12 @@ of :mod:`packing_env.core.actions`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from packing_env.core import candidates
@@ -24,8 +24,6 @@ from packing_env.types import Catalogue, PackingParams, State
 
 Buffers = Mapping[str, Tensor]
 """Entries of `step.entries.Observations` by name."""
-Legality = Callable[[], Bool[Tensor, "B L R Xs Ys"]]
-"""Function that returns all legal placements of the state before the decision."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +62,13 @@ class Offer(Protocol):
     Attributes:
         hands_out: Buffers that the step fills for the agent, beside the observations.
         reads: Buffers that it fills for :meth:`show` alone.
-        reads_legality: Whether :meth:`decode` calls ``legal``.
     """
 
     hands_out: tuple[str, ...]
     reads: tuple[str, ...]
-    reads_legality: bool
 
-    def decode(self, actions: Actions, state: State, legal: Legality) -> Int[Tensor, "B heads"]:
-        """Return what the agent wrote as indices of the lattice: of all, or the four of each."""
+    def decode(self, actions: Actions, state: State) -> Int[Tensor, "B heads"]:
+        """Return the placements as flat ``[B, 1]`` or per-axis ``[B, 4]`` lattice indices."""
 
     def show(self, found: Found) -> tuple[Offered, Offered]:
         """Return what the agent sees before resets and after them."""
@@ -83,14 +79,13 @@ class LatticeOffer:
 
     hands_out: tuple[str, ...] = ("mask",)
     reads: tuple[str, ...] = ()
-    reads_legality: ClassVar[bool] = False
 
     def __init__(
         self, mode: ActionMode, params: PackingParams, catalogue: Catalogue, *, on_cells: bool
     ) -> None:
         self.mode, self.params, self.on_cells = mode, params, on_cells
 
-    def decode(self, actions: Actions, state: State, legal: Legality) -> Int[Tensor, "B heads"]:
+    def decode(self, actions: Actions, state: State) -> Int[Tensor, "B heads"]:
         """Return the action as it is."""
         return actions["action"].view(len(state["step"]), -1).contiguous()
 
@@ -109,7 +104,7 @@ class HierarchicalOffer(LatticeOffer):
     reads = ("mask",)
     mode: LatticeMode
 
-    def decode(self, actions: Actions, state: State, legal: Legality) -> Int[Tensor, "B 1"]:
+    def decode(self, actions: Actions, state: State) -> Int[Tensor, "B 1"]:
         """Return the index of the worker's placement of the manager's item, -1 out of range."""
         items, *places = self.mode.shape
         item, place, size = actions[MANAGER], actions[WORKER], torch.Size(places).numel()
@@ -136,7 +131,6 @@ class ContinuousOffer(LatticeOffer):
 
     hands_out = ()
     reads = ("mask",)
-    reads_legality = True
     mode: LatticeMode
 
     def __init__(
@@ -149,11 +143,11 @@ class ContinuousOffer(LatticeOffer):
         for row, size in zip(self._centres, shape, strict=True):
             row[:size] = interval_centre(torch.arange(size, device=row.device), size)
 
-    def decode(self, actions: Actions, state: State, legal: Legality) -> Int[Tensor, "B 4"]:
+    def decode(self, actions: Actions, state: State) -> Int[Tensor, "B 4"]:
         """Return the nearest legal placement, with slot -1 for NaN and points outside the box."""
         action = actions["action"].contiguous()
         placement = torch.empty((len(action), 4), dtype=torch.int64, device=action.device)
-        kernels.snap(action, legal(), placement)
+        kernels.snap(action, self.mode.legal_in(state), placement)
         return placement
 
     def show(self, found: Found) -> tuple[Offered, Offered]:
@@ -183,7 +177,7 @@ class CandidateOffer(LatticeOffer):
         self._tables = [*tables, levels]
         self._scale = params.height / params.cell if on_cells else 1.0
 
-    def decode(self, actions: Actions, state: State, legal: Legality) -> Int[Tensor, "B 1"]:
+    def decode(self, actions: Actions, state: State) -> Int[Tensor, "B 1"]:
         """Return the placement listed under the action, -1 where there is none."""
         action = actions["action"].contiguous()
         index = torch.empty((len(action), 1), dtype=torch.int64, device=action.device)

@@ -236,7 +236,7 @@ def _counts(task: Task) -> dict[str, int]:
     """Return the whole numbers of a task: see `step.entries.Counts`."""
     params, catalogue = task.params, task.catalogue
     across, along = catalogue["bottom"].shape[2:]
-    # actions that are not among the surest are refused before, by the mask in the state
+    # the fused step judges again what is legal by the state: by the mildest of the rules
     sure = bool(params.surest) and surest.is_ladder(params)
     return {
         "height": params.height_units,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -13,30 +12,9 @@ from torch import Tensor
 from packing_env.core import feasibility, metrics, observation, orientation, transition
 from packing_env.core.actions import Key, get_mode
 from packing_env.core.feasibility import Maps
-from packing_env.core.orientation import Placement, visible_items
+from packing_env.core.orientation import visible_items
 from packing_env.engine.base import FLAGS, Observations, Step, Task
 from packing_env.types import State
-
-
-@dataclass(frozen=True)
-class View:
-    """Derived quantities of a state, computed once and carried to the next decision.
-
-    Attributes:
-        state: The state.
-        versions: How often each of its tensors had been changed in place.
-        maps: All placements, if a decision needs them.
-        metrics: ``core.metrics.measure`` of it.
-    """
-
-    state: State
-    versions: tuple[int, ...]
-    maps: Maps | None
-    metrics: dict[str, Tensor]
-
-    def is_of(self, state: State) -> bool:
-        """Return whether the given state is the viewed one, tensor by tensor, unchanged since."""
-        return is_unchanged(self.state, self.versions, state)
 
 
 class RulesEngine:
@@ -56,10 +34,6 @@ class RulesEngine:
         self.mode = get_mode(task.params.action_mode)(task.params, task.catalogue)
         self.legal_on_floor = feasibility.legal_on_floor(task.catalogue, task.params)
         self._fingerprint = task.fingerprint()
-        projects = task.params.illegal_action == "project"
-        reads_maps = self.mode.decodes_with_maps or projects
-        self._carries_maps = reads_maps and task.params.geometry == "maps"
-        self._view: View | None = None
 
     # ------------------------------------------------------------------ the contract of an engine
 
@@ -71,40 +45,44 @@ class RulesEngine:
         return start[0], self._observations(*start)
 
     def observe(self, state: State) -> tuple[State, Observations]:
-        """Return a state of any origin with this task's candidate list, and its observations."""
+        """Return a state of any origin with what is legal in it, and its observations."""
         maps = feasibility.maps_in(state, self.catalogue, self.params)
-        found = self.mode.outlook(state, maps).entries
-        state = state | {key: found[key] for key in ("candidate", "candidate_z")}
-        state |= self._legal_now(state, maps)
+        entries = self.mode.outlook(state, maps).entries
+        state = state | {key: entries[key] for key in LEGALITY}
+        state = _all_legal_where_terminated(state)
         return state, self._observations(state, maps, metrics.measure(state, self.params))
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row; with ``reset`` finished rows start their next episode."""
-        view = self._viewed(state)
-        placement = self._placement(actions, view)
-        task = (self.catalogue, self.params)
-        after, outcome = transition.decide(state, placement, *task, view.metrics)
+        # Decode: what the agent wrote becomes a placement.
+        placement = self.mode.decode(actions, state)
+        if self.params.illegal_action == "project":
+            kept = self.mode.is_legal(placement, state)
+            nearest = self.mode.project(placement, state)
+            placement = orientation.project(placement, nearest, kept=kept)
+
+        # Look up: an illegal placement leaves the row unchanged.
+        legal = self.mode.is_legal(placement, state)
+
+        # Commit and score.
+        after, outcome = transition.decide(state, placement, legal, self.catalogue, self.params)
+
+        # Legality of every placement that may follow; without any the episode ends.
         maps = feasibility.maps_in(after, self.catalogue, self.params)
         outlook = self.mode.outlook(after, maps)
         after |= outlook.entries
-        after = transition.finish(state, after, outcome.legal, outlook.playable, self.params)
-        after |= self._legal_now(after, maps)
+        after = transition.finish(state, after, legal, outlook.playable, self.params)
+        after = _all_legal_where_terminated(after)
         # the candidate list may have overflowed since the decision was measured
         measured = outcome.metrics | {"overflow": after["overflow"].double()}
-        report = self.mode.report(outcome.legal & ~transition.is_done(state), placement)
+        report = self.mode.report(legal & ~transition.is_done(state), placement)
         observations = self._observations(after, maps, measured, report)
-        start, maps = None, maps if self._carries_maps else None  # no maps of two states at once
-        if reset:
-            rows = transition.is_done(after)
-            begun = self._start(after["seed"], after["row"], after["episode"] + rows)
-            start = _mix(rows, self._observations(*begun), observations)
-            after = transition.select(rows, begun[0], after)
-            measured = transition.select(rows, begun[2], measured)
-            maps = _mixed_maps(rows, begun[1], maps)
-        if not is_recorded(after):
-            self._view = View(
-                after, versions_of(after), maps if self._carries_maps else None, measured
-            )
+        if not reset:
+            return Step(after, outcome.reward, observations, None)
+
+        # Reset: rows that are done start again.
+        del maps  # those of another state come next
+        after, start = self.reset(transition.is_done(after), after, observations)
         return Step(after, outcome.reward, observations, start)
 
     def reset(
@@ -114,42 +92,7 @@ class RulesEngine:
         fresh, begun = self.begin(state["seed"], state["row"], state["episode"] + rows)
         return transition.select(rows, fresh, state), _mix(rows, begun, observations)
 
-    # ------------------------------------------------------------------ the view of a state
-
-    def _viewed(self, state: State) -> View:
-        """Return the view carried from the step before if it is of this state, else a new one."""
-        if not is_recorded(state):
-            view, self._view = self._view, None
-            if view is not None and view.is_of(state):
-                return view
-        task = (self.catalogue, self.params)
-        maps = feasibility.maps_in(state, *task) if self._carries_maps else None
-        return View(state, (), maps, metrics.measure(state, self.params))
-
     # ------------------------------------------------------------------ the rules, called
-
-    def _placement(self, actions: Mapping[Key, Tensor], view: View) -> Placement:
-        """Decode the action; with ``illegal_action="project"`` move it to a legal placement.
-
-        Whether a placement is one of the surest, the state tells.
-        """
-        state = view.state
-        placement = self.mode.decode(actions, state, lambda: view.maps)
-        if self.params.illegal_action != "project":
-            if not self.params.surest:
-                return placement
-            shape = (self.params.num_visible, -1, *self.params.lattice)
-            sure = orientation.is_legal(placement, state["legal"].unflatten(1, shape), self.params)
-            return replace(placement, valid=sure)
-        legal = None if view.maps is None else view.maps.legal
-        nearest = self.mode.project(placement, state, view.maps)
-        return orientation.project(placement, nearest, legal, self.params)
-
-    def _legal_now(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
-        """Return the entry of the state that tells which placements are surest, if any are."""
-        if not self.params.surest or maps is None:
-            return {}
-        return {"legal": maps.legal.flatten(1) | state["terminated"][:, None]}
 
     def _start(
         self, seed: Tensor, row: Tensor, episode: Tensor
@@ -167,7 +110,7 @@ class RulesEngine:
         else:
             visible = (*visible_items(state, self.params.num_visible), self.legal_on_floor)
             maps = feasibility.empty_container_maps(*visible, self.catalogue, self.params)
-        state |= self.mode.outlook(state, maps).entries | self._legal_now(state, maps)
+        state |= self.mode.outlook(state, maps).entries
         state["task"] = torch.full_like(seed, self._fingerprint)
         if self.params.constraints:
             return state, maps, metrics.measure(state, self.params)
@@ -195,17 +138,13 @@ class RulesEngine:
         )
 
 
-def versions_of(state: State) -> tuple[int, ...]:
-    """Return how often each tensor of a state has been changed in place by torch."""
-    return tuple(value._version for value in state.values())
+LEGALITY = ("legal", "candidate", "candidate_z")
+"""Entries of the state that tell what is legal; they follow from the others."""
 
 
-def is_unchanged(before: State, versions: tuple[int, ...], state: State) -> bool:
-    """Return whether a state has the tensors of ``before``, unchanged since those versions."""
-    return len(state) == len(before) and all(
-        state.get(key) is value and value._version == version
-        for (key, value), version in zip(before.items(), versions, strict=True)
-    )
+def _all_legal_where_terminated(state: State) -> State:
+    """Return the state with every placement legal in terminated rows, as in their masks."""
+    return state | {"legal": state["legal"] | state["terminated"][:, None]}
 
 
 def is_recorded(state: State) -> bool:
@@ -225,11 +164,3 @@ def _mix(rows: Bool[Tensor, " B"], chosen: Observations, other: Observations) ->
     """Return ``chosen`` in the given rows, ``other`` elsewhere."""
     pairs = zip(chosen.parts(), other.parts(), strict=True)
     return Observations(*(transition.select(rows, new, old) for new, old in pairs))
-
-
-def _mixed_maps(rows: Bool[Tensor, " B"], chosen: Maps | None, other: Maps | None) -> Maps | None:
-    """Return ``chosen`` in the given rows, ``other`` elsewhere."""
-    if chosen is None or other is None:
-        return None
-    here = rows.view(-1, 1, 1, 1, 1)
-    return Maps(torch.where(here, chosen.z, other.z), torch.where(here, chosen.legal, other.legal))

@@ -117,7 +117,7 @@ def check_memory(engine: Engine, state: State, observations: Observations, num_r
     emitted = (*observations.entries.values(), *observations.masks.values())
     placements = _placements(params) * engine.mode.num_orientations
     states, maps, windows = (1, 4, 0) if engine.in_place else (4, 10, 10)
-    under_one = 4 * windows * math.prod(items["bottom"].shape[2:])  # its cells, as in `examine`
+    under_one = 4 * windows * math.prod(items["bottom"].shape[2:])  # its cells, as in `at_rest`
     each = states * of_state + 4 * memory.num_bytes(emitted) + 4 * maps * placements + under_one
     memory.check_memory(
         f"num_envs={num_rows}",

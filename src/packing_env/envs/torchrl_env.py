@@ -11,7 +11,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 from torchrl.envs import EnvBase
 
-from packing_env.core import feasibility, transition
+from packing_env.core import transition
 from packing_env.engine import FLAGS, Observations, Step, Task, make_engine
 from packing_env.envs import checks
 from packing_env.envs.choices import Choices
@@ -153,7 +153,8 @@ class PackingEnv(EnvBase):
     def get_state(self) -> TensorDict:
         """Return a copy of the complete simulator state, ``[*batch_size]``.
 
-        ``env.reset(state, set_state=True)`` continues from it, bit for bit.
+        ``env.reset(state, set_state=True)`` continues from it, bit for bit. A changed state is
+        given back the same way: only then what is legal in it is found again.
         """
         state = {
             key: value.clone() for key, value in self._emission.shaped(self._current()).items()
@@ -319,8 +320,4 @@ class PackingEnv(EnvBase):
 
     def _legal_placements(self) -> Tensor:
         """Return ``[*batch_size, A]`` legal placements of the state as it is."""
-        state = self._current()
-        maps = feasibility.maps_in(state, self.mode.catalogue, self.params)
-        assert maps is not None
-        legal = maps.legal.flatten(1) | state["terminated"][:, None]
-        return self._emission.shaped({"legal": legal})["legal"]
+        return self._emission.shaped({"legal": self._current()["legal"]})["legal"]

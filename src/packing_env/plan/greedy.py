@@ -48,6 +48,7 @@ class LowestPacker:
         state = {
             key: value.clone(memory_format=torch.contiguous_format) for key, value in state.items()
         }
+        state["legal"] = state["legal"][:, :0]  # the search finds what is legal, and no map is kept
         # a row without a legal placement has ended, as in the environment
         state["terminated"] |= index[:, 0] < 0
         if self._operations is None:
@@ -59,9 +60,10 @@ class LowestPacker:
         items, params = self.lowest.catalogue, self.lowest.params
         while not bool(transition.is_done(state).all()):
             placement = decode_placement(index[:, 0], num_orientations(items), params)
-            after, outcome = transition.decide(state, placement, items, params)
+            legal = placement.valid  # the search proposes legal placements only
+            after, _ = transition.decide(state, placement, legal, items, params)
             index = self.lowest.find(after).index
-            state = transition.finish(state, after, outcome.legal, index[:, 0] >= 0, params)
+            state = transition.finish(state, after, legal, index[:, 0] >= 0, params)
         return state
 
     def _in_place(self, operations: Operations, state: State, index: Int[Tensor, "B 1"]) -> State:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from packing_env.core import transition
+from packing_env.core import feasibility, transition
 from packing_env.core.orientation import Placement
 from packing_env.plan.loading_problem import BoxType, LoadedBox, Problem, Sides, check_problem
 from packing_env.plan.loading_search import WIDEST, Search, compile_kernels
@@ -145,7 +145,8 @@ def _carried_out(
         x, y, _ = box.corner
         slot, which, left, front = torch.tensor([[0], [orientation], [x], [y]])
         placement = Placement(slot, which, left, front, torch.ones(1, dtype=torch.bool))
-        state, outcome = transition.decide(state, placement, items, params)
-        if not bool(outcome.legal):
+        legal = feasibility.judge(state, placement, items, params)
+        if not bool(legal):
             raise RuntimeError(f"{box} is not legal in this environment")
+        state, _ = transition.decide(state, placement, legal, items, params)
     return read_state({key: value[0] for key, value in state.items()}, env.catalogue, params)

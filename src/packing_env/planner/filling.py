@@ -1,7 +1,7 @@
 """Containers that a search fills: states with no more in them than the next place depends on.
 
-A full step (:func:`packing_env.core.transition.decide`) examines a placement again and measures
-what it did, which costs several times the search for the place. Here a part goes to a place that is
+A full step (:func:`packing_env.core.transition.decide`) measures what it did, which costs several
+times the search for the place. Here a part goes to a place that is
 known to be legal, and only the ground, what is packed and its volume are kept.
 :meth:`Filling.replay` carries the same placements out in full steps, for the plan.
 
@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.core import constraints, transition
+from packing_env.core import constraints, feasibility, transition
 from packing_env.core import heightmap as hm
 from packing_env.core.lowest import LowestPlacement
 from packing_env.core.orientation import Placement, decode_placement
@@ -123,7 +123,8 @@ class Filling:
             _, orientation, x, y = state["placement"][:, order].unbind(1)
             full["queue"] = torch.full_like(full["queue"], order)
             placement = Placement(zeros, orientation, x, y, zeros == 0)
-            full, outcome = transition.decide(full, placement, self._items, self._params)
-            if not bool(outcome.legal):
+            legal = feasibility.judge(full, placement, self._items, self._params)
+            if not bool(legal):
                 raise RuntimeError(f"the search put part {order} where a full step refuses it")
+            full, _ = transition.decide(full, placement, legal, self._items, self._params)
         return full

@@ -234,6 +234,9 @@ class Referee:
         over = self.episodes[row].terminated
         legal = torch.ones_like(maps.legal[row]) if over else maps.legal[row]
         self._compare_mask(row, legal, maps.z[row])
+        in_state = current_state(self.env)["legal"][row]
+        same = not in_state.numel() or torch.equal(in_state, legal.flatten())
+        require(same, f"{self._where(row)}: state['legal'] is not the legality of placements")
         if self.env.params.action_mode != "candidate":
             expected = legal.flatten() if self.env.mode.mask_is_joint else legal.flatten(1).any(1)
             same = not mask.numel() or torch.equal(mask, expected)

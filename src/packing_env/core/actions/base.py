@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,8 +21,6 @@ Actions = Mapping[Key, Tensor]
 """Entries that the agent wrote, ``[B, ...]`` by key."""
 Masks = Mapping[Key, Bool[Tensor, "*batch A"]]
 """Masks by key, True = legal."""
-LazyMaps = Callable[[], Maps | None]
-"""Function that computes all placements, on demand."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,6 @@ class ActionMode(ABC):
     """True if :meth:`random` draws from the masks; if not, it is given ``joint_mask``."""
     mask_is_joint: bool = False
     """True if ``action_mask`` is the legality of every placement of the lattice, in order."""
-    decodes_with_maps: bool = False
-    """True if :meth:`decode` asks for the maps of all placements."""
 
     def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
         self.params = params
@@ -93,11 +89,13 @@ class ActionMode(ABC):
         """Keys of :meth:`report`."""
         return tuple(self.report_spaces)
 
+    @abstractmethod
     def outlook(self, state: State, maps: Maps | None) -> Outlook:
-        """Return what can be done in ``state``, and what to keep of it there."""
-        nothing = torch.zeros(len(state["step"]), 0, device=state["step"].device)
-        entries = {"candidate": nothing.long(), "candidate_z": nothing}
-        return Outlook(all_placements(maps).legal.flatten(1).any(1), entries)
+        """Return what is legal in ``state``, and what the state keeps of it."""
+
+    @abstractmethod
+    def is_legal(self, placement: Placement, state: State) -> Bool[Tensor, " B"]:
+        """Look placements up in what the state keeps: return which of them are legal."""
 
     @abstractmethod
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
@@ -126,7 +124,7 @@ class ActionMode(ABC):
         return {}
 
     @abstractmethod
-    def decode(self, actions: Actions, state: State, maps: LazyMaps) -> Placement:
+    def decode(self, actions: Actions, state: State) -> Placement:
         """Return the placement that the agent's entries stand for."""
 
     @abstractmethod
@@ -150,7 +148,7 @@ class ActionMode(ABC):
         return placement.valid & (placement.x % step == 0) & (placement.y % step == 0)
 
     @abstractmethod
-    def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
+    def project(self, placement: Placement, state: State) -> Placement:
         """Return the nearest legal placement, any one where the action is out of range."""
 
 
@@ -167,6 +165,23 @@ class LatticeMode(ActionMode):
         """L * R * Xs * Ys."""
         return torch.Size(self.shape).numel()
 
+    def outlook(self, state: State, maps: Maps | None) -> Outlook:
+        """Return the legality of every placement, which the state keeps."""
+        legal = all_placements(maps).legal.flatten(1)
+        nothing = torch.zeros(len(legal), 0, device=legal.device)
+        entries = {"legal": legal, "candidate": nothing.long(), "candidate_z": nothing}
+        return Outlook(legal.any(1), entries)
+
+    def legal_in(self, state: State) -> Bool[Tensor, "B L R Xs Ys"]:
+        """Return the legality of every placement that a state keeps."""
+        return state["legal"].view(-1, *self.shape)
+
+    def is_legal(self, placement: Placement, state: State) -> Bool[Tensor, " B"]:
+        """Return which placements are on the lattice and legal there."""
+        index = self.index_of(placement)
+        known = state["legal"].gather(1, index.clamp(min=0)[:, None]).squeeze(1)
+        return known & (index >= 0)
+
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
         """Return every placement's legality."""
         return {"action_mask": all_placements(maps).legal.flatten(1)}
@@ -182,10 +197,9 @@ class LatticeMode(ActionMode):
         index = draw(masks["action_mask" if self.masks_suffice else "joint_mask"])
         return self.encode(orientation.decode_placement(index, self.num_orientations, self.params))
 
-    def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
+    def project(self, placement: Placement, state: State) -> Placement:
         """Return the nearest on the lattice: the same item first, then the same orientation."""
-        legal = all_placements(maps).legal
-        nearest = orientation.nearest_legal(placement, legal, self.params)
+        nearest = orientation.nearest_legal(placement, self.legal_in(state), self.params)
         return orientation.decode_placement(nearest, self.num_orientations, self.params)
 
     def at(self, *indices: Int[Tensor, "*rows"]) -> Placement:

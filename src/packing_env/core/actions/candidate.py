@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from packing_env.core import candidates, orientation
-from packing_env.core.actions.base import ActionMode, Actions, LazyMaps, Outlook
+from packing_env.core.actions.base import ActionMode, Actions, Outlook
 from packing_env.core.actions.spaces import Box, Key, Space
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
@@ -41,7 +41,12 @@ class CandidateMode(ActionMode):
         found = candidates.propose(scene)
         overflow = state["overflow"] + torch.where(is_done(state), 0, found.overflow)
         entries = {"candidate": found.index, "candidate_z": found.z, "overflow": overflow}
+        entries["legal"] = torch.zeros_like(found.index[:, :0], dtype=torch.bool)
         return Outlook((found.index >= 0).any(1), entries)
+
+    def is_legal(self, placement: Placement, state: State) -> Bool[Tensor, " B"]:
+        """Return which actions stand for a placement of the list: all of it is legal."""
+        return placement.valid
 
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
         """Return which places of the list are filled."""
@@ -57,7 +62,7 @@ class CandidateMode(ActionMode):
         """Return the last feature, which says whether a candidate is there."""
         return {"action_mask": observations["candidates"][..., -1] > 0}
 
-    def decode(self, actions: Actions, state: State, maps: LazyMaps) -> Placement:
+    def decode(self, actions: Actions, state: State) -> Placement:
         """Return the placement listed under ``action [B]``."""
         return self.decode_index(actions["action"], state)
 
@@ -78,7 +83,7 @@ class CandidateMode(ActionMode):
         listed = state["candidate"] == wanted[:, None]
         return {"action": torch.where(listed.any(1), listed.byte().argmax(1), -1)}
 
-    def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
+    def project(self, placement: Placement, state: State) -> Placement:
         """Return candidate 0, the generator's best, for an empty place of the list."""
         first = self.decode_index(torch.zeros_like(placement.slot), state)
         return orientation.choose(placement.valid, placement, first)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core.actions.base import Actions, LatticeMode, LazyMaps, Masks, all_placements
+from packing_env.core.actions.base import Actions, LatticeMode, Masks
 from packing_env.core.actions.spaces import Box, Flags, Key, Space
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
@@ -31,8 +31,6 @@ class ContinuousMode(LatticeMode):
     that was carried out is reported as its action under ``executed_action [B, D]``, zeros where
     there was none (an illegal action, a finished row, the start of an episode).
     """
-
-    decodes_with_maps = True
 
     @property
     def num_components(self) -> int:
@@ -63,12 +61,12 @@ class ContinuousMode(LatticeMode):
         shape = (*batch_size, self.num_components)
         return {"action": 2 * torch.rand(shape, device=self.catalogue["peak"].device) - 1}
 
-    def decode(self, actions: Actions, state: State, maps: LazyMaps) -> Placement:
+    def decode(self, actions: Actions, state: State) -> Placement:
         """Return the nearest legal placement; NaN (read as 0) and points outside are not valid."""
         action = actions["action"]
         inside = (action.abs() <= 1).all(-1)  # False for NaN
-        legal = all_placements(maps()).legal
-        return replace(self._snap(action.nan_to_num(nan=0.0).clamp(-1, 1), legal), valid=inside)
+        point = action.nan_to_num(nan=0.0).clamp(-1, 1)
+        return replace(self._snap(point, self.legal_in(state)), valid=inside)
 
     def _snap(self, action: Float[Tensor, "B D"], legal: Bool[Tensor, "B L R Xs Ys"]) -> Placement:
         """Return the nearest legal placement; any where nothing is legal."""
@@ -105,7 +103,7 @@ class ContinuousMode(LatticeMode):
             return {"executed_action": carried.new_zeros(shape, dtype=torch.float32)}
         return {"executed_action": torch.where(carried[:, None], self._centre(placement), 0.0)}
 
-    def project(self, placement: Placement, state: State, maps: Maps | None) -> Placement:
+    def project(self, placement: Placement, state: State) -> Placement:
         """Return the placement itself: it is the nearest to the action inside the box already."""
         return replace(placement, valid=torch.ones_like(placement.valid))
 

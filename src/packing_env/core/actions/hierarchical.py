@@ -10,7 +10,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from packing_env.core import packed
-from packing_env.core.actions.base import Actions, LatticeMode, LazyMaps, all_placements
+from packing_env.core.actions.base import Actions, LatticeMode, all_placements
 from packing_env.core.actions.spaces import Box, Flags, Index, Indices, Key, Space
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
@@ -70,7 +70,7 @@ class HierarchicalMode(LatticeMode):
         """Return ``placeable``."""
         return {MANAGER_MASK: observations["placeable"]}
 
-    def decode(self, actions: Actions, state: State, maps: LazyMaps) -> Placement:
+    def decode(self, actions: Actions, state: State) -> Placement:
         """Return a placement of the manager's item; an index out of range makes both illegal."""
         action, (_, orientations, xs, ys) = actions[WORKER], self.shape
         place = action.clamp(0, orientations * xs * ys - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from packing_env.core.actions.base import Actions, LatticeMode, LazyMaps
+from packing_env.core.actions.base import Actions, LatticeMode
 from packing_env.core.actions.spaces import Indices, Key, Space
 from packing_env.core.orientation import Placement
 from packing_env.types import State
@@ -25,7 +25,7 @@ class MultiHeadMode(LatticeMode):
         """``action [B, 4]``."""
         return {"action": Indices(self.shape)}
 
-    def decode(self, actions: Actions, state: State, maps: LazyMaps) -> Placement:
+    def decode(self, actions: Actions, state: State) -> Placement:
         """Return the placement of the four indices; one out of range makes the action illegal."""
         return self.at(*actions["action"].unbind(-1))
 

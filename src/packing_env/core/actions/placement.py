@@ -8,7 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from packing_env.core import orientation
-from packing_env.core.actions.base import Actions, LatticeMode, LazyMaps, Masks, draw
+from packing_env.core.actions.base import Actions, LatticeMode, Masks, draw
 from packing_env.core.actions.spaces import Key
 from packing_env.core.orientation import Placement
 from packing_env.types import State
@@ -19,7 +19,7 @@ class PlacementMode(LatticeMode):
 
     mask_is_joint = True
 
-    def decode(self, actions: Actions, state: State, maps: LazyMaps) -> Placement:
+    def decode(self, actions: Actions, state: State) -> Placement:
         """Return the placement of ``action [B]``."""
         return self.decode_index(actions["action"])
 

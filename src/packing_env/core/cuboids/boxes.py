@@ -30,23 +30,6 @@ class Judged:
     legal: Bool[Tensor, "B P"]
 
 
-@dataclass(frozen=True)
-class Resting:
-    """One placement per row.
-
-    Attributes:
-        z: ``[B]`` int32 rest height, pitches; 0 for padding.
-        legal: ``[B]``.
-        stable: ``[B]`` by the task's ``stability_metric``; False if illegal.
-        support_ratio: ``[B]`` float64, supported share of the base; 0 if illegal.
-    """
-
-    z: Int[Tensor, " B"]
-    legal: Bool[Tensor, " B"]
-    stable: Bool[Tensor, " B"]
-    support_ratio: Float[Tensor, " B"]
-
-
 def check_rule(name: str) -> None:
     """Raise on a stability rule that is not defined on packed boxes."""
     if name not in kernels.BOX_RULES:
@@ -75,22 +58,22 @@ def judge(
     return Judged(z, kernels.box_stable(boxes, lower, judged, z, rule))
 
 
-def examine(
+def at_rest(
     boxes: Int[Tensor, "B N 6"],
     lower: Int[Tensor, "B 2"],
     size: Int[Tensor, "B 3"],
     params: PackingParams,
-) -> Resting:
-    """Return rest height, legality and support of one placement per row."""
+) -> tuple[Float[Tensor, " B"], Bool[Tensor, " B"], Float[Tensor, " B"]]:
+    """Return rest height, stability by ``stability_metric`` and support of one placement per row.
+
+    See :class:`packing_env.core.feasibility.Resting`.
+    """
     check_rule(params.stability_metric)
     corner, sides = lower[:, None], size[:, None]
-    judged = judge(boxes, corner, sides, params)
-    stable = legal = judged.legal
-    if params.stability_metric != params.stability:
-        sides = torch.where(legal[..., None], sides, 0)
-        stable = kernels.box_stable(boxes, corner, sides, judged.z, params.stability_metric)
-    ratio = torch.where(legal, _support_ratio(boxes, corner, size[:, None], judged.z), 0.0)
-    return Resting(judged.z[:, 0], legal[:, 0], stable[:, 0], ratio[:, 0])
+    z = kernels.box_drop(boxes, corner, sides)
+    stable = kernels.box_stable(boxes, corner, sides, z, params.stability_metric)
+    ratio = _support_ratio(boxes, corner, sides, z)
+    return metres(z, params)[:, 0], stable[:, 0], ratio[:, 0]
 
 
 def held_on_lattice(

@@ -35,12 +35,12 @@ from packing_env.kernels.step.stable import NONE, stands
 
 _ENTRIES = len(Observations._fields)
 
-Block = namedtuple("Block", "levels highest total item placement playable size raised edges")
+Block = namedtuple("Block", "levels highest total item legal placement playable size raised edges")
 """Memory of the rows of a block (lanes).
 
 - ``levels [lanes, ...]``: heights in cells, each container's in one line with zeros behind it (see
   `step.lines`); ``highest`` and ``total`` are their maximum and their sum;
-- ``item``, ``placement [lanes, 4]``: the decision (slot, orientation, x, y; slot -1 out of range);
+- ``item``, ``legal``, ``placement [lanes, 4]``: the decision, (slot, orientation, x, y);
 - ``playable``: whether any placement is legal next;
 - ``size [lanes, 1, 3]``: the item that is searched; ``raised [lanes, ...]``: its rest height + 1 at
   each place of the lattice, 0 where illegal;
@@ -59,6 +59,7 @@ def _make_block(shape, window, lanes):
         np.zeros(lanes, np.int64),
         np.zeros(lanes, np.int64),
         np.zeros(lanes, np.int64),
+        np.zeros(lanes, np.bool_),
         np.zeros((lanes, 4), np.int64),
         np.zeros(lanes, np.bool_),
         np.zeros((lanes, 1, 3), np.int32),
@@ -98,19 +99,21 @@ def _measure(state, first, block, lengths, measured):
 
 @jit
 def _decode(state, action, first, shape, stride, block):
-    """Find the placement and the item of each row's action.
+    """Find the placement and the item of each row's action, and look up whether it is legal.
 
     Items are looked up in a loop of their own, so that many reads wait for memory at once. It also
     fetches the memory that :func:`_decide` will write: four numbers of the record, and one of each
     of three other entries.
     """
     for lane in range(min(block.item.size, action.shape[0] - first)):
-        slot, orientation, x, y = shared.decode(action, first + lane, shape, stride)
+        index, slot, orientation, x, y = shared.decode(action, first + lane, shape, stride)
         placement = block.placement[lane]
         placement[0], placement[1], placement[2], placement[3] = slot, orientation, x, y
+        block.legal[lane] = shared.is_legal(state, first + lane, index)
     for lane in range(min(block.item.size, action.shape[0] - first)):
         row = first + lane
-        block.item[lane] = state.item_id[row, state.queue[row, max(0, block.placement[lane, 0])]]
+        slot = block.placement[lane, 0] if block.legal[lane] else np.int64(0)
+        block.item[lane] = state.item_id[row, state.queue[row, slot]]
         entry = row * state.placement.shape[1] + state.items_packed[row]
         vectors.fetch(state.placement.ctypes.data + 32 * entry)
         vectors.fetch(state.placement_z.ctypes.data + 4 * entry)
@@ -138,53 +141,33 @@ def _stands(rule, levels, near, window, top, count, edges):
 
 
 @jit
-def _examine(state, items, lane, row, counts, buffers, block):
-    """Return (legal, stable, rest height in cells, supporting cells) of a row's placement.
-
-    See `core.feasibility.examine`.
-    """
-    _, length, width = state.heightmap.shape
-    placement, item = block.placement[lane], block.item[lane]
-    slot, orientation, x, y = placement[0], placement[1], placement[2], placement[3]
-    there = 0 <= slot < state.num_items[row] - state.items_packed[row]
-    if not (there and items.orientation_mask[item, orientation]):
-        return False, False, 0, 0
-    cuboid = items.cuboid[item, orientation]
+def _commit(state, items, lane, row, counts, lengths, buffers, block):
+    """Put a row's item down: see `core.transition.decide`."""
+    width, move, item = state.heightmap.shape[2], block.placement[lane], block.item[lane]
+    placement = (move[0], move[1], move[2], move[3])
+    cuboid, x, y = items.cuboid[item, move[1]], move[2], move[3]
     w, h = np.int64(cuboid[0]), np.int64(cuboid[1])
-    if x + w > length or y + h > width:
-        return False, False, 0, 0
     levels, near, window = block.levels[lane], x * width + y, (w, h, width)
-    rest, count = lines.find_ground(levels.ctypes.data + near, window, buffers)
-    if rest + cuboid[2] > counts.height:
-        return False, False, rest, count
-    legal = _stands(counts.rule, levels, near, window, rest, count, block.edges)
-    stable = legal and _stands(counts.metric_rule, levels, near, window, rest, count, block.edges)
-    return legal, stable, rest, count
+    corner = levels.ctypes.data + near
+    rest, count = lines.find_ground(corner, window, buffers)
+    stable = _stands(counts.metric_rule, levels, near, window, rest, count, block.edges)
+    top, ratio, volume = rest + cuboid[2], np.float64(count) / np.float64(w * h), items.volume[item]
+    z = np.float32(rest * lengths.cell)
+    shared.record(state, row, placement, z, ratio, stable, volume)
+    block.highest[lane] = max(block.highest[lane], top)
+    block.total[lane] += top * w * h - lines.cover(corner, window, buffers, top)
+    metres = np.float32(top * lengths.cell)
+    for u in range(x, x + w):
+        for v in range(y, y + h):
+            state.heightmap[row, u, v] = metres
 
 
 @jit
 def _decide(state, items, first, counts, lengths, buffers, block, outcome):
     """Put the items down where that is legal and the row unfinished."""
-    width = state.heightmap.shape[2]
     for lane in range(min(block.item.size, state.step.size - first)):
-        row = first + lane
-        legal, stable, rest, count = _examine(state, items, lane, row, counts, buffers, block)
-        if not shared.note(state, row, legal, outcome):
-            continue
-        move, item = block.placement[lane], block.item[lane]
-        placement = (move[0], move[1], move[2], move[3])
-        cuboid, x, y = items.cuboid[item, move[1]], move[2], move[3]
-        w, h, top = np.int64(cuboid[0]), np.int64(cuboid[1]), rest + cuboid[2]
-        ratio, volume = np.float64(count) / np.float64(w * h), items.volume[item]
-        z = np.float32(rest * lengths.cell)
-        shared.record(state, row, placement, z, ratio, stable, volume)
-        block.highest[lane] = max(block.highest[lane], top)
-        corner = block.levels[lane].ctypes.data + x * width + y
-        block.total[lane] += top * w * h - lines.cover(corner, (w, h, width), buffers, top)
-        metres = np.float32(top * lengths.cell)
-        for u in range(x, x + w):
-            for v in range(y, y + h):
-                state.heightmap[row, u, v] = metres
+        if shared.note(state, first + lane, block.legal[lane], outcome):
+            _commit(state, items, lane, first + lane, counts, lengths, buffers, block)
 
 
 @jit
@@ -285,6 +268,9 @@ def _advance(state, action, items, pool, places, counts, lengths, tables, begin,
         observe(state, items, first, last, counts, lengths, outcome, observations)
         if start.done.size:
             reset_finished(state, pool, items, first, last, counts, lengths, observations, start)
+        mask = start.mask if start.done.size else observations.mask
+        for row in range(first, last):
+            shared.keep_legality(state, row, mask)
 
 
 @cache

@@ -19,9 +19,10 @@ State = namedtuple(
     "State",
     "heightmap item_id num_items queue packed items_packed placement placement_z placement_support"
     " volume stable_items support_sum illegal_actions overflow step terminated truncated seed row"
-    " episode",
+    " episode legal",
 )
-"""Entries of the state that a decision or a reset changes or reads; see `packing_env.types`."""
+"""Entries of the state that a decision or a reset changes or reads; see `packing_env.types`. Where
+``legal`` is ``[B, 0]``, every action in range is legal: it is from a list of legal placements."""
 
 Items = namedtuple(
     "Items",

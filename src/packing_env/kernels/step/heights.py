@@ -108,23 +108,20 @@ def _corner_levels(heightmap, bottom, x, y, size):
 
 
 @jit
-def _examine(heightmap, place, peak, counts, lengths, edges):
-    """Return (legal, stable, rest height, support ratio): see `core.feasibility.examine`.
+def _find_contact(heightmap, place, counts, lengths, edges):
+    """Return (rest height, stable, support ratio) of a legal placement: see `feasibility.at_rest`.
 
     ``place`` is (lower surface, x, y, centre of mass, window).
     """
     bottom, x, y, com, size = place
     rest = _find_rest(heightmap, bottom, x, y)
-    if not rest + peak <= np.float32(lengths.lid):
-        return False, False, rest, 0.0
     tolerance = np.float32(lengths.tolerance)
     bar = rest - tolerance
     count, area = _find_support(heightmap, bottom, x, y, bar, edges)
     levels = _corner_levels(heightmap, bottom, x, y, size)
-    measured = (count, area, levels, bar, tolerance, False, edges, size, com)
-    legal = stands(counts.rule, *measured)
-    stable = legal and stands(counts.metric_rule, *measured)
-    return legal, stable, rest, np.float64(count) / np.float64(max(area, 1))
+    rule = counts.metric_rule
+    stable = stands(rule, count, area, levels, bar, tolerance, False, edges, size, com)
+    return rest, stable, np.float64(count) / np.float64(max(area, 1))
 
 
 @jit
@@ -157,19 +154,16 @@ def _list_ahead(state, items, row, ahead):
 @jit
 def _decide_row(state, action, items, row, shape, counts, lengths, edges, outcome):
     """Take one decision: see `core.transition.decide`."""
-    slot, orientation, x, y = shared.decode(action, row, shape, counts.stride)
-    heightmap, legal, stable, rest, ratio = state.heightmap[row], False, False, INF, 0.0
-    there = 0 <= slot < state.num_items[row] - state.items_packed[row]
-    item = state.item_id[row, state.queue[row, max(slot, 0)]]
-    if there and items.orientation_mask[item, orientation]:
-        com, size = items.com[item, orientation], items.size[item, orientation]
-        place = (items.bottom[item, orientation], x, y, com, size)
-        peak = items.peak[item, orientation]
-        legal, stable, rest, ratio = _examine(heightmap, place, peak, counts, lengths, edges)
-    if shared.note(state, row, legal, outcome):
-        _raise(heightmap, items.top[item, orientation], x, y, rest)
-        placement, volume = (slot, orientation, x, y), items.volume[item]
-        shared.record(state, row, placement, rest, ratio, stable, volume)
+    index, slot, orientation, x, y = shared.decode(action, row, shape, counts.stride)
+    if not shared.note(state, row, shared.is_legal(state, row, index), outcome):
+        return
+    heightmap, item = state.heightmap[row], state.item_id[row, state.queue[row, slot]]
+    com, size = items.com[item, orientation], items.size[item, orientation]
+    place = (items.bottom[item, orientation], x, y, com, size)
+    rest, stable, ratio = _find_contact(heightmap, place, counts, lengths, edges)
+    _raise(heightmap, items.top[item, orientation], x, y, rest)
+    placement, volume = (slot, orientation, x, y), items.volume[item]
+    shared.record(state, row, placement, rest, ratio, stable, volume)
 
 
 @kernel
@@ -222,6 +216,7 @@ def _observe(state, judged, items, pool, under, places, counts, lengths, begin, 
         observe(state, items, row, row + 1, counts, lengths, outcome, observations)
         if start.done.size:
             reset_finished(state, pool, items, row, row + 1, counts, lengths, observations, start)
+        shared.keep_legality(state, row, start.mask if start.done.size else observations.mask)
 
 
 @kernel

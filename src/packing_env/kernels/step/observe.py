@@ -12,7 +12,13 @@ from torch import Tensor
 
 from packing_env.kernels.compiled.jit import addresses_of, jit, kernel
 from packing_env.kernels.step.entries import Tensors
-from packing_env.kernels.step.shared import begin, clear_line, copy_line, observations_at
+from packing_env.kernels.step.shared import (
+    begin,
+    clear_line,
+    copy_line,
+    keep_legality,
+    observations_at,
+)
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
@@ -143,6 +149,7 @@ def _reset(state, rows, pool, items, places, counts, lengths):
     for row in range(rows.size):
         if rows[row]:
             _reset_row(state, pool, items, row, counts, lengths, observations)
+            keep_legality(state, row, observations.mask)
 
 
 def reset(constant: Any, rows: Tensor, observations: Tensors, metrics: Tensors) -> None:

@@ -102,10 +102,10 @@ def copy_line(source, target):
 
 @jit
 def decode(action, row, shape, stride):
-    """Return (slot, orientation, x, y) of a row's action, an index or the four themselves.
+    """Return the index of a row's action, and its (slot, orientation, x, y).
 
-    See `core.orientation.decode_placement`. The slot is -1 where the action is out of range.
-    ``shape`` is from :func:`lattice`.
+    The action is the index or the four. See `core.orientation.decode_placement`. The index is -1
+    where the action is out of range. ``shape`` is from :func:`lattice`.
     """
     slots, orientations, xs, ys = shape
     if action.shape[1] == 1:
@@ -120,7 +120,22 @@ def decode(action, row, shape, stride):
         slot, orientation, i, j = action[row, 0], action[row, 1], action[row, 2], action[row, 3]
         known = 0 <= slot < slots and 0 <= orientation < orientations
         known = known and 0 <= i < xs and 0 <= j < ys
-    return slot if known else -1, orientation, i * stride, j * stride
+        index = ((slot * orientations + orientation) * xs + i) * ys + j
+    return index if known else -1, slot, orientation, i * stride, j * stride
+
+
+@jit
+def is_legal(state, row, index):
+    """Look a placement up in the state; an index of -1 is illegal."""
+    return index >= 0 and (state.legal.shape[1] == 0 or state.legal[row, index])
+
+
+@jit
+def keep_legality(state, row, mask):
+    """Write into the state which placements are legal next, all in a terminated row."""
+    legal, flags, over = state.legal[row], mask[row].reshape(-1), state.terminated[row]
+    for k in range(legal.size):
+        legal[k] = over | flags[k]
 
 
 @jit

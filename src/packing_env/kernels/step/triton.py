@@ -150,7 +150,7 @@ def examine(line, items, item, there, pose, x, y, RULE: tl.constexpr, FORMULA: t
             GRID: tl.constexpr):  # fmt: skip
     """Return (legal, stable, rest height, support ratio, w, h, top) of a placement.
 
-    See `core.feasibility.examine`. Heights are metres; the sides w and h are cells, 0 where the
+    See `core.feasibility.at_rest`. Heights are metres; the sides w and h are cells, 0 where the
     item is not inside.
     """
     kind = item * TASK.orientations + pose

@@ -1,7 +1,7 @@
 """One placement of an item of any shape on a heightmap, in Triton: rest height, support, stability.
 
 A program owns a row and walks over the item's window, some lines at once. The bits are those of
-`core.feasibility.examine`; a hull is searched as in `core.stability.hull_holds`, in float64.
+`core.feasibility.at_rest`; a hull is searched as in `kernels.com_hull`, in float64.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _slopes(edge, run, best):
 
 @part
 def _spanned(place, bars, CENTRES: tl.constexpr, WINDOW: tl.constexpr, GRID: tl.constexpr):
-    """Return whether the rule's point is in its hull: see `core.stability.hull_holds`."""
+    """Return whether the rule's point is in its hull: see `kernels.com_hull`."""
     none = tl.full([], -_INF, tl.float64)
     upper, lower = (none, none), (none, none)
     if CENTRES:
