@@ -20,7 +20,7 @@ import torch
 from provenance import provenance, write_json
 from torch.profiler import ProfilerActivity, profile
 
-from agents.bench.workloads.step_loops import Loop
+from agents.bench.step import Loop
 from packing_env import make_env
 from packing_env.tasks import LEAN
 

@@ -64,7 +64,8 @@ for n in $large; do
   bench "step_irregular_paper_$n" 45 step env=irregular_paper "bench.rows=[$n]" "${quick[@]}"
 done
 bench train 90 train "bench.agents=$agents" env=irregular_com_hull bench.updates=1 "${quick[@]}"
-bench sync 45 sync bench.updates=1 bench.cycles=2
+part host_reads 45 "$python" benchmarks/host_reads.py --agents dqn --presets irregular --cycles 2 \
+  --device "$device" --out "$folder/host_reads.json"
 
 echo "results: $folder"
 if [ -n "$failed" ]; then

@@ -33,7 +33,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from provenance import provenance, revision, write_json
 
 OUT = "benchmarks/results/house.json"
 SHORTEST = 0.1
@@ -326,6 +325,11 @@ def main() -> int:
         return 0
     if args.before is None:
         parser.error("--before is required: a checkout of the revision to compare with")
+    # Not at the top: a worker imports the packages of an older tree.
+    from provenance import provenance, write_json
+
+    from agents.bench.measure import revision
+
     trees = {tree: getattr(args, tree).resolve() for tree in TREES}
     head = provenance() | {
         "command": "python benchmarks/house.py --before TREE --after TREE "

@@ -16,14 +16,15 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from drop_formulations import numpy_maps
 
-from agents.bench.baselines.formulations import numpy_map
-from agents.bench.baselines.problems import SIZES, random_problem
-from agents.bench.workloads.step_loops import Loop
+from agents.bench.kernel import SIZES, random_problem
+from agents.bench.step import Loop
 from packing_env import kernels, make_env
 from packing_env.testing.episodes import begin_episode
 
@@ -49,17 +50,11 @@ def seconds(work: Callable[[], object], repeats: int = 7) -> float:
 
 def kernel_ratio(name: str, backend: str) -> float:
     """Return how many times as fast a backend computes the rest heights of a problem."""
-    problem = random_problem(SIZES[name], torch.Generator().manual_seed(0), torch.device("cpu"))
-    size = problem.size
-    inputs = (problem.heightmap, problem.bottom, size.stride)
-    heights, bottoms = problem.heightmap.numpy(), problem.bottom.numpy()
-
-    def plain() -> None:
-        for orientation, (w, h) in enumerate(size.footprints):
-            numpy_map(heights[0], bottoms[0, orientation, :w, :h], size.stride)
-
-    quick = seconds(lambda: kernels.drop_height(*inputs, backend=backend), 25)
-    return seconds(plain, 3) / quick
+    size = SIZES[name]
+    heightmap, bottom = random_problem(size, torch.Generator().manual_seed(0))
+    plain = partial(numpy_maps, heightmap, bottom, size)
+    quick = partial(kernels.drop_height, heightmap, bottom, size.stride, backend=backend)
+    return seconds(plain, 3) / seconds(quick, 25)
 
 
 def reference_seconds(decisions: int = 20) -> float:

@@ -219,6 +219,7 @@ def fitted(row: dict[str, Any]) -> tuple[float, float]:
 def compared(report: dict[str, Any]) -> list[dict[str, Any]]:
     """Return prediction and measurement of each measured number of processes."""
     rows = report["rows"]
+    cores = report.get("machine", report)["cores"]  # at the top of the file in older files
     (alone,) = [row for row in rows if row["ranks"] == 1]
     found = []
     for row in rows:
@@ -227,7 +228,7 @@ def compared(report: dict[str, Any]) -> list[dict[str, Any]]:
         steps = row["steps_per_update"]
         messages = ring(n, row["message_bytes"], latency, bandwidth)
         messages += ring(n, 16, latency, bandwidth)  # moments of the advantages
-        predicted = alone["seconds_per_update"] * max(1.0, n / report["cores"]) + steps * messages
+        predicted = alone["seconds_per_update"] * max(1.0, n / cores) + steps * messages
         found.append(
             {
                 "ranks": n,

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from provenance import provenance, write_json
 
-from agents.bench.workloads.step_loops import Loop
+from agents.bench.step import Loop
 from packing_env import make_env
 from packing_env.tasks import LEAN
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.peak_memory import peak_bytes
 from tests.tiny import tiny_env
 
-from agents.bench.measure.memory import peak_bytes
 from packing_env import ParameterError, make_env, memory
 from packing_env.envs import checks
 from packing_env.items import Catalogue, CatalogueError, build, mesh_from_arrays, rows
@@ -58,7 +58,7 @@ def test_the_estimate_is_right_within_a_factor_of_two(task, num_envs, caplog):
 
     for _ in range(3):
         decide()
-    taken = peak_bytes(decide, CPU)
+    taken = peak_bytes(decide)
     if taken is None:
         pytest.skip("the peak of a process's memory is not known here")
     held = [*env.state.values(True, True), *seen.values(True, True)]

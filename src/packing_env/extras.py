@@ -58,7 +58,7 @@ EXTRAS = {
         "sweeps and rollouts on Ray", ("ray", "psutil", "hydra_plugins.hydra_ray_launcher")
     ),
     "optuna": Extra("sweeps by Optuna", ("hydra_plugins.hydra_optuna_sweeper",)),
-    "bench": Extra("Jumanji, for comparison in packing bench step", ("jumanji",)),
+    "bench": Extra("Jumanji, for benchmarks/jumanji_bin_pack.py", ("jumanji",)),
 }
 """The extras, the most useful first. ``pyproject.toml`` holds their versions."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from tensordict import TensorDictBase
+from tests.counting import host_reads
 from torch._dynamo.exc import TorchDynamoException
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -18,8 +19,6 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-
-from agents.bench.measure.counting import host_reads
 
 Loop = Callable[[TensorDictBase], TensorDictBase]
 _CHUNK = 100

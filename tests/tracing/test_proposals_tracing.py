@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.core.boards import Board, random_boxes, scene
+from tests.counting import READS
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
 
-from agents.bench.measure.counting import READS
 from packing_env import kernels
 from packing_env.core import candidates
 from packing_env.core.candidates import GENERATORS, Scene

@@ -1,5 +1,4 @@
-"""``packing bench``: benchmarks of speed and cost, one module each, run by :mod:`.command`.
+"""``packing bench``: speed of steps, training and kernels, and the comparison of two results.
 
-``measure`` holds clocks and counters, ``workloads`` the loops that are measured, ``baselines``
-other people's implementations, ``reports`` the table, the JSON file and the pictures.
+:mod:`.measure` is shared by all of them, and by the scripts in ``benchmarks/``.
 """

@@ -1,159 +1,194 @@
-"""Speed of drop-height maps: kernels, the NumPy baseline and the unfold formulation."""
+"""Speed of drop-height maps by every kernel backend, on random problems of named sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from itertools import permutations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from agents.bench.base import Benchmark, Job, LeftOut, Row, Rows, Session, check_choices
-from agents.bench.baselines.agreement import compare_with_unfold
-from agents.bench.baselines.formulations import numpy_map, unfold_map
-from agents.bench.baselines.problems import SIZES, Problem, Size, random_problem
-from agents.bench.measure.memory import peak_bytes
-from agents.bench.measure.timing import TooLongError
-from agents.bench.workloads import visible
-from packing_env import kernels
+from agents.bench.session import Session, check_choices
+from packing_env.kernels import (
+    available_backends,
+    drop_height,
+    update_drop_height,
+    updates_drop_height,
+)
 
-Maps = list[list[Tensor]]
-"""Maps by container and orientation, over the lattice points that are inside."""
-Compute = Callable[[], Maps | Tensor]
-"""Function that returns such maps, or all of them in one padded tensor."""
-BASELINES = ("numpy", "unfold")
+COLUMNS = {
+    "wall_ms": "ms",
+    "thread_cpu_ms": "CPU ms",
+    "ns_per_operation": "ns/operation",
+    "times_eager": "x eager",
+    "times_numba": "x numba",
+    "times_recomputed": "x recomputed",
+    "same_bits": "same bits",
+    "differences": "differences",
+}
 
 
-@dataclass(kw_only=True)
-class Kernel(Benchmark):
-    """Speed of every method on every problem, in one process, and equality of their bits.
+@dataclass(frozen=True)
+class Size:
+    """Dimensions of a problem.
 
-    Kernels return all maps in one padded tensor, as an environment takes them, and the baselines a
-    map at a time. Maps of visible items are computed from the catalogue's surfaces and sizes,
-    either all of them or only where a placement changed them.
-
-    Args:
-        problems: Names in :data:`agents.bench.baselines.problems.SIZES`.
-        kernels: Backends; ``None`` means all that run on the device.
-        baselines: Denominators of the ratios: ``numpy``, ``unfold``.
-        cases: Random problems on which rest heights, legality and the lowest place are compared
-            with the unfold formulation; 0 skips the comparison.
-        visible: Numbers of visible items whose maps are updated from decision to decision over an
-            episode of ``irregular_paper``, and compared with recomputed maps.
+    Attributes:
+        rows: Containers.
+        cells: Side of a container, cells.
+        stride: Cells between two lattice points.
+        footprints: ``(w, h)`` of each orientation, cells.
+        filled: Share of the rectangle that is footprint; 1 makes a flat item, with bottom 0.
     """
 
-    columns: ClassVar[Mapping[str, str]] = {
-        "wall_ms": "ms",
-        "thread_cpu_ms": "CPU ms",
-        "ns_per_operation": "ns/operation",
-        "times_numpy": "x numpy",
-        "times_unfold": "x unfold",
-        "peak_mb": "extra MB",
-        "same_bits": "same bits",
-        "times_recomputed": "x recomputed",
-        "pairs_computed": "pairs computed",
-        "cases": "cases",
-        "differences": "differences",
-        "ties": "ties",
-    }
-    problems: Sequence[str]
-    kernels: Sequence[str] | None
-    baselines: Sequence[str]
-    cases: int
-    visible: Sequence[int]
+    rows: int
+    cells: int
+    stride: int
+    footprints: tuple[tuple[int, int], ...]
+    filled: float = 0.8
 
-    def __post_init__(self) -> None:
-        check_choices("bench.problems", self.problems, SIZES)
-        check_choices("bench.baselines", self.baselines, BASELINES)
+    @property
+    def operations(self) -> int:
+        """Number of subtract-and-maximum pairs, over whole rectangles."""
+        return self.rows * sum(self.steps(w) * self.steps(h) * w * h for w, h in self.footprints)
 
-    def jobs(self, session: Session) -> list[Job]:
-        """Return a job per problem, one per number of visible items, and one of random problems."""
-        made = [
-            Job({"problem": name}, partial(self._rows, session, name), f"problem {name}")
-            for name in self.problems
-        ]
-        if kernels.updates_drop_height(session.clock.device.type):
-            for count in self.visible:
-                work = partial(visible.measure, session, count)
-                made.append(Job({"problem": f"visible {count}"}, work, f"{count} visible items"))
-        if self.cases:
-            work = partial(self._agreement, session)
-            made.append(Job({"problem": "random"}, work, "random problems"))
-        return made
-
-    def _backends(self, session: Session) -> list[str]:
-        return list(self.kernels or kernels.available_backends(session.clock.device.type))
-
-    def _rows(self, session: Session, name: str) -> Rows:
-        """Measure every method on a problem; ratios are to the baselines before it."""
-        device = session.clock.device
-        generator = torch.Generator().manual_seed(int(session.config.seed))
-        problem = random_problem(SIZES[name], generator, device)
-        spent: dict[str, float] = {}
-        first: Maps | None = None
-        for method in (*self.baselines, *self._backends(session)):
-            case = {"problem": name, "method": method}
-            compute, share = _method(problem, method)
-            try:
-                timing = session.clock.measure(compute).divided_by(share)
-            except TooLongError as error:
-                yield LeftOut(case, str(error))
-                continue
-            maps = _bits(compute(), problem.size)
-            first = first or maps
-            seconds = timing.seconds("cpu" if method == "numpy" else device.type)
-            values = timing.values() | {
-                "ns_per_operation": 1e9 * seconds / problem.size.operations,
-                **{f"times_{other}": then / seconds for other, then in spent.items()},
-                "same_bits": all(
-                    all(map(torch.equal, *rows)) for rows in zip(first, maps, strict=False)
-                ),
-                "baseline_share": share,
-            }
-            if method in BASELINES:
-                spent[method] = seconds
-            peak = peak_bytes(compute, device)
-            values |= {} if peak is None else {"peak_mb": peak / 1e6}
-            yield Row(case, values)
-
-    def _agreement(self, session: Session) -> Rows:
-        """Compare rest heights, legality and the lowest place on random problems."""
-        count, seed = int(self.cases), int(session.config.seed)
-        for backend in self._backends(session):
-            found = compare_with_unfold(backend, count, seed, session.clock.device)
-            case = {"problem": "random", "method": backend}
-            yield Row(case, vars(found) | {"differences": found.differences})
+    def steps(self, side: int) -> int:
+        """Return the number of lattice points along an axis at which ``side`` cells are inside."""
+        return (self.cells - side) // self.stride + 1
 
 
-def _method(problem: Problem, method: str) -> tuple[Compute, float]:
-    """Return the function that solves a problem, and the share of containers it covers."""
-    size = problem.size
-    if method not in BASELINES:
-        inputs = (problem.heightmap, problem.bottom, size.stride)
-        return partial(kernels.drop_height, *inputs, backend=method), 1.0
-    rows = min(size.rows, size.baseline_rows or size.rows)
-    heights: Any = problem.heightmap
-    bottoms: Any = problem.bottom
-    if method == "numpy":  # its arrays are on the host before the measurement
-        heights, bottoms = heights.cpu().numpy(), bottoms.cpu().numpy()
-
-    def one(row: int, orientation: int) -> Tensor:
-        w, h = size.footprints[orientation]
-        inputs = heights[row], bottoms[row, orientation, :w, :h], size.stride
-        return unfold_map(*inputs) if method == "unfold" else torch.from_numpy(numpy_map(*inputs))
-
-    def loop() -> Maps:
-        return [[one(row, o) for o in range(len(size.footprints))] for row in range(rows)]
-
-    return loop, rows / size.rows
+def _orientations(*sides: int) -> tuple[tuple[int, int], ...]:
+    """Return 24 footprints, four of each pair of different sides."""
+    return tuple(pair for pair in permutations(sides, 2) for _ in range(4))
 
 
-def _bits(maps: Maps | Tensor, size: Size) -> Maps:
-    """Return maps as integers on the host; of a padded tensor of over 64 containers, the first."""
-    if isinstance(maps, Tensor):
-        kept = maps[: 1 if size.rows > 64 else size.rows]
-        inside = [(size.steps(w), size.steps(h)) for w, h in size.footprints]
-        maps = [[z[:x, :y] for z, (x, y) in zip(row, inside, strict=True)] for row in kept]
-    return [[z.cpu().contiguous().view(torch.int32) for z in row] for row in maps]
+SIZES = {
+    "A": Size(1, 200, 4, _orientations(36, 40, 44)),
+    "A1": Size(1, 200, 1, _orientations(36, 40, 44)),
+    "B": Size(64, 64, 1, _orientations(10, 12, 14)),
+    "flat": Size(1, 200, 1, ((40, 40),), filled=1.0),
+    "batch": Size(1024, 200, 4, ((40, 40),) * 24),
+}
+"""Named sizes: 64, 990, 613 and 41 million operations, and 66,000 for a GPU."""
+SMALL = Size(2, 24, 2, ((5, 9), (9, 5), (1, 24), (24, 1)))
+"""Size of the random problems on which backends are compared."""
+
+
+def kernel(
+    session: Session,
+    problems: Sequence[str],
+    kernels: Sequence[str] | None,
+    baselines: Sequence[str],
+    cases: int,
+    visible: Sequence[int],
+) -> None:
+    """Measure every backend on every problem, in one process, and compare the bits.
+
+    Args:
+        session: The run.
+        problems: Names in :data:`SIZES`.
+        kernels: Backends; ``None`` means all that run on the device.
+        baselines: Backends that are measured first, and that the others are compared with.
+        cases: Small random problems on which the bits of each backend are compared with those of
+            the first; 0 skips the comparison.
+        visible: Numbers of visible items whose maps are updated after a placement, on ``A``, and
+            compared with recomputed maps.
+
+    Raises:
+        ConfigError: A problem or a baseline is unknown.
+    """
+    known = available_backends(session.clock.device.type)
+    check_choices("bench.problems", problems, SIZES)
+    check_choices("bench.baselines", baselines, known)
+    session.columns = COLUMNS
+    backends = list(dict.fromkeys([*baselines, *(kernels or known)]))
+    for name in problems:
+        _measure_problem(session, name, backends, baselines)
+    for count in visible if updates_drop_height(session.clock.device.type) else ():
+        _measure_update(session, count)
+    for backend in backends[1:] if cases else ():
+        with session.case(problem="random", cases=cases, kernel=backend) as case:
+            generator = torch.Generator().manual_seed(int(session.config.seed))
+            differences = 0
+            for _ in range(cases):
+                problem = random_problem(SMALL, generator, session.clock.device)
+                maps = [
+                    drop_height(*problem, SMALL.stride, backend=b) for b in (backends[0], backend)
+                ]
+                differences += not _same_bits(*maps)
+            session.add(case, {"differences": differences})
+
+
+def _measure_problem(
+    session: Session, name: str, backends: Sequence[str], baselines: Sequence[str]
+) -> None:
+    """Measure every backend on a named problem."""
+    size = SIZES[name]
+    generator = torch.Generator().manual_seed(int(session.config.seed))
+    problem = random_problem(size, generator, session.clock.device)
+    spent: dict[str, float] = {}
+    expected: Tensor | None = None
+    for backend in backends:
+        with session.case(problem=name, kernel=backend) as case:
+            work = partial(drop_height, *problem, size.stride, backend=backend)
+            values = session.clock.measure(work)
+            spent[backend] = session.clock.cost(values)
+            values["ns_per_operation"] = 1e6 * spent[backend] / size.operations
+            z = work()
+            expected = z if expected is None else expected
+            values["same_bits"] = _same_bits(expected, z)
+            for other in baselines:
+                if other in spent:
+                    values[f"times_{other}"] = spent[other] / spent[backend]
+            session.add(case, values)
+
+
+def _measure_update(session: Session, visible: int) -> None:
+    """Measure the maps of visible items after one of them was placed: recomputed, and updated."""
+    size = SIZES["A"]
+    generator = torch.Generator().manual_seed(int(session.config.seed))
+    heightmap, _ = random_problem(size, generator)
+    bottom = torch.cat([random_problem(size, generator)[1] for _ in range(visible + 1)])
+    # The first item is placed in the middle, and the last one becomes visible.
+    middle = slice(2 * size.cells // 5, 3 * size.cells // 5)
+    raised = heightmap.clone()
+    raised[:, middle, middle] += 0.1
+    item_id = torch.arange(visible + 1)[None]
+    inputs = (raised, item_id[:, 1:], bottom, size.stride)
+    before = update_drop_height(None, heightmap, item_id[:, :-1], bottom, size.stride)
+    spent: dict[str, float] = {}
+    for method, known in (("recomputed", None), ("updated", before)):
+        with session.case(problem="visible", items=visible, method=method) as case:
+            values = session.clock.measure(partial(update_drop_height, known, *inputs))
+            spent[method] = session.clock.cost(values)
+            values["times_recomputed"] = spent["recomputed"] / spent[method]
+            session.add(case, values)
+
+
+def random_problem(
+    size: Size, generator: torch.Generator, device: torch.device | str = "cpu"
+) -> tuple[Float[Tensor, "B X Y"], Float[Tensor, "B R U V"]]:
+    """Draw heightmaps up to 0.3 m, and lower surfaces of 0 to 0.05 m, ``+inf`` off the footprint.
+
+    Both ends of an item's rectangle are footprint, so every placement has a finite height.
+    """
+    window = [max(sides) for sides in zip(*size.footprints, strict=True)]
+    heightmap = 0.3 * torch.rand(size.rows, size.cells, size.cells, generator=generator)
+    bottom = torch.full((size.rows, len(size.footprints), *window), torch.inf)
+    for orientation, (w, h) in enumerate(size.footprints):
+        part = bottom[:, orientation, :w, :h]
+        if size.filled == 1.0:
+            part.zero_()
+            continue
+        values = 0.05 * torch.rand(part.shape, generator=generator)
+        values[torch.rand(part.shape, generator=generator) > size.filled] = torch.inf
+        values[:, -1, -1] = 0.05
+        values[:, 0, 0] = 0.0
+        part.copy_(values)
+    return heightmap.to(device), bottom.to(device)
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    return torch.equal(one.view(torch.int32), other.view(torch.int32))

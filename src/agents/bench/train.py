@@ -1,26 +1,47 @@
-"""Speed of training: the environment, with inference, and with learning."""
+"""Speed of training: the environment alone, with inference, and with learning."""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig
 
-from agents.bench.base import Row, Rows, Session
-from agents.bench.workloads.learner import Learning, Stopwatch, build_trainer, run_updates
+from agents.bench.measure import Clock
+from agents.bench.session import Session
+from agents.config import build
+from agents.config.checks import check_learns
+from agents.config.folders import ConfigError
+from agents.training.rollout import DeviceCollector
 from agents.training.trainer import Trainer
 
-PARTS = ("environment", "inference", "learning")
+COLUMNS = {
+    "parameters": "parameters",
+    "sampled_per_frame": "sampled/frame",
+    "environment_us_per_frame": "env us",
+    "inference_us_per_frame": "inference us",
+    "learning_us_per_frame": "learning us",
+    "environment_frames_per_second": "env frames/s",
+    "inference_frames_per_second": "+inference",
+    "frames_per_second": "+learning",
+}
 
 
-@dataclass(kw_only=True)
-class Train(Learning):
-    """Time of a training run by part: environment, inference, and the rest, which is learning.
+def train(
+    session: Session,
+    agents: Sequence[str] | None,
+    presets: Sequence[str] | None,
+    updates: int,
+    frames: int,
+) -> None:
+    """Measure training by part: environment, inference, and the rest, which is learning.
 
     It reports three rates, as Isaac Lab's benchmarks do: the environment alone, environment and
     inference, all three. A repeat runs from the end of one update to the end of another. The parts
@@ -28,87 +49,141 @@ class Train(Learning):
     a loop that does not wait.
 
     Args:
-        agents, presets: See :class:`Learning`.
-        updates: Updates per repeat.
+        session: The run.
+        agents: Options of the group ``agent``; ``None`` means that of the configuration.
+        presets: Options of the group ``env``; ``None`` means that of the configuration.
+        updates: Updates between two looks at the number of frames.
         frames: Smallest number of frames per repeat.
+
+    Raises:
+        ConfigError: A setting is impossible.
     """
+    if not isinstance(updates, int) or updates < 1:
+        raise ConfigError(f"bench.updates={updates} must be at least 1")
+    session.columns = COLUMNS
+    own = session.config.agent["_target_"].rpartition(".")[2].lower()
+    for agent, preset in product(agents or (None,), presets or (None,)):
+        task = preset or session.config.env.task
+        with session.case(agent=agent or own, preset=task) as case:
+            config = session.variant(agent=agent, env=preset)
+            check_learns(config)
+            torch.manual_seed(int(config.seed))
+            watch = Stopwatch(session.clock.synchronize)
+            trainer = build_trainer(config, watch)
+            case["mode"] = config.env.action_mode
+            case["rows"] = trainer.collector.env.batch_size.numel()
+            run_updates(trainer, max(1, session.clock.warmup))
+            repeat = partial(_repeat, trainer, updates, int(frames))
+            values = _rates(_microseconds(session.clock, watch, repeat))
+            session.add(case, values | work_per_frame(trainer, config))
 
-    columns: ClassVar[Mapping[str, str]] = {
-        "parameters": "parameters",
-        "sampled_per_frame": "sampled/frame",
-        "environment_us_per_frame": "env us",
-        "inference_us_per_frame": "inference us",
-        "learning_us_per_frame": "learning us",
-        "environment_frames_per_second": "env frames/s",
-        "inference_frames_per_second": "+inference",
-        "frames_per_second": "+learning",
-    }
-    frames: int
 
-    def rows(self, session: Session, config: DictConfig, case: dict[str, Any]) -> Rows:
-        """Measure whole repeats and, in a second loop, their parts."""
-        clock = session.clock
-        watch = Stopwatch(clock.synchronize)
-        trainer = build_trainer(config, watch)
-        run_updates(trainer, max(1, clock.warmup))
-        repeats: dict[str, list[float]] = defaultdict(list)
-        for _ in range(clock.repeats):
-            start = time.perf_counter()
-            count = self._repeat(trainer)
-            clock.synchronize()
-            repeats["us_per_frame"].append(1e6 * (time.perf_counter() - start) / count)
-            clock.check(time.perf_counter() - start)
-            for part, spent in self._apart(trainer, watch).items():
-                repeats[part].append(spent)
-        found = _rates({name: statistics.median(numbers) for name, numbers in repeats.items()})
-        found["repeats"] = clock.repeats
-        found["us_per_frame_range"] = [min(repeats["us_per_frame"]), max(repeats["us_per_frame"])]
-        rows = trainer.collector.env.batch_size.numel()
-        yield Row(case | {"rows": rows}, found | work_per_frame(trainer, config))
+def _repeat(trainer: Trainer, updates: int, least: int) -> int:
+    """Train from update to update; return the number of frames."""
+    before = trainer.frames
+    run_updates(trainer, updates)
+    while trainer.frames - before < least:
+        run_updates(trainer, updates)
+    return trainer.frames - before
 
-    def _repeat(self, trainer: Trainer) -> int:
-        """Train from update to update; return the number of frames."""
-        before = trainer.frames
-        while True:
-            run_updates(trainer, self.updates)
-            if trainer.frames - before >= int(self.frames):
-                return trainer.frames - before
 
-    def _apart(self, trainer: Trainer, watch: Stopwatch) -> dict[str, float]:
-        """Return microseconds per frame of every part: wall clock and CPU time of the thread."""
+def _microseconds(
+    clock: Clock, watch: Stopwatch, repeat: Callable[[], int]
+) -> dict[str, list[float]]:
+    """Return the time per frame of every repeat: of the whole, and of its parts."""
+    us: dict[str, list[float]] = defaultdict(list)
+    for _ in range(clock.repeats):
+        # 1. The whole, without waiting for the device between the parts.
+        start = time.perf_counter()
+        frames = repeat()
+        clock.synchronize()
+        seconds = time.perf_counter() - start
+        clock.check(seconds)
+        us["us_per_frame"].append(1e6 * seconds / frames)
+        # 2. The parts.
         watch.seconds.clear()
-        watch.thread_seconds.clear()
         watch.runs = True
-        frames = watch.run("all", self._repeat, trainer)
+        frames = watch.run("all", repeat)
         watch.runs = False
-        found: dict[str, float] = {}
-        clocks = {"us_per_frame": watch.seconds, "cpu_us_per_frame": watch.thread_seconds}
-        for unit, spent in clocks.items():
-            spent["learning"] = spent["all"] - (spent["environment"] + spent["inference"])
-            found |= {f"{part}_{unit}": 1e6 * spent[part] / frames for part in PARTS}
-        return found
+        spent = {part: watch.seconds[part] for part in ("environment", "inference")}
+        spent["learning"] = watch.seconds["all"] - sum(spent.values())
+        for part, seconds in spent.items():
+            us[f"{part}_us_per_frame"].append(1e6 * seconds / frames)
+    return us
 
 
-def _rates(us: dict[str, float]) -> dict[str, Any]:
-    """Return frames per second of one part, of two and of all."""
-    environment = us["environment_us_per_frame"]
-    acting = environment + us["inference_us_per_frame"]
-    return us | {
+def _rates(us: Mapping[str, list[float]]) -> dict[str, Any]:
+    """Return medians, and frames per second of one part, of two and of all."""
+    values: dict[str, Any] = {name: statistics.median(repeats) for name, repeats in us.items()}
+    environment = values["environment_us_per_frame"]
+    acting = environment + values["inference_us_per_frame"]
+    return values | {
         "environment_frames_per_second": 1e6 / environment,
         "inference_frames_per_second": 1e6 / acting,
-        "frames_per_second": 1e6 / us["us_per_frame"],
-        "environment_share": environment / (acting + us["learning_us_per_frame"]),
+        "frames_per_second": 1e6 / values["us_per_frame"],
+        "environment_share": environment / (acting + values["learning_us_per_frame"]),
+        "us_per_frame_range": [min(us["us_per_frame"]), max(us["us_per_frame"])],
+        "repeats": len(us["us_per_frame"]),
     }
+
+
+class Stopwatch:
+    """Seconds spent in the parts of a loop; it waits for the device at both ends of each part.
+
+    Args:
+        synchronize: Function that waits for the device.
+
+    Attributes:
+        runs: True while it times; otherwise it only calls the work.
+        seconds: Wall clock by part.
+        thread_seconds: CPU time of this thread by part.
+    """
+
+    def __init__(self, synchronize: Callable[[], None]) -> None:
+        self.synchronize = synchronize
+        self.runs = False
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.thread_seconds: dict[str, float] = defaultdict(float)
+
+    def run(self, part: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Call ``work``, and add the time to a part."""
+        if not self.runs:
+            return work(*arguments)
+        self.synchronize()
+        start, start_thread = time.perf_counter(), time.thread_time()
+        returned = work(*arguments)
+        self.synchronize()
+        self.seconds[part] += time.perf_counter() - start
+        self.thread_seconds[part] += time.thread_time() - start_thread
+        return returned
+
+
+def build_trainer(config: DictConfig, watch: Stopwatch | None = None) -> Trainer:
+    """Build the trainer of a configuration; ``watch`` times its environment and its policy."""
+    env: Any = build.build_env(config)
+    agent = build.build_agent(config, env)
+    replay = build.build_replay(config, env, agent)
+    policy = agent.policy
+    if watch is not None:
+        env.step_and_maybe_reset = partial(watch.run, "environment", env.step_and_maybe_reset)
+        policy = partial(watch.run, "inference", policy)
+    return instantiate(config.trainer)(agent, DeviceCollector(env, policy), replay)
+
+
+def run_updates(trainer: Trainer, count: int) -> int:
+    """Train until ``count`` more updates are done; return the number of steps."""
+    until, steps = trainer.updates + count, 0
+    while trainer.updates < until:
+        trainer.step()
+        steps += 1
+    return steps
 
 
 def work_per_frame(trainer: Trainer, config: DictConfig) -> dict[str, Any]:
-    """Return the parameters and the transitions learned per frame, the context of a rate."""
+    """Return the parameters, and the transitions learned from per frame: the context of a rate."""
     agent = trainer.agent
-    options = {name: OmegaConf.select(config, f"agent.{name}") for name in ("epochs", "batch_size")}
-    found: dict[str, Any] = {name: v for name, v in options.items() if v is not None}
-    found["parameters"] = sum(parameter.numel() for parameter in agent.policy.parameters())
+    values = {"parameters": sum(weight.numel() for weight in agent.policy.parameters())}
     if trainer.on_policy:
-        return found | {"sampled_per_frame": float(found["epochs"])}
+        return values | {"sampled_per_frame": float(config.agent.epochs)}
     every = trainer.update_every
-    per_frame = agent.batch_size / every if every else None
-    return found | {"sampled_per_frame": per_frame, "update_every": every}
+    return values | {"sampled_per_frame": agent.batch_size / every if every else None}

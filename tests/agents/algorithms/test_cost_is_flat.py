@@ -19,11 +19,11 @@ from omegaconf import OmegaConf
 from tests.agents.algorithms.test_every_agent import LEARNERS
 from tests.agents.algorithms.test_host_reads import NaiveWrapper
 from tests.agents.conftest import TINY_OVERRIDES, HeightNetwork
+from tests.counting import CallSites, allocations
 from tests.tiny import tiny_env
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import packing_env
-from agents.bench.measure.counting import CallSites, allocations
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper

@@ -10,9 +10,9 @@ from hydra.utils import instantiate
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from tests.agents.algorithms.test_every_agent import LEARNERS, small_config
+from tests.counting import host_reads as reads
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from agents.bench.measure.counting import host_reads as reads
 from agents.config.build import build_agent, build_env, build_replay
 from agents.policies.policy_wrapper import PolicyWrapper
 from agents.training.trainer import Trainer

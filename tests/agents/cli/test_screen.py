@@ -17,8 +17,7 @@ import pytest
 from rich.console import Console
 from tests.agents.cli.test_cli import TRAIN
 
-from agents.bench.base import Row
-from agents.bench.reports.table import print_table
+from agents.bench.measure import Row, print_table
 from agents.cli import main as cli
 from agents.cli.completion import completions
 from agents.cli.runs import Run, find, listing

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.counting import READS
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
 
-from agents.bench.measure.counting import READS
 from agents.policies import sampling
 from agents.policies.heads import Heads, PlacementHeads, action_heads
 from packing_env.types import ParameterError

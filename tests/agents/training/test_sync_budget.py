@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from tests.agents.training.test_trainer import real_trainer
+from tests.counting import CallSites
 
-from agents.bench.measure.counting import CallSites
 from agents.loggers.logging import NullLogger
 from agents.loggers.meter import Meter
 from agents.training.trainer import Trainer

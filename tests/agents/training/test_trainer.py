@@ -15,6 +15,7 @@ import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from tests.agents.conftest import FakeAgent, FakeReplay
+from tests.counting import host_reads as reads
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     FakeTensor,
@@ -25,7 +26,6 @@ from torch.profiler import ProfilerActivity, profile
 from agents import heuristics
 from agents.algorithms.base import Agent
 from agents.algorithms.dqn import DQN
-from agents.bench.measure.counting import host_reads as reads
 from agents.loggers.logging import CSVLogger, NullLogger
 from agents.loggers.meter import Meter
 from agents.networks import ScoreMaps

@@ -10,19 +10,18 @@ from __future__ import annotations
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import agents
 import packing_env
 from agents.algorithms.states import tensors
-from packing_env import PackingEnv
 
 READS = (
     "aten::_local_scalar_dense",
@@ -36,8 +35,7 @@ STEP_COUNTERS = "aten::_fused_adam_"
 """Operation that reads its own step counters, on a CPU only."""
 _HOST_CALLS = ("tolist", "numpy", "__array__")
 """Methods that read a CPU tensor without an operation."""
-_OURS = (str(Path(packing_env.__file__).parent), str(Path(__file__).parents[2]))
-_HERE = str(Path(__file__).parents[1])
+_OURS = (str(Path(packing_env.__file__).parent), str(Path(agents.__file__).parent))
 
 
 def _events(work: Callable[[], object], times: int = 1, *, memory: bool = False) -> list[Any]:
@@ -79,14 +77,6 @@ def allocations(work: Callable[[], object]) -> tuple[int, int]:
     events = [event for event in _events(work, memory=True) if event.name() == "[memory]"]
     taken = [event.nbytes() for event in events if event.nbytes() > 0]
     return len(taken), sum(taken)
-
-
-def dispatches(work: Callable[[], object], times: int = 3) -> float:
-    """Return the number of torch operations that Python calls, per call of ``work``."""
-    with CallSites() as sites:
-        for _ in range(times):
-            work()
-    return sites.total("operations") / times
 
 
 class CallSites(TorchDispatchMode):
@@ -165,33 +155,11 @@ def _reads(func: Any, args: tuple[Any, ...]) -> bool:
 
 
 def call_site() -> str:
-    """Return ``file:line function`` of the innermost frame of this project outside this package."""
+    """Return ``file:line function`` of the innermost frame of this project."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):
         name = frame.f_code.co_filename
-        if name.startswith(_OURS) and not name.startswith(_HERE):
+        if name.startswith(_OURS):
             folder = next(ours for ours in _OURS if name.startswith(ours))
             path = Path(name).relative_to(Path(folder).parent).as_posix()
             return f"{path}:{line} {frame.f_code.co_name}"
     return "elsewhere"
-
-
-def tensors_in(thing: Any) -> dict[int, Tensor]:
-    """Return every tensor in an object, at any depth, by ``data_ptr``; skip environments."""
-    found: dict[int, Tensor] = {}
-    seen: set[int] = set()
-    waiting = [thing]
-    while waiting:
-        value = waiting.pop()
-        if id(value) in seen or isinstance(value, (type, PackingEnv)):
-            continue
-        seen.add(id(value))
-        if isinstance(value, Tensor):
-            if value.numel():
-                found[value.data_ptr()] = value
-        elif isinstance(value, Mapping):
-            waiting += value.values()
-        elif isinstance(value, (list, tuple, set)):
-            waiting += value
-        else:
-            waiting += getattr(value, "__dict__", {}).values()
-    return found

@@ -1,4 +1,4 @@
-"""Peak memory of a call, on top of what was allocated before."""
+"""Peak of the resident memory of a call, on top of what was allocated before."""
 
 from __future__ import annotations
 
@@ -8,21 +8,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
 
 
-def peak_bytes(work: Callable[[], object], device: torch.device) -> int | None:
-    """Return the peak of the allocator (GPU) or of the resident set (Linux), else None."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device)
-        work()
-        torch.cuda.synchronize(device)
-        return torch.cuda.max_memory_allocated(device) - before
+def peak_bytes(work: Callable[[], object]) -> int | None:
+    """Return the peak of the resident set, None where the system does not tell it."""
     try:
         if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
             ctypes.CDLL(None).malloc_trim(0)  # the call would otherwise reuse free memory unseen

@@ -1,0 +1,129 @@
+"""Drop-height maps of several visible items over an episode: recomputed, or updated.
+
+    python benchmarks/updated_maps.py [--visible 5 20] [--out ...]
+
+The episode is one of `irregular_paper`, packed lowest first. An update computes only what the last
+placement changed. `pairs_computed` is the share of all pairs of a placement and a cell of its
+window that the kernel visits.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from provenance import provenance, write_json
+from torch import Tensor
+
+from agents.bench.measure import Clock
+from packing_env import kernels, make_env
+from packing_env.core.orientation import visible_items
+from packing_env.kernels.drop.update.numba import update_drop_height
+
+
+class Decision(NamedTuple):
+    """Inputs of the maps of one decision, in the order of `kernels.update_drop_height`.
+
+    Attributes:
+        heightmap: ``[1, X, Y]`` metres.
+        item_id: ``[1, L]`` catalogue rows, -1 for an empty slot.
+        bottom: ``[M, R, U, V]`` metres, of every catalogue row.
+        stride: Cells between two placements.
+        size: ``[M, R, 2]`` footprints, cells.
+    """
+
+    heightmap: Tensor
+    item_id: Tensor
+    bottom: Tensor
+    stride: int
+    size: Tensor
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a placement inside the container and a cell of its window, over all items."""
+        sizes = self.size[self.item_id[self.item_id >= 0]]
+        grid = torch.tensor(self.heightmap.shape[1:])
+        steps = (grid - sizes).div(self.stride, rounding_mode="floor") + 1
+        return int((steps.clamp(min=0) * sizes).prod(-1).sum())
+
+
+def episode(visible: int, seed: int, **overrides: Any) -> list[Decision]:
+    """Return the decisions of an episode packed lowest first."""
+    env = make_env("irregular_paper", num_visible=visible, pool_size=1, seed=seed, **overrides)
+    catalogue, stride = env.catalogue, env.params.grid_step
+    root, decisions = env.reset(), []
+    while True:
+        state = dict(env.state.items())
+        item_id, is_visible = visible_items(state, visible)
+        item_id = torch.where(is_visible, item_id, -1)
+        heightmap = state["heightmap"].clone()
+        decision = Decision(heightmap, item_id, catalogue.bottom, stride, catalogue.size)
+        decisions.append(decision)
+        z = root["observation", "drop_height"].flatten(1)
+        root["action"] = torch.where(root["action_mask"], z, torch.inf).argmin(1)
+        root = env.step(root)["next"]
+        if bool(root["done"].any()):
+            return decisions
+
+
+def maps_of(decisions: list[Decision], *, update: bool) -> list[Tensor]:
+    """Return the maps of every decision, in order: updated, or each computed from nothing."""
+    known, maps = None, []
+    for decision in decisions:
+        known = kernels.update_drop_height(known if update else None, *decision)
+        maps.append(known.z)
+    return maps
+
+
+def visited(decisions: list[Decision], maps: list[Tensor], *, update: bool) -> int:
+    """Return the number of pairs of a placement and a cell that the kernel visits."""
+    count = torch.zeros(1, dtype=torch.int64)
+    for index, decision in enumerate(decisions):
+        before = decisions[max(0, index - 1)]
+        items = before.item_id if update and index else torch.full_like(before.item_id, -1)
+        known = (before.heightmap, items, maps[max(0, index - 1)])
+        update_drop_height(known, *decision, pairs=count)
+    return int(count)
+
+
+def measure(clock: Clock, decisions: list[Decision]) -> dict[str, Any]:
+    """Return the CPU time per decision and the share of the pairs, both ways."""
+    pairs = sum(decision.pairs for decision in decisions)
+    rows, maps = {}, {}
+    for way, update in (("recomputed", False), ("updated", True)):
+        work = partial(maps_of, decisions, update=update)
+        cpu_ms = clock.cost(clock.measure(work, parts=len(decisions)))
+        maps[way] = work()
+        share = visited(decisions, maps[way], update=update) / pairs
+        rows[way] = {"cpu_ms": cpu_ms, "pairs_computed": share}
+    return {
+        "decisions": len(decisions),
+        "times_recomputed": rows["recomputed"]["cpu_ms"] / rows["updated"]["cpu_ms"],
+        "same_bits": all(map(torch.equal, *maps.values())),
+        **rows,
+    }
+
+
+def main() -> None:
+    """Measure, print, and write the file."""
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--visible", type=int, nargs="+", default=[5, 20])
+    parser.add_argument("--resolution", type=int, help="cells along X; default: of the preset")
+    parser.add_argument("--items", type=int, help="items of the episode; default: of the preset")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", default="benchmarks/results/updated_maps.json")
+    args = parser.parse_args()
+    clock = Clock(torch.device("cpu"), repeats=args.repeats)
+    report = {}
+    for visible in args.visible:
+        decisions = episode(visible, 0, resolution=args.resolution, num_items=args.items)
+        report[f"visible {visible}"] = measure(clock, decisions)
+        print(visible, report[f"visible {visible}"])
+    write_json(args.out, provenance(args) | {"episodes": report})
+
+
+if __name__ == "__main__":
+    main()

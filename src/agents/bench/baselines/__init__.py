@@ -1,1 +1,0 @@
-"""Other implementations to compare with, and the random problems that all of them solve."""

@@ -1,0 +1,249 @@
+"""Measurements: clocks, the results file with its origin, and the table.
+
+``packing bench`` and the scripts in ``benchmarks/`` share this module.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from rich.measure import Measurement
+
+from agents.config.folders import config_folder
+from agents.training import runs
+from agents.training.evaluate import plain_table
+from packing_env import kernels
+
+Work = Callable[[], object]
+FORMAT = 1
+"""Version of the file format of ``packing bench``."""
+_LEAST = {"repeats": 1, "warmup": 0, "singles": 1, "shortest": 0.0, "longest": 0.0}
+"""Smallest allowed value of each setting of :class:`Clock`; those that are whole count calls."""
+
+
+class TooLongError(ValueError):
+    """Repeats of a call would exceed the time limit of a measurement."""
+
+
+class Row(NamedTuple):
+    """One measurement.
+
+    Attributes:
+        case: Names and numbers that identify the measurement among the others.
+        values: Results; a name ends with its unit.
+    """
+
+    case: dict[str, Any]
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Timer of repeated calls.
+
+    Attributes:
+        device: Device of the work; every repeat ends by waiting for it.
+        repeats: Number of repeats; results are their median.
+        warmup: Calls before the first repeat, besides the one that compiles.
+        shortest: Smallest duration of a repeat in seconds; it makes as many calls as needed.
+        longest: Largest duration of all repeats of one measurement in seconds.
+        singles: Calls that are timed one by one for percentiles.
+
+    Raises:
+        ValueError: A setting is too small.
+    """
+
+    device: torch.device
+    repeats: int = 5
+    warmup: int = 2
+    shortest: float = 0.05
+    longest: float = 60.0
+    singles: int = 100
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            counts = isinstance(least, int)
+            if not isinstance(value, int if counts else (int, float)) or not value >= least:
+                number = "a whole number of" if counts else ""
+                raise ValueError(f"clock.{name}={value} must be {number} at least {least}")
+
+    def synchronize(self) -> None:
+        """Wait for the device, so that a clock includes its work."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def check(self, once: float) -> None:
+        """Raise if repeats of a call that takes ``once`` seconds would take too long."""
+        if once * self.repeats > self.longest:
+            raise TooLongError(
+                f"{self.repeats} calls of {once:.3g} s each are more than longest={self.longest:g}"
+            )
+
+    def measure(self, work: Work, parts: float = 1.0) -> dict[str, Any]:
+        """Return medians and ranges of the time of a call, in milliseconds.
+
+        Args:
+            work: Call.
+            parts: Number of equal parts of the call, of which one is meant; below 1 if the call is
+                a share of what is meant.
+
+        Returns:
+            ``wall_ms`` and ``thread_cpu_ms`` (of the calling thread, which other programs disturb
+            least), each with its range; ``process_cpu_ms`` of all threads; the numbers of calls.
+
+        Raises:
+            TooLongError: The repeats would take more than :attr:`longest`.
+        """
+        # 1. Compile, warm up, and estimate the time of a call.
+        work()
+        self.synchronize()
+        start = time.perf_counter()
+        for _ in range(max(1, self.warmup)):
+            work()
+        self.synchronize()
+        once = (time.perf_counter() - start) / max(1, self.warmup)
+        self.check(once)
+        # 2. Repeat as many calls as the shortest repeat needs.
+        calls = max(1, math.ceil(self.shortest / max(once, 1e-9)))
+        clocks = (time.perf_counter, time.thread_time, time.process_time)
+        spent = []
+        for _ in range(self.repeats):
+            before = [clock() for clock in clocks]
+            for _ in range(calls):
+                work()
+            self.synchronize()
+            seconds = [clock() - then for clock, then in zip(clocks, before, strict=True)]
+            spent.append([1e3 * one / calls / parts for one in seconds])
+        # 3. Summarize.
+        wall, thread, process = zip(*spent, strict=True)
+        return {
+            "wall_ms": statistics.median(wall),
+            "wall_range_ms": [min(wall), max(wall)],
+            "thread_cpu_ms": statistics.median(thread),
+            "thread_cpu_range_ms": [min(thread), max(thread)],
+            "process_cpu_ms": statistics.median(process),
+            "repeats": self.repeats,
+            "calls_per_repeat": calls,
+        }
+
+    def cost(self, values: Mapping[str, Any]) -> float:
+        """Return the milliseconds to compare: CPU time on a CPU, wall clock elsewhere.
+
+        With one thread it is the CPU time of this thread; with more, that of the process, because
+        the others work while this one waits.
+        """
+        if self.device.type != "cpu":
+            return float(values["wall_ms"])
+        alone = torch.get_num_threads() == 1
+        return float(values["thread_cpu_ms" if alone else "process_cpu_ms"])
+
+    def latencies(self, work: Work, between: Work = lambda: None) -> dict[str, float]:
+        """Return percentiles of single calls in milliseconds of wall clock, each waited for.
+
+        Args:
+            work: Call to time.
+            between: Call before each of them, not timed.
+        """
+        milliseconds = []
+        for _ in range(self.singles):
+            between()
+            self.synchronize()
+            start = time.perf_counter()
+            work()
+            self.synchronize()
+            milliseconds.append(1e3 * (time.perf_counter() - start))
+        return percentiles(milliseconds)
+
+
+def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
+    """Return the 50th, 95th and 99th percentile, linear between samples."""
+    values = torch.tensor(milliseconds, dtype=torch.float64)
+    return {f"p{p}_ms": float(torch.quantile(values, p / 100)) for p in (50, 95, 99)}
+
+
+def provenance(device: torch.device | str = "cpu") -> dict[str, Any]:
+    """Return the hardware, load, versions and revision behind numbers measured on a device."""
+    return {
+        "machine": runs.machine(device),
+        "load_average": os.getloadavg(),  # other programs slow a wall clock down
+        "versions": runs.versions(),
+        "revision": revision(),
+        "kernels": kernels.backend_for(torch.device(device).type),
+    }
+
+
+def revision(checkout: Path | None = None) -> str | None:
+    """Return the Git revision, with a plus if there are changes; ``None`` without Git.
+
+    Args:
+        checkout: Folder of a checkout; ``None`` means this one.
+    """
+    folder = checkout or config_folder().parent
+    if not (folder / ".git").exists():
+        return None
+    command = ["git", "describe", "--always", "--dirty=+"]
+    try:
+        described = subprocess.check_output(command, cwd=folder, stderr=subprocess.DEVNULL)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.decode().strip()
+
+
+def print_table(console: Console, rows: Sequence[Row], columns: Mapping[str, str]) -> None:
+    """Print a line per measurement: its case, then its values.
+
+    Entries that all cases share stand in the title. Where the table is wider than the console,
+    every line names its values instead.
+
+    Args:
+        console: Output.
+        rows: Measurements.
+        columns: Names of the values, with their headings.
+    """
+    first, *others = [row.case for row in rows]
+    common = {k: v for k, v in first.items() if all(case.get(k) == v for case in others)}
+    keys = dict.fromkeys(key for row in rows for key in row.case if key not in common)
+    names = [name for name in columns if any(name in row.values for row in rows)]
+    title = " ".join(f"{key}={_text(value)}" for key, value in common.items())
+    table = plain_table(title=title, title_justify="left")
+    for key in keys:
+        table.add_column(key, no_wrap=True)
+    for name in names:
+        table.add_column(columns[name], justify="right", no_wrap=True)
+    for row in rows:
+        cells = [*map(row.case.get, keys), *map(row.values.get, names)]
+        table.add_row(*map(_text, cells))
+    if Measurement.get(console, console.options.update(max_width=1000), table).maximum <= (
+        console.width
+    ):
+        console.print(table)
+        return
+    console.print(title, style="bold", highlight=False)
+    for row in rows:
+        case = " ".join(f"{key}={_text(row.case[key])}" for key in keys if key in row.case)
+        values = [f"{columns[n]} {_text(row.values[n])}" for n in names if n in row.values]
+        console.print(f"{case}: {', '.join(values)}", highlight=False)
+
+
+def _text(value: Any) -> str:
+    """Format a value for a cell; numbers have four digits."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    if isinstance(value, (int, float)):
+        return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
+    if isinstance(value, (list, tuple)):
+        return " ".join(_text(inner) for inner in value)
+    return str(value)

@@ -1,1 +1,0 @@
-"""Results of a benchmark: the table on the console, the JSON file and the pictures."""

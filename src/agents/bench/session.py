@@ -1,0 +1,152 @@
+"""A run of ``packing bench``: its configuration, clock, cases and results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from agents.bench.measure import FORMAT, Clock, Row, print_table, provenance
+from agents.config import build
+from agents.config.compose import Request, compose, parse
+from agents.config.folders import ConfigError
+from agents.training import runs
+
+
+class Session:
+    """Configuration, clock and results of one run of ``packing bench``.
+
+    A benchmark is a function that ``conf/bench/<name>.yaml`` names. It sets ``columns``, measures
+    each case inside :meth:`case`, and calls :meth:`add`, which writes the results file at once.
+
+    Args:
+        config: Configuration of the command.
+        request: Command line.
+        clock: Timer.
+        path: Results file; ``None`` writes none.
+        console: Output.
+
+    Attributes:
+        columns: Values that the table shows, with their headings.
+        notes: Lines printed below the table: the hardware and versions behind the numbers.
+        results: Measurements.
+        left_out: Cases that were skipped, each with its ``reason``.
+        head: Origin of the numbers, see :func:`agents.bench.measure.provenance`.
+    """
+
+    def __init__(
+        self,
+        config: DictConfig,
+        request: Request,
+        clock: Clock,
+        path: Path | None,
+        console: Console,
+    ) -> None:
+        self.config, self.request, self.clock = config, request, clock
+        self.path, self.console = path, console
+        self.columns: Mapping[str, str] = {}
+        self.results: list[Row] = []
+        self.left_out: list[dict[str, Any]] = []
+        self._configurations: dict[str, Any] = {}
+        self._start = time.perf_counter()
+        benchmark = next(word for word in request.overrides if word.startswith("bench="))
+        others = [word for word in request.overrides if word != benchmark]
+        what = benchmark.removeprefix("bench=")
+        self.head = provenance(clock.device) | {
+            "packing_bench": FORMAT,
+            "what": what,
+            "command": ["packing", "bench", what, *others],
+            "configuration": OmegaConf.to_container(config, resolve=True),
+        }
+        machine, torch_version = self.head["machine"], self.head["versions"]["torch"]
+        self.notes = [
+            f"{machine.get('gpu') or machine['processor']}, {machine['torch_threads']} thread(s), "
+            f"torch {torch_version}, kernels {self.head['kernels']}, "
+            f"revision {self.head['revision']}"
+        ]
+
+    def variant(self, **options: str | None) -> DictConfig:
+        """Return the configuration with options of some groups; ``None`` leaves a group alone."""
+        words = [f"{group}={option}" for group, option in options.items() if option is not None]
+        if not words:
+            return self.config
+        others = [
+            override.input_line or ""
+            for override in parse(self.request.overrides)
+            if options.get(override.key_or_group) is None
+        ]
+        config = compose(self.request.command, [*others, *words], self.request.folders)
+        self._configurations[" ".join(words)] = OmegaConf.to_container(config, resolve=True)
+        return config
+
+    @contextmanager
+    def case(self, **case: Any) -> Iterator[dict[str, Any]]:
+        """Show a case while it is measured; leave it out if a setting makes that impossible.
+
+        Args:
+            **case: Names and numbers that identify the measurement among the others.
+
+        Yields:
+            The case, to which the block may add entries.
+        """
+        title = " ".join(str(value) for value in case.values())
+        if not self.console.is_terminal:
+            self.console.print(title, highlight=False, soft_wrap=True)
+        status = self.console.status(title) if self.console.is_terminal else nullcontext()
+        try:
+            with status, build.as_config_errors():
+                yield case
+        except ConfigError as error:
+            self.leave_out(case, str(error))
+
+    def add(self, case: dict[str, Any], values: dict[str, Any]) -> None:
+        """Add a measurement, and write the file."""
+        self.results.append(Row(case, values))
+        self.write(complete=False)
+
+    def leave_out(self, case: dict[str, Any], reason: str) -> None:
+        """Add a case that is not measured."""
+        self.left_out.append({"case": case, "reason": reason})
+
+    def write(self, *, complete: bool) -> None:
+        """Write the results so far; ``complete`` marks those of a run that has ended."""
+        if self.path is None:
+            return
+        results = {
+            "complete": complete,
+            "seconds": time.perf_counter() - self._start,
+            "configurations": self._configurations,
+            "results": [row._asdict() for row in self.results],
+            "left_out": self.left_out,
+        }
+        runs.write_json(self.path, self.head | results)
+
+    def report(self) -> None:
+        """Print the table, the cases that were left out, by reason, and the notes.
+
+        Raises:
+            ConfigError: Nothing was measured.
+        """
+        by_reason: dict[str, list[str]] = {}
+        for skipped in self.left_out:
+            title = " ".join(str(value) for value in skipped["case"].values())
+            by_reason.setdefault(skipped["reason"], []).append(title)
+        if not self.results:
+            reasons = "; ".join(by_reason) or "no case is left"
+            raise ConfigError(f"nothing could be measured: {reasons}")
+        print_table(self.console, self.results, self.columns)
+        lines = [f"left out: {'; '.join(cases)}: {why}" for why, cases in by_reason.items()]
+        for line in [*lines, *self.notes]:
+            self.console.print(line, highlight=False, soft_wrap=True)
+
+
+def check_choices(key: str, names: Sequence[str], known: Iterable[str]) -> None:
+    """Raise ConfigError if a setting names something unknown."""
+    known = tuple(known)
+    if any(name not in known for name in names):
+        raise ConfigError(f"{key}={list(names)}: choose from {', '.join(known)}")

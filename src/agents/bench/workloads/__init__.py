@@ -1,1 +1,0 @@
-"""Loops that benchmarks measure: environment steps, training, maps of several visible items."""

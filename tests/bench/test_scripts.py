@@ -1,0 +1,168 @@
+"""The scripts in ``benchmarks/``: all can be imported, and those that measure speed run small."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agents.conftest import TINY, TINY_OVERRIDES
+
+from agents.replay import DeviceReplay
+from packing_env import PackingEnv, kernels, make_env
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+NEEDS = {
+    "triton_code": "triton",
+    "triton_fused": "triton",
+    "triton_heights": "triton",
+    "triton_kernels": "triton",
+    "triton_pruning": "triton",
+    "triton_step": "triton",
+    "triton_tiles": "triton",
+    "sb3_adapter": "stable_baselines3",
+}
+"""Optional packages that scripts import at their top."""
+ONCE = ["--repeats", "1"]
+ONE_ROW = [override for override in TINY_OVERRIDES if override != "env.num_envs=4"]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def run(name: str, *arguments: str) -> dict[str, Any]:
+    """What a script writes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", [f"benchmarks/{name}.py", *arguments, "--out", "results.json"])
+        importlib.import_module(name).main()
+    report: dict[str, Any] = json.loads(Path("results.json").read_text())
+    assert {"command", "machine", "versions", "revision", "load_average"} <= set(report)
+    return report
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.py")))
+def test_every_script_can_be_imported(name: str) -> None:
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    script = importlib.import_module(name)
+    assert script.__doc__
+    assert hasattr(script, "main") or "__main__" not in (FOLDER / f"{name}.py").read_text()
+
+
+def test_plain_programs_return_the_bits_of_the_kernels() -> None:
+    (rows,) = run("drop_formulations", "--problems", "B", *ONCE)["problems"].values()
+    assert set(rows) == {"numpy", "unfold", *kernels.available_backends("cpu")}
+    assert all(row["same_bits"] is True for row in rows.values())
+    assert rows["numba"]["times_numpy"] > 1
+
+
+@pytest.fixture
+def few_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`irregular_paper` with two boxes instead of fifty meshes, in the scripts that play it."""
+    changes = {"items": TINY["items"], "container": (0.16, 0.16, 0.1), "grid_step": 1}
+    for name in ("updated_maps", "lowest_search"):
+        script = importlib.import_module(name)
+
+        def make(task: str, **options: Any) -> PackingEnv:
+            return make_env(task, **{**options, **changes})
+
+        monkeypatch.setattr(script, "make_env", make)
+
+
+@pytest.mark.usefixtures("few_items")
+def test_updated_maps_are_those_that_are_recomputed() -> None:
+    small = ["--visible", "3", "--resolution", "16", "--items", "6", *ONCE]
+    (found,) = run("updated_maps", *small)["episodes"].values()
+    assert found["decisions"] > 1
+    assert found["same_bits"] is True
+    assert 0 < found["updated"]["pairs_computed"] < found["recomputed"]["pairs_computed"] < 1
+
+
+def test_interfaces() -> None:
+    results = run("interfaces", "--rows", "2", "--actions", "first_legal", *ONCE)["results"]
+    assert [row["through"] for row in results] == ["rules", "PackingEnv", "PackingVectorEnv"]
+    assert all(row["decisions_per_cpu_second"] > 0 for row in results)
+
+
+def test_a_sweep_is_measured_and_drawn() -> None:
+    pytest.importorskip("matplotlib")
+    quick = ["clock.repeats=1", "clock.warmup=0", "clock.shortest=0", "clock.singles=1"]
+    sweep = ["--rows", "1", "2", "--sweep-rows", "2", "--sweep", "env.num_items=4,5"]
+    small = [word for word in ONE_ROW if not word.startswith("env.num_items")]
+    results = run("sweep_steps", *quick, *small, *sweep)["decisions_per_second"]
+    assert {key: list(points) for key, points in results.items()} == {
+        "rows": ["1", "2"],
+        "env.num_items": ["4", "5"],
+    }
+    assert Path("results.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_replay_operations() -> None:
+    report = run("replay_operations", "--capacity", "512", "--batch-size", "16", *ONCE)
+    assert {"sampler: sample", "DeviceReplay: sample"} <= set(report["operations"])
+    assert report["bytes_per_transition"] > 100
+
+
+@pytest.mark.usefixtures("few_items")
+def test_search_and_maps_pack_the_same() -> None:
+    small = ["--episodes", "1", "--resolution", "16", "--items", "6", *ONCE]
+    rules = run("lowest_search", "--rules", "none", "area_corners", *small)["rules"]
+    none = rules["none"]
+    assert none["same_placements"] is True
+    assert none["search"]["decisions"] == none["maps"]["decisions"] > 1
+    assert 1 <= none["search"]["judged"] <= none["search"]["measured"] < none["maps"]["measured"]
+    assert "not support" in rules["area_corners"]["search"]
+
+
+def test_one_episode_by_its_parts() -> None:
+    """The manager picks, the worker places, transitions are stored; a case learns from them."""
+    small = ["network=hrl_small", "env.resolution=null", "env.grid_step=1", "env.num_visible=2"]
+    small += ["env.max_steps=3", "trainer.frames=3", "agent.batch_size=4"]
+    report = run("one_episode", *ONE_ROW, *small, *ONCE, "--learn-repeats", "1")
+    acts, learns = report["acts"], report["learns"]
+    parts = ("environment", "manager", "maps", "worker", "replay")
+    for values in (acts, learns):
+        assert values["steps"] == 3
+        assert values["success"] == values["items_packed"] / 3
+        assert all(values[f"{part}_seconds"] > 0 for part in parts)
+        shares = sum(values[f"{part}_seconds"] for part in parts)
+        assert shares < 1.01 * values["episode_seconds"]  # the rest: a reset, and this loop
+    spent = acts["elapsed_seconds"] - acts["build_seconds"]
+    assert acts["steps_per_second"] == pytest.approx(3 / spent)
+    assert "update_seconds" not in acts
+    assert (learns["skipped"], learns["batch_size"]) == (0, 4)
+    assert 0 < learns["manager_update_seconds"] < learns["update_seconds"]
+    assert 0 < learns["worker_update_seconds"] < learns["update_seconds"]
+
+
+def test_training_reads_nothing_and_takes_the_same_memory() -> None:
+    tiny = [*TINY_OVERRIDES, "--cycles", "2"]
+    report = run("host_reads", *tiny, "--agents", "dqn", "ddpg", "--presets", "irregular")
+    assert report["left_out"] == []
+    assert [row["agent"] for row in report["results"]] == ["dqn", "ddpg"]
+    for row in report["results"]:
+        assert row["host_reads"] == row["copies"] == 0
+        assert row["steady"] is True
+        assert row["cpu_step_counters"] > 0
+        assert row["operations_per_step"] > 100
+
+
+def test_a_host_read_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    extend = DeviceReplay.extend
+
+    def reading(replay: DeviceReplay, step: Any) -> None:
+        extend(replay, step)
+        float(step["next", "reward"].sum())
+
+    monkeypatch.setattr(DeviceReplay, "extend", reading)
+    tiny = [*TINY_OVERRIDES, "network.channels=4", "--cycles", "2"]
+    with pytest.raises(SystemExit, match="1"):
+        run("host_reads", *tiny, "--agents", "dqn", "--presets", "irregular")
+    (row,) = json.loads(Path("results.json").read_text())["results"]
+    assert row["reading_operations"]["aten::item"] >= 1
