@@ -89,7 +89,7 @@ def measure(clock: Clock, size: Size) -> dict[str, dict[str, object]]:
         call = partial(kernels.drop_height, heightmap, bottom, size.stride, backend=backend)
         cpu_ms = clock.cost(clock.measure(call))
         ratios = {f"times_{name}": before / cpu_ms for name, before in spent.items()}
-        rows[backend] = {"cpu_ms": cpu_ms, "same_bits": same} | ratios
+        rows[backend] = {"cpu_ms": cpu_ms, "same_bits": same, **ratios}
     return rows
 
 
