@@ -34,8 +34,8 @@ NOT_EXECUTED = {
     "torchrun": "needs several devices; tests/agents/training starts two processes",
 }
 """First words of command lines, and why no test types them."""
-LAYOUT = re.compile(r"<-|├── ")
-"""Blocks that draw folders and layers; ``tests/test_house.py`` and import-linter hold those."""
+LAYOUT = re.compile(r"<-|├── |──▶")
+"""Blocks that draw folders, layers and the loop of a step; other tests hold what they show."""
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
