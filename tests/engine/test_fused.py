@@ -26,7 +26,8 @@ from packing_env.engine import Task
 from packing_env.engine import fused as engine
 from packing_env.engine.operations import ON_CELLS
 from packing_env.kernels import backends as dispatch
-from packing_env.kernels.step.fused import FUSED_TERMS, is_fused_for
+from packing_env.kernels.step.entries import FUSED_TERMS
+from packing_env.kernels.step.fused import is_fused_for
 
 INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
 INSTALLED = importlib.util.find_spec("triton") is not None

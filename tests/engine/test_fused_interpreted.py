@@ -17,7 +17,7 @@ from tests.tiny import cuboid_env, play_beside_reference
 
 from packing_env import kernels
 from packing_env.engine.operations import ON_CELLS
-from packing_env.kernels.step.fused import FUSED_TERMS
+from packing_env.kernels.step.entries import FUSED_TERMS
 
 NUM_CASES, CASES_PER_TEST = 200, 10
 RULES = kernels.CUBOID_RULES

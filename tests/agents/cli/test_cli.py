@@ -370,7 +370,7 @@ def interrupted(
         start_new_session=True,
     )
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not ready() and child.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         child.send_signal(number)
