@@ -104,12 +104,6 @@ class GatedAdam:
         self._lr: Tensor | None = None
         self._gradients: Gradients | None = None
 
-    @property
-    def taken(self) -> Tensor:
-        """Steps taken so far, a scalar on the device."""
-        moments = next(iter(self.optimizer.state.values()), None)
-        return torch.zeros_like(self.skipped) if moments is None else moments["step"].clone()
-
     def to(self, device: torch.device | str | None) -> None:
         """Move moments and counts to a device, where the parameters already are."""
         for moments in self.optimizer.state.values():

@@ -180,10 +180,10 @@ COMMANDS = {
             config_dir("a folder of your own YAML files that the run was made with"),
         ),
         description=(
-            "Diagnose a run that produced NaN or Inf: repeat its broken update, from what training "
-            "wrote to RUN/black_box, and name the first non-finite tensor: batch entry, parameter, "
-            "layer, loss or gradient. Tensors and JSON are read, never a pickle. Exits 1 if all "
-            "are finite."
+            "Repeat the update that broke a run, from what training wrote to RUN/black_box; name "
+            "the tensors that are not finite (of the batch, the parameters and the loss) and the "
+            "operation that made the first NaN. Tensors and JSON are read, never a pickle. Exits 1 "
+            "if all are finite."
         ),
     ),
     "validate": Command(

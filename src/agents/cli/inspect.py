@@ -1,14 +1,14 @@
-"""The subcommand ``inspect``: diagnose a run that produced NaN or Inf."""
+"""The subcommand ``inspect``: repeat the update of a run that produced NaN or Inf."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from agents.config import build
 from agents.config.compose import compose
-from agents.diagnostics.black_box import FOLDER, KIND, STAGES, Findings, retrace
+from agents.diagnostics.black_box import FOLDER, KIND, repeat
 from agents.loggers.console import PlainConsole
 from agents.training import checkpoint, resume
 from agents.training.checkpoint import Checkpoint, CheckpointError
@@ -16,12 +16,11 @@ from packing_env.registration import ENVIRONMENT
 
 FOUND, SOUND = 0, 1
 """Exit codes."""
-_LISTED = 4
-"""Tensors of a stage that are listed."""
 
 
 def inspect(options: argparse.Namespace) -> int:
     """Print the non-finite tensors and the first of them; the exit code is 1 if there is none."""
+    # 1. Read the record, and build the agent that made it.
     record = _load(options.run, "cpu")
     base = compose("train", [], options.config_dir)
     config = resume.run_config(base, record.meta.get("config", {}), [], options.config_dir)
@@ -37,22 +36,35 @@ def inspect(options: argparse.Namespace) -> int:
         return SOUND
     with build.as_config_errors():
         agent = build.build_agent(config, build.build_env(config))
+    # 2. Repeat the update.
     try:
-        findings = retrace(agent, update)
+        broken, origin = repeat(agent, update)
     except (AttributeError, KeyError, RuntimeError, TypeError) as error:
         reason = str(error).strip().splitlines()[0]
         raise CheckpointError(
             f"{record.path}: does not fit agent {config.agent['_target_']} on this task "
             f"({type(error).__name__}: {reason})"
         ) from error
+    # 3. Say what was not finite, and what made it so.
     rows = " x ".join(map(str, update["batch_size"]))
     console.print(
         f"update {update.get('number')}, at {update['frames']:,} frames, was repeated on its batch "
-        f"of {rows}"
+        f"of {rows}, with the weights of the end of training"
     )
-    console.print("\n".join(_lines(findings)))
-    console.print(_verdict(findings, update.get("moved")))
-    return SOUND if findings.first is None else FOUND
+    for each in broken:
+        console.print(
+            f"  {each.stage}, {each.name}: {each.nan:,} NaN and {each.infinite:,} Inf of "
+            f"{each.size:,}, first at {list(each.first)}"
+        )
+    if origin is not None:
+        console.print(
+            f"first operation that made NaN from finite values (a later mask may hide it): {origin}"
+        )
+    if not broken:
+        console.print("all tensors are finite this time")
+        return SOUND
+    console.print(f"first non-finite tensor: {broken[0].stage}, {broken[0].name}")
+    return FOUND
 
 
 def _load(path: Path, device: str) -> Checkpoint:
@@ -68,45 +80,3 @@ def _load(path: Path, device: str) -> Checkpoint:
             f"Inf (trainer.black_box)"
         )
     return checkpoint.load(folder, device, kind=KIND)
-
-
-def _lines(findings: Findings) -> Iterator[str]:
-    """Yield a line for every stage without, and for every tensor with, non-finite values."""
-    for stage in STAGES:
-        found = [each for each in findings.found if each.stage == stage]
-        if not found:
-            count = findings.checked[stage]
-            yield f"  {stage:<11} {f'{count:,} tensors, all finite' if count else 'not reached'}"
-        for each in found[:_LISTED]:
-            yield (
-                f"  {stage:<11} {each.name}: {each.nan:,} NaN and {each.infinite:,} Inf of "
-                f"{each.size:,}, first at {list(each.first)}"
-            )
-        if len(found) > _LISTED:
-            yield f"  {stage:<11} and {len(found) - _LISTED} more"
-
-
-def _verdict(findings: Findings, moved: Mapping[str, int] | None) -> str:
-    """Name the first non-finite tensor, the operation that made it, and steps that came between."""
-    between = _steps(moved)
-    first = findings.first
-    if first is None:
-        cause = "the cause is not in this process, or was transient"
-        return f"all tensors are finite this time: {between or cause}"
-    kind = "NaN" if first.nan else "Inf"
-    line = f"first non-finite tensor: {first.stage}, {first.name}, {kind} at {list(first.first)}"
-    if findings.origin is not None:
-        line += (
-            f"\nfirst operation that made NaN from finite values (a later mask may hide it): "
-            f"{findings.origin}"
-        )
-    return f"{line}\n{between}" if between else line
-
-
-def _steps(moved: Mapping[str, int] | None) -> str:
-    """Return why the recorded weights may not be those before the update, or "" if they are."""
-    since = "the weights {} moved since the update began"
-    if not moved:
-        return f"{since.format('may have')}: steps of others than GatedAdam are not counted"
-    taken = ", ".join(f"{name} ({count})" for name, count in moved.items() if count)
-    return f"{since.format('have')}, by steps of {taken}" if taken else ""
