@@ -72,7 +72,7 @@ def test_updates_of_every_kind_are_recorded(case: str) -> None:
     while trainer.updates < 14:
         trainer.step()
     assert trainer.captured is not None
-    assert all(kind.replay is not None for kind in trainer.captured._recordings.values())
+    assert all(kind.captured is not None for kind in trainer.captured._recordings.values())
     trainer.check_finite()
 
 

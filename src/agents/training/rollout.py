@@ -15,7 +15,7 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from packing_env.envs import PackingEnv
 
-_SCRATCH = ("action_value",)
+SCRATCH = ("action_value",)
 """Entries that policies write, as wide as the action space, which no replay needs."""
 
 
@@ -40,7 +40,7 @@ class DeviceCollector:
         root = self.env.reset() if self._root is None else self._root
         with set_exploration_type(ExplorationType.RANDOM):
             root = self.policy(root)
-        transition, following = self.env.step_and_maybe_reset(root.exclude(*_SCRATCH))
+        transition, following = self.env.step_and_maybe_reset(root.exclude(*SCRATCH))
         self._root = following
         return transition
 
@@ -97,7 +97,7 @@ class TorchRLCollector(DeviceCollector):
 
     def step(self) -> TensorDictBase:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
-        self._root = next(self._batches).exclude(*_SCRATCH)[..., 0]
+        self._root = next(self._batches).exclude(*SCRATCH)[..., 0]
         return self._root
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.base import Collector
 from agents.training.capture import CapturedCollector, captures
-from agents.training.rollout import _SCRATCH, DeviceCollector
+from agents.training.rollout import SCRATCH, DeviceCollector
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
@@ -63,15 +63,14 @@ def device_collector(
             env.device,
         )
         num_workers = 1
-    off_gpu = "" if env.device.type == "cuda" else f"the environment is on {env.device}"
-    several = f"there are {num_workers} processes" if num_workers > 1 else ""
-    masked = "autoreset=masked takes a step apart" if env.autoreset == "masked" else ""
-    graph = captures(capture, "collector.capture", off_gpu, several, masked)
-    if graph and num_workers > 1:
-        raise ParameterError(
-            f"collector.capture=true is one graph of one process; use collector.num_workers=1, not "
-            f"{num_workers}"
-        )
+    obstacles = {}
+    if env.device.type != "cuda":
+        obstacles[f"the environment is on {env.device}"] = "use device=cuda"
+    if num_workers > 1:
+        obstacles[f"there are {num_workers} processes"] = "use collector.num_workers=1"
+    if env.autoreset == "masked":
+        obstacles["autoreset=masked takes a step apart"] = "use env.autoreset=native"
+    graph = captures(capture, "collector.capture", obstacles)
     if num_workers == 1:
         if graph:
             return CapturedCollector(env, policy, required=capture is True)
@@ -117,7 +116,7 @@ class WorkerCollector(DeviceCollector):
             self.env.reset()
             self._root = self._restored(self.env.get_state())
         with set_exploration_type(ExplorationType.RANDOM):
-            root = self.policy(self._root).exclude(*_SCRATCH)
+            root = self.policy(self._root).exclude(*SCRATCH)
         step, following = self._shards.step_and_maybe_reset(root.reshape(self._shape))
         self._root = following.reshape(self.env.batch_size).clone()
         return root.set("next", step.get("next").reshape(self.env.batch_size).clone())
