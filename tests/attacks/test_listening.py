@@ -12,7 +12,7 @@ import pytest
 
 from agents.cli import sweep
 from agents.config.compose import Request
-from agents.training import ray_tasks
+from agents.training import ray_workers
 from packing_env import extras
 
 
@@ -45,7 +45,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
 
 def test_a_cluster_that_we_start_is_reached_from_this_machine_only(ray: FakeRay) -> None:
     """Nor is another user's joined, of which Ray finds a note in the temporary folder."""
-    with ray_tasks.cluster(3):
+    with ray_workers.cluster(3):
         pass
     assert ray.options["address"] == "local"
     assert ray.options["_node_ip_address"] == "127.0.0.1"
@@ -54,11 +54,11 @@ def test_a_cluster_that_we_start_is_reached_from_this_machine_only(ray: FakeRay)
 
 
 def test_its_files_are_the_users_alone(ray: FakeRay, monkeypatch: Any, tmp_path: Path) -> None:
-    with ray_tasks.cluster(3):
+    with ray_workers.cluster(3):
         assert ray.private == (0o700, True)
     assert not Path(ray.options["_temp_dir"]).exists()
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    with ray_tasks.cluster(3):
+    with ray_workers.cluster(3):
         assert "_temp_dir" not in ray.options
 
 
@@ -68,7 +68,7 @@ def test_a_running_cluster_is_joined_as_it_is(
 ) -> None:
     if variable:
         monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    with ray_tasks.cluster(3, None if variable else "10.0.0.1:6379"):
+    with ray_workers.cluster(3, None if variable else "10.0.0.1:6379"):
         pass
     assert ray.options["address"] == (None if variable else "10.0.0.1:6379")
     assert not {"_node_ip_address", "_temp_dir", "num_cpus"} & ray.options.keys()

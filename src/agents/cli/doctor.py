@@ -73,8 +73,8 @@ def doctor(options: argparse.Namespace) -> int:
 
 def _filled(text: str, width: int) -> str:
     """Return lines broken between words, but not within a command to copy."""
-    held = re.sub(r"pip install \S+", lambda found: found[0].replace(" ", "\xa0"), text)
-    return textwrap.fill(held, width, subsequent_indent=" " * 6, **_WHOLE).replace("\xa0", " ")
+    unbroken = re.sub(r"pip install \S+", lambda match: match[0].replace(" ", "\xa0"), text)
+    return textwrap.fill(unbroken, width, subsequent_indent=" " * 6, **_WHOLE).replace("\xa0", " ")
 
 
 def _versions() -> Iterator[Finding]:
@@ -84,11 +84,11 @@ def _versions() -> Iterator[Finding]:
 
 
 def _devices() -> Iterator[Finding]:
-    found = runs.machine()
+    hardware = runs.machine()
     yield Finding(
         GOOD,
-        f"cpu: {found['processor']}, {found['usable_cores']} of {found['cores']} cores, "
-        f"{found['torch_threads']} thread{'s' * (found['torch_threads'] > 1)}",
+        f"cpu: {hardware['processor']}, {hardware['usable_cores']} of {hardware['cores']} cores, "
+        f"{hardware['torch_threads']} thread{'s' * (hardware['torch_threads'] > 1)}",
     )
     if not torch.cuda.is_available():
         built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for CPUs"
@@ -99,15 +99,14 @@ def _devices() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    """Yield a line for each extra, with the command that adds it."""
     for name, extra in extras.EXTRAS.items():
         missing = extra.missing
         if missing:
             lacks = f"without {', '.join(missing)}"
             yield Finding(MISSING, f"{name}: {extra.adds}; {lacks}: {extras.command(name)}")
         else:
-            held = ", ".join(f"{p} {_version(p)}" for p in map(extras.package, extra.modules))
-            yield Finding(GOOD, f"{name}: {extra.adds} ({held})")
+            versions = ", ".join(f"{p} {_version(p)}" for p in map(extras.package, extra.modules))
+            yield Finding(GOOD, f"{name}: {extra.adds} ({versions})")
 
 
 def _version(package: str) -> str:
@@ -150,7 +149,6 @@ def _kernels() -> Iterator[Finding]:
 
 
 def _triton() -> Iterator[Finding]:
-    """Yield whether Triton compiles a kernel, and on a GPU runs it."""
     if not extras.is_installed("triton") or INTERPRETING:
         return
     version = f"triton {_version('triton')}"
@@ -262,9 +260,8 @@ def _played(backend: str, seconds: float) -> Finding:
 
 
 def _slow() -> Iterator[Finding]:
-    """Yield what would be slow, and the remedy."""
-    found = list(_slow_things())
-    yield from found or [Finding(GOOD, "nothing that doctor knows of")]
+    findings = list(_slow_things())
+    yield from findings or [Finding(GOOD, "nothing that doctor knows of")]
 
 
 def _slow_things() -> Iterator[Finding]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import torch
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from tensordict.nn import TensorDictModuleBase
 
-from agents.cli import shards
-from agents.cli.shards import own_policy, workers_of
 from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
@@ -23,16 +23,17 @@ from agents.training.evaluate import (
     Evaluation,
     StoppedError,
     check_instances,
+    joined,
     paired_difference,
     table,
 )
 from agents.training.evaluate import evaluate as evaluate_policy
-from agents.training.process import StopSignals
-from agents.training.ray_workers import RayWorkers
-from agents.training.resume import Resumed
+from agents.training.process import StopSignals, seed_everything
+from agents.training.ray_workers import RayWorkers, play_all
+from agents.training.resume import Resumed, load_policy
 from packing_env import extras
 from packing_env.envs import PackingEnv
-from packing_env.plan import save_plan, settle
+from packing_env.plan import Packing, save_plan, settle
 
 FROM_RUN = ("items", "generator", "reward", "network", "env", "agent")
 """Sections of the configuration that a checkpoint brings."""
@@ -48,13 +49,13 @@ def evaluate(config: DictConfig, request: Request) -> int:
         raise ConfigError(
             "nothing to evaluate; give checkpoint=RUN, agent=heuristic or evaluation.heuristics"
         )
-    found, config = from_run(config, request)
+    trained, config = from_run(config, request)
     workers = workers_of(config)
     if config.plan is not None:
         config.evaluation.plan = str(Path(config.plan).absolute())
     with build.as_config_errors():
         env = build.build_held_out(config)
-        policies = own_policy(config, found, env)
+        policies = own_policy(config, trained, env)
         policies |= build.build_heuristics(config.evaluation.heuristics, env)
         check_instances(env, int(config.evaluation.instances))
     check_picture(config)
@@ -66,7 +67,7 @@ def evaluate(config: DictConfig, request: Request) -> int:
             env,
             policies,
             folder,
-            results=origin(config) | ({"checkpoint": str(found.path)} if found else {}),
+            results=origin(config) | ({"checkpoint": str(trained.path)} if trained else {}),
             should_stop=stop.requested,
             console=PlainConsole(),
             workers=workers,
@@ -85,9 +86,9 @@ def from_run(
     """Load ``config.checkpoint``, if given; return it, and the configuration with its sections."""
     if config.checkpoint is None:
         return None, config
-    found = checkpoint.load(config.checkpoint, device=config.device)
-    saved = found.meta.get("config", {})
-    return found, adopt(config, saved, FROM_RUN, request.overrides, request.folders)
+    trained = checkpoint.load(config.checkpoint, device=config.device)
+    saved = trained.meta.get("config", {})
+    return trained, adopt(config, saved, FROM_RUN, request.overrides, request.folders)
 
 
 def compare(
@@ -106,7 +107,7 @@ def compare(
     Args:
         config: Of the command; its section ``evaluation`` applies.
         env: The held-out environment.
-        policies: By name; pictures and plans are of the agent, without one of the best.
+        policies: By name; the picture shows the agent, or the best heuristic if there is no agent.
         folder: The run folder.
         results: Further entries of ``results.json``.
         should_stop: Called after every step; True stops the evaluation.
@@ -118,7 +119,8 @@ def compare(
     """
     options = config.evaluation
     settings = _physics(config)
-    found: dict[str, Evaluation] = {}
+    # 1. Play every policy; a stop keeps those that are complete.
+    evaluations: dict[str, Evaluation] = {}
     keep = PICTURED if settings is None else int(options.instances)
     played = _played(config, env, policies, keep, should_stop, workers)
     try:
@@ -126,37 +128,49 @@ def compare(
             for name in policies:
                 line = f"evaluating {name} on {options.instances} held-out instances"
                 with console.status(console.render_str(line)):
-                    found[name] = next(played)
+                    evaluations[name] = next(played)
     except StoppedError:
-        so_far = {**results, **_results(config, found), "interrupted": True}
+        so_far = {**results, **_results(config, evaluations), "interrupted": True}
         runs.write_json(folder / RESULTS, so_far)
         raise StoppedError(INTERRUPTED) from None
-    console.print(table(found, title=f"{config.env.task}: {options.instances} held-out instances"))
-    runs.write_json(folder / RESULTS, {**results, **_results(config, found)})
+    # 2. Print the table, and write the numbers before anything slow is drawn.
+    title = f"{config.env.task}: {options.instances} held-out instances"
+    console.print(table(evaluations, title=title))
+    best = _shown(config, evaluations)
+    pictured = bool(options.picture or options.plan)
+    results = {**results, **_results(config, evaluations)} | ({"shown": best} if pictured else {})
+    runs.write_json(folder / RESULTS, results)
     written = [folder / RESULTS]
-    chosen = _shown(config, found)
+    # 3. Simulate and draw what was packed.
     if settings is not None:
-        written += _simulate(found, env, settings, folder, chosen, console, should_stop)
-    shown = found[chosen].packings(env)[:PICTURED] if options.picture or options.plan else []
-    packings = [settle(packing) for packing in shown]
-    if packings:
-        results = {**results, "shown": chosen}
-        runs.write_json(folder / RESULTS, {**results, **_results(config, found)})
-        console.print(f"the picture and the plan are of {chosen}", highlight=False)
-    if options.picture:
-        from packing_env.render import save_grid, title_of
+        from agents.cli import physics
 
         with build.as_config_errors():
-            written.append(runs.place(folder, options.picture))
-            titles = [f"{chosen}: {title_of(packing)}" for packing in packings]
-            save_grid(written[-1], packings, titles=titles)
-    if options.plan:
+            reports = physics.simulate_all(evaluations, env, settings, console, should_stop)
+            written += physics.save_all(folder, reports, evaluations[best].packings(env)[0], best)
+    if pictured:
+        console.print(f"the picture and the plan are of {best}", highlight=False)
+        packings = [settle(each) for each in evaluations[best].packings(env)[:PICTURED]]
         with build.as_config_errors():
-            written.append(runs.place(folder, options.plan))
-            save_plan(written[-1], packings[0], policy=chosen)
+            written += _drawn(options, folder, packings, best)
     for path in written:
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)
     return 0
+
+
+def _drawn(options: DictConfig, folder: Path, packings: list[Packing], policy: str) -> list[Path]:
+    """Write the picture and the plan that the options name; return their paths."""
+    written = []
+    if options.picture:
+        from packing_env.render import save_grid, title_of
+
+        written.append(runs.place(folder, options.picture))
+        titles = [f"{policy}: {title_of(packing)}" for packing in packings]
+        save_grid(written[-1], packings, titles=titles)
+    if options.plan:
+        written.append(runs.place(folder, options.plan))
+        save_plan(written[-1], packings[0], policy=policy)
+    return written
 
 
 def _played(
@@ -167,11 +181,10 @@ def _played(
     should_stop: Callable[[], bool],
     workers: RayWorkers | None,
 ) -> Generator[Evaluation, None, None]:
-    """Yield the evaluation of each policy, played here or by workers."""
     if workers is not None:
         rows = env.batch_size.numel()
         names = list(policies)
-        yield from shards.play(workers, config, names, rows, keep=keep, should_stop=should_stop)
+        yield from played_apart(workers, config, names, rows, keep=keep, should_stop=should_stop)
         return
     for policy in policies.values():
         yield evaluate_policy(
@@ -193,49 +206,122 @@ def _physics(config: DictConfig) -> Any:
         return read_settings(value)
 
 
-def _simulate(
-    found: Mapping[str, Evaluation],
-    env: PackingEnv,
-    settings: Any,
-    folder: Path,
-    chosen: str,
-    console: Console,
-    should_stop: Callable[[], bool],
-) -> list[Path]:
-    """Simulate what was packed; write ``physics.json`` and a page of the first packing."""
-    from agents.cli import physics
-
-    with build.as_config_errors():
-        reports = physics.simulate_all(found, env, settings, console, should_stop)
-        written = [folder / "physics.json", folder / "physics.html"]
-        runs.write_json(written[0], physics.to_json(reports))
-        first = settle(found[chosen].packings(env)[0])
-        physics.save_page(written[1], first, reports[chosen][0])
-    return written
-
-
-def _shown(config: DictConfig, found: Mapping[str, Evaluation]) -> str:
-    """Return the policy of pictures and plans: the agent, without one the best heuristic."""
+def _shown(config: DictConfig, evaluations: Mapping[str, Evaluation]) -> str:
+    """Return the name of the agent, or of the best heuristic if there is no agent."""
     if config.get("agent") is not None:
-        return next(iter(found))
-    return max(found, key=lambda name: found[name].estimate("utilization").mean)
+        return next(iter(evaluations))
+    return max(evaluations, key=lambda name: evaluations[name].estimate("utilization").mean)
 
 
-def _results(config: DictConfig, found: Mapping[str, Evaluation]) -> dict[str, Any]:
+def _results(config: DictConfig, evaluations: Mapping[str, Evaluation]) -> dict[str, Any]:
     """Return the comparison as JSON: every policy, and the first minus each of the others."""
-    names = list(found)
+    names = list(evaluations)
     return {
         "task": config.env.task,
         "split": "test",
         "num_instances": config.evaluation.instances,
         "instances_seed": config.evaluation.seed,
         "interval": "95 %, normal approximation, half-width",
-        "policies": {name: evaluation.to_json() for name, evaluation in found.items()},
+        "policies": {name: each.to_json() for name, each in evaluations.items()},
         "paired_difference_in_utilization": {
-            f"{names[0]} - {name}": vars(paired_difference(found[names[0]], found[name]))
-            for name in names[1:]
+            f"{names[0]} - {name}": vars(paired_difference(evaluations[names[0]], each))
+            for name, each in list(evaluations.items())[1:]
         },
     }
+
+
+# ---------------------------------------------------------------------- policies and workers
+
+
+def own_policy(
+    config: DictConfig, trained: checkpoint.Checkpoint | None, env: PackingEnv
+) -> dict[str, TensorDictModuleBase]:
+    """Build the policy of the checkpoint, or of ``agent=...``, by its name."""
+    if trained is not None:
+        return {agent_name(config): load_policy(config, trained, env)}
+    if config.get("agent") is not None:
+        seed_everything(int(config.seed))  # networks without a checkpoint are the same anywhere
+        return {agent_name(config): build.policy_of(build.build_agent(config, env))}
+    return {}
+
+
+def agent_name(config: DictConfig) -> str:
+    """Return a short name of the agent for tables."""
+    name = config.agent.get("name")
+    *_, package, made = str(config.agent["_target_"]).split(".")
+    return str(name) if name else package if made == "build" else made.lower()
+
+
+def workers_of(config: DictConfig) -> RayWorkers | None:
+    """Return the workers of ``distributed=ray``; None: this process evaluates.
+
+    Raises:
+        ConfigError: ``distributed`` is something else.
+        InstantiationException: Ray is missing, or a value of ``distributed`` is impossible.
+    """
+    if config.get("distributed") is None:
+        return None
+    workers = instantiate(config.distributed)
+    if not isinstance(workers, RayWorkers):
+        raise ConfigError(
+            "packing eval plays in this process, or on the workers of distributed=ray; leave "
+            "distributed=torchrun to packing train"
+        )
+    return workers
+
+
+def played_apart(
+    workers: RayWorkers,
+    config: DictConfig,
+    names: Sequence[str],
+    rows: int,
+    *,
+    keep: int,
+    should_stop: Callable[[], bool],
+) -> Iterator[Evaluation]:
+    """Yield the evaluations of policies, in the order of their names, played by Ray workers.
+
+    The rounds of ``rows`` instances are played apart; a round is the same wherever it is played.
+
+    Args:
+        workers: Play the rounds, ``workers.num_workers`` at a time.
+        config: Of the command; it is sent to the workers, which build environment and policy.
+        names: Of the agent and of heuristics.
+        rows: Instances of a round.
+        keep: Number of terminal states to keep.
+        should_stop: See :func:`agents.training.ray_workers.play_all`.
+    """
+    content = OmegaConf.to_container(config, resolve=True)
+    starts = range(0, int(config.evaluation.instances), rows)
+    pieces = [(content, name, start, rows, keep) for name in names for start in starts]
+    played = play_all(
+        _play_round,
+        pieces,
+        num_workers=workers.num_workers,
+        address=workers.address,
+        num_gpus=float(torch.device(config.device).type == "cuda"),
+        should_stop=should_stop,
+    )
+    parts: list[Evaluation] = []
+    for part in played:
+        parts.append(part)
+        if len(parts) == len(starts):
+            yield joined(parts, keep)
+            parts = []
+
+
+def _play_round(content: Any, name: str, start: int, rows: int, keep: int) -> Evaluation:
+    """Play a round in a worker, which builds the environment and the policy of that name."""
+    config = OmegaConf.create(content)
+    env = build.build_held_out(config, part=range(start, start + rows))
+    if config.get("agent") is not None and name == agent_name(config):
+        place, device = config.checkpoint, config.device
+        trained = None if place is None else checkpoint.load(place, device=device)
+        policy = own_policy(config, trained, env)[name]
+    else:
+        policy = build.build_heuristics([name], env)[name]
+    count = min(rows, int(config.evaluation.instances) - start)
+    return evaluate_policy(env, policy, count, keep=keep, first_round=start // rows)
 
 
 # ---------------------------------------------------------------------- description of a run
@@ -247,7 +333,7 @@ def describe(
     """Write ``config.yaml`` and ``run.json``."""
     content = {"command": ["packing", request.command, *request.overrides], **origin(config)}
     if resumed is not None:
-        content["resumed"] = {"from": str(resumed.found.path), **resumed.found.meta["versions"]}
+        content["resumed"] = {"from": str(resumed.saved.path), **resumed.saved.meta["versions"]}
     runs.write_json(folder / runs.DESCRIPTION, content)  # first: it tells what the folder is
     runs.write_text(folder / "config.yaml", OmegaConf.to_yaml(config, resolve=True))
 

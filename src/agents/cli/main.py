@@ -93,7 +93,6 @@ def _as_settings(word: str, arguments: list[str], settings: bool) -> str:
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Build the parser; only the command that is named receives its arguments."""
     parser = argparse.ArgumentParser(
         prog="packing",
         description="Pack irregular 3D items: train agents, compare them, inspect the results.",
@@ -130,13 +129,11 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 
 def _width() -> int:
-    """Return the characters in a line of help."""
     least, most = _WIDTHS
     return max(least, min(most, shutil.get_terminal_size((most, 24)).columns))
 
 
 def _arguments(command: Command) -> Iterator[Argument]:
-    """Yield the arguments of a command."""
     yield from command.arguments
     if command.arguments:
         return
@@ -183,7 +180,6 @@ def _folded(names: Sequence[str]) -> list[str]:
 
 
 def _wrapped(entry: str) -> list[str]:
-    """Return the lines of an entry whose text begins at the fourteenth character."""
     return textwrap.wrap(entry, _width(), subsequent_indent=" " * 13, break_on_hyphens=False)
 
 
@@ -198,7 +194,6 @@ def _first_comment(path: Path) -> str:
 
 
 def _dispatch(options: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     command = COMMANDS[options.command]
     run: Callable[..., int] = _load(command.run)
     if command.arguments:

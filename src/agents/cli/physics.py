@@ -17,6 +17,7 @@ from agents.training.evaluate import (
     number_column,
     plain_table,
 )
+from agents.training.runs import write_json
 from packing_env.envs import PackingEnv
 from packing_env.physics import PhysicsReport, PhysicsSettings, simulate
 from packing_env.plan import Packing, settle
@@ -59,8 +60,18 @@ def save_page(path: Path, packing: Packing, report: PhysicsReport) -> None:
     save_html(path, [packing, report.settled], title="The plan, and where its items came to rest")
 
 
+def save_all(
+    folder: Path, reports: Mapping[str, list[PhysicsReport]], packing: Packing, policy: str
+) -> list[Path]:
+    """Write ``physics.json``, and a page of a policy's first packing; return their paths."""
+    written = [folder / "physics.json", folder / "physics.html"]
+    write_json(written[0], to_json(reports))
+    save_page(written[1], settle(packing), reports[policy][0])
+    return written
+
+
 def simulate_all(
-    found: Mapping[str, Evaluation],
+    evaluations: Mapping[str, Evaluation],
     env: PackingEnv,
     settings: PhysicsSettings,
     console: Console,
@@ -72,7 +83,7 @@ def simulate_all(
         StoppedError: ``should_stop`` returned True.
     """
     reports: dict[str, list[PhysicsReport]] = {}
-    for name, evaluation in found.items():
+    for name, evaluation in evaluations.items():
         packings = evaluation.packings(env)
         reports[name] = []
         with console.status(console.render_str(f"simulating {len(packings)} packings of {name}")):

@@ -78,14 +78,14 @@ class Run:
     @cached_property
     def policies(self) -> dict[str, str]:
         """Held-out utilization of its policies, the agent's first."""
-        found = {}
+        utilizations = {}
         for name, policy in _section(self.results, "policies").items():
             summary = _section(_section(_section({"": policy}, ""), "summary"), "utilization")
             mean, half_width = summary.get("mean"), summary.get("half_width")
             if isinstance(mean, float):
                 infinite = float("inf") if half_width is None else half_width
-                found[str(name)] = str(Estimate(mean, infinite))
-        return found
+                utilizations[str(name)] = str(Estimate(mean, infinite))
+        return utilizations
 
     @property
     def utilization(self) -> str:
@@ -124,10 +124,10 @@ def find(place: Path) -> list[Run]:
     Raises:
         ConfigError: There is none.
     """
-    found = list(_inside(place, _DEEPEST))
-    if not found:
+    runs_there = list(_inside(place, _DEEPEST))
+    if not runs_there:
         raise ConfigError(f"{place}: no run is there (a run's folder has a {folders.DESCRIPTION})")
-    return found
+    return runs_there
 
 
 def _inside(place: Path, levels: int) -> Iterable[Run]:
@@ -142,28 +142,22 @@ def _inside(place: Path, levels: int) -> Iterable[Run]:
 _SETTINGS = 5
 """Lines of settings that a table shows of a run; comparing a few runs shows all."""
 _NARROW = 21
-"""Columns of names and settings in one column, where the others leave no more."""
-_SHORT = 10
-"""Length of names beside which settings have room; below longer ones they stand indented."""
+"""Columns of names, with settings below: the others leave no more of a line of 80."""
 
 
-def listing(found: Sequence[Run], title: str = "", place: Path | None = None) -> Table:
+def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -> Table:
     """Tabulate runs: the settings that not all of them share, and their results.
 
     Args:
-        found: The runs.
+        listed: The runs.
         title: Stands above.
         place: Folder from which runs are named; None: by their own folder alone.
     """
-    given = [run.command[1:] for run in found]
-    shared = set.intersection(*map(set, given)) if len(given) > 1 else set()
-    labels = [_label(run.folder, place) for run in found]
-    beside = all(len(label) <= _SHORT for label in labels)
-    names = [Column("run", overflow="fold", min_width=8 if beside else _NARROW + 2)]
-    if beside:
-        names.append(Column("settings", overflow="fold", min_width=14))
-    shown = plain_table(
-        *names,
+    commands = [run.command[1:] for run in listed]
+    shared = set.intersection(*map(set, commands)) if len(commands) > 1 else set()
+    labels = [_label(run.folder, place) for run in listed]
+    table = plain_table(
+        Column("run", overflow="fold", min_width=_NARROW + 2),
         number_column("frames"),
         number_column("utilization"),
         Column("best baseline", overflow="fold"),
@@ -171,13 +165,12 @@ def listing(found: Sequence[Run], title: str = "", place: Path | None = None) ->
         title=title or None,
         title_justify="left",
     )
-    for run, words, name in zip(found, given, labels, strict=True):
+    for run, words, name in zip(listed, commands, labels, strict=True):
         own = [word for word in words if word not in shared]
         if len(own) > _SETTINGS:
             own[_SETTINGS - 1 :] = [f"and {len(own) - _SETTINGS + 1} more"]
-        head = [name, "\n".join(own)] if beside else [_narrow(name, own)]
-        shown.add_row(*head, run.frames, run.utilization, run.baseline, run.state)
-    return shown
+        table.add_row(_narrow(name, own), run.frames, run.utilization, run.baseline, run.state)
+    return table
 
 
 def _label(folder: Path, place: Path | None) -> str:
@@ -188,27 +181,27 @@ def _label(folder: Path, place: Path | None) -> str:
 def _narrow(name: str, words: Sequence[str]) -> str:
     """Return a name with settings below, long ones broken before a word or a value."""
     if len(name) > _NARROW:
-        name = re.sub(r"-(?=[a-z])|/", lambda found: f"{found[0]}\n  ", name, count=1)
+        name = re.sub(r"-(?=[a-z])|/", lambda match: f"{match[0]}\n  ", name, count=1)
     broken = [w if len(w) <= _NARROW else w.replace("=", "=\n    ", 1) for w in words]
     return "\n  ".join([name, *broken])
 
 
-def comparison(found: Sequence[Run]) -> Table:
+def comparison(compared: Sequence[Run]) -> Table:
     """Tabulate a few runs side by side: settings that differ, and the results."""
-    shown = plain_table(Column("", overflow="fold", min_width=12))
-    for run in found:
-        shown.add_column(run.folder.name, overflow="fold", min_width=8)
-    keys = sorted({key for run in found for key in run.settings})
+    table = plain_table(Column("", overflow="fold", min_width=12))
+    for run in compared:
+        table.add_column(run.folder.name, overflow="fold", min_width=8)
+    keys = sorted({key for run in compared for key in run.settings})
     for key in keys:
-        values = [run.settings.get(key, "") for run in found]
+        values = [run.settings.get(key, "") for run in compared]
         if len(set(values)) > 1:
-            shown.add_row(key, *values)
+            table.add_row(key, *values)
     for name in ("state", "frames", "utilization"):
-        shown.add_row(name, *(str(getattr(run, name)) for run in found))
-    heuristics = dict.fromkeys(name for run in found for name in list(run.policies)[1:])
+        table.add_row(name, *(str(getattr(run, name)) for run in compared))
+    heuristics = dict.fromkeys(name for run in compared for name in list(run.policies)[1:])
     for name in heuristics:
-        shown.add_row(name, *(run.policies.get(name, "") for run in found))
-    return shown
+        table.add_row(name, *(run.policies.get(name, "") for run in compared))
+    return table
 
 
 def runs(options: argparse.Namespace) -> int:

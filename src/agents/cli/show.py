@@ -13,8 +13,7 @@ from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from agents.cli.eval import from_run
-from agents.cli.shards import own_policy
+from agents.cli.eval import from_run, own_policy
 from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
@@ -93,7 +92,6 @@ def render(config: DictConfig, request: Request) -> int:
 
 
 def _solo(config: DictConfig, request: Request) -> tuple[PackingEnv, TensorDictModuleBase]:
-    """Build an environment of one row on one held-out instance, and the policy."""
     found, config = from_run(config, request)
     torch.manual_seed(int(config.seed))
     row = int(config.instance)
@@ -123,7 +121,6 @@ def _episode(env: PackingEnv, policy: TensorDictModuleBase) -> tuple[list[float]
 
 
 def _save_frames(folder: Path, packing: Packing) -> None:
-    """Write a PNG of the empty container and of each step."""
     from packing_env import render as pictures
 
     try:

@@ -15,25 +15,25 @@ from agents.training.resume import Resumed
 
 
 def resumed_run(
-    config: DictConfig, request: Request, world: World, held: ExitStack
+    config: DictConfig, request: Request, world: World, locks: ExitStack
 ) -> Resumed | None:
     """Load the run to continue, if ``resume`` names one, and lock its folder."""
     if config.resume is None:
         return None
-    place = world.from_first(lambda: _source(config, held))
+    place = world.from_first(lambda: _source(config, locks))
     if not place:
         return None
     return resume.from_config(config, Path(place), request.overrides, request.folders, world)
 
 
-def _source(config: DictConfig, held: ExitStack) -> str:
+def _source(config: DictConfig, locks: ExitStack) -> str:
     """Return the checkpoint that ``resume`` names, its run locked; an empty text if none."""
     place = resume.find(str(config.resume), config.run_dir)
     if place is None:
         return ""
     run = place.parent.parent
     if _goes_on(config, run):
-        held.enter_context(runs.locked(run))
+        locks.enter_context(runs.locked(run))
         runs.check_own(run)
     if config.resume == resume.AUTO:
         place = checkpoint.find(run)  # again: another process may have saved before the lock
@@ -75,7 +75,7 @@ def go_on(config: DictConfig) -> None:
         config.resume = resume.AUTO
 
 
-def results_folder(config: DictConfig, resumed: Resumed | None, held: ExitStack) -> Path:
+def results_folder(config: DictConfig, resumed: Resumed | None, locks: ExitStack) -> Path:
     """Return the folder for results, held: a new one, or that of the continued run.
 
     With ``resume=auto``, or restarted by ``torchrun``, a run that was killed before its first
@@ -83,14 +83,14 @@ def results_folder(config: DictConfig, resumed: Resumed | None, held: ExitStack)
     """
     if resumed is not None and _goes_on(config, resumed.folder):
         return resumed.folder
-    given = Path(config.run_dir) if config.run_dir is not None else None
+    named = Path(config.run_dir) if config.run_dir is not None else None
     again = config.resume == resume.AUTO or restarted()
-    if again and given and runs.never_saved(given, checkpoint.FOLDER):
-        folder = given
+    if again and named and runs.never_saved(named, checkpoint.FOLDER):
+        folder = named
         runs.check_own(folder)
     else:
-        folder = runs.new_folder(given, str(config.name))
-    held.enter_context(runs.locked(folder))
+        folder = runs.new_folder(named, str(config.name))
+    locks.enter_context(runs.locked(folder))
     return folder
 
 
@@ -98,6 +98,8 @@ def start_line(place: str, resumed: Resumed | None) -> str:
     """Return where training starts."""
     if resumed is None:
         return f"resume={place}: no checkpoint was found, training starts from nothing"
-    held = "" if "replay" in resumed.found.state else "; it has no replay, which is refilled"
-    frames = resumed.found.meta["frames"]
-    return f"continuing from {resumed.found.path}, after {frames:,} frames{resumed.rebuilt}{held}"
+    refilled = "" if "replay" in resumed.saved.state else "; it has no replay, which is refilled"
+    frames = resumed.saved.meta["frames"]
+    return (
+        f"continuing from {resumed.saved.path}, after {frames:,} frames{resumed.rebuilt}{refilled}"
+    )

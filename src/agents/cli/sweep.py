@@ -20,7 +20,7 @@ from agents.config.compose import Request
 from agents.config.folders import ConfigError, config_folder
 from agents.config.grids import expanded
 from agents.loggers.console import PlainConsole
-from agents.training import ray_tasks
+from agents.training import ray_workers
 from agents.training.evaluate import StoppedError
 from agents.training.runs import DESCRIPTION
 from packing_env import extras, files
@@ -50,9 +50,9 @@ class Table(Callback):
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         """Print it; called by Hydra in the process that started the sweep."""
         top = Path(config.hydra.sweep.dir)
-        found = [Run(place.parent) for place in sorted(top.glob(f"*/{DESCRIPTION}"), key=_number)]
-        if found:
-            PlainConsole(highlight=False).print(listing(found, str(top)))
+        jobs = [Run(place.parent) for place in sorted(top.glob(f"*/{DESCRIPTION}"), key=_number)]
+        if jobs:
+            PlainConsole(highlight=False).print(listing(jobs, str(top)))
 
 
 def _number(place: Path) -> tuple[int, str]:
@@ -67,11 +67,11 @@ def outcome(folder: Path) -> float:
     That of its policy on held-out instances, where they were evaluated (``evaluation.instances``),
     else of the last episodes of training.
     """
-    found = files.parse_json(files.read_text(folder / RESULTS))
-    policies = found.get("policies")
+    results = files.parse_json(files.read_text(folder / RESULTS))
+    policies = results.get("policies")
     if policies:
         return float(next(iter(policies.values()))["summary"]["utilization"]["mean"])
-    return float(found["training"]["last"].get("utilization") or 0.0)
+    return float(results["training"]["last"].get("utilization") or 0.0)
 
 
 def _check(request: Request) -> int:
@@ -80,12 +80,12 @@ def _check(request: Request) -> int:
         if override in EXTRAS:
             extras.check(*EXTRAS[override])
     parsed = composition.parse(request.overrides)
-    for given in parsed:
-        adds = given.is_add() or given.is_force_add()
-        if not adds and composition.is_for_agent_of_run(given, request.command, parsed):
+    for each in parsed:
+        adds = each.is_add() or each.is_force_add()
+        if not adds and composition.is_for_agent_of_run(each, request.command, parsed):
             raise ConfigError(
-                f"{given.input_line}: the agent comes from the run; with --multirun write "
-                f"+{given.input_line}"
+                f"{each.input_line}: the agent comes from the run; with --multirun write "
+                f"+{each.input_line}"
             )
     jobs = list(composition.expand(request.overrides))
     for job in jobs:
@@ -95,10 +95,10 @@ def _check(request: Request) -> int:
 
 def _ray_options(overrides: Sequence[str]) -> Iterator[str]:
     """Yield the overrides by which a cluster that ``hydra/launcher=ray`` starts is ours alone."""
-    given = {each.key_or_group: each.value() for each in composition.parse(overrides)}
-    address = given.get(f"{_RAY}.address", given.get(_RAY))
-    if given.get("hydra/launcher") == "ray" and ray_tasks.is_ours(address):
-        yield from (f"++{_RAY}.{name}={value}" for name, value in ray_tasks.OURS.items())
+    values = {each.key_or_group: each.value() for each in composition.parse(overrides)}
+    address = values.get(f"{_RAY}.address", values.get(_RAY))
+    if values.get("hydra/launcher") == "ray" and ray_workers.is_ours(address):
+        yield from (f"++{_RAY}.{name}={value}" for name, value in ray_workers.OURS.items())
 
 
 def sweep(

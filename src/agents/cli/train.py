@@ -18,12 +18,12 @@ from agents.cli import start
 from agents.cli.eval import (
     INTERRUPTED,
     RESULTS,
+    agent_name,
     check_picture,
     compare,
     describe,
     origin,
 )
-from agents.cli.shards import agent_name
 from agents.config import build
 from agents.config.compose import Request
 from agents.diagnostics import black_box
@@ -58,9 +58,9 @@ def train(config: DictConfig, request: Request) -> int:
         start.check_restarts(config)
     if distributed.restarted():
         start.go_on(config)
-    with ExitStack() as held:
+    with ExitStack() as locks:
         with ranks.joined(config.device) as world:
-            session = _trained(config, request, ranks, world, held)
+            session = _trained(config, request, ranks, world, locks)
         if isinstance(session, int):
             return session
         with StopSignals() as stop:
@@ -68,22 +68,24 @@ def train(config: DictConfig, request: Request) -> int:
 
 
 def _trained(
-    config: DictConfig, request: Request, ranks: Any, world: World, held: ExitStack
+    config: DictConfig, request: Request, ranks: Any, world: World, locks: ExitStack
 ) -> _Session | int:
-    """Run the part of one process in training; ``held`` holds the run's folder.
+    """Run the part of one process in training; ``locks`` holds the run's folder.
 
     Returns:
         The session, where there is something to report; else the exit code.
     """
-    place, resumed = config.resume, start.resumed_run(config, request, world, held)
+    # 1. Find the run to continue, and build everything that can be wrong before a folder is made.
+    place, resumed = config.resume, start.resumed_run(config, request, world, locks)
     if resumed is not None:
         config = resumed.config
     check_picture(config)
     with build.as_config_errors():
         build.check_logger(config)
         trainer, imitated = _built(config, ranks, world, imitate=resumed is None)
+    # 2. Make the folder, describe the run in it, and say what starts.
     env = trainer.collector.env
-    folder = Path(world.from_first(lambda: str(start.results_folder(config, resumed, held))))
+    folder = Path(world.from_first(lambda: str(start.results_folder(config, resumed, locks))))
     console = PlainConsole(quiet=not world.leads)
     say = partial(console.print, highlight=False, soft_wrap=True)
     if world.leads:
@@ -91,7 +93,7 @@ def _trained(
     if place is not None:
         say(start.start_line(place, resumed))
     if resumed is not None:
-        resume.load_state(trainer, resumed.found)
+        resume.load_state(trainer, resumed.saved)
     say(
         f"{config.name}: {_rows(env, world)} of {env.params.num_items} items on "
         f"{env.device}, {env.mode.num_actions:,} actions (action_mode="
@@ -99,7 +101,8 @@ def _trained(
     )
     if imitated is not None:
         say(imitated)
-    begun = None if resumed is None else int(resumed.found.meta["frames"])
+    # 3. Train; NaN or Inf leaves the failed state and the broken update behind.
+    begun = None if resumed is None else int(resumed.saved.meta["frames"])
     with StopSignals() as stop:
         session = _Session(config, folder, env, trainer, stop.requested, begun, console)
         try:
@@ -111,6 +114,7 @@ def _trained(
             return 1
         finally:
             trainer.collector.close()
+    # 4. Write the results of training, before anything is evaluated.
     if not world.leads:
         return 0
     state = {} if finished else {"interrupted": True}
@@ -139,13 +143,11 @@ def _built(
 
 
 def _rows(env: PackingEnv, world: World) -> str:
-    """Return the number of rows, of all processes, in words."""
     count = f"{env.batch_size.numel()} rows"
     return count if world.size == 1 else f"{world.size} processes with {count} each"
 
 
 def _shard(config: DictConfig, world: World) -> dict[str, Any]:
-    """Return the per-rank environment arguments."""
     if world.size == 1:
         return {}
     rows = config.env.num_envs
@@ -183,8 +185,8 @@ class _Session:
         Of several processes, one that fails alone does not save: that takes all of them.
         """
         with build.as_config_errors():
-            made = instantiate(self.config.logger) if self.world.leads else NullLogger
-            logger = made(self.folder)
+            build_logger = instantiate(self.config.logger) if self.world.leads else NullLogger
+            logger = build_logger(self.folder)
         if self.resumed_at is not None:
             logger.resume(self.trainer.logged_frames)
         bar = ProgressBar(self.console, self.trainer.total, self.trainer.budget)
@@ -247,7 +249,6 @@ class _Session:
             _LOGGER.warning("checkpoint.best=%s is no metric of the log%s", self._best, near)
 
     def _meta(self) -> dict[str, Any]:
-        """Return the description that is saved beside tensors."""
         config = OmegaConf.to_container(self.config, resolve=False)
         assert isinstance(config, dict)
         config["name"] = str(self.config.name)  # plain text, which a resume takes over
@@ -298,12 +299,12 @@ class _Session:
         count = max(1, int(self.config.evaluation.instances))
         stop = self.should_stop if self.world.size == 1 else lambda: False
         try:
-            found = evaluate_part(
+            metrics = evaluate_part(
                 self.shard, self.trainer.agent.policy, count, self.world, should_stop=stop
             )
         except StoppedError:
             return {}
-        return {f"{HELD_OUT}{name}": Estimate.of(found[name]).mean for name in found}
+        return {f"{HELD_OUT}{name}": Estimate.of(metrics[name]).mean for name in metrics}
 
     def draw(self) -> str:
         """Draw the learning curve; return what to say of it."""

@@ -28,7 +28,7 @@ from agents.training.evaluate import (
     paired_difference,
     plain_table,
 )
-from agents.training.ray_tasks import play_all
+from agents.training.ray_workers import play_all
 from packing_env import extras, make_env
 
 VERDICT = {True: "ok", False: "MISSED", None: ""}
@@ -65,8 +65,8 @@ class Result:
         """True if every window holds; None without windows."""
         if not self.protocol.windows:
             return None
-        held = [window.holds(self.value(name)) for name, window in self.protocol.windows.items()]
-        return all(held) and self.overflow == 0
+        holds = [window.holds(self.value(name)) for name, window in self.protocol.windows.items()]
+        return all(holds) and self.overflow == 0
 
 
 @dataclass(frozen=True)
@@ -165,26 +165,25 @@ def run(
 
 
 def _orderings(results: Sequence[Result], played: Sequence[Evaluation]) -> list[Ordering]:
-    """Compare the rules of V5, by seed and heuristic."""
     groups: dict[tuple[int, str], dict[str, Evaluation]] = {}
     for result, evaluation in zip(results, played, strict=True):
         protocol = result.protocol
         if protocol.name == "V5":
             rule = protocol.options["stability"]
             groups.setdefault((result.seed, protocol.heuristic), {})[rule] = evaluation
-    found: list[Ordering] = []
+    orderings: list[Ordering] = []
     for (seed, heuristic), by_rule in groups.items():
         for pair in combinations(by_rule, 2):  # from the stricter rule to the laxer
             low, high = (by_rule[rule] for rule in pair)
             difference = paired_difference(high, low)
             judged = pair in STRICTER
-            found.append(Ordering(heuristic, seed, len(low), *pair, difference, judged))
-    return found
+            orderings.append(Ordering(heuristic, seed, len(low), *pair, difference, judged))
+    return orderings
 
 
-def missed(found: Iterable[Result] | Iterable[Ordering]) -> int:
+def missed(judged: Iterable[Result] | Iterable[Ordering]) -> int:
     """Count the results that missed their windows, or the orderings that did not show."""
-    return sum(one.passed is False for one in found)
+    return sum(one.passed is False for one in judged)
 
 
 # ---------------------------------------------------------------------- tables
@@ -254,6 +253,7 @@ def validate(options: argparse.Namespace) -> int:
 
     V5 has no published cell: an ordering that does not show is printed, but is not a miss.
     """
+    # 1. Check the options before the work.
     if options.json is not None:
         try:  # a path that cannot be written is an error before the work
             options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -264,6 +264,7 @@ def validate(options: argparse.Namespace) -> int:
     if options.ray is not None:
         extras.check("ray", "workers on a cluster (--ray)")
         mapped = partial(play_all, num_workers=options.ray)
+    # 2. Play the protocols.
     start = time.perf_counter()
     seeds = range(options.seeds)
     rounds = len(protocols(options.full))
@@ -280,6 +281,7 @@ def validate(options: argparse.Namespace) -> int:
                 console.print(line, highlight=False)
 
         results, orderings = run(seeds, options.full, report, mapped)
+    # 3. Print the tables and the verdict, and write the file.
     seconds = time.perf_counter() - start
     machine, versions = runs.machine(), runs.versions()
     for table in tables(results, orderings, console.width):
@@ -298,7 +300,7 @@ def validate(options: argparse.Namespace) -> int:
         command = f"packing validate{' --full' if options.full else ''}"
         command += f" --seeds {options.seeds}" if options.seeds > 1 else ""
         command += f" --ray {options.ray}" if options.ray is not None else ""
-        found = {
+        report_file = {
             "command": command,
             "machine": machine,
             "versions": versions,
@@ -307,6 +309,6 @@ def validate(options: argparse.Namespace) -> int:
             "results": [{**asdict(one), "passed": one.passed} for one in results],
             "orderings": [{**asdict(one), "passed": one.passed} for one in orderings],
         }
-        runs.write_json(options.json, found)
+        runs.write_json(options.json, report_file)
         console.print(f"wrote {options.json}")
     return 1 if misses else 0

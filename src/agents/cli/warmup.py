@@ -47,7 +47,6 @@ def warmup(options: argparse.Namespace) -> int:
 
 
 def _known(names: Sequence[str]) -> list[str]:
-    """Return the names; raise ConfigError on one that is no preset."""
     for name in names:
         if name not in PRESETS:
             near = close_names(name, PRESETS)

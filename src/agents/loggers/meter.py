@@ -41,17 +41,17 @@ class Meter:
         everywhere: Mapping[str, Tensor] | None = None,
     ) -> None:
         """Add several values, fastest of one shape; ``where`` does not apply to ``everywhere``."""
-        given = {**values, **(everywhere or {})}
-        parts = [value.detach() for value in given.values()]
+        everything = {**values, **(everywhere or {})}
+        parts = [value.detach() for value in everything.values()]
         if where is not None:
             parts.append(where)
         if len({part.shape for part in parts}) != 1:
-            for name, value in given.items():
+            for name, value in everything.items():
                 self.add(name, value, where if name in values else None)
             return
         if len({torch.bool, *(part.dtype for part in parts)}) > 2:
             parts = [part.double() for part in parts]
-        key = (tuple(given), None if where is None else len(values), parts[0].shape)
+        key = (tuple(everything), None if where is None else len(values), parts[0].shape)
         together = torch.stack(parts)
         self._waiting.setdefault(key, []).append(together)
         self._calls, self._values = self._calls + 1, self._values + together.numel()
@@ -59,7 +59,6 @@ class Meter:
             self._keep(self._totals())
 
     def _keep(self, sums: dict[tuple[str, ...], Tensor]) -> None:
-        """Replace everything by these sums."""
         self._sums = sums
         self._waiting.clear()
         self._calls = self._values = 0
@@ -68,20 +67,20 @@ class Meter:
         """Return the sums including the values that wait; those stay."""
         totals = dict(self._sums)
         for (names, masked, _), waiting in self._waiting.items():
-            found = torch.stack(waiting).double().view(len(waiting), len(waiting[0]), -1)
-            counted = torch.ones_like(found, dtype=torch.bool)
+            stacked = torch.stack(waiting).double().view(len(waiting), len(waiting[0]), -1)
+            counted = torch.ones_like(stacked, dtype=torch.bool)
             if masked is not None:
-                counted[:, :masked] = found[:, -1:] != 0
-            sums = torch.where(counted, found, 0.0).sum((0, 2))
+                counted[:, :masked] = stacked[:, -1:] != 0
+            sums = torch.where(counted, stacked, 0.0).sum((0, 2))
             pairs = torch.stack((sums, counted.sum((0, 2)).double()))[:, : len(names)]
             totals[names] = totals[names] + pairs if names in totals else pairs
         return totals
 
     def read(self) -> dict[str, float]:
         """Return the means since the last call, NaN for a count of 0; the only host read."""
-        found = self.peek()
+        means = self.peek()
         self._keep({})
-        return found
+        return means
 
     def peek(self) -> dict[str, float]:
         """Return what :meth:`read` would, and keep it; a host read as well.

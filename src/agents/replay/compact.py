@@ -129,6 +129,7 @@ class RebuildMaps(Transform):
     ) -> None:
         super().__init__()
         self.kept = tuple(keep)
+        # 1. Check that what is dropped can be rebuilt.
         emitted = set(env.observation_spec["observation"].keys())
         dropped = emitted & set(REBUILT)
         if dropped and not ({"heightmap", "heights"} & emitted and "item_id" in emitted):
@@ -148,6 +149,7 @@ class RebuildMaps(Transform):
                 f"{sorted(unknown)}; it emits {sorted(dropped)}. Use replay.rebuild=read for those "
                 f"that the agent reads"
             )
+        # 2. Divide the observations into those that are stored and those that are rebuilt.
         self.params = env.params
         self.mode = env.mode
         self.catalogue = env.catalogue.tensors()
@@ -184,7 +186,6 @@ class RebuildMaps(Transform):
         return out
 
     def _compress(self, whole: TensorDictBase) -> TensorDict:
-        """Return the compact form of a state: its root entries only."""
         whole_observation = whole.get("observation")
         out = TensorDict({}, whole.batch_size, device=whole.device)
         out.set("observation", whole_observation.select(*self.stored))
@@ -266,7 +267,6 @@ class RebuildMaps(Transform):
         return out
 
     def _drop_height(self, flat: TensorDictBase, item_id: Tensor, legal: Tensor) -> Tensor:
-        """Compute rest heights over H, 1 where illegal."""
         if self.exact:
             heightmap = flat.get(("observation", "heights"))
         else:

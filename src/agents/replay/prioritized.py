@@ -204,10 +204,10 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         """
         self._maybe_init_from_storage(storage)
         slot = self._slots(index, storage)
-        given = torch.as_tensor(priority, device=self.device).detach().double().abs()
-        given = torch.where(given.isfinite(), given, self._top)
-        torch.maximum(self._top, given.amax(), out=self._top)
-        power = self._power(given)
+        magnitude = torch.as_tensor(priority, device=self.device).detach().double().abs()
+        magnitude = torch.where(magnitude.isfinite(), magnitude, self._top)
+        torch.maximum(self._top, magnitude.amax(), out=self._top)
+        power = self._power(magnitude)
         if power.shape != slot.shape:
             power = power.reshape(-1).expand(slot.shape)
         self._write(slot, power)

@@ -83,7 +83,6 @@ class Rollout:
         self._put(self._compact(transition))
 
     def _put(self, step: TensorDictBase) -> None:
-        """Add one compact step."""
         if self._storage is None:
             shape = (self.num_rows, self.horizon)
             self._storage = step[:, None].expand(shape).apply(torch.zeros_like)

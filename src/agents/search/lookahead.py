@@ -213,7 +213,6 @@ class Lookahead(TensorDictModuleBase):
 
 
 def _check_mode(env: PackingEnv) -> None:
-    """Raise unless actions are one index under one mask."""
     if env.params.action_mode not in ("placement", "candidate"):
         raise ParameterError(
             f"search serves action_mode='placement' and 'candidate', not {env.params.action_mode!r}"
@@ -221,7 +220,6 @@ def _check_mode(env: PackingEnv) -> None:
 
 
 def _futures(env: PackingEnv, seed: int) -> Futures:
-    """Return the source of hidden items."""
     if env.generator is None:
         raise ParameterError(
             "search redraws hidden items, and this environment does not know what its "

@@ -97,7 +97,7 @@ class Captured:
         def outcome(work: Callable[[], Any]) -> dict[str, Tensor]:
             """Return copies of what some calls from the start return, and leave in memory."""
             start.restore()
-            copies = {}
+            copies: dict[str, Tensor] = {}
             for step in range(1, steps + 1):
                 after = dict(named_tensors(work()))
                 after |= {f"state {name}": value for name, value in memory().items()}
@@ -242,6 +242,7 @@ class CapturedCollector(DeviceCollector):
 
     def _capture(self) -> Captured:
         """Record a step in memory of its own; the state, draws included, stays."""
+        # 1. Give state and observations memory of their own.
         root = self.env.reset() if self._root is None else self._root
         before, state = root.clone(), self.env.get_state()
         self.env.reset(state, set_state=True)
@@ -251,6 +252,7 @@ class CapturedCollector(DeviceCollector):
         named = {f"root {name}": value for name, value in named_tensors(self._root)}
         if isinstance(self.policy, torch.nn.Module):
             named |= {f"policy {name}": value for name, value in self.policy.named_buffers()}
+        # 2. Record; on failure the collector is where it was.
         try:
             captured = Captured(
                 lambda: self._in_place(memory),

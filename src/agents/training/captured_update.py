@@ -103,7 +103,6 @@ class CapturedUpdate:
         return metrics
 
     def _capture(self, recording: _Recording, batch: TensorDictBase) -> None:
-        """Record an update; the agent stays as it is."""
         held = batch.clone()
         counts = {name: n for name, n in vars(self.agent).items() if type(n) is int}
 
@@ -144,8 +143,8 @@ def captured_update(agent: Agent, option: bool | str) -> CapturedUpdate | None:
 def _device_of(agent: Agent) -> torch.device:
     """Return the device of an agent's first tensor; without one, the CPU."""
     policy = agent.policy
-    held = (*policy.parameters(), *policy.buffers(), *tensors(agent.state_dict()))
-    return held[0].device if held else torch.device("cpu")
+    every = (*policy.parameters(), *policy.buffers(), *tensors(agent.state_dict()))
+    return every[0].device if every else torch.device("cpu")
 
 
 def optimizers(agent: Agent) -> Iterator[GatedAdam]:

@@ -143,6 +143,7 @@ def write(
             _move(draft, target)
             _sync(target.parent)
 
+    # All processes take each step together; a failure in one is a failure in all.
     try:
         world.all_do(begin)
         world.all_do(put)
@@ -168,14 +169,14 @@ def rotate(run: str | Path, keep: int | None, best: str | None = None) -> None:
         best: A name in ``meta["metrics"]``: the checkpoint with the highest value stays too;
             ``-NAME``: the lowest.
     """
-    found = _numbered(Path(run) / FOLDER)
+    saves = _numbered(Path(run) / FOLDER)
     if keep is None:
         return
-    staying = set(found[-max(keep, 1) :])
-    scores = {path: score for path in found if (score := _score(path, best)) is not None}
+    kept_saves = set(saves[-max(keep, 1) :])
+    scores = {path: score for path in saves if (score := _score(path, best)) is not None}
     if scores:
-        staying.add(max(scores, key=lambda path: (scores[path], path)))
-    for path in set(found) - staying:
+        kept_saves.add(max(scores, key=lambda path: (scores[path], path)))
+    for path in set(saves) - kept_saves:
         gone = path.with_name(f"{DRAFT}{path.name}")
         path.rename(gone)  # atomic: no half of it is ever mistaken for a checkpoint
         shutil.rmtree(gone, ignore_errors=True)
@@ -194,7 +195,6 @@ def _score(path: Path, name: str | None) -> float | None:
 
 
 def _numbered(folder: Path, prefix: str = "") -> list[Path]:
-    """Return the checkpoints in the order of their frames."""
     return sorted(path for path in folder.glob(f"{prefix}[0-9]*") if (path / MANIFEST).is_file())
 
 
@@ -229,12 +229,12 @@ def export_policy(run: str | Path, target: Path, changes: Sequence[str] = ()) ->
 
     ``changes`` are options that it is played with, such as ``env.cell=0.005``.
     """
-    found = load(run)
-    played = OmegaConf.create({**found.meta["config"], "run_dir": None})
+    trained = load(run)
+    played = OmegaConf.create({**trained.meta["config"], "run_dir": None})
     OmegaConf.set_struct(played, True)  # an unknown key raises
     played.merge_with_dotlist(list(changes))
-    meta = {**found.meta, "config": OmegaConf.to_container(played), POLICY_ONLY: True}
-    write(target, {"agent": {"policy": found.state["agent"]["policy"]}}, meta)
+    meta = {**trained.meta, "config": OmegaConf.to_container(played), POLICY_ONLY: True}
+    write(target, {"agent": {"policy": trained.state["agent"]["policy"]}}, meta)
 
 
 def find(path: str | Path) -> Path:
@@ -261,16 +261,16 @@ def find(path: str | Path) -> Path:
             raise CheckpointError(f"{path}: there is no such policy; the package brings {known}")
         raise CheckpointError(f"{path}: there is no such folder; name a run or a checkpoint")
     inner = path if path.name == FOLDER else path / FOLDER
-    found = _numbered(inner)
+    saves = _numbered(inner)
     cut_off = _numbered(inner, OLD)  # left by a crash between the two moves of a save
-    for candidate in (*reversed(found), *reversed(cut_off)):
+    for candidate in (*reversed(saves), *reversed(cut_off)):
         try:
             _verify(candidate)
         except CheckpointError:
             continue
         return candidate
-    if found:
-        _verify(found[-1])
+    if saves:
+        _verify(saves[-1])
     raise CheckpointError(f"{path}: no checkpoint there; name a run folder that has {FOLDER}/")
 
 

@@ -65,9 +65,9 @@ class World:
         own = tensor.detach().cpu().contiguous()
         if self.size == 1:
             return own[None]
-        found = own.new_empty((self.size, *own.shape))
-        distributed.all_gather(list(found.unbind()), own)
-        return found
+        gathered = own.new_empty((self.size, *own.shape))
+        distributed.all_gather(list(gathered.unbind()), own)
+        return gathered
 
     def texts(self, own: str) -> list[str]:
         """Return the texts of all processes; two messages."""
@@ -75,8 +75,8 @@ class World:
         sizes = self.gather(torch.tensor(len(content))).tolist()
         padded = torch.zeros(max(sizes), dtype=torch.uint8)
         padded[: len(content)] = content
-        found = zip(self.gather(padded), sizes, strict=True)
-        return [bytes(text[:size].tolist()).decode() for text, size in found]
+        messages = zip(self.gather(padded), sizes, strict=True)
+        return [bytes(text[:size].tolist()).decode() for text, size in messages]
 
     def from_first(self, make: Callable[[], str]) -> str:
         """Return the text that ``make`` returns in rank 0; the others do not call it."""
@@ -194,11 +194,11 @@ def evaluate_part(
     """
     check_instances(env, num_instances)
     own = len(world.part(num_instances))
-    found = evaluate(env, policy, max(1, own), should_stop=should_stop).metrics
-    room = torch.zeros(len(found), -(-num_instances // world.size), dtype=torch.float64)
-    room[:, :own] = torch.stack(list(found.values()))[:, :own]
+    metrics = evaluate(env, policy, max(1, own), should_stop=should_stop).metrics
+    room = torch.zeros(len(metrics), -(-num_instances // world.size), dtype=torch.float64)
+    room[:, :own] = torch.stack(list(metrics.values()))[:, :own]
     whole = world.gather(room).transpose(0, 1).flatten(1)[:, :num_instances]
-    return dict(zip(found, whole, strict=True))
+    return dict(zip(metrics, whole, strict=True))
 
 
 def own_device(device: torch.device | str, size: int) -> torch.device | None:
@@ -228,21 +228,21 @@ def own_device(device: torch.device | str, size: int) -> torch.device | None:
 
 def _set(name: str, default: str | None = None) -> str:
     """Return a variable that ``torchrun`` sets."""
-    found = os.environ.get(name, default)
-    if found is None:
+    value = os.environ.get(name, default)
+    if value is None:
         raise ConfigError(
             f"WORLD_SIZE asks for several processes, and {name} is not set; start them with "
             f"torchrun, or unset WORLD_SIZE"
         )
-    return found
+    return value
 
 
 def _variable(name: str, default: str | None = None) -> int:
     """Return a variable that ``torchrun`` sets to a number."""
-    found = _set(name, default)
-    if not found.isdecimal():
-        raise ConfigError(f"{name}={found!r} must be a number, as torchrun sets it")
-    return int(found)
+    value = _set(name, default)
+    if not value.isdecimal():
+        raise ConfigError(f"{name}={value!r} must be a number, as torchrun sets it")
+    return int(value)
 
 
 def restarted() -> bool:
@@ -261,13 +261,13 @@ def _first_failure(store: Any, rank: int, error: Exception) -> Exception:
     Returns:
         ``error`` itself if this process is the first, else a RankError.
     """
-    said = f"{type(error).__name__}: {error}"
-    lost = isinstance(error, distributed.DistError) or "gloo" in said
+    message = f"{type(error).__name__}: {error}"
+    lost = isinstance(error, distributed.DistError) or "gloo" in message
     if lost:
-        said = "a process ended without a message (was it killed, or out of memory?)"
-    said = f"rank {rank}: {said}"
+        message = "a process ended without a message (was it killed, or out of memory?)"
+    message = f"rank {rank}: {message}"
     try:
-        first = store.compare_set(_FAILURE, "", said).decode()
+        first = store.compare_set(_FAILURE, "", message).decode()
     except RuntimeError:  # the store ended with its process
-        first = said
-    return RankError(first) if lost or first != said else error
+        first = message
+    return RankError(first) if lost or first != message else error

@@ -250,11 +250,11 @@ def joined(parts: Sequence[Evaluation], keep: int = 0) -> Evaluation:
     """
     first = parts[0]
     metrics = {name: torch.cat([part.metrics[name] for part in parts]) for name in first.metrics}
-    kept = [part.states for part in parts if part.states is not None]
+    states = [part.states for part in parts if part.states is not None]
     clock = Clock()
     for part in parts:
         clock.extend(part.clock)
-    return Evaluation(metrics, clock, first.rows, torch.cat(kept)[:keep] if keep else None)
+    return Evaluation(metrics, clock, first.rows, torch.cat(states)[:keep] if keep else None)
 
 
 class _Game:
@@ -291,12 +291,11 @@ class _Game:
         return self._metrics(root)[:count], state
 
     def _metrics(self, root: TensorDictBase) -> TensorDict:
-        """Return the metrics ``[B]`` of the finished rows."""
         metrics = root.get("metrics").reshape(-1).cpu()
-        found = {name: metrics.get(name).squeeze(-1) for name in NAMES}
+        values = {name: metrics.get(name).squeeze(-1) for name in NAMES}
         terms = [v.squeeze(-1) for k, v in metrics.items() if k.startswith("reward/")]
-        found["return"] = torch.stack(terms).sum(0)
-        return TensorDict(found, metrics.batch_size)
+        values["return"] = torch.stack(terms).sum(0)
+        return TensorDict(values, metrics.batch_size)
 
     def _now(self) -> float:
         if self.env.device.type == "cuda":

@@ -201,8 +201,8 @@ def from_config(options: Mapping[str, Any], agent: Agent, env: PackingEnv) -> st
     if name is None:
         return None
     heuristic = build_heuristics([name], env)[name]
-    found = warm_start(agent, env, heuristic, WarmStart(**how))
+    imitated = warm_start(agent, env, heuristic, WarmStart(**how))
     return (
-        f"warm start: the policy agrees with {name} in {found['agreement']:.0%} of new states "
-        f"(a random legal choice: {found['chance']:.1%})"
+        f"warm start: the policy agrees with {name} in {imitated['agreement']:.0%} of new states "
+        f"(a random legal choice: {imitated['chance']:.1%})"
     )

@@ -1,16 +1,20 @@
-"""Rollouts on Ray workers, which feed one learner here: ``distributed=ray``.
+"""Ray, in a cluster or on this machine: rollouts that feed one learner, and independent work.
 
-TorchRL's ``RayCollector`` starts a worker per share of the rows, on this machine or in a cluster;
-the weights follow before each message. Ray pickles what it sends between processes of one user;
-nothing of it is read from files.
+With ``distributed=ray``, TorchRL's ``RayCollector`` starts a worker per share of the rows; the
+weights follow before each message. Evaluation and validation are pieces of work, each a call of a
+function of a module. Ray pickles what it sends between processes of one user; nothing of it is read
+from files.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import chdir, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -25,11 +29,124 @@ from torchrl.envs.utils import ExplorationType
 from agents.algorithms.base import Collector
 from agents.config.folders import ConfigError
 from agents.training.distributed import ALONE, World
-from agents.training.ray_tasks import cluster
-from agents.training.rollout import _SCRATCH
+from agents.training.evaluate import StoppedError
+from agents.training.rollout import SCRATCH
 from packing_env import extras
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
+
+_POLL = 0.5
+"""Seconds between two looks at a requested stop."""
+
+_PATIENCE = 30.0
+"""Seconds that processes of a cluster have to end, before they are killed."""
+
+OURS = {"address": "local", "_node_ip_address": "127.0.0.1", "include_dashboard": False}
+"""Options of a cluster that we start. Whoever reaches a cluster runs code on it, so it listens on
+this machine only; and ``local`` joins none, such as one that another user noted in Ray's folder."""
+
+
+@contextmanager
+def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
+    """Join a Ray cluster, or start one on this machine and end it again; yield the module.
+
+    Args:
+        num_workers: Processors of a cluster that is started.
+        address: Of a running cluster, as is the variable ``RAY_ADDRESS``; None: start one.
+
+    Raises:
+        MissingPackageError: Ray is not installed.
+    """
+    ray, psutil = (
+        extras.require(name, "workers on a cluster (distributed=ray)") for name in ("ray", "psutil")
+    )
+    options: dict[str, Any] = {"address": address, "log_to_driver": False}
+    place = None
+    ours = is_ours(address)
+    if ours:
+        options |= {**OURS, "num_cpus": num_workers}
+        if not os.environ.get("RAY_TMPDIR"):  # Ray's own folder is everybody's
+            # the paths of its sockets have at most 107 characters
+            short = "/tmp" if os.path.isdir("/tmp") else None
+            place = options["_temp_dir"] = tempfile.mkdtemp(prefix="ray-", dir=short)
+    me = psutil.Process()
+    before = set(me.children(recursive=True))
+    try:
+        ray.init(**options)
+        yield ray
+    finally:
+        started = set(me.children(recursive=True)) - before if ours else set()
+        rays = [process for process in started if _is_of_ray(process, psutil)]
+        ray.shutdown()  # it tells them to end, and does not wait for all
+        for process in psutil.wait_procs(rays, timeout=_PATIENCE)[1]:
+            with suppress(psutil.Error):
+                process.kill()
+        if place is not None:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def is_ours(address: object) -> bool:
+    """Return whether a cluster is started here, as nobody names a running one."""
+    return address is None and not os.environ.get("RAY_ADDRESS")
+
+
+def _is_of_ray(process: Any, psutil: Any) -> bool:
+    """Return whether a process is one of Ray's; one that has ended is not."""
+    with suppress(psutil.Error):
+        command = " ".join(process.cmdline())
+        return command.startswith("ray::") or f"{os.sep}ray{os.sep}" in command
+    return False
+
+
+def play_all(
+    work: Callable[..., Any],
+    pieces: Iterable[tuple[Any, ...]],
+    *,
+    num_workers: int,
+    address: str | None = None,
+    num_gpus: float = 0.0,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Any]:
+    """Yield ``work(*piece)`` of each piece, in order; ``num_workers`` are carried out at a time.
+
+    Args:
+        work: A function of a module. An exception of it is raised here, and ends the workers.
+        pieces: Its arguments.
+        num_workers: Pieces at a time.
+        address: See :func:`cluster`.
+        num_gpus: GPUs of a piece.
+        should_stop: Called about twice a second; True ends the workers.
+
+    Raises:
+        MissingPackageError: Ray is not installed.
+        StoppedError: ``should_stop`` returned True.
+    """
+    with cluster(num_workers, address) as ray:
+        task = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=0)(_alone)
+        waiting = deque(pieces)
+        ordered: deque[Any] = deque()
+        running: list[Any] = []
+        while waiting or ordered:
+            while waiting and len(running) < num_workers:
+                running.append(task.remote(partial(work, *waiting.popleft()), os.getcwd()))
+                ordered.append(running[-1])
+            done, running = ray.wait(running, timeout=_POLL) if running else ([], [])
+            if should_stop():
+                raise StoppedError("the workers were stopped")
+            for piece in done:
+                ray.get(piece)  # an exception ends all at once, whatever its place
+            while ordered and ordered[0] not in running:
+                yield ray.get(ordered.popleft())
+
+
+def _alone(piece: Callable[[], Any], folder: str) -> Any:
+    """Carry out a piece with one thread, in the worker; relative paths are those of ``folder``."""
+    torch.set_num_threads(1)
+    with chdir(folder):
+        return piece()
+
+
+# ---------------------------------------------------------------------- rollouts
 
 
 class RayWorkers:
@@ -146,12 +263,11 @@ class RayRows:
             with warnings.catch_warnings():  # that its own way of sending weights is not used
                 warnings.filterwarnings("ignore", "RayCollector iteration started", UserWarning)
                 played = next(self._batches)
-            batch = played.exclude(*_SCRATCH).flatten(0, 1).to(self.env.device)
+            batch = played.exclude(*SCRATCH).flatten(0, 1).to(self.env.device)
             self._waiting = list(reversed(batch.unbind(1)))
         return self._waiting.pop()
 
     def _send_weights(self) -> None:
-        """Send parameters and buffers to the workers."""
         weights = {name: value.detach().cpu() for name, value in _weights(self.policy).items()}
         sent = self._ray.put(weights)
         self._ray.get(
@@ -189,7 +305,6 @@ def _weights(policy: nn.Module) -> dict[str, Tensor]:
 
 
 def _rows(make: Callable[..., PackingEnv], row_offset: int, seed: int) -> PackingEnv:
-    """Build the rows of a worker, in the worker."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     return make(row_offset=row_offset)

@@ -43,13 +43,13 @@ class Resumed:
 
     Attributes:
         config: The run's configuration, with what the command line may change.
-        found: The checkpoint.
+        saved: The checkpoint.
         folder: The run's folder.
         rebuilt: What is not continued, in words; empty if everything is, bit for bit.
     """
 
     config: DictConfig
-    found: Checkpoint
+    saved: Checkpoint
     folder: Path
     rebuilt: str = ""
 
@@ -75,11 +75,12 @@ def from_config(
         CheckpointError: There is no intact checkpoint, or it is of another environment.
         ConfigError: The command line asks for another agent, task or setting than the run's.
     """
+    # 1. Check from the description alone that the run can go on.
     meta = checkpoint.read_meta(place)
-    if (made := meta.get("environment")) != ENVIRONMENT:
+    if (environment := meta.get("environment")) != ENVIRONMENT:
         raise CheckpointError(
-            f"{place}: of environment {made!r}, this program's is {ENVIRONMENT!r}: episodes would "
-            f"continue under other rules; packing eval checkpoint={place} plays its policy"
+            f"{place}: of environment {environment!r}, this program's is {ENVIRONMENT!r}: episodes "
+            f"would continue under other rules; packing eval checkpoint={place} plays its policy"
         )
     if meta.get(POLICY_ONLY):
         raise CheckpointError(
@@ -90,22 +91,23 @@ def from_config(
     counts = isinstance(meta.get("frames"), int) and isinstance(ranks, int)
     if not counts or not isinstance(meta.get("versions"), dict):
         raise CheckpointError(f"{place}: its description lacks the frames or the versions")
+    # 2. Take over its configuration, and load this process's state.
     merged = run_config(config, meta.get("config", {}), overrides, folders)
     rank = world.rank if ranks == world.size else 0
-    found = checkpoint.load(place, device=merged.device, rank=rank)
-    folder = found.path.parent.parent
+    saved = checkpoint.load(place, device=merged.device, rank=rank)
+    # 3. Of another number of processes, keep what all had in common.
+    rebuilt = ""
     if ranks != world.size:
-        waiting = found.state.get("waiting")
+        waiting = saved.state.get("waiting")
         if isinstance(waiting, dict):
             waiting.pop("meter", None)
-        for name in found.state.keys() - {"agent", "counters", "waiting"}:
-            del found.state[name]
+        for name in saved.state.keys() - {"agent", "counters", "waiting"}:
+            del saved.state[name]
         rebuilt = (
             f"; it is of {ranks} process{'es' * (ranks > 1)}, and {world.size} continue: agent and "
             f"counts do, the rows start new episodes"
         )
-        return Resumed(merged, found, folder, rebuilt)
-    return Resumed(merged, found, folder)
+    return Resumed(merged, saved, saved.path.parent.parent, rebuilt)
 
 
 def find(name: str, run_dir: str | None) -> Path | None:
@@ -116,14 +118,14 @@ def find(name: str, run_dir: str | None) -> Path | None:
     if name != AUTO:
         return checkpoint.find(name)
     runs = [Path(run_dir)] if run_dir is not None else list(Path("runs").glob("*"))
-    found = []
+    saves = []
     for run in runs:
         try:
             newest = checkpoint.find(run)
         except CheckpointError:
             continue
-        found.append(((newest / checkpoint.MANIFEST).stat().st_mtime_ns, newest))
-    return max(found)[1] if found else None
+        saves.append(((newest / checkpoint.MANIFEST).stat().st_mtime_ns, newest))
+    return max(saves)[1] if saves else None
 
 
 def run_config(
@@ -158,14 +160,14 @@ def _is_free(key: str) -> bool:
 
 def _differences(config: DictConfig, run: DictConfig, keys: Sequence[str]) -> list[str]:
     """Return the settings of the command line that differ from the run's."""
-    given, saved = flat(config), flat(run)
+    asked, saved = flat(config), flat(run)
     whole = any(key == "experiment" for key in keys)
-    found = []
-    for name in sorted(given.keys() | saved.keys()):
+    differing = []
+    for name in sorted(asked.keys() | saved.keys()):
         concerned = whole or any(name == key or name.startswith(f"{key}.") for key in keys)
-        if concerned and not _is_free(name) and given.get(name) != saved.get(name):
-            found.append(f"{name}={saved.get(name)} and not {given.get(name)}")
-    return found
+        if concerned and not _is_free(name) and asked.get(name) != saved.get(name):
+            differing.append(f"{name}={saved.get(name)} and not {asked.get(name)}")
+    return differing
 
 
 def flat(config: DictConfig) -> dict[str, Any]:
@@ -174,20 +176,20 @@ def flat(config: DictConfig) -> dict[str, Any]:
     return {key: value for key, value in values if not isinstance(value, Mapping)}
 
 
-def load_state(trainer: Trainer, found: Checkpoint) -> None:
+def load_state(trainer: Trainer, saved: Checkpoint) -> None:
     """Let a trainer continue from a checkpoint, which gives up its state: the replay is large.
 
     Raises:
         CheckpointError: Its state is not one of such a trainer.
     """
     try:
-        trainer.load_state_dict(found.state)
+        trainer.load_state_dict(saved.state)
     except (AttributeError, KeyError, IndexError, RuntimeError, TypeError, ValueError) as error:
         reason = (str(error).strip() or "no reason given").splitlines()[0]
         raise CheckpointError(
-            f"{found.path}: does not fit this run ({type(error).__name__}: {reason})"
+            f"{saved.path}: does not fit this run ({type(error).__name__}: {reason})"
         ) from error
-    found.state.clear()
+    saved.state.clear()
 
 
 def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> Any:

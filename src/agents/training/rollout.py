@@ -63,11 +63,9 @@ class DeviceCollector:
         """Release nothing: no process was started."""
 
     def _saved(self) -> TensorDictBase:
-        """Return the state of all rows."""
         return self.env.get_state()
 
     def _restored(self, state: TensorDictBase) -> TensorDictBase:
-        """Set all rows to a state; return its observations."""
         return self.env.reset(state, set_state=True)
 
 
@@ -105,7 +103,6 @@ class TorchRLCollector(DeviceCollector):
         self._collector.shutdown(close_env=False)
 
     def _restored(self, state: TensorDictBase) -> TensorDictBase:
-        """Set all rows to a state; return its observations."""
         root = super()._restored(state)
         self._collector._carrier.update(root)  # Collector.reset would start new episodes
         return root

@@ -166,19 +166,19 @@ def place(folder: Path, name: str) -> Path:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that determine results."""
-    found = {"python": platform.python_version()}
+    packages = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            packages[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return packages
 
 
 def machine(device: torch.device | str = "cpu") -> dict[str, Any]:
     """Return the hardware of this process, to print beside measured numbers."""
     device = torch.device(device)
-    found: dict[str, Any] = {
+    hardware: dict[str, Any] = {
         "platform": platform.platform(),
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -188,15 +188,14 @@ def machine(device: torch.device | str = "cpu") -> dict[str, Any]:
     }
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
-        found["gpu"] = properties.name
-        found["gpu_memory_bytes"] = properties.total_memory
-        found["gpu_peak_bytes"] = torch.cuda.max_memory_allocated(device)
-        found["cuda"] = torch.version.cuda
-    return found
+        hardware["gpu"] = properties.name
+        hardware["gpu_memory_bytes"] = properties.total_memory
+        hardware["gpu_peak_bytes"] = torch.cuda.max_memory_allocated(device)
+        hardware["cuda"] = torch.version.cuda
+    return hardware
 
 
 def _processor() -> str:
-    """Return the processor's model name, where the system tells."""
     path = Path("/proc/cpuinfo")
     if path.is_file():
         for line in path.read_text(encoding="utf-8").splitlines():

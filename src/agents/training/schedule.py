@@ -45,8 +45,8 @@ class Schedule:
     @property
     def budget(self) -> float | None:
         """Wall-clock budget in seconds; None: none."""
-        given = (None if self.minutes is None else 60.0 * self.minutes, self.seconds)
-        return min((float(budget) for budget in given if budget is not None), default=None)
+        limits = (None if self.minutes is None else 60.0 * self.minutes, self.seconds)
+        return min((float(budget) for budget in limits if budget is not None), default=None)
 
     def pool(self, frames: int) -> int:
         """Return the number of the pool that is played after this many frames."""
@@ -55,10 +55,10 @@ class Schedule:
     @property
     def every(self) -> dict[str, int | None]:
         """Frames between two logs, saves and evaluations."""
-        given = {
+        intervals = {
             "log": self.log_every, "save": self.save_every, "evaluate": self.evaluate_every,
         }  # fmt: skip
-        return {name: None if frames is None else int(frames) for name, frames in given.items()}
+        return {name: None if frames is None else int(frames) for name, frames in intervals.items()}
 
 
 def positive_frames(name: str, value: float) -> int:

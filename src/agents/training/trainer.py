@@ -190,28 +190,27 @@ class Trainer:
         self._since_update %= self.update_every
 
     def _update(self, batch: TensorDictBase) -> None:
-        """Make one update, and record it."""
         if self.black_box is not None:
             self.black_box.before(batch, self.updates, self._scheduled)
         update = self.agent.update if self.captured is None else self.captured
-        found = update(batch)
+        metrics = update(batch)
         if self.black_box is not None:
-            self.black_box.after(found)
-        self._note(found)
+            self.black_box.after(metrics)
+        self._note(metrics)
 
-    def _note(self, found: Mapping[str, Tensor]) -> None:
+    def _note(self, metrics: Mapping[str, Tensor]) -> None:
         """Add what an update returned to the metrics, on the device."""
         self.updates += 1
-        found = dict(found)
-        streak = found.pop("skipped_in_a_row", None)
+        metrics = dict(metrics)
+        streak = metrics.pop("skipped_in_a_row", None)
         if streak is not None:
             worst = self._worst
             self._worst = streak.clone() if worst is None else torch.maximum(worst, streak)
-        failed = found.pop("skipped", None)
+        failed = metrics.pop("skipped", None)
         if failed is None:
-            self.meter.add_all(found)
+            self.meter.add_all(metrics)
         else:
-            self.meter.add_all(found, failed == 0, everywhere={"skipped": failed})
+            self.meter.add_all(metrics, failed == 0, everywhere={"skipped": failed})
 
     def check_finite(self) -> None:
         """Raise a NonFiniteError if an update or the agent's state is; reads from the device."""

@@ -63,6 +63,7 @@ def device_collector(
             env.device,
         )
         num_workers = 1
+    # What speaks against one CUDA graph of policy and step.
     obstacles = {}
     if env.device.type != "cuda":
         obstacles[f"the environment is on {env.device}"] = "use device=cuda"
@@ -138,7 +139,6 @@ class WorkerCollector(DeviceCollector):
         return self._whole(self._shards.restore(state.reshape(self._shape)))
 
     def _whole(self, parts: Iterable[TensorDictBase]) -> TensorDictBase:
-        """Join the parts of the processes to the batch."""
         whole: TensorDictBase = torch.cat(list(parts))
         return whole.reshape(self.env.batch_size)
 

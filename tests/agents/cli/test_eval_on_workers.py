@@ -16,13 +16,14 @@ from hydra.errors import InstantiationException
 from tests.agents.conftest import TINY_OVERRIDES
 
 from agents import heuristics
-from agents.cli import shards, validate
+from agents.cli import eval as evaluation
+from agents.cli import validate
 from agents.cli.protocols import Protocol
 from agents.config.build import build_held_out
 from agents.config.compose import compose
 from agents.config.folders import ConfigError
 from agents.search import Budget, Lookahead
-from agents.training import ray_tasks
+from agents.training import ray_workers
 from agents.training.evaluate import StoppedError, evaluate, joined
 from packing_env import extras
 
@@ -57,7 +58,7 @@ def tiny_config(*overrides: str) -> Any:
     return compose("eval", [*TINY_OVERRIDES, *EVALUATION, *overrides])
 
 
-@pytest.mark.parametrize("policy", ["lowest_z", "random_legal", "search"])
+@pytest.mark.parametrize("policy", ["random_legal", "search"])
 def test_rounds_are_the_same_wherever_they_are_played(policy: str) -> None:
     config = tiny_config()
 
@@ -146,7 +147,7 @@ def test_protocols_on_two_workers_find_the_numbers_of_one_process(
 
     _few_protocols(monkeypatch)
     alone = validate.run([0, 1])
-    mapped: Any = lambda work, pieces: ray_tasks.play_all(work, pieces, num_workers=2)  # noqa: E731
+    mapped: Any = lambda work, pieces: ray_workers.play_all(work, pieces, num_workers=2)  # noqa: E731
     workers = validate.run([0, 1], mapped=mapped)
     assert _without_times(workers[0]) == _without_times(alone[0])
     assert workers[1] == alone[1]
@@ -162,12 +163,12 @@ def test_a_failure_and_a_stop_end_the_workers() -> None:
     import ray
 
     with pytest.raises(ZeroDivisionError):
-        list(ray_tasks.play_all(divmod, [(1, 1), (1, 0), (4, 2)], num_workers=2))
+        list(ray_workers.play_all(divmod, [(1, 1), (1, 0), (4, 2)], num_workers=2))
     assert not ray.is_initialized()
     with pytest.raises(StoppedError):
-        list(ray_tasks.play_all(divmod, [(1, 1)], num_workers=1, should_stop=lambda: True))
+        list(ray_workers.play_all(divmod, [(1, 1)], num_workers=1, should_stop=lambda: True))
     assert not ray.is_initialized()
-    assert list(ray_tasks.play_all(divmod, [(7, n) for n in range(1, 6)], num_workers=2)) == [
+    assert list(ray_workers.play_all(divmod, [(7, n) for n in range(1, 6)], num_workers=2)) == [
         divmod(7, n) for n in range(1, 6)
     ]
 
@@ -184,12 +185,12 @@ def test_protocols_are_measured_in_any_order(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_other_ways_of_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shards.workers_of(tiny_config()) is None
+    assert evaluation.workers_of(tiny_config()) is None
     with pytest.raises(ConfigError, match="leave distributed=torchrun to packing train"):
-        shards.workers_of(tiny_config("distributed=torchrun"))
+        evaluation.workers_of(tiny_config("distributed=torchrun"))
     monkeypatch.setattr(extras, "is_installed", lambda module: False)
     with pytest.raises(InstantiationException, match=r'pip install "packing-env\[ray\]"'):
-        shards.workers_of(tiny_config("distributed=ray"))
+        evaluation.workers_of(tiny_config("distributed=ray"))
 
 
 def _few_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
