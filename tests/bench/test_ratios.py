@@ -54,13 +54,3 @@ def test_make_finds_the_test_data_beside_the_checkout(tmp_path: Path, beside: bo
         command = ["make", "--no-print-directory", "say"]
         said = subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True)
         assert said.stdout.strip() == expected
-
-
-def test_make_test_compares_ratios() -> None:
-    command = ["make", "-n", "-o", ".venv/installed.stamp", "ratios"]
-    if shutil.which("make") is None:
-        pytest.skip("needs make")
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert "benchmarks/ratios.py" in said.stdout
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert "\t$(MAKE) --no-print-directory ratios > build/ratios.log" in makefile

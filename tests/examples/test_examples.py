@@ -75,8 +75,3 @@ def test_page(page: str, capsys: pytest.CaptureFixture[str]) -> None:
         pytest.importorskip(NEEDS[page], reason=f"{NEEDS[page]} is missing: {page} was NOT run")
     assert run(page) is not None
     assert capsys.readouterr().out
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_is_a_page(page: Path) -> None:
-    assert len(page.read_text(encoding="utf-8").splitlines()) <= 130

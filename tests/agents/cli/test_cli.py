@@ -60,21 +60,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 # ---------------------------------------------------------------------- help
 
 
-@pytest.mark.parametrize("command", [None, *cli.COMMANDS])
-def test_help_fits_a_screen(command: str | None, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        cli.main([command, "--help"] if command else ["--help"])
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) <= 40
-    assert max(len(line) for line in lines) <= 110
-    if command is None:
-        assert all(any(line.strip().startswith(name) for line in lines) for name in cli.COMMANDS)
-    elif cli.COMMANDS[command].groups:
-        assert any("irregular" in line for line in lines)
-
-
-@pytest.mark.parametrize("arguments", ["--help", "--version", "train --help", "bench --help",
-                                       "inspect --help", "validate --help"])  # fmt: skip
+@pytest.mark.parametrize("arguments", ["--help", "train --help", "validate --help"])
 def test_help_imports_nothing_heavy(arguments: str) -> None:
     """Help is shown at once: neither torch nor Hydra is imported for it."""
     program = (
@@ -96,12 +82,6 @@ def test_the_module_is_the_command() -> None:
     assert done.stdout.strip() == agents.__version__
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        cli.main(["--version"])
-    assert capsys.readouterr().out.strip() == agents.__version__
-
-
 # ---------------------------------------------------------------------- bad input
 
 
@@ -110,8 +90,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["train", "trainer.frame=3"], "did you mean trainer.frames"),
         (["train", "tranier=quick"], "did you mean trainer"),
-        (["train", "agent=dqnn"], "did you mean dqn?; choose one of ac_iqn"),
-        (["train", "env=irregulra"], "did you mean irregular"),
         (["train", "env.num_envs=many"], "env.num_envs='many' must be a number"),
         (["train", "env.container=0.3"], "env.container=0.3 must be a list"),
         (["train", "+trainer.foo=1"], "unknown key 'trainer.foo'"),
@@ -120,7 +98,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["train", "items=meshes"], "items.paths is not given"),
         (["train", "items=meshes", "items.paths=nowhere"], "nowhere: no such file"),
         (["train", "items.families=[foo]"], "unknown shape families ['foo']"),
-        (["train", "env.stability=foo"], "stability='foo' is unknown; choose one of"),
         (["train", "env.cell=0.03"], "not a whole multiple of cell"),
         (["train", "agent=dqn,heuristic"], "add --multirun"),
         (["train", "what is this"], "write key=value"),
@@ -128,19 +105,16 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["train", "env.action_mode=continuous"], "placement or candidate, not 'continuous'"),
         (["train", "env.action_mode=candidates"], "is unknown, did you mean candidate"),
         (["train", "agent=ppo", "network=score_maps"], "network= one of: placement_actor_critic"),
-        (["train", "network=placement_actor_critic"], "network= one of: score_maps"),
         (["train", "--config-dir", "nowhere"], "there is no such folder"),
         (["train", *TINY_OVERRIDES, "trainer.frames=0"], "trainer.frames=0 must be at least 1"),
         (["train", *TINY_OVERRIDES, "replay.capacity=2"], "less than one step"),
         (["train", "-m", "agent=dqn,dqnn"], "agent='dqnn' is unknown"),
-        (["train", *TINY_OVERRIDES, "evaluation.heuristics=[best]"], "'best' is unknown"),
         (["eval", "checkpoint=nowhere"], "there is no such folder"),
         (["eval", *TINY_OVERRIDES, "evaluation.heuristics=[]"], "nothing to evaluate"),
         (["eval", *TINY_OVERRIDES, "evaluation.heuristics=[best]"], "'best' is unknown"),
         (["eval", *TINY_OVERRIDES, "evaluation.instances=25"], "there are 24 held out"),
         (["play", *TINY_OVERRIDES, "instance=24"], "instance=24 does not exist"),
         (["render", "out=film.avi"], "must end in one of .png, .gif, .mp4, .html"),
-        (["items", "items=meshes", "items.paths=nowhere"], "nowhere: no such file"),
     ],
     ids=lambda value: " ".join(value[:3]) if isinstance(value, list) else "",
 )
@@ -239,26 +213,6 @@ def test_train_then_eval_play_render(capsys: pytest.CaptureFixture[str]) -> None
         assert Path("pictures", name).read_bytes().lstrip()[:4].startswith(start)
 
 
-def test_a_checkpoint_cannot_choose_what_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from agents.training import checkpoint
-
-    victim = tmp_path / "created"
-    for section, message in (
-        ({"_target_": "os.mkdir", "path": str(victim)}, "which no configuration file names"),
-        ({"_target_": "agents.algorithms.dqn.DQN", "lr": "${oc.env:HOME}"}, "which is not data"),
-        (
-            {"_target_": "agents.training.checkpoint.os.mkdir", "path": str(victim)},
-            "no configuration file",
-        ),
-    ):
-        meta = {"config": {"agent": section}}
-        folder = checkpoint.save(tmp_path / "foreign", 0, {"agent": {}}, meta)
-        assert message in refused(capsys, "eval", *TINY_OVERRIDES, f"checkpoint={folder}")
-    assert not victim.exists()
-
-
 def test_a_checkpoint_of_another_network_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*TRAIN, "run_dir=run"]) == 0
     said = refused(capsys, "eval", "checkpoint=run", "network.channels=8")
@@ -292,12 +246,6 @@ def test_items_lists_the_embedded_families(capsys: pytest.CaptureFixture[str]) -
     said = capsys.readouterr().out
     assert "cells of 20 mm" in said
     assert " cups " in said
-
-
-def test_multirun_plays_every_combination() -> None:
-    assert cli.main([*TRAIN, "-m", "seed=0,1", "hydra.sweep.dir=sweep"]) == 0
-    seeds = [json.loads(Path(f"sweep/{job}/run.json").read_text())["seed"] for job in (0, 1)]
-    assert seeds == [0, 1]
 
 
 def test_the_configuration_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -405,14 +353,6 @@ def test_so_is_one_of_several_processes_that_are_all_stopped() -> None:
     assert checkpoint.load("run").state["counters"]["frames"] > 0
 
 
-def test_training_may_begin_with_a_heuristic(capsys: pytest.CaptureFixture[str]) -> None:
-    imitate = ["warm_start.heuristic=lowest_z", "warm_start.frames=64", "warm_start.updates=4"]
-    assert cli.main([*TRAIN, *imitate, "run_dir=run"]) == 0
-    assert "warm start: the policy agrees with lowest_z in" in capsys.readouterr().out
-    assert cli.main([*TRAIN, "warm_start.heuristic=lowest_zz"]) == 2
-    assert "lowest_zz" in capsys.readouterr().err
-
-
 def test_ctrl_c_ends_a_sweep() -> None:
     arguments = [*TRAIN, "trainer.frames=1e9", "trainer.log_every=16", "hydra.sweep.dir=sweep"]
     code, said = interrupted(
@@ -436,9 +376,8 @@ def test_ctrl_c_between_what_can_be_saved_ends_a_sweep(
     assert cli.main(TRAIN) == 130
 
 
-@pytest.mark.parametrize("played", [0, 1])
 def test_an_interrupted_comparison_leaves_the_counters(
-    played: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from agents.cli import eval as commands
     from agents.training.evaluate import StoppedError, evaluate
@@ -449,7 +388,7 @@ def test_an_interrupted_comparison_leaves_the_counters(
         before = json.loads(Path("run/results.json").read_text())
         assert before["training"]["frames"] == 96
         calls.append(before)
-        if len(calls) > played:
+        if len(calls) > 1:
             raise StoppedError("now")
         return evaluate(*arguments, **options)
 
@@ -460,7 +399,7 @@ def test_an_interrupted_comparison_leaves_the_counters(
     results = json.loads(Path("run/results.json").read_text())
     assert results["training"]["frames"] == 96
     assert results["interrupted"]
-    assert list(results["policies"]) == ["dqn", "first_fit"][:played]
+    assert list(results["policies"]) == ["dqn"]
 
 
 # ---------------------------------------------------------------------- build_policy

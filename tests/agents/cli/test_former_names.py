@@ -96,14 +96,6 @@ def test_an_old_run_is_resumed_and_evaluated(tmp_path: Path, capsys: Any) -> Non
     assert json.loads((run / "results.json").read_text())["training"]["frames"] == 96
 
 
-def test_a_foreign_target_is_refused_as_before(tmp_path: Path, capsys: Any) -> None:
-    place = checkpoint.save(
-        tmp_path, 1, {}, {"config": {"agent": {"_target_": "agents.dqn.os.system"}}}
-    )
-    assert cli.main(["eval", f"checkpoint={place}"]) == 2
-    assert "which no configuration file names" in capsys.readouterr().err
-
-
 def test_a_users_file_with_a_former_target_loads(tmp_path: Path) -> None:
     (tmp_path / "agent").mkdir()
     (tmp_path / "trainer").mkdir()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from agents.cli import main as cli
 from agents.cli import protocols, validate
 from agents.cli.main import BAD_INPUT
 from agents.cli.protocols import PROTOCOLS, Window
-from agents.training.evaluate import Estimate
 
 TINY = {"V1": 12, "V2": 12, "V3a": 6, "V3b": 6, "V5": 12, "V6": 6}
 
@@ -104,25 +101,3 @@ def test_an_overflow_is_a_miss() -> None:
     result = validate.Result(PROTOCOLS[0], 0, estimate, validate.Estimate(22.3, 1), 0.105, 0, 1.0)
     assert result.passed is True
     assert replace(result, overflow=1).passed is False
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_tables_fit_the_width(width: int) -> None:
-    found = [
-        validate.Result(protocol, 0, Estimate(0.5651, 0.0101), Estimate(22.3, 0.5), 0.105, 0, 1.0)
-        for protocol in (*protocols.protocols(True), *PROTOCOLS)
-    ]
-    pairs = [
-        validate.Ordering(
-            "heightmap_minimization", 0, 12, "area_corners_code", "center_hull",
-            Estimate(0.1234, 0.0123), True,
-        )
-    ]  # fmt: skip
-    console = Console(width=width, file=io.StringIO(), force_terminal=False)
-    for table in validate.tables(found, pairs, width):
-        console.print(table)
-    said = console.file.getvalue()
-    assert max(map(len, said.splitlines())) <= width
-    assert "56.5±1.0" in said
-    assert ("sd %" in said) == (width == 120)
-    assert "+12.34±1.23" in said

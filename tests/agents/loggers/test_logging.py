@@ -247,19 +247,3 @@ def test_a_new_column_keeps_what_was_written(tmp_path):
     logger.close()
     lines = (tmp_path / "metrics.csv").read_text().splitlines()
     assert lines == ["frames,a,b", "1,1.0,", "2,2.0,3.0", "3,,4.0"]
-
-
-def test_training_ends_while_a_logger_is_stuck(tiny, tmp_path):
-    from tests.agents.training.test_trainer import trainer_of
-
-    slow = Slow()
-    slow.gate.clear()
-    logger = queued(slow, size=4)
-    trainer = trainer_of(tiny(4), frames=160, log_every=16)
-    assert trainer.run(logger)
-    assert slow.rows == []
-    slow.gate.set()
-    logger.close()
-    assert logger.dropped in (5, 6)  # of ten, four waited, and it was at work on one
-    assert len(slow.rows) == 10 - logger.dropped
-    assert slow.rows[0][0] == 16

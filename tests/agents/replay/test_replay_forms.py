@@ -12,7 +12,6 @@ from agents.replay import (
     DevicePrioritizedSampler,
     DeviceReplay,
     NStep,
-    RebuildMaps,
     TorchRLReplay,
 )
 from agents.replay.device_replay import from_16_bits, to_16_bits
@@ -48,8 +47,7 @@ def drawn(replay, size=64):
 # ---------------------------------------------------------------------- whole transitions
 
 
-@pytest.mark.parametrize("mode", ["placement", "candidate"])
-@pytest.mark.parametrize("num_envs", [4, (2, 2)])
+@pytest.mark.parametrize(("mode", "num_envs"), [("placement", (2, 2)), ("candidate", 4)])
 def test_torchrl_replay_gives_the_same_samples(mode, num_envs):
     env = task(mode, num_envs=num_envs)
     steps = list(play(env, 15))
@@ -142,8 +140,8 @@ def stream_oracle(reward, terminated, truncated, n_steps, gamma):
     return out
 
 
-@pytest.mark.parametrize("n_steps", [1, 3, 4])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n_steps", [1, 4])
+@pytest.mark.parametrize("seed", range(2))
 def test_n_step_equals_an_oracle_per_stream(n_steps, seed):
     """Ends and cuts anywhere, both at once, several in a row, flushes in between."""
     rows, gamma = 5, 0.8
@@ -188,7 +186,7 @@ def test_n_step_equals_an_oracle_per_stream(n_steps, seed):
 # ---------------------------------------------------------------------- memory
 
 
-@pytest.mark.parametrize("capacity", [4, 5, 7, 8])
+@pytest.mark.parametrize("capacity", [4, 7])
 @pytest.mark.parametrize("kind", [DeviceReplay, TorchRLReplay])
 def test_small_capacities_keep_the_newest(kind, capacity):
     env = task()
@@ -217,8 +215,9 @@ def addresses(replay):
     }
 
 
-@pytest.mark.parametrize("options", [{}, {"half_heights": True}])
-@pytest.mark.parametrize("kind", [DeviceReplay, TorchRLReplay])
+@pytest.mark.parametrize(
+    ("kind", "options"), [(DeviceReplay, {"half_heights": True}), (TorchRLReplay, {})]
+)
 def test_no_memory_moves_after_the_first_step(kind, options):
     env = task()
     steps = list(play(env, 30))
@@ -274,24 +273,3 @@ def test_what_cannot_fit_is_refused_before_anything_is_taken(monkeypatch):
     monkeypatch.setattr("agents.replay.device_replay.LazyTensorStorage", None)  # not even begun
     with pytest.raises(ParameterError, match="or less, or a coarser"):
         DeviceReplay(env, 10**6, half_heights=True)
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 * 2**20, "5 MiB"), (2**41, "2 TiB")],
-)
-def test_sizes_in_words(size, text):
-    assert human(size) == text
-
-
-def test_the_transform_is_the_same_either_way():
-    """TorchRLReplay writes what RebuildMaps would give when sampling."""
-    env = task()
-    steps = list(play(env, 5))
-    maps = RebuildMaps(env)
-    replay = TorchRLReplay(env, 20)
-    for step in steps:
-        replay.extend(step)
-    stored = replay.buffer[:].exclude("index", "discount", "steps_to_next_obs")
-    expected = torch.cat([maps(maps.inv(step)) for step in steps])
-    assert bool((stored == expected.select(*stored.keys(True, True))).all())

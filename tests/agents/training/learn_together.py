@@ -11,12 +11,14 @@ from typing import Any
 import torch
 from hydra.utils import instantiate
 from tests.agents.algorithms.test_every_agent import small_config
+from torch import nn
 
-from agents.algorithms.optimization import Gradients
+from agents.algorithms.optimization import GatedAdam, Gradients
 from agents.config.build import build_agent, build_env, build_replay
 from agents.loggers.logging import NullLogger
 from agents.replay import DevicePrioritizedSampler
 from agents.training.distributed import Ranks, World
+from agents.training.trainer import Trainer
 
 FAMILIES = {  # and what the gradient of a shard is compared with
     "dqn": ("shards", "whole"),
@@ -31,6 +33,8 @@ FAMILIES = {  # and what the gradient of a shard is compared with
     "ppo multi_head": ("whole",),
     "afterstate": ("whole",),  # shards differ in the number of afterstates that are learned
 }
+QUICK = ("dqn", "ddpg", "ppo", "afterstate")
+"""One of each way: one optimizer, several, samples that count alike, and different numbers."""
 ROWS = 4
 
 
@@ -106,8 +110,8 @@ def differences(world: World, families: dict[str, Family], wanted: Any) -> dict[
     return found
 
 
-def parameters(world: World, updates: int, case: str, *options: str) -> list[torch.Tensor]:
-    """Return the weights after some updates of a trainer."""
+def trained(world: World, updates: int, case: str, *options: str) -> Trainer:
+    """Return a trainer after some updates."""
     config = small_config(case, "trainer.frames=1e6", *options)
     torch.manual_seed(0)
     env = build_env(config, row_offset=ROWS * world.rank)
@@ -115,12 +119,36 @@ def parameters(world: World, updates: int, case: str, *options: str) -> list[tor
     torch.manual_seed(world.rank)
     replay = build_replay(config, env, agent)
     collector = instantiate(config.collector)(env, agent.policy)
-    trainer = instantiate(config.trainer)(agent, collector, replay)
+    trainer: Trainer = instantiate(config.trainer)(agent, collector, replay)
     trainer.world = world
     while trainer.updates < updates:
         trainer.step()
     trainer._log(NullLogger("."), None, {})
-    return [weight.detach() for weight in agent.policy.parameters()]
+    return trainer
+
+
+def parameters(trainer: Trainer) -> list[torch.Tensor]:
+    """Return the weights of a trainer's policy."""
+    return [weight.detach() for weight in trainer.agent.policy.parameters()]
+
+
+def gate(world: World) -> dict[str, Any]:
+    """Return weights after four steps, the third of which is broken in one process."""
+    torch.manual_seed(0)
+    layer = nn.Linear(3, 2)
+    optimizer = GatedAdam(layer.parameters(), lr=0.1)
+    data = torch.arange(24.0).view(2, 4, 3)[world.rank]
+    for step in range(4):
+        factor = torch.nan if step == 2 and world.rank == 1 else 1.0
+        optimizer.step(layer(data).square().mean() * factor)
+    agreed = [*world.any(world.rank == 1, False), *world.texts("x" * world.rank)]
+    return {"weight": layer.weight.data, "skipped": optimizer.skipped, "agreed": agreed}
+
+
+def stopped(world: World) -> dict[str, Any]:
+    """Return the weights of PPO, and the gradient steps of an update that its KL limit ends."""
+    trainer = trained(world, 8, "ppo", "agent.lr=0.05", "agent.target_kl=0.02")
+    return {"weights": parameters(trainer), "steps": trainer.last["gradient_steps"]}
 
 
 def weights(world: World) -> tuple[torch.Tensor, torch.Tensor]:
@@ -133,41 +161,40 @@ def weights(world: World) -> tuple[torch.Tensor, torch.Tensor]:
     return (priority / priority.sum())[index], weight
 
 
-def gradients(size: int) -> Callable[[World], Any]:
+def gradients(size: int, cases: tuple[str, ...]) -> Callable[[World], Any]:
     """Compute what gradients are compared with; return their comparison."""
-    families = {case: Family(case, size) for case in FAMILIES}
+    families = {case: Family(case, size) for case in cases}
     wanted: dict[str, dict[str, torch.Tensor]] = {}
-    for case, kinds in FAMILIES.items():  # before the processes join: each on its own
+    for case, family in families.items():  # before the processes join: each on its own
         rows = [slice(ROWS * rank, ROWS * (rank + 1)) for rank in range(size)]
-        each = families[case].gradient
         wanted[case] = {}
-        if "shards" in kinds:
-            shards = [each(part, rank) for rank, part in enumerate(rows)]
+        if "shards" in FAMILIES[case]:
+            shards = [family.gradient(part, rank) for rank, part in enumerate(rows)]
             wanted[case]["shards"] = torch.stack(shards).mean(0)
-        if "whole" in kinds:
-            wanted[case]["whole"] = each(slice(None), 0)
+        if "whole" in FAMILIES[case]:
+            wanted[case]["whole"] = family.gradient(slice(None), 0)
     return lambda world: differences(world, families, wanted)
 
 
-def trained(updates: int) -> Callable[[World], Any]:
-    """Return the training of some agents."""
-    return lambda world: {
-        "rainbow": parameters(world, updates, "rainbow", "replay=prioritized"),
-        "ppo": parameters(world, updates, "ppo"),
-        "afterstate": parameters(world, updates, "afterstate"),
-    }
+def many_updates(world: World) -> dict[str, list[torch.Tensor]]:
+    """Return the weights of some agents after a hundred updates."""
+    cases = {"rainbow": ["replay=prioritized"], "ppo": [], "afterstate": []}
+    return {case: parameters(trained(world, 100, case, *more)) for case, more in cases.items()}
 
 
-def main(what: str, folder: str, updates: str = "0") -> None:
-    """Do one of them together, and write what was found."""
-    work: dict[str, Callable[[], Callable[[World], Any]]] = {
-        "gradients": lambda: gradients(int(os.environ["WORLD_SIZE"])),
-        "trained": lambda: trained(int(updates)),
-        "weights": lambda: weights,
-    }
-    together = work[what]()
+def main(what: str, folder: str) -> None:
+    """Do one of the two together, and write what each process found."""
+    size = int(os.environ["WORLD_SIZE"])
+    work: dict[str, Callable[[World], Any]]
+    if what == "quick":
+        compared = gradients(size, QUICK)
+        work = {"gate": gate, "stopped": stopped, "weights": weights, "gradients": compared}
+    else:
+        compared = gradients(size, tuple(FAMILIES))
+        work = {"many_updates": many_updates, "gradients": compared}
     with Ranks(timeout=200).joined("cpu") as world:
-        torch.save(together(world), f"{folder}/rank{world.rank}.pt")
+        found = {name: together(world) for name, together in work.items()}
+        torch.save(found, f"{folder}/rank{world.rank}.pt")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ UNDER_TWO = [
 
 SETTINGS = {
     "afterstate": ["replay.horizon=4", "network=afterstate_net"],
-    "ppo": ["replay.horizon=8"],
     "hierarchical": [
         "env.num_visible=2", "replay.capacity=64", "trainer.warmup=16", "trainer.update_every=16",
         "agent.stage1_frames=160",

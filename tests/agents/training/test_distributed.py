@@ -24,28 +24,8 @@ from agents.cli.train import train
 from agents.config.compose import Request, compose
 from agents.config.folders import ConfigError
 from agents.process_group import add_up
-from agents.training.checkpoint import find, load
+from agents.training.checkpoint import load
 from agents.training.distributed import Ranks, World, own_device
-
-PROGRAM = """
-import sys, torch
-from torch import nn
-from agents.training.distributed import Ranks
-from agents.algorithms.optimization import GatedAdam
-
-with Ranks().joined("cpu") as world:
-    torch.manual_seed(0)
-    layer = nn.Linear(3, 2)
-    gate = GatedAdam(layer.parameters(), lr=0.1)
-    data = torch.arange(24.0).view(2, 4, 3)[world.rank]
-    for step in range(4):
-        factor = torch.nan if step == 2 and world.rank == 1 else 1.0
-        gate.step(layer(data).square().mean() * factor)
-    agreed = [*world.any(world.rank == 1, False), *world.texts('x' * world.rank)]
-    torch.save({"weight": layer.weight.data, "skipped": gate.skipped, "agreed": agreed},
-               f"{sys.argv[1]}/rank{world.rank}.pt")
-"""
-
 
 RAISES = """
 from agents.training.distributed import Ranks
@@ -54,31 +34,6 @@ with Ranks(timeout=60).joined("cpu") as world:
     if world.rank == 1:
         raise ValueError("planted in rank 1")
     world.any(False)
-"""
-
-
-PPO_PROGRAM = """
-import sys, torch
-from hydra.utils import instantiate
-from agents.config.build import build_agent, build_env, build_replay
-from agents.config.compose import compose
-from agents.training.distributed import Ranks
-from agents.loggers.logging import NullLogger
-
-with Ranks().joined("cpu") as world:
-    config = compose("train", sys.argv[2:])
-    torch.manual_seed(0)
-    env = build_env(config, row_offset=4 * world.rank)
-    agent = build_agent(config, env)
-    torch.manual_seed(world.rank)
-    rollout = build_replay(config, env, agent)
-    collector = instantiate(config.collector)(env, agent.policy)
-    trainer = instantiate(config.trainer)(agent, collector, rollout)
-    trainer.world = world
-    trainer.run(NullLogger("."))
-    weights = [weight.data for weight in agent.policy.parameters()]
-    steps = trainer.last["gradient_steps"]
-    torch.save({"weights": weights, "steps": steps}, f"{sys.argv[1]}/rank{world.rank}.pt")
 """
 
 
@@ -104,7 +59,7 @@ def together(*command: str, size: int = 2, fails: str = "") -> None:
         )
         for rank in range(size)
     ]
-    said = [process.communicate(timeout=240)[0] for process in started]
+    said = [process.communicate(timeout=500)[0] for process in started]
     if fails:
         assert all(
             process.returncode and fails in text
@@ -114,9 +69,20 @@ def together(*command: str, size: int = 2, fails: str = "") -> None:
         assert not any(process.returncode for process in started), said
 
 
-def test_gradients_are_the_mean_of_the_shards(tmp_path: Path) -> None:
-    together("-c", PROGRAM, str(tmp_path))
-    found = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2)]
+def learned(what: str, folder: Path, size: int) -> list[dict[str, Any]]:
+    """Run ``learn_together.py`` in several processes; return what each found."""
+    together(str(Path(__file__).with_name("learn_together.py")), what, str(folder), size=size)
+    return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(size)]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What two processes found, started once."""
+    return learned("quick", tmp_path_factory.mktemp("quick"), 2)
+
+
+def test_gradients_are_the_mean_of_the_shards(both: list[dict[str, Any]]) -> None:
+    found = [each["gate"] for each in both]
     assert torch.equal(found[0]["weight"], found[1]["weight"])
     torch.manual_seed(0)
     alone = nn.Linear(3, 2)
@@ -129,26 +95,30 @@ def test_gradients_are_the_mean_of_the_shards(tmp_path: Path) -> None:
         assert each["agreed"] == [True, False, "", "x"]
 
 
-def test_ppo_stops_at_the_same_step_in_every_process(tmp_path: Path) -> None:
-    overrides = [*TINY_OVERRIDES, "env.num_envs=4", "agent=ppo", "replay.horizon=8"]
-    overrides += ["agent.batch_size=8", "agent.lr=0.05", "agent.target_kl=0.02"]
-    together("-c", PPO_PROGRAM, str(tmp_path), *overrides, "trainer.frames=256")
-    found = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2)]
-    assert found[0]["steps"] == found[1]["steps"] < 16  # of 16: it was ended
-    for one, other in zip(found[0]["weights"], found[1]["weights"], strict=True):
-        assert torch.equal(one, other)
+def test_ppo_stops_at_the_same_step_in_every_process(both: list[dict[str, Any]]) -> None:
+    one, other = (each["stopped"] for each in both)
+    assert one["steps"] == other["steps"] < 16  # of 16: it was ended
+    assert equal(one["weights"], other["weights"])
 
 
-def test_packing_train_under_torchrun(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    overrides = [*TINY_OVERRIDES, "agent.batch_size=4", "replay.capacity=64", "trainer.frames=96"]
-    overrides += ["trainer.warmup=16", "trainer.update_every=8", f"run_dir={folder}"]
-    together("-m", "agents.cli", "train", *overrides)
-    results = json.loads((folder / "results.json").read_text())
-    assert results["training"]["frames"] == 96
-    state = load(find(folder)).state
-    assert state["counters"]["updates"] == 10  # of 12 steps, the first two fill three-step windows
-    assert not list(tmp_path.glob("run-*"))
+def test_every_family_learns_from_the_mean_gradient(both: list[dict[str, Any]]) -> None:
+    for each in both:
+        assert max(each["gradients"].values()) <= 1e-6, each["gradients"]
+
+
+def test_weights_of_samples_are_those_of_one_batch(both: list[dict[str, Any]]) -> None:
+    found = [each["weights"] for each in both]
+    chances, weight = (torch.cat(part) for part in zip(*found, strict=True))
+    torch.testing.assert_close(weight, (chances / chances.min()).pow(-0.5))
+
+
+@pytest.mark.slow
+def test_all_families_and_many_updates(tmp_path: Path) -> None:
+    first, *others = learned("slow", tmp_path, 4)
+    for name, weights in first["many_updates"].items():
+        assert all(equal(weights, other["many_updates"][name]) for other in others), name
+    for each in (first, *others):
+        assert max(each["gradients"].values()) <= 1e-6, each["gradients"]
 
 
 def played(folder: Path, *overrides: str, size: int = 2) -> list[dict[str, Any]]:
@@ -166,6 +136,8 @@ def played(folder: Path, *overrides: str, size: int = 2) -> list[dict[str, Any]]
 def test_two_processes_resume_bit_for_bit(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     wanted = played(whole, "trainer.frames=96", f"run_dir={whole}")
+    assert json.loads((whole / "results.json").read_text())["training"]["frames"] == 96
+    assert not list(tmp_path.glob("whole-*"))  # one folder for both
     shutil.copytree(whole, parts)  # interrupted after 48 frames: what came later is gone
     for later in ("000000000072", "000000000096"):
         shutil.rmtree(parts / "checkpoints" / later)
@@ -180,34 +152,6 @@ def test_two_processes_resume_bit_for_bit(tmp_path: Path) -> None:
     said = subprocess.run([sys.executable, *alone], capture_output=True, text=True, check=True)
     assert "it is of 2 processes, and 1 continue" in " ".join(said.stdout.split())
     assert load(parts).state["counters"]["frames"] == 104
-
-
-def learned(what: str, folder: Path, size: int, *options: str) -> list[Any]:
-    """Run a part of ``learn_together.py`` in several processes; return what each found."""
-    program = str(Path(__file__).with_name("learn_together.py"))
-    together(program, what, str(folder), *options, size=size)
-    return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(size)]
-
-
-@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_every_family_learns_from_the_mean_gradient(size: int, tmp_path: Path) -> None:
-    for differences in learned("gradients", tmp_path, size):
-        assert len(differences) >= 11
-        assert max(differences.values()) <= 1e-6, differences
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [2, 4])
-def test_weights_are_equal_after_many_updates(size: int, tmp_path: Path) -> None:
-    first, *others = learned("trained", tmp_path, size, "100")
-    for name, weights in first.items():
-        assert all(equal(weights, other[name]) for other in others), name
-
-
-def test_weights_of_samples_are_those_of_one_batch(tmp_path: Path) -> None:
-    found = learned("weights", tmp_path, 2)
-    chances, weight = (torch.cat(part) for part in zip(*found, strict=True))
-    torch.testing.assert_close(weight, (chances / chances.min()).pow(-0.5))
 
 
 def test_a_process_that_raises_ends_all_with_its_message() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable
 
@@ -11,7 +10,7 @@ import torch
 from tests.agents.conftest import FakeAgent
 
 from agents import heuristics
-from agents.training.evaluate import Estimate, StoppedError, evaluate, paired_difference, table
+from agents.training.evaluate import Estimate, StoppedError, evaluate, paired_difference
 from packing_env import PackingEnv
 
 Make = Callable[..., PackingEnv]
@@ -108,22 +107,6 @@ def test_pairs_are_compared_instance_by_instance(tiny: Make) -> None:
     assert paired_difference(low, low).mean == 0
     with pytest.raises(ValueError, match="cannot be paired"):
         paired_difference(low, evaluate(env, heuristics.build("lowest_z", env), 4))
-
-
-def test_the_table_shows_every_policy_in_80_characters(tiny: Make) -> None:
-    from rich.console import Console
-
-    env = tiny(4, **HELD_OUT)
-    found = {
-        name: evaluate(env, heuristics.build(name, env))
-        for name in ("lowest_z", "heightmap_minimization")
-    }
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(table(found, "title"))
-    text = console.export_text()
-    assert "heightmap_minimization" in text
-    assert "…" not in text
-    assert found["lowest_z"].estimate("utilization").text(3) in text
 
 
 def test_json_holds_every_instance(tiny: Make) -> None:

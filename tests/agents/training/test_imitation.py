@@ -2,10 +2,12 @@
 
 import math
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
 from tensordict import TensorDict
+from tests.agents.algorithms.test_every_agent import CASES
 from tests.agents.conftest import TINY_OVERRIDES
 from tests.tiny import tiny_env
 from torch import nn
@@ -15,7 +17,7 @@ from agents.algorithms.dqn import DQN
 from agents.config.build import build_agent, build_env
 from agents.config.compose import compose
 from agents.networks import ScoreMaps
-from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from agents.policies.policy_wrapper import PolicyWrapper
 from agents.training.imitation import (
     HasTargets,
     JudgesActions,
@@ -40,53 +42,18 @@ def dqn(env, **options):
     return DQN(env, network=partial(ScoreMaps, channels=8, precision="fp32"), **options)
 
 
-class CandidateNetwork(nn.Module):
-    """A value per candidate from its features and the container's heights."""
-
-    in_keys = (("observation", "candidates"), ("observation", "heightmap"))
-    out_keys = ("action_value",)
-
-    def __init__(self, env):
-        super().__init__()
-        features = env.observation_spec["observation", "candidates"].shape[-1]
-        self.body = nn.Sequential(nn.Linear(features + 1, 32), nn.ReLU(), nn.Linear(32, 1))
-
-    def forward(self, tensordict):
-        candidates, heights = (tensordict.get(key) for key in self.in_keys)
-        peak = heights.amax((-1, -2))[..., None, None].expand(*candidates.shape[:-1], 1)
-        value = self.body(torch.cat((candidates, peak), -1)).squeeze(-1)
-        return tensordict.set("action_value", value)
-
-
-class CandidateAgent:
-    """Only what a warm start needs."""
-
-    batch_size = 32
-
-    def __init__(self, env):
-        torch.manual_seed(0)
-        network = CandidateNetwork(env)
-        self.policy = PolicyWrapper(network, epsilon=EpsilonSchedule(1.0, 1.0, 0))
-
-
-@pytest.mark.parametrize(
-    ("mode", "make", "name"),
-    [
-        ("placement", dqn, "lowest_z"),
-        ("candidate", CandidateAgent, "lowest_z"),
-    ],
-)
-def test_it_learns_to_decide_like_the_heuristic(mode, make, name):
+def test_it_learns_to_decide_like_the_heuristic():
     def on_new_states():
         """Of other episodes: the items come in another order."""
-        other = task(mode, seed=9)
-        return agreement(agent.policy, DeviceCollector(other, heuristics.build(name, other)), 10)
+        other = task(seed=9)
+        rule = heuristics.build("lowest_z", other)
+        return agreement(agent.policy, DeviceCollector(other, rule), 10)
 
-    env = task(mode)
+    env = task()
     torch.manual_seed(0)
-    agent = make(env)
+    agent = dqn(env)
     before = on_new_states()
-    found = warm_start(agent, env, heuristics.build(name, env), SMALL)
+    found = warm_start(agent, env, heuristics.build("lowest_z", env), SMALL)
     after = on_new_states()
     assert after["chance"] == before["chance"] < 0.2
     for result in (found, after):
@@ -107,12 +74,12 @@ def test_targets_follow_and_the_optimizer_is_fresh():
     assert not agent.optimizer.optimizer.state
 
 
-@pytest.mark.parametrize("name", ["iqn", "rainbow", "ppo"])
+@pytest.mark.parametrize("name", ["rainbow", "iqn candidate", "ppo"])
 def test_agents_of_the_configuration_imitate(name):
-    config = compose("train", [*TINY_OVERRIDES, f"agent={name}"])
+    config = compose("train", [*TINY_OVERRIDES, *CASES[name]])
     env = build_env(config)
     agent = build_agent(config, env)
-    heuristic = heuristics.build("first_fit", env)
+    heuristic = heuristics.build("lowest_z", env)
     weights = [weight.detach().clone() for weight in agent.policy.parameters()]
     found = warm_start(agent, env, heuristic, WarmStart(64, 4, 8))
     assert math.isfinite(found["loss"])
@@ -121,6 +88,7 @@ def test_agents_of_the_configuration_imitate(name):
         for weight, old in zip(agent.policy.parameters(), weights, strict=True)
     ]
     assert any(moved)
+    assert isinstance(agent.policy, JudgesActions) == (name == "ppo")
     if name != "ppo":
         assert isinstance(agent, HasTargets)
         online = agent.objective.value_network_params.flatten_keys("/")
@@ -145,38 +113,6 @@ def test_likelihood_of_values_is_a_softmax_over_what_is_legal():
     torch.testing.assert_close(found, torch.stack((first, second)))
 
 
-def test_a_policy_with_probabilities_imitates_by_them():
-    class Policy(nn.Module):
-        in_keys, out_keys = (("observation", "heightmap"), "action_mask"), ("action",)
-
-        def __init__(self, num_actions):
-            super().__init__()
-            self.logits = nn.Parameter(torch.zeros(num_actions))
-
-        def forward(self, td):
-            mask = td.get("action_mask")
-            return td.set("action", self.logits.masked_fill(~mask, -torch.inf).argmax(-1))
-
-        def evaluate(self, td, action):
-            logits = self.logits.masked_fill(~td.get("action_mask"), -1e9)
-            scores = logits.log_softmax(-1).gather(-1, action[:, None])
-
-            class Found:
-                log_prob = scores
-
-            return Found
-
-    env = task()
-    agent = CandidateAgent.__new__(CandidateAgent)
-    agent.policy = Policy(env.mode.num_actions)
-    assert isinstance(agent.policy, JudgesActions)
-    found = warm_start(
-        agent, env, heuristics.build("first_fit", env), WarmStart(320, 100, 32, lr=0.1)
-    )
-    # the first that fits: a fixed order of preference learns much of it
-    assert found["agreement"] > 2.5 * found["chance"]
-
-
 def test_it_stops_when_asked():
     env = task()
     agent = dqn(env)
@@ -193,8 +129,7 @@ def test_it_stops_when_asked():
 
 def test_what_cannot_imitate_is_refused():
     env = task("multi_head")
-    agent = CandidateAgent.__new__(CandidateAgent)
-    agent.policy = PolicyWrapper(HeightOnly())
+    agent = SimpleNamespace(policy=PolicyWrapper(HeightOnly()))
     with pytest.raises(ParameterError, match="in action_mode=multi_head cannot imitate"):
         warm_start(agent, env, None, SMALL)
     with pytest.raises(ParameterError, match=r"warm_start\.updates=0"):

@@ -81,7 +81,7 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
     return [{key: value for key, value in row.items() if key not in CLOCKS} for row in rows]
 
 
-OFTEN = ("dqn", "rainbow", "ppo", "sac", "hierarchical")
+OFTEN = ("rainbow", "ppo", "sac", "hierarchical")
 """In every test run; the others are slow tests."""
 
 
@@ -125,18 +125,6 @@ def deterministic() -> Iterator[None]:
 def test_so_it_is_on_a_gpu(case: str, deterministic: None, monkeypatch: Any) -> None:
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     check_halves(case, "device=cuda")
-
-
-def test_two_runs_of_a_seed_are_one() -> None:
-    from agents.loggers.logging import NullLogger
-
-    states = []
-    for _ in range(2):
-        trainer = trainer_of("dqn")
-        trainer.run(NullLogger(Path()))
-        assert trainer.updates > 2
-        states.append(trainer.state_dict())
-    assert differing(*states) == []
 
 
 @pytest.mark.parametrize("replay", ["prioritized", "torchrl"])
@@ -210,6 +198,14 @@ def test_a_run_whose_replay_lists_its_maps_keeps_the_list() -> None:
     assert list(resume.run_config(config, saved, overrides, []).replay.rebuild) == ["drop_height"]
 
 
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a short run."""
+    folder = tmp_path_factory.mktemp("run")
+    assert train(*RUN, "trainer.frames=40", f"run_dir={folder}") == 0
+    return folder
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -220,18 +216,16 @@ def test_a_run_whose_replay_lists_its_maps_keeps_the_list() -> None:
         ("trainer.update_every=2", "trainer.update_every=16 and not 2"),
     ],
 )
-def test_other_settings_are_refused(tmp_path: Path, capsys: Any, change: str, said: str) -> None:
-    assert train(*RUN, "trainer.frames=40", f"run_dir={tmp_path / 'run'}") == 0
-    before = sorted(tmp_path.rglob("*"))
-    assert train(f"resume={tmp_path / 'run'}", "trainer.frames=80", change) == 2
+def test_other_settings_are_refused(run: Path, capsys: Any, change: str, said: str) -> None:
+    before = sorted(run.rglob("*"))
+    assert train(f"resume={run}", "trainer.frames=80", change) == 2
     assert said in " ".join(capsys.readouterr().err.split())
-    assert sorted(tmp_path.rglob("*")) == before
+    assert sorted(run.rglob("*")) == before
 
 
-def test_another_environment_is_refused(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
-    assert train(*RUN, "trainer.frames=40", f"run_dir={tmp_path / 'run'}") == 0
+def test_another_environment_is_refused(run: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setattr(resume, "ENVIRONMENT", "Packing-v3")
-    assert train(f"resume={tmp_path / 'run'}", "trainer.frames=80") == 2
+    assert train(f"resume={run}", "trainer.frames=80") == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "of environment 'Packing-v2', this program's is 'Packing-v3'" in said
 

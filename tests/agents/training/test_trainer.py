@@ -5,23 +5,14 @@ from __future__ import annotations
 import copy
 import csv
 import math
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from tensordict import TensorDictBase
-from tensordict.nn import TensorDictModuleBase
 from tests.agents.conftest import FakeAgent, FakeReplay
 from tests.counting import host_reads as reads
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    FakeTensor,
-    FakeTensorMode,
-)
-from torch.profiler import ProfilerActivity, profile
 
 from agents import heuristics
 from agents.algorithms.base import Agent
@@ -30,12 +21,11 @@ from agents.loggers.logging import CSVLogger, NullLogger
 from agents.loggers.meter import Meter
 from agents.networks import ScoreMaps
 from agents.replay import DeviceReplay
-from agents.training.rollout import DeviceCollector, TorchRLCollector
+from agents.training.rollout import DeviceCollector
 from agents.training.trainer import NonFiniteError, Trainer
 from packing_env import PackingEnv
 
 Make = Callable[..., PackingEnv]
-INSIDE_ITEM = "aten::_local_scalar_dense"
 
 
 def trainer_of(env: PackingEnv, agent: FakeAgent | None = None, **options: object) -> Trainer:
@@ -80,18 +70,6 @@ def test_logged_episodes_are_those_that_finished(tiny: Make, tmp_path: Path) -> 
     assert trainer.last["return"] == pytest.approx(trainer.last["utilization"], rel=1e-5)
 
 
-def test_it_reads_nothing_between_logs(tiny: Make) -> None:
-    trainer = trainer_of(tiny(4), frames=10_000, log_every=10_000)
-    for _ in range(3):
-        trainer.step()
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
-        for _ in range(20):
-            trainer.step()
-    names = {event.key for event in profiler.key_averages()}
-    assert "aten::add" in names
-    assert not names & {"aten::item", "aten::nonzero", "aten::_local_scalar_dense"}
-
-
 def real_trainer(env: PackingEnv) -> Trainer:
     """Nothing faked, and every part in the midst of its work."""
     agent = DQN(env, network=partial(ScoreMaps, channels=8, precision="fp32"), batch_size=8)
@@ -114,53 +92,6 @@ def test_the_profiler_sees_a_read() -> None:
     value = torch.ones(3)
     assert reads(lambda: value.sum().item(), 2)["aten::item"] == 2
     assert reads(lambda: value[value > 0], 2)["aten::nonzero"] == 2
-
-
-def test_no_part_of_real_training_reads(tiny: Make) -> None:
-    trainer = real_trainer(tiny(4))
-    agent, replay = trainer.agent, trainer.replay
-    transition, batch = trainer.collector.step(), replay.sample(8)
-    parts = {
-        "collect": trainer.collector.step,
-        "store": lambda: replay.extend(transition),
-        "sample": lambda: replay.sample(8),
-        "loss": lambda: agent.loss(batch)[0].mean().backward(),
-        "optimizer": agent.optimizer.optimizer.step,
-        "update": lambda: agent.update(batch),
-        "schedules": lambda: agent.set_frames(100),
-    }
-    found = {name: reads(work, 1) for name, work in parts.items()}
-    # on a CPU, and only there, Adam's kernel itself takes each parameter's step counter by item()
-    counters = Counter({name: len(agent.parameters) for name in ("aten::item", INSIDE_ITEM)})
-    assert all(
-        state["step"].device.type == "cpu" for state in agent.optimizer.optimizer.state.values()
-    )
-    assert agent.optimizer.optimizer.defaults["fused"]
-    assert {name: count for name, count in found.items() if count} == {
-        "optimizer": counters,
-        "update": counters,
-    }
-    before = trainer.updates
-    whole = reads(trainer.step, 8)
-    updates = trainer.updates - before
-    assert updates
-    assert whole == {name: count * updates for name, count in counters.items()}
-
-
-def test_real_training_runs_on_tensors_without_values(tiny: Make) -> None:
-    trainer = real_trainer(tiny(4))
-    agent, replay = trainer.agent, trainer.replay
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        batch = replay.sample(8)
-        assert isinstance(batch["observation", "drop_height"], FakeTensor)
-        losses, _ = agent.loss(batch)
-        assert losses.shape == (8,)
-        gradients = torch.autograd.grad(losses.mean(), agent.parameters, allow_unused=True)
-        assert all(isinstance(g, FakeTensor) for g in gradients if g is not None)
-        root = trainer.collector.step()["next"].apply(mode.from_tensor)
-        assert isinstance(agent.policy(root)["action"], FakeTensor)
-        with pytest.raises(DataDependentOutputException):
-            losses.sum().item()
 
 
 def test_a_time_budget_ends_it(tiny: Make, tmp_path: Path) -> None:
@@ -222,32 +153,6 @@ def test_its_state_returns(tiny: Make, tmp_path: Path) -> None:
 def test_impossible_options_are_refused(tiny: Make, option: str) -> None:
     with pytest.raises(ValueError, match=rf"trainer\.{option}=0"):
         trainer_of(tiny(2), **{option: 0})
-
-
-def transitions_of(
-    collector: DeviceCollector | TorchRLCollector,
-) -> tuple[TensorDictBase, TensorDictBase]:
-    taken = [collector.step() for _ in range(20)]
-    collector.close()
-    return torch.stack([t.exclude("collector", "next") for t in taken]), torch.stack(
-        [t["next"] for t in taken]
-    )
-
-
-def test_both_collectors_give_the_same_transitions(tiny: Make) -> None:
-    def run(kind: type) -> tuple:
-        env = tiny(3)
-        policy: TensorDictModuleBase = heuristics.build("first_fit", env)
-        return transitions_of(kind(env, policy))
-
-    (root, following), (other_root, other_following) = run(DeviceCollector), run(TorchRLCollector)
-    assert following["done"].any()
-    keys = set(root.keys(True, True)) & set(other_root.keys(True, True))
-    assert {"action", "action_mask", ("observation", "heightmap")} <= keys
-    assert all(torch.equal(root[key], other_root[key]) for key in keys)
-    keys = set(following.keys(True, True))
-    assert keys == set(other_following.keys(True, True))
-    assert all(torch.equal(following[key], other_following[key]) for key in keys)
 
 
 def test_a_collector_may_drive_several_containers_per_row(tiny: Make) -> None:
