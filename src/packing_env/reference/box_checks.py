@@ -50,7 +50,6 @@ class BoxChecks:
             yield item.wrong("volume", f"{item.volume:.6g} m^3", f"{volume:.6g} m^3")
 
     def _box(self, item: ItemClaim) -> boxes.Box:
-        """Return the item as a box in units."""
         points = np.round(item.points / self.unit).astype(int)
         x0, y0, z0, x1, y1, z1 = (int(n) for n in (*points.min(0), *points.max(0)))
         return x0, y0, z0, x1, y1, z1

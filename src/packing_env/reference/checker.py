@@ -1,9 +1,9 @@
 """Check of every claim of a packing plan: inside, under the lid, dropped, supported.
 
 It uses nothing of the program that made the plan. An item is its solid, moved by its rotation and
-translation and rasterised where it stands (:mod:`packing_env.reference.raster`), on the heightmap
-of the items packed before (:mod:`packing_env.reference.map_checks`). A settled item is checked
-where it rested on the maps, and then as a solid among solids
+translation and rasterised where it stands (:mod:`packing_env.reference.raster`), in an episode of
+the items packed before, which is played again (:mod:`packing_env.reference.map_checks`). A settled
+item is checked where it rested on the maps, and then as a solid among solids
 (:mod:`packing_env.reference.settled`). A plan of cuboids on an integer lattice is checked with
 exact integers (:mod:`packing_env.reference.box_checks`).
 
@@ -33,8 +33,8 @@ from packing_env.reference.claims import (
     Violation,
     metres,
 )
+from packing_env.reference.constraints import up_face
 from packing_env.reference.map_checks import MapChecks
-from packing_env.reference.plan_constraints import wrong_face
 from packing_env.reference.raster import MARGIN
 from packing_env.reference.settled import SettledChecks
 from packing_env.reference.solids import matrix
@@ -109,7 +109,6 @@ def _items(plan: PlanClaim, whole_cells: bool) -> Report:
 
 
 def _whole_plan(plan: PlanClaim) -> Iterator[Violation]:
-    """Check the container and its cells, the geometry, the rule and its tolerance."""
     yield from _lengths(plan)
     yield from _geometry(plan)
     yield from _grid(plan)
@@ -179,7 +178,6 @@ def _geometry(plan: PlanClaim) -> Iterator[Violation]:
 
 
 def _sums(plan: PlanClaim, utilization: float) -> Iterator[Violation]:
-    """Check the claims about all items together."""
     if plan.num_items < len(plan.items):
         yield _wrong("num_items", f"{plan.num_items}", f"{len(plan.items)} packed items")
     claimed = plan.utilization
@@ -195,12 +193,21 @@ def _item(
 ) -> Iterator[Violation]:
     """Check one item: first its pose, then its distance, then its place."""
     yield from _pose(number, item)
-    yield from wrong_face(item)
+    yield from _face(item)
     if not _is_near(item, plan):
         farthest = float(np.abs(item.points).max())
         where = f"a corner {metres(farthest)} away" if farthest < math.inf else "an infinite place"
         yield item.wrong("outside", f"within {metres(*plan.container)}", where)
     yield from checks.violations(item)
+
+
+def _face(item: ItemClaim) -> Iterator[Violation]:
+    """Check that the item stands on a face that it may stand on."""
+    allowed = item.handling.get("faces")
+    if allowed:
+        face = up_face(item.rotation)
+        if face not in allowed:
+            yield item.wrong("faces", f"{' or '.join(allowed)} up", f"{face or 'an edge'} up")
 
 
 def _is_near(item: ItemClaim, plan: PlanClaim) -> bool:

@@ -90,6 +90,7 @@ class Episode:
         rules: Constants of the task.
         fallback: If True, the episode continues as long as any placement on the lattice is legal,
             listed or not.
+        floor: See :attr:`packing_env.reference.constraints.Load.floor`.
 
     Attributes:
         heightmap: ``[X, Y]`` float32 metres.
@@ -102,7 +103,13 @@ class Episode:
     """
 
     def __init__(
-        self, grid: tuple[int, int], items: list[Item], rules: Rules, *, fallback: bool = True
+        self,
+        grid: tuple[int, int],
+        items: list[Item],
+        rules: Rules,
+        *,
+        fallback: bool = True,
+        floor: tuple[float, float] = (0, 0),
     ) -> None:
         self.rules = rules
         self.items = items
@@ -113,7 +120,7 @@ class Episode:
             boxes = rules.constraints.preplaced
             self.heightmap = constraints.start(grid, rules.cell, boxes)
             self._starts = constraints.starts_of_stacks(boxes, rules.cell)
-            self.load = constraints.Load(rules.constraints, np.full(grid, -1))
+            self.load = constraints.Load(rules.constraints, np.full(grid, -1), floor=floor)
         self.queue = list(range(len(items)))
         self.packed: list[int] = []
         self.rest: list[np.float32] = []

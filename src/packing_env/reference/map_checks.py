@@ -1,13 +1,14 @@
-"""Checks of a plan's items against the heightmap of the items packed before."""
+"""Checks of a plan's items in an episode of those packed before, which is played item by item."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
-from packing_env.reference import boxes, maps, stability
+from packing_env.reference import boxes, constraints, maps, stability
 from packing_env.reference.claims import (
     RELATIVE,
     ItemClaim,
@@ -16,10 +17,12 @@ from packing_env.reference.claims import (
     metres,
     number,
 )
-from packing_env.reference.constraints import start, starts_of_stacks
-from packing_env.reference.plan_constraints import ConstraintChecks
+from packing_env.reference.episode import Episode, Placement, Rules
 from packing_env.reference.raster import MARGIN, Columns, cuboid, rasterize
 from packing_env.reference.solids import is_one_closed_shell, measure
+
+KILOGRAMS = ("weight", "max_load")
+"""Attributes that a plan gives in kilograms, and the rules read in milligrams."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +45,13 @@ class _Placed:
 
 
 def _box(item: ItemClaim, placed: _Placed, cell: float) -> boxes.Box:
-    """Return a cuboid of whole cells in its place, in cells."""
     (x, y), (w, h) = item.corner, placed.bottom.shape
     z, d = round(item.z / cell), round(float(placed.top.max()) / cell)
     return (x, y, z, x + w, y + h, z + d)
 
 
 class MapChecks:
-    """The heightmap of the packed items, and the checks of the next item on it.
+    """The episode of the packed items, and the checks of the next item in it.
 
     Args:
         plan: The plan to check.
@@ -58,22 +60,23 @@ class MapChecks:
     """
 
     def __init__(self, plan: PlanClaim, notes: list[str], whole_cells: bool = False) -> None:
-        self.plan = plan
-        self.whole_cells = whole_cells
-        self.notes = notes
-        grid = plan.grid
-        preplaced = plan.constraints.get("preplaced", [])
-        self.heightmap = start(grid, plan.cell, preplaced)
-        self.starts = starts_of_stacks(preplaced, plan.cell)
-        self.constraints = ConstraintChecks(plan, grid) if plan.constraints else None
-        self.owner = np.full(grid, -1)
+        self.plan, self.notes = plan, notes
+        held = plan.constraints
+        rules = Rules(
+            plan.container[2],
+            plan.cell,
+            whole_cells=whole_cells,
+            constraints=constraints.Constraints.of(dict(held), plan.cell) if held else None,
+        )
+        self.episode = Episode(plan.grid, [], rules, floor=plan.floor)
         self.packed: list[tuple[ItemClaim, _Placed]] = []
         self._latest: tuple[ItemClaim, _Placed] | None = None
+        self._case: constraints.Case | None = None
 
     @property
     def height(self) -> float:
         """Highest point, metres."""
-        return float(self.heightmap.max())
+        return float(self.episode.heightmap.max())
 
     def violations(self, item: ItemClaim) -> Iterator[Violation]:
         """Yield the claims of an item that do not hold."""
@@ -86,16 +89,7 @@ class MapChecks:
         yield from self._where_claimed(item, placed)
         yield from self._supported(item, placed)
         yield from self._volume(item, placed)
-        if self.constraints is not None:
-            slack = 0.0 if self._exact(item) else self.plan.slack
-            yield from self.constraints.violations(
-                item,
-                self.heightmap,
-                placed.bottom,
-                item.corner,
-                self._centre(item, placed),
-                slack,
-            )
+        yield from self._constrained(item, placed)
 
     def put(self, item: ItemClaim) -> None:
         """Add the item whose :meth:`violations` were computed last."""
@@ -104,22 +98,15 @@ class MapChecks:
                 "put() takes the item of the latest violations() call; call that first"
             )
         self.packed.append(self._latest)
-        if self.constraints is not None:
-            self.constraints.put()
+        if self._case is not None:
+            constraints.put(self._case)
         placed = self._latest[1]
-        x, y = placed.columns.corner
-        w, h = placed.top.shape
-        raised = maps.FLOAT(item.z) + placed.top
-        if self.whole_cells:
-            level = maps.nearest_level(raised.max(), self.plan.cell, self.starts)
-            raised = np.full_like(raised, level)
-        window = np.s_[x : x + w, y : y + h]
-        higher = raised > self.heightmap[window]
-        self.heightmap[window] = np.where(higher, raised, self.heightmap[window])
-        self.owner[window] = np.where(higher, len(self.packed) - 1, self.owner[window])
+        solid = maps.Item([placed.top], [placed.bottom], [(0, 0)], item.volume)
+        self.episode.items.append(solid)
+        at_rest = Placement(True, maps.FLOAT(item.z))
+        self.episode.raise_heightmap(len(self.packed) - 1, 0, *placed.columns.corner, at_rest)
 
     def _stand(self, item: ItemClaim, low: np.ndarray, high: np.ndarray) -> _Placed:
-        """Rasterize the item in its place."""
         if item.is_upright_cuboid:
             columns = cuboid(low, high, self.plan.cell)
         else:
@@ -185,9 +172,9 @@ class MapChecks:
         """Check that the item is at its drop height: neither inside the ground nor above it."""
         x, y = placed.columns.corner
         floor = placed.columns.floor
-        rest = float(maps.drop_height(self.heightmap, placed.bottom, x, y))
+        rest = float(maps.drop_height(self.episode.heightmap, placed.bottom, x, y))
         w, h = placed.bottom.shape
-        level = self.heightmap[x : x + w, y : y + h] - placed.bottom
+        level = self.episode.heightmap[x : x + w, y : y + h] - placed.bottom
         u, v = (int(i) for i in np.unravel_index(np.argmax(level), level.shape))
         under = self._name_under(x + u, y + v)
         where = (
@@ -210,10 +197,9 @@ class MapChecks:
     def _supported(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
         """Check stability and support ratio; for meshes within the rounding of heights."""
         tol, slack = self.plan.contact_tol, 0.0 if self._exact(item) else self.plan.slack
+        heights, rest = self.episode.heightmap, maps.FLOAT(item.z)
         touches = [
-            stability.touch_at(
-                self.heightmap, placed.bottom, *item.corner, maps.FLOAT(item.z), com, tolerance
-            )
+            stability.touch_at(heights, placed.bottom, *item.corner, rest, com, tolerance)
             for tolerance in dict.fromkeys((tol, tol + slack, tol - slack))
             for com in self._centre(item, placed)
         ]
@@ -239,6 +225,33 @@ class MapChecks:
         *below, box = (_box(one, there, cell) for one, there in pile)
         if not boxes.is_stable(rule, below, box):
             yield item.wrong("stability", f"stable by {rule}", "not: the pile does not stand")
+
+    def _constrained(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
+        """Check the constraints; what another rounding of heights allows is allowed."""
+        if self.episode.load is None:
+            return
+        entries = {k: v for k, v in item.handling.items() if k != "faces"}
+        entries |= {k: round(entries[k] * 1_000_000) for k in KILOGRAMS if k in entries}
+        slack = 0.0 if self._exact(item) else self.plan.slack
+        cases = [
+            constraints.Case(
+                load=self.episode.load,
+                heightmap=self.episode.heightmap,
+                handling=constraints.Handling(**entries),
+                bottom=placed.bottom,
+                com=com,
+                x=item.corner[0],
+                y=item.corner[1],
+                z=maps.FLOAT(maps.FLOAT(item.z) + maps.FLOAT(rise)),
+                contact_tol=self.plan.contact_tol,
+            )
+            for rise, com in product(dict.fromkeys((slack, 0.0)), self._centre(item, placed))
+        ]
+        self._case = cases[0]
+        first, *others = (constraints.broken(case) for case in cases)
+        for rule, reason in first.items():
+            if all(rule in other for other in others):
+                yield item.wrong(rule, f"{rule}={self.plan.constraints.get(rule)}", reason)
 
     def _centre(self, item: ItemClaim, placed: _Placed) -> list[tuple[int, int]]:
         """Return the centre of mass, in 1/64 cell from the window's corner; two if a tie."""
@@ -275,9 +288,10 @@ class MapChecks:
         return all(one.is_upright_cuboid for one in (item, *(other for other, _ in self.packed)))
 
     def _name_under(self, x: int, y: int) -> str:
-        """Name the highest item at a cell, or the floor."""
-        index = int(self.owner[x, y])
-        if index < 0:
-            return "a pre-placed box" if self.heightmap[x, y] > 0 else "the floor"
-        other = self.packed[index][0]
-        return f"item {other.order} ({other.name})"
+        """Name the last item put over a cell, or what is there from the start."""
+        for other, placed in reversed(self.packed):
+            u, v = x - placed.columns.corner[0], y - placed.columns.corner[1]
+            w, h = placed.bottom.shape
+            if 0 <= u < w and 0 <= v < h and np.isfinite(placed.bottom[u, v]):
+                return f"item {other.order} ({other.name})"
+        return "a pre-placed box" if self.episode.heightmap[x, y] > 0 else "the floor"

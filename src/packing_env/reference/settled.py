@@ -119,7 +119,6 @@ class SettledChecks:
 
 
 def _level(x: float, y: float, z: float, dx: float, dy: float) -> _Surface:
-    """Return a level rectangle."""
     corners = np.array([(x, y, z), (x + dx, y, z), (x, y + dy, z), (x + dx, y + dy, z)])
     return _surface(corners[[[0, 1, 3], [0, 3, 2]]], 0.0)
 
