@@ -1,4 +1,4 @@
-"""Writers of small mesh files for tests: boxes as STL, 3MF, GLB and URDF."""
+"""Small solids for tests: boxes and a tetrahedron in memory, and as STL, OBJ, 3MF, GLB and URDF."""
 
 import json
 import struct
@@ -6,6 +6,10 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
+
+from packing_env.items import Mesh, mesh_from_arrays
 
 CORNERS = [(x, y, z) for x in (0, 1) for y in (0, 1) for z in (0, 1)]
 QUADS = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
@@ -23,6 +27,24 @@ Sides = Sequence[float]
 
 def corners_of(sides: Sides) -> list[tuple[float, ...]]:
     return [tuple(c * s for c, s in zip(corner, sides, strict=True)) for corner in CORNERS]
+
+
+def box_mesh(*sides: float, at: Sides = (0, 0, 0), name: str = "box") -> Mesh:
+    corners = torch.tensor(corners_of(sides), dtype=torch.float64)
+    return mesh_from_arrays(corners + torch.tensor(at, dtype=torch.float64), FACES, name=name)
+
+
+def tetrahedron(name: str = "tetra") -> Mesh:
+    """An irregular one, whose bounding box is 5 x 3 x 4 cells of 1 cm."""
+    points = [(0.0, 0.0, 0.013), (0.05, 0.01, 0.0), (0.02, 0.03, 0.04), (0.03, 0.0, 0.03)]
+    return mesh_from_arrays(points, [(0, 2, 1), (0, 1, 3), (1, 2, 3), (2, 0, 3)], name=name)
+
+
+def write_obj(path: Path, mesh: Mesh, factor: float = 1.0) -> Path:
+    lines = [f"v {x!r} {y!r} {z!r}" for x, y, z in (mesh.vertices * factor).tolist()]
+    lines += [f"f {a + 1} {b + 1} {c + 1}" for a, b, c in mesh.faces.tolist()]
+    path.write_text("\n".join(lines))
+    return path
 
 
 def write_stl(path: Path, sides: Sides) -> Path:

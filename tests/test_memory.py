@@ -103,8 +103,6 @@ def test_the_scratch_of_the_rasteriser_counts(monkeypatch):
     settings = {"cell": 0.002, "container": (0.4, 0.4, 0.4), "use_cache": False}
     with pytest.raises(CatalogueError, match=r"rasterising ball, 81,920 triangles .* larger cell"):
         Catalogue.from_meshes([mesh], orientations="none", **settings)
-    with pytest.raises(CatalogueError, match=r"rasterising .*, 12 triangles"):
-        Catalogue.from_cuboids([(1.0, 1.0, 1.0)], cell=0.001, container=(1.0, 1.0, 1.0))
 
 
 @pytest.mark.parametrize(

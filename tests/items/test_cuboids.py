@@ -1,27 +1,15 @@
 """Cuboids in catalogues: known by their maps, kept upright, and made without maps."""
 
-import time
-
 import pytest
 import torch
+from tests.mesh_files import box_mesh
 
-from packing_env.items import Catalogue, CatalogueError, mesh_from_arrays, rotation_set
+from packing_env.items import Catalogue, CatalogueError
 from packing_env.items.cuboids import whole_cuboids
 from packing_env.items.inputs import numbered
 
-CORNERS = torch.cartesian_prod(*[torch.tensor([0.0, 1.0]).double()] * 3)
-FACES = torch.tensor(
-    [
-        *([0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1]),
-        *([2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]),
-    ]
-)
 SIDES = torch.cartesian_prod(*[torch.arange(1, 6)] * 3)
 CUBE = {"cell": 1.0, "container": (10.0, 10.0, 10.0)}
-
-
-def box(*extent: float):
-    return mesh_from_arrays(CORNERS * torch.tensor(extent, dtype=torch.float64), FACES, name="box")
 
 
 def doubles(*extents: tuple[float, float, float]) -> torch.Tensor:
@@ -41,6 +29,7 @@ def test_the_sides_of_each_orientation_are_listed(orientations):
     assert cuboid.shape == (*mask.shape, 3)
     assert torch.equal(cuboid[:, 0], SIDES.int())
     assert torch.equal(cuboid[..., :2].long(), catalogue.size)
+    assert torch.equal(catalogue.com, 32 * catalogue.size)
     assert torch.equal(cuboid[..., 2].float()[mask], catalogue.peak[mask])
     assert not cuboid[~mask].any()
     turned = (catalogue.rotation @ SIDES[:, None, :, None].double()).squeeze(-1).abs()
@@ -59,7 +48,7 @@ def test_cuboids_are_offered_in_the_published_order():
 def test_a_mesh_of_a_cuboid_is_that_cuboid():
     extents = [(0.03, 0.02, 0.01), (0.1, 0.1, 0.1), (0.07, 0.02, 0.3)]
     grid = {"cell": 0.01, "container": (0.32, 0.32, 0.30)}
-    meshes = [box(*extent) for extent in extents]
+    meshes = [box_mesh(*extent) for extent in extents]
     by_mesh = Catalogue.from_meshes(meshes, **grid, orientations="yaw", use_cache=False)
     direct = Catalogue.from_cuboids(extents, **grid, orientations="yaw")
     assert direct.cuboid[2, 0].tolist() == [7, 2, 30]
@@ -196,26 +185,8 @@ def test_without_maps_every_side_is_whole():
         Catalogue.from_cuboids([(1.1, 1.1, 1.1)], **grid)
 
 
-def test_many_cuboids_are_vectorised():
-    """A loop over the rows takes minutes."""
-    generator = torch.Generator().manual_seed(0)
-    extents = torch.randint(100, 501, (20_000, 3), generator=generator).double() / 1000
-    begin = time.process_time()
-    catalogue = Catalogue.from_cuboids(
-        extents, cell=0.001, container=(1.0, 1.0, 1.0), orientations="cuboid", maps=False
-    )
-    assert time.process_time() - begin < 10
-    assert len(set(catalogue.names)) == 20_000
-
-
 def test_like_names_are_numbered_in_one_pass():
     assert numbered(["a", "a", "a#2", "b", "a", "a#2"]) == ["a", "a#3", "a#2", "b", "a#4", "a#2#2"]
     names = numbered(["a", "b"] * 20_000)
     assert len(set(names)) == 40_000
     assert names[-1] == "b#20000"
-
-
-def test_orientations_of_cuboids_suit_meshes_too():
-    made = Catalogue.from_meshes(box(3, 2, 1), **CUBE, orientations="cuboid", use_cache=False)
-    direct = Catalogue.from_cuboids([(3, 2, 1)], **CUBE, orientations=rotation_set("cuboid"))
-    assert torch.equal(made.cuboid, direct.cuboid)

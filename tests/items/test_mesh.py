@@ -2,24 +2,18 @@
 
 import json
 import re
-import struct
 import sys
 
 import numpy as np
 import pytest
 import torch
-from tests.mesh_files import write_urdf
+from tests.mesh_files import CORNERS, FACES, box_mesh, write_obj, write_stl, write_urdf
 
 from packing_env.items import Mesh, MeshError, load_mesh, mesh_from_arrays
 from packing_env.items.meshes.mesh import UNITS
 
-CUBE = torch.tensor([[x, y, z] for x in (0.0, 1) for y in (0.0, 1) for z in (0.0, 1)]).double()
-CUBE_FACES = torch.tensor(
-    [
-        *([0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1]),
-        *([2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]),
-    ]
-)
+CUBE = torch.tensor(CORNERS).double()
+CUBE_FACES = torch.tensor(FACES)
 SPHERE_VOLUME = 5.058806e-04
 
 # What each row of EXPECTED.md means for us: words of the error, or of the warnings, or nothing.
@@ -271,7 +265,7 @@ def test_moebius_strip_has_no_volume():
 
 
 def test_units_scale_the_file_and_bad_ones_are_named(tmp_path):
-    path = _obj(tmp_path / "cube.obj")
+    path = write_obj(tmp_path / "cube.obj", box_mesh(1, 1, 1))
     for unit, factor in UNITS.items():
         if factor >= 1e-5:
             mesh = load_mesh(path, unit=unit)
@@ -279,13 +273,6 @@ def test_units_scale_the_file_and_bad_ones_are_named(tmp_path):
             assert mesh.source.unit == unit
     with pytest.raises(MeshError, match="unknown unit 'furlong'; use one of m, cm"):
         load_mesh(path, unit="furlong")
-
-
-def _obj(path):
-    lines = [f"v {x} {y} {z}" for x, y, z in CUBE.tolist()]
-    lines += [f"f {a + 1} {b + 1} {c + 1}" for a, b, c in CUBE_FACES.tolist()]
-    path.write_text("\n".join(lines))
-    return path
 
 
 @pytest.mark.parametrize("suffix", ["stl", "ply", "glb"])
@@ -380,16 +367,10 @@ def test_missing_trimesh_names_the_extra(tmp_path, monkeypatch):
         load_mesh(tmp_path / "part.ply")
 
 
-def _stl(path, vertices, faces):
-    corners = (vertices[faces]).float().numpy()
-    body = b"".join(struct.pack("<12fH", 0, 0, 0, *c.flatten(), 0) for c in corners)
-    path.write_bytes(bytes(80) + struct.pack("<I", len(faces)) + body)
-
-
 @pytest.mark.parametrize("tail", [1, 2, 80])
 def test_bytes_after_the_facets_of_an_stl_are_ignored_with_a_warning(tmp_path, tail):
     path = tmp_path / "tail.stl"
-    _stl(path, CUBE, CUBE_FACES)
+    write_stl(path, (1, 1, 1))
     path.write_bytes(path.read_bytes() + bytes(tail))
     mesh = load_mesh(path)
     assert mesh.volume == pytest.approx(1.0)
@@ -401,7 +382,7 @@ def test_bytes_after_the_facets_of_an_stl_are_ignored_with_a_warning(tmp_path, t
 @pytest.mark.parametrize("more", [50, 100])
 def test_an_stl_with_more_facets_than_it_declares_is_refused(tmp_path, more):
     path = tmp_path / "more.stl"
-    _stl(path, CUBE, CUBE_FACES)
+    write_stl(path, (1, 1, 1))
     path.write_bytes(path.read_bytes() + bytes(more))
     with pytest.raises(MeshError, match="size mismatch"):
         load_mesh(path)
@@ -416,12 +397,14 @@ def test_text_with_a_byte_order_mark_is_read(tmp_path, suffix, encoding):
     path = tmp_path / f"box.{suffix}"
     path.write_text(text.lstrip("# "), encoding=encoding)
     if suffix == "obj":  # a vertex in the first line
-        path.write_text(_obj(tmp_path / "plain.obj").read_text(), encoding=encoding)
+        path.write_text(
+            write_obj(tmp_path / "plain.obj", box_mesh(1, 1, 1)).read_text(), encoding=encoding
+        )
     assert load_mesh(path).volume == pytest.approx(1.0 if suffix == "obj" else 1e-3)
 
 
 def test_lines_of_an_obj_go_on_after_a_backslash(tmp_path):
-    lines = _obj(tmp_path / "cube.obj").read_text().splitlines()
+    lines = write_obj(tmp_path / "cube.obj", box_mesh(1, 1, 1)).read_text().splitlines()
     folded = [word.replace(" ", " \\\n ", 2) for word in lines]
     folded = ["# C:\\parts\\", "mtllib C:\\parts\\", *folded]
     (tmp_path / "folded.obj").write_text("\r\n".join(folded), newline="")
@@ -450,7 +433,7 @@ URDF = """<robot name="r">
 def test_urdf_tree_is_merged_at_zero(tmp_path, reference):
     (tmp_path / "robot" / "meshes").mkdir(parents=True)
     (tmp_path / "robot" / "urdf").mkdir()
-    _stl(tmp_path / "robot" / "meshes" / "tip.stl", 100.0 * CUBE, CUBE_FACES)
+    write_stl(tmp_path / "robot" / "meshes" / "tip.stl", (100, 100, 100))
     path = tmp_path / "robot" / "urdf" / "r.urdf"
     path.write_text(URDF.format(mesh=reference))
     mesh = load_mesh(path, unit="mm")

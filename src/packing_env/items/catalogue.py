@@ -23,7 +23,7 @@ from packing_env.items.build import MeshBuild, Orientations, check_settings
 from packing_env.items.handling import Handling, read_each
 from packing_env.items.inputs import CatalogueError, EmbeddedShape, Item, expand
 from packing_env.items.meshes.mesh import UNITS
-from packing_env.items.rows import REMEDY, Grid, MemoryEstimate, Row, cuboid_row, stack, windows
+from packing_env.items.rows import REMEDY, Grid, Row, stack, windows
 from packing_env.memory import check_memory, num_bytes
 
 FORMAT = 2
@@ -297,15 +297,8 @@ class Catalogue:
             for box in boxes.tolist()
             for scale in scales
         ]
-        if maps:
-            memory = MemoryEstimate(len(names))
-            per_row = zip(names, metres, sources, stands, strict=True)
-            rows = [cuboid_row(*row, grid, rotations, memory) for row in per_row]
-            memory.check()
-            found = _assemble(rows, grid)
-        else:
-            tensors = cuboids.cuboid_tensors(metres, rotations, stands, grid)
-            found = _catalogue(tensors, names, sources, grid)
+        tensors = cuboids.cuboid_tensors(metres, rotations, stands, grid, maps=maps)
+        found = _catalogue(tensors, names, sources, grid)
         _report(found, unit)
         return found.to(device)
 
@@ -321,7 +314,6 @@ RULE_TENSORS = tuple(name for name in _TENSORS if name not in ("volume_reliable"
 
 
 def _assemble(rows: Sequence[Row], grid: Grid) -> Catalogue:
-    """Stack rows into a catalogue."""
     made = stack(rows, grid)
     maps = made["top"], made["bottom"], made["size"]
     mask, volume = made["orientation_mask"], made["volume"]
@@ -332,7 +324,6 @@ def _assemble(rows: Sequence[Row], grid: Grid) -> Catalogue:
 def _catalogue(
     tensors: dict[str, Tensor], names: list[str], sources: list[dict[str, Any]], grid: Grid
 ) -> Catalogue:
-    """Make the catalogue of some tensors."""
     cell, container = grid.cell, grid.container
     given: dict[str, Any] = {**tensors, "names": names, "sources": sources}
     return Catalogue(**given, cell=cell, container=container)

@@ -1,4 +1,4 @@
-"""Cuboids: found among the rows of a catalogue, and made from their sides without maps."""
+"""Cuboids: found among the rows of a catalogue, and made from their sides."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 from packing_env.items.inputs import CatalogueError, numbered
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.meshes.surface import widened
-from packing_env.items.rasterize import CELL_MARGIN
+from packing_env.items.rasterize import CELL_MARGIN, window_cells
 from packing_env.items.rotations import QUARTER_TURN, quarter_turn_plan, source_axes
-from packing_env.items.rows import COM_STEPS, Grid, windows
+from packing_env.items.rows import COM_STEPS, Grid, MemoryEstimate, windows
 
 VOLUME_TOLERANCE = 1e-5
 """Relative difference allowed between a cuboid's volume and that of its cells (rounding)."""
@@ -115,53 +115,69 @@ def cuboid_tensors(
     rotations: Float[Tensor, "R 3 3"],
     upright: Bool[Tensor, "M 3"],
     grid: Grid,
+    *,
+    maps: bool,
 ) -> dict[str, Tensor]:
-    """Make the tensors of a catalogue of cuboids without maps, otherwise equal to those with maps.
+    """Make the tensors of a catalogue of cuboids, equal to those of their meshes.
 
     Args:
-        boxes: extents in the source frame, metres; whole multiples of the cell.
+        boxes: extents in the source frame, metres; without maps whole multiples of the cell.
         rotations: axis-aligned orientations to try.
         upright: which sides may stand vertically.
         grid: the container.
+        maps: make height maps; otherwise they have no cells.
 
     Raises:
-        CatalogueError: an extent is not a whole multiple of the cell.
+        CatalogueError: the maps do not fit the memory; without maps, an extent is not a whole
+            multiple of the cell.
     """
-    cells = _whole_sides(boxes, grid.cell)
+    if not maps:
+        _check_whole(boxes, grid.cell)
+    # 1. Sides, window, origin and centre of mass of every box in every orientation.
     axes = source_axes(rotations)
-    rotated = cells[:, axes]
-    kept = _distinct_fitting(rotated, upright[:, axes[:, 2]], grid)
+    cells = window_cells(boxes / grid.cell)
+    sides = cells[:, axes]
+    heights = boxes[:, axes[:, 2]] if maps else sides[..., 2].double() * grid.cell
+    offsets = _offsets(boxes, cells, rotations, grid.cell)
+    centres = torch.einsum("rij,mj->mri", rotations, boxes / 2.0) + offsets
+    com = (centres[..., :2] * (COM_STEPS / grid.cell)).round().to(torch.int64)
+    # 2. Those that are allowed, fit and differ stand in front.
+    kept = _distinct_fitting(sides[..., :2], heights.float(), upright[:, axes[:, 2]], grid)
     num = max(1, int(kept.sum(1).max()))
     order = kept.int().argsort(dim=1, descending=True, stable=True)[:, :num]
     mask = kept.gather(1, order)
-    offsets = _offsets(boxes, cells, rotations, grid.cell)
-    index = order[..., None].expand(-1, -1, 3)
-    sides, offset = (each.gather(1, index) * mask[..., None] for each in (rotated, offsets))
-    identity = torch.eye(3, dtype=torch.float64)
+
+    def chosen(values: Tensor) -> Tensor:
+        index = order[..., None].expand(-1, -1, values.shape[2])
+        return values.gather(1, index) * mask[..., None]
+
+    size = chosen(sides[..., :2])
+    peak = torch.where(mask, heights.float().gather(1, order), torch.inf)
+    top, bottom = _maps(size, peak) if maps else (torch.zeros(*mask.shape, 0, 0),) * 2
+    volume = boxes.prod(1)
+    whole = chosen(sides).to(torch.int32)
     first = torch.where(mask[:, 0], order[:, 0], 0)
-    peak = torch.where(mask, (sides[..., 2].double() * grid.cell).float(), torch.inf)
+    identity = torch.eye(3, dtype=torch.float64)
     return {
-        "top": torch.zeros(*mask.shape, 0, 0),
-        "bottom": torch.zeros(*mask.shape, 0, 0),
-        "size": sides[..., :2].contiguous(),
+        "top": top,
+        "bottom": bottom,
+        "size": size,
         "peak": peak,
-        "com": sides[..., :2] * (COM_STEPS // 2),
-        "volume": boxes.prod(1),
+        "com": chosen(com),
+        "volume": volume,
         "extent": boxes.gather(1, axes[first]),
         "orientation_mask": mask,
         "rotation": torch.where(mask[..., None, None], rotations[order], identity),
-        "offset": offset,
+        "offset": chosen(offsets),
         "volume_reliable": torch.ones(len(boxes), dtype=torch.bool),
         "never_feasible": ~(peak <= grid.lid).any(1),
-        "cuboid": sides.to(torch.int32),
+        "cuboid": whole_cuboids(top, bottom, size, mask, volume, grid.cell) if maps else whole,
     }
 
 
-def _whole_sides(boxes: Float[Tensor, "M 3"], cell: float) -> Int[Tensor, "M 3"]:
-    """Return the sides in cells; raise unless they are whole."""
+def _check_whole(boxes: Float[Tensor, "M 3"], cell: float) -> None:
     cells = boxes / cell
-    whole = cells.round()
-    off = ((cells - whole).abs() > CELL_MARGIN) | (whole < 1)
+    off = ((cells - cells.round()).abs() > CELL_MARGIN) | (cells.round() < 1)
     bad = off.any(1).nonzero().flatten().tolist()
     if bad:
         sides = " x ".join(f"{side:g}" for side in boxes[bad[0]].tolist())
@@ -169,20 +185,31 @@ def _whole_sides(boxes: Float[Tensor, "M 3"], cell: float) -> Int[Tensor, "M 3"]
             f"cuboid {bad[0]} measures {sides} m, not whole multiples of the step of {cell:g} m "
             f"({len(bad)} of {len(boxes)} cuboids); use a finer unit, or geometry='maps'"
         )
-    return whole.to(torch.int64)
 
 
 def _distinct_fitting(
-    sides: Int[Tensor, "M R 3"], allowed: Bool[Tensor, "M R"], grid: Grid
+    size: Int[Tensor, "M R 2"],
+    peak: Float[Tensor, "M R"],
+    allowed: Bool[Tensor, "M R"],
+    grid: Grid,
 ) -> Bool[Tensor, "M R"]:
     """Mark the orientations that are allowed, fit the container's width and repeat no other."""
     width, depth = grid.cells
-    kept = (allowed & (sides[..., 0] <= width) & (sides[..., 1] <= depth)).mT.contiguous()
-    longest = int(sides.max()) + 1
-    key = ((sides[..., 0] * longest + sides[..., 1]) * longest + sides[..., 2]).mT.contiguous()
+    kept = (allowed & (size[..., 0] <= width) & (size[..., 1] <= depth)).mT.contiguous()
+    key = torch.cat([size.double(), peak[..., None].double()], 2).transpose(0, 1).contiguous()
     for r in range(1, len(key)):
-        kept[r] &= ~(kept[:r] & (key[:r] == key[r])).any(0)
+        kept[r] &= ~(kept[:r] & (key[:r] == key[r]).all(-1)).any(0)
     return kept.mT
+
+
+def _maps(size: Int[Tensor, "M R 2"], peak: Float[Tensor, "M R"]) -> tuple[Tensor, Tensor]:
+    """Return the upper and lower surfaces of cuboids, in windows of the largest."""
+    memory = MemoryEstimate(len(size))
+    memory.add(size.shape[1], size.flatten(0, 1))
+    memory.check()
+    inside = windows(size, size.flatten(0, 1).amax(0).clamp(min=1).tolist())
+    top = torch.where(inside, peak[..., None, None], -torch.inf)
+    return top, torch.where(inside, 0.0, torch.inf)
 
 
 def _offsets(
@@ -191,7 +218,7 @@ def _offsets(
     rotations: Float[Tensor, "R 3 3"],
     cell: float,
 ) -> Float[Tensor, "M R 3"]:
-    """Compute the origin of the source in each window, equal to that of `rasterize_cuboid`."""
+    """Compute the origin of the source in each window, as `ItemMaps.rotated` turns it."""
     base, turns = quarter_turn_plan(rotations)
     turn = torch.tensor(QUARTER_TURN, dtype=torch.float64)
     axes = source_axes(rotations)

@@ -24,6 +24,8 @@ CELL_MARGIN = 1e-6
 """Geometry that reaches less than this share of a cell into a cell does not occupy it."""
 MAX_CELLS = 1 << 26
 """Largest window that is allocated."""
+_LONGEST = 1 << 31
+"""Cells of a length; longer ones are wider than any container."""
 CHUNK = 1 << 18
 """Pairs of a primitive and a cell that are processed at once."""
 TRIANGLE_BYTES, CELL_BYTES = 450, 24
@@ -84,35 +86,10 @@ def rasterize_many(
     return [maps[b].rotated(k) for b, k in zip(base, turns, strict=True)]
 
 
-def rasterize_cuboid(
-    extent: Float[Tensor, " 3"], rotations: Float[Tensor, "R 3 3"], cell: float
-) -> list[ItemMaps]:
-    """Compute the height maps of the box [0, dx] x [0, dy] x [0, dz], axis-aligned orientations.
-
-    Equal to `rasterize_many` on the mesh of that box, at a fraction of the cost.
-
-    Args:
-        extent: (dx, dy, dz), metres.
-        rotations: [R, 3, 3] with entries -1, 0 and 1.
-        cell: side of a cell, metres.
-    """
-    rotations = rotations.to(torch.float64)
-    base, turns = quarter_turn_plan(rotations)
-    maps = {}
-    for b in set(base):
-        rotation = rotations[b]
-        rotated = rotation @ extent.to(torch.float64)
-        dx, dy, dz = rotated.abs().tolist()
-        size = _window(torch.tensor([[dx / cell, dy / cell]]).double())[0].tolist()
-        offset = (-rotated).clamp(min=0.0)
-        maps[b] = ItemMaps(torch.full(size, dz), torch.zeros(size), rotation, offset, cell)
-    return [maps[b].rotated(k) for b, k in zip(base, turns, strict=True)]
-
-
 def window_sizes(mesh: Mesh, rotations: Float[Tensor, "R 3 3"], cell: float) -> Int[Tensor, "R 2"]:
     """Return the cells (w, h) of the windows that the maps in some orientations would take."""
     points = rotations[:, :2] @ mesh.vertices.mT
-    return _window((points.amax(2) - points.amin(2)) / cell)
+    return window_cells((points.amax(2) - points.amin(2)) / cell)
 
 
 def scratch_bytes(num_faces: int, sizes: Tensor) -> int:
@@ -130,9 +107,9 @@ def _undirected_edges(faces: Int[Tensor, "F 3"]) -> Int[Tensor, "E 2"]:
     return torch.stack([key // num_vertices, key % num_vertices], 1)
 
 
-def _window(extent: Float[Tensor, "K 2"]) -> Int[Tensor, "K 2"]:
-    """Return the cells of the windows for extents in cells, snapped to whole multiples."""
-    return torch.ceil(extent - CELL_MARGIN).clamp(min=1).to(torch.int64)
+def window_cells(extent: Float[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+    """Return the cells that lengths in cells reach into, snapped to whole multiples."""
+    return torch.ceil(extent - CELL_MARGIN).clamp(min=1, max=_LONGEST).to(torch.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +132,7 @@ class _Posed:
         low = points.amin(1)
         points = points - low[:, None]
         points[..., :2] /= cell
-        size = _window(points[..., :2].amax(1))
+        size = window_cells(points[..., :2].amax(1))
         cells = size.prod(1)
         if float(size.double().prod(1).max()) > MAX_CELLS:
             raise ValueError(

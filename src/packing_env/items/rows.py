@@ -13,13 +13,7 @@ from torch import Tensor
 from packing_env.items.inputs import CatalogueError
 from packing_env.items.maps import ItemMaps
 from packing_env.items.meshes.mesh import Mesh
-from packing_env.items.rasterize import (
-    rasterize_cuboid,
-    rasterize_many,
-    scratch_bytes,
-    window_sizes,
-)
-from packing_env.items.rotations import source_axes
+from packing_env.items.rasterize import rasterize_many, scratch_bytes, window_sizes
 from packing_env.memory import check_memory
 from packing_env.types import lid, whole_cells
 
@@ -168,30 +162,6 @@ def _check_scratch(name: str, num_faces: int, sizes: Tensor) -> None:
     remedy = "use a mesh of fewer triangles, or a larger cell"
     size = scratch_bytes(num_faces, sizes)
     check_memory(f"{what} cells", size, _HOST, lambda _: remedy, error=CatalogueError, log=False)
-
-
-def cuboid_row(
-    name: str,
-    box: Float[Tensor, " 3"],
-    source: dict[str, Any],
-    upright: Bool[Tensor, " 3"],
-    grid: Grid,
-    rotations: Float[Tensor, "R 3 3"],
-    memory: MemoryEstimate,
-) -> Row:
-    """Make the row of the box [0, dx] x [0, dy] x [0, dz]; axis-aligned rotations only.
-
-    Rotations that bring a side to the vertical that is not `upright` are left out.
-    """
-    allowed = rotations[upright[source_axes(rotations)[:, 2]]]
-    sizes = (allowed @ box).abs()[:, :2] / grid.cell
-    possible = (sizes <= max(grid.cells) + 1).all(1)  # wider ones are not rasterised
-    allowed = allowed[possible]
-    _check_scratch(name, 12, sizes[possible])
-    kept = _distinct_fitting(rasterize_cuboid(box, allowed, grid.cell), grid)
-    memory.add(len(kept), torch.tensor([m.size for m in kept], dtype=torch.int64).view(-1, 2))
-    first = kept[0].rotation if kept else rotations[0]
-    return Row(name, source, kept, float(box.prod()), True, box / 2.0, (first @ box).abs())
 
 
 def _distinct_fitting(maps: Sequence[ItemMaps], grid: Grid) -> list[ItemMaps]:
