@@ -6,13 +6,7 @@ display nor a GPU. Figures and GIF need ``pip install packing-env[viz]``, MP4 th
 
 from packing_env.plan import Packing, load_plan, packing_of
 from packing_env.render.exchange import save_glb, save_stl
-from packing_env.render.figures import (
-    container_figure,
-    heightmap_image,
-    save_grid,
-    save_png,
-    title_of,
-)
+from packing_env.render.figures import save_grid, save_png, title_of
 from packing_env.render.replay import save_gif, save_mp4
 from packing_env.render.scene import frame, image
 from packing_env.render.viewer import save_html
@@ -21,9 +15,7 @@ from packing_env.render.window import Window
 __all__ = [
     "Packing",
     "Window",
-    "container_figure",
     "frame",
-    "heightmap_image",
     "image",
     "load_plan",
     "packing_of",

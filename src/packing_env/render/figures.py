@@ -7,7 +7,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,43 +36,15 @@ def length_unit(packing: Packing) -> tuple[str, float]:
     return ("", 1.0) if packing.cell >= 1.0 else ("mm", 1000.0)
 
 
-def _new_figure(rows: int, columns: int, side: float) -> tuple[Figure, list[Any]]:
-    """Create a figure without a window; return it with its axes, row by row."""
-    figure = require("matplotlib.figure", "figures").Figure(
-        figsize=(columns * side, rows * (side + 0.3)), layout="constrained"
-    )
-    return figure, list(np.ravel(figure.subplots(rows, columns, squeeze=False)))
-
-
-def heightmap_image(packing: Packing, *, contour: bool = False) -> Figure:
-    """Draw the heightmap seen from above; x to the right, y up.
-
-    Raises:
-        ValueError: The packing has no heightmap because it was read from a plan file.
-    """
-    if packing.heightmap is None:
-        raise ValueError("this packing has no heightmap: it was read from a plan file")
-    figure, (axes,) = _new_figure(1, 1, 4.4)
-    unit, factor = length_unit(packing)
-    comma = unit and f", {unit}"
-    x, y = (factor * packing.cell * cells for cells in packing.heightmap.shape)
-    height = factor * packing.container[2]
-    options = {"origin": "lower", "extent": (0, x, 0, y), "cmap": "viridis"}
-    drawn = axes.imshow(factor * packing.heightmap.T, vmin=0, vmax=height, **options)
-    figure.colorbar(drawn, ax=axes, label=f"height{comma}", shrink=0.8)
-    axes.set(xlabel=f"x{comma}", ylabel=f"y{comma}", title=title_of(packing))
-    return figure
-
-
-def container_figure(packing: Packing, *, size: int = 720, title: str | None = None) -> Figure:
-    """Draw the container in perspective, with a title."""
-    return _figure_of([packing], [title or title_of(packing)], 1, size)
-
-
 def _figure_of(
     packings: Sequence[Packing], titles: Sequence[str], columns: int, size: int
 ) -> Figure:
-    figure, axes = _new_figure(math.ceil(len(packings) / columns), columns, 3.6)
+    """Draw packings row by row, each with its title, in a figure without a window."""
+    rows, side = math.ceil(len(packings) / columns), 3.6
+    figure: Figure = require("matplotlib.figure", "figures").Figure(
+        figsize=(columns * side, rows * (side + 0.3)), layout="constrained"
+    )
+    axes = np.ravel(figure.subplots(rows, columns, squeeze=False))
     for place in axes:
         place.set_axis_off()
     for place, packing, title in zip(axes, packings, titles, strict=False):

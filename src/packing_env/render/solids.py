@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from packing_env.items import MeshError, load_mesh, shapes
-from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan import PlacedItem, PlanError
+from packing_env.plan.solids import solid_of
 
 MAX_FACES = 30_000
 """Meshes with more faces are drawn as columns in pictures, if their maps are known."""
@@ -26,9 +24,6 @@ _SMOOTH = 0.82
 _HASH = np.array([1, 0x9E3779B97F4A7C1, 0x3C6EF372FE94F83])
 CORNERS = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], np.float64)
 """``[8, 3]`` corners of the unit cube."""
-_SIDES = np.array(
-    [[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]]
-)
 
 
 class PlacedSolid(NamedTuple):
@@ -53,15 +48,14 @@ def placed_solid(item: PlacedItem, cell: float) -> PlacedSolid:
     Raises:
         PlanError: Neither its solid nor its maps are available.
     """
-    source = source_triangles(item.source, item.unit, item.extent)
-    if source is not None:
-        scale = item.scale * UNITS[item.unit]
-        return PlacedSolid(
-            (item.source, scale, item.extent), source * scale, item.rotation, item.translation
-        )
+    solid = _source_triangles(item)
+    if solid is not None:
+        key = (item.source, item.unit, item.scale, item.extent)
+        return PlacedSolid(key, solid, item.rotation, item.translation)
     solid, corner = _columns_of(item, cell)
-    key = (item.source, item.scale, item.item_id, item.orientation)
-    return PlacedSolid(key, solid, np.eye(3), corner)
+    return PlacedSolid(
+        (item.source, item.scale, item.item_id, item.orientation), solid, np.eye(3), corner
+    )
 
 
 def triangles(item: PlacedItem, cell: float) -> Triangles:
@@ -70,10 +64,10 @@ def triangles(item: PlacedItem, cell: float) -> Triangles:
     Raises:
         PlanError: Neither its solid nor its maps are available.
     """
-    source = source_triangles(item.source, item.unit, item.extent)
+    solid = _source_triangles(item)
     mapped = item.top is not None and item.bottom is not None
-    if source is not None and (len(source) <= MAX_FACES or not mapped):
-        return item.to_world(source)
+    if solid is not None and (len(solid) <= MAX_FACES or not mapped):
+        return solid @ item.rotation.T + item.translation
     solid, corner = _columns_of(item, cell)
     return solid + corner
 
@@ -89,30 +83,13 @@ def _columns_of(item: PlacedItem, cell: float) -> tuple[Triangles, np.ndarray]:
     return columns(item.top, item.bottom, cell), corner
 
 
-@functools.lru_cache(maxsize=512)
-def source_triangles(
-    source: str, unit: str, extent: tuple[float, float, float] | None
-) -> Triangles | None:
-    """Return a source's triangles in its unit, or ``None`` if it cannot be read."""
-    if extent is not None:
-        return box(np.zeros(3), np.asarray(extent))
-    if source.startswith("mesh:"):
-        return None
-    if source.startswith("shapes:"):
-        return _library().get(source.removeprefix("shapes:"))
-    if not Path(source).exists():
-        return None
+def _source_triangles(item: PlacedItem) -> Triangles | None:
+    """Return an item's triangles in its own frame, metres; ``None`` if they cannot be read."""
     try:
-        mesh = load_mesh(source, unit)
-    except MeshError:
+        solid = solid_of(item, Path())
+    except PlanError:
         return None
-    return mesh.vertices.numpy()[mesh.faces.numpy()] / UNITS[unit]
-
-
-@functools.cache
-def _library() -> dict[str, Triangles]:
-    """Build the triangles of all embedded shapes, by name."""
-    return {m.name: m.vertices.numpy()[m.faces.numpy()] for m in shapes.build()}
+    return solid.vertices[solid.faces]
 
 
 def corner_normals(solid: Triangles) -> np.ndarray:
@@ -136,12 +113,6 @@ def corner_normals(solid: Triangles) -> np.ndarray:
         total[:, axis] = np.bincount(corner, shares, len(vertex))
     total /= np.maximum(np.linalg.norm(total, axis=-1, keepdims=True), 1e-300)
     return total.reshape(solid.shape).astype(np.float32)
-
-
-def box(lower: np.ndarray, upper: np.ndarray) -> Triangles:
-    """Return the 12 triangles of an axis-aligned box."""
-    corners = lower + CORNERS * (upper - lower)
-    return quads(corners[_SIDES])
 
 
 def quads(corners: np.ndarray) -> Triangles:
