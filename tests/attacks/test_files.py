@@ -6,7 +6,6 @@ import csv
 import hashlib
 import json
 import os
-import struct
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.mesh_files import box_3mf, box_glb, glb_of, model_3mf, write_3mf, write_glb
 
 from agents.cli import main as cli
 from agents.loggers.logging import CSVLogger
@@ -134,18 +134,6 @@ def test_a_compressed_archive_of_tensors_is_not_unpacked(tmp_path: Path) -> None
 # ---------------------------------------------------------------------- what it may unfold to
 
 
-def model_3mf(objects: str, built: str) -> str:
-    vertices = "".join(f'<vertex x="{x}" y="{y}" z="{z}"/>' for x, y, z in CORNERS)
-    triangles = "".join(f'<triangle v1="{a}" v2="{b}" v3="{c}"/>' for a, b, c in FACES)
-    mesh = f"<mesh><vertices>{vertices}</vertices><triangles>{triangles}</triangles></mesh>"
-    return (
-        '<?xml version="1.0"?><model unit="millimeter" '
-        'xmlns="http://schemas.microsoft.com/3dmanufacturing/core/2015/02"><resources>'
-        f'<object id="1" type="model">{mesh}</object>{objects}</resources>'
-        f'<build><item objectid="{built}"/></build></model>'
-    )
-
-
 def doubling(levels: int) -> str:
     """A part made of two parts, each made of two parts, ..."""
     return "".join(
@@ -155,39 +143,34 @@ def doubling(levels: int) -> str:
     )
 
 
-def write_3mf(path: Path, model: str) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("3D/3dmodel.model", model)
-    return path
+def write_model(path: Path, parts: str, built: int) -> Path:
+    """Write a 3MF of a box, object 1, and parts that are made of it."""
+    model = model_3mf(box_3mf(1, (1, 1, 1)) + parts, f'<item objectid="{built}"/>')
+    return write_3mf(path, {"3D/3dmodel.model": model})
 
 
 @pytest.mark.parametrize("levels", [12, 40, 4_000])
 def test_a_3mf_file_that_unfolds_to_too_much_is_refused(levels: int, tmp_path: Path) -> None:
-    pytest.importorskip("trimesh")
-    model = model_3mf(doubling(levels), str(levels + 1))
     with pytest.raises(MeshError, match="separate parts, and at most 1,024 are read"):
-        load_mesh(write_3mf(tmp_path / "bomb.3mf", model))
+        load_mesh(write_model(tmp_path / "bomb.3mf", doubling(levels), levels + 1))
 
 
 def test_a_3mf_file_of_nested_parts_is_read(tmp_path: Path) -> None:
-    pytest.importorskip("trimesh")
-    mesh = load_mesh(write_3mf(tmp_path / "two.3mf", model_3mf(doubling(1), "2")))
-    assert len(mesh.faces) == 8
+    mesh = load_mesh(write_model(tmp_path / "two.3mf", doubling(1), 2))
+    assert len(mesh.faces) == 24
 
 
 def test_parts_that_contain_each_other_are_refused(tmp_path: Path) -> None:
-    pytest.importorskip("trimesh")
     loop = (
         '<object id="2" type="model"><components><component objectid="3"/></components></object>'
         '<object id="3" type="model"><components><component objectid="2"/></components></object>'
     )
     with pytest.raises(MeshError, match="its parts contain each other"):
-        load_mesh(write_3mf(tmp_path / "loop.3mf", model_3mf(loop, "2")))
+        load_mesh(write_model(tmp_path / "loop.3mf", loop, 2))
 
 
 def test_a_zip_bomb_is_not_unpacked(tmp_path: Path) -> None:
-    pytest.importorskip("trimesh")
-    path = write_3mf(tmp_path / "zeros.3mf", model_3mf("", "1"))
+    path = write_model(tmp_path / "zeros.3mf", "", 1)
     with (
         zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive,
         archive.open("zeros", "w", force_zip64=True) as file,
@@ -199,42 +182,15 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path: Path) -> None:
         load_mesh(path)
 
 
-def glb(nodes: list[dict[str, Any]], count: int = 4) -> bytes:
-    corners = struct.pack("<12f", *(x for corner in CORNERS for x in corner))
-    faces = struct.pack("<12I", *(i for face in FACES for i in face))
-    views = [(0, len(corners)), (len(corners), len(faces))]
-    document = {
-        "asset": {"version": "2.0"},
-        "scene": 0,
-        "scenes": [{"nodes": [0]}],
-        "nodes": nodes,
-        "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1}]}],
-        "accessors": [
-            {"bufferView": 0, "componentType": 5126, "count": count, "type": "VEC3"},
-            {"bufferView": 1, "componentType": 5125, "count": 12, "type": "SCALAR"},
-        ],
-        "bufferViews": [{"buffer": 0, "byteOffset": a, "byteLength": n} for a, n in views],
-        "buffers": [{"byteLength": len(corners) + len(faces)}],
-    }
-    if count > 4:
-        document["accessors"][0].pop("bufferView")  # zeros, according to the format
-    text = json.dumps(document).encode()
-    text += b" " * (-len(text) % 4)
-    blob = corners + faces
-    body = struct.pack("<II", len(text), 0x4E4F534A) + text
-    body += struct.pack("<II", len(blob), 0x004E4942) + blob
-    return b"glTF" + struct.pack("<II", 2, 12 + len(body)) + body
-
-
 def test_a_glb_file_that_unfolds_to_too_much_is_refused(tmp_path: Path) -> None:
-    pytest.importorskip("trimesh")
-    path = tmp_path / "bomb.glb"
-    path.write_bytes(glb([{"mesh": 0}]))
-    assert len(load_mesh(path).faces) == 4
-    path.write_bytes(glb([{"children": list(range(1, 20_001))}, *[{"mesh": 0}] * 20_000]))
+    path, sides = tmp_path / "bomb.glb", (1, 1, 1)
+    crowd = [{"children": list(range(1, 20_001))}, *[{"mesh": 0}] * 20_000]
     with pytest.raises(MeshError, match="20,000 separate parts"):
-        load_mesh(path)
-    path.write_bytes(glb([{"mesh": 0}], count=10**9))
+        load_mesh(write_glb(path, sides, nodes=crowd))
+    document, data = box_glb(sides)
+    del document["accessors"][0]["bufferView"]  # zeros, according to the format
+    document["accessors"][0]["count"] = 10**9
+    path.write_bytes(glb_of(document, data))
     with pytest.raises(MeshError, match="declares more values than the file holds"):
         load_mesh(path)
 

@@ -127,13 +127,6 @@ def test_a_stored_curve_outside_the_run_is_refused(
             resume.run_config(composed, {**saved, "curve": place}, [], [])
 
 
-def test_other_places_are_not_chosen_by_a_run(composed: DictConfig, saved: dict[str, Any]) -> None:
-    for section, key in (("items", "cache_dir"), ("logger", "tracking_uri")):
-        foreign = {**saved, section: {**saved[section], key: "/somewhere"}}
-        with pytest.raises(ConfigError, match=f"{section}.{key} is '/somewhere'"):
-            resume.run_config(composed, foreign, [], [])
-
-
 @pytest.mark.parametrize("name", ["${oc.env:HOME}", "${seed}", "a\x1b[2Jb", ["a"], {"a": 1}])
 def test_a_stored_name_is_plain_text(
     name: Any, composed: DictConfig, saved: dict[str, Any]

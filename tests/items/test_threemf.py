@@ -1,5 +1,6 @@
 """Tests of 3MF: objects of several model files, components, transforms, units, extensions."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,9 @@ def test_the_root_is_the_file_that_the_package_names(tmp_path: Path) -> None:
     other = model_3mf(box_3mf(1, LARGE), item(1))
     models = {"3D/build.model": model_3mf(box_3mf(1, SMALL), item(1)), "3D/3dmodel.model": other}
     check(write_3mf(tmp_path / "p.3mf", models), VOLUME_SMALL, SMALL, 1)
+    with zipfile.ZipFile(tmp_path / "q.3mf", "w") as archive:  # it names none
+        archive.writestr("3D/3dmodel.model", other)
+    check(tmp_path / "q.3mf", VOLUME_LARGE, LARGE, 1)
 
 
 @pytest.mark.parametrize(

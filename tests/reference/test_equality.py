@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import torch
-from tests.tiny import legal_action, stream, tiny_env
+from tests.tiny import play_beside_reference, tiny_env
 
 from packing_env import kernels
-from packing_env.testing import KNOWN_RULES, Referee
+from packing_env.testing import KNOWN_RULES
 
 FULL = [
     # grid, orientations, window, height, task
@@ -36,31 +35,13 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     kernels.set_backend(None)
 
 
-def compare(env, num_steps: int, mask_bits: int | None, seed: int) -> int:
-    """Compare with the reference, with resets; return the count of finished episodes."""
-    generator = stream(seed)
-    root = env.reset()
-    referee = Referee(env, mask_bits=mask_bits, seed=seed)
-    referee.begin(torch.ones_like(root["done"]), root)
-    finished = 0
-    for _ in range(num_steps):
-        root.set("action", legal_action(root["action_mask"], generator))
-        decisions = referee.decide(root["action"])
-        following = env.step(root)["next"]
-        referee.step(decisions, following)
-        finished += int(following["done"].sum())
-        root = env.maybe_reset(env.step_mdp(root))
-        referee.begin(following["done"], root)
-    return finished
-
-
 @pytest.mark.parametrize("case", range(len(FULL)))
 def test_whole_masks(case: int, backend: str) -> None:
     """40 steps per case, 480 in all: heights, rest heights, masks, done, reward, metrics."""
     grid, orientations, window, height, task = FULL[case]
     items = {"grid": grid, "num_orientations": orientations, "window": window, "height": height}
     env = tiny_env(4, seed=case, items={"seed": case, **items}, reward=REWARD, **task)
-    assert compare(env, 10, None, seed=case) > 0
+    assert play_beside_reference(env, 10, None, seed=case) > 0
 
 
 @pytest.mark.parametrize("stability", KNOWN_RULES)
@@ -77,7 +58,7 @@ def test_chosen_placements_and_sampled_masks(case: int, stability: str) -> None:
         num_visible=visible,
         grid_step=1 + case % 2,
     )
-    assert compare(env, 45, 64, seed=case) > 6
+    assert play_beside_reference(env, 45, 64, seed=case) > 6
 
 
 @pytest.mark.parametrize("action_mode", ["placement", "candidate"])
@@ -93,51 +74,7 @@ def test_illegal_actions(action_mode: str, illegal_action: str) -> None:
         reward=REWARD,
         items={"grid": (6, 5), "height": 0.06},
     )
-    generator = stream(1)
-    root = env.reset()
-    referee = Referee(env, mask_bits=32)
-    illegal = 0
-    for _ in range(25):
-        action = legal_action(root["action_mask"], generator)
-        count = env.mode.num_actions
-        wild = torch.randint(-3, count + 3, action.shape, generator=generator)
-        action = torch.where(torch.rand(action.shape, generator=generator) < 0.33, wild, action)
-        root.set("action", action)
-        decisions = referee.decide(action)
-        following = env.step(root)["next"]
-        referee.step(decisions, following)
-        illegal += int(following["metrics", "illegal_actions"].gt(0).sum())
-        root = env.maybe_reset(env.step_mdp(root))
-        referee.begin(following["done"], root)
-    assert illegal > 5
-
-
-@pytest.mark.parametrize("grid_step", [1, 2])
-def test_projection(grid_step: int) -> None:
-    """Half of the actions are random on the lattice; the nearest legal placement is executed."""
-    env = tiny_env(
-        4,
-        illegal_action="project",
-        num_visible=2,
-        grid_step=grid_step,
-        reward=REWARD,
-        items={"grid": (6, 5), "height": 0.06},
-    )
-    generator = stream(2)
-    root = env.reset()
-    referee = Referee(env, mask_bits=16)
-    illegal = 0
-    for _ in range(12):
-        action = legal_action(root["action_mask"], generator)
-        wild = torch.randint(env.mode.num_actions, action.shape, generator=generator)
-        action = torch.where(torch.rand(action.shape, generator=generator) < 0.5, wild, action)
-        decisions = referee.decide(action)
-        following = env.step(root.set("action", action))["next"]
-        referee.step(decisions, following)
-        illegal += int(following["metrics", "illegal_actions"].gt(0).sum())
-        root = env.maybe_reset(env.step_mdp(root))
-        referee.begin(following["done"], root)
-    assert illegal > 5
+    assert play_beside_reference(env, 25, seed=1, illegal_share=0.33) > 5
 
 
 def test_largest_first() -> None:
@@ -145,4 +82,4 @@ def test_largest_first() -> None:
     env = tiny_env(4, num_visible=3, item_order="volume", items={"seed": 3})
     box = env.catalogue.tensors()["extent"].prod(-1)[env.instances.item_id]
     assert bool((box.diff(dim=1) <= 0).all())
-    assert compare(env, 10, 64, seed=0) > 0
+    assert play_beside_reference(env, 10, 64) > 0
