@@ -1,12 +1,15 @@
-"""Reading of files that others made: regular files only, and no more than a number of bytes."""
+"""Files that others made are read if regular, up to a number of bytes; ours are written whole."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from packing_env.memory import human
 from packing_env.names import plain_name
@@ -99,3 +102,20 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("lists or objects are nested too deeply") from None
+
+
+@contextlib.contextmanager
+def whole_file(path: str | Path) -> Iterator[Path]:
+    """Write a file atomically: yield a draft that takes the name on success, and is removed if not.
+
+    Args:
+        path: The file; an existing one stays as it is until the draft replaces it.
+    """
+    target = Path(path)
+    draft = target.with_name(f".{target.name}.{uuid4().hex}")
+    try:
+        yield draft
+        draft.replace(target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise

@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import torch
 from torch import Tensor
@@ -53,19 +52,8 @@ def write(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) ->
     digest = hashlib.sha256()
     for part in body:
         digest.update(part)
-    _replace(path, [MAGIC, digest.digest(), *body])
-
-
-def _replace(path: Path, parts: list[bytes]) -> None:
-    """Write the parts to a temporary file beside the path, then rename it."""
-    beside = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
-        with beside.open("wb") as file:
-            file.writelines(parts)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    with files.whole_file(path) as draft, draft.open("wb") as file:
+        file.writelines([MAGIC, digest.digest(), *body])
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -7,6 +7,7 @@ it, so z is up also for a GLB file.
 :func:`check_plan` recomputes its claims with the reference program.
 """
 
+from packing_env.files import whole_file
 from packing_env.plan.check import check_plan
 from packing_env.plan.document import (
     FORMAT,
@@ -15,7 +16,6 @@ from packing_env.plan.document import (
     make_plan,
     quaternion,
     save_plan,
-    whole_file,
 )
 from packing_env.plan.greedy import LowestPacker
 from packing_env.plan.loading import load_boxes, load_container

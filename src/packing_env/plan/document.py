@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import numpy as np
 from torch import Tensor
@@ -99,26 +97,9 @@ def save_plan(
     packing = env if isinstance(env, Packing) else packing_of(env, row, state)
     plan = make_plan(settle(packing) if settled else packing)
     plan |= {} if policy is None else {"policy": policy}
-    with whole_file(path) as draft:
+    with files.whole_file(path) as draft:
         draft.write_text(json.dumps(plan, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return plan
-
-
-@contextlib.contextmanager
-def whole_file(path: str | Path) -> Iterator[Path]:
-    """Write a file atomically: yield a draft that takes the name on success, and is removed if not.
-
-    Args:
-        path: The file; an existing one stays as it is until the draft replaces it.
-    """
-    target = Path(path)
-    draft = target.with_name(f".{target.name}.{uuid4().hex}")
-    try:
-        yield draft
-        draft.replace(target)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
