@@ -201,7 +201,6 @@ class _Trial:
         return np.asarray(far & self.world.placed)
 
     def _heights(self, turns: np.ndarray) -> np.ndarray:
-        """Return the heights ``[N]`` of the items in the plan, metres."""
         return np.array(
             [
                 np.ptp(solid.vertices @ turn[2])

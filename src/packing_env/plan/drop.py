@@ -83,7 +83,6 @@ class _Part:
 
 
 def _rectangle(x: float, y: float, z: float, dx: float, dy: float) -> np.ndarray:
-    """Return a level rectangle as two triangles."""
     a, b, c, d = (x, y, z), (x + dx, y, z), (x + dx, y + dy, z), (x, y + dy, z)
     return np.array([(a, b, c), (a, c, d)], np.float64)
 

@@ -56,7 +56,6 @@ class LowestPacker:
         return self._in_place(self._operations, state, index)
 
     def _by_rules(self, state: State, index: Int[Tensor, "B 1"]) -> State:
-        """Carry out the decisions with the functions of ``core``."""
         items, params = self.lowest.catalogue, self.lowest.params
         while not bool(transition.is_done(state).all()):
             placement = decode_placement(index[:, 0], num_orientations(items), params)

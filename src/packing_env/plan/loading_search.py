@@ -107,7 +107,6 @@ class Search:
         return table
 
     def _grids(self, sides: np.ndarray) -> Blocks:
-        """Return the blocks of equal boxes."""
         self._repeats = self._problem.grids()
         kind, orientation, repeats = self._repeats[:, 0], self._repeats[:, 1], self._repeats[:, 2:]
         first = np.cumsum([0, *map(len, self._problem.orientations)])
@@ -121,7 +120,6 @@ class Search:
         return Blocks(self._sides * repeats, kinds, amounts, volume, volume * number**-0.2)
 
     def _join(self) -> None:
-        """Add joined blocks."""
         number = len(self._repeats)
         most = max(MOST_BLOCKS, number)
         blocks = Blocks(
@@ -201,7 +199,6 @@ class Search:
         return successors
 
     def _new_beam(self, rows: int, placed: int) -> Arrays:
-        """Return the arrays of empty loads."""
         spaces = min(4 * self._most, _MOST_SPACES, _ALL_SPACES // rows)
         return (
             np.zeros((rows, max(spaces, _FEWEST_SPACES), 6), np.int64),
@@ -213,7 +210,6 @@ class Search:
         )
 
     def _root(self) -> Arrays:
-        """Return a beam of the empty container."""
         beam = self._new_beam(1, 0)
         beam[0][0, 0, 3:], beam[1][0], beam[4][0] = self._loading.container, 1, self._counts
         return beam

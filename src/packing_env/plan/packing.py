@@ -150,13 +150,11 @@ class Packing:
         return replace(self, items=items, heightmap=heights)
 
     def _start(self, heightmap: np.ndarray) -> np.ndarray:
-        """Return the heightmap before anything was packed."""
         boxes = self.constraints.get("preplaced")
         return start(heightmap.shape, self.cell, boxes) if boxes else np.zeros_like(heightmap)
 
 
 def _handling(m: int, catalogue: Catalogue) -> dict[str, Any]:
-    """Return what a plan says of an item's handling."""
     faces = catalogue.sources[m].get("faces")
     found = {} if catalogue.handling is None else catalogue.handling.of_row(m)
     return found | ({"faces": list(faces)} if faces else {})
@@ -216,7 +214,6 @@ def read_state(state: Mapping[str, Tensor], catalogue: Catalogue, params: Packin
 def _placed(
     order: int, row: Mapping[str, Tensor], catalogue: Catalogue, params: PackingParams
 ) -> PlacedItem:
-    """Read the ``order``-th packed item."""
     position, r, x, y = row["placement"][order].tolist()
     m = int(row["item_id"][position])
     source, z = catalogue.sources[m], float(row["placement_z"][order])

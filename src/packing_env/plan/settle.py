@@ -63,7 +63,6 @@ def settle(packing: Packing, *, plan: Path | None = None, strict: bool = False) 
 
 
 def _may_settle(packing: Packing) -> bool:
-    """Return whether items of a packing are lowered."""
     rules = packing.constraints
     held = rules.get("fragile") == "top" or any(
         rules.get(name) for name in ("no_stacking", "max_load", "clearance")
@@ -83,7 +82,6 @@ def _is_exact(item: PlacedItem, cell: float) -> bool:
 
 
 def _lowered(packing: Packing, placed: list[_Placed]) -> tuple[PlacedItem, ...]:
-    """Return the items where they settle."""
     ground = Ground(packing.container, packing.constraints.get("preplaced", []))
     items = []
     for item, (solid, triangles) in zip(packing.items, placed, strict=True):

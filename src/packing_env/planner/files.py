@@ -53,7 +53,6 @@ def save(plan: Plan, folder: str | Path, *, size: int = 720) -> list[Path]:
 
 
 def _write(plan: Plan, place: Path, size: int) -> list[Path]:
-    """Write the files into an empty folder."""
     packings = plan.containers
     numbers = [f"-{n}" for n in range(1, len(packings) + 1)] if len(packings) > 1 else [""]
     plans = [place / f"plan{n}.json" for n in numbers[: len(packings)]]
@@ -94,7 +93,6 @@ def positions(plan: Plan) -> str:
 
 
 def _numbers(item: PlacedItem, packing: Packing, metres: float) -> Iterator[float]:
-    """Yield the numbers of a line."""
     _, solid, turn, move = placed_solid(item, packing.cell)
     corners = (solid @ turn.T + move).reshape(-1, 3)
     low, high = corners.min(0), corners.max(0)

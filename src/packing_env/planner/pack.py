@@ -264,7 +264,6 @@ class _Packer:
         return [n * of for n, of in zip(self.left, packable.tolist(), strict=True)]
 
     def _searches(self) -> list[OrderSearch]:
-        """Begin a search for what remains in each size of container."""
         return [OrderSearch(poses, self.left, self.seed) for poses in self.poses]
 
     def _containers_to_come(self, search: OrderSearch, limit: int) -> int:

@@ -190,7 +190,6 @@ def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: _Unit) -> list
 
 
 def _read(entry: str | Path | Part | Mesh, unit: _Unit) -> Iterator[Part]:
-    """Read an entry of a list."""
     if isinstance(entry, Part):
         yield entry
     elif isinstance(entry, Mesh):
@@ -276,7 +275,6 @@ def _yaml_entries(
 
 
 def _part(path: Path, place: str, entry: dict[str, Any], unit: _Unit) -> Part:
-    """Read an entry."""
     for key in entry:
         if key not in KEYS:
             raise _unsupported(path, place, str(key), KEYS)

@@ -88,7 +88,6 @@ class Trials:
 
 
 def _without(rules: Constraints, lifted: frozenset[str]) -> Constraints:
-    """Return constraints without some of them."""
     free = Constraints()
     changes = {name: getattr(free, name) for name in lifted}
     if "wall_clearance" in lifted:

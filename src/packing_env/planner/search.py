@@ -310,5 +310,4 @@ class OrderSearch:
 
 
 def _repeated(state: State, count: int) -> State:
-    """Return copies of a state of one row."""
     return {key: value.expand(count, *value.shape[1:]) for key, value in state.items()}

@@ -42,7 +42,6 @@ def save_html(path: str | Path, packings: Packing | Sequence[Packing], *, title:
 
 
 def _scene(packings: Sequence[Packing]) -> dict[str, Any]:
-    """Return what the script draws."""
     unit, factor = length_unit(packings[0])
     solids: dict[Any, Triangles] = {}
     items = [

@@ -96,7 +96,6 @@ def _same(one: tuple[Instances, Catalogue], other: tuple[Instances, Catalogue]) 
 
 
 def _check_instances(made: object, num_rows: int, capacity: int) -> None:
-    """Check types, shapes and ranges."""
     require(isinstance(made, Instances), f"sample() returns Instances, not {type(made).__name__}")
     assert isinstance(made, Instances)
     item_id, num_items = made.item_id, made.num_items

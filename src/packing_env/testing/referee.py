@@ -93,7 +93,6 @@ class Referee:
         self._spaces = [self._first_spaces() for _ in rows]
 
     def _episode(self, row: int) -> Episode:
-        """Build the row's reference episode at its start."""
         episode = begin_episode(self.env, row, self._items)
         episode.listed = self._listed(row)
         return episode
@@ -188,7 +187,6 @@ class Referee:
         require(good, f"{self._where(row)}: {name} is {expected:.9g}, the environment's {found}")
 
     def _compare_row(self, row: int, observed: TensorDictBase, reward: float) -> None:
-        """Compare heightmap, flags, reward and metrics."""
         state, episode = current_state(self.env), self.episodes[row]
         heights = state["heightmap"][row].cpu().numpy()
         cells = np.argwhere(heights != episode.heightmap)

@@ -95,7 +95,6 @@ class _Document:
         return merged(pieces)
 
     def _placed_nodes(self) -> list[tuple[Mapping[str, Any], Float[np.ndarray, "4 4"]]]:
-        """Return the nodes of the scene that have a mesh, with their poses."""
         placed, seen = [], set[int]()
         waiting = [(root, Z_UP) for root in reversed(self._roots())]
         while waiting:
@@ -119,7 +118,6 @@ class _Document:
         return [index for index in range(len(nodes)) if index not in below]
 
     def _entry(self, key: str, index: Any) -> Mapping[str, Any]:
-        """Return an entry of one of the lists of the document."""
         entries = self.json.get(key, ())
         if not isinstance(index, int) or not 0 <= index < len(entries):
             raise MeshError(
@@ -130,7 +128,6 @@ class _Document:
     # ------------------------------------------------------------------ nodes and meshes
 
     def _num_instances(self, node: Mapping[str, Any]) -> int:
-        """Return how often a node draws its mesh."""
         counts = {self._count(index) for index in _instancing(node).values()} or {1}
         if len(counts) > 1:
             raise MeshError(f"{self.path}: {INSTANCING} of unequal lengths; export it again")
@@ -142,7 +139,6 @@ class _Document:
         return sum(self._count(each["attributes"]["POSITION"]) for each in primitives)
 
     def _instances(self, node: Mapping[str, Any]) -> Matrices:
-        """Return the poses in which a node draws its mesh."""
         attributes = _instancing(node)
         if not attributes:
             return np.eye(4)[None]
@@ -251,7 +247,6 @@ def _instancing(node: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _pose(node: Mapping[str, Any]) -> Float[np.ndarray, "4 4"]:
-    """Return the pose of a node in its parent."""
     if "matrix" in node:
         return np.array(node["matrix"], np.float64).reshape(4, 4).T
     rows = [
@@ -287,7 +282,6 @@ def _matrices(
 
 
 def _triangles(mode: int, corners: Int[np.ndarray, " N"]) -> Int[np.ndarray, "F 3"]:
-    """Return the triangles of a primitive from its indices."""
     if mode == TRIANGLES:
         return corners.reshape(-1, 3)
     if mode == FAN:

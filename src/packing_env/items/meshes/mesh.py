@@ -145,7 +145,6 @@ def mesh_from_arrays(
 
 
 def _check_arrays(points: Tensor, triangles: Tensor, label: str) -> None:
-    """Raise unless the arrays are a triangle list with ids in range."""
     if points.ndim != 2 or points.shape[1] != 3 or triangles.ndim != 2 or triangles.shape[1] != 3:
         raise MeshError(
             f"{label}: needs vertices [V, 3] and faces [F, 3], got {tuple(points.shape)} and "
@@ -188,7 +187,6 @@ def _clean(points: Tensor, triangles: Tensor, part: Tensor, label: str) -> tuple
 
 
 def _check_size(points: Tensor, label: str) -> None:
-    """Raise on NaN or infinite coordinates and on extents outside the limits."""
     if not bool(torch.isfinite(points).all()):
         row = int((~torch.isfinite(points)).any(1).nonzero()[0])
         raise MeshError(
@@ -215,7 +213,6 @@ def _check_size(points: Tensor, label: str) -> None:
 
 
 def _check_not_flat(points: Tensor, label: str) -> None:
-    """Raise when all vertices lie in one plane."""
     centred = points - points.mean(0)
     axes = torch.linalg.eigh(centred.T @ centred).eigenvectors
     along = centred @ axes[:, 0]
@@ -253,7 +250,6 @@ def _without_slivers(points: Tensor, triangles: Tensor) -> Tensor:
 
 
 def _size_warnings(points: Tensor, source: MeshSource) -> list[str]:
-    """Return warnings about a likely wrong unit and about a distant origin."""
     warnings = []
     extent = float((points.amax(0) - points.amin(0)).max())
     if extent > UNIT_HINT_EXTENT:

@@ -1,8 +1,10 @@
 """Readers of mesh formats: file contents to surfaces, checked before anything is allocated.
 
-STL, OBJ and OFF are parsed here, because their defects (a wrong triangle count, index 0, a
-truncated facet) show only while parsing; `gltf` and `threemf` read GLB and 3MF. trimesh reads PLY
-and the COLLADA files that URDF trees refer to; it is imported on first use (extra `mesh`).
+trimesh (extra `mesh`, imported on first use) reads PLY, and the COLLADA files that URDF trees refer
+to; `gltf` and `threemf` read GLB and 3MF. STL, OBJ and OFF are parsed here, because trimesh 5.2
+misreads some of them in silence: it splits concave polygons into overlapping fans, counts the
+relative indices of OBJ from the end of the file, takes index 0 for the last vertex, regroups the
+vertices of STL facets that lack one, and returns an empty mesh for a truncated STL.
 """
 
 from __future__ import annotations

@@ -141,7 +141,6 @@ def _origin(path: Path, element: ElementTree.Element) -> Matrix:
 
 
 def _geometry(path: Path, element: ElementTree.Element) -> Surface:
-    """Return the surface of a <visual> or <collision> element in its own frame."""
     shape = element.find("geometry/*")
     if shape is None:
         raise MeshError(f"{path}: a <{element.tag}> without <geometry>; add one or remove it")

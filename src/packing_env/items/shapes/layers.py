@@ -123,7 +123,6 @@ def _region(
 
 
 def _loops(boundary: Edges) -> list[list[Point]]:
-    """Join directed edges to closed loops."""
     rest = dict(boundary)
     loops = []
     while rest:
