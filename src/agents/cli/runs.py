@@ -22,7 +22,7 @@ from agents.training import runs as folders
 from agents.training.evaluate import Estimate, number_column, plain_table
 from packing_env import files
 
-_UNTOLD = ("run_dir", "name", "hydra", "resume")
+_OF_EACH_RUN = ("run_dir", "name", "hydra", "resume")
 """Settings that differ between any two runs."""
 _DEEPEST = 3
 """Levels of folders in which runs are looked for."""
@@ -30,20 +30,20 @@ _DEEPEST = 3
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder, and what its files say; a file that cannot be read says nothing."""
+    """A run's folder and the contents of its files; unreadable files are skipped."""
 
     folder: Path
 
     @cached_property
     def command(self) -> list[str]:
         """The command and its settings."""
-        words = _read_json(self.folder / folders.DESCRIPTION).get("command")
+        words = folders.read_json(self.folder / folders.DESCRIPTION).get("command")
         return [str(word) for word in words[1:]] if isinstance(words, list) else []
 
     @cached_property
     def results(self) -> Mapping[str, Any]:
         """Contents of ``results.json``."""
-        return _read_json(self.folder / RESULTS)
+        return folders.read_json(self.folder / RESULTS)
 
     @cached_property
     def settings(self) -> dict[str, str]:
@@ -57,12 +57,12 @@ class Run:
         return {
             key: str(value)
             for key, value in values
-            if not isinstance(value, Mapping) and key.partition(".")[0] not in _UNTOLD
+            if not isinstance(value, Mapping) and key.partition(".")[0] not in _OF_EACH_RUN
         }
 
     @property
     def state(self) -> str:
-        """Its state: done, stopped, running, or unfinished where nothing tells."""
+        """Its state: done, stopped, running, or unfinished if there are no results."""
         if folders.is_locked(self.folder):
             return "running"
         if not self.results:
@@ -103,14 +103,6 @@ class Run:
             return ""
         name, value = max(others, key=lambda other: float(other[1].partition("±")[0]))
         return f"{value} {name}"
-
-
-def _read_json(path: Path) -> Mapping[str, Any]:
-    try:
-        content = files.parse_json(files.read_text(path))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _section(content: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -32,7 +32,7 @@ def _source(config: DictConfig, locks: ExitStack) -> str:
     if place is None:
         return ""
     run = place.parent.parent
-    if _goes_on(config, run):
+    if _continues_in_place(config, run):
         locks.enter_context(runs.locked(run))
         runs.check_own(run)
     if config.resume == resume.AUTO:
@@ -40,7 +40,7 @@ def _source(config: DictConfig, locks: ExitStack) -> str:
     return str(place)
 
 
-def _goes_on(config: DictConfig, run: Path) -> bool:
+def _continues_in_place(config: DictConfig, run: Path) -> bool:
     """Return whether results go into the folder of the run that is continued."""
     return config.run_dir is None or Path(config.run_dir).resolve() == run.resolve()
 
@@ -58,14 +58,14 @@ def check_restarts(config: DictConfig) -> None:
             "their checkpoint"
         )
     one = place is not None and (place / checkpoint.MANIFEST).is_file()
-    if place is not None and one and _goes_on(config, place.parent.parent):
+    if place is not None and one and _continues_in_place(config, place.parent.parent):
         raise ConfigError(
             f"torchrun --max-restarts goes on from the newest checkpoint of a run; beside "
             f"resume={place} it needs run_dir=FOLDER, a new one"
         )
 
 
-def go_on(config: DictConfig) -> None:
+def resume_newest(config: DictConfig) -> None:
     """Let processes that ``torchrun`` started again continue from their newest checkpoint.
 
     Without one they start as before: from nothing, or from the run that ``resume`` names.
@@ -81,7 +81,7 @@ def results_folder(config: DictConfig, resumed: Resumed | None, locks: ExitStack
     With ``resume=auto``, or restarted by ``torchrun``, a run that was killed before its first
     checkpoint starts again in its folder.
     """
-    if resumed is not None and _goes_on(config, resumed.folder):
+    if resumed is not None and _continues_in_place(config, resumed.folder):
         return resumed.folder
     named = Path(config.run_dir) if config.run_dir is not None else None
     again = config.resume == resume.AUTO or restarted()

@@ -57,7 +57,7 @@ def train(config: DictConfig, request: Request) -> int:
     if distributed.may_restart():
         start.check_restarts(config)
     if distributed.restarted():
-        start.go_on(config)
+        start.resume_newest(config)
     with ExitStack() as locks:
         with ranks.joined(config.device) as world:
             session = _trained(config, request, ranks, world, locks)

@@ -130,11 +130,7 @@ def never_saved(folder: Path, saves: str) -> bool:
         folder: The run's folder.
         saves: Name of the folder of its checkpoints; one that is not complete does not count.
     """
-    try:
-        content = files.parse_json(files.read_text(folder / DESCRIPTION))
-    except (OSError, ValueError):
-        return False
-    command = content.get("command") if isinstance(content, dict) else None
+    command = read_json(folder / DESCRIPTION).get("command")
     complete = [inner for inner in (folder / saves).glob("*") if not inner.name.startswith(".")]
     return isinstance(command, list) and "train" in command[:2] and not complete
 
@@ -202,6 +198,15 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read an object of a JSON file; it is empty where the file cannot be read."""
+    try:
+        content = files.parse_json(files.read_text(path))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -33,7 +33,7 @@ STRIKES = 3
 
 
 def _clock() -> float:
-    """Return seconds of a clock that stands while kernels are compiled."""
+    """Return seconds, without those in which kernels were compiled."""
     return time.perf_counter() - compile_seconds()
 
 
@@ -139,15 +139,15 @@ class Trainer:
                 before anything is saved, and at the end.
         """
         start = _clock() - self.elapsed
-        stopped, late, _ = self._agreed(False)
-        while not (self.frames >= self.total or late or stopped):
+        stopped, timed_out, _ = self._agreed(False)
+        while not (self.frames >= self.total or timed_out or stopped):
             self.step()
             self.elapsed = _clock() - start
             if bar is not None:
                 bar.advance(self.frames, self.elapsed)
             save_due = False
             if self.world.size == 1 or self._due("log"):
-                stopped, late, save_due = self._agreed(should_stop())
+                stopped, timed_out, save_due = self._agreed(should_stop())
             row: Mapping[str, float] = {}
             if self._due("log"):
                 row = evaluate() if self._due("evaluate") and not stopped else {}
@@ -295,7 +295,7 @@ class Trainer:
         return self.frames - self._since["log"]
 
     def _agreed(self, stop: bool) -> tuple[bool, ...]:
-        """Return what the clock or a signal of any process says: stop, out of time, time to save.
+        """Return ``(stop, timed_out, save_due)``, OR-ed over all processes.
 
         Everything else that the loop decides follows from counts that are equal in all processes.
         """
