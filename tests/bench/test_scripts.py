@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from tests.agents.conftest import TINY, TINY_OVERRIDES
 
-from agents.replay import DeviceReplay
 from packing_env import PackingEnv, kernels, make_env
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -151,18 +150,3 @@ def test_training_reads_nothing_and_takes_the_same_memory() -> None:
         assert row["steady"] is True
         assert row["cpu_step_counters"] > 0
         assert row["operations_per_step"] > 100
-
-
-def test_a_host_read_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    extend = DeviceReplay.extend
-
-    def reading(replay: DeviceReplay, step: Any) -> None:
-        extend(replay, step)
-        float(step["next", "reward"].sum())
-
-    monkeypatch.setattr(DeviceReplay, "extend", reading)
-    tiny = [*TINY_OVERRIDES, "network.channels=4", "--cycles", "2"]
-    with pytest.raises(SystemExit, match="1"):
-        run("host_reads", *tiny, "--agents", "dqn", "--presets", "irregular")
-    (row,) = json.loads(Path("results.json").read_text())["results"]
-    assert row["reading_operations"]["aten::item"] >= 1
