@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from packing_env.generators import GENERATORS, GeneratorError, Uniform
-from packing_env.item_source import ITEM_ARGUMENTS
+from packing_env.item_source import SOURCES
 from packing_env.items import Catalogue
 from packing_env.tasks import PRESETS, build_generator, make_env
 from packing_env.types import NOOP_PENALTY, PackingParams, ParameterError
+from packing_env.values import options
 
 BOX_OFF = """OFF
 8 12 0
@@ -24,126 +25,106 @@ BOX_OFF = """OFF
 3 2 6 7\n3 2 7 3\n3 0 4 6\n3 0 6 2\n3 1 3 7\n3 1 7 5
 """
 
-IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
-    ({"resolution": 0}, "resolution=0 must be at least 1"),
-    ({"resolution": 8.5}, r"resolution=8\.5 must be an integer"),
-    ({"resolution": "8"}, "resolution='8' must be an integer"),
-    ({"resolution": 8, "cell": 0.01}, "remove one of them"),
-    ({"resolution": 8, "container": 0.32}, r"container=0\.32 must be three lengths"),
-    ({"container": "big"}, "container='big' must be three lengths"),
-    ({"container": (0.32, "wide", 0.3)}, "must be positive numbers"),
-    ({"container": (0.32, math.inf, 0.3)}, "must be positive numbers"),
-    ({"cell": "small"}, "cell='small' must be a finite number"),
-    ({"cell": -0.01}, r"cell=-0\.01 must be more than 0"),
-    ({"pool_size": 0}, "pool_size=0 must be at least 1"),
-    ({"pool_size": 16.0}, r"pool_size=16\.0 must be an integer"),
-    ({"pool_size": True}, "pool_size=True must be an integer"),
-    ({"grid_step": 1.5}, r"grid_step=1\.5 must be an integer"),
-    ({"grid_step": True}, "grid_step=True must be an integer"),
-    ({"num_items": 6.0}, r"num_items=6\.0 must be an integer"),
-    ({"num_visible": 2.5}, r"num_visible=2\.5 must be an integer"),
-    ({"num_candidates": "many"}, "num_candidates='many' must be an integer"),
-    ({"preview": 0.5}, r"preview=0\.5 must be an integer"),
-    ({"preview": -1}, "preview=-1 must be at least 0"),
-    ({"max_steps": 2.5}, r"max_steps=2\.5 must be an integer"),
-    ({"contact_tol": math.nan}, "contact_tol=nan"),
-    ({"contact_tol": "loose"}, "contact_tol='loose'"),
-    ({"observation": "heightmap"}, "observation='heightmap' must be a list"),
-    ({"num_envs": True}, "num_envs=True must be a positive integer"),
-    ({"num_envs": 4.0}, r"num_envs=4\.0 must be a positive integer"),
-    ({"num_envs": "4"}, "num_envs='4' must be a positive integer"),
-    ({"num_envs": ()}, r"num_envs=\(\) must be a positive integer"),
-    ({"num_envs": (2, 0)}, r"num_envs=\(2, 0\) must be a positive integer"),
-    ({"reward": {"utilization": math.nan}}, r"reward\.utilization=nan must be a finite number"),
-    ({"reward": {"utilization": math.inf}}, r"reward\.utilization=inf must be a finite number"),
-    ({"reward": {"utilization": "much"}}, r"reward\.utilization='much' must be a finite number"),
-    ({"reward": {"utilization": True}}, r"reward\.utilization=True must be a finite number"),
-    ({"reward": "utilization"}, "reward='utilization' must give each term a weight"),
-    ({"reward": {"fun": 1.0}}, "fun"),
-    ({"seed": -1}, "seed=-1 must be at least 0"),
-    ({"seed": 2**63}, f"seed={2**63} must be at most {2**63 - 1}"),
-    ({"seed": 1.0}, r"seed=1\.0 must be an integer"),
-    ({"row_offset": -1}, "row_offset=-1 must be at least 0"),
-    ({"row_offset": 2**32}, f"row_offset={2**32} must be at most"),
-    ({"candidate_generator": "ems"}, "candidate_generator='ems' is unknown; .*lowest_z"),
-    ({"action_mode": "telepathy"}, "action_mode='telepathy' is unknown"),
-    ({"stability": "wind"}, "stability='wind' is unknown"),
-    ({"autoreset": "never"}, "autoreset='never'"),
-    ({"draw": "lots"}, "draw='lots'"),
-    ({"device": "abacus"}, "device='abacus' is not a device"),
-    ({"skip_infeasible": "no"}, "skip_infeasible='no' must be true, false or null"),
-    ({"split": "eval"}, "split='eval' is unknown"),
-    ({"scales": ()}, "scales is empty"),
-    ({"scales": 1.0}, r"scales=1\.0 must be a list"),
-    ({"scales": (1.0, 0.0)}, r"scales=0\.0 must be more than 0"),
-    ({"scales": (-1.0,)}, r"scales=-1\.0 must be more than 0"),
-    ({"scales": ("half",)}, "scales='half' must be a finite number"),
-    ({"generator": 5}, "generator=5 must be a name"),
-    ({"generator": "dice"}, "generator='dice' is unknown"),
-    ({"generator": {"name": ["uniform"]}}, "is unknown.*; choose one of"),
-    ({"generator": {"name": "uniform", "size": 3}}, "uniform has no argument size; it takes none"),
-    (
-        {"generator": {"name": "sequence_file", "file": "a.csv"}},
-        "sequence_file has no argument file; known: path, scale",
-    ),
-    ({"generator": "sequence_file"}, "sequence_file needs path"),
-    ({"generator": "fixed_pool"}, "fixed_pool needs instances"),
-    ({"generator": {"name": "sequence_file", "path": 5}}, r"generator\.path=5 must name"),
-    (
-        {"generator": {"name": "sequence_file", "path": "a.csv", "scale": "big"}},
-        r"generator\.scale='big' must be a finite number",
-    ),
-    ({"generator": {"name": "fixed_pool", "instances": 5}}, r"generator\.instances=5 must be"),
-    ({"generator": {"name": "fixed_pool", "instances": [1, 2]}}, r"generator\.instances\[0\]=1"),
-    ({"generator": {"name": "fixed_pool", "instances": ["mug"]}}, r"generator\.instances\[0\]"),
-    (
-        {"generator": {"name": "fixed_pool", "instances": [[0], [1.5]]}},
-        r"generator\.instances\[1\] holds 1\.5",
-    ),
-    (
-        {"generator": {"name": "fixed_pool", "instances": [["mug"]]}},
-        "holds 'mug'.* use a sequence_file",
-    ),
-    ({"items": 5}, r"items\.paths holds 5"),
-    ({"items": {"source": "clouds"}}, r"items\.source='clouds' is unknown.*; .*meshes"),
-    (
-        {"items": {"source": "shapes", "family": ["cups"]}},
-        "no argument family.*known: .*families",
-    ),
-    ({"items": {"source": "shapes", "cell": 0.1}}, "no argument cell; known: "),
-    ({"items": {"source": "shapes", "families": ["hats"]}}, r"items\.families: .*hats.*cups"),
-    ({"items": {"source": "shapes", "families": "cups"}}, r"items\.families: 'cups' is not a list"),
-    ({"items": {"source": "meshes", "path": "parts"}}, "no argument path.*; known: .*paths"),
-    ({"items": {"source": "meshes"}}, r"items\.paths is empty"),
-    ({"items": {"source": "meshes", "paths": []}}, r"items\.paths is empty"),
-    ({"items": {"source": "meshes", "paths": [True]}}, r"items\.paths holds True"),
-    ({"items": {"source": "cuboids"}}, r"needs items.extents"),
-    ({"items": {"source": "cuboids", "extents": [[1, 2]]}}, r"items\.extents=.* \(dx, dy, dz\)"),
-    ({"items": {"source": "cuboids", "extents": "abc"}}, r"items\.extents='abc'"),
-    ({"items": {"source": "shapes", "holdout": "some"}}, r"items\.holdout='some'"),
-    ({"items": {"source": "shapes", "holdout": 1.0}}, r"items\.holdout=1\.0 must lie"),
-]
+BAD_VALUES: dict[str, list[Any]] = {
+    "resolution": [0, 8.5, "8"],
+    "container": [0.32, "big", (0.32, "wide", 0.3), (0.32, math.inf, 0.3), (0.3, 0.3)],
+    "cell": ["small", -0.01, 0, 0.03],
+    "pool_size": [0, 16.0, True],
+    "grid_step": [1.5, True, 99],
+    "num_items": [6.0],
+    "num_visible": [2.5, 99],
+    "num_candidates": ["many"],
+    "preview": [0.5, -1],
+    "max_steps": [2.5, 0],
+    "contact_tol": [math.nan, "loose", -1.0],
+    "observation": ["heightmap", ["depth"]],
+    "item_order": ["by_price", 3],
+    "candidate_fallback": ["yes"],
+    "num_envs": [True, 4.0, "4", (), (2, 0), 2**33],
+    "reward": ["utilization", {"fun": 1.0}, {}],
+    "reward.utilization": [math.nan, math.inf, "much", True],
+    "seed": [-1, 2**63, 1.0],
+    "pool_seed": [-1],
+    "row_offset": [-1, 2**32],
+    "candidate_generator": ["ems", ["lowest_z"]],
+    "action_mode": ["telepathy"],
+    "stability": ["wind", ["none"]],
+    "stability_metric": ["wind"],
+    "surest": ["com_hull_10", ["wind"]],
+    "illegal_action": ["pray"],
+    "autoreset": ["never"],
+    "draw": ["lots"],
+    "device": ["abacus"],
+    "skip_infeasible": ["no"],
+    "split": ["eval"],
+    "scales": [(), 1.0, (1.0, 0.0), (-1.0,), ("half",)],
+    "generator": [5, "dice", {"name": ["uniform"]}],
+    "generator.size": [3],
+    "generator.path": [None, 5],
+    "generator.scale": ["big"],
+    "generator.instances": [None, 5, [1, 2], ["mug"], [[0], [1.5]], [["mug"]]],
+    "items.source": ["clouds", None],
+    "items.family": [["cups"]],
+    "items.cell": [0.1],
+    "items.families": [["hats"], "cups", []],
+    "items.paths": [None, [], [True]],
+    "items.extents": [None, [[1, 2]], "abc"],
+    "items.holdout": ["some", 1.0],
+    "constraints": ["heavy", {"weigth_limit": 1.0}],
+    "constraints.balance": [0.6, "half"],
+    "constraints.preplaced": [[(0, 0, 0, 1, 1)], [(0, 0, 0, 1, 1, 0)]],
+    "handling": [3],
+}
+"""Values that are no values of an option, by its name."""
+COMPANIONS: dict[str, dict[str, Any]] = {
+    "generator.size": {"name": "uniform"},
+    "generator.path": {"name": "sequence_file"},
+    "generator.scale": {"name": "sequence_file", "path": "a.csv"},
+    "generator.instances": {"name": "fixed_pool"},
+    "items.paths": {"source": "meshes"},
+    "items.extents": {"source": "cuboids"},
+    "items.source": {},
+}
+"""What stands beside an entry; by default the source of the embedded shapes."""
 
 
-@pytest.mark.parametrize(("changes", "message"), IMPOSSIBLE, ids=lambda v: str(v)[:48])
-def test_impossible_tasks_are_refused_before_anything_is_built(
-    changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(key, value) for key, values in BAD_VALUES.items() for value in values],
+    ids=lambda v: str(v)[:48],
+)
+def test_a_bad_value_is_refused_by_name_before_anything_is_built(
+    key: str, value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def built(*args: Any, **options: Any) -> None:
         raise AssertionError("items were built")
 
     for build in ("from_shapes", "from_meshes", "from_cuboids"):
         monkeypatch.setattr(Catalogue, build, built)
-    with pytest.raises((ParameterError, GeneratorError), match=message):
-        make_env("irregular", **changes)
+    section, _, entry = key.partition(".")
+    shapes = {"source": "shapes"} if section == "items" else {}
+    beside = COMPANIONS.get(key, shapes)
+    given = {section: {**beside, entry: value}} if entry else {key: value}
+    if value is None:
+        given = {section: beside}
+    with pytest.raises((ParameterError, GeneratorError)) as refused:
+        make_env("irregular", **given)
+    assert section in str(refused.value)
+    assert entry in str(refused.value)
 
 
-def test_listed_item_arguments_exist() -> None:
+def test_two_options_that_contradict_each_other_name_both() -> None:
+    with pytest.raises(ParameterError, match=r"resolution=8 .*cell=0\.01"):
+        make_env("irregular", resolution=8, cell=0.01)
+
+
+def test_options_of_items_are_those_of_catalogues() -> None:
     of_meshes = set(inspect.signature(Catalogue.from_meshes).parameters)
-    own = {"paths", "families", "steady"}  # read before the catalogue is built, or after it
-    assert ITEM_ARGUMENTS["meshes"] - own < of_meshes
-    assert ITEM_ARGUMENTS["shapes"] - own < of_meshes
-    assert ITEM_ARGUMENTS["cuboids"] < set(inspect.signature(Catalogue.from_cuboids).parameters)
+    own = {"paths", "families", "steady", "holdout"}  # read before it is built, or after it
+    known = {source: set(options(kind)) for source, kind in SOURCES.items()}
+    assert known["meshes"] - own < of_meshes
+    assert known["shapes"] - own < of_meshes
+    assert known["cuboids"] - own < set(inspect.signature(Catalogue.from_cuboids).parameters)
 
 
 def test_whole_numbers_of_any_library_are_taken() -> None:
@@ -166,7 +147,7 @@ def test_generators_are_built_from_names_and_mappings() -> None:
     given = Uniform()
     assert build_generator(given) is given
     pool = build_generator({"name": "fixed_pool", "instances": torch.tensor([[0, 1], [2, 0]])})
-    assert pool.instances == [[0, 1], [2, 0]]
+    assert pool.instances == ((0, 1), (2, 0))
     assert set(GENERATORS) >= {"uniform", "fixed_pool"}
 
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
-from packing_env.names import close_names
-from packing_env.values import ParameterError, check_number
+from packing_env.values import Length, Option, ParameterError, check, read, read_mapping
 
-FRAGILE = ("last", "top")
 UNITS_PER_KG = 1_000_000
 """Weights are whole milligrams, so that sums of them are exact."""
 MAX_WEIGHT = 1e6
@@ -25,8 +23,17 @@ CELL_MARGIN = 1e-6
 CLEARANCE_SLACK = 1e-6
 """Metres by which a neighbour may rise above an item's surface without being beside it."""
 
+WEIGHT = Option(at_least=0.0, at_most=MAX_WEIGHT, unit="kg")
 Box = tuple[float, float, float, float, float, float]
 """Lower corner and sides ``(x, y, z, dx, dy, dz)``, metres."""
+
+
+def _box(box: Any, name: str) -> Box:
+    if not isinstance(box, Sequence) or isinstance(box, str) or len(box) != 6:
+        raise ParameterError(f"{name} has {box!r}, not (x, y, z, dx, dy, dz) in metres")
+    x, y, z = (read(name, value, float) for value in box[:3])
+    dx, dy, dz = (read(name, side, Length) for side in box[3:])
+    return x, y, z, dx, dy, dz
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Constraints:
     """The constraints of a task; those that are not given do not hold.
 
     An item *rests on* another if a cell that supports it belongs to the other: the gap there is at
-    most the task's ``contact_tol``, and the other was the last to be put over that cell.
+    most the task's contact tolerance, and the other was the last to be put over that cell.
 
     Attributes:
         no_stacking: Nothing rests on an item that is not ``stackable``.
@@ -60,32 +67,19 @@ class Constraints:
 
     no_stacking: bool = False
     max_load: bool = False
-    fragile: str | None = None
+    fragile: Annotated[str, Option(choices=("last", "top"))] | None = None
     lifo: bool = False
-    weight_limit: float | None = None
-    balance: float | None = None
-    clearance: float | None = None
-    wall_clearance: float | None = None
-    preplaced: tuple[Box, ...] = ()
+    weight_limit: Annotated[float, WEIGHT] | None = None
+    balance: Annotated[float, Option(at_least=0.0, at_most=0.5)] | None = None
+    clearance: Annotated[float, Option(at_least=0.0, unit="metres")] | None = None
+    wall_clearance: Annotated[float, Option(at_least=0.0, unit="metres")] | None = None
+    preplaced: tuple[Annotated[Box, Option(read=_box)], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("no_stacking", "max_load", "lifo"):
-            if not isinstance(getattr(self, name), bool):
-                raise ParameterError(f"constraints.{name}={getattr(self, name)!r} must be a bool")
-        if self.fragile not in (None, *FRAGILE):
-            raise ParameterError(
-                f"constraints.fragile={self.fragile!r} is unknown; choose one of {FRAGILE}, or null"
-            )
-        for name, most in _MOST.items():
-            if getattr(self, name) is not None:
-                number = check_number(f"constraints.{name}", getattr(self, name))
-                if not 0 <= number <= most:
-                    raise ParameterError(f"constraints.{name}={number} must be in 0..{most:g}")
-                object.__setattr__(self, name, number)
-        object.__setattr__(self, "preplaced", tuple(_box(box) for box in self.preplaced))
+        check(self, "constraints.")
 
     @classmethod
-    def read(cls, given: Any) -> Constraints:
+    def read(cls, given: Any, name: str = "constraints") -> Constraints:
         """Return constraints from themselves or a mapping; None leaves an entry out.
 
         Raises:
@@ -95,16 +89,9 @@ class Constraints:
             return given
         if not isinstance(given, Mapping):
             raise ParameterError(
-                f"constraints={given!r} must be a mapping, as in {{weight_limit: 20.0}}"
+                f"{name}={given!r} must be a mapping, as in {{weight_limit: 20.0}}"
             )
-        known = [f.name for f in fields(cls)]
-        for name in given:
-            if name not in known:
-                near = close_names(str(name), known)
-                raise ParameterError(
-                    f"constraints has no entry {name!r}{near}; known: {', '.join(known)}"
-                )
-        return cls(**{name: value for name, value in given.items() if value is not None})
+        return cls(**read_mapping(cls, given, name, f"{name}."))
 
     def __bool__(self) -> bool:
         return self != Constraints()
@@ -186,15 +173,6 @@ class Constraints:
                 )
 
 
-_MOST = {
-    "weight_limit": MAX_WEIGHT,
-    "balance": 0.5,
-    "clearance": math.inf,
-    "wall_clearance": math.inf,
-}
-"""Numbers among the constraints, and the largest of each."""
-
-
 def is_whole(length: float, cell: float) -> bool:
     """Return whether a length is a whole number of cells, to :data:`CELL_MARGIN`."""
     return abs(length / cell - round(length / cell)) <= CELL_MARGIN
@@ -207,18 +185,4 @@ def level_of(height: float, cell: float) -> float:
 
 def milligrams(name: str, weight: float) -> int:
     """Return a weight in kilograms as whole milligrams; raise unless it is in 0..MAX_WEIGHT."""
-    number = check_number(name, weight)
-    if not 0 <= number <= MAX_WEIGHT:
-        raise ParameterError(f"{name}={number} must be in 0..{MAX_WEIGHT:g} kg")
-    return round(number * UNITS_PER_KG)
-
-
-def _box(box: Any) -> Box:
-    """Return a pre-placed box; raise unless it is six numbers with positive sides."""
-    if not isinstance(box, Sequence) or isinstance(box, str) or len(box) != 6:
-        raise ParameterError(
-            f"constraints.preplaced has {box!r}, not (x, y, z, dx, dy, dz) in metres"
-        )
-    x, y, z = (check_number("constraints.preplaced", value) for value in box[:3])
-    dx, dy, dz = (check_number("constraints.preplaced", side, above=0.0) for side in box[3:])
-    return x, y, z, dx, dy, dz
+    return round(read(name, weight, Annotated[float, WEIGHT]) * UNITS_PER_KG)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import torch
 
@@ -14,8 +16,8 @@ from packing_env.core import feasibility, stability
 from packing_env.generators import Cuboids
 from packing_env.items import Catalogue, shapes
 from packing_env.items.inputs import Item
-from packing_env.names import close_names
-from packing_env.types import PackingParams, ParameterError, check_number
+from packing_env.types import PackingParams, ParameterError
+from packing_env.values import Option, read, read_mapping
 
 _LOGGER = logging.getLogger("packing_env.tasks")
 _LISTED = 5
@@ -47,8 +49,7 @@ def build_catalogue(
     """
     if isinstance(items, Catalogue):
         return items
-    options = _items_options(items)
-    source = options.pop("source")
+    source, options = _items_options(items)
     holdout, steady = options.pop("holdout", 0.0), options.pop("steady", None)
     options |= {"cell": params.pitch, "container": params.container, **poses}
     if supplied is not None and (source != "cuboids" or options.get("extents") is not None):
@@ -76,7 +77,6 @@ def build_catalogue(
 
 
 def _cuboids(options: dict[str, Any], supplied: Cuboids | None, maps: bool) -> Catalogue:
-    """Make the catalogue of the given cuboids, or of those of the generator (metres)."""
     if options.get("extents") is not None:
         return Catalogue.from_cuboids(**options, maps=maps)
     if supplied is None:
@@ -116,81 +116,85 @@ def are_embedded(items: Any) -> bool:
     return (items.get("source") if isinstance(items, Mapping) else items) == "shapes"
 
 
-_BUILDING = {"unit", "strict", "resting", "steady", "use_cache", "cache_dir"}
-ITEM_ARGUMENTS: dict[str, set[str]] = {
-    "shapes": {"families", *_BUILDING},
-    "meshes": {"paths", *_BUILDING},
-    "cuboids": {"extents", "names", "unit"},
-}
-"""Keys of ``items`` beside ``source`` and ``holdout``, for each source."""
+def _paths(paths: Any, name: str) -> list[Any]:
+    one = isinstance(paths, Item) or not isinstance(paths, Iterable)
+    inputs = [paths] if one else list(paths)
+    if not inputs or "" in inputs:
+        raise ParameterError(f"{name} is empty; name a folder or mesh files")
+    for item in inputs:
+        if not isinstance(item, Item):
+            raise ParameterError(f"{name} holds {item!r}; name folders or mesh files")
+    return inputs
 
 
-def _items_options(items: Any) -> dict[str, Any]:
-    """Return ``items`` as a mapping; raise unless its source, arguments and values are valid.
+def _extents(extents: Any, name: str) -> Any:
+    shape = None
+    with suppress(RuntimeError, TypeError, ValueError):
+        shape = torch.as_tensor(extents, dtype=torch.float64).shape[1:]
+    if shape != (3,):
+        raise ParameterError(f"{name}={extents!r} must be a list of (dx, dy, dz), one per cuboid")
+    return extents
+
+
+@dataclass(frozen=True)
+class _Items:
+    """Options of ``items`` beside ``source``.
+
+    Attributes:
+        holdout: Share of the items, the last by name, that is kept for ``split="test"``.
+        unit: Unit of lengths.
+    """
+
+    holdout: Annotated[float, Option(at_least=0.0, below=1.0)] = 0.0
+    unit: str = "m"
+
+
+@dataclass(frozen=True)
+class _Solids(_Items):
+    """Options of ``Catalogue.from_meshes``, and ``steady``: a rule by which an item can stand."""
+
+    strict: bool = False
+    resting: bool = False
+    steady: str | None = None
+    use_cache: bool = True
+    cache_dir: str | Path | None = None
+
+
+@dataclass(frozen=True)
+class _Shapes(_Solids):
+    families: Annotated[tuple[str, ...], Option(choices=shapes.FAMILIES, filled=True)] | None = None
+
+
+@dataclass(frozen=True)
+class _Meshes(_Solids):
+    paths: Annotated[Any, Option(read=_paths)] = ""
+
+
+@dataclass(frozen=True)
+class _Cuboids(_Items):
+    """Options of ``Catalogue.from_cuboids``; without ``extents`` the generator supplies them."""
+
+    extents: Annotated[Any, Option(read=_extents)] = None
+    names: tuple[str, ...] | None = None
+
+
+SOURCES: dict[str, type[_Items]] = {"shapes": _Shapes, "meshes": _Meshes, "cuboids": _Cuboids}
+"""The options of each source."""
+
+
+def _items_options(items: Any) -> tuple[str, dict[str, Any]]:
+    """Return the source and its checked options.
 
     ``"shapes"``, or a path or a list of paths of meshes, stands for a mapping with that source.
     """
     if not isinstance(items, Mapping):
         items = {"source": "shapes"} if items == "shapes" else {"source": "meshes", "paths": items}
     options = dict(items)
-    source = options.get("source")
-    if not isinstance(source, str) or source not in ITEM_ARGUMENTS:
-        raise ParameterError(
-            f"items.source={source!r} is unknown{close_names(str(source), ITEM_ARGUMENTS)}; choose "
-            f"one of {', '.join(ITEM_ARGUMENTS)}"
-        )
-    check_names(f"items (source {source})", options, {"source", "holdout"} | ITEM_ARGUMENTS[source])
-    share = check_number("items.holdout", options.setdefault("holdout", 0.0))
-    if not 0 <= share < 1:
-        raise ParameterError(f"items.holdout={share} must lie between 0 and 1")
-    if options.get("resting") is None:
-        options.pop("resting", None)
-    elif not isinstance(options["resting"], bool):
-        raise ParameterError(f"items.resting={options['resting']!r} must be true, false or null")
-    if source == "shapes":
-        _check_families(options.get("families"))
-    elif source == "meshes":
-        options["paths"] = _paths(options.get("paths"))
-    else:
-        _check_extents(options.get("extents"))
-    return options
-
-
-def _check_families(families: Any) -> None:
-    """Raise unless ``families`` is null or a list of known families."""
-    try:
-        if isinstance(families, str) or not isinstance(families, (Iterable, type(None))):
-            raise ValueError(
-                f"{families!r} is not a list; choose from {', '.join(shapes.FAMILIES)}"
-            )
-        shapes.select(None if families is None else list(families))
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"items.families: {error}") from error
-
-
-def _paths(paths: Any) -> list[Any]:
-    """Return the inputs of ``Catalogue.from_meshes`` as a list."""
-    one = isinstance(paths, Item) or not isinstance(paths, Iterable)
-    given = [paths] if one else list(paths)
-    if paths is None or not given or "" in given:
-        raise ParameterError("items.paths is empty; name a folder or mesh files")
-    for item in given:
-        if not isinstance(item, Item):
-            raise ParameterError(f"items.paths holds {item!r}; name folders or mesh files")
-    return given
-
-
-def _check_extents(extents: Any) -> None:
-    """Raise unless ``extents`` is null or [M, 3] numbers."""
-    if extents is None:
-        return
-    shape = None
-    with suppress(RuntimeError, TypeError, ValueError):
-        shape = torch.as_tensor(extents, dtype=torch.float64).shape[1:]
-    if shape != (3,):
-        raise ParameterError(
-            f"items.extents={extents!r} must be a list of (dx, dy, dz), one for each cuboid"
-        )
+    source = options.pop("source", None)
+    read("items.source", source, Annotated[str, Option(choices=tuple(SOURCES))])
+    if source == "meshes" and options.get("paths") is None:
+        options["paths"] = []
+    return source, read_mapping(SOURCES[source], options, f"items (source {source})", "items.")
 
 
 def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str, level: int) -> Catalogue:
@@ -198,8 +202,8 @@ def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str, level: 
 
     The names of the others are logged at ``level``.
     """
-    # how surely an item stands does not depend on the constraints, nor on what is preferred
-    alone = params.evolve(surest=(), constraints=Constraints())
+    # Whether an item stands does not depend on the constraints.
+    alone = params.evolve(constraints=Constraints())
     stability.check_rule(rule, alone, "items.steady")
     judged = alone.evolve(stability=rule)
     stands = feasibility.legal_on_floor(catalogue.tensors(), judged).any(1)
@@ -214,19 +218,9 @@ def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str, level: 
 
 
 def _hold_out(catalogue: Catalogue, share: float, split: str) -> Catalogue:
-    """Select the rows of the items kept for training, or of those held out."""
     names = list(dict.fromkeys(catalogue.names))
     kept = len(names) - max(1, round(share * len(names)))
     if kept < 1:
         raise ParameterError(f"items.holdout={share} leaves none of {len(names)} items to train on")
     wanted = set(names[:kept] if split == "train" else names[kept:])
     return catalogue.select([i for i, name in enumerate(catalogue.names) if name in wanted])
-
-
-def check_names(what: str, given: Mapping[str, Any], known: set[str]) -> None:
-    """Raise on arguments that do not exist, listing those that do."""
-    unknown = [str(name) for name in given if name not in known]
-    if unknown:
-        listed = f"known: {', '.join(sorted(known))}" if known else "it takes none"
-        near = close_names(unknown[0], sorted(known))
-        raise ParameterError(f"{what} has no argument {', '.join(unknown)}{near}; {listed}")

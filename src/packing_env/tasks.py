@@ -8,33 +8,32 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
-from packing_env.core import candidates, feasibility
-from packing_env.core.actions import get_mode
+from packing_env.core import feasibility
 from packing_env.envs import PackingEnv, checks
 from packing_env.generators import GENERATORS, Generator, GeneratorError
-from packing_env.generators.base import (
-    check_pool,
-    check_pool_memory,
-    make_next_pool,
-    make_pool,
-    split_stream,
-)
-from packing_env.item_source import are_embedded, build_catalogue, check_names
+from packing_env.generators.base import SPLITS, check_pool_memory, make_next_pool, make_pool
+from packing_env.item_source import are_embedded, build_catalogue
 from packing_env.names import close_names
-from packing_env.types import (
-    MAX_SEED,
-    PackingParams,
-    ParameterError,
+from packing_env.types import PackingParams, ParameterError
+from packing_env.values import (
+    Count,
+    Length,
+    Option,
+    Positive,
+    Seed,
+    check,
+    check_choice,
     check_container,
-    check_integer,
-    check_number,
+    check_names,
+    read,
+    read_mapping,
 )
 
 POOL_SIZE = 4096
@@ -58,12 +57,25 @@ class Task:
     """
 
     params: PackingParams
-    items: Mapping[str, Any] = field(default_factory=lambda: {"source": "shapes"})
-    orientations: str | float = "pi/2"
-    scales: tuple[float, ...] = (1.0,)
-    generator: str | Mapping[str, Any] = "catalogue_mix"
-    pool_size: int = POOL_SIZE
+    items: Any = field(default_factory=lambda: {"source": "shapes"})
+    orientations: Any = "pi/2"
+    scales: Annotated[tuple[Positive, ...], Option(filled=True, example="[1.0]")] = (1.0,)
+    generator: str | Mapping[str, Any] | Generator = "catalogue_mix"
+    pool_size: Count = POOL_SIZE
     handling: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Options of the pool of instances (:func:`packing_env.generators.make_pool`)."""
+
+    seed: Seed
+    size: Count
+    split: Annotated[str, Option(choices=SPLITS)] = "train"
+    skip_infeasible: bool | None = None
 
 
 LEAN = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
@@ -195,40 +207,36 @@ def make_env(
     Raises:
         ParameterError: The preset or an override is unknown or invalid.
     """
-    if task not in PRESETS:
-        raise ParameterError(
-            f"task={task!r} is unknown{close_names(str(task), PRESETS)}; choose one of "
-            f"{sorted(PRESETS)}"
-        )
+    check_choice("task", task, PRESETS)
     options = {name: value for name, value in overrides.items() if value is not None}
     shell = _pop(options, "autoreset", "draw", "row_offset", "engine")
     pool = _pop(options, "split", "skip_infeasible")
-    pool_seed = options.pop("pool_seed", seed)
+    seed = read("seed", seed, Seed)
+    pool_seed = read("pool_seed", options.pop("pool_seed", seed), Seed)
     preset = _override(PRESETS[task], options)
-    size, seed = check_pool(preset.pool_size, seed)
-    pool_seed = check_integer("pool_seed", pool_seed, 0, MAX_SEED)
-    batch = _batch(num_envs)
-    _check_choices(preset.params, batch, device, shell, pool)
+    params = preset.params
+    # 1. Everything is checked before items are built, which may take minutes.
+    pool = read_mapping(_Pool, {**pool, "seed": pool_seed, "size": preset.pool_size}, "pool", "")
+    shell |= {"num_envs": num_envs, "device": device, "seed": seed}
+    checks.check_arguments(params, checks.Shell(**shell))
     generator = build_generator(preset.generator)
-    check_pool_memory(generator, size, preset.params.num_items)
-    split = pool.get("split", "train")
-    supplied = generator.cuboids(preset.params, pool_seed, split, size)
+    check_pool_memory(generator, preset.pool_size, params.num_items)
+    # 2. The items, of which the generator may supply the cuboids, then the instances.
+    supplied = generator.cuboids(params, pool_seed, pool.get("split", "train"), preset.pool_size)
     poses = {"orientations": preset.orientations, "scales": preset.scales}
-    catalogue = build_catalogue(preset.items, preset.params, poses, split, supplied)
+    catalogue = build_catalogue(preset.items, params, poses, pool.get("split", "train"), supplied)
     if any(value is not None for value in preset.handling.values()):
         catalogue = catalogue.with_handling(preset.handling)
-    playable = feasibility.legal_on_floor(catalogue.tensors(), preset.params).any(1)
-    source = (generator, catalogue, preset.params, playable)
-    pool |= {"seed": pool_seed, "size": size}
-    shell |= {"num_envs": batch, "device": device, "seed": seed, "generator": generator}
-    env = PackingEnv(preset.params, catalogue, make_pool(*source, **pool), **shell)
+    playable = feasibility.legal_on_floor(catalogue.tensors(), params).any(1)
+    source = (generator, catalogue, params, playable)
+    # 3. The environment.
+    env = PackingEnv(params, catalogue, make_pool(*source, **pool), **shell, generator=generator)
     env.pools = partial(make_next_pool, task=source, **pool)
     env.painter = _paint
     return env
 
 
 def _paint(env: PackingEnv, row: int) -> Any:
-    """Draw one container of an environment."""
     from packing_env import render
 
     return render.frame(env, row)
@@ -239,46 +247,7 @@ _OTHERS = {"num_envs", "device", "seed", "split", "pool_size", "pool_seed", "aut
 
 
 def _pop(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Remove the named options, as far as they are given, and return them."""
     return {name: options.pop(name) for name in names if name in options}
-
-
-def _batch(num_envs: Any) -> tuple[int, ...]:
-    """Return the batch shape of ``num_envs``."""
-    wanted = "must be a positive integer B, or a list (E, A) of them"
-    axes = list(num_envs) if isinstance(num_envs, Sequence) else [num_envs]
-    if isinstance(num_envs, str) or not axes:
-        raise ParameterError(f"num_envs={num_envs!r} {wanted}")
-    try:
-        return tuple(check_integer("num_envs", axis, 1) for axis in axes)
-    except ParameterError as error:
-        raise ParameterError(f"num_envs={num_envs!r} {wanted}") from error
-
-
-def _check_choices(
-    params: PackingParams,
-    batch: tuple[int, ...],
-    device: torch.device | str,
-    shell: dict[str, Any],
-    pool: dict[str, Any],
-) -> None:
-    """Raise on invalid options of the environment and the pool before the items are built."""
-    try:
-        torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise ParameterError(
-            f"device={device!r} is not a device; use cpu, cuda or cuda:0"
-        ) from error
-    autoreset, draw = shell.get("autoreset", "native"), shell.get("draw", "random")
-    checks.check_arguments(params, torch.Size(batch), device, autoreset, draw)
-    get_mode(params.action_mode)
-    candidates.get_generator(params.candidate_generator)
-    check_integer("row_offset", shell.get("row_offset", 0), 0, 2**32 - math.prod(batch))
-    split_stream(pool.get("split", "train"))
-    if not isinstance(pool.get("skip_infeasible", False), bool):
-        raise ParameterError(
-            f"skip_infeasible={pool['skip_infeasible']!r} must be true, false or null"
-        )
 
 
 def _override(preset: Task, options: dict[str, Any]) -> Task:
@@ -286,48 +255,29 @@ def _override(preset: Task, options: dict[str, Any]) -> Task:
     own = {f.name for f in fields(Task)} - {"params"}
     rules = {f.name for f in fields(PackingParams)}
     known = own | rules | {"resolution"}
-    unknown = sorted(set(options) - known)
-    if unknown:
+    if unknown := sorted(set(options) - known):
         near = close_names(unknown[0], sorted(known | _OTHERS))
         raise ParameterError(f"unknown option {unknown}{near}; known: {sorted(known)}")
     changes = {name: value for name, value in options.items() if name in rules}
     if "resolution" in options:
         width = check_container(changes.get("container", preset.params.container))[0]
-        cell = width / check_integer("resolution", options["resolution"], 1)
-        if not math.isclose(check_number("cell", changes.get("cell", cell)), cell):
+        cell = width / read("resolution", options["resolution"], Count)
+        if not math.isclose(read("cell", changes.get("cell", cell), Length), cell):
             raise ParameterError(
                 f"resolution={options['resolution']} means cell={cell:.6g} m, but "
                 f"cell={changes['cell']} is given too; remove one of them"
             )
         changes["cell"] = cell
-    if changes.get("stability", preset.params.stability) != preset.params.stability:
-        changes.setdefault("surest", ())
-    params = preset.params.evolve(**changes)
-    kept = {name: value for name, value in options.items() if name in own}
-    own_size = (1.0,) if not are_embedded(kept.get("items", preset.items)) else preset.scales
-    kept["scales"] = _scales(kept.get("scales", own_size))
-    return replace(preset, params=params, **kept)
-
-
-def _scales(scales: Any) -> tuple[float, ...]:
-    """Return the size variants; raise unless they are a list of positive numbers."""
-    if isinstance(scales, str) or not isinstance(scales, Iterable):
-        raise ParameterError(f"scales={scales!r} must be a list of positive numbers, as in [1.0]")
-    values = tuple(check_number("scales", scale, above=0.0) for scale in scales)
-    if not values:
-        raise ParameterError("scales is empty; use [1.0] for items of their own size")
-    return values
+    chosen = {name: value for name, value in options.items() if name in own}
+    if not are_embedded(chosen.get("items", preset.items)):
+        chosen.setdefault("scales", (1.0,))
+    return replace(preset, params=preset.params.evolve(**changes), **chosen)
 
 
 def build_generator(generator: str | Mapping[str, Any] | Generator) -> Generator:
     """Make a generator from its name or ``{"name": ..., **arguments}``; return an existing one."""
     if isinstance(generator, Generator):
         return generator
-    if not isinstance(generator, (str, Mapping)):
-        raise ParameterError(
-            f"generator={generator!r} must be a name in {sorted(GENERATORS)}, or a mapping "
-            "with its name and arguments"
-        )
     options = {"name": generator} if isinstance(generator, str) else dict(generator)
     name = options.pop("name", None)
     if not isinstance(name, str) or name not in GENERATORS:
@@ -336,7 +286,7 @@ def build_generator(generator: str | Mapping[str, Any] | Generator) -> Generator
             f"{sorted(GENERATORS)}"
         )
     known = inspect.signature(GENERATORS[name]).parameters
-    check_names(f"generator {name}", options, set(known))
+    check_names(f"generator {name}", options, known)
     missing = [key for key, p in known.items() if p.default is p.empty and key not in options]
     if missing:
         raise ParameterError(f"generator {name} needs {', '.join(missing)}")

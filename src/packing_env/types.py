@@ -15,14 +15,16 @@ Axes, used everywhere with these letters:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from torch import Tensor
 
 from packing_env.constraints import Constraints
+from packing_env.values import MAX_SEED as MAX_SEED
 from packing_env.values import MAX_STEPS as MAX_STEPS
+from packing_env.values import Count, Length, Option, Whole, check, check_names, options
 from packing_env.values import ParameterError as ParameterError
 from packing_env.values import check_container as check_container
 from packing_env.values import check_integer as check_integer
@@ -74,12 +76,9 @@ Catalogue = Mapping[str, Tensor]
 a cuboid of whole pitches); with ``packing_env.items.Handling`` its entries, ``[M]`` each.
 """
 
-ILLEGAL_ACTIONS = ("terminate", "noop", "project")
 AUTORESETS = ("native", "masked")
-GEOMETRIES = ("maps", "boxes")
 PILE_RULES_ON_MAPS = ("equilibrium",)
 """Stability rules that follow the load from box to box, in geometry ``"maps"`` as well."""
-CANDIDATE_RANGES = ("container", "pct")
 OBSERVATIONS = (
     "heightmap",
     "item_id",
@@ -92,8 +91,6 @@ OBSERVATIONS = (
 DEFAULT_OBSERVATIONS = OBSERVATIONS[:-1]
 NEED_MAPS = ("item_maps", "drop_height")
 """Observations that are not available in geometry ``"boxes"``."""
-MAX_SEED = 2**63 - 1
-"""Largest seed of a pool and of the rows' streams; the smallest is 0."""
 NOOP_PENALTY = 0.1
 """Default weight of the ``illegal`` reward term where illegal actions are no-ops."""
 SLOPE_UNITS = 64
@@ -139,7 +136,8 @@ class PackingParams:
         reward: Weight of each reward term (``core.rewards.TERMS``). With
             ``illegal_action="noop"`` the term ``illegal`` has weight :data:`NOOP_PENALTY` unless
             it is given; ``{"illegal": 0.0, ...}`` gives no penalty.
-        illegal_action: Effect of an illegal action: one of :data:`ILLEGAL_ACTIONS`.
+        illegal_action: Effect of an illegal action: the episode ends, nothing, or the nearest legal
+            placement.
         max_steps: Decisions before truncation; ``None`` means N, or 2 N if illegal actions are
             no-ops.
         observation: Names in :data:`OBSERVATIONS` that the environment emits.
@@ -147,104 +145,58 @@ class PackingParams:
             of them, as in ``{"weight_limit": 20.0, "no_stacking": True}``; none by default.
     """
 
-    container: tuple[float, float, float]
-    cell: float
-    grid_step: int = 1
-    num_items: int = 24
-    num_visible: int = 1
-    preview: int = 0
-    item_order: str = "arrival"
+    container: Annotated[tuple[float, float, float], Option(read=check_container)]
+    cell: Annotated[float, Option(above=0.0, unit="metres", goes_with="resolution")]
+    grid_step: Count = 1
+    num_items: Count = 24
+    num_visible: Count = 1
+    preview: Whole = 0
+    item_order: Annotated[str, Option(choices=("arrival", "volume"))] = "arrival"
     stability: str = "com_hull"
     stability_metric: str = "com_hull"
-    surest: tuple[str, ...] = ()
-    contact_tol: float | None = None
+    surest: Annotated[
+        tuple[str, ...], Option(example="[com_hull_10, com_hull_20]", goes_with="stability")
+    ] = ()
+    contact_tol: Annotated[float, Option(at_least=0.0, unit="metres")] | None = None
     action_mode: str = "placement"
-    geometry: str = "maps"
-    unit: float | None = None
-    num_spaces: int = 0
-    num_candidates: int = 80
+    geometry: Annotated[str, Option(choices=("maps", "boxes"))] = "maps"
+    unit: Length | None = None
+    num_spaces: Whole = 0
+    num_candidates: Count = 80
     candidate_generator: str = "lowest_z"
     candidate_fallback: bool = True
-    candidate_range: str = "container"
-    reward: Mapping[str, float] = field(default_factory=lambda: {"utilization": 1.0})
-    illegal_action: str = "terminate"
-    max_steps: int | None = None
-    observation: tuple[str, ...] = DEFAULT_OBSERVATIONS
-    constraints: Constraints = field(default_factory=Constraints)
+    candidate_range: Annotated[str, Option(choices=("container", "pct"))] = "container"
+    reward: Annotated[Mapping[str, float], Option(example="{utilization: 1.0}")] = field(
+        default_factory=lambda: {"utilization": 1.0}
+    )
+    illegal_action: Annotated[str, Option(choices=("terminate", "noop", "project"))] = "terminate"
+    max_steps: Count | None = None
+    observation: Annotated[tuple[str, ...], Option(choices=OBSERVATIONS)] = DEFAULT_OBSERVATIONS
+    constraints: Annotated[Constraints, Option(read=Constraints.read)] = field(
+        default_factory=Constraints
+    )
     _penalty_is_default: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "container", check_container(self.container))
-        object.__setattr__(self, "cell", check_number("cell", self.cell, above=0.0))
-        self._check_counts()
-        self._check_choices()
-        object.__setattr__(self, "observation", tuple(self.observation))
-        object.__setattr__(self, "surest", tuple(self.surest))
-        self._check_geometry()
-        rules = Constraints.read(self.constraints)
-        rules.check_task(self.container, self.geometry)
-        object.__setattr__(self, "constraints", rules)
-        if not isinstance(self.reward, Mapping):
-            raise ParameterError(
-                f"reward={self.reward!r} must give each term a weight, as in utilization: 1.0"
-            )
-        reward = {name: check_number(f"reward.{name}", w) for name, w in self.reward.items()}
-        if self.illegal_action == "noop" and "illegal" not in reward:
-            reward["illegal"] = NOOP_PENALTY
-            object.__setattr__(self, "_penalty_is_default", True)
-        object.__setattr__(self, "reward", reward)  # `core.rewards` checks the names
-
-    def _check_counts(self) -> None:
-        """Raise on counts and lengths that are invalid or exceed each other."""
-        for name in ("grid_step", "num_items", "num_visible", "num_candidates"):
-            object.__setattr__(self, name, check_integer(name, getattr(self, name), 1))
-        for name in ("preview", "num_spaces"):
-            object.__setattr__(self, name, check_integer(name, getattr(self, name), 0))
+        check(self)
         if self.num_visible + self.preview > self.num_items:
             raise ParameterError(
                 f"num_visible + preview = {self.num_visible + self.preview} exceeds "
                 f"num_items = {self.num_items}; reduce them or use longer episodes"
             )
-        if self.max_steps is not None:
-            object.__setattr__(self, "max_steps", check_integer("max_steps", self.max_steps, 1))
-        most = min(self.grid)
-        if self.grid_step > most:
+        if self.grid_step > min(self.grid):
             raise ParameterError(
-                f"grid_step={self.grid_step} exceeds the grid {self.grid}; use at most {most}"
+                f"grid_step={self.grid_step} exceeds the grid {self.grid}; use at most "
+                f"{min(self.grid)}"
             )
-        if self.contact_tol is not None and check_number("contact_tol", self.contact_tol) < 0:
-            raise ParameterError(f"contact_tol={self.contact_tol} must be 0 or more, in metres")
-
-    def _check_choices(self) -> None:
-        """Raise on values that are not among their choices."""
-        for name, allowed in (
-            ("illegal_action", ILLEGAL_ACTIONS),
-            ("item_order", ("arrival", "volume")),
-            ("geometry", GEOMETRIES),
-            ("candidate_range", CANDIDATE_RANGES),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ParameterError(
-                    f"{name}={getattr(self, name)!r} is unknown; choose one of {', '.join(allowed)}"
-                )
-        if not isinstance(self.candidate_fallback, bool):
-            raise ParameterError(f"candidate_fallback={self.candidate_fallback!r} must be a bool")
-        if isinstance(self.observation, str) or not isinstance(self.observation, Sequence):
-            raise ParameterError(
-                f"observation={self.observation!r} must be a list of names from {OBSERVATIONS}"
-            )
-        if isinstance(self.surest, str) or not isinstance(self.surest, Sequence):
-            raise ParameterError(
-                f"surest={self.surest!r} must be a list of stability rules, the least strict first"
-            )
-        unknown = [name for name in self.observation if name not in OBSERVATIONS]
-        if unknown:
-            raise ParameterError(
-                f"observation has unknown entries {unknown}; choose from {OBSERVATIONS}"
-            )
+        self._check_geometry()
+        self.constraints.check_task(self.container, self.geometry)
+        if self.illegal_action == "noop" and "illegal" not in self.reward:
+            reward = {**self.reward, "illegal": NOOP_PENALTY}
+            object.__setattr__(self, "reward", reward)  # `core.rewards` checks the names
+            object.__setattr__(self, "_penalty_is_default", True)
 
     def _check_geometry(self) -> None:
-        """Raise on options that geometry ``"boxes"`` does not support, or an unused ``unit``."""
         if self.geometry == "maps":
             if self.unit is not None:
                 raise ParameterError(
@@ -256,15 +208,16 @@ class PackingParams:
                 f"geometry='boxes' has no map of all placements, which action_mode="
                 f"{self.action_mode!r} needs; use action_mode='candidate'"
             )
-        if self.grid_step != 1:
-            raise ParameterError(f"grid_step={self.grid_step} needs geometry='maps'; use 1")
-        if self.surest:
-            raise ParameterError(f"surest={list(self.surest)} needs geometry='maps'")
-        unavailable = [name for name in self.observation if name in NEED_MAPS]
-        if unavailable:
-            raise ParameterError(f"geometry='boxes' cannot observe {unavailable}; remove them")
-        if self.unit is not None:
-            object.__setattr__(self, "unit", check_number("unit", self.unit, above=0.0))
+        only_maps = {
+            f"grid_step={self.grid_step}": self.grid_step != 1,
+            f"surest={list(self.surest)}": bool(self.surest),
+            f"observation={list(self.observation)}": not set(NEED_MAPS).isdisjoint(
+                self.observation
+            ),
+        }
+        for name, wrong in only_maps.items():
+            if wrong:
+                raise ParameterError(f"{name} needs geometry='maps'")
         for name, length in (("cell", self.cell), ("container H", self.height)):
             steps = length / self.pitch
             if not 0.5 < steps < MAX_STEPS or abs(steps - round(steps)) > 1e-6:
@@ -359,15 +312,18 @@ class PackingParams:
     def evolve(self, **changes: Any) -> PackingParams:
         """Return a copy with some fields changed; raise on unknown names, listing the known.
 
-        The default penalty for no-ops is removed if illegal actions are no longer no-ops.
+        The default penalty for no-ops is removed if illegal actions are no longer no-ops. An option
+        that goes with another one falls back to its default if only the other one changes, such as
+        ``surest`` with ``stability``.
         """
-        known = {f.name for f in fields(self)}
-        unknown = set(changes) - known
-        if unknown:
-            raise ParameterError(f"unknown parameter {sorted(unknown)}; known: {sorted(known)}")
+        check_names("PackingParams", changes, {f.name for f in fields(self)})
         if self._penalty_is_default:
-            given = {name: w for name, w in self.reward.items() if name != "illegal"}
-            changes.setdefault("reward", given)
+            chosen = {name: w for name, w in self.reward.items() if name != "illegal"}
+            changes.setdefault("reward", chosen)
+        for f in fields(self):
+            other = options(type(self))[f.name].goes_with
+            if other in changes and changes[other] != getattr(self, other):
+                changes.setdefault(f.name, f.default)
         return replace(self, **changes)
 
 

@@ -1,23 +1,269 @@
-"""Checks of single values: numbers, lengths and containers, refused by name and with a remedy."""
+"""Options, declared once: a field's annotation says what it may be, and :func:`check` checks it.
+
+    @dataclass(frozen=True)
+    class Sides:
+        low: Count = 1
+        order: Annotated[str, Option(choices=("arrival", "types"))] = "arrival"
+
+        def __post_init__(self) -> None:
+            check(self, "generator.")
+
+The type alone is a rule, too: a ``bool`` is true or false, a ``float`` finite, ``X | None`` may be
+left out. Errors name the option, its value and what would be right.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import struct
-from collections.abc import Sequence
+import types
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from packing_env.names import close_names
 
 MAX_STEPS = 2**30
 """Largest number of cells, or of steps of ``unit``, along one side of the container."""
-
-
+MAX_SEED = 2**63 - 1
+"""Largest seed of a pool and of the rows' streams; the smallest is 0."""
 _SIGNIFICAND_BITS = 24
 """Of a float32."""
 
 
 class ParameterError(ValueError):
     """A parameter is invalid; the message names it and a valid value."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """The values that a field takes, beside its type.
+
+    Attributes:
+        at_least: Smallest number.
+        above: Numbers are larger than this.
+        at_most: Largest number.
+        below: Numbers are smaller than this.
+        filled: A list has at least one entry.
+        choices: The texts to choose from.
+        example: A valid value of a list or a mapping, for the message.
+        unit: Unit of a number.
+        read: Checks a value, given it and its name, and returns it as it is kept; for what types
+            and bounds cannot say.
+        goes_with: Another option of the task: where that one is changed and this one is not, this
+            one's default goes.
+    """
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    filled: bool = False
+    choices: Sequence[str] = ()
+    example: str = ""
+    unit: str = ""
+    read: Callable[[Any, str], Any] | None = None
+    goes_with: str = ""
+
+    @property
+    def limits(self) -> list[tuple[str, Callable[[Any, Any], bool], float]]:
+        """The bounds: in words, as a relation, and the number."""
+        named = (
+            ("more than", operator.gt, self.above),
+            ("at least", operator.ge, self.at_least),
+            ("at most", operator.le, self.at_most),
+            ("less than", operator.lt, self.below),
+        )
+        return [(words, holds, limit) for words, holds, limit in named if limit is not None]
+
+    def number(self, name: str, value: Any, kind: str) -> Any:
+        """Return a number; raise unless it is within the bounds."""
+        if all(holds(value, limit) for _, holds, limit in self.limits):
+            return value
+        raise self.refusal(name, value, kind)
+
+    def refusal(self, name: str, value: Any, kind: str) -> ParameterError:
+        """Return the error that says what the value must be."""
+        numbers = [(words, limit) for words, _, limit in self.limits]
+        bounds = " and ".join(
+            f"{words} {n if isinstance(n, int) else f'{n:g}'}" for words, n in numbers
+        )
+        wanted = f"{kind}, {bounds} {self.unit}".rstrip(", ") if bounds else kind
+        example = f", as in {self.example}" if self.example else ""
+        choices = f"; choose one of {', '.join(self.choices)}" if self.choices else ""
+        return ParameterError(f"{name}={value!r} must be {wanted}{example}{choices}")
+
+
+Count = Annotated[int, Option(at_least=1)]
+Whole = Annotated[int, Option(at_least=0)]
+Seed = Annotated[int, Option(at_least=0, at_most=MAX_SEED)]
+Positive = Annotated[float, Option(above=0.0)]
+Length = Annotated[float, Option(above=0.0, unit="metres")]
+_UNIONS = (Union, types.UnionType)
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def options(kind: type) -> dict[str, Option]:
+    """Return the declared options of a dataclass by name."""
+    return {f.name: _parts(_hints(kind)[f.name])[1] for f in fields(kind)}
+
+
+def check(instance: Any, prefix: str = "") -> None:
+    """Check the fields of a dataclass by their annotations, and keep them as plain values.
+
+    Args:
+        instance: The dataclass; it may be frozen.
+        prefix: Stands before the names of fields in messages.
+
+    Raises:
+        ParameterError: A value is not what its field declares.
+    """
+    kind: type = type(instance)
+    hints = _hints(kind)
+    for name in (field.name for field in fields(instance)):
+        value = read(prefix + name, getattr(instance, name), hints[name])
+        object.__setattr__(instance, name, value)
+
+
+def check_names(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise on names that do not exist, listing those that do."""
+    unknown = [str(name) for name in names if name not in known]
+    if unknown:
+        listed = f"known: {', '.join(sorted(known))}" if known else "it takes none"
+        near = close_names(unknown[0], sorted(known))
+        raise ParameterError(f"{what} has no option {', '.join(unknown)}{near}; {listed}")
+
+
+def read_mapping(kind: type, values: Mapping[str, Any], what: str, prefix: str) -> dict[str, Any]:
+    """Return options of a dataclass that are given by name, checked; None leaves one out.
+
+    Args:
+        kind: Declares the options.
+        values: By name.
+        what: Whose options they are, for the message about an unknown one.
+        prefix: Stands before their names in messages.
+
+    Raises:
+        ParameterError: An option is unknown, or its value is not what is declared.
+    """
+    hints = {field.name: _hints(kind)[field.name] for field in fields(kind)}
+    check_names(what, values, hints)
+    return {
+        name: read(prefix + name, value, hints[name])
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def read(name: str, value: Any, hint: Any) -> Any:
+    """Return a value as it is kept; raise ParameterError unless it is what the hint declares."""
+    kinds, option = _parts(hint)
+    if value is None and type(None) in kinds:
+        return None
+    kinds = [kind for kind in kinds if kind is not type(None)]
+    if option.read is not None:
+        return option.read(value, name)
+    if len(kinds) > 1:
+        plain = tuple(get_origin(kind) or kind for kind in kinds)
+        if isinstance(value, bool) or not isinstance(value, plain):
+            raise option.refusal(name, value, " or ".join(kind.__name__ for kind in plain))
+        return value
+    reader = _READERS.get(get_origin(kinds[0]) or kinds[0])
+    return value if reader is None else reader(name, value, option, get_args(kinds[0]))
+
+
+def _parts(hint: Any) -> tuple[list[Any], Option]:
+    if get_origin(hint) is Annotated:
+        kinds, _ = _parts(hint.__origin__)
+        return kinds, next(each for each in hint.__metadata__ if isinstance(each, Option))
+    if get_origin(hint) not in _UNIONS:
+        return [hint], Option()
+    parts = [_parts(each) for each in get_args(hint)]
+    declared = [option for _, option in parts if option != Option()]
+    return [kind for kinds, _ in parts for kind in kinds], (declared or [Option()])[0]
+
+
+# ---------------------------------------------------------------------- readers of each type
+
+
+def _integer(name: str, value: Any, option: Option, _: Any = None) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise option.refusal(name, value, "an integer")
+    return option.number(name, int(value), "an integer")
+
+
+def _number(name: str, value: Any, option: Option, _: Any = None) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise option.refusal(name, value, "a finite number")
+    return option.number(name, float(value), "a finite number")
+
+
+def _flag(name: str, value: Any, option: Option, _: Any) -> bool:
+    if not isinstance(value, bool):
+        raise option.refusal(name, value, "true or false")
+    return value
+
+
+def _text(name: str, value: Any, option: Option, _: Any) -> str:
+    known = isinstance(value, str) and (not option.choices or value in option.choices)
+    if known:
+        return value
+    if not option.choices:
+        raise option.refusal(name, value, "a text")
+    near, choices = close_names(str(value), option.choices), ", ".join(option.choices)
+    raise ParameterError(f"{name}={value!r} is unknown{near}; choose one of {choices}")
+
+
+def _list(name: str, value: Any, option: Option, inner: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a list as a tuple, each of its entries checked."""
+    entries = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(entries, str) or not isinstance(entries, Iterable):
+        raise option.refusal(name, value, "a list")
+    hint = Annotated[inner[0], option] if inner else Any
+    read_entries = tuple(read(f"{name}[{i}]", entry, hint) for i, entry in enumerate(entries))
+    if option.filled and not read_entries:
+        raise option.refusal(name, value, "a list of at least one entry")
+    return read_entries
+
+
+def _mapping(name: str, value: Any, option: Option, inner: tuple[Any, ...]) -> dict[Any, Any]:
+    """Return a mapping as a dictionary, each of its values checked."""
+    if not isinstance(value, Mapping):
+        raise option.refusal(name, value, "a mapping")
+    hint = inner[1] if inner else Any
+    return {key: read(f"{name}.{key}", each, hint) for key, each in value.items()}
+
+
+_READERS: dict[Any, Callable[..., Any]] = {
+    bool: _flag,
+    int: _integer,
+    float: _number,
+    str: _text,
+    tuple: _list,
+    Mapping: _mapping,
+}
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
+    """Return ``value``; raise unless it is one of the choices."""
+    return _text(name, value, Option(choices=sorted(choices)), ())
+
+
+def check_integer(name: str, value: Any, at_least: int, at_most: int | None = None) -> int:
+    """Return ``value`` as an int; raise unless it is an integer (not a bool) in these bounds."""
+    return _integer(name, value, Option(at_least=at_least, at_most=at_most))
+
+
+def check_number(name: str, value: Any, above: float | None = None) -> float:
+    """Return ``value`` as a float; raise unless it is finite and above ``above``, or if a bool."""
+    return _number(name, value, Option(above=above))
 
 
 def to_float32(value: float) -> float:
@@ -58,36 +304,10 @@ def whole_cells(length: float, cell: float, name: str) -> int:
     return round(cells)
 
 
-def check_integer(name: str, value: Any, at_least: int, at_most: int | None = None) -> int:
-    """Return ``value`` as an int; raise unless it is an integer (not a bool) in these bounds."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ParameterError(f"{name}={value!r} must be an integer, {at_least} or more")
-    whole = int(value)
-    if whole < at_least:
-        limit = "" if at_most is None else f" and at most {at_most}"
-        raise ParameterError(f"{name}={whole} must be at least {at_least}{limit}")
-    if at_most is not None and whole > at_most:
-        raise ParameterError(f"{name}={whole} must be at most {at_most} and at least {at_least}")
-    return whole
-
-
-def check_number(name: str, value: Any, above: float | None = None) -> float:
-    """Return ``value`` as a float; raise unless it is finite and above ``above``, or if a bool."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise ParameterError(f"{name}={value!r} must be a finite number")
-    number = float(value)
-    if above is not None and number <= above:
-        raise ParameterError(f"{name}={number} must be more than {above:g}")
-    return number
-
-
-def check_container(container: Any) -> tuple[float, float, float]:
+def check_container(container: Any, name: str = "container") -> tuple[float, float, float]:
     """Return ``(X, Y, H)`` in metres; raise unless they are three positive numbers."""
-    given = container.tolist() if hasattr(container, "tolist") else container
-    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 3:
-        raise ParameterError(f"container={given!r} must be three lengths (X, Y, H) in metres")
-    real = all(isinstance(length, Real) and not isinstance(length, bool) for length in given)
-    if not real or not all(0 < float(length) < math.inf for length in given):
-        raise ParameterError(f"container={given!r} must be positive numbers (X, Y, H), metres")
-    x, y, height = map(float, given)
+    sides = container.tolist() if hasattr(container, "tolist") else container
+    if not isinstance(sides, Sequence) or isinstance(sides, str) or len(sides) != 3:
+        raise ParameterError(f"{name}={sides!r} must be three lengths (X, Y, H) in metres")
+    x, y, height = (read(name, side, Length) for side in sides)
     return x, y, height

@@ -196,33 +196,6 @@ def test_random_actions_without_a_mask_use_the_state() -> None:
     assert mask.gather(1, env.rand_action()["action"][:, None]).all()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"action_mode": "telepathy"}, "action_mode='telepathy' is unknown; .*placement"),
-        ({"illegal_action": "shrug"}, "illegal_action='shrug' is unknown; .*noop"),
-        ({"stability": "wind"}, "stability='wind' is unknown"),
-        ({"stability_metric": "wind"}, "stability_metric='wind' is unknown"),
-        ({"reward": {"fun": 1.0}}, "fun"),
-        ({"candidate_generator": "ems", "action_mode": "candidate"}, "'ems' is unknown"),
-        ({"num_visible": 9}, "num_visible"),
-        ({"max_steps": 0}, "max_steps=0"),
-        ({"grid_step": 99}, "grid_step=99"),
-        ({"observation": ("smell",)}, "smell"),
-        ({"contact_tol": -1.0}, "contact_tol"),
-        ({"cell": 0.03}, "whole multiple of cell"),
-        ({"container": (0.08, -1.0, 0.1)}, "must be positive"),
-        ({"shell": {"autoreset": "never"}}, "autoreset='never'"),
-        ({"shell": {"draw": "lots"}}, "draw='lots'"),
-        ({"num_envs": 0}, "num_envs"),
-        ({"num_envs": ()}, "num_envs"),
-    ],
-)
-def test_impossible_tasks_name_the_parameter(changes: dict, message: str) -> None:
-    with pytest.raises(ParameterError, match=message):
-        tiny_env(**changes)
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_missing_gpu_is_named() -> None:
     with pytest.raises(ParameterError, match="no CUDA GPU is available; use device=cpu"):
@@ -331,10 +304,3 @@ def test_a_missing_action_is_named() -> None:
     env = tiny_env(2)
     with pytest.raises(KeyError, match="no 'action' entry"):
         env.step(env.reset())
-
-
-def test_stepping_before_a_reset_says_so() -> None:
-    env = tiny_env(2)
-    root = tiny_env(2).reset().set("action", torch.zeros(2, dtype=torch.int64))
-    with pytest.raises(RuntimeError, match=r"call env\.reset\(\)"):
-        env.step(root)

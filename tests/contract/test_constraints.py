@@ -103,9 +103,3 @@ def test_exact_boxes_refuse_every_constraint_by_name(preset: str, name: str) -> 
 def test_the_compiled_engine_refuses_constraints(preset: str) -> None:
     with pytest.raises(ParameterError, match="engine='compiled' cannot carry out this task"):
         small_task(preset, "clearance", engine="compiled")
-
-
-@pytest.mark.parametrize("preset", MAPS)
-def test_a_missing_attribute_is_named(preset: str) -> None:
-    with pytest.raises(ParameterError, match="read group of the items"):
-        small_task(preset, "lifo", handling={})

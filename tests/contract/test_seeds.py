@@ -14,7 +14,7 @@ from torchrl.envs import ParallelEnv, StepCounter, TransformedEnv
 from packing_env.core.actions import MODES
 from packing_env.envs import PackingEnv
 from packing_env.shells import PackingGymEnv
-from packing_env.types import AUTORESETS, ParameterError
+from packing_env.types import AUTORESETS
 
 
 @pytest.mark.parametrize("autoreset", AUTORESETS)
@@ -129,15 +129,6 @@ def test_the_pool_stays_whatever_is_seeded_later() -> None:
     shell = PackingGymEnv(small_preset("irregular", 1))
     shell.reset(seed=12)
     assert torch.equal(pool(shell.packing_env), before)
-
-
-@pytest.mark.parametrize(
-    ("bad", "said"),
-    [(-1, "pool_seed=-1 must be at least 0"), (1.5, r"pool_seed=1\.5 must be an integer")],
-)
-def test_an_impossible_pool_seed_is_named(bad: float, said: str) -> None:
-    with pytest.raises(ParameterError, match=said):
-        small_preset("irregular", pool_seed=bad)
 
 
 @pytest.mark.parametrize("action_mode", sorted(MODES))

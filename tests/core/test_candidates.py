@@ -8,7 +8,7 @@ from tests.tiny import stream, tiny_env
 
 from packing_env.core import candidates
 from packing_env.core.feasibility import Maps
-from packing_env.types import PackingParams, ParameterError
+from packing_env.types import PackingParams
 
 PARAMS = PackingParams(container=(0.04, 0.03, 0.1), cell=0.01, num_items=4, num_candidates=5)
 
@@ -52,13 +52,6 @@ def test_features_describe_the_candidates() -> None:
     row = torch.arange(3)
     assert torch.allclose(seen[row, action, 0] * env.params.grid[0], place[:, 2].float())
     assert torch.allclose(seen[row, action, 1] * env.params.grid[1], place[:, 3].float())
-
-
-def test_an_unknown_generator_names_the_known() -> None:
-    with pytest.raises(ParameterError, match=r"'nearest' is unknown; .*lowest_z"):
-        candidates.get_generator("nearest")
-    with pytest.raises(ParameterError, match=r"candidate_generator=\['lowest_z'\] is unknown"):
-        candidates.get_generator(["lowest_z"])  # type: ignore[arg-type]
 
 
 def scene(index: torch.Tensor, z: torch.Tensor, legal: torch.Tensor, **changes: object):

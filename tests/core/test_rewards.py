@@ -7,7 +7,6 @@ import torch
 
 from packing_env.core import metrics, rewards
 from packing_env.testing import check_reward
-from packing_env.types import ParameterError
 
 
 def metric(**values: float) -> dict[str, torch.Tensor]:
@@ -42,9 +41,3 @@ def test_an_illegal_action_costs_its_weight() -> None:
     same = metric()
     terms = rewards.weighted_terms({"item": 2.0, "illegal": 0.5}, same, same, torch.tensor([False]))
     assert terms.tolist() == [[0.0, -0.5]]
-
-
-@pytest.mark.parametrize("weights", [{}, {"fun": 1.0}])
-def test_unknown_or_no_terms_are_refused(weights: dict[str, float]) -> None:
-    with pytest.raises(ParameterError, match=r"known: .*utilization"):
-        rewards.check_weights(weights)

@@ -16,7 +16,7 @@ from packing_env.generators import CuboidSequences, InfeasibleError, make_pool
 from packing_env.generators.base import Request
 from packing_env.generators.cuboids.files import read_loads
 from packing_env.generators.sequence_file import SequenceError
-from packing_env.types import PackingParams, ParameterError
+from packing_env.types import PackingParams
 
 BR = (5.87, 2.33, 2.20)
 """The container of Bischoff and Ratcliff, metres."""
@@ -362,21 +362,3 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     deep = write(tmp_path, "[" * 100_000)
     with pytest.raises(SequenceError, match="cannot be read as JSON"):
         CuboidSequences(deep).cuboids(CUBE)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"path": 5}, r"generator\.path=5 must name a file"),
-        ({"path": ""}, r"generator\.path='' must name"),
-        ({"order": "random"}, r"generator\.order='random' is unknown; choose one of \('arrival'"),
-        ({"limit": 0}, r"generator\.limit=0 must be at least 1"),
-        ({"unit": "furlong"}, r"generator\.unit='furlong' is unknown"),
-        ({"unit": ["a"]}, r"generator\.unit=\['a'\] is unknown"),
-        ({"instance": 1.5}, r"generator\.instance=1\.5 must be the name or index"),
-        ({"own_container": "no"}, r"generator\.own_container='no' must be true or false"),
-    ],
-)
-def test_impossible_arguments_name_the_key(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ParameterError, match=message):
-        CuboidSequences(**{"path": "a.json", **options})

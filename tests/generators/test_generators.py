@@ -6,6 +6,7 @@ import dataclasses
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,22 +14,24 @@ from tests.tiny import catalogue, tiny_env
 
 from packing_env.core import feasibility
 from packing_env.generators import (
-    GENERATORS,
     CatalogueMix,
+    ContinuousCuboids,
+    CuboidSequences,
     FixedPool,
     Generator,
     GeneratorError,
+    Guillotine,
     InfeasibleError,
     SequenceFile,
     Uniform,
+    UniformCuboids,
     make_pool,
-    split_stream,
 )
 from packing_env.generators.base import Request
 from packing_env.generators.sequence_file import SequenceError
 from packing_env.items import Catalogue
 from packing_env.testing import check_generator
-from packing_env.types import Instances, PackingParams, ParameterError
+from packing_env.types import PackingParams, ParameterError
 
 TALL = 5
 """A row that does not fit under the lid."""
@@ -64,9 +67,9 @@ def request(items: Catalogue, params: PackingParams, count: int = 2000, seed: in
     return Request(count, params.num_items, seed, 0, playable(items, params))
 
 
-@pytest.mark.parametrize("name", ["uniform", "catalogue_mix"])
-def test_generators_keep_the_rules_of_generators(name: str, items: Catalogue) -> None:
-    check_generator(GENERATORS[name](), items)
+@pytest.mark.parametrize("source", [Uniform(), CatalogueMix()])
+def test_generators_keep_the_rules_of_generators(source: Generator, items: Catalogue) -> None:
+    check_generator(source, items)
 
 
 def test_uniform_draws_playable_rows_equally(items: Catalogue, params: PackingParams) -> None:
@@ -103,11 +106,6 @@ def test_a_larger_pool_starts_with_the_smaller(items: Catalogue, params: Packing
         for n in (16, 64)
     )
     assert torch.equal(small, large[:16])
-
-
-def test_an_unknown_split_is_refused() -> None:
-    with pytest.raises(GeneratorError, match="split='eval' is unknown"):
-        split_stream("eval")
 
 
 def test_fixed_pool_pads_short_instances(items: Catalogue, params: PackingParams) -> None:
@@ -251,31 +249,47 @@ def test_a_name_that_is_a_number_is_a_name(
     assert made.item_id.tolist() == [[0, 1, 4, 3]]
 
 
-@pytest.mark.parametrize(("size", "seed"), [(0, 0), (True, 0), (1, -1), (1, 2**63)])
-def test_impossible_pools_name_the_key(
-    size: int, seed: int, items: Catalogue, params: PackingParams
-) -> None:
-    may = playable(items, params)
-    with pytest.raises(ParameterError, match=r"pool_size=|seed="):
-        make_pool(Uniform(), items, params, may, size=size, seed=seed)
-
-
-def test_a_binary_sequence_file_is_refused(
-    tmp_path: Path, items: Catalogue, params: PackingParams
-) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(SequenceError, match="cannot be read"):
-        SequenceFile(str(path)).sample(request(items, params), items)
-
-
 def test_every_row_of_a_pool_starts_with_a_legal_action() -> None:
     env = tiny_env(64, items={"seed": 5, "num_items": 12})
     assert env.reset()["action_mask"].any(-1).all()
 
 
-def test_generators_are_listed_by_name() -> None:
-    assert all(issubclass(kind, Generator) for kind in GENERATORS.values())
-    assert {"uniform", "catalogue_mix", "sequence_file", "fixed_pool"} <= set(GENERATORS)
-    assert isinstance(Uniform().sample, object)
-    assert Instances(torch.zeros(2, 1), torch.ones(2)).item_id.shape[0] == 2
+BAD_ARGUMENTS: list[tuple[type[Generator], dict[str, Any], str]] = [
+    *[(UniformCuboids, {"low": low}, "low") for low in (0, 1.0, "1")],
+    *[(UniformCuboids, {"low": 3, "high": high}, "high") for high in (2, True)],
+    *[(ContinuousCuboids, {"low": low}, "low") for low in (0.0, 0.0004)],
+    *[(ContinuousCuboids, {"low": 0.3, "high": high}, "high") for high in (0.2, "0.5")],
+    *[(ContinuousCuboids, {"decimals": decimals}, "decimals") for decimals in (-1, 7)],
+    *[(ContinuousCuboids, {"heights": h}, "heights") for h in (0.5, [], [0.1, 0.25555])],
+    (Guillotine, {"variant": "cut3"}, "variant"),
+    (Guillotine, {"low": 0}, "low"),
+    *[(Guillotine, {"low": 4, "high": high}, "high") for high in (5, 4.0)],
+    *[(CuboidSequences, {"path": path}, "path") for path in (5, "")],
+    (CuboidSequences, {"path": "a", "order": "random"}, "order"),
+    (CuboidSequences, {"path": "a", "limit": 0}, "limit"),
+    *[(CuboidSequences, {"path": "a", "unit": unit}, "unit") for unit in ("furlong", ["a"])],
+    (CuboidSequences, {"path": "a", "instance": 1.5}, "instance"),
+    (CuboidSequences, {"path": "a", "own_container": "no"}, "own_container"),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "key"), BAD_ARGUMENTS, ids=lambda v: str(v)[:48])
+def test_bad_arguments_are_refused_by_name(
+    kind: type[Generator], options: dict[str, Any], key: str
+) -> None:
+    with pytest.raises(ParameterError, match=rf"generator\.{key}"):
+        kind(**options)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("size", 0), ("size", True), ("seed", -1), ("seed", 2**63), ("split", "eval")],
+)
+def test_bad_arguments_of_pools_are_refused_by_name(
+    key: str, value: Any, items: Catalogue, params: PackingParams
+) -> None:
+    given = {"size": 4, "seed": 0, "split": "train", key: value}
+    with pytest.raises((ParameterError, GeneratorError), match=f"{key}="):
+        make_pool(Uniform(), items, params, playable(items, params), **given)
+    with pytest.raises((ParameterError, GeneratorError), match=f"{key}="):
+        UniformCuboids().cuboids(params, **given)

@@ -156,17 +156,3 @@ def test_a_container_smaller_than_a_piece_is_refused() -> None:
         Guillotine().cuboids(flat)
     with pytest.raises(ParameterError, match=r"H = 9\.5"):
         Guillotine().cuboids(PackingParams(container=(10.0, 10.0, 9.5), cell=1.0))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"variant": "cut3"}, r"generator\.variant='cut3' is unknown"),
-        ({"low": 0}, r"generator\.low=0 must be at least 1"),
-        ({"low": 4, "high": 5}, r"generator\.high=5 must be 2 \* low - 1 = 7 or more: a side of 6"),
-        ({"high": 4.0}, r"generator\.high=4\.0 must be an integer"),
-    ],
-)
-def test_impossible_cuts_name_the_key(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ParameterError, match=message):
-        Guillotine(**options)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import stability, surest
+from packing_env.core import preference, stability
 from packing_env.kernels import stability_rules as rules
 
 BACKENDS = kernels.available_backends()
@@ -92,7 +92,7 @@ def test_rules_of_the_ladder_imply_those_before() -> None:
             lenient = strict
 
 
-def judge_of(scene: Scene, margins: dict[str, Tensor], *lattice: Any) -> surest.Judge:
+def judge_of(scene: Scene, margins: dict[str, Tensor], *lattice: Any) -> preference.Judge:
     """Rules of a scene by the names of their margins, judged eagerly."""
     heightmap, bottom, _, com = scene
 
@@ -113,7 +113,7 @@ def test_the_surest_of_each_item_are_those_of_the_rules_one_by_one(items: int) -
         margins["com_hull"] = torch.zeros_like(size)
         judge = judge_of(scene, margins, *lattice)
         z = scene[2].unflatten(1, (items, -1))
-        expected = surest.restrict(z, judge("com_hull", z), judge, rules.LADDER)
+        expected = preference.restrict(z, judge("com_hull", z), judge, rules.LADDER)
         tiers = torch.stack([margins[rule] for rule in reversed(rules.LADDER)], 2)
         held = kernels.surest_hull(*scene, tiers, *lattice, items)
         assert torch.equal(held.view(z.shape), expected), f"case {seed}"

@@ -250,8 +250,8 @@ def test_a_mesh_of_several_parts_stands() -> None:
     ("settings", "message"),
     [
         ({"frictoin": 1.0}, "did you mean friction"),
-        ({"friction": -1.0}, "friction=-1.0 must be 0 or more"),
-        ({"density": 0}, "must be more than 0"),
+        ({"friction": -1.0}, "friction=-1.0 must be a finite number, at least 0"),
+        ({"density": 0}, "more than 0"),
         ({"order": "random"}, "choose one of"),
         ({"walls": 1}, "must be true or false"),
         ({"seed": 0.5}, "must be an integer"),

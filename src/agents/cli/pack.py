@@ -63,7 +63,6 @@ def pack(options: argparse.Namespace) -> int:
 
 
 def _print(console: PlainConsole, plan: Plan) -> None:
-    """Print how many of each part are packed, and why others are not."""
     packed = Counter(item.name for packing in plan.containers for item in packing.items)
     left = {part.name: part for part in plan.left}
     headings = Column("part", no_wrap=True, max_width=40), number_column("packed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 import torch
@@ -14,7 +14,7 @@ from agents.config.folders import ConfigError
 from packing_env import PRESETS, PackingEnv, kernels, make_env, plan
 from packing_env.core.actions import MODES
 from packing_env.core.lowest import LowestPlacement
-from packing_env.names import close_names
+from packing_env.values import check_choice
 
 ROWS = 2
 POOL_SIZE = 16
@@ -26,7 +26,7 @@ def warmup(options: argparse.Namespace) -> int:
 
     Without names, compile container loading, too.
     """
-    names = _known(options.presets) or list(PRESETS)
+    names = [check_choice("preset", name, PRESETS) for name in options.presets] or list(PRESETS)
     backend = kernels.backend_for("cpu")
     if backend != "numba":
         raise ConfigError(
@@ -44,14 +44,6 @@ def warmup(options: argparse.Namespace) -> int:
         plan.load_boxes((2, 1, 1), [plan.BoxType([(1, 1, 1)], 1)])
     print(f"the kernels of {len(names)} presets are ready, {time.perf_counter() - start:.1f} s")
     return 0
-
-
-def _known(names: Sequence[str]) -> list[str]:
-    for name in names:
-        if name not in PRESETS:
-            near = close_names(name, PRESETS)
-            raise ConfigError(f"preset {name!r} is unknown{near}; choose from {', '.join(PRESETS)}")
-    return list(names)
 
 
 def environments(name: str) -> Iterator[PackingEnv]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import math
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
@@ -16,6 +15,7 @@ from agents.config.names import present_name, rename_targets, targets, walk
 from packing_env.core.actions import MODES
 from packing_env.names import close_names
 from packing_env.tasks import PRESETS
+from packing_env.values import Option, ParameterError, Positive, read
 
 _INTERNAL = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
 
@@ -46,30 +46,29 @@ def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
         raise ConfigError(f"{key}={given!r} must be a {kind}, as in {key}={usual}")
 
 
-POSITIVE, COUNT, SHARE = (">", 0.0, math.inf), (">=", 1, math.inf), (">=", 0.0, 1.0)
-LIMITS = {
-    **dict.fromkeys(("lr", "lr_end", "adam_eps", "max_grad_norm"), POSITIVE),
-    **dict.fromkeys(("batch_size", "n_steps", "capacity", "rows", "log_every"), COUNT),
-    **dict.fromkeys(("gamma", "target_rate", "epsilon_start", "epsilon_end"), SHARE),
-    **dict.fromkeys(("instance", "instances"), (">=", 0, math.inf)),
-    "size": (">=", 16, 8192),
+_SHARE = Annotated[float, Option(at_least=0, at_most=1)]
+_COUNT = Annotated[float, Option(at_least=1)]  # 1e6 is a number of rows, too
+LIMITS: dict[str, Any] = {
+    **dict.fromkeys(("lr", "lr_end", "adam_eps", "max_grad_norm"), Positive),
+    **dict.fromkeys(("batch_size", "n_steps", "capacity", "rows", "log_every"), _COUNT),
+    **dict.fromkeys(("gamma", "target_rate", "epsilon_start", "epsilon_end"), _SHARE),
+    **dict.fromkeys(("instance", "instances"), Annotated[float, Option(at_least=0)]),
+    "size": Annotated[float, Option(at_least=16, at_most=8192)],
 }
-"""Limits of the numbers of these names, in every section but ``bench``."""
+"""What numbers of these names may be, in every section but ``bench``."""
 
 
 def check_limits(config: DictConfig) -> None:
     """Raise a ConfigError for a number outside the limits of its name."""
     for key, value in walk(config, lists=False):
-        last = key.rpartition(".")[2]
-        if last not in LIMITS or isinstance(value, bool) or not isinstance(value, (int, float)):
+        limits = LIMITS.get(key.rpartition(".")[2])
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if limits is None or not number or key.startswith("bench."):
             continue
-        relation, low, high = LIMITS[last]
-        if key.startswith("bench.") or (low <= value <= high and (value != low or relation != ">")):
-            continue
-        bounds = "be more than 0" if relation == ">" else f"be {low} or more"
-        if high < math.inf:
-            bounds = f"lie in [{low:g}, {high:g}]"
-        raise ConfigError(f"{key}={value} must {bounds}")
+        try:
+            read(key, value, limits)
+        except ParameterError as error:
+            raise ConfigError(str(error)) from None
 
 
 def locate(node: Mapping[str, Any], path: str) -> Any:
@@ -145,7 +144,6 @@ def choose_network(config: DictConfig, given: Set[str], folders: Sequence[Path])
 
 
 def _has_network(config: DictConfig) -> bool:
-    """Return whether the agent takes a network, and there is one."""
     agent = OmegaConf.select(config, "agent")
     return agent is not None and "network" in agent and config.get("network") is not None
 

@@ -30,6 +30,8 @@ from agents.config.folders import ConfigError, config_folder, groups
 from agents.config.grids import grid_of
 from agents.config.names import rename_targets, walk
 from packing_env.names import close_names
+from packing_env.types import PackingParams
+from packing_env.values import options
 
 HYDRA_VERSION = "1.3"
 SET_BY_ENV = ("items", "generator", "reward")
@@ -107,7 +109,6 @@ def is_for_agent_of_run(override: Override, command: str, parsed: Sequence[Overr
 
 
 def _check_groups(parsed: Sequence[Override], folders: Sequence[Path]) -> None:
-    """Raise where a group is set to what is not the name of one of its files."""
     known = groups(folders)
     for override in parsed:
         key = override.key_or_group
@@ -301,13 +302,13 @@ def finish(config: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def replace_preset_values(config: DictConfig, given: Set[str]) -> None:
-    """Leave values to :func:`packing_env.make_env` that others on the command line may replace.
+    """Leave values of presets to :func:`packing_env.make_env` where what they go with is chosen.
 
-    They are the preset's cell with ``env.resolution``, and its ``surest`` with ``env.stability``,
-    unless they are given too.
+    They are the preset's ``cell`` with ``env.resolution``, for example, unless it is given too.
     """
-    if OmegaConf.select(config, "env.resolution") is not None and "env.cell" not in given:
-        config.env.cell = None
-    alone = "env.stability" in given and "env.surest" not in given
-    if alone and OmegaConf.select(config, "env.surest"):
-        config.env.surest = None
+    for name, option in options(PackingParams).items():
+        other = option.goes_with
+        chosen = f"env.{other}" in given or other == "resolution"  # which no preset has
+        unset = not other or f"env.{name}" in given or not OmegaConf.select(config, f"env.{name}")
+        if chosen and not unset and OmegaConf.select(config, f"env.{other}") is not None:
+            config.env[name] = None

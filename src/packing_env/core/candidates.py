@@ -20,8 +20,8 @@ from packing_env.core.cuboids import boxes
 from packing_env.core.feasibility import Maps, unrotated_fits
 from packing_env.core.orientation import decode_placement, num_orientations
 from packing_env.kernels import divide
-from packing_env.names import close_names
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
+from packing_env.values import check_choice
 
 FEATURES = ("x", "y", "z", "size_x", "size_y", "peak", "volume", "slot", "there")
 NEVER = torch.iinfo(torch.int64).max
@@ -90,12 +90,7 @@ def register(name: str, generator: Generator) -> None:
 
 def get_generator(name: Any) -> Generator:
     """Return the candidate generator of that name."""
-    if not isinstance(name, str) or name not in GENERATORS:
-        raise ParameterError(
-            f"candidate_generator={name!r} is unknown{close_names(str(name), GENERATORS)}; choose "
-            f"one of {sorted(GENERATORS)}"
-        )
-    return GENERATORS[name]
+    return GENERATORS[check_choice("candidate_generator", name, GENERATORS)]
 
 
 def lowest(maps: Maps, count: int) -> Int[Tensor, "B K"]:

@@ -4,8 +4,8 @@ A placement that geometry and stability allow is legal if :func:`allowed_maps` h
 about packed items come down to a list of items that a visible one must not rest on, or must not be
 above: *barred* items, ``[B, L, N]`` by the order of packing. ``owner`` in the state tells whose the
 cells are, so that they become barred cells; a placement rests on one iff its rest height on these
-cells alone is within ``contact_tol`` of its rest height. So every rule runs on the operation
-:func:`packing_env.kernels.drop_height`.
+cells alone is within the task's contact tolerance of its rest height. So every rule runs on the
+operation :func:`packing_env.kernels.drop_height`.
 
 Entries of the state, where the constraints need them:
 

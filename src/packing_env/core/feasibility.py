@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import constraints, stability, surest
+from packing_env.core import constraints, preference, stability
 from packing_env.core import heightmap as hm
 from packing_env.core.cuboids import boxes, cells
 from packing_env.core.orientation import (
@@ -83,7 +83,7 @@ def legal_maps(
 ) -> Maps:
     """Return :func:`placement_maps` of items in a state, by all rules of the task.
 
-    These include constraints, and the preference for what is surest to stand.
+    These include constraints and preferred stability rules.
     """
     heightmap = state["heightmap"]
     maps = placement_maps(heightmap, item_id, there, catalogue, params)
@@ -94,22 +94,8 @@ def legal_maps(
     if params.constraints:
         allowed = constraints.allowed_maps(state, item_id, maps.z, catalogue, params)
         maps = replace(maps, legal=maps.legal & allowed)
-    return _prefer_surest(maps, heightmap, item_id, there, catalogue, params)
-
-
-def _prefer_surest(
-    maps: Maps,
-    heightmap: Float[Tensor, "B X Y"],
-    item_id: Int[Tensor, "B L"],
-    there: Bool[Tensor, "B L"],
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> Maps:
-    """Restrict legality to the placements that are surest to stand, if the task prefers them."""
-    if not params.surest:
-        return maps
-    ground = (heightmap, item_id, there, catalogue, params)
-    return replace(maps, legal=surest.among(maps.z, maps.legal, *ground))
+    preferred = preference.among(maps.z, maps.legal, heightmap, item_id, there, catalogue, params)
+    return replace(maps, legal=preferred)
 
 
 def general_maps(
@@ -202,7 +188,8 @@ def empty_container_maps(
 def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
     """Return which orientations of which items may stand in a corner of the empty container.
 
-    With constraints: anywhere in it. With ``surest`` rules, the surest of each item's orientations.
+    With constraints: anywhere in it. With preferred rules, those of each item's orientations that
+    the strictest of them accepts.
 
     Raises:
         ParameterError: The items lack an attribute that the constraints read.
@@ -217,8 +204,8 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
     every = torch.arange(len(catalogue["volume"]), device=catalogue["peak"].device)[None]
     floor, there = catalogue["bottom"].new_zeros(1, *params.grid), every >= 0
     maps = placement_maps(floor, every, there, catalogue, coarse)
-    maps = _prefer_surest(maps, floor, every, there, catalogue, coarse)
-    return maps.legal[0, ..., 0, 0]
+    legal = preference.among(maps.z, maps.legal, floor, every, there, catalogue, coarse)
+    return legal[0, ..., 0, 0]
 
 
 def _legal_at_start(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:

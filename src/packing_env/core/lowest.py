@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import candidates, feasibility, scores
+from packing_env.core import candidates, feasibility, preference, scores
 from packing_env.core.observation import drop_heights
 from packing_env.core.orientation import (
     Placement,
@@ -26,6 +26,7 @@ from packing_env.core.orientation import (
     visible_items,
 )
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
+from packing_env.values import check_choice
 
 _LOGGER = logging.getLogger("packing_env.core")
 
@@ -77,8 +78,7 @@ class LowestPlacement:
         *,
         full_maps: bool = False,
     ) -> None:
-        if order not in ORDERS:
-            raise ParameterError(f"order={order!r} is unknown; choose one of {', '.join(ORDERS)}")
+        check_choice("order", order, ORDERS)
         if params.geometry != "maps":
             raise ParameterError(
                 f"the lowest placements of a lattice need geometry='maps', not {params.geometry!r}"
@@ -86,7 +86,7 @@ class LowestPlacement:
         self.catalogue, self.params, self.order = catalogue, params, order
         device = catalogue["peak"].device.type
         known = params.stability in kernels.SEARCHED_RULES and catalogue["bottom"].numel() > 0
-        known = known and not params.constraints.needs_maps and not params.surest
+        known = known and not (params.constraints.needs_maps or preference.applies(params))
         self.searches = known and kernels.finds_lowest(device) and not full_maps
         if self.searches:
             self._search = _search(params, order)
@@ -141,7 +141,6 @@ class LowestPlacement:
 
 
 def _search(params: PackingParams, order: str) -> kernels.Search:
-    """Return the parameters of the compiled search."""
     weights = (scores.HEIGHT_WEIGHT, float(scores.TIES_PER_UNIT))
     scale = (params.height, params.height / params.pitch, *weights)
     return kernels.Search(

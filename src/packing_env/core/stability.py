@@ -1,7 +1,7 @@
 """Stability rules: named, pluggable, batched.
 
 A rule judges placements from the cells that support them: a footprint cell supports if
-``float32(heightmap - bottom) >= float32(z - contact_tol)``, and its level is
+``float32(heightmap - bottom) >= float32(z - tolerance)``, and its level is
 ``heightmap - bottom``. The formulas, and how to add one, are in
 :mod:`packing_env.kernels.stability_rules`; here tensors are measured for them. A rule that needs
 other measurements is a function of a :class:`Contact`, given to :func:`register`. One placement is
@@ -22,8 +22,8 @@ from torch import Tensor
 from packing_env import kernels
 from packing_env.core.cuboids import boxes
 from packing_env.kernels import stability_rules as rules
-from packing_env.names import close_names
 from packing_env.types import PILE_RULES_ON_MAPS, SLOPE_UNITS, PackingParams, ParameterError
+from packing_env.values import check_choice
 
 _HALF = SLOPE_UNITS // 2
 
@@ -38,7 +38,7 @@ class Contact:
             not look at contact. With ``which``, ``[K, U, V]``, the surfaces that it picks from.
         z: ``[B, R, Xs, Ys]`` rest heights.
         com: ``[B, R, 2]`` centre of mass, 1/64 cell from the window's corner.
-        contact_tol: metres.
+        tolerance: Largest gap of a cell that supports, metres.
         stride: cells between placements.
         size: ``[B, R, 2]`` cells of each item's window, 0 for padding orientations.
         which: ``[B, R]`` each orientation's lower surface is ``bottom[which]``, none if negative;
@@ -50,7 +50,7 @@ class Contact:
     bottom: Float[Tensor, "rows R U V"] | Float[Tensor, "K U V"]
     z: Float[Tensor, "B R Xs Ys"]
     com: Int[Tensor, "B R 2"]
-    contact_tol: float
+    tolerance: float
     stride: int
     size: Int[Tensor, "B R 2"]
     which: Int[Tensor, "B R"] | None = None
@@ -65,7 +65,7 @@ class Contact:
 
     def areas(self) -> tuple[Tensor, Tensor]:
         """Return the counts of supporting cells, and of the cells of the footprints."""
-        ground = (self.heightmap, self.bottom, self.z, self.contact_tol, self.stride)
+        ground = (self.heightmap, self.bottom, self.z, self.tolerance, self.stride)
         count = kernels.support_count(*ground, which=self.which, size=self.footprint_size)
         area = torch.isfinite(self.bottom).sum((-2, -1))
         if self.which is not None:
@@ -91,9 +91,9 @@ class Contact:
             ground = heights.gather(1, cell.flatten(1)).view(cell.shape)
             edge = self._cell(u * columns + v)
             levels.append(ground - edge[..., None, None])
-        stacked, rest = torch.stack(levels), self.z - self.contact_tol
+        stacked, rest = torch.stack(levels), self.z - self.tolerance
         highest = stacked.amax(0)
-        bar = highest - self.contact_tol if at_highest else rest
+        bar = highest - self.tolerance if at_highest else rest
         return (stacked >= bar).sum(0), highest >= rest
 
     def in_hull(self, centres: bool) -> Bool[Tensor, "B R Xs Ys"]:
@@ -105,11 +105,10 @@ class Contact:
         return self._hull(self.com, margin=rules.margin(self.size, percent))
 
     def _hull(self, point: Int[Tensor, "B R 2"], **options: Any) -> Bool[Tensor, "B R Xs Ys"]:
-        ground = (self.heightmap, self.bottom, self.z, point, self.contact_tol, self.stride)
+        ground = (self.heightmap, self.bottom, self.z, point, self.tolerance, self.stride)
         return kernels.com_hull(*ground, which=self.which, size=self.footprint_size, **options)
 
     def _cell(self, place: Int[Tensor, "B R"]) -> Float[Tensor, "B R"]:
-        """Return one cell of each lower surface; any where there is no surface."""
         cells = self.bottom.flatten(-2)
         if self.which is not None:
             return cells.flatten()[self.which.clamp(min=0) * cells.shape[1] + place]
@@ -132,12 +131,7 @@ def register(name: str, judge: Judge | None) -> None:
 
 def get_rule(name: Any, option: str = "stability") -> Judge | None:
     """Return the rule of this name, the value of an option."""
-    if not isinstance(name, str) or name not in RULES:
-        raise ParameterError(
-            f"{option}={name!r} is unknown{close_names(str(name), RULES)}; choose one of "
-            f"{', '.join(sorted(RULES))}"
-        )
-    return RULES[name]
+    return RULES[check_choice(option, name, RULES)]
 
 
 def check_rule(name: str, params: PackingParams, option: str = "stability") -> None:
@@ -149,20 +143,6 @@ def check_rule(name: str, params: PackingParams, option: str = "stability") -> N
             _check_pile_rule(name, params)
     if params.geometry == "boxes":
         boxes.check_rule(name)
-
-
-def check_surest(params: PackingParams) -> None:
-    """Refuse preferred rules that the task's geometry cannot evaluate."""
-    for name in params.surest:
-        if name in PILE_RULES_ON_MAPS:
-            raise ParameterError(
-                f"surest={list(params.surest)}: {name!r} reads the packed cuboids; use it as "
-                "stability, or rules of the ground below an item, such as com_hull_20"
-            )
-        try:
-            check_rule(name, params)
-        except ParameterError as error:
-            raise ParameterError(f"surest={list(params.surest)}: {error}") from error
 
 
 def _check_pile_rule(name: str, params: PackingParams) -> None:

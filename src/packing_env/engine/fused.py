@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import metrics, observation, rewards, surest
+from packing_env.core import metrics, observation, preference, rewards
 from packing_env.core.actions import Key
 from packing_env.engine.base import Observations, Step, Task
 from packing_env.engine.compiled import CompiledEngine
@@ -64,7 +64,7 @@ class FusedEngine(CompiledEngine):
             return f"it needs CUDA and the triton backend, not {backend} on {device}"
         if task.params.action_mode not in MODES:
             return f"it does not know action_mode={task.params.action_mode!r}"
-        if task.params.surest and not surest.is_ladder(task.params):
+        if task.params.surest and not preference.is_ladder(task.params):
             return f"it does not know surest={list(task.params.surest)} beside that stability rule"
         judged = () if task.params.surest else (task.params.stability,)
         for rule in (*judged, task.params.stability_metric):

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import metrics, observation, stability, surest
+from packing_env.core import metrics, observation, preference, stability
 from packing_env.core.cuboids import cells
 from packing_env.core.feasibility import Maps
 from packing_env.engine.base import Task
@@ -184,14 +184,14 @@ def _surest(contact: stability.Contact, params: PackingParams) -> Bool[Tensor, "
 
     Those by the task's own stability rule are not found first where each of ``surest`` implies it.
     """
-    if surest.is_ladder(params):
+    if preference.is_ladder(params):
         return kernels.surest_hull(
             contact.heightmap,
             contact.bottom,
             contact.z,
             contact.com,
             tiers(contact.size, params),
-            contact.contact_tol,
+            contact.tolerance,
             contact.stride,
             params.num_visible,
         )
@@ -202,7 +202,9 @@ def _surest(contact: stability.Contact, params: PackingParams) -> Bool[Tensor, "
         placed = replace(contact, z=judged.flatten(1, 2))
         return stability.judge_maps(rule, placed).view(judged.shape)
 
-    return surest.restrict(contact.z.view(legal.shape), legal, judge, params.surest).flatten(1, 2)
+    return preference.restrict(contact.z.view(legal.shape), legal, judge, params.surest).flatten(
+        1, 2
+    )
 
 
 def tiers(size: Int[Tensor, "*rows 2"], params: PackingParams) -> Int[Tensor, "*rows tiers 2"]:
@@ -237,7 +239,7 @@ def _counts(task: Task) -> dict[str, int]:
     params, catalogue = task.params, task.catalogue
     across, along = catalogue["bottom"].shape[2:]
     # the fused step judges again what is legal by the state: by the mildest of the rules
-    sure = bool(params.surest) and surest.is_ladder(params)
+    sure = bool(params.surest) and preference.is_ladder(params)
     return {
         "height": params.height_units,
         "across": across,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import torch
 from tensordict import TensorDictBase
@@ -12,8 +14,9 @@ from torch import Tensor
 from torchrl.envs import EnvBase
 
 from packing_env import memory
-from packing_env.core import constraints, rewards, stability
-from packing_env.core.actions import ActionMode, Key
+from packing_env.core import constraints, preference, rewards, stability
+from packing_env.core.actions import ActionMode, Key, get_mode
+from packing_env.core.candidates import get_generator
 from packing_env.engine import Engine, Observations
 from packing_env.types import (
     AUTORESETS,
@@ -23,6 +26,7 @@ from packing_env.types import (
     ParameterError,
     State,
 )
+from packing_env.values import Count, Option, Seed, check, read
 
 MOST = 2**62
 """Largest counter of a state."""
@@ -34,29 +38,58 @@ ITEM_BYTES = 128
 _LOGGER = logging.getLogger("packing_env.envs")
 
 
-def check_arguments(
-    params: PackingParams,
-    batch_size: torch.Size,
-    device: torch.device | str,
-    autoreset: str,
-    draw: str,
-) -> None:
-    """Raise ParameterError on an impossible argument, with the remedy."""
-    if not batch_size or batch_size.numel() < 1:
-        raise ParameterError(f"num_envs={tuple(batch_size)} must be positive: B, or (E, A)")
-    if autoreset not in AUTORESETS:
-        raise ParameterError(f"autoreset={autoreset!r} is unknown; choose one of {AUTORESETS}")
-    if draw not in ("random", "sequential"):
-        raise ParameterError(f"draw={draw!r} is unknown; choose 'random' or 'sequential'")
-    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
-        raise ParameterError(f"device={device} but no CUDA GPU is available; use device=cpu")
-    if batch_size.numel() > MAX_ROWS:
-        raise ParameterError(f"num_envs={batch_size.numel()} must be at most {MAX_ROWS}")
-    check_sizes(params, batch_size.numel(), torch.device(device))
+def _batch(num_envs: Any, name: str) -> tuple[int, ...]:
+    axes = list(num_envs) if isinstance(num_envs, Sequence) else [num_envs]
+    try:
+        batch = tuple(read(name, axis, Count) for axis in axes)
+    except ParameterError:
+        batch = ()
+    if not 1 <= math.prod(batch) <= MAX_ROWS or not batch:
+        raise ParameterError(
+            f"{name}={num_envs!r} must be a positive integer B, or a list (E, A) of them, and at "
+            f"most {MAX_ROWS} rows"
+        )
+    return batch
+
+
+def _device(device: Any, name: str) -> torch.device:
+    try:
+        place = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        message = f"{name}={device!r} is not a device; use cpu, cuda or cuda:0"
+        raise ParameterError(message) from error
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise ParameterError(f"{name}={device} but no CUDA GPU is available; use device=cpu")
+    return place
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Options of an environment beside its task; see :class:`packing_env.PackingEnv`."""
+
+    num_envs: Annotated[Any, Option(read=_batch)]
+    device: Annotated[Any, Option(read=_device)]
+    seed: Seed
+    row_offset: Annotated[int, Option(at_least=0, at_most=MAX_ROWS)] = 0
+    autoreset: Annotated[str, Option(choices=AUTORESETS)] = "native"
+    draw: Annotated[str, Option(choices=("random", "sequential"))] = "random"
+    engine: str = "auto"
+
+    def __post_init__(self) -> None:
+        check(self)
+        most = MAX_ROWS - math.prod(self.num_envs)
+        read("row_offset", self.row_offset, Annotated[int, Option(at_most=most)])
+
+
+def check_arguments(params: PackingParams, shell: Shell) -> None:
+    """Raise ParameterError on a task that cannot be played, with the remedy."""
+    check_sizes(params, math.prod(shell.num_envs), shell.device)
+    get_mode(params.action_mode)
+    get_generator(params.candidate_generator)
     rewards.check_weights(params.reward)
     stability.check_rule(params.stability, params)
     stability.check_rule(params.stability_metric, params, "stability_metric")
-    stability.check_surest(params)
+    preference.check_rules(params)
 
 
 def check_sizes(params: PackingParams, num_rows: int, device: torch.device) -> None:
@@ -233,7 +266,6 @@ def _check_measures(state: State, params: PackingParams) -> None:
 
 
 def _check_records(state: State) -> None:
-    """Raise on records of items that are not packed."""
     packed = state["items_packed"][..., None]
     for key in ("boxes", "placement", "placement_z", "placement_support"):
         records = state[key]

@@ -73,8 +73,9 @@ class PackingEnv(EnvBase):
         engine: str = "auto",
         generator: Generator | None = None,
     ) -> None:
-        batch_size = torch.Size([num_envs] if isinstance(num_envs, int) else num_envs)
-        checks.check_arguments(params, batch_size, device, autoreset, draw)
+        shell = checks.Shell(num_envs, device, seed, row_offset, autoreset, draw, engine)
+        checks.check_arguments(params, shell)
+        batch_size = torch.Size(shell.num_envs)
         super().__init__(device=device, batch_size=batch_size, allow_done_after_reset=True)
         self.params, self.draw, self.generator = params, draw, generator
         self.state: TensorDict | None = None
@@ -167,13 +168,11 @@ class PackingEnv(EnvBase):
         return {key: value.clone() for key, value in known.items()}
 
     def _current(self) -> State:
-        """Return the state as the engine takes it."""
         if self.state is None:
             raise RuntimeError("there is no state before the first reset(); call env.reset() first")
         return dict(self.state.items())
 
     def _keep(self, state: State) -> None:
-        """Make ``state`` the environment's state."""
         self.state = TensorDict(state, [self._rows.shape[0]], device=self.device)
 
     def _shown(self, observations: Observations, reward: Tensor | None = None) -> TensorDict:
@@ -228,7 +227,6 @@ class PackingEnv(EnvBase):
         return self._restart(following, replace(observations, masks=masks))
 
     def _restore(self, tensordict: TensorDictBase | None) -> TensorDict:
-        """Resume from a state that :meth:`get_state` returned."""
         state = checks.check_state(tensordict, self._first()[0], self.batch_size, self.mode)
         state = {k: self._emission.flat(v).contiguous().clone() for k, v in state.items()}
         self._reseeded = False

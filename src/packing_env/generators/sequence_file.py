@@ -5,17 +5,25 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from packing_env import files
 from packing_env.generators.base import Generator, GeneratorError, Request
 from packing_env.generators.fixed_pool import FixedPool
 from packing_env.items import Catalogue
-from packing_env.types import Instances, ParameterError, check_number
+from packing_env.types import Instances, ParameterError
+from packing_env.values import Option, Positive, check
 
 
 class SequenceError(GeneratorError):
     """A sequence file cannot be read; the message names the file, the place and the remedy."""
+
+
+def file_name(path: Any, name: str) -> str | Path:
+    """Return the name of a file."""
+    if not isinstance(path, (str, Path)) or not str(path):
+        raise ParameterError(f"{name}={path!r} must name a file")
+    return path
 
 
 @dataclass(frozen=True)
@@ -29,16 +37,12 @@ class SequenceFile(Generator):
         scale: Size variant of items that have several.
     """
 
-    path: str | Path
-    scale: float = 1.0
+    path: Annotated[str | Path, Option(read=file_name)]
+    scale: Positive = 1.0
     finite = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, (str, Path)) or not str(self.path):
-            raise ParameterError(
-                f"generator.path={self.path!r} must name a .json or .csv file of sequences"
-            )
-        check_number("generator.scale", self.scale, above=0.0)
+        check(self, "generator.")
 
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
         """Return all instances of the file, in its order."""
@@ -46,10 +50,10 @@ class SequenceFile(Generator):
         for index, name in enumerate(catalogue.names):
             if catalogue.sources[index].get("scale", 1.0) == self.scale:
                 rows.setdefault(name, []).append(index)
-        sequences = [
-            [self._row(entry, number, rows) for entry in sequence]
+        sequences = tuple(
+            tuple(self._row(entry, number, rows) for entry in sequence)
             for number, sequence in enumerate(self._read())
-        ]
+        )
         return FixedPool(sequences).sample(request, catalogue)
 
     def _row(self, entry: Any, number: int, rows: dict[str, list[int]]) -> int:
@@ -83,7 +87,6 @@ class SequenceFile(Generator):
         )
 
     def _read(self) -> list[list[Any]]:
-        """Read the file's sequences as lists of entries."""
         path = Path(self.path)
         if path.suffix not in (".json", ".csv"):
             raise SequenceError(f"{path}: sequences are read from .json or .csv files")

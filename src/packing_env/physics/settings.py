@@ -6,17 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import yaml
 
 from packing_env import files
-from packing_env.names import close_names
-from packing_env.types import ParameterError, check_integer, check_number
+from packing_env.values import Option, ParameterError, Positive, Whole, check, check_names
 
-ORDERS = ("sequential", "released")
-_ZERO = ("friction", "rolling", "jolt", "clearance", "parts_error")
-"""Settings that may be 0."""
+_Number = Annotated[float, Option(at_least=0.0)]
 
 
 @dataclass(frozen=True)
@@ -48,34 +45,25 @@ class PhysicsSettings:
         seed: Seed of the random velocities.
     """
 
-    friction: float
-    rolling: float
-    density: float
+    friction: _Number
+    rolling: _Number
+    density: Positive
     walls: bool
-    order: Literal["sequential", "released"]
-    moved_cells: float
-    moved_degrees: float
-    settle_speed: float
-    settle_time: float
-    item_time: float
-    final_time: float
-    lower_speed: float
-    jolt: float
-    clearance: float
-    parts_error: float
-    seed: int
+    order: Annotated[str, Option(choices=("sequential", "released"))]
+    moved_cells: Positive
+    moved_degrees: Positive
+    settle_speed: Positive
+    settle_time: Positive
+    item_time: Positive
+    final_time: Positive
+    lower_speed: Positive
+    jolt: _Number
+    clearance: _Number
+    parts_error: _Number
+    seed: Whole
 
     def __post_init__(self) -> None:
-        if self.order not in ORDERS:
-            raise ParameterError(f"order={self.order!r} is unknown; choose one of {list(ORDERS)}")
-        if not isinstance(self.walls, bool):
-            raise ParameterError(f"walls={self.walls!r} must be true or false")
-        check_integer("seed", self.seed, 0)
-        for name in (f.name for f in fields(self) if f.name not in ("order", "walls", "seed")):
-            value = check_number(name, getattr(self, name))
-            if value < 0 or (value == 0 and name not in _ZERO):
-                least = "0 or more" if name in _ZERO else "more than 0"
-                raise ParameterError(f"{name}={value!r} must be {least}")
+        check(self)
 
 
 def read_settings(source: bool | str | Path | Mapping[str, Any] = True) -> PhysicsSettings:
@@ -97,13 +85,7 @@ def read_settings(source: bool | str | Path | Mapping[str, Any] = True) -> Physi
             raise ParameterError(f"{source}: cannot be read as YAML settings ({error})") from error
     if not isinstance(changes, Mapping):
         raise ParameterError(f"{source}: settings of the simulation are a mapping of names")
-    known = [field.name for field in fields(PhysicsSettings)]
-    for key in changes:
-        if key not in known:
-            raise ParameterError(
-                f"{key!r} is no setting of the simulation{close_names(str(key), known)}; "
-                f"known: {', '.join(known)}"
-            )
+    check_names("the simulation", changes, [field.name for field in fields(PhysicsSettings)])
     return replace(_defaults(), **changes)
 
 

@@ -30,7 +30,7 @@ from packing_env.planner.parts import Part, Parts, read_parts
 from packing_env.planner.poses import Poses, build_poses
 from packing_env.planner.reasons import Reasons
 from packing_env.planner.search import Genes, OrderSearch
-from packing_env.types import ParameterError, check_integer, check_number
+from packing_env.values import ParameterError, check_choice, check_integer, check_number
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -145,8 +145,8 @@ def pack(
     check_number("seconds", seconds, above=0.0)
     limit = check_integer("containers", containers, 1)
     sizes, given = _sizes(container)
-    if unit is not None and unit not in UNITS:
-        raise ParameterError(f"unit={unit!r} is unknown; use one of {', '.join(UNITS)}")
+    if unit is not None:
+        check_choice("unit", unit, UNITS)
     order = read_parts(parts, unit, default=given)
     spacing = choose_cell(sizes) if cell is None else read_length("cell", cell)
     held = _constraints(order, constraints)
@@ -274,7 +274,6 @@ class _Packer:
         return max(1, min(limit, math.ceil(rest / packed)))
 
     def _take(self, search: OrderSearch, seconds: float) -> None:
-        """Take the best packing of a search as the next container."""
         search.complete(time.perf_counter() + max(_LEAST_SECONDS, seconds))
         self.tried += search.tried
         self.filled.append((search.poses, search.genes))

@@ -14,8 +14,7 @@ from packing_env.core.actions.hierarchical import MANAGER, MANAGER_MASK, WORKER,
 from packing_env.core.actions.multi_head import MultiHeadMode
 from packing_env.core.actions.placement import PlacementMode
 from packing_env.core.actions.spaces import Box, Flags, Index, Indices, Key, Space
-from packing_env.names import close_names
-from packing_env.types import ParameterError
+from packing_env.values import check_choice
 
 __all__ = [
     "MANAGER",
@@ -50,9 +49,4 @@ MODES: dict[str, type[ActionMode]] = {
 
 def get_mode(name: str) -> type[ActionMode]:
     """Return the action mode of that name."""
-    if name not in MODES:
-        raise ParameterError(
-            f"action_mode={name!r} is unknown{close_names(str(name), MODES)}; choose one of "
-            f"{sorted(MODES)}"
-        )
-    return MODES[name]
+    return MODES[check_choice("action_mode", name, MODES)]

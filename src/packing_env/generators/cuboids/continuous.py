@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import torch
 from jaxtyping import Int
@@ -13,7 +12,8 @@ from torch import Tensor
 from packing_env.core.random import below
 from packing_env.generators.base import Cuboids, GeneratorError, full_length
 from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource
-from packing_env.types import Instances, PackingParams, ParameterError, check_integer, check_number
+from packing_env.types import Instances, PackingParams, ParameterError
+from packing_env.values import Option, Positive, check
 
 SIDES = 2
 """Purpose of the draws (:meth:`Draw.words`)."""
@@ -41,23 +41,23 @@ class ContinuousCuboids(CuboidSource):
         heights: Values of the z side, equally likely shares; ``None``: drawn like x and y.
     """
 
-    low: float = 0.1
-    high: float = 0.5
-    decimals: int = 3
-    heights: Sequence[float] | None = None
+    low: Positive = 0.1
+    high: Positive = 0.5
+    decimals: Annotated[int, Option(at_least=0, at_most=6)] = 3
+    heights: Annotated[tuple[Positive, ...], Option(filled=True)] | None = None
 
     catalogue_of_seed = True
 
     def __post_init__(self) -> None:
-        check_integer("generator.decimals", self.decimals, 0, 6)
+        check(self, "generator.")
         low = self._steps("low", self.low)
         if self._steps("high", self.high) < low:
             raise ParameterError(f"generator.high={self.high} is less than low={self.low}")
         self._height_steps()
 
-    def _steps(self, name: str, share: Any) -> int:
+    def _steps(self, name: str, share: float) -> int:
         """Return a share as a multiple of ``10 ** -decimals``."""
-        scaled = check_number(f"generator.{name}", share, above=0.0) * float(10**self.decimals)
+        scaled = share * float(10**self.decimals)
         if round(scaled) < 1 or abs(scaled - round(scaled)) > 1e-6:
             raise ParameterError(
                 f"generator.{name}={share} has more than decimals={self.decimals} decimal places; "
@@ -69,12 +69,7 @@ class ContinuousCuboids(CuboidSource):
         """Return the values of the z side as multiples of ``10 ** -decimals``."""
         if self.heights is None:
             return None
-        if isinstance(self.heights, str) or not isinstance(self.heights, Iterable):
-            raise ParameterError(f"generator.heights={self.heights!r} must be a list of shares")
-        steps = [self._steps("heights", share) for share in self.heights]
-        if not steps:
-            raise ParameterError("generator.heights is empty; use null to draw z like x and y")
-        return torch.tensor(steps)
+        return torch.tensor([self._steps("heights", share) for share in self.heights])
 
     def cuboids(
         self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096

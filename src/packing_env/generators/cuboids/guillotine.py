@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from jaxtyping import Bool, Int
@@ -12,9 +13,9 @@ from torch import Tensor
 from packing_env.core.random import below, choose_uniform
 from packing_env.generators.base import Cuboids, GeneratorError
 from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource, all_extents
-from packing_env.types import Instances, PackingParams, ParameterError, check_integer
+from packing_env.types import Instances, PackingParams, ParameterError
+from packing_env.values import Count, Option, check
 
-VARIANTS = ("cut1", "cut2")
 ORDER, CUT = 4, 16
 """Purposes of the draws (:meth:`Draw.words`); round k of the cuts draws with CUT + k."""
 _CHUNK = 256
@@ -40,25 +41,22 @@ class Guillotine(CuboidSource):
     The catalogue holds every extent ``low .. high`` once, x slowest, for every seed.
 
     Attributes:
-        variant: One of :data:`VARIANTS`.
+        variant: Order of the pieces.
         low: Shortest side of a piece, in pitches.
         high: Longest side; ``2 * low - 1`` or more, since other lengths could not be cut.
     """
 
-    variant: str = "cut1"
-    low: int = 2
-    high: int = 5
+    variant: Annotated[str, Option(choices=("cut1", "cut2"))] = "cut1"
+    low: Count = 2
+    high: Count = 5
 
     def __post_init__(self) -> None:
-        if self.variant not in VARIANTS:
+        check(self, "generator.")
+        least = 2 * self.low - 1
+        if self.high < least:
             raise ParameterError(
-                f"generator.variant={self.variant!r} is unknown; choose one of {VARIANTS}"
-            )
-        low = check_integer("generator.low", self.low, 1)
-        if check_integer("generator.high", self.high, 1) < 2 * low - 1:
-            raise ParameterError(
-                f"generator.high={self.high} must be 2 * low - 1 = {2 * low - 1} or more: a side "
-                f"of {self.high + 1} could not be cut into two of at least {low}"
+                f"generator.high={self.high} must be 2 * low - 1 = {least} or more: a side of "
+                f"{self.high + 1} could not be cut into two of at least {self.low}"
             )
 
     def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:

@@ -6,6 +6,7 @@ import logging
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import torch
 
@@ -13,12 +14,12 @@ from packing_env.generators.base import Cuboids, padded
 from packing_env.generators.cuboids.files import read_loads
 from packing_env.generators.cuboids.loads import MAX_ITEMS, Kind, Load
 from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource
-from packing_env.generators.sequence_file import SequenceError
+from packing_env.generators.sequence_file import SequenceError, file_name
 from packing_env.items.meshes.mesh import UNITS
-from packing_env.types import Instances, PackingParams, ParameterError, check_integer
+from packing_env.types import Instances, PackingParams
+from packing_env.values import Count, Option, check
 
 _LOGGER = logging.getLogger("packing_env.generators")
-ORDERS = ("arrival", "types", "shuffled")
 SHUFFLE = 3
 """Purpose of the draws (:meth:`Draw.words`)."""
 _LISTED = 8
@@ -44,35 +45,16 @@ class CuboidSequences(CuboidSource):
         own_container: Refuse a container other than the one that the file gives.
     """
 
-    path: str | Path
+    path: Annotated[str | Path, Option(read=file_name)]
     instance: str | int | None = None
-    order: str = "arrival"
-    limit: int | None = None
-    unit: str | None = None
+    order: Annotated[str, Option(choices=("arrival", "types", "shuffled"))] = "arrival"
+    limit: Count | None = None
+    unit: Annotated[str, Option(choices=tuple(UNITS))] | None = None
     own_container: bool = True
     finite = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, (str, Path)) or not str(self.path):
-            raise ParameterError(f"generator.path={self.path!r} must name a file of cuboids")
-        if self.order not in ORDERS:
-            raise ParameterError(
-                f"generator.order={self.order!r} is unknown; choose one of {ORDERS}"
-            )
-        if self.unit is not None and (not isinstance(self.unit, str) or self.unit not in UNITS):
-            raise ParameterError(
-                f"generator.unit={self.unit!r} is unknown; choose null or one of {', '.join(UNITS)}"
-            )
-        if self.limit is not None:
-            check_integer("generator.limit", self.limit, 1)
-        if isinstance(self.instance, bool) or not isinstance(self.instance, (str, int, type(None))):
-            raise ParameterError(
-                f"generator.instance={self.instance!r} must be the name or index of an instance"
-            )
-        if not isinstance(self.own_container, bool):
-            raise ParameterError(
-                f"generator.own_container={self.own_container!r} must be true or false"
-            )
+        check(self, "generator.")
 
     def loads(self) -> list[Load]:
         """Read the chosen instances."""
@@ -139,7 +121,6 @@ class CuboidSequences(CuboidSource):
         return _cuboids(kinds), padded(sequences, request.num_items)
 
     def _metres(self, load: Load, pitch: float) -> float:
-        """Return the length of the load's unit."""
         unit = self.unit or load.unit
         return pitch if unit is None else UNITS[unit]
 

@@ -13,7 +13,8 @@ from packing_env.generators.base import Cuboids, full_length
 from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource, all_extents
 from packing_env.generators.uniform import draw_words
 from packing_env.items import Catalogue
-from packing_env.types import Instances, check_integer
+from packing_env.types import Instances, ParameterError
+from packing_env.values import Count, check
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,13 @@ class UniformCuboids(CuboidSource):
         high: Longest side.
     """
 
-    low: int = 1
-    high: int = 5
+    low: Count = 1
+    high: Count = 5
 
     def __post_init__(self) -> None:
-        check_integer("generator.high", self.high, check_integer("generator.low", self.low, 1))
+        check(self, "generator.")
+        if self.high < self.low:
+            raise ParameterError(f"generator.high={self.high} is less than low={self.low}")
 
     def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
         """Return all extents; instances are N items long."""

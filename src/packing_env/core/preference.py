@@ -18,7 +18,7 @@ from torch import Tensor
 from packing_env.core import stability
 from packing_env.core.orientation import surfaces
 from packing_env.kernels.stability_rules import LADDER
-from packing_env.types import Catalogue, PackingParams
+from packing_env.types import PILE_RULES_ON_MAPS, Catalogue, PackingParams, ParameterError
 
 Judge = Callable[[str, Tensor], Tensor]
 """From a rule's name, and rest heights ``[B, L, R, Xs, Ys]`` that are +inf where a placement need
@@ -31,6 +31,22 @@ def is_ladder(params: PackingParams) -> bool:
     if not set(rules) <= set(LADDER):
         return False
     return min(map(LADDER.index, rules)) == LADDER.index(params.stability)
+
+
+def applies(params: PackingParams) -> bool:
+    """Return whether a task prefers some placements."""
+    return bool(params.surest)
+
+
+def check_rules(params: PackingParams) -> None:
+    """Refuse preferred rules that are unknown, or that the task's geometry cannot evaluate."""
+    for name in params.surest:
+        stability.check_rule(name, params, "surest")
+        if name in PILE_RULES_ON_MAPS:
+            raise ParameterError(
+                f"surest={list(params.surest)}: {name!r} reads the packed cuboids; use it as "
+                "stability, or rules of the ground below an item, such as com_hull_20"
+            )
 
 
 def restrict(
@@ -66,6 +82,8 @@ def among(
     params: PackingParams,
 ) -> Bool[Tensor, "B L R Xs Ys"]:
     """Return :func:`restrict` of the placements of items on a heightmap, by a task's rules."""
+    if not applies(params):
+        return legal
     bottom, which, size = surfaces(item_id, there, catalogue)
     com, window = (catalogue[key][item_id].flatten(1, 2) for key in ("com", "size"))
     tail = (com, params.tolerance, params.grid_step, window, which, size)
