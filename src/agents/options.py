@@ -75,7 +75,6 @@ def _flat_signature(signature: inspect.Signature, defaults: dict[str, Any]) -> i
 
 
 def _check_names(constructor: str, options: dict[str, Any], known: list[str]) -> None:
-    """Raise for a keyword that the constructor does not take."""
     for name in options:
         if name not in known:
             raise TypeError(

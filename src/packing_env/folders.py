@@ -124,7 +124,6 @@ def make_below(folder: Path, name: str | PurePath) -> Path:
 
 
 def _parts(name: str | PurePath) -> Sequence[str]:
-    """Return the parts of a path below a folder."""
     parts = PurePath(name).parts
     if not parts:
         raise FolderError(f"{str(name)!r} is not the name of a file")

@@ -132,7 +132,6 @@ def _left(folder: Path, limit: str, usage: str) -> int | None:
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """Read a file with a name and a number in each line."""
     pairs = (line.replace(":", " ").split() for line in path.read_text().splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) > 1}
 

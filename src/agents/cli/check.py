@@ -48,7 +48,6 @@ def check(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> PhysicsSettings | None:
-    """Return the settings of the simulation, or None where none is asked for."""
     if not (options.physics or options.settings or options.html):
         return None
     with as_config_errors():
@@ -77,7 +76,6 @@ def _simulated(
 
 
 def _lines(report: Any) -> list[str]:
-    """Return the lines that describe what ``check_plan`` returned."""
     lines = [f"NOT CHECKED: {claim}" for claim in report.not_checked]
     if report.violation is not None:
         return [*lines, f"REFUSED, {report.violation}"]

@@ -108,6 +108,5 @@ def _keys(path: Path, section: str = "") -> list[str]:
 
 
 def _default(top: Path, group: str) -> str:
-    """Return the option of a group that the command takes by itself."""
     found = re.search(rf"^\s*- {re.escape(group)}: (\w+)", top.read_text(encoding="utf-8"), re.M)
     return found[1] if found else ""

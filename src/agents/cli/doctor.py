@@ -218,7 +218,6 @@ def _names() -> Iterator[Finding]:
 
 
 def _self_test(seconds: float) -> Iterator[Finding]:
-    """Yield the result of packing boxes, and of checking the plan with the reference program."""
     backend = kernels.backend_for("cpu")
     interpreted = backend == "numba" and not _is_compiled()
     if interpreted:

@@ -147,7 +147,6 @@ def _arguments(command: Command) -> Iterator[Argument]:
 
 
 def _epilog(command: Command) -> str:
-    """Return the groups of a command with their options, and examples."""
     lines: list[str] = []
     if command.words is not None:
         subjects = sorted((config_folder() / "bench").glob("*.yaml"))
@@ -215,7 +214,6 @@ def _dispatch(options: argparse.Namespace) -> int:
 
 
 def _load(place: str) -> Callable[..., Any]:
-    """Import the function at ``module:function``."""
     module, _, name = place.partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)
     return function

@@ -98,7 +98,6 @@ LOOSE = {"candidate_generator": "split_space_drops"}
 
 
 def _windows(**bounds: tuple[float, float]) -> dict[str, Window]:
-    """Return windows by measure, from centres and half-widths."""
     return {measure: Window(*bound) for measure, bound in bounds.items()}
 
 

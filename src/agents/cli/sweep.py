@@ -56,7 +56,6 @@ class Table(Callback):
 
 
 def _number(place: Path) -> tuple[int, str]:
-    """Return the number of a job, by which the table is sorted."""
     name = place.parent.name
     return (int(name) if name.isdigit() else 0, name)
 
@@ -75,7 +74,6 @@ def outcome(folder: Path) -> float:
 
 
 def _check(request: Request) -> int:
-    """Check every job before the first begins; return their number."""
     for override in request.overrides:
         if override in EXTRAS:
             extras.check(*EXTRAS[override])

@@ -25,7 +25,6 @@ UNBOUNDED = ("items_packed", "illegal_actions", "overflow")
 
 
 def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """Divide; 0 where the denominator is 0."""
     safe = torch.where(denominator > 0, denominator, 1.0)
     return torch.where(denominator > 0, numerator / safe, 0.0)
 

@@ -146,7 +146,6 @@ def _commit(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> State:
-    """Put the chosen item down where ``carried``."""
     after = dict(state)
     if params.constraints:
         task = (catalogue, params)

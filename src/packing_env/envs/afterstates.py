@@ -206,7 +206,6 @@ class Afterstates(TensorDictModuleBase):
 
 
 def _check(params: PackingParams) -> None:
-    """Raise unless the task's observations suffice."""
     if params.action_mode not in _OFFERED:
         raise ParameterError(
             f"Afterstates serves action_mode='placement' and 'candidate', not "

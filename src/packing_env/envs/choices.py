@@ -68,5 +68,4 @@ class Choices:
 
 
 def _mask_key(key: Key) -> Key:
-    """Return the key of the mask of an action, which stands beside it."""
     return "action_mask" if isinstance(key, str) else (*key[:-1], "action_mask")

@@ -81,7 +81,6 @@ class Specs:
         return {name: Box(shape, 0.0, 1.0) for name, shape in shapes.items()}
 
     def _metrics(self) -> Composite:
-        """Return the spec of the metrics, and of the episode's sum of each reward term."""
         params = self.params
         limits = {"items_packed": float(params.num_items), "overflow": 1e9}
         limits["illegal_actions"] = float(params.step_limit)
@@ -90,14 +89,12 @@ class Specs:
         return self._composite({name: self._spec(space) for name, space in spaces.items()})
 
     def _composite(self, entries: Mapping[Any, TensorSpec]) -> Composite:
-        """Return a composite of the batch's shape."""
         composite = Composite({}, shape=self.batch_size, device=self.device)
         for key, spec in entries.items():
             composite[key] = spec
         return composite
 
     def _spec(self, space: Space, box: type[TensorSpec] = data.Bounded) -> TensorSpec:
-        """Return the spec of a space."""
         batch, device = self.batch_size, self.device
         if isinstance(space, Index):
             return MaskedCategorical(space.size, batch, device)

@@ -39,7 +39,6 @@ class CatalogueMix(Generator):
 
 
 def _variants(playable: Bool[Tensor, " M"], catalogue: Catalogue) -> list[list[int]]:
-    """Return the rows of each item's sizes that fit."""
     rows: dict[str, list[int]] = {}
     for row in playable.nonzero().squeeze(1).tolist():
         rows.setdefault(catalogue.names[row], []).append(row)

@@ -187,7 +187,6 @@ def _item_from_json(item: Mapping[str, Any]) -> PlacedItem:
 
 
 def _settled(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Read what a settled item has besides."""
     read: dict[str, Any] = {
         key: check_number(key, item[key]) for key in ("z_grid", "gap") if key in item
     }
@@ -218,7 +217,6 @@ def _whole(entry: Mapping[str, Any], key: str) -> int:
 
 
 def _array(entry: Mapping[str, Any], key: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Read an array of finite numbers of the given shape."""
     array = np.asarray(entry[key], np.float64)
     if array.shape != shape or not np.isfinite(array).all():
         raise ValueError(f"{key} must be finite numbers of shape {list(shape)}")

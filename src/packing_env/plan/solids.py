@@ -39,7 +39,6 @@ def solid_of(item: PlacedItem, plan: Path) -> Solid:
 
 
 def _embedded(item: PlacedItem, plan: Path) -> Mesh:
-    """Return the mesh of ``shapes:NAME``."""
     name = item.source.removeprefix("shapes:")
     if name not in {shape.name for shape in SHAPES}:
         raise PlanError(
@@ -72,5 +71,4 @@ def _file(item: PlacedItem, plan: Path) -> Mesh:
 
 @cache
 def _load(file: Path, modified_ns: int, unit: str) -> Mesh:
-    """Load a mesh file; cached until its time of modification changes."""
     return load_mesh(file, unit)

@@ -188,7 +188,6 @@ def _on_cells(rules: Constraints, size: Size, floor: Size) -> Constraints:
 
 
 def _cover(size: Size, params: PackingParams) -> str:
-    """Return which part of a floor the cells of a task cover."""
     lengths = (params.cell, *params.container[:2], *size[:2])
     text = "cells of {:.4g} mm cover {:.4g} x {:.4g} mm of the floor, {:.4g} x {:.4g} mm"
     return text.format(*(1e3 * length for length in lengths))

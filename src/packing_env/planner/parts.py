@@ -231,7 +231,6 @@ def read_order(path: Path, unit: _Unit) -> list[Part]:
 
 
 def _csv_entries(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield place and entry of every line."""
     reader = csv.reader(io.StringIO(text), delimiter=files.delimiter(text), skipinitialspace=True)
     lines = list(reader)
     if not lines:

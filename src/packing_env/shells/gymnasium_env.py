@@ -106,7 +106,6 @@ class PackingGymEnv(gymnasium.Env[Observation, Any]):
         return observation, float(out["reward"]), terminated, truncated, info
 
     def _convert(self, out: TensorDictBase) -> tuple[Observation, Info]:
-        """Return observation and info of the only row."""
         row = out[0].cpu()
         self._finished = bool(row["done"])
         self._masks = row.select(*self._shell.mask_keys.values()).clone()

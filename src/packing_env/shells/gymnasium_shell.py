@@ -166,7 +166,6 @@ class Shell:
         return bool(inside)
 
     def _given(self, action: Any) -> TensorDictBase:
-        """Convert the action to the environment's TensorDict."""
         given = TensorDict({}, self.env.batch_size)
         if set(self._parts) == {"action"}:
             action = {"action": action}
@@ -256,7 +255,6 @@ def limited(spec: EnvSpec | None, env: PackingEnv) -> EnvSpec | None:
 
 
 def _flat_name(key: NestedKey) -> str:
-    """Join a key that may be nested with underscores."""
     return key if isinstance(key, str) else "_".join(key)
 
 

@@ -78,7 +78,6 @@ class ImageObservation(gymnasium.ObservationWrapper[np.ndarray, Any, dict[str, A
 
 
 def _entries(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
-    """Return the spaces of a ``Dict`` observation."""
     if not isinstance(env.observation_space, spaces.Dict):
         raise ParameterError(
             f"the observation is {env.observation_space}; this wrapper takes a Dict, so it comes "

@@ -52,7 +52,6 @@ def read_loads(path: str | Path) -> list[Load]:
 
 
 def _from_json(file: Value) -> list[Load]:
-    """Read the loads of any supported JSON format."""
     if isinstance(file.value, list):
         return _plain_sequences(file)
     if "sequences" in file:
@@ -73,7 +72,6 @@ def _from_json(file: Value) -> list[Load]:
 
 
 def _plain_sequences(rows: Value) -> list[Load]:
-    """Read a list of sequences of cuboids."""
     loads = []
     for number, sequence in enumerate(rows.entries()):
         if not isinstance(sequence.value, list) or not isinstance(
@@ -97,7 +95,6 @@ def _plain_item(item: Value) -> Kind:
 
 
 def _typed(entry: Value) -> Kind:
-    """Read an object with ``dims``, perhaps ``vertical_ok``, ``count`` and ``name``."""
     return Kind(
         entry["dims"].sides(),
         entry["vertical_ok"].flags() if "vertical_ok" in entry else ANY_SIDE,
@@ -107,7 +104,6 @@ def _typed(entry: Value) -> Kind:
 
 
 def _instance(file: Value, entry: Value, group: str) -> Load:
-    """Read one entry of ``instances``, or of a list with another name."""
     readers: dict[str, Callable[[Value, Value], Load]] = {
         "types": _types,
         "boxes": _boxes,

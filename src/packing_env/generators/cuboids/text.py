@@ -69,7 +69,6 @@ def _header(names: Value) -> tuple[str, ...]:
 
 
 def _csv_kind(at: Value, cells: dict[str, str]) -> Kind:
-    """Read the cuboids of one row."""
     numbers = {key: _number(at, cells[key]) for key in _COLUMNS if cells.get(key)}
     item: list[Any] = [numbers.get(key) for key in _COLUMNS[:3]]
     sides = replace(at, value=item).sides()
@@ -89,7 +88,6 @@ def _is_number(text: str) -> bool:
 
 
 def _number(at: Value, text: str) -> int | float:
-    """Parse a number; whole ones as int."""
     if not _is_number(text):
         raise at.error(f"numbers; {text!r} is not a number")
     value = float(text.replace(",", "."))
