@@ -1,0 +1,315 @@
+"""A whole step of compiled code has the bits of the rules one by one, and of the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from tests.core.pairs import Pair, entries
+from tests.tiny import cuboid_env, differing, play_beside_reference, stream, tiny_env
+
+from packing_env import kernels
+from packing_env.core import metrics
+from packing_env.engine.operations import ON_CELLS, supported_ground
+from packing_env.envs import PackingEnv
+from packing_env.kernels.layout import NUM_METRICS
+from packing_env.kernels.stability_rules import MAP_RULES
+from packing_env.kernels.step import modes
+from packing_env.kernels.step.entries import Counts, Items, Lengths
+
+pytestmark = pytest.mark.skipif(
+    "numba" not in kernels.available_backends(), reason="numba is not installed"
+)
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    yield
+    kernels.set_backend(None)
+
+
+def on_cells(num_envs: Any = 5, items: dict[str, Any] | None = None, **params: Any) -> PackingEnv:
+    sizes = {"grid": (7, 6), "height": 8, **(items or {})}
+    options = {"observation": ON_CELLS, "stability": "center_hull", **params}
+    return cuboid_env(num_envs, items=sizes, **options)
+
+
+def on_heights(num_envs: Any = 5, **params: Any) -> PackingEnv:
+    return tiny_env(num_envs, **params)
+
+
+GROUNDS: dict[str, Callable[..., PackingEnv]] = {"cells": on_cells, "heights": on_heights}
+RULES = {"cells": kernels.CUBOID_RULES, "heights": MAP_RULES}
+MODES = ("placement", "candidate", "continuous", "hierarchical")
+every_ground = pytest.mark.parametrize("ground", GROUNDS)
+every_mode = pytest.mark.parametrize("mode", MODES)
+
+# ---------------------------------------------------------------------- equal to the rules
+
+VERDICTS = [
+    *(("cells", r, m) for r in RULES["cells"] for m in ("none", "area_corners", "com_hull")),
+    *(("heights", rule, "com_hull") for rule in RULES["heights"]),
+    *(("heights", "none", rule) for rule in RULES["heights"] if rule != "com_hull"),
+]
+SHARED: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "buffer": {"num_visible": 2, "preview": 1, "grid_step": 2, "num_candidates": 5},
+    "short": {"observation": ("heightmap",), "max_steps": 4, "num_visible": 3},
+    "noop": {"num_envs": (3, 5), "shell": {"draw": "sequential"}, "illegal_action": "noop"},
+    "item": {"observation": ("item_id",), "stability": "none", "num_candidates": 500},
+}
+OF_GROUND: dict[str, list[dict[str, Any]]] = {
+    "cells": [
+        {"observation": ("drop_height",)},
+        {"observation": ("item_features", "heightmap"), "stability": "center_hull"},
+        {"items": {"grid": (8, 8), "pitch": 0.25, "orientations": "cuboid"}},
+        {"items": {"grid": (6, 6), "height": 254, "sides": (2, 60)}, "shell": {"row_offset": 9}},
+        {"items": {"grid": (24, 20), "sides": (1, 20)}, "stability": "com_hull"},
+        {"items": {"grid": (24, 20), "sides": (1, 20)}, "stability": "none"},
+    ],
+    "heights": [
+        {"observation": ("item_maps",), "contact_tol": 0.0, "stability": "area_corners"},
+        {"observation": ("drop_height",), "contact_tol": 0.003, "stability": "area_corners_code"},
+        {"observation": ("item_features", "heightmap"), "stability": "center_hull", "grid_step": 3},
+        {"items": {"grid": (20, 9), "window": 9}, "num_visible": 4, "shell": {"row_offset": 9}},
+        {"items": {"grid": (5, 4), "height": 0.04}},
+    ],
+}
+OF_BOTH = [
+    {"num_visible": 2, "preview": 1, "grid_step": 2, "reward": {"objective": 1.0, "void": 2.0}},
+    {"action_mode": "multi_head", "num_visible": 3, "max_steps": 4},
+]
+
+
+@pytest.mark.parametrize(("ground", "rule", "metric_rule"), VERDICTS)
+def test_every_rule_equals_the_rules_one_by_one(ground: str, rule: str, metric_rule: str) -> None:
+    pair = Pair(GROUNDS[ground], num_envs=40, stability=rule, stability_metric=metric_rule)
+    pair.play(14)
+    assert (pair.envs[0].state["episode"] > 0).any()
+    stable, packed = (pair.envs[0].state[key] for key in ("stable_items", "items_packed"))
+    if metric_rule in ("none", rule):
+        assert torch.equal(stable, packed)
+    elif rule == "none":
+        assert (stable < packed).any()
+
+
+@pytest.mark.parametrize(
+    ("ground", "options"),
+    [
+        *((g, {"action_mode": mode, **own}) for g in GROUNDS for mode in MODES
+          for own in SHARED.values()),
+        *((g, own) for g in GROUNDS for own in [*OF_BOTH, *OF_GROUND[g]]),
+    ],
+    ids=lambda v: str(v)[:60],
+)  # fmt: skip
+def test_every_task_equals_the_rules_one_by_one(ground: str, options: dict[str, Any]) -> None:
+    pair = Pair(GROUNDS[ground], **{"num_envs": 12, **options})
+    pair.play(13)
+    assert (pair.envs[0].state["episode"] > 0).any()
+
+
+@pytest.mark.parametrize("rule", ["none", "center_hull"])
+def test_equals_the_rules_in_wide_containers(rule: str) -> None:
+    """Windows of several vectors, and columns further from an edge than a byte tells."""
+    items = {"grid": (70, 270), "height": 200, "sides": (30, 70), "num_items": 4}
+    Pair(on_cells, num_envs=2, items=items, stability=rule).play(3)
+
+
+@pytest.mark.parametrize(
+    ("ground", "mode", "rule"),
+    [
+        *((ground, "placement", rule) for ground in GROUNDS for rule in RULES[ground]),
+        *((ground, mode, "center_hull") for ground in GROUNDS for mode in MODES[1:]),
+    ],
+)
+def test_episodes_equal_the_reference(ground: str, mode: str, rule: str) -> None:
+    env = GROUNDS[ground](3, action_mode=mode, num_visible=2, stability=rule)
+    assert env.engine.name == "compiled"
+    illegal_share = 0.0 if mode == "continuous" else 0.1
+    assert play_beside_reference(env, 12, mask_bits=60, illegal_share=illegal_share) > 0
+
+
+# ---------------------------------------------------------------------- resets and states
+
+
+@every_mode
+@every_ground
+def test_steps_without_resets_and_resets_of_some_rows(ground: str, mode: str) -> None:
+    pair, generator = Pair(GROUNDS[ground], num_envs=9, action_mode=mode), stream(1)
+    for _ in range(8):  # some rows stay finished
+        steps = pair.step(generator, "step")
+        assert not differing(*steps)
+        pair.roots = [env.step_mdp(step) for env, step in zip(pair.envs, steps, strict=True)]
+    rows = torch.rand(9, 1, generator=generator) < 0.5
+    for index in (0, 1):
+        root = pair.roots[index].clone().set("_reset", rows)
+        pair.roots[index] = pair.call(index, lambda env, root=root: env.reset(root))
+    pair.play(4)
+    pair.roots = [
+        pair.call(i, lambda env, i=i: env.reset_rows(~rows[:, 0], pair.roots[i])) for i in (0, 1)
+    ]
+    assert not differing(*pair.roots)
+    pair.play(4)
+
+
+@every_ground
+def test_continues_from_a_state_of_the_other(ground: str) -> None:
+    pair = Pair(GROUNDS[ground], num_envs=6)
+    pair.play(5)
+    saved = pair.envs[1].get_state()
+    before = saved.clone()
+    for index in (0, 1):
+        pair.roots[index] = pair.call(index, lambda env: env.reset(saved, set_state=True))
+    pair.play(8, seed=1)
+    assert not differing(saved, before)
+
+
+@every_mode
+@every_ground
+def test_masked_resets_give_the_same(ground: str, mode: str) -> None:
+    shells = [{"autoreset": how} for how in ("native", "masked")]
+    envs = [GROUNDS[ground](6, action_mode=mode, shell=shell) for shell in shells]
+    roots, generator = [env.reset() for env in envs], stream()
+    for _ in range(12):
+        written = entries(envs[0], roots[0], generator)
+        pairs = [
+            env.step_and_maybe_reset(root.update(written))
+            for env, root in zip(envs, roots, strict=True)
+        ]
+        assert not differing(pairs[0][0]["next"], pairs[1][0]["next"])
+        roots = [root for _, root in pairs]
+        assert not differing(*(root.exclude(*envs[0].takes) for root in roots))
+    assert (envs[0].state["episode"] > 0).all()
+
+
+@every_mode
+@every_ground
+def test_what_was_returned_stays_as_it_was(ground: str, mode: str) -> None:
+    env = GROUNDS[ground](6, action_mode=mode)
+    root, returned = env.reset(), []
+    for _ in range(10):
+        step, root = env.step_and_maybe_reset(env.rand_action(root))
+        returned += [(value, value.clone()) for value in step.values(True, True)]
+        returned += [(value, value.clone()) for value in root.values(True, True)]
+    assert all(torch.equal(value, copy) for value, copy in returned)
+
+
+@pytest.mark.parametrize("how", ["in place", "another", "restored"])
+@every_ground
+def test_a_state_changed_from_outside_is_noticed(ground: str, how: str) -> None:
+    """Points are snapped to what is legal now, not to what was legal after the step before."""
+    pair = Pair(GROUNDS[ground], num_envs=6, action_mode="continuous")
+    pair.play(2)
+    raised = pair.envs[0].state["heightmap"].clone()
+    raised[:, :3] = raised.amax((1, 2), keepdim=True)
+    for index, env in enumerate(pair.envs):
+        if how == "in place":
+            env.state["heightmap"].copy_(raised)
+        elif how == "another":
+            env.state["heightmap"] = raised.clone()
+        else:
+            saved = env.get_state().set("heightmap", raised.clone())
+            pair.roots[index] = pair.call(
+                index, lambda e, saved=saved: e.reset(saved, set_state=True)
+            )
+    pair.play(3)
+
+
+def test_what_the_policy_left_in_the_tensordict_is_carried_along() -> None:
+    env = on_cells(4)
+    root = env.rand_action(env.reset()).set("memory", torch.arange(4))
+    step, following = env.step_and_maybe_reset(root)
+    assert step is root
+    assert torch.equal(following["memory"], torch.arange(4))
+    assert set(following.keys()) == {*env.reset().keys(), "action", "memory"}
+
+
+# ---------------------------------------------------------------------- parts of the step
+
+
+def test_the_operation_has_room_for_every_metric() -> None:
+    assert len(metrics.NAMES) == NUM_METRICS
+
+
+def test_the_lid_shuts_out_what_is_above_it_and_nothing_else() -> None:
+    z = torch.tensor([[[[0.1, 0.2], [0.3, torch.inf]]]])
+    peak = torch.tensor([[0.1]])
+    lid = float(z[0, 0, 1, 0] + peak[0, 0])
+    assert kernels.close_lid(z.clone(), peak, lid).tolist() == z.tolist()
+    below = kernels.close_lid(z.clone(), peak, lid - 1e-6)
+    assert torch.isinf(below).tolist() == [[[[False, False], [True, True]]]]
+
+
+def test_points_are_snapped_as_the_rules_do() -> None:
+    env, generator = tiny_env(1, action_mode="continuous", num_visible=3), stream()
+    shape = (300, *env.mode.shape)
+    share = torch.rand(300, 1, 1, 1, 1, generator=generator) ** 4
+    legal = torch.rand(shape, generator=generator) < share
+    legal &= torch.rand(shape[:3], generator=generator)[..., None, None] < 0.5
+    legal[:5] = False
+    action = 3 * torch.rand(300, 4, generator=generator) - 1.5
+    action[::3] = action[::3].clamp(-1, 1)
+    action[1::9, 2] = torch.nan
+    action[3::9, 0] = torch.inf
+    snapped = torch.zeros(300, 4, dtype=torch.int64)
+    modes.snap(action, legal, snapped)
+    expected = env.mode.decode({"action": action}, {"legal": legal.flatten(1)})
+    slot = torch.where(expected.valid, expected.slot, -1)
+    parts = (slot, expected.orientation, *env.mode.indices(expected)[2:])
+    assert torch.equal(snapped, torch.stack(parts, 1))
+    assert (snapped[:, 0] < 0).any()
+    assert (snapped[:, 0] > 0).any()
+
+
+def test_steady_steps_make_no_scratch() -> None:
+    env = on_cells(4, action_mode="candidate", observation=("heightmap",))
+    root = env.reset()
+    scratch = []
+    for _ in range(4):
+        _, root = env.step_and_maybe_reset(env.rand_action(root))
+        scratch.append({key: value.data_ptr() for key, value in env.engine._scratch.items()})
+    assert {name for _, name in scratch[0]} == {"mask", "item_id", "drop_height"}
+    assert all(pointers == scratch[0] for pointers in scratch)
+
+
+# ---------------------------------------------------------------------- where the rules step
+
+
+def test_items_longer_than_a_byte_tells_go_by_the_rules() -> None:
+    env = on_cells()
+    tensors = dict(env.catalogue.tensors())
+    for side, known in ((kernels.MAX_CUBOID_SIDE, True), (kernels.MAX_CUBOID_SIDE + 1, False)):
+        tensors["bottom"] = torch.empty(1, 1, 1, side)
+        assert (supported_ground(tensors, env.params) == "cells") == known
+    task = env.engine.operations.task
+    named = ((Items, task.items), (Counts, task.counts), (Lengths, task.lengths))
+    items, counts, lengths = (
+        dict(zip(names._fields, values, strict=True)) for names, values in named
+    )
+    with pytest.raises(ValueError, match="along is 1 to 255 cells, not 256"):
+        kernels.StepTask(items, tuple(task.pool), counts | {"along": 256}, lengths, on_cells=True)
+
+
+UNKNOWN: list[dict[str, Any]] = [
+    {"action_mode": "candidate", "candidate_generator": "corner_points"},
+    {"illegal_action": "project"},
+    {"candidate_range": "pct"},
+]
+UNKNOWN_ON_CELLS = [{"num_spaces": 8}, {"observation": ("item_maps",)}, {"contact_tol": 1.0}]
+
+
+@pytest.mark.parametrize(
+    ("ground", "params"),
+    [
+        *((ground, params) for ground in GROUNDS for params in UNKNOWN),
+        *(("cells", params) for params in UNKNOWN_ON_CELLS),
+    ],
+    ids=str,
+)
+def test_other_tasks_go_by_the_rules(ground: str, params: dict[str, Any]) -> None:
+    assert GROUNDS[ground]().engine.name == "compiled"
+    env = GROUNDS[ground](**params)
+    assert supported_ground(env.catalogue.tensors(), env.params) is None
+    assert env.engine.name == "rules"
