@@ -44,6 +44,13 @@ def checked(plan: dict[str, Any], folder: Path) -> Report:
     return check_plan(path)
 
 
+def refused(plan: dict[str, Any], folder: Path) -> tuple[int | None, str]:
+    """Return the item and the claim of the first violation."""
+    violation = checked(plan, folder).violation
+    assert violation is not None
+    return violation.item, violation.claim
+
+
 def lift(item: dict[str, Any], height: float) -> None:
     """Change the rest height, in both places that state it."""
     item["z"] = float(np.float32(item["z"] + height))
@@ -264,9 +271,7 @@ def test_the_first_of_two_violations_is_named(
     broken["items"][0]["support_ratio"] = 1.5
     lift(broken["items"][upper], 0.01)
     broken["utilization"] = 0.99
-    violation = checked(broken, tmp_path).violation
-    assert violation is not None
-    assert (violation.item, violation.claim) == (0, "support_ratio")
+    assert refused(broken, tmp_path) == (0, "support_ratio")
 
 
 @pytest.mark.parametrize(
@@ -452,9 +457,7 @@ def test_items_cannot_be_pushed_in_from_the_side(geometry: str, tmp_path: Path) 
     """A box under an overhang overlaps nothing, and could not be put there from above."""
     bridge = [((0, 0, 0), (3, 4, 4), 1.0), ((0, 0, 4), (6, 4, 2), 0.5), ((4, 0, 0), (2, 4, 2), 1.0)]
     plan = by_hand(*bridge, geometry=geometry)
-    violation = checked(plan, tmp_path).violation
-    assert violation is not None
-    assert (violation.item, violation.claim) == (2, "path")
+    assert refused(plan, tmp_path) == (2, "path")
     plan["items"][1:] = [plan["items"][2] | {"order": 1}, plan["items"][1] | {"order": 2}]
     assert checked(plan, tmp_path).holds
 
@@ -472,18 +475,14 @@ def test_boxes_on_a_lattice(tmp_path: Path) -> None:
     ):
         broken = copy.deepcopy(plan)
         broken["items"][0] |= change
-        violation = checked(broken, tmp_path).violation
-        assert violation is not None
-        assert (violation.item, violation.claim) == (0, claim), violation
+        assert refused(broken, tmp_path) == (0, claim)
     for change, claim in (
         ({"unit": 0.003}, "unit"),
         ({"unit": 1e-300}, "container"),
         ({"contact_tol": 0.001}, "contact_tol"),
         ({"stability": "gyroscope"}, "stability"),
     ):
-        violation = checked(plan | change, tmp_path).violation
-        assert violation is not None
-        assert (violation.item, violation.claim) == (None, claim)
+        assert refused(plan | change, tmp_path) == (None, claim)
 
 
 @GEOMETRIES
@@ -506,10 +505,8 @@ def test_boxes_on_a_lattice(tmp_path: Path) -> None:
 def test_extreme_numbers(change: dict[str, Any], claim: str, geometry: str, tmp_path: Path) -> None:
     plan = by_hand(BASE, geometry=geometry)
     plan["items"][0] |= change
-    violation = checked(plan, tmp_path).violation
-    assert violation is not None
-    assert (violation.item, violation.claim) == (0, claim), violation
-    assert len(str(violation)) < 200
+    assert refused(plan, tmp_path) == (0, claim)
+    assert len(str(checked(plan, tmp_path).violation)) < 200
 
 
 def test_rules_of_piles_test_the_whole_pile(tmp_path: Path) -> None:
@@ -522,18 +519,13 @@ def test_rules_of_piles_test_the_whole_pile(tmp_path: Path) -> None:
     lattice = {"geometry": "boxes"}
     assert checked(by_hand(*pile, stability="com_hull", **lattice), tmp_path).holds
     for rule, place in (("stacking_tree", lattice), ("equilibrium", lattice), ("equilibrium", {})):
-        violation = checked(by_hand(*pile, stability=rule, **place), tmp_path).violation
-        assert violation is not None
-        assert (violation.item, violation.claim) == (1, "stability")  # a tie
+        tied = by_hand(*pile, stability=rule, **place)
+        assert refused(tied, tmp_path) == (1, "stability")
         firm = [((x, *yz), size, share) for (x, *yz), size, share in pile]
         firm[1] = ((1, 0, 2), (4, 4, 1), 0.75)
         firm[2] = ((3, 0, 3), (4, 4, 7), 0.5)
-        violation = checked(by_hand(*firm, stability=rule, **place), tmp_path).violation
-        assert violation is not None
-        assert (violation.item, violation.claim) == (2, "stability")
-    violation = checked(by_hand(*pile, stability="stacking_tree"), tmp_path).violation
-    assert violation is not None
-    assert (violation.item, violation.claim) == (None, "stability")
+        assert refused(by_hand(*firm, stability=rule, **place), tmp_path) == (2, "stability")
+    assert refused(by_hand(*pile, stability="stacking_tree"), tmp_path) == (None, "stability")
 
 
 def test_a_cuboid_that_stands_askew(tmp_path: Path) -> None:

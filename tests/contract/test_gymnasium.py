@@ -79,12 +79,6 @@ def test_check_env(options: dict) -> None:
     env.close()
 
 
-def test_paper_preset_at_a_small_size() -> None:
-    options = {"resolution": 20, "grid_step": 2, "num_visible": 2, "orientations": "yaw"}
-    env = gymnasium.make("PackingPaper-v1", scales=(1.0,), pool_size=8, **options)
-    check_env(env.unwrapped, skip_render_check=True)
-
-
 def test_observation_omits_the_item_maps_by_default() -> None:
     assert {"heightmap", "drop_height", "action_mask"} <= set(make().observation_space)
     assert "top" not in set(make().observation_space)
@@ -235,18 +229,6 @@ def test_masks_of_the_modes() -> None:
         make(action_mode="continuous", **TINY).unwrapped.action_masks()
     with pytest.raises(TypeError, match="dict of manager and worker"):
         managed.unwrapped.step(3)
-
-
-@pytest.mark.parametrize("action", [np.nan, 1.5, np.inf])
-def test_points_outside_the_box_end_the_episode(action: float) -> None:
-    env = make(action_mode="continuous")
-    env.reset(seed=0)
-    given = np.array([0, action, 0], dtype=np.float32)
-    _, reward, terminated, _, info = env.unwrapped.step(given)
-    assert terminated
-    assert reward == 0.0
-    assert info["illegal_actions"] == 1
-    assert not info["executed_action"].any()
 
 
 def test_spec_survives_json() -> None:

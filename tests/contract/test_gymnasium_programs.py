@@ -7,7 +7,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-import torch
 from gymnasium.spaces import Box, MultiBinary
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import VectorEnv
@@ -188,19 +187,6 @@ def test_flat_fits_every_preset(task: str) -> None:
     observation, _ = env.reset(seed=0)
     assert observation in env.observation_space
     assert observation["observation"].dtype == np.float32
-
-
-def test_flat_vectors_by_make_vec() -> None:
-    for mode in (None, "sync"):
-        env = vector(observation="flat", vectorization_mode=mode)
-        rng = np.random.default_rng(0)
-        observation, info = env.reset(seed=0)
-        for _ in range(8):
-            assert observation in env.observation_space
-            observation, *_, info = env.step(legal(info["action_mask"], rng))
-    batch = vector(observation="flat", to_torch=True)
-    observation, _ = batch.reset(seed=0)
-    assert isinstance(observation["observation"], torch.Tensor)
 
 
 def test_flat_final_observations() -> None:

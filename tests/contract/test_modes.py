@@ -315,17 +315,6 @@ def test_a_saved_state_goes_on_bit_for_bit(action_mode: str) -> None:
     assert first["next", "done"].any()
 
 
-@pytest.mark.parametrize("action_mode", sorted(MODES))
-def test_random_actions_are_legal_in_every_mode(action_mode: str) -> None:
-    env = tiny_env((3, 2), action_mode=action_mode, num_visible=2, num_candidates=20)
-    assert env.rand_action(env.reset()).select(*env.takes).batch_size == (3, 2)
-    steps = env.rollout(15, break_when_any_done=False)
-    assert not steps["next", "metrics", "illegal_actions"].any()
-    assert steps["next", "done"].any()
-    env.step(env.rand_action())
-    assert not env.state["illegal_actions"].any()
-
-
 @pytest.mark.parametrize("action_mode", ["multi_head", "hierarchical"])
 def test_each_legal_placement_is_as_likely(action_mode: str) -> None:
     """Not each item or each head: a chi-square test over all placements."""

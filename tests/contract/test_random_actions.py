@@ -65,13 +65,6 @@ def test_a_collector_without_a_policy(preset: str, autoreset: str) -> None:
     check_legal(collected(small_preset(preset, 5, autoreset=autoreset)))
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_under_the_mask_transform(preset: str) -> None:
-    env = TransformedEnv(small_preset(preset, 5), ActionMask())
-    check_legal(collected(env))
-    check_legal(env.rollout(80, break_when_any_done=False))
-
-
 @pytest.mark.filterwarnings("ignore:Support of VecNormV2 for containers:UserWarning")
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_under_any_transform(name: str) -> None:

@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from tensordict import TensorDict, TensorDictBase
+from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModule, TensorDictSequential
 from tests.tiny import tiny_env
 from torch import Tensor, nn
 from torchrl.collectors import Collector
 from torchrl.data import LazyTensorStorage, ReplayBuffer
-from torchrl.envs import EnvBase, ExplorationType, RewardSum, TransformedEnv, set_exploration_type
+from torchrl.envs import EnvBase, ExplorationType, set_exploration_type
 from torchrl.modules import EGreedyModule, QValueModule
 from torchrl.objectives import DQNLoss, SoftUpdate
-from torchrl.trainers.algorithms import DQNTrainer
 
 from packing_env.types import AUTORESETS
 
@@ -91,23 +90,6 @@ def test_collector(autoreset: str, options: dict[str, Any]) -> None:
     collector.shutdown()
 
 
-def test_random_collection_is_legal() -> None:
-    """``init_random_frames`` draws from the environment, which knows its mask."""
-    env = tiny_env(4)
-    collector = Collector(
-        env,
-        q_network(env),
-        frames_per_batch=40,
-        total_frames=80,
-        init_random_frames=80,
-        auto_register_policy_transforms=False,
-    )
-    for batch in collector:
-        check_batch(batch, env)
-        assert len(batch["action"].unique()) > 10
-    collector.shutdown()
-
-
 @pytest.mark.parametrize("autoreset", AUTORESETS)
 def test_replay_buffer_and_loss(autoreset: str) -> None:
     """Whole observations through a replay buffer into TorchRL's DQN loss; the loss is finite."""
@@ -147,43 +129,3 @@ def test_a_stored_transition_is_the_one_played() -> None:
     stored, expected = buffer[:], torch.cat(played)
     for key, value in expected.items(True, True):
         assert torch.equal(stored[key], value), key
-
-
-@pytest.mark.parametrize("seed", [None, 3])
-def test_dqn_trainer(seed: int | None) -> None:
-    """A small Q-network, torchrl's trainer, which may seed what runs, and nothing in between."""
-    torch.manual_seed(0)
-    env = TransformedEnv(tiny_env(4), RewardSum(in_keys=["reward"], out_keys=["reward_sum"]))
-    network = q_network(env)
-    policy = exploring(env, network)
-    collector = Collector(
-        env,
-        policy,
-        frames_per_batch=40,
-        total_frames=240,
-        auto_register_policy_transforms=True,
-    )
-    loss_module = DQNLoss(network, action_space="categorical", delay_value=True)
-    loss_module.make_value_estimator(gamma=0.99)
-    before = TensorDict.from_module(network).clone()
-    trainer = DQNTrainer(
-        collector=collector,
-        total_frames=240,
-        frame_skip=1,
-        optim_steps_per_batch=2,
-        loss_module=loss_module,
-        optimizer=torch.optim.Adam(loss_module.parameters(), lr=1e-3),
-        replay_buffer=ReplayBuffer(storage=LazyTensorStorage(500), batch_size=32),
-        target_net_updater=SoftUpdate(loss_module, eps=0.99),
-        greedy_module=policy[-1],
-        progress_bar=False,
-        log_interval=40,
-        seed=seed,
-    )
-    trainer.train()
-    assert trainer.collected_frames == 240
-    after = TensorDict.from_module(network)
-    changed = [k for k, v in before.items(True, True) if not torch.equal(v, after[k])]
-    assert changed
-    assert all(value.isfinite().all() for value in after.values(True, True))
-    collector.shutdown()
