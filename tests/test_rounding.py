@@ -1,99 +1,13 @@
-"""Traps of rasters and of rounding, whose they are and what comes of them; see `test_traps.py`."""
+"""Rounding of lengths: walls, lids and stacks of whole cells, in cells that are no float32."""
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
-import torch
 from tests.one_container import GEOMETRIES, env_of, may_put, put
-from tests.test_traps import tetrahedron
 
-from packing_env import kernels
-from packing_env.core import stability
-from packing_env.items import mesh_from_arrays, rasterize
 from packing_env.reference import maps
 from packing_env.types import lid
-
-INF = torch.inf
-
-
-# ---------------------------------------------------------------------- holes in maps
-
-
-def test_a_solid_has_no_holes_however_fine_the_cells() -> None:
-    """IrregularPacking_DRL samples surfaces every 3 mm onto pixels of 1.3 to 2 mm.
-
-    Pixels between samples stay empty, and items sink into each other there.
-    """
-    corners = np.array(list(itertools.product((0.0, 0.04), (0.0, 0.03), (0.0, 0.02))))
-    quads = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
-    faces = np.array([[q[0], q[i], q[i + 1]] for q in quads for i in (1, 2)])
-    block = rasterize(mesh_from_arrays(corners, faces), torch.eye(3).double(), 0.0005)
-    assert block.footprint.shape == (80, 60)
-    assert block.footprint.all()
-    assert (block.top == np.float32(0.02)).all()
-    assert (block.bottom == 0).all()
-    wedge = rasterize(tetrahedron(), torch.eye(3).double(), 0.0005)
-    for lines in (wedge.footprint, wedge.footprint.T):
-        for line in lines:
-            inside = line.nonzero().flatten()
-            assert len(inside) == inside[-1] - inside[0] + 1  # convex: no gap in any line
-
-
-RING = torch.tensor([[0.0, 0.0, 0.0], [0.0, INF, 0.0], [0.0, 0.0, 0.0]])
-POLE = torch.zeros(4, 4)
-POLE[1, 1] = 5.0
-
-
-def test_cells_outside_the_footprint_never_bind() -> None:
-    """With 0 for "no item here", a ring stops on top of the pole that fits through its hole.
-
-    Nor may the empty part of a padded window be stopped by the wall.
-    """
-    z = kernels.drop_height(POLE[None], RING[None, None])[0, 0]
-    assert z[0, 0] == 0.0
-    assert kernels.drop_height(POLE[None], RING.nan_to_num(posinf=0.0)[None, None])[0, 0, 0, 0] == 5
-    padded = torch.full((1, 1, 5, 5), INF)
-    padded[0, 0, :3, :3] = RING
-    again = kernels.drop_height(POLE[None], padded)[0, 0]
-    assert torch.equal(again, z)
-    assert z.isfinite().nonzero().tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
-
-
-def test_a_hole_in_the_ground_is_bridged_and_carries_nothing() -> None:
-    """Rest height and support come from the rim; a hole is no support and does not swallow."""
-    ground = torch.full((1, 3, 3), 2.0)
-    ground[0, 1, 1] = 0.0
-    flat = torch.zeros(1, 1, 3, 3)
-    z = kernels.drop_height(ground, flat)
-    assert z[0, 0, 0, 0] == 2.0
-    assert kernels.support_count(ground, flat, z, 0.0).flatten()[0] == 8
-    legal = kernels.com_hull(ground, flat, z, torch.tensor([[[96, 96]]]), 0.0)
-    assert bool(legal[0, 0, 0, 0])
-    through = kernels.support_count(POLE[None], RING[None, None], torch.zeros(1, 1, 4, 4), 0.0)
-    assert through.flatten()[0] == 8
-
-
-def test_a_ring_stands_by_every_rule() -> None:
-    """Its centre is over the hole, its corners and its whole footprint are supported."""
-    ground = torch.zeros(1, 3, 3)
-    contact = stability.Contact(
-        ground,
-        RING[None, None],
-        kernels.drop_height(ground, RING[None, None]),
-        torch.tensor([[[96, 96]]]),
-        0.0,
-        1,
-        torch.tensor([[[3, 3]]]),
-    )
-    for rule in ("none", "com_hull", "center_hull", "area_corners", "area_corners_code"):
-        assert bool(stability.judge_maps(rule, contact)[0, 0, 0, 0]), rule
-
-
-# ---------------------------------------------------------------------- floating point
-
 
 CELLS = (0.1, 0.01, 0.3, 1 / 3, 0.07)
 
