@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,16 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from tensordict import TensorDict, TensorDictBase
-from tensordict.nn import TensorDictModuleBase
-from tests.contract.trainer_configs import FILES, FRAMES, PER_BATCH, ROWS, TASK
+from tests.contract.trainer_configs import FILES, FRAMES, PER_BATCH, ROWS
 from torch import Tensor
 from torchrl.modules import QValueActor
-from torchrl.objectives.value import GAE
 from torchrl.trainers import Trainer
 
-from agents.algorithms.ppo import ActorCriticPolicy
 from agents.config.build import build_policy
 from agents.config.folders import config_folder
-from agents.networks import ContinuousActorCritic, MultiHeadActorCritic, ScoreMaps
+from agents.networks import ScoreMaps
 from agents.networks.readouts.quantile import QuantileReadout
 from agents.networks.readouts.values import CategoricalReadout
-from agents.objectives import ACIQNLoss, MultiHeadPPOLoss
-from agents.policies.heads import action_heads
 from packing_env import PackingEnv, make_env
 from packing_env.shells import torchrl_groups
 
@@ -69,8 +64,8 @@ class Seen:
         return all(value.isfinite().all() for loss in self.losses for value in loss.values())
 
 
-def train(trainer: Trainer, *, idle: Sequence[str] = ()) -> Seen:
-    """Run it; every parameter of the loss and of its target but the idle must have moved."""
+def train(trainer: Trainer) -> Seen:
+    """Run it; every parameter of the loss and of its target must have moved."""
     seen = Seen()
 
     def keep_batch(batch: TensorDictBase) -> TensorDictBase:
@@ -89,8 +84,7 @@ def train(trainer: Trainer, *, idle: Sequence[str] = ()) -> Seen:
     trainer.train()
     assert trainer.collected_frames == FRAMES
     assert [batch.shape for batch in seen.batches] == [(ROWS, PER_BATCH // ROWS)] * 4
-    still = {name for name, value in parameters.items() if torch.equal(value, before[name])}
-    assert still <= set(idle)
+    assert not [name for name, value in parameters.items() if torch.equal(value, before[name])]
     assert all(value.isfinite().all() for value in parameters.values())
     assert seen.losses
     assert seen.loss_is_finite()
@@ -206,12 +200,6 @@ def test_sac_trainer(composed: Callable[..., DictConfig]) -> None:
     assert acts_on(trainer, trainer.loss_module.actor_network_params)
 
 
-def collector_of(config: DictConfig, policy: torch.nn.Module) -> Any:
-    """The configured collector with this policy."""
-    config.collector.policy = None
-    return instantiate(config.collector)(policy=policy)
-
-
 # ---------------------------------------------------------------------- our losses
 
 
@@ -254,80 +242,3 @@ def test_dqn_trainer_with_our_losses(composed: Callable[..., DictConfig], name: 
     seen = train(trainer)
     check_legal(seen.batches)
     assert acts_on(trainer, trainer.loss_module.value_network_params, "module.0.")
-
-
-class StateValue(TensorDictModuleBase):
-    """The value of an actor and critic in one, alone: what TorchRL's GAE calls.
-
-    Under a name of its own: where a policy writes values, GAE finds them at the root only.
-    """
-
-    out_keys = ("value_now",)
-
-    def __init__(self, policy: ActorCriticPolicy) -> None:
-        super().__init__()
-        self.policy = policy
-        self.in_keys = policy.network.in_keys
-
-    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        flat = tensordict.select(*self.in_keys).reshape(-1)
-        value = self.policy.value(flat).unflatten(0, tensordict.batch_size)
-        return tensordict.set("value_now", value[..., None])
-
-
-class HeadsLoss(MultiHeadPPOLoss):
-    """Our loss with the names that the trainer knows a loss's networks and entries by."""
-
-    @dataclass
-    class _AcceptedKeys(MultiHeadPPOLoss._AcceptedKeys):
-        reward: str = "reward"
-        done: str = "done"
-        terminated: str = "terminated"
-
-    def __init__(self, policy: ActorCriticPolicy) -> None:
-        super().__init__(policy)
-        self.critic_network = StateValue(policy)
-
-    @property
-    def actor_network(self) -> ActorCriticPolicy:
-        return self.policy
-
-
-def test_ppo_trainer_with_our_loss(composed: Callable[..., DictConfig]) -> None:
-    torch.manual_seed(0)
-    config = composed("ppo", f"{TASK}.action_mode=multi_head", f"{TASK}.num_visible=2")
-    env = instantiate(config.training_env.base_env)
-    policy = ActorCriticPolicy(MultiHeadActorCritic(env, channels=4), action_heads(env))
-    loss = HeadsLoss(policy)
-    collector = collector_of(config, policy)
-    gae = GAE(gamma=0.9, lmbda=0.9, value_network=loss.critic_network, deactivate_vmap=True)
-    gae.set_keys(value="value_now")
-    trainer = instantiate(config.trainer, collector=collector, loss_module=loss, gae=gae)
-    # What is added to the scores of all items changes no choice: its gradient is rounding, or 0.
-    seen = train(trainer, idle=["policy.network.item.bias"])
-    batch = torch.cat(seen.batches, 1)
-    assert (batch["next", "metrics", "illegal_actions"] == 0).all()
-    assert batch["action"].shape == (ROWS, FRAMES // ROWS, 4)
-    for losses in seen.losses[:: len(seen.losses) // len(seen.batches)]:
-        assert losses["kl_approx"].abs() < 1e-6
-
-
-class RiskLoss(ACIQNLoss):
-    """Our loss with an entry that the trainer names, though no return is cut off at ``done``."""
-
-    @dataclass
-    class _AcceptedKeys(ACIQNLoss._AcceptedKeys):
-        done: str = "done"
-
-
-def test_ddpg_trainer_with_our_loss(composed: Callable[..., DictConfig]) -> None:
-    torch.manual_seed(0)
-    config = composed("ddpg")
-    made = ContinuousActorCritic(instantiate(config.training_env.base_env), channels=8, width=32)
-    critic = made.quantile_critic(num_cosines=8, num_samples=4, risk=0.5)
-    loss = RiskLoss(made.actor(), critic, gamma=0.9, risk=0.5)
-    collector = collector_of(config, made.actor())
-    trainer = instantiate(config.trainer, collector=collector, loss_module=loss)
-    seen = train(trainer)
-    assert (torch.cat(seen.batches)["next", "metrics", "illegal_actions"] == 0).all()
-    assert acts_on(trainer, loss.actor_network_params)

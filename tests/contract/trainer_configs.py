@@ -164,26 +164,12 @@ trainer: {{target_net_updater: "${{target}}"}}
 """
 """Everything out of TorchRL's groups: the environment's actions are points of a box."""
 
-DDPG = f"""
-defaults: {COMMON_GROUPS}
-  - loss@loss: ddpg
-  - target_net_updater@target: soft
-  - trainer@trainer: ddpg
-  - common
-  - _self_
-training_env: {{base_env: {{action_mode: continuous}}}}
-target: {{tau: 0.1}}
-trainer: {{target_net_updater: "${{target}}"}}
-"""
-"""Without its networks."""
-
 FILES = {
     "common": COMMON,
     "dqn": DQN,
     "prioritized": PRIORITIZED,
     "ppo": PPO,
     "sac": SAC,
-    "ddpg": DDPG,
     "env": "defaults: [env@env: packing, _self_]",
 }
 """By the name to compose."""
