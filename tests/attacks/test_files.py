@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.mesh_files import box_3mf, box_glb, glb_of, model_3mf, write_3mf, write_glb
+from tests.mesh_files import (
+    box_3mf,
+    box_glb,
+    glb_of,
+    model_3mf,
+    write_3mf,
+    write_box_3mf,
+    write_glb,
+)
 
 from agents.cli import main as cli
 from agents.loggers.logging import CSVLogger
@@ -23,6 +31,7 @@ from agents.training import checkpoint
 from packing_env.generators import GeneratorError, SequenceFile
 from packing_env.generators.cuboids.files import read_loads
 from packing_env.items import Catalogue, CatalogueError, MeshError, load_mesh
+from packing_env.items.meshes import limits
 from packing_env.items.storage import StorageError, read
 from packing_env.plan import PlanError, load_plan
 
@@ -193,6 +202,40 @@ def test_a_glb_file_that_unfolds_to_too_much_is_refused(tmp_path: Path) -> None:
     path.write_bytes(glb_of(document, data))
     with pytest.raises(MeshError, match="declares more values than the file holds"):
         load_mesh(path)
+
+
+@pytest.fixture
+def _small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_SIZE", 1_000)
+
+
+@pytest.mark.usefixtures("_small_limit")
+def test_a_few_vertices_with_many_triangles_are_refused(tmp_path: Path) -> None:
+    """Some kilobytes may draw the triangles of one part a thousand times."""
+    model = model_3mf(box_3mf(1, (1, 1, 1)), 10 * '<item objectid="1"/>')
+    triangle = '<triangle v1="0" v2="2" v3="1"/>'
+    glb_file, model_file = tmp_path / "bomb.glb", tmp_path / "bomb.3mf"
+    for times, too_many in ((5, False), (500, True)):
+        meshes = [{"primitives": 2 * times * [{"attributes": {"POSITION": 0}, "indices": 1}]}]
+        nodes = [{"children": [1, 2]}, *[{"mesh": 0}] * 2]
+        write_glb(glb_file, (1, 1, 1), nodes=nodes, meshes=meshes)
+        triangles = times * triangle + "</triangles>"
+        unfolding = model.replace("</triangles>", triangles)
+        write_3mf(model_file, {"3D/3dmodel.model": unfolding})
+        for file in (glb_file, model_file):
+            if too_many:
+                with pytest.raises(MeshError, match="vertices or pairs of triangles"):
+                    load_mesh(file)
+            else:
+                assert len(load_mesh(file).faces) >= 4
+
+
+@pytest.mark.usefixtures("_small_limit")
+def test_meshes_of_a_urdf_tree_that_unfold_to_too_much_are_refused(tmp_path: Path) -> None:
+    write_box_3mf(tmp_path / "part.3mf", (1, 1, 1), "millimeter")
+    (tmp_path / "tree.urdf").write_text(urdf(300, '<mesh filename="part.3mf"/>'))
+    with pytest.raises(MeshError, match=r"tree\.urdf: unfolds to"):
+        load_mesh(tmp_path / "tree.urdf")
 
 
 def urdf(num_links: int, geometry: str, at: slice = slice(None)) -> str:

@@ -82,7 +82,7 @@ class _Document:
         """Return the meshes of the scene; raise `MeshError` if they unfold to too much."""
         placed = self._placed_nodes()
         counts = [self._num_instances(node) for node, _ in placed]
-        sizes = [self._num_vertices(node["mesh"]) for node, _ in placed]
+        sizes = [self._size(node["mesh"]) for node, _ in placed]
         total = sum(size * count for size, count in zip(sizes, counts, strict=True))
         limits.check_size(self.path, sum(counts), total)
         meshes: dict[int, Surface] = {}
@@ -133,10 +133,15 @@ class _Document:
             raise MeshError(f"{self.path}: {INSTANCING} of unequal lengths; export it again")
         return counts.pop()
 
-    def _num_vertices(self, mesh: int) -> int:
-        """Return the vertices of a mesh, before any is read."""
-        primitives = self._entry("meshes", mesh)["primitives"]
-        return sum(self._count(each["attributes"]["POSITION"]) for each in primitives)
+    def _size(self, mesh: int) -> int:
+        """Return the size of a mesh (`limits.size_of`), before any of it is read."""
+        size = 0
+        for primitive in self._entry("meshes", mesh)["primitives"]:
+            vertices = self._count(primitive["attributes"]["POSITION"])
+            corners = self._count(primitive["indices"]) if "indices" in primitive else vertices
+            listed = primitive.get("mode", TRIANGLES) == TRIANGLES
+            size += limits.size_of(vertices, corners // 3 if listed else corners)
+        return size
 
     def _instances(self, node: Mapping[str, Any]) -> Matrices:
         attributes = _instancing(node)

@@ -15,8 +15,8 @@ from packing_env.items.meshes.surface import MeshError
 
 MAX_PARTS = 1024
 """Largest number of separate parts of a solid; some checks compare all pairs of them."""
-MAX_VERTICES = 2**24
-"""Largest number of vertices of a solid, each instance of a part counted."""
+MAX_SIZE = 2**24
+"""Largest :func:`size_of` a solid, each instance of a part counted."""
 CHUNK = 2**20
 """Bytes of XML that are parsed at once."""
 END = "/"
@@ -32,13 +32,21 @@ def check_parts(what: str, parts: int) -> None:
         )
 
 
-def check_size(path: Path, parts: int, vertices: int) -> None:
-    """Raise `MeshError` for more parts or vertices than are read."""
+def size_of(vertices: int, triangles: int) -> int:
+    """Return the vertices of a surface, or half its triangles where these are more.
+
+    A closed surface has two triangles per vertex; one of a few vertices may repeat its triangles.
+    """
+    return max(vertices, triangles // 2)
+
+
+def check_size(path: Path, parts: int, size: int) -> None:
+    """Raise `MeshError` for more parts, or a larger size, than is read."""
     check_parts(str(path), parts)
-    if vertices > MAX_VERTICES:
+    if size > MAX_SIZE:
         raise MeshError(
-            f"{path}: unfolds to {vertices:,} vertices, and at most {MAX_VERTICES:,} are read; "
-            "export it with fewer triangles"
+            f"{path}: unfolds to {size:,} vertices or pairs of triangles, and at most "
+            f"{MAX_SIZE:,} are read; export it with fewer triangles"
         )
 
 
@@ -51,12 +59,12 @@ class Parts:
     Attributes:
         made_of: The parts that a part is made of, by name; one may be named several times. The
             name of the whole is "".
-        vertices: Vertices of the parts that have a surface.
+        size: :func:`size_of` the parts that have a surface.
     """
 
     def __init__(self) -> None:
         self.made_of: dict[str, list[str]] = defaultdict(list)
-        self.vertices: dict[str, int] = {}
+        self.size: dict[str, int] = {}
 
     def check(self, path: Path) -> None:
         """Raise `MeshError` beyond the limits, and for parts that contain each other."""
@@ -74,10 +82,10 @@ class Parts:
             waiting.pop()
             above.discard(part)
             inside = [total[inner] for inner in self.made_of.get(part, ())]
-            count = sum(count for count, _ in inside) + (part in self.vertices)
-            total[part] = count, sum(n for _, n in inside) + self.vertices.get(part, 0)
-        parts, vertices = total[""]
-        check_size(path, parts, vertices)
+            count = sum(count for count, _ in inside) + (part in self.size)
+            total[part] = count, sum(n for _, n in inside) + self.size.get(part, 0)
+        parts, size = total[""]
+        check_size(path, parts, size)
 
 
 def check_dae(path: Path, data: bytes) -> float:
@@ -92,9 +100,9 @@ def check_dae(path: Path, data: bytes) -> float:
                 continue
             if tag == "geometry":
                 here = f"#{given.get('id')}"
-                parts.vertices[here] = 0
-            elif tag == "float_array" and here in parts.vertices:
-                parts.vertices[here] += int(given.get("count", "0")) // 3
+                parts.size[here] = 0
+            elif tag == "float_array" and here in parts.size:
+                parts.size[here] += int(given.get("count", "0")) // 3
             elif tag == "node":
                 number += 1
                 parts.made_of[here].append(f"#{given.get('id', f' {number}')}")

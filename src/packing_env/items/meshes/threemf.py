@@ -279,7 +279,8 @@ class _Package:
                 name = f"{file}#{number}"
                 parts.made_of[name] = [self._existing(part) for part in each.components]
                 if each.has_mesh:
-                    parts.vertices[name] = len(each.vertices) // 3
+                    vertices, triangles = len(each.vertices) // 3, len(each.faces) // 3
+                    parts.size[name] = limits.size_of(vertices, triangles)
         parts.check(self.path)
 
     def _existing(self, reference: _Reference) -> str:

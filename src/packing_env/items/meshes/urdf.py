@@ -36,9 +36,13 @@ def read_tree(path: Path, data: bytes) -> Surface:
         raise MeshError(f"{path}: not valid XML ({error}); repair the file") from error
     _check_size(path, robot)
     pieces: list[Surface] = []
+    parts, size = 0, 0
     for link, pose in _link_poses(path, robot):
         for element in _elements(link):
             piece = _geometry(path, element)
+            parts += int(piece.part.max(initial=0)) + 1
+            size += limits.size_of(len(piece.vertices), len(piece.faces))
+            limits.check_size(path, parts, size)  # a small file may unfold to much
             pieces.append(moved(piece, pose @ _origin(path, element)))
     if not pieces:
         raise MeshError(f"{path}: no visual or collision geometry in it; add some to a link")
