@@ -211,6 +211,12 @@ def test_equal_types_share_blocks_and_keep_their_names() -> None:
     assert sorted(box.kind for box in load) == [0, 0, 1, 1, 1, 1]
 
 
+def test_a_load_has_the_orientations_that_fit() -> None:
+    """In units of the container, 5 // 4 is as long as 4 // 4."""
+    load = load_boxes((4, 4, 4), [BoxType([(5, 2, 2), (4, 2, 2)], 4)], width=1)
+    assert [box.orientation for box in load] == [1, 1, 1, 1]
+
+
 @pytest.mark.parametrize("width", [0, 3, 8192])
 def test_the_width_is_a_power_of_two(width: int) -> None:
     with pytest.raises(ParameterError, match="width"):

@@ -100,6 +100,11 @@ class Problem:
         x, y, z = (side // unit for side, unit in zip(sides, self.unit, strict=True))
         return x, y, z
 
+    def _restored(self, sides: Sides) -> Sides:
+        """Return sides of a box in the lengths of the caller."""
+        x, y, z = (side * unit for side, unit in zip(sides, self.unit, strict=True))
+        return x, y, z
+
     def limit(self, room: int) -> None:
         """Limit the counts to what a room holds, and set ``whole``: no load has a larger volume.
 
@@ -165,12 +170,12 @@ class Problem:
         types, orientations = np.empty(len(boxes), np.int64), np.empty(len(boxes), np.int64)
         for kind, members in enumerate(self._members):
             at = np.flatnonzero(boxes[:, 0] == kind)
+            fitting = [self._restored(sides) for sides in self.orientations[kind]]
             start = 0
             for member in members:
                 mine = at[start : start + min(self._type_counts[member], len(at))]
                 start += len(mine)
-                whole = [self._reduced(sides) for sides in self._types[member]]
-                index = np.array([whole.index(sides) for sides in self.orientations[kind]])
+                index = np.array([self._types[member].index(sides) for sides in fitting])
                 types[mine], orientations[mine] = member, index[boxes[mine, 1]]
         x, y, z = (boxes[:, 2:] * np.array(self.unit)).T.tolist()
         rows = zip(types.tolist(), orientations.tolist(), zip(x, y, z, strict=True), strict=True)
