@@ -148,6 +148,6 @@ def _search(params: PackingParams, order: str) -> kernels.Search:
         stride=params.grid_step,
         rule=params.stability,
         lid=params.lid,
-        contact_tol=params.tolerance,
+        tolerance=params.tolerance,
         scale=scale if order == "score" else (),
     )

@@ -200,12 +200,12 @@ def _closed(rest, inside, peak, plane, lid):
 
 @triton.jit(do_not_specialize=SIZES)
 def gaps_kernel(
-    scene, z, count, peak, contact_tol, lid, orientations, window_x, window_y,
+    scene, z, count, peak, tolerance, lid, orientations, window_x, window_y,
     COUNT: tl.constexpr, POINTS: tl.constexpr, TILE_Y: tl.constexpr, LATTICE: tl.constexpr,
 ):  # fmt: skip
     """Write the highest gap into z, or with COUNT the number of those that support into the count.
 
-    A gap is that between the ground and a cell of the item; it supports from z - contact_tol on.
+    A gap is that between the ground and a cell of the item; it supports from z - tolerance on.
     Where the item does not stay in the container, z is +inf and the count 0; where ``peak`` are the
     items' highest points, z is +inf above the lid, too.
     """
@@ -233,7 +233,7 @@ def gaps_kernel(
         if COUNT:
             inside = (x + i < nx) & (y < ny)
             rest = tl.load(z + place + i * LATTICE.ys, mask=inside, other=float("inf"))
-            bar = changed(bar, i, tl.max(rest, axis=2, keep_dims=True) - contact_tol)
+            bar = changed(bar, i, tl.max(rest, axis=2, keep_dims=True) - tolerance)
         else:
             none = tl.full([1, columns, LATTICE.threads], -float("inf"), tl.float32)
             bar = changed(bar, i, none)

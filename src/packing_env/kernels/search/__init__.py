@@ -99,7 +99,7 @@ def lowest_placements(
         )
     rule = MAP_RULES.index(search.rule)
     counts = [count, search.stride, search.pooled, rule, PATIENCE]
-    lengths = [search.lid, search.contact_tol, *search.scale]
+    lengths = [search.lid, search.tolerance, *search.scale]
     tensors = [getattr(items, field.name) for field in fields(items)]
     operation = _LOWEST[resolve(None, heightmap.device.type)]
     found: tuple[Tensor, Tensor, Tensor] = operation(

@@ -72,7 +72,7 @@ class Search:
         stride: Cells between placements.
         rule: One of :data:`SEARCHED_RULES`.
         lid: Highest legal float32(z + peak), metres.
-        contact_tol: Metres by which a supporting cell may miss contact.
+        tolerance: Metres by which a supporting cell may miss contact.
         scale: Empty: by rest height, ties by the index of the placement. Else by the key
             ``round(z / scale[0] * scale[1] * scale[2] * ...)``, the quotient in float32, the
             products in float64 from the left, half to even; ties by x, y, item, orientation.
@@ -82,7 +82,7 @@ class Search:
     stride: int
     rule: str
     lid: float
-    contact_tol: float
+    tolerance: float
     scale: tuple[float, ...] = ()
 
     @property

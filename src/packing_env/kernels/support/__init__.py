@@ -12,7 +12,7 @@ from packing_env.kernels.operators import declare
 from packing_env.kernels.support import eager
 
 _COM_HULL = implement(
-    "com_hull(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, float contact_tol,"
+    "com_hull(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, float tolerance,"
     " int stride, bool centres, Tensor? which=None, Tensor? size=None, Tensor? margin=None)"
     " -> Tensor",
     __name__,
@@ -21,12 +21,12 @@ _COM_HULL = implement(
 )
 _SUREST_HULL = declare(
     "numba_surest_hull(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, Tensor margin,"
-    " float contact_tol, int stride, int items) -> Tensor",
+    " float tolerance, int stride, int items) -> Tensor",
     cpu=f"{__name__}.hull_numba:surest_hull",
     fake=lambda heightmap, bottom, z, *others: z.new_empty(z.shape, dtype=torch.bool),
 )
 _SUPPORT_COUNT = implement(
-    "support_count(Tensor heightmap, Tensor bottom, Tensor z, float contact_tol, int stride,"
+    "support_count(Tensor heightmap, Tensor bottom, Tensor z, float tolerance, int stride,"
     " Tensor? which=None, Tensor? size=None) -> Tensor",
     __name__,
     fake=lambda heightmap, bottom, z, *others: z.new_empty(z.shape, dtype=torch.int32),
@@ -39,7 +39,7 @@ def com_hull(
     bottom: Float[Tensor, "B R U V"] | Float[Tensor, "K U V"],
     z: Float[Tensor, "B R Xs Ys"],
     com: Int[Tensor, "B R 2"],
-    contact_tol: float,
+    tolerance: float,
     stride: int = 1,
     *,
     centres: bool = False,
@@ -50,7 +50,7 @@ def com_hull(
 ) -> Bool[Tensor, "B R Xs Ys"]:
     """Return True where the centre of mass lies over the hull of the supporting cells' squares.
 
-    A cell supports iff heightmap - bottom >= z - contact_tol in float32. Of all corners of
+    A cell supports iff heightmap - bottom >= z - tolerance in float32. Of all corners of
     supporting squares, slope = dy/|dx| is taken from the centre of mass (1/64-cell integers,
     float64; 2^20 dy where dx = 0), separately for the corners left (dx <= 0) and right (dx >= 0)
     of it. Stable iff there are corners on both sides, max_left + max_right >= 0 and
@@ -65,7 +65,7 @@ def com_hull(
         bottom: lower surface of each orientation, +inf outside its footprint.
         z: what `drop_height` returned, or +inf for placements that do not matter.
         com: centre of mass (x, y) from the window's lower corner, in 1/64 cell.
-        contact_tol: metres by which a supporting cell may miss contact.
+        tolerance: metres by which a supporting cell may miss contact.
         stride: lattice step in cells.
         centres: take the hull of the cells' centres, not of their squares.
         which: as for `drop_height`; `com` is that of each row's orientations.
@@ -78,7 +78,7 @@ def com_hull(
     if margin is not None:
         check_tensor("margin", margin, torch.int64, (*z.shape[:2], 2))
     operation = select(_COM_HULL, backend, heightmap.device.type)
-    placed = (heightmap, bottom, z, com, contact_tol, stride, centres)
+    placed = (heightmap, bottom, z, com, tolerance, stride, centres)
     found: Tensor = operation(*placed, which, size, margin)
     return found
 
@@ -89,7 +89,7 @@ def surest_hull(
     z: Float[Tensor, "B P Xs Ys"],
     com: Int[Tensor, "B P 2"],
     margin: Int[Tensor, "B P tiers 2"],
-    contact_tol: float,
+    tolerance: float,
     stride: int,
     items: int,
 ) -> Bool[Tensor, "B P Xs Ys"]:
@@ -99,7 +99,7 @@ def surest_hull(
     ``P = items * R`` of several items; margins that come later are not looked at where one before
     them leaves an item a placement.
     """
-    found: Tensor = _SUREST_HULL(heightmap, bottom, z, com, margin, contact_tol, stride, items)
+    found: Tensor = _SUREST_HULL(heightmap, bottom, z, com, margin, tolerance, stride, items)
     return found
 
 
@@ -107,7 +107,7 @@ def support_count(
     heightmap: Float[Tensor, "B X Y"],
     bottom: Float[Tensor, "B R U V"] | Float[Tensor, "K U V"],
     z: Float[Tensor, "B R Xs Ys"],
-    contact_tol: float,
+    tolerance: float,
     stride: int = 1,
     *,
     which: Int[Tensor, "B R"] | None = None,
@@ -116,13 +116,13 @@ def support_count(
 ) -> Int[Tensor, "B R Xs Ys"]:
     """Return how many footprint cells support each placement, int32; 0 where z is +inf.
 
-    A cell supports iff heightmap - bottom >= z - contact_tol in float32.
+    A cell supports iff heightmap - bottom >= z - tolerance in float32.
 
     Args:
         heightmap: finite heights of the container.
         bottom: lower surface of each orientation, +inf outside its footprint.
         z: what `drop_height` returned, or +inf for placements that do not matter.
-        contact_tol: metres by which a supporting cell may miss contact.
+        tolerance: metres by which a supporting cell may miss contact.
         stride: lattice step in cells.
         which: as for `drop_height`.
         size: as for `drop_height`.
@@ -130,5 +130,5 @@ def support_count(
     """
     check_placed(heightmap, bottom, z, stride, which, size)
     operation = select(_SUPPORT_COUNT, backend, heightmap.device.type)
-    found: Tensor = operation(heightmap, bottom, z, contact_tol, stride, which, size)
+    found: Tensor = operation(heightmap, bottom, z, tolerance, stride, which, size)
     return found

@@ -30,7 +30,7 @@ def com_hull(
     bottom: Float[Tensor, "B R U V"] | Float[Tensor, "K U V"],
     z: Float[Tensor, "B R Xs Ys"],
     com: Int[Tensor, "B R 2"],
-    contact_tol: float,
+    tolerance: float,
     stride: int,
     centres: bool,
     which: Int[Tensor, "B R"] | None = None,
@@ -41,7 +41,7 @@ def com_hull(
     surfaces = gather_surfaces(bottom, which) if which is not None else bottom
 
     def holds(point: Tensor, judged: Tensor) -> Tensor:
-        return _com_hull(heightmap, surfaces, judged, point, contact_tol, stride, centres)
+        return _com_hull(heightmap, surfaces, judged, point, tolerance, stride, centres)
 
     return holds_all(holds, z, com, margin)
 
@@ -50,14 +50,14 @@ def support_count(
     heightmap: Float[Tensor, "B X Y"],
     bottom: Float[Tensor, "B R U V"] | Float[Tensor, "K U V"],
     z: Float[Tensor, "B R Xs Ys"],
-    contact_tol: float,
+    tolerance: float,
     stride: int,
     which: Int[Tensor, "B R"] | None = None,
     size: Int[Tensor, "K 2"] | None = None,
 ) -> Int[Tensor, "B R Xs Ys"]:
     """Carry out `packing_env.kernels.support_count`."""
     surfaces = gather_surfaces(bottom, which) if which is not None else bottom
-    return _support_count(heightmap, surfaces, z, contact_tol, stride)
+    return _support_count(heightmap, surfaces, z, tolerance, stride)
 
 
 @in_rows(4, lambda *arguments: rows_at_once(arguments[2].shape[1:]))
@@ -66,7 +66,7 @@ def _com_hull(
     bottom: Float[Tensor, "B R U V"],
     z: Float[Tensor, "B R Xs Ys"],
     com: Int[Tensor, "B R 2"],
-    contact_tol: float,
+    tolerance: float,
     stride: int,
     centres: bool,
 ) -> Bool[Tensor, "B R Xs Ys"]:
@@ -79,7 +79,7 @@ def _com_hull(
     """
     window_x, window_y = window_cells(heightmap, bottom)
     phases = phases_of(heightmap, bottom, stride)
-    threshold = z - contact_tol
+    threshold = z - tolerance
     centre = com[..., None, None].double()
     inset, rows_a_line, lines = (HALF_CELL, 1, window_x) if centres else (0, 2, window_x + 1)
     high: list[Tensor] = []
@@ -113,13 +113,13 @@ def _support_count(
     heightmap: Float[Tensor, "B X Y"],
     bottom: Float[Tensor, "B R U V"],
     z: Float[Tensor, "B R Xs Ys"],
-    contact_tol: float,
+    tolerance: float,
     stride: int,
 ) -> Int[Tensor, "B R Xs Ys"]:
     """Return :func:`support_count` of gathered surfaces."""
     window_x, window_y = window_cells(heightmap, bottom)
     phases = phases_of(heightmap, bottom, stride)
-    threshold = z - contact_tol
+    threshold = z - tolerance
     count = torch.zeros(z.shape, dtype=torch.int32, device=z.device)
     for u in range(window_x):
         for v in range(window_y):

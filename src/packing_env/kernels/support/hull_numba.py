@@ -54,14 +54,14 @@ _FARTHER = np.uint32(0xFFFF0000)
 
 
 @jit
-def finite_range(z, contact_tol, threshold, result):
-    """Return the range of placements with finite z and the lowest threshold, z - contact_tol.
+def finite_range(z, tolerance, threshold, result):
+    """Return the range of placements with finite z and the lowest threshold, z - tolerance.
 
     Fills the thresholds, and the result with 0.
     """
     first, last, lowest = z.size, 0, INF
     for i in range(z.size):
-        bar = z[i] - contact_tol
+        bar = z[i] - tolerance
         threshold[i] = bar
         result[i] = 0
         if bar < INF:
@@ -196,7 +196,7 @@ def _holds_corners(ground, bottom, bar, com, margin, inset, span):
 
 
 @jit
-def hull_plane(stable, z, bottom, com, margin, ground, work, contact_tol, stride, centres):
+def hull_plane(stable, z, bottom, com, margin, ground, work, tolerance, stride, centres):
     """Fill stable [X', Y'] for one orientation; return whether any placement is.
 
     ground is the heightmap, its phases and the maxima of its rows; work is of `hull_work`.
@@ -206,7 +206,7 @@ def hull_plane(stable, z, bottom, com, margin, ground, work, contact_tol, stride
     offset, level, bits, places, corners, least, threshold, found = work
     ys = z.shape[1]
     flat = stable.reshape(stable.size)
-    first, last, _ = finite_range(z.reshape(z.size), contact_tol, threshold, flat)
+    first, last, _ = finite_range(z.reshape(z.size), tolerance, threshold, flat)
     if first == last:
         return False
     any_held = False
@@ -253,7 +253,7 @@ def hull_work(length, width, window_x, window_y, stride):
 
 @kernel
 def _surest_hull(
-    heightmap, bottom, which, z, com, margin, contact_tol, stable, stride, centres, items,
+    heightmap, bottom, which, z, com, margin, tolerance, stable, stride, centres, items,
     start, stop,
 ):  # fmt: skip
     """Fill stable for the items start <= b * items + l < stop; which is as in `drop.numba`."""
@@ -282,7 +282,7 @@ def _surest_hull(
                     continue
                 any_held |= hull_plane(
                     stable[b, r], z[b, r], bottom[chosen], com[b, r], margin[b, r, tier], ground,
-                    work, contact_tol, stride, centres,
+                    work, tolerance, stride, centres,
                 )  # fmt: skip
             if any_held:
                 break
@@ -296,7 +296,7 @@ def work_of(z: Tensor, bottom: Tensor) -> int:
 def _judge(
     arrays: tuple[Any, ...],
     z: Tensor,
-    contact_tol: float,
+    tolerance: float,
     stride: int,
     centres: bool,
     items: int,
@@ -304,7 +304,7 @@ def _judge(
 ) -> Tensor:
     """Return which placements are stable; each item's by the first of its margins that has any."""
     stable = z.new_empty(z.shape, dtype=torch.bool)
-    arguments = (*arrays, np.float32(contact_tol), stable.numpy(), stride, centres, items)
+    arguments = (*arrays, np.float32(tolerance), stable.numpy(), stride, centres, items)
     run(_surest_hull, arguments, z.shape[0] * items, work)
     return stable
 
@@ -314,7 +314,7 @@ def com_hull(
     bottom: Tensor,
     z: Tensor,
     com: Tensor,
-    contact_tol: float,
+    tolerance: float,
     stride: int,
     centres: bool,
     which: Tensor | None = None,
@@ -324,7 +324,7 @@ def com_hull(
     """Carry out `packing_env.kernels.com_hull`."""
     margin = (torch.zeros_like(com) if margin is None else margin)[:, :, None]
     arrays = (array(heightmap), *surfaces(bottom, which), array(z), array(com), array(margin))
-    return _judge(arrays, z, contact_tol, stride, centres, z.shape[1], work_of(z, bottom))
+    return _judge(arrays, z, tolerance, stride, centres, z.shape[1], work_of(z, bottom))
 
 
 def surest_hull(
@@ -333,10 +333,10 @@ def surest_hull(
     z: Tensor,
     com: Tensor,
     margin: Tensor,
-    contact_tol: float,
+    tolerance: float,
     stride: int,
     items: int,
 ) -> Tensor:
     """Carry out `packing_env.kernels.surest_hull`."""
     arrays = (array(heightmap), *surfaces(bottom, None), array(z), array(com), array(margin))
-    return _judge(arrays, z, contact_tol, stride, False, items, work_of(z, bottom))
+    return _judge(arrays, z, tolerance, stride, False, items, work_of(z, bottom))

@@ -110,7 +110,7 @@ def blocks_needed(tops, lows, bar, h, LATTICE: tl.constexpr):
 
 @triton.jit(do_not_specialize=SIZES)
 def com_hull_kernel(
-    scene, z, com, stable, contact_tol, orientations, window_x, window_y,
+    scene, z, com, stable, tolerance, orientations, window_x, window_y,
     CENTRES: tl.constexpr, WIDE: tl.constexpr, POINTS: tl.constexpr, TILE_Y: tl.constexpr,
     LATTICE: tl.constexpr,
 ):  # fmt: skip
@@ -131,7 +131,7 @@ def com_hull_kernel(
     below = tl.where(inside, x * LATTICE.pitch_y + y, 0)
     ground, tops, _ = grounds_of(scene, row, below, LATTICE)
     place = plane * (LATTICE.xs * LATTICE.ys) + x * LATTICE.ys + y
-    bar = tl.load(z + place, mask=inside, other=float("inf")) - contact_tol
+    bar = tl.load(z + place, mask=inside, other=float("inf")) - tolerance
     counts = tl.max(tl.max((bar < float("inf")).to(tl.int32), axis=1), axis=0) > 0
     w = tl.where(counts, tl.load(scene.size + surface * 3), 0)
     exact = tl.int64 if WIDE else tl.int32
@@ -179,7 +179,7 @@ def com_hull(
     bottom: Tensor,
     z: Tensor,
     com: Tensor,
-    contact_tol: float,
+    tolerance: float,
     stride: int,
     centres: bool,
     which: Tensor | None = None,
@@ -193,7 +193,7 @@ def com_hull(
 
     def holds(point: Tensor, judged: Tensor) -> Tensor:
         stable = z.new_empty(z.shape, dtype=torch.uint8)
-        placed = (judged.contiguous(), point.contiguous(), stable, contact_tol)
+        placed = (judged.contiguous(), point.contiguous(), stable, tolerance)
         launch(com_hull_kernel, scene, heightmap, stride, *placed, **constants)
         return stable.view(torch.bool)
 

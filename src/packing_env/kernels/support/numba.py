@@ -70,7 +70,7 @@ def _count_by_taps(count, threshold, heights, offset, level):
 
 
 @kernel
-def _support_count(heightmap, bottom, which, z, contact_tol, count, stride, start, stop):
+def _support_count(heightmap, bottom, which, z, tolerance, count, stride, start, stop):
     """Fill count for the orientations start <= b * R + r < stop; which is as in `drop.numba`."""
     length = heightmap.shape[1]
     _, window_x, window_y = bottom.shape
@@ -93,7 +93,7 @@ def _support_count(heightmap, bottom, which, z, contact_tol, count, stride, star
         chosen = which[b, r] if which.size else index
         if chosen >= bottom.shape[0]:
             raise IndexError("which names a lower surface beyond those in bottom")
-        first, last, lowest = finite_range(z[b, r].reshape(xs * ys), contact_tol, threshold, flat)
+        first, last, lowest = finite_range(z[b, r].reshape(xs * ys), tolerance, threshold, flat)
         if chosen < 0 or first == last:
             continue
         w, h, _ = extent(bottom[chosen])
@@ -112,7 +112,7 @@ def support_count(
     heightmap: Tensor,
     bottom: Tensor,
     z: Tensor,
-    contact_tol: float,
+    tolerance: float,
     stride: int,
     which: Tensor | None = None,
     size: Tensor | None = None,
@@ -120,6 +120,6 @@ def support_count(
     """Carry out `packing_env.kernels.support_count`."""
     count = z.new_empty(z.shape, dtype=torch.int32)
     arrays = (array(heightmap), *surfaces(bottom, which), array(z))
-    arguments = (*arrays, np.float32(contact_tol), count.numpy(), stride)
+    arguments = (*arrays, np.float32(tolerance), count.numpy(), stride)
     run(_support_count, arguments, z.shape[0] * z.shape[1], work_of(z, bottom))
     return count

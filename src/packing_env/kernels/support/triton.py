@@ -16,7 +16,7 @@ def support_count(
     heightmap: Tensor,
     bottom: Tensor,
     z: Tensor,
-    contact_tol: float,
+    tolerance: float,
     stride: int,
     which: Tensor | None = None,
     size: Tensor | None = None,
@@ -24,6 +24,6 @@ def support_count(
     """Carry out `packing_env.kernels.support_count`."""
     count = z.new_empty(z.shape, dtype=torch.int32)
     scene = scene_of(heightmap, bottom, stride, which, size)
-    placed = (z.contiguous(), count, None, contact_tol, 0.0)
+    placed = (z.contiguous(), count, None, tolerance, 0.0)
     launch(gaps_kernel, scene, heightmap, stride, *placed, COUNT=True)
     return count
