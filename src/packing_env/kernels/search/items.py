@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from packing_env.kernels.layout import HALF_CELL, extents
-from packing_env.kernels.stability_rules import MARGINS, RULES, margin
+from packing_env.kernels.layout import extents
+from packing_env.kernels.stability_rules import MARGINS, RULES
 
 SEARCHED_RULES = (*(name for name, rule in RULES.items() if rule.corners is None), *MARGINS)
 """Stability rules that the search can evaluate for a single placement: those without corners."""
@@ -29,14 +29,13 @@ _TAPS = 8
 """Lists of squares are padded to a multiple."""
 
 WHOLE = (
-    *("width", "depth", "last_x", "last_y", "point_x", "point_y", "margin_x", "margin_y"),
-    *("area", "first", "taps"),
+    *("width", "depth", "last_x", "last_y", "com_x", "com_y", "size_x", "size_y"),
+    *("first", "taps"),
 )
 """Integers of an item in an orientation: window cells up to the last footprint cell (0 without
-any), the largest lower corner that ``candidate_range`` allows, the point that the rule tests with
-the hull (the centre of mass or the window's centre, 1/64 cell), the margin around that point (1/64
-cell, 0 for rules without one), footprint cells. Then for each level, from the widest squares on,
-where its list begins and how long it is."""
+any), the largest lower corner that ``candidate_range`` allows, the centre of mass (1/64 cell), the
+cells of the window. Then for each level, from the widest squares on, where its list begins and how
+long it is."""
 
 REAL = ("peak", "base")
 """Metres: the highest point, the least ``bottom``."""
@@ -111,18 +110,13 @@ def search_items(
     bottom, size = catalogue["bottom"], catalogue["size"]
     inside = torch.where(catalogue["orientation_mask"][..., None], size, 0)
     parts = [_pooled(*each, search) for each in zip(bottom, inside, strict=True)]
-    extent, area, base, squares = zip(*parts, strict=True)
+    extent, base, squares = zip(*parts, strict=True)
     lists = [each[depth] for each in squares for depth in range(_LEVELS)]
     taps = torch.stack([count for count, _, _ in lists])
     first = taps.flatten().cumsum(0).view_as(taps) - taps
     where = torch.stack((first, taps), -1).unflatten(0, (-1, _LEVELS)).transpose(1, 2).flatten(2)
     last = torch.tensor(search.grid, device=bottom.device) - size[:, :1] * unrotated
-    percent = MARGINS.get(search.rule)
-    centres = percent is None and RULES[search.rule].hull == "centres"
-    point = HALF_CELL * size if centres else catalogue["com"]
-    around = torch.zeros_like(size) if percent is None else margin(size, percent)
-    areas = torch.stack(area)[..., None]
-    columns = (torch.stack(extent), last.expand_as(size), point, around, areas, where)
+    columns = (torch.stack(extent), last.expand_as(size), catalogue["com"], size, where)
     return SearchItems(
         bottom=bottom.contiguous(),
         whole=torch.cat(columns, -1),
@@ -134,8 +128,8 @@ def search_items(
 
 def _pooled(
     bottom: Float[Tensor, "R U V"], size: Int[Tensor, "R 2"], search: Search
-) -> tuple[Tensor, Tensor, Tensor, list[tuple[Tensor, Tensor, Tensor]]]:
-    """Return extent, area and base of one item ``[R]``, and its squares of each level."""
+) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor, Tensor]]]:
+    """Return extent and base of one item ``[R]``, and its squares of each level."""
     widest = search.pooled << (_LEVELS - 1)
     w, h = (-(-int(side) // widest) * widest for side in size.amax(0))
     at = torch.arange(max(w, h), device=bottom.device)
@@ -143,7 +137,7 @@ def _pooled(
     beyond = (0, h - bottom.shape[2], 0, w - bottom.shape[1])
     known = torch.where(within, functional.pad(bottom, beyond, value=torch.inf), torch.inf)
     squares = [_squares(known, widest >> depth, search) for depth in range(_LEVELS)]
-    return extents(known), torch.isfinite(known).sum((1, 2)), known.amin((1, 2)), squares
+    return extents(known), known.amin((1, 2)), squares
 
 
 def _squares(

@@ -26,9 +26,9 @@ from packing_env.kernels.compiled.jit import (
 )
 from packing_env.kernels.compiled.lanes import LANES
 from packing_env.kernels.compiled.stability_rules import COUNTS, HULLS
+from packing_env.kernels.compiled.stable import find_support, stands
 from packing_env.kernels.search.bounds_numba import pool, raise_bounds
 from packing_env.kernels.search.items import REAL, WHOLE
-from packing_env.kernels.search.stability_numba import holds, is_flat
 
 _NEVER = np.iinfo(np.int64).max
 """The claim of a plane without placements."""
@@ -43,7 +43,7 @@ _REFINED, _MEASURED, _REFUSED, _ACCEPTED = range(4)
 """Outcomes of a look at the first placement in line."""
 
 (
-    _WIDTH, _DEPTH, _LAST_X, _LAST_Y, _POINT_X, _POINT_Y, _MARGIN_X, _MARGIN_Y, _AREA, _FIRST, _TAPS
+    _WIDTH, _DEPTH, _LAST_X, _LAST_Y, _COM_X, _COM_Y, _SIZE_X, _SIZE_Y, _FIRST, _TAPS
 ) = range(len(WHOLE))  # fmt: skip
 _PEAK, _BASE = range(len(REAL))
 
@@ -57,8 +57,8 @@ Planes = namedtuple("Planes", "claim reach opened flat verdict rows depth z know
 ground that was judged last, and the verdict. Per plane and lattice row: claim, and levels of
 squares in its bounds. Per placement: bound or rest height ``z``, and whether that is exact."""
 
-Scratch = namedtuple("Scratch", "pooled best bits low high")
-"""Pooled heights ``[levels, ...]``, and memory for passes over them, keys and spans."""
+Scratch = namedtuple("Scratch", "pooled best bits edges")
+"""Pooled heights ``[levels, ...]``, and memory for passes over them, keys and edges of support."""
 
 
 @jit
@@ -122,20 +122,35 @@ def _rest_height(heightmap, bottom, z, peak, lid):
     return z
 
 
+@jit_ordered
+def _is_flat(heightmap):
+    """Return True if all heights of a window are equal."""
+    level = heightmap[0, 0]
+    for u in range(heightmap.shape[0]):
+        differ, row = np.int32(0), heightmap[u]
+        for v in range(row.size):
+            differ |= np.int32(row[v] != level)
+        if differ:
+            return False
+    return True
+
+
 @jit
 def _stands(heightmap, bottom, z, p, item, planes, task, scratch):
     """Return True if the rule calls a placement stable; on flat ground, judge once per plane."""
     if not (HULLS[task.rule] or COUNTS[task.rule]):
         return True
-    even = is_flat(heightmap)
+    even = _is_flat(heightmap)
     if even and planes.flat[p] == heightmap[0, 0]:
         return planes.verdict[p]
-    point, spans = (item[_POINT_X], item[_POINT_Y]), (scratch.low, scratch.high)
-    around, bar = (item[_MARGIN_X], item[_MARGIN_Y]), z - task.tolerance
-    stands = holds(heightmap, bottom, bar, point, around, item[_AREA], task.rule, spans)
+    com, size = (item[_COM_X], item[_COM_Y]), (item[_SIZE_X], item[_SIZE_Y])
+    bar, edges, tolerance = z - task.tolerance, scratch.edges, task.tolerance
+    count, area = find_support(heightmap, bottom, 0, 0, bar, edges)
+    corners = (z, z, z, z)  # no searched rule looks at them
+    held = stands(task.rule, count, area, corners, bar, tolerance, False, edges, size, com)
     if even:
-        planes.flat[p], planes.verdict[p] = heightmap[0, 0], stands
-    return stands
+        planes.flat[p], planes.verdict[p] = heightmap[0, 0], held
+    return held
 
 
 @jit
@@ -208,8 +223,8 @@ def _look(p, m, heightmap, ground, planes, items, task, scratch):
         window = heightmap[x : x + item[_WIDTH], y : y + item[_DEPTH]]
         surface = bottom[m, r, : item[_WIDTH], : item[_DEPTH]]
         if planes.known[p, lane]:
-            stands = _stands(window, surface, height, p, item, planes, task, scratch)
-            outcome = _ACCEPTED if stands else _REFUSED
+            held = _stands(window, surface, height, p, item, planes, task, scratch)
+            outcome = _ACCEPTED if held else _REFUSED
             planes.z[p, lane] = INF
         else:
             planes.z[p, lane] = _rest_height(window, surface, height, peak, task.lid)
@@ -240,8 +255,7 @@ def _allocate(count, task, levels, window):
         np.empty((levels, 2 * points + 4 * LANES), np.float32),
         np.zeros(4 * LANES, np.float32),
         np.empty(1, np.float32),
-        np.empty(window, np.int32),
-        np.empty(window, np.int32),
+        np.empty((2, window + 2), np.float64),
     )
     return planes, scratch
 

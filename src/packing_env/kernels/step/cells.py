@@ -17,6 +17,7 @@ from torch import Tensor
 from packing_env.kernels.compiled import bytes as vectors
 from packing_env.kernels.compiled import stability_rules as rules
 from packing_env.kernels.compiled.jit import addresses_of, jit, jit_arrays, kernel, run
+from packing_env.kernels.compiled.stable import NONE, stands
 from packing_env.kernels.cuboids import loops
 from packing_env.kernels.cuboids.numba import (
     LANES,
@@ -31,7 +32,6 @@ from packing_env.kernels.stability_rules import NAMES
 from packing_env.kernels.step import lines, shared
 from packing_env.kernels.step.entries import MASK, Counts, Observations, Tensors
 from packing_env.kernels.step.observe import observe, reset_finished
-from packing_env.kernels.step.stable import NONE, stands
 
 _ENTRIES = len(Observations._fields)
 
@@ -44,7 +44,7 @@ Block = namedtuple("Block", "levels highest total item legal placement playable 
 - ``playable``: whether any placement is legal next;
 - ``size [lanes, 1, 3]``: the item that is searched; ``raised [lanes, ...]``: its rest height + 1 at
   each place of the lattice, 0 where illegal;
-- ``edges``: those of `step.stable`.
+- ``edges``: those of `compiled.stable`.
 """
 
 

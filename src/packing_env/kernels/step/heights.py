@@ -21,10 +21,10 @@ from packing_env.kernels.compiled.jit import (
     kernel,
     run,
 )
+from packing_env.kernels.compiled.stable import find_support, stands
 from packing_env.kernels.step import shared
 from packing_env.kernels.step.entries import Ahead, Observations, Tensors
 from packing_env.kernels.step.observe import observe, reset_finished
-from packing_env.kernels.step.stable import stands
 
 _OBSERVED, _AHEAD = len(Observations._fields), len(Ahead._fields)
 
@@ -75,26 +75,6 @@ def _find_rest(heightmap, bottom, x, y):
 
 
 @jit
-def _find_support(heightmap, bottom, x, y, bar, edges):
-    """Return how many cells of the footprint reach the bar, and how many there are.
-
-    Writes the edges of `step.stable`.
-    """
-    count = area = 0
-    edges[:] = -np.inf
-    for u in range(bottom.shape[0]):
-        for v in range(bottom.shape[1]):
-            if bottom[u, v] == INF:
-                continue
-            area += 1
-            if heightmap[x + u, y + v] - bottom[u, v] >= bar:
-                count += 1
-                edges[0, u + 1] = v + 1
-                edges[1, u + 1] = max(edges[1, u + 1], np.float64(-v))
-    return count, area
-
-
-@jit
 def _corner_levels(heightmap, bottom, x, y, size):
     """Return the levels of the window's corner cells; -inf outside the footprint."""
     u, v = max(size[0] - 1, 0), max(size[1] - 1, 0)
@@ -117,7 +97,7 @@ def _find_contact(heightmap, place, counts, lengths, edges):
     rest = _find_rest(heightmap, bottom, x, y)
     tolerance = np.float32(lengths.tolerance)
     bar = rest - tolerance
-    count, area = _find_support(heightmap, bottom, x, y, bar, edges)
+    count, area = find_support(heightmap, bottom, x, y, bar, edges)
     levels = _corner_levels(heightmap, bottom, x, y, size)
     rule = counts.metric_rule
     stable = stands(rule, count, area, levels, bar, tolerance, False, edges, size, com)

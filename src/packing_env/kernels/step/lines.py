@@ -130,7 +130,7 @@ def find_ground(corner, window, buffers):
 
 @jit
 def find_edges(corner, window, top, edges):
-    """Write how far the cells as high as ``top`` reach in each window row: see `step.stable`."""
+    """Write the edges of the cells as high as ``top``: see `compiled.stable`."""
     w, h, width = window
     edges[:] = -np.inf
     for u in range(w):

@@ -10,12 +10,32 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled import stability_rules as rules
-from packing_env.kernels.compiled.jit import jit
+from packing_env.kernels.compiled.jit import INF, jit
 from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
 from packing_env.kernels.stability_rules import NAMES, Support
 
 NONE = NAMES.index("none")
 """Index of the rule that all placements satisfy."""
+
+
+@jit
+def find_support(heightmap, bottom, x, y, bar, edges):
+    """Return how many cells of the footprint reach the bar, and how many there are.
+
+    Writes the edges, see above.
+    """
+    count = area = 0
+    edges[:] = -np.inf
+    for u in range(bottom.shape[0]):
+        for v in range(bottom.shape[1]):
+            if bottom[u, v] == INF:
+                continue
+            area += 1
+            if heightmap[x + u, y + v] - bottom[u, v] >= bar:
+                count += 1
+                edges[0, u + 1] = v + 1
+                edges[1, u + 1] = max(edges[1, u + 1], np.float64(-v))
+    return count, area
 
 
 @jit
