@@ -9,7 +9,7 @@ from torch import Tensor
 
 from packing_env import kernels
 
-CASES, CASES_PER_TEST = 1000, 250
+CASES, CASES_PER_TEST = 240, 60
 
 
 def pile(rng: np.random.Generator, length: int, width: int, rough: bool) -> np.ndarray:
@@ -61,4 +61,4 @@ def test_no_bit_changes(first: int) -> None:
         got = kernels.drop_height(heightmap, bottom, stride, backend="numba")
         assert np.array_equal(got.numpy(), expected.numpy()), f"case {seed}"
         found += int(expected.isfinite().sum())
-    assert found > 10_000
+    assert found > 2_000

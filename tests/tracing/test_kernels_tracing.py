@@ -73,16 +73,6 @@ def test_one_graph(backend: str | None, stride: int) -> None:
         assert torch.equal(got, expected)
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("stride", STRIDES)
-def test_the_operator_without_numba_is_well_formed(stride: int) -> None:
-    torch.library.opcheck(
-        torch.ops.packing_env.numpy_drop_height.default,
-        (*inputs()[:2], stride),
-        test_utils=("test_schema", "test_faketensor"),
-    )
-
-
 @pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
 @pytest.mark.filterwarnings("ignore")
 def test_the_custom_operators_are_well_formed() -> None:

@@ -234,10 +234,8 @@ STEPPING = (
 """Where steps and updates are; the rest is done once."""
 OVER_ROWS = {
     "agents/training/evaluate.py": "rounds of one instance per row",
-    "packing_env/kernels/drop/numpy.py": "without numba: one orientation of a row after the other",
 }
-"""Loops over numbers of rows, and what for. The last is inside a step, on a CPU alone, and where it
-takes less time than the operations on all rows at once."""
+"""Loops over numbers of rows, and what for."""
 
 
 def loops_over_rows(source: str) -> list[int]:

@@ -1,8 +1,4 @@
-"""Drop-height maps without a compiled kernel: by NumPy or by torch, whichever is faster.
-
-NumPy works through one orientation after the other, in the rectangle that its finite cells take;
-torch through one cell of the window after the other, over all orientations at once.
-"""
+"""Drop-height maps in torch: any device, traceable, no host read."""
 
 from __future__ import annotations
 
@@ -20,26 +16,6 @@ from packing_env.kernels.layout import (
     window_cell,
     window_cells,
 )
-from packing_env.kernels.operators import declare
-
-_CELL = 30_000
-"""Overhead of torch per window cell, in placements that it handles in that time."""
-
-_PLANE = 30_000
-"""Overhead of NumPy per orientation, in placements times cells of torch."""
-
-_PHASE = 15_000
-"""Overhead of NumPy per phase of an orientation, in the same unit."""
-
-_GAIN = 3
-"""How much faster NumPy's arithmetic is."""
-
-
-_drop_height_by_numpy = declare(
-    "numpy_drop_height(Tensor heightmap, Tensor bottom, int stride) -> Tensor",
-    cpu="packing_env.kernels.drop.numpy:drop_height",
-    fake=lambda heights, *others: heights.new_empty(lattice_shape(heights, *others)),
-)
 
 
 def drop_height(
@@ -52,17 +28,14 @@ def drop_height(
     """Carry out `packing_env.kernels.drop_height`."""
     if which is not None:
         bottom = gather_surfaces(bottom, which)
-    if _numpy_may(heightmap, bottom) and numpy_pays(heightmap, bottom, stride):
-        found: Tensor = _drop_height_by_numpy(heightmap, bottom, stride)
-        return found
-    return drop_height_by_torch(heightmap, bottom, stride)
+    return _drop_height(heightmap, bottom, stride)
 
 
 @in_rows(2, lambda *arguments: rows_at_once(lattice_shape(*arguments)[1:]))
-def drop_height_by_torch(
+def _drop_height(
     heightmap: Float[Tensor, "B X Y"], bottom: Float[Tensor, "B R U V"], stride: int
 ) -> Float[Tensor, "B R Xs Ys"]:
-    """Carry out `packing_env.kernels.drop_height` in torch: any device, traceable, no host read.
+    """Return :func:`drop_height` of gathered surfaces.
 
     Loops run over the cells of the window, whose size is static, never over data; padding
     orientations cost as much as real ones.
@@ -88,23 +61,3 @@ def _inside(heightmap: Tensor, bottom: Tensor, stride: int) -> Bool[Tensor, "B R
     fits_x = (x + extent_x.unsqueeze(-1) <= length) & (extent_x > 0).unsqueeze(-1)
     fits_y = y + extent_y.unsqueeze(-1) <= width
     return fits_x.unsqueeze(-1) & fits_y.unsqueeze(-2)
-
-
-def numpy_pays(
-    heightmap: Float[Tensor, "B X Y"], bottom: Float[Tensor, "B R U V"], stride: int
-) -> bool:
-    """Return True if NumPy is faster on one thread, from the shapes alone."""
-    batch, orientations, xs, ys = lattice_shape(heightmap, bottom, stride)
-    window_x, window_y = bottom.shape[2:]
-    planes, cells = batch * orientations, window_x * window_y
-    placements = planes * xs * ys
-    phases = min(stride, window_x) * min(stride, window_y)
-    by_numpy = planes * (_PLANE + _PHASE * phases) + cells * placements // _GAIN
-    return by_numpy < cells * (_CELL + placements)
-
-
-def _numpy_may(heightmap: Tensor, bottom: Tensor) -> bool:
-    """Return False on other devices and where torch traces its operations or follows gradients."""
-    if torch.compiler.is_compiling() or heightmap.device.type != "cpu":
-        return False
-    return not (torch.is_grad_enabled() and (heightmap.requires_grad or bottom.requires_grad))
