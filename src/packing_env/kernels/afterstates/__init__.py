@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float, Int, Int16
 from torch import Tensor
@@ -10,19 +12,8 @@ from packing_env.kernels.afterstates import eager
 from packing_env.kernels.backends import implement, select
 
 
-def _empty(
-    heightmap: Tensor,
-    rest: Tensor,
-    legal: Tensor,
-    item_id: Tensor,
-    top: Tensor,
-    size: Tensor,
-    num: int,
-    stride: int,
-    units: float,
-    cells: float,
-    edges: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _empty(heightmap: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
+    num = others[5]
     batch = heightmap.shape[0]
     index = heightmap.new_empty(batch, num, dtype=torch.int64)
     maps = heightmap.new_empty(batch, num, *heightmap.shape[1:], dtype=torch.int16)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int16
@@ -34,21 +35,8 @@ def num_features(
     return SHAPE + num_bins + num_sizes * (FIXED + 2 * num_levels) + maps * pool[0] * pool[1]
 
 
-def _empty(
-    maps: Tensor,
-    sizes: list[int],
-    levels: list[int],
-    bins: list[int],
-    pool: list[int],
-    gaps: list[int],
-    height: int,
-    tolerance: int,
-    shift: int,
-    scale: Tensor,
-    counts: Tensor,
-    logs: Tensor,
-    used: Tensor,
-) -> Tensor:
+def _empty(maps: Tensor, *others: Any) -> Tensor:
+    scale = others[8]
     return maps.new_empty(maps.shape[0], scale.shape[0], dtype=torch.float32)
 
 
