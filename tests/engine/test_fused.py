@@ -115,18 +115,16 @@ def test_it_knows_every_term_of_the_rules() -> None:
 
 def test_what_overlaps_itself_is_copied_before_it_is_written() -> None:
     state = {"row": torch.arange(1).expand(3), "step": torch.zeros(3)}
-    found = engine._writable(state)
+    found = engine.writable(state)
     assert all(value.is_contiguous() for value in found.values())
-    assert engine._writable(found) is found
+    assert engine.writable(found) is found
 
 
 @needs_triton
 @compiles
 @pytest.mark.parametrize("module", ["test_fused_interpreted", "test_fused_heights_interpreted"])
 def test_the_interpreted_kernels_in_a_process_of_their_own(module: str) -> None:
-    run_interpreted(
-        module, "not random_tasks", rf"^{9 + 2 * module.endswith('heights_interpreted')} passed"
-    )
+    run_interpreted(module, "not random_tasks")
 
 
 @needs_triton
@@ -135,10 +133,10 @@ def test_the_interpreted_kernels_in_a_process_of_their_own(module: str) -> None:
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("module", ["test_fused_interpreted", "test_fused_heights_interpreted"])
 def test_all_random_tasks_interpreted(module: str) -> None:
-    run_interpreted(module, "random_tasks", r"^20 passed")
+    run_interpreted(module, "random_tasks")
 
 
-def run_interpreted(module: str, only: str, passed: str) -> None:
+def run_interpreted(module: str, only: str) -> None:
     file = Path(__file__).with_name(f"{module}.py")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", only]
     result = subprocess.run(
@@ -149,7 +147,7 @@ def run_interpreted(module: str, only: str, passed: str) -> None:
         text=True,
     )
     assert result.returncode == 0, result.stdout
-    assert re.search(passed, result.stdout.splitlines()[-1]), result.stdout
+    assert re.search(r"^\d+ passed", result.stdout.splitlines()[-1]), result.stdout
 
 
 @needs_triton

@@ -9,11 +9,11 @@ step, so that a new term needs nothing here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from packing_env import kernels
@@ -25,8 +25,6 @@ from packing_env.engine.offers import OFFERS, Found, Offered
 from packing_env.engine.operations import Operations, new_outcome, supported_ground
 from packing_env.engine.rules import RulesEngine, is_recorded
 from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, State
-
-_INDEX = {name: index for index, name in enumerate(metrics.NAMES)}
 
 
 class CompiledEngine(RulesEngine):
@@ -47,6 +45,7 @@ class CompiledEngine(RulesEngine):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.operations = Operations(task, self.legal_on_floor)
+        self.ground = "whole cells" if self.operations.on_cells else "height maps"
         given = (self.mode, task.params, task.catalogue)
         self.offer = OFFERS[task.params.action_mode](*given, on_cells=self.operations.on_cells)
         shapes = _shapes(task.catalogue, task.params)
@@ -65,7 +64,7 @@ class CompiledEngine(RulesEngine):
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row, in the given tensors where they allow it."""
-        state = _writable(state)
+        state = writable(state)
         batch, device = len(state["step"]), state["step"].device
         recorded = is_recorded(state)
         action = self.offer.decode(actions, state)
@@ -73,7 +72,10 @@ class CompiledEngine(RulesEngine):
         outcome = new_outcome(batch, device)
         start = self._buffers(batch, device, "" if recorded else "start") if reset else self._empty
         z = self.operations.advance(state, action, after, start, outcome)
-        before, since = (_Metrics(outcome[when]) for when in ("before", "after"))
+        before, since = (
+            dict(zip(metrics.NAMES, outcome[when].unbind(), strict=True))
+            for when in ("before", "after")
+        )
         terms = rewards.weighted_terms(self.params.reward, before, since, outcome["legal"])
         terms.masked_fill_(outcome["live"].logical_not()[:, None], 0.0)
         sums, count = state["reward_sum"].add_(terms), len(metrics.NAMES)
@@ -91,7 +93,7 @@ class CompiledEngine(RulesEngine):
         """Start the next episode in some rows, in the given state's tensors if the mode allows."""
         if "mask" not in self.offer.hands_out:
             return super().reset(rows, state, observations)
-        state, observations = _writable(state), observations.clone()
+        state, observations = writable(state), observations.clone()
         filled = {**self._empty, **observations.entries, **observations.flags}
         filled["mask"] = observations.masks["action_mask"]
         state["reward_sum"].masked_fill_(rows[:, None], 0.0)
@@ -129,29 +131,17 @@ class CompiledEngine(RulesEngine):
         )
 
 
-def _writable(state: State) -> State:
-    """Return the state, copied if it was made in inference mode and that mode has been left."""
-    if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
+def writable(state: State) -> State:
+    """Return the state, with copies of tensors that cannot be written in place.
+
+    These are inference tensors, outside inference mode, and those that are not contiguous.
+    """
+    if torch.compiler.is_compiling():
         return state
-    if any(value.is_inference() for value in state.values()):
-        return {key: value.clone() for key, value in state.items()}
-    return state
-
-
-class _Metrics(Mapping[str, Tensor]):
-    """Metrics by name, which become tensors only where they are read."""
-
-    def __init__(self, values: Float[Tensor, "metrics B"]) -> None:
-        self._values = values
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self._values[_INDEX[name]]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_INDEX)
-
-    def __len__(self) -> int:
-        return len(_INDEX)
+    inside = torch.is_inference_mode_enabled()
+    if all((inside or not v.is_inference()) and v.is_contiguous() for v in state.values()):
+        return state
+    return {key: value.clone().contiguous() for key, value in state.items()}
 
 
 def _shapes(

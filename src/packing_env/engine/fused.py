@@ -21,7 +21,7 @@ from packing_env import kernels
 from packing_env.core import metrics, observation, preference, rewards
 from packing_env.core.actions import Key
 from packing_env.engine.base import Observations, Step, Task
-from packing_env.engine.compiled import CompiledEngine
+from packing_env.engine.compiled import CompiledEngine, writable
 from packing_env.engine.offers import Offered
 from packing_env.engine.operations import supported_ground, tiers
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT
@@ -92,7 +92,7 @@ class FusedEngine(CompiledEngine):
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row, in the given tensors where they allow it."""
-        state, action = _writable(state), actions["action"]
+        state, action = writable(state), actions["action"]
         batch, device = len(action), action.device
         after = self._buffers(batch, device)
         start = self._buffers(batch, device) if reset else {}
@@ -142,7 +142,7 @@ class FusedEngine(CompiledEngine):
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
     ) -> tuple[State, Observations]:
         """Start the next episode in some rows, in the given state's tensors."""
-        state, batch = _writable(state), len(rows)
+        state, batch = writable(state), len(rows)
         given = {**observations.entries, **observations.flags}
         given["mask"] = observations.masks["action_mask"]
         given["metrics"] = torch.cat([value.T for value in observations.metrics.values()])
@@ -157,19 +157,6 @@ class FusedEngine(CompiledEngine):
 def _masks(filled: Mapping[str, Tensor]) -> Offered:
     """Return what the action modes of the kernel offer."""
     return Offered(masks={"action_mask": filled["mask"]})
-
-
-def _writable(state: State) -> State:
-    """Return the state, with copies of what cannot be written in place.
-
-    That is what was made in inference mode, if that has been left, and what overlaps itself.
-    """
-    if torch.compiler.is_compiling():
-        return state
-    inside = torch.is_inference_mode_enabled()
-    if all((inside or not v.is_inference()) and v.is_contiguous() for v in state.values()):
-        return state
-    return {key: value.clone().contiguous() for key, value in state.items()}
 
 
 def _numbers(params: PackingParams) -> Tensor:
