@@ -16,9 +16,6 @@ from tests.tiny import play_beside_reference, tiny_env
 
 from packing_env import kernels
 from packing_env.generators.base import InfeasibleError
-from packing_env.kernels.compiled import scene_triton
-from packing_env.kernels.compiled import triton as tiles
-from packing_env.kernels.step import maps_triton
 from packing_env.kernels.step.entries import FUSED_TERMS
 from packing_env.types import DEFAULT_OBSERVATIONS
 
@@ -165,31 +162,3 @@ def test_what_was_returned_stays_as_it_was() -> None:
 
 def addresses(memory: Any) -> list[int]:
     return [value.data_ptr() for part in memory for value in part]
-
-
-def test_launches_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nine at most, and four for each margin of ``surest``; the sums of heights are two more."""
-    started: list[str] = []
-
-    def counting(kernel: Any, *given: Any) -> None:
-        started.append(kernel.fn.__name__)
-        honest(kernel, *given)
-
-    honest = scene_triton.start
-    monkeypatch.setattr(scene_triton, "start", counting)
-    monkeypatch.setattr(tiles, "start", counting)
-    monkeypatch.setattr(maps_triton, "launch", counting)
-    kernels.set_backend("triton")
-    for rule, expected in (("none", 7), ("com_hull", 8), ("area_corners", 8), ("center_hull", 9)):
-        items = {"grid": (3, 3), "window": 2, "num_orientations": 1}
-        env = tiny_env(1, stability=rule, items=items, observation=DEFAULT_OBSERVATIONS)
-        root = env.rand_action(env.reset())
-        started.clear()
-        env.step_and_maybe_reset(root)
-        assert len(started) == expected, started
-    surest = {"stability": "com_hull_strict", "surest": ["com_hull_10", "com_hull_20"]}
-    env = tiny_env(1, items=items, observation=DEFAULT_OBSERVATIONS, **surest)
-    root = env.rand_action(env.reset())
-    started.clear()
-    env.step_and_maybe_reset(root)
-    assert len(started) == 7 + 3 * 4, started

@@ -60,29 +60,6 @@ def test_equals_maps_computed_anew(seed: int) -> None:
                 heightmap[row] = 0
 
 
-@pytest.mark.parametrize("backend", kernels.available_backends())
-def test_surfaces_are_chosen_by_number(backend: str) -> None:
-    """Several places may have one; negative numbers none; those beyond the last are refused."""
-    generator = torch.Generator().manual_seed(3)
-    heightmap = torch.rand(2, 9, 8, generator=generator)
-    bottom = torch.rand(5, 3, 2, generator=generator)
-    bottom[0, 2:], bottom[4, :, 1:] = torch.inf, torch.inf
-    which = torch.tensor([[4, -1, 0], [0, 0, -7]])
-    z = kernels.drop_height(heightmap, bottom, 2, which=which, backend=backend)
-    shown = torch.where((which >= 0)[..., None, None], bottom[which.clamp(min=0)], torch.inf)
-    assert torch.equal(z, kernels.drop_height(heightmap, shown, 2, backend="eager"))
-    size = kernels.surface_sizes(bottom)
-    sized = kernels.drop_height(heightmap, bottom, 2, which=which, size=size, backend=backend)
-    assert torch.equal(sized, z)
-    with pytest.raises(IndexError):
-        kernels.drop_height(heightmap, bottom, 2, which=which + 1, backend=backend)
-    ground, com = (heightmap, bottom, z), torch.zeros(2, 3, 2, dtype=torch.int64)
-    with pytest.raises(IndexError):
-        kernels.support_count(*ground, 0.1, 2, which=which + 1, backend=backend)
-    with pytest.raises(IndexError):
-        kernels.com_hull(*ground, com, 0.1, 2, which=which + 1, backend=backend)
-
-
 @numba
 def test_an_item_beyond_the_catalogue_is_refused() -> None:
     heightmap, items = torch.zeros(1, 6, 6), torch.zeros(2, 1, 2, 2)

@@ -45,6 +45,19 @@ def test_the_bits_of_gathered_ones(backend: str, known: bool) -> None:
     assert stable > 2 * cases
 
 
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "triton"])
+def test_indices_beyond_the_last_surface_are_refused(backend: str) -> None:
+    bottom, which = torch.zeros(3, 2, 2), torch.full((2, 1), 3)
+    ground = (torch.zeros(2, 4, 4), bottom)
+    z, com = torch.zeros(2, 1, 4, 4), torch.zeros(2, 1, 2, dtype=torch.int64)
+    with pytest.raises(IndexError):
+        kernels.drop_height(*ground, which=which, backend=backend)
+    with pytest.raises(IndexError):
+        kernels.support_count(*ground, z, 0.1, which=which, backend=backend)
+    with pytest.raises(IndexError):
+        kernels.com_hull(*ground, z, com, 0.1, which=which, backend=backend)
+
+
 def test_wrong_indices_and_sizes_are_named() -> None:
     ground, bottom, z = torch.zeros(2, 4, 4), torch.zeros(3, 2, 2), torch.zeros(2, 1, 4, 4)
     which = torch.zeros(2, 1, dtype=torch.int64)

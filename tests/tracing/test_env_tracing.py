@@ -156,31 +156,6 @@ def test_a_thousand_steps_with_the_dqn_policy_without_a_read() -> None:
     assert (env.state["episode"] > 50).all()
 
 
-def test_the_graph_plays_what_eager_plays() -> None:
-    """Actions by a fixed rule, so that both play alike; over several resets."""
-
-    def first_legal(root: TensorDictBase) -> TensorDictBase:
-        return root.set("action", root["action_mask"].int().argmax(-1))
-
-    results = []
-    for run in (run_as_one_graph, None):
-        env = tiny_env(3, items={"grid": (5, 5), "height": 0.05})
-        loop = stepping(env, first_legal)
-        root = started(env, loop)
-        if run is None:
-            for _ in range(22):
-                root = loop(root)
-        else:
-            root = run(loop, root, num_steps=20)
-        results.append((root, state_of(env)))
-    (one, before), (other, after) = results
-    assert (after["episode"] > 1).all()
-    for key, value in one.items(True, True):
-        assert torch.equal(value, other[key]), key
-    for key, value in before.items():
-        assert torch.equal(value, after[key]), key
-
-
 def test_env_compile_gives_one_graph() -> None:
     """TorchRL's own ``env.compile``."""
     graphs = []

@@ -14,24 +14,20 @@ from agents.training.trainer import Trainer
 from packing_env import kernels
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore:Accessing the data pointer")]
-LAUNCHES = {
-    "ac_iqn": (1800, 1350),
-    "afterstate": (1700, 950),
-    "ddpg": (1700, 1250),
-    "dqn": (1450, 750),
-    "dqn candidate": (2100, 750),
-    "hierarchical": (1800, 1250),
-    "iqn": (1450, 800),
-    "ppo": (1450, 7500),
-    "ppo candidate": (2100, 7500),
-    "rainbow": (1550, 1100),
-    "sac": (1800, 2100),
-}
-"""Most launches of a step by the rules, and of an update without its backward pass.
-
-A PPO update has 16 gradient steps, of afterstates 2. Not ``multi_head`` actions, whose spec reads
-its sizes when it is moved to a device.
-"""
+CASES = (
+    "ac_iqn",
+    "afterstate",
+    "ddpg",
+    "dqn",
+    "dqn candidate",
+    "hierarchical",
+    "iqn",
+    "ppo",
+    "ppo candidate",
+    "rainbow",
+    "sac",
+)
+"""Not ``multi_head`` actions, whose spec reads its sizes when it is moved to a device."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,19 +55,16 @@ def steps(trainer: Trainer, updates: int) -> tuple[list[Launches], list[Launches
     return without, with_update
 
 
-@pytest.mark.parametrize("case", LAUNCHES)
+@pytest.mark.parametrize("case", CASES)
 def test_training_stays_on_the_device(case: str) -> None:
-    """No operation mixes devices, nothing is copied, and no value is read; launches are few."""
+    """No operation mixes devices, nothing is copied, and no value is read."""
     with training(case) as trainer:
         without, with_update = steps(trainer, 3)
         state = trainer.agent.policy.state_dict().values()
     for counted in (*without[1:], *with_update):  # the first step makes tables of constants
         assert not counted.copies, counted.copies
     assert {value.device.type for value in state if value.dim()} == {"cuda"}
-    step, update = LAUNCHES[case]
-    plain = without[-1].count
-    assert plain <= step
-    assert 0 < with_update[-1].count - plain <= update
+    assert with_update[-1].count > without[-1].count
     assert with_update[-1].names["aten::_fused_adam_"] > 0
 
 

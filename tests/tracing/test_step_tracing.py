@@ -1,0 +1,173 @@
+"""Whole steps, on both grounds: on fake tensors, in one graph, and without a host read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from tests.tiny import cuboid_env, differing, state_of, tiny_env
+from tests.tracing.detectors import run_as_one_graph, run_on_fake_tensors, run_profiled
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from packing_env import kernels
+from packing_env.engine.operations import ON_CELLS, new_outcome
+from packing_env.envs import PackingEnv
+from packing_env.kernels.step.entries import Ahead, Observations, Outcome, State
+
+GROUNDS = ("whole cells", "height maps")
+compiled = pytest.mark.skipif(
+    "numba" not in kernels.available_backends(), reason="numba is not installed"
+)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+    kernels.set_backend(None)
+    torch._dynamo.reset()
+
+
+def env_on(ground: str, num_envs: int = 3, **params: Any) -> PackingEnv:
+    if ground == "whole cells":
+        options = {"observation": ON_CELLS, **params}
+        env = cuboid_env(num_envs, items={"grid": (5, 6), "height": 5}, **options)
+    else:
+        env = tiny_env(num_envs, items={"grid": (5, 6), "height": 0.05}, **params)
+    if env.engine.name == "compiled":
+        assert env.engine.ground == ground
+    return env
+
+
+DETECTORS: dict[str, Callable[..., Any]] = {
+    "fake_tensors": run_on_fake_tensors,
+    "profiler": lambda loop, root: run_profiled(loop, root, 20),
+    "one_graph": lambda loop, root: run_as_one_graph(loop, root, num_steps=4),
+}
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"stability": "center_hull"},
+        {"stability": "area_corners_code", "num_visible": 2, "grid_step": 2},
+        {"action_mode": "multi_head", "num_visible": 2},
+    ],
+)
+@pytest.mark.parametrize("backend", kernels.available_backends())
+def test_steps_of_cuboids_without_host_reads(
+    backend: str, params: dict[str, Any], detector: str
+) -> None:
+    """Those of other items are in `test_env_tracing.py`."""
+    kernels.set_backend(backend)
+    env = env_on("whole cells", **params)
+
+    def loop(root):
+        return env._step_and_maybe_reset(env.rand_action(root))[1]
+
+    DETECTORS[detector](loop, loop(env.reset()))
+
+
+@compiled
+@pytest.mark.parametrize("ground", GROUNDS)
+def test_the_graph_plays_what_eager_plays(ground: str) -> None:
+    def play(run: bool) -> tuple[Any, Any]:
+        env = env_on(ground)
+
+        def loop(root):
+            action = root["action_mask"].int().argmax(-1)
+            return env._step_and_maybe_reset(root.set("action", action))[1]
+
+        root = loop(env.reset())
+        if run:
+            return run_as_one_graph(loop, root, num_steps=12), state_of(env)
+        for _ in range(14):
+            root = loop(root)
+        return root, state_of(env)
+
+    (one, before), (other, after) = play(True), play(False)
+    assert (after["episode"] > 0).any()
+    assert not differing(one, other)
+    assert not differing(before, after)
+
+
+class Count(TorchDispatchMode):
+    """How many operations were asked for."""
+
+    number = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        self.number += 1
+        return function(*args, **(kwargs or {}))
+
+
+@compiled
+@pytest.mark.parametrize("ground", GROUNDS)
+def test_the_number_of_operations_does_not_depend_on_the_batch(ground: str) -> None:
+    counts = []
+    for num_envs in (1, 7, 130):
+        env = env_on(ground, num_envs)
+        root = env.rand_action(env.reset())
+        _, root = env.step_and_maybe_reset(root)
+        env.rand_action(root)
+        with Count() as count:
+            env.step_and_maybe_reset(root)
+        counts.append(count.number)
+    assert len(set(counts)) == 1
+
+
+def arguments(ground: str, num_envs: int = 4) -> dict[str, list[Any]]:
+    """Arguments of the operations of a step."""
+    env = env_on(ground, num_envs)
+    action = env.rand_action(env.reset())["action"][:, None]
+    engine, task = env.engine, env.engine.operations.task
+    state = [env.state[key] for key in State._fields]
+    found = new_outcome(num_envs, env.device)
+    outcome = [found[key].zero_() for key in Outcome._fields]
+    seen = [
+        [engine._buffers(num_envs, env.device)[key].zero_() for key in Observations._fields]
+        for _ in range(2)
+    ]
+    constant = [state, task.items, task.pool, task.counts, task.lengths]
+    rows = torch.arange(num_envs) % 2 == 0
+    reset = [*constant, rows, seen[0], [torch.ones(num_envs, 1) for _ in range(2)]]
+    if ground == "whole cells":
+        return {"advance": [*constant, action, *seen, outcome], "reset": reset}
+    ahead = engine.operations.ahead(num_envs, env.device)
+    under = torch.zeros(num_envs, dtype=torch.float64)
+    kernels.decide_heights(task, env.state, action, ahead, under, found)
+    z = engine.operations._drop_height(env.state, ahead["plane"])
+    judged = engine.operations._judge(z, env.state, ahead)
+    found["after"].zero_()
+    return {
+        "decide": [*constant, action, under, [ahead[key] for key in Ahead._fields], outcome],
+        "close_lid": [judged[0], ahead["peak"], 0.05],
+        "observe_places": [*constant, under, list(judged), *seen, outcome],
+        "reset": reset,
+    }
+
+
+@compiled
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("ground", GROUNDS)
+def test_the_custom_operators_are_well_formed(ground: str) -> None:
+    tests = ("test_schema", "test_faketensor")
+    for name, given in arguments(ground).items():
+        operation = getattr(torch.ops.packing_env, f"numba_step_{name}").default
+        torch.library.opcheck(operation, given, test_utils=tests)
+    mask, uniform = torch.rand(3, 9) < 0.5, torch.rand(3)
+    choose = torch.ops.packing_env.numba_choose_uniform.default
+    torch.library.opcheck(choose, (mask, uniform), test_utils=tests)
+
+
+@compiled
+def test_a_random_choice_on_fake_tensors() -> None:
+    mask, uniform = torch.rand(2, 3, 9) < 0.5, torch.rand(2, 3)
+    real = kernels.choose_uniform(mask, uniform)
+    with FakeTensorMode() as mode:
+        fake = kernels.choose_uniform(mode.from_tensor(mask), mode.from_tensor(uniform))
+    assert (fake.shape, fake.dtype) == (real.shape, real.dtype)
