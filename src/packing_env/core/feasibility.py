@@ -50,21 +50,9 @@ def placement_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Maps:
-    """Compute rest height and legality of every placement on the lattice.
-
-    Cuboids on whole cells take a faster path to the same bits
-    (:mod:`packing_env.core.cuboids.cells`).
-    """
-    find = cells.placement_maps if cells.applies(catalogue, params) else general_maps
-    z, legal = find(heightmap, item_id, there, catalogue, params)
+    """Compute rest height and legality of every placement on the lattice."""
+    z, legal = general_maps(heightmap, item_id, there, catalogue, params)
     return _within_range(Maps(z, legal), catalogue["size"][item_id], params)
-
-
-def ground_of(catalogue: Catalogue, params: PackingParams) -> str:
-    """Return what placements are computed from: integer boxes, whole cells or height maps."""
-    if params.geometry == "boxes":
-        return "integer boxes"
-    return "whole cells" if cells.applies(catalogue, params) else "height maps"
 
 
 def maps_in(state: State, catalogue: Catalogue, params: PackingParams) -> Maps | None:
@@ -153,7 +141,7 @@ def _within_range(maps: Maps, size: Int[Tensor, "B L R 2"], params: PackingParam
     return replace(maps, legal=maps.legal & allowed)
 
 
-def unrotated_fits(x: Tensor, y: Tensor, size: Tensor, params: PackingParams) -> Tensor:
+def unrotated_fits(x: Tensor | int, y: Tensor | int, size: Tensor, params: PackingParams) -> Tensor:
     """Return whether the window of orientation 0, ``size [..., 2]``, at ``(x, y)`` stays inside."""
     across, along = (cells * params.units_per_cell for cells in params.grid)
     return (x + size[..., 0] <= across) & (y + size[..., 1] <= along)
@@ -197,8 +185,16 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
     if params.constraints:
         constraints.check_items(params, catalogue)
         return _legal_at_start(catalogue, params)
-    if params.geometry == "boxes":  # a cuboid on the floor is stable by every rule
-        return catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
+    # A cuboid on the floor is stable by every rule.
+    below = catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
+    if params.geometry == "boxes":
+        return below
+    if cells.applies(catalogue, params) and not params.surest:
+        size = catalogue["size"]
+        inside = (size[..., 0] <= params.grid[0]) & (size[..., 1] <= params.grid[1])
+        if params.candidate_range != "container":
+            inside = inside & unrotated_fits(0, 0, size[:, :1], params)
+        return below & inside
     # The corner is the first place of any lattice: a coarse one makes the maps small.
     coarse = params.evolve(grid_step=min(params.grid))
     every = torch.arange(len(catalogue["volume"]), device=catalogue["peak"].device)[None]

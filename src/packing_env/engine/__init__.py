@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import feasibility
 from packing_env.core.actions import Box, Indices, Space
 from packing_env.engine.base import FLAGS, Engine, Observations, Step, Task
 from packing_env.engine.compiled import CompiledEngine
@@ -55,8 +54,8 @@ def make_engine(task: Task, name: str = "auto") -> Engine:
         except (kernels.KernelError, ImportError) as error:
             kernels.give_up("cuda", error)
             engine, reasons = _first(task, name)
-    ground = feasibility.ground_of(task.catalogue, task.params)
-    _LOGGER.info("; ".join([f"engine: {engine.name}, placements from {ground}", *reasons]))
+    placements = f"engine: {engine.name}, placements from {engine.ground}"
+    _LOGGER.info("; ".join([placements, *reasons]))
     return engine
 
 

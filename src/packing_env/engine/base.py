@@ -125,12 +125,14 @@ class Engine(Protocol):
     Attributes:
         name: Name in :data:`packing_env.engine.ENGINES`.
         mode: The task's action mode.
+        ground: What placements are computed from: integer boxes, whole cells or height maps.
         in_place: Whether ``advance`` and ``reset`` change the tensors of the given state.
     """
 
     name: ClassVar[str]
     in_place: ClassVar[bool]
     mode: ActionMode
+    ground: str
 
     @classmethod
     def refusal(cls, task: Task) -> str:

@@ -33,6 +33,7 @@ class RulesEngine:
         self.catalogue = feasibility.with_footprints(task.catalogue, task.params)
         self.mode = get_mode(task.params.action_mode)(task.params, task.catalogue)
         self.legal_on_floor = feasibility.legal_on_floor(task.catalogue, task.params)
+        self.ground = "integer boxes" if task.params.geometry == "boxes" else "height maps"
         self._fingerprint = task.fingerprint()
 
     # ------------------------------------------------------------------ the contract of an engine

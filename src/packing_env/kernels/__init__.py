@@ -12,7 +12,6 @@ from packing_env.kernels.backends import (
 )
 from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
 from packing_env.kernels.choice import choose_epsilon_greedy, choose_uniform
-from packing_env.kernels.cuboids import CUBOID_RULES, cuboid_maps
 from packing_env.kernels.drop import drop_height
 from packing_env.kernels.drop.update import DropHeights, update_drop_height, updates_drop_height
 from packing_env.kernels.features import map_features
@@ -21,6 +20,7 @@ from packing_env.kernels.planes import placement_planes
 from packing_env.kernels.search import finds_lowest, lowest_placements
 from packing_env.kernels.search.items import SEARCHED_RULES, Search, search_items
 from packing_env.kernels.spaces import split_spaces
+from packing_env.kernels.stability_rules import NAMES as CUBOID_RULES
 from packing_env.kernels.step import (
     StepTask,
     advance_cells,
@@ -55,7 +55,6 @@ __all__ = [
     "close_lid",
     "com_hull",
     "compile_seconds",
-    "cuboid_maps",
     "decide_heights",
     "divide",
     "drop_height",

@@ -1,8 +1,9 @@
 """The loops of `kernels.cuboids.numba`, over lines of places along y times lanes.
 
 An innermost loop writes one array and reads all its inputs before it chooses: then it vectorises.
-Masks are 0xFF or 0x00, heights are raised by one, and 0 means no cell; see
-`kernels.cuboids.eager`, whose steps these are.
+Masks are 0xFF or 0x00. Heights are counted in cells and raised by one, and 0 means no cell. One
+pass over the window along y and one along x suffice: a window row's highest cell, the count of
+cells that are that high, and the first and last of them do not depend on the other rows.
 """
 
 from __future__ import annotations
@@ -17,19 +18,6 @@ _U8 = np.uint8
 
 
 @jit
-def fill_ground(heightmap, first, cell, step, ground):
-    """Set ground[x, place of y + lane] to raised heights in cells, columns split by phase."""
-    stride, columns, lanes = step
-    heights = heightmap[first : first + lanes]
-    for x in range(heights.shape[1]):
-        line = ground[x]
-        for y in range(heights.shape[2]):
-            at = ((y % stride) * columns + y // stride) * lanes
-            for lane in range(heights.shape[0]):
-                line[at + lane] = _U8(heights[lane, x, y] / cell) + 1
-
-
-@jit
 def tile(line, lanes):
     """Repeat the first lanes along the line."""
     filled = lanes
@@ -41,14 +29,13 @@ def tile(line, lanes):
 
 
 @jit
-def fill_sides(size, first, p, lanes, sides):
-    """Set sides[0] = w, sides[1] = h of each lane, along the lines; 0 beyond the batch."""
+def fill_sides(size, lanes, sides):
+    """Set sides[0] = w, sides[1] = h of each lane, along the lines."""
     kind = sides.dtype.type
     for side in range(2):
         line = sides[side]
         for lane in range(lanes):
-            real = first + lane < size.shape[0]
-            line[lane] = kind(size[first + lane, p, side]) if real else kind(0)
+            line[lane] = kind(size[lane, side])
         tile(line, lanes)
 
 
@@ -277,7 +264,7 @@ that the rule does not look at may hold anything.
 
 @jit
 def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights):
-    """Fill factors, bases and sides of the slopes on every line; see `eager.slope_scale`."""
+    """Fill factors, bases and sides of the slopes on every line; see `slopes.slope_scale`."""
     kind, steepest = factors.dtype.type, weights[0]
     for line in range(factors.shape[0]):
         factor, base, left, right = factors[line], bases[line], lefts[line], rights[line]
@@ -304,13 +291,11 @@ def fill_limits(sides, percents, lanes, limits):
 
 
 @jit
-def fill_places(size, first, p, container, lanes, highest, places):
+def fill_places(size, container, lanes, highest, places):
     """Fill the highest raised rest height under the lid, and 0xFF where the item fits along y."""
     width, height, stride = container
     for lane in range(lanes):
-        h = d = 0
-        if first + lane < size.shape[0]:
-            h, d = size[first + lane, p, 1], size[first + lane, p, 2]
+        h, d = size[lane, 1], size[lane, 2]
         highest[lane] = _U8(max(height + 1 - d, 0))
         for j in range(places.size // lanes):
             inside = 0 < h <= width - j * stride
@@ -337,21 +322,7 @@ def finish(raised, highest, places, across, container, stable):
 
 
 @jit
-def write_rows(raised, stable, first, p, metres, z, legal):
-    """Write rest heights in metres and legality, lane by lane."""
-    levels, holds = raised.reshape(-1), stable.reshape(-1)
-    places = z.shape[2] * z.shape[3]
-    lanes = levels.size // places
-    for lane in range(min(lanes, z.shape[0] - first)):
-        heights, flags = z[first + lane, p].reshape(-1), legal[first + lane, p].reshape(-1)
-        for k in range(places):
-            heights[k] = metres[levels[k * lanes + lane]]
-        for k in range(places):
-            flags[k] = holds[k * lanes + lane] != 0
-
-
-@jit
-def fill_ground_from_levels(levels, width, step, ground):
+def fill_ground(levels, width, step, ground):
     """Fill the ground from heights in cells, ``levels[row of the batch, x * width + y]``."""
     stride, columns, lanes = step
     for x in range(ground.shape[0]):

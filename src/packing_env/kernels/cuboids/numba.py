@@ -1,7 +1,7 @@
-"""All placements of cuboids on whole cells, compiled for the CPU like `kernels.compiled.jit`.
+"""All placements of cuboids on whole cells, compiled for the CPU.
 
-The algorithm of `kernels.cuboids.eager`, on blocks of rows of the batch (lanes): what is
-kept of one item in a block stays in the L1 cache.
+Rows of the batch are handled in blocks (lanes): what is kept of one item in a block stays in the L1
+cache.
 """
 
 from __future__ import annotations
@@ -12,14 +12,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from packing_env.kernels.compiled import stability_rules as rules
-from packing_env.kernels.compiled.jit import array, jit, jit_arrays, kernel, run
+from packing_env.kernels.compiled.jit import jit, jit_arrays
 from packing_env.kernels.cuboids import loops
-from packing_env.kernels.cuboids.eager import integers, slope_scale
-from packing_env.kernels.layout import lattice
+from packing_env.kernels.cuboids.slopes import integers, slope_scale
 from packing_env.kernels.stability_rules import NAMES
 
 LANES = 64
@@ -37,7 +34,7 @@ _U8 = np.uint8
 def _find_hulls(buffers, item, rule, tables):
     """Fill ``buffers.stable`` with 1 where the rule's hull holds, lattice row by lattice row."""
     sides, mask_x, mask_y = item
-    _, weights, _, slope_like = tables
+    weights, _, slope_like = tables
     ground, step, tops = buffers.ground, buffers.step, buffers.tops
     stride, _, lanes = step
     span = 0 if rules.CENTRES[rule] else 1
@@ -116,12 +113,15 @@ def make_buffers(shape, lattice, task, lanes, count_like):
 
 
 @jit
-def find_maps(buffers, size, first, p, task, tables):
-    """Find the raised rest heights of the p-th item over the ground, and which are stable."""
+def find_maps(buffers, size, task, tables):
+    """Find the raised rest heights of an item of each row over the ground, and which are stable.
+
+    ``size [lanes, 3]`` are the sides of the items, 0 where there is none.
+    """
     height, _, _, rule, stride = task
     length, width = buffers.shape
     lanes = buffers.step[2]
-    loops.fill_sides(size, first, p, lanes, buffers.sides)
+    loops.fill_sides(size, lanes, buffers.sides)
     loops.fill_masks(buffers.sides[0], buffers.mask_x)
     loops.fill_masks(buffers.sides[1], buffers.mask_y)
     loops.scan_tops(buffers.ground, buffers.mask_y, buffers.step, buffers.tops)
@@ -134,37 +134,20 @@ def find_maps(buffers, size, first, p, task, tables):
     elif not rules.HULLS[rule]:
         buffers.stable[:] = 1
     box = (width, height, stride)
-    loops.fill_places(size, first, p, box, lanes, buffers.highest, buffers.places)
+    loops.fill_places(size, box, lanes, buffers.highest, buffers.places)
     across, container = buffers.sides[0], (length, stride)
     highest, places = buffers.highest, buffers.places
     loops.finish(buffers.raised, highest, places, across, container, buffers.stable)
 
 
-@kernel
-def _cuboid_maps(heightmap, size, z, legal, task, tables, start, stop):
-    """Fill z and legal for the blocks start <= block < stop of rows of the batch."""
-    metres, _, count_like, _ = tables
-    lanes = min(LANES, heightmap.shape[0])
-    buffers = make_buffers(heightmap.shape[1:], z.shape[2:], task, lanes, count_like)
-    for block in range(start, stop):
-        first = block * lanes
-        loops.fill_ground(heightmap, first, metres[2], buffers.step, buffers.ground)
-        for p in range(size.shape[1]):
-            find_maps(buffers, size, first, p, task, tables)
-            loops.write_rows(buffers.raised, buffers.stable, first, p, metres, z, legal)
-
-
 @cache
-def tables_of(across: int, along: int, cell: float) -> tuple[Any, ...]:
-    """Return metres of raised heights, weights of slopes by run, and empty arrays of both kinds."""
-    metres = np.arange(-1, 255).astype(np.float32) * np.float32(cell)
-    metres[0] = np.inf
+def tables_of(across: int, along: int) -> tuple[Any, ...]:
+    """Return weights of slopes by run, and empty arrays of the kinds of counts and of slopes."""
     scale, steepest = slope_scale((across, along))
     runs = np.maximum(np.arange(2 * across + 2), 1)
     weights = (2 * scale + runs) // (2 * runs)
     weights[0] = steepest
-    kinds = (torch.empty(0, dtype=kind).numpy() for kind in integers((across, along)))
-    return metres, weights, *kinds
+    return weights, *(np.empty(0, kind) for kind in integers((across, along)))
 
 
 def task_of(height: int, window: Sequence[int], rule: str, stride: int) -> tuple[Any, ...]:
@@ -175,22 +158,3 @@ def task_of(height: int, window: Sequence[int], rule: str, stride: int) -> tuple
 def num_blocks(rows: int) -> int:
     """Return how many blocks of rows are handled together."""
     return -(-rows // max(1, min(LANES, rows)))
-
-
-def cuboid_maps(
-    heightmap: Tensor,
-    size: Tensor,
-    cell: float,
-    height: int,
-    window: Sequence[int],
-    rule: str,
-    stride: int,
-) -> tuple[Tensor, Tensor]:
-    """Carry out `packing_env.kernels.cuboid_maps`."""
-    shape = (*size.shape[:2], *lattice(heightmap, stride))
-    z, legal = heightmap.new_empty(shape), heightmap.new_empty(shape, dtype=torch.bool)
-    task = task_of(height, window, rule, stride)
-    arrays = (array(heightmap), array(size), z.numpy(), legal.numpy())
-    work = z.numel() * sum(window)
-    run(_cuboid_maps, (*arrays, task, tables_of(*window, cell)), num_blocks(shape[0]), work)
-    return z, legal

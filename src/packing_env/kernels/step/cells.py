@@ -42,7 +42,7 @@ Block = namedtuple("Block", "levels highest total item legal placement playable 
   `step.lines`); ``highest`` and ``total`` are their maximum and their sum;
 - ``item``, ``legal``, ``placement [lanes, 4]``: the decision, (slot, orientation, x, y);
 - ``playable``: whether any placement is legal next;
-- ``size [lanes, 1, 3]``: the item that is searched; ``raised [lanes, ...]``: its rest height + 1 at
+- ``size [lanes, 3]``: the item that is searched; ``raised [lanes, ...]``: its rest height + 1 at
   each place of the lattice, 0 where illegal;
 - ``edges``: those of `compiled.stable`.
 """
@@ -62,7 +62,7 @@ def _make_block(shape, window, lanes):
         np.zeros(lanes, np.bool_),
         np.zeros((lanes, 4), np.int64),
         np.zeros(lanes, np.bool_),
-        np.zeros((lanes, 1, 3), np.int32),
+        np.zeros((lanes, 3), np.int32),
         np.zeros((lanes, line), np.uint8),
         np.zeros((2, window[0] + 2), np.float64),
     )
@@ -175,7 +175,7 @@ def _list_sizes(state, items, first, p, size):
     """Write the sides of each row's p-th visible item and orientation, 0 for none."""
     slot, orientation = p // items.cuboid.shape[1], p % items.cuboid.shape[1]
     for lane in range(size.shape[0]):
-        row, sides = first + lane, size[lane, 0]
+        row, sides = first + lane, size[lane]
         sides[0] = sides[1] = sides[2] = 0
         if row < state.step.size and slot < state.num_items[row] - state.items_packed[row]:
             item = state.item_id[row, state.queue[row, slot]]
@@ -187,7 +187,7 @@ def _list_sizes(state, items, first, p, size):
 def _find_rest(block, rows, container, buffers):
     """Find where the items of ``block.size`` come to rest if there is no stability rule."""
     for lane in range(rows):
-        size = block.size[lane, 0]
+        size = block.size[lane]
         sides = (np.int64(size[0]), np.int64(size[1]), np.int64(size[2]))
         line, raised = block.levels[lane].ctypes.data, block.raised[lane].ctypes.data
         lines.find_rest(line, sides, container, buffers, raised)
@@ -224,14 +224,14 @@ def _find_places(state, items, first, counts, buffers, tables, task, block, obse
     block.playable[:] = False
     by_row = counts.rule == NONE and counts.stride == 1
     if not by_row:
-        loops.fill_ground_from_levels(block.levels, width, of_block.step, of_block.ground)
+        loops.fill_ground(block.levels, width, of_block.step, of_block.ground)
     for p in range(observations.mask.shape[1]):
         _list_sizes(state, items, first, p, block.size)
         if by_row:
             rows = min(block.item.size, state.step.size - first)
             _find_rest(block, rows, (length, width, counts.height), of_row)
         else:
-            find_maps(of_block, block.size, 0, 0, task, tables)
+            find_maps(of_block, block.size, task, tables)
             loops.gather_rows(of_block.raised, of_block.stable, block.raised)
         _write_places(block, first, p, items.drop_height, observations)
 
@@ -250,7 +250,7 @@ def _advance(state, action, items, pool, places, counts, lengths, tables, begin,
     outcome = shared.outcome_at(places[2 * _ENTRIES :], batch)
     window, lanes, (search, task) = (counts.across, counts.along), min(LANES, batch), tables
     buffers = (
-        make_buffers((length, width), shape[2:4], task, lanes, search[2]),
+        make_buffers((length, width), shape[2:4], task, lanes, search[1]),
         lines.make_buffers((length, width), window),
     )
     block = _make_block((length, width), window, lanes)
@@ -274,11 +274,11 @@ def _advance(state, action, items, pool, places, counts, lengths, tables, begin,
 
 
 @cache
-def _tables(counts: Counts, cell: float) -> tuple[Any, ...]:
+def _tables(counts: Counts) -> tuple[Any, ...]:
     """Return what the search for placements looks up, and its task."""
     window = (counts.across, counts.along)
     task = task_of(counts.height, window, NAMES[counts.rule], counts.stride)
-    return tables_of(*window, cell), task
+    return tables_of(*window), task
 
 
 def advance(constant: Any, action: Tensor, *filled: Tensors) -> None:
@@ -287,7 +287,7 @@ def advance(constant: Any, action: Tensor, *filled: Tensors) -> None:
     observations, start, outcome = filled
     kept = (*observations, *start, *outcome)
     # Of a CPU's tensors: `numpy` shares their memory, nothing is read or copied.
-    tables = _tables(counts, lengths.cell)
+    tables = _tables(counts)
     given = (state, action.numpy(), items, pool, addresses_of(kept), counts, lengths, tables)
     work = observations[MASK].numel() * (counts.across + counts.along)
     run(_advance, given, num_blocks(state.step.size), work, keep=kept)
