@@ -81,9 +81,9 @@ class CriticsChoice(TensorDictModuleBase):
         """Write the action."""
         batch, observed = flattened(tensordict, self.actor.in_keys)
         _, seen = flattened(tensordict, self.critic.encoder.in_keys)
-        made = self.actor.propose(self.count, *observed, draw=False)
-        value = self.critic.compare(made.action, self.readout.taus(tensordict), *seen)
-        action = made.point_of(made.best(value))
+        proposals = self.actor.propose(self.count, *observed, draw=False)
+        value = self.critic.compare(proposals.action, self.readout.taus(tensordict), *seen)
+        action = proposals.point_of(proposals.best(value))
         return tensordict.set(self.out_keys[0], action.unflatten(0, batch))
 
 

@@ -8,7 +8,7 @@ this way: Tesauro, CACM 1995; Szubert and Jaskowski, CIG 2014.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from agents.algorithms.base import Learner
+from agents.algorithms.optimization import minibatches
 from agents.algorithms.settings import Exploration, Optimization
 from agents.networks.afterstate_net import AfterstateNet, AfterstateValue
 from agents.objectives.gae import backward_scan
@@ -63,9 +64,9 @@ class Afterstate(Learner):
 
     action_modes = ("placement", "candidate")
     network_role = "afterstate values"
-    on_policy = True
     parts = ("policy", "optimizer")
     losses = ("loss",)
+    on_policy = True
 
     @option_groups(
         exploration=Exploration(0.005, 0.005, 0),
@@ -111,17 +112,17 @@ class Afterstate(Learner):
         data = (self.policy.value.features(maps), context, target.flatten(), weight)
         sums: dict[str, Tensor] = {}
         steps = 0
-        for rows in self._minibatches(len(flat), maps.device):
+        for rows in minibatches(len(flat), self.batch_size, self.epochs, maps.device):
             batch = [part[rows] for part in data]
             loss = self.loss(*batch)
             step = self.optimizer.step(loss, weight=batch[-1].sum())
-            found = {"loss": loss.detach(), **step}
+            scalars = {"loss": loss.detach(), **step}
             steps += 1
-            for name, value in found.items():
+            for name, value in scalars.items():
                 sums[name] = sums[name] + value if name in sums else value
         report = {name: total / steps for name, total in sums.items()}
         report["skipped"] = (sums["skipped"] > 0).float()
-        report["skipped_in_a_row"] = found["skipped_in_a_row"]
+        report["skipped_in_a_row"] = scalars["skipped_in_a_row"]
         report["value"] = rollout.get("state_value").mean() / self.policy.scale
         return report
 
@@ -159,12 +160,6 @@ class Afterstate(Learner):
         inputs = torch.where(terminated, 0.0, torch.where(unknown, after, inputs))
         carry = torch.where(terminated | unknown, 0.0, self.gamma * follows)
         return backward_scan(inputs, carry), ~unknown
-
-    def _minibatches(self, count: int, device: torch.device) -> Iterator[Tensor]:
-        """Yield the rows of every minibatch of every epoch, shuffled on the device."""
-        parts = max(1, round(count / self.batch_size))
-        for _ in range(self.epochs):
-            yield from torch.randperm(count, device=device).tensor_split(parts)
 
 
 def _next(values: Tensor) -> Tensor:

@@ -135,10 +135,10 @@ class ReturnsLearner(Learner):
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """Take one gradient step on a batch of transitions."""
-        found = self.objective(batch)
-        step = self.optimizer.step(found.get("loss"))
+        outputs = self.objective(batch)
+        step = self.optimizer.step(outputs.get("loss"))
         self.targets.follow(step)
-        return {"loss": found.get("loss").detach(), "q": found.get("q"), **step}
+        return {"loss": outputs.get("loss").detach(), "q": outputs.get("q"), **step}
 
     def copy_to_targets(self) -> None:
         """Make the target network equal to the online one."""
@@ -164,7 +164,6 @@ class ContinuousLearner(Learner):
 
 
 def _stateful(part: Any) -> Iterator[nn.Module | GatedAdam]:
-    """Yield the modules and optimizers of a part."""
     if isinstance(part, (nn.Module, GatedAdam)):
         yield part
     elif isinstance(part, Mapping):
@@ -173,7 +172,6 @@ def _stateful(part: Any) -> Iterator[nn.Module | GatedAdam]:
 
 
 def _state(part: Any) -> Any:
-    """Return the state of a part."""
     if isinstance(part, Mapping):
         return {name: _state(inner) for name, inner in part.items()}
     return part if isinstance(part, (Tensor, int, float)) else dict(part.state_dict())

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from agents.algorithms.dqn import DQN
 from agents.networks.actor_critic import DiscreteActorCritic, run
+from agents.networks.encoders.maps import legal_mean
 from agents.networks.multi_head import MultiHeadActorCritic
 from agents.networks.readouts.noisy import explores
 from agents.objectives.transitions import n_step_target
@@ -65,9 +66,7 @@ def judge(
         legal = heads.next_mask(mask, taken)
         score = run(network, network.scores, encoding, taken).float()
         choice = best(score, legal) if chosen is None else chosen[:, head]
-        share = legal.float()
-        centre = torch.linalg.vecdot(score, share) / share.sum(-1).clamp(min=1)
-        values.append(state + at(score, choice) - centre)
+        values.append(state + at(score, choice) - legal_mean(score, legal.float()))
         free.append(legal.sum(-1) > 1)
         taken = torch.cat((taken, choice[:, None]), 1)
     weight = torch.stack(free, -1)
@@ -149,8 +148,8 @@ class Branching(DQN):
             ahead = judge(self.target, self.heads, following, legal, chosen)
             target = n_step_target(batch, (ahead.value * ahead.weight).sum(-1), self.gamma)
         mask, action = batch.get("action_mask"), self.heads.split(batch.get("action"))
-        found = judge(self.network, self.heads, batch, mask, action)
-        error = found.value - target[:, None]
+        branches = judge(self.network, self.heads, batch, mask, action)
+        error = branches.value - target[:, None]
         losses = functional.smooth_l1_loss(error, torch.zeros_like(error), reduction="none")
-        batch.set("td_error", (error.detach().abs() * (found.weight > 0)).sum(-1))
-        return (losses * found.weight).sum(-1), (found.value * found.weight).sum(-1)
+        batch.set("td_error", (error.detach().abs() * (branches.weight > 0)).sum(-1))
+        return (losses * branches.weight).sum(-1), (branches.value * branches.weight).sum(-1)

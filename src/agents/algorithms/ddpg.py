@@ -79,11 +79,11 @@ class DDPG(ContinuousLearner):
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """Take one step of the critic, then one of the actor."""
         valued = with_valued_action(batch, self.learn_from)
-        losses, found = self.objective.loss_value(valued)
-        batch.set("td_error", found["td_error"].sqrt())
+        losses, outputs = self.objective.loss_value(valued)
+        batch.set("td_error", outputs["td_error"].sqrt())
         loss = losses.mean()
         step = self.optimizer.step(loss)
         actor_loss = self.objective.loss_actor(valued)[0].mean()
         actor_step = self.actor_optimizer.step(actor_loss)
         report = self.finish(loss, actor_loss, step, actor_step)
-        return report | {"q": found["pred_value"].detach().mean()}
+        return report | {"q": outputs["pred_value"].detach().mean()}

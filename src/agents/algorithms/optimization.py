@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -38,13 +38,13 @@ class Gradients:
             for start, parameter in zip(starts, self.parameters, strict=True)
         ]
 
-    def of(self, loss: Tensor, weight: Tensor | None, told: Tensor | None = None) -> Tensor:
+    def of(self, loss: Tensor, weight: Tensor | None, extra: Tensor | None = None) -> Tensor:
         """Let the parameters have the gradient of the mean loss over the processes; return it.
 
         Args:
             loss: Of this process, with a graph.
             weight: Number of samples that it is a mean over; None: the same in every process.
-            told: A scalar that is replaced by its mean over the processes, in the same message.
+            extra: A scalar that is replaced by its mean over the processes, in the same message.
         """
         self.flat.zero_()
         for parameter, view in zip(self.parameters, self.views, strict=True):
@@ -53,14 +53,14 @@ class Gradients:
         self.flat[0].copy_(loss.detach())
         if processes() > 1:
             self.flat[1].fill_(1.0)
-            if told is not None:
-                self.flat[2].copy_(told)
+            if extra is not None:
+                self.flat[2].copy_(extra)
             if weight is not None:
                 self.flat.mul_(weight)
             add_up(self.flat)
             self.flat.div_(self.flat[1].clamp(min=1e-12))
-            if told is not None:
-                told.copy_(self.flat[2])
+            if extra is not None:
+                extra.copy_(self.flat[2])
         return self.flat[0].clone()
 
 
@@ -202,6 +202,18 @@ class GatedAdam:
 def worst(*steps: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the largest value of each entry over what several :meth:`GatedAdam.step` returned."""
     return {name: torch.stack([step[name] for step in steps]).amax(0) for name in steps[0]}
+
+
+def minibatches(
+    count: int, batch_size: int, epochs: int, device: torch.device | None
+) -> Iterator[Tensor]:
+    """Yield the rows of every minibatch of every epoch, shuffled on the device.
+
+    The sizes of the minibatches of an epoch differ by at most one.
+    """
+    parts = max(1, round(count / batch_size))
+    for _ in range(epochs):
+        yield from torch.randperm(count, device=device).tensor_split(parts)
 
 
 @torch.no_grad()

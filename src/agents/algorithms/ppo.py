@@ -7,7 +7,7 @@ Schulman et al., "Proximal policy optimization algorithms", 2017; advantages: Sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 
 from agents.algorithms.base import Learner
+from agents.algorithms.optimization import minibatches
 from agents.algorithms.settings import Optimization
 from agents.networks.actor_critic import DiscreteActorCritic, PlacementActorCritic, run
 from agents.networks.precision import rounded
@@ -85,8 +86,8 @@ class ActorCriticPolicy(TensorDictModuleBase):
         encoding = self._encode(tensordict)
         scores, entropies, free = [], [], []
         for head, legal in enumerate(self.heads.masks(tensordict.get("action_mask"), chosen)):
-            found = run(self.network, self.network.scores, encoding, chosen[:, :head])
-            log_prob = masked_log_softmax(found, legal)
+            logits = run(self.network, self.network.scores, encoding, chosen[:, :head])
+            log_prob = masked_log_softmax(logits, legal)
             scores.append(at(log_prob, chosen[:, head]))
             entropies.append(normalised_entropy(log_prob, legal))
             free.append(legal.sum(-1) > 1)
@@ -146,9 +147,9 @@ class PPO(Learner):
 
     action_modes = ("placement", "candidate", "multi_head")
     network_role = "actor and critic"
-    on_policy = True
     parts = ("policy", "optimizer", "skipped_in_a_row")
     losses = ("loss",)
+    on_policy = True
 
     @option_groups(
         advantage=Advantage(),
@@ -187,16 +188,16 @@ class PPO(Learner):
         flat = self._with_targets(rollout).reshape(-1)
         going = torch.ones((), dtype=torch.bool, device=flat.device)
         sums: dict[str, Tensor] = {}
-        for rows in self._minibatches(flat):
+        for rows in minibatches(len(flat), self.batch_size, self.epochs, flat.device):
             scores = self.loss(self._whole(flat[rows]))
             kl = scores.get("kl_approx").detach().clone()
             loss = scores.get("loss_objective") + scores.get("loss_entropy")
             loss = loss + scores.get("loss_critic")
             # all processes continue, or none; NaN passes: the gate skips the step
-            found = self.optimizer.step(loss, where=going, below=(kl, self.target_kl))
-            taken = going & (found["skipped"] == 0)
-            found |= {"loss": loss.detach(), **scores.detach().to_dict(), "steps": taken.float()}
-            for name, value in found.items():
+            scalars = self.optimizer.step(loss, where=going, below=(kl, self.target_kl))
+            taken = going & (scalars["skipped"] == 0)
+            scalars |= {"loss": loss.detach(), **scores.detach().to_dict(), "steps": taken.float()}
+            for name, value in scalars.items():
                 added = value if name in ("skipped", "steps") else torch.where(taken, value, 0.0)
                 sums[name] = sums[name] + added if name in sums else added
         return self._report(sums, flat)
@@ -233,12 +234,6 @@ class PPO(Learner):
         states = following[torch.arange(rows, device=value.device)[:, None], places]
         known = self.policy.value(self._whole(states.reshape(-1))).view(rows, count)
         return torch.cat((value[:, 1:], value[:, -1:]), 1).scatter(1, places, known)
-
-    def _minibatches(self, flat: TensorDictBase) -> Iterator[Tensor]:
-        """Yield the rows of every minibatch of every epoch, shuffled on the device."""
-        count = max(1, round(len(flat) / self.batch_size))
-        for _ in range(self.epochs):
-            yield from torch.randperm(len(flat), device=flat.device).tensor_split(count)
 
     def _whole(self, compact: TensorDictBase) -> TensorDictBase:
         """Return compact states with whole observations and masks."""

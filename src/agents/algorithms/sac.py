@@ -129,16 +129,16 @@ class SAC(ContinuousLearner):
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """Take one step of critics, actor and temperature."""
         valued = with_valued_action(batch, self.learn_from)
-        losses, found = self.objective.qvalue_v2_loss(valued)
-        batch.set("td_error", found["td_error"])
+        losses, outputs = self.objective.qvalue_v2_loss(valued)
+        batch.set("td_error", outputs["td_error"])
         loss = losses.mean()
         steps = [self.optimizer.step(loss)]
-        losses, found = self.objective.actor_loss(valued)
+        losses, outputs = self.objective.actor_loss(valued)
         actor_loss = losses.mean()
         steps.append(self.actor_optimizer.step(actor_loss))
-        alpha_loss = self.objective.alpha_loss(found["log_prob"]).mean()
+        alpha_loss = self.objective.alpha_loss(outputs["log_prob"]).mean()
         steps.append(self.alpha_optimizer.step(alpha_loss))
         return self.finish(loss, actor_loss, *steps) | {
             "alpha": self.objective.log_alpha.detach().exp(),
-            "entropy": -found["log_prob"].mean(),
+            "entropy": -outputs["log_prob"].mean(),
         }

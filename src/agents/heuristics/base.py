@@ -110,7 +110,6 @@ class Heuristic(TensorDictModuleBase):
         """Return each row's placement index (``candidate`` mode: candidate index); -1 for none."""
 
     def _draw(self, mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
-        """Draw a uniformly random legal action."""
         return choose_uniform(mask, torch.rand(len(mask), dtype=torch.float64, device=mask.device))
 
     def _pick_slot(self, item_id: Tensor, offered: Bool[Tensor, "B L"]) -> Int[Tensor, " B"]:

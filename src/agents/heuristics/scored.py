@@ -49,10 +49,10 @@ class PlacementHeuristic(ScoredHeuristic):
         if self._search is None:
             return super()._observe_state()
         state = self._state()
-        found = self._search.find(state).index
+        index = self._search.find(state).index
         ended = is_done(state)[:, None]  # any placement is accepted there: take the first
-        found = torch.where(ended & (found < 0), 0, found)
-        return self._batch, {"lowest": found.squeeze(1)}, found >= 0
+        index = torch.where(ended & (index < 0), 0, index)
+        return self._batch, {"lowest": index.squeeze(1)}, index >= 0
 
     def choose(self, observed: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
         """Return the index of each row's placement."""

@@ -300,10 +300,10 @@ class SpaceHeuristic(Heuristic):
             volume_unit=self.volume_unit,
             limits=container_sides(self.params),
         )
-        place, found = self.rule.choose(offers)
+        place, is_legal = self.rule.choose(offers)
         chosen = action.gather(1, place[:, None]).squeeze(1)
         otherwise = mask.byte().argmax(1) if self.fallback else torch.full_like(chosen, -1)
-        return torch.where(found, chosen, otherwise)
+        return torch.where(is_legal, chosen, otherwise)
 
     def _propose(
         self, spaces: Int[Tensor, "B E 6"], item_id: Tensor, there: Tensor
@@ -344,9 +344,9 @@ class SpaceHeuristic(Heuristic):
             legal = mask.gather(1, action) & (index >= 0)
         else:
             ordered, order = state["candidate"].sort(dim=1)
-            found = torch.searchsorted(ordered, index).clamp(max=ordered.shape[1] - 1)
-            action = order.gather(1, found)
-            listed = (ordered.gather(1, found) == index) & (index >= 0)
+            nearest = torch.searchsorted(ordered, index).clamp(max=ordered.shape[1] - 1)
+            action = order.gather(1, nearest)
+            listed = (ordered.gather(1, nearest) == index) & (index >= 0)
             legal = listed & mask.gather(1, action)
             column = candidates.FEATURES.index("z")
             z = observed["candidates"][..., column].gather(1, action)

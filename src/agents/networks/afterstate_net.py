@@ -205,15 +205,15 @@ class AfterstateNet(AfterstateValue):
         Raises:
             ParameterError: Its items have another number of windows.
         """
-        made = copy(self)
-        made._buffers = dict(self._buffers)
-        made._measure(env)
-        if made.scale.shape != self.scale.shape:
+        bound = copy(self)
+        bound._buffers = dict(self._buffers)
+        bound._measure(env)
+        if bound.scale.shape != self.scale.shape:
             raise ParameterError(
                 f"this value was learned with {len(self.windows.sizes)} footprints, and the items "
-                f"have {len(made.windows.sizes)}; train one for them"
+                f"have {len(bound.windows.sizes)}; train one for them"
             )
-        return made
+        return bound
 
     def value(
         self, features: Float[Tensor, "N F"], context: Float[Tensor, "N C"], *, turn: bool = False
@@ -224,8 +224,8 @@ class AfterstateNet(AfterstateValue):
         of_map, of_rest = self.first.weight.split((seen.shape[1], context.shape[1]), 1)
         first = functional.linear(2 * seen - 1, of_map, self.first.bias)
         first = first + functional.linear(context, of_rest)
-        found = torch.relu(self.second(torch.relu(first)))
-        return self.last(found).squeeze(-1) + self.prior * free
+        hidden = torch.relu(self.second(torch.relu(first)))
+        return self.last(hidden).squeeze(-1) + self.prior * free
 
     @torch.no_grad()
     def features(
@@ -297,9 +297,9 @@ class AfterstateNet(AfterstateValue):
 def _turns(parts: tuple[int, int], maps: int, square: bool) -> Int[Tensor, "turns cells"]:
     """Return the orders of the cells of all turns and mirror images of a map, or of several."""
     cells = torch.arange(maps * math.prod(parts)).view(maps, *parts)
-    found = []
+    orders = []
     for k in range(8 if square else 4):
         flips = [axis for axis, bit in ((1, 1), (2, 2)) if k & bit]
         flipped = cells.flip(flips)
-        found.append((flipped.transpose(1, 2) if k >= 4 else flipped).flatten())
-    return torch.stack(found)
+        orders.append((flipped.transpose(1, 2) if k >= 4 else flipped).flatten())
+    return torch.stack(orders)

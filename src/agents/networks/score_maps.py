@@ -15,9 +15,12 @@ from agents.networks.encoders.maps import (
     COARSE,
     coarse,
     coordinates,
+    fits,
     folded,
     ground_cells,
+    legal_mean,
     per_orientation,
+    with_point_terms,
 )
 from agents.networks.precision import check_mode, in_bf16, runs_in_bf16
 from agents.networks.readouts.values import ActionNetwork, ValueReadout, scaled
@@ -220,21 +223,14 @@ class ScoreMaps(ActionNetwork):
             detail = self.detail(ground, own, planes.scalars, gains[0])
         hidden = scaled(functional.relu(self.cell_hidden(planes.scalars)), gains[1])
         weights = self.cell_weights(hidden).unflatten(-1, (-1, _SHARED + own.shape[2]))
-        of_own, of_shared = weights.tensor_split((own.shape[2],), -1)
-        rest = planes.rest.flatten(2)
         shared = torch.cat((ground, self.grid.expand(len(ground), *self.grid.shape)), 1)
-        level = detail.float()
-        for plane, weight in zip(own.flatten(3).split(1, 2), of_own.split(1, -1), strict=True):
-            level = torch.addcmul(level, weight, plane)
-        score = torch.baddbmm(level.flatten(1, 2), of_shared.flatten(1, 2), shared.flatten(2))
-        score = score.view_as(detail)
+        score = with_point_terms(detail.float(), own.flatten(3), shared.flatten(2), weights)
         if self.value is None:
             return score.new_zeros(self.readout.num_values), score
-        share = planes.legal.to(score.dtype)
-        centre = torch.linalg.vecdot(score, share[:, :, None])
-        centre = centre / share.sum(2, keepdim=True).clamp(min=1)
-        fit = torch.stack((rest.amin(2), rest.mean(2), share.mean(2)), -1)
-        value = self.value(heights, torch.cat((planes.scalars, fit), -1), gains[2])
+        legal = planes.legal.to(score.dtype)
+        centre = legal_mean(score, legal[:, :, None])
+        features = torch.cat((planes.scalars, fits(planes.rest.flatten(2), legal)), -1)
+        value = self.value(heights, features, gains[2])
         if self.readout.is_additive:  # equal, in fewer passes over the placements
             return value - centre, score
         return value, score - centre[..., None]

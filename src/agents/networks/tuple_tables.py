@@ -47,8 +47,8 @@ class TupleSum(nn.Module):
 
     def forward(self, levels: Int[Tensor, "N X Y"]) -> Float[Tensor, " N"]:
         """Return the sums of heightmaps in whole levels."""
-        found = functional.embedding_bag(self.patterns(levels), self.table, mode="sum")
-        return found.squeeze(-1) * self.scale
+        total = functional.embedding_bag(self.patterns(levels), self.table, mode="sum")
+        return total.squeeze(-1) * self.scale
 
     def patterns(self, levels: Int[Tensor, "N X Y"]) -> Int[Tensor, "N T"]:
         """Return the entries of all patterns of each map."""
@@ -64,7 +64,6 @@ class TupleSum(nn.Module):
 
 
 def _entry(cell: Tensor, *others: Tensor) -> Tensor:
-    """Return the place of patterns in their table."""
     place = cell
     for other in others:
         place = place * (2 * _CLIP + 1) + (other - cell).clamp(-_CLIP, _CLIP) + _CLIP
@@ -106,8 +105,8 @@ class TupleTables(AfterstateValue):
             rows = torch.arange(len(seen), device=seen.device)[:, None, None]
             seen = torch.where(rows % 2 == 0, seen, seen.flip(1))
             seen = torch.where(rows // 2 % 2 == 0, seen, seen.flip(2))
-        found: Tensor = self.tuples(seen) + self.rest(context).squeeze(-1) + self.prior * free
-        return found
+        total: Tensor = self.tuples(seen) + self.rest(context).squeeze(-1) + self.prior * free
+        return total
 
     @torch.no_grad()
     def features(

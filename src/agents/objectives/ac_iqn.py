@@ -113,8 +113,8 @@ class ACIQNLoss(TransitionLoss):
         wanted = self._wanted(batch)
         tau = torch.rand(len(action), self.regression.num_taus, device=device)
         with self.online():
-            found = self._quantiles(batch, action, tau)
-        losses, error, value = self.regression.compare(found, wanted, tau)
+            quantiles = self._quantiles(batch, action, tau)
+        losses, error, value = self.regression.compare(quantiles, wanted, tau)
         batch.set(keys.priority, error)
         return losses, value
 
@@ -124,16 +124,13 @@ class ACIQNLoss(TransitionLoss):
         Minus the value at risk of its own actions; with proposals, minus the logarithm of the share
         of the best.
         """
-        with swapped(self.actor_network_params, self.actor_network):
-            if self.num_proposals:
-                made = self._propose(batch)
-            else:
-                action = self._act(batch)
-        with swapped(self.value_network_params.detach(), self.value_network):
+        online = swapped(self.actor_network_params, self.actor_network)
+        with online, swapped(self.value_network_params.detach(), self.value_network):
             if not self.num_proposals:
-                return -self._quantiles(batch, action, self._levels(batch)).mean(-1)
-            best = made.place.gather(1, self._best(batch, made))
-        return -made.log_share.gather(1, best).squeeze(1)
+                return -self._quantiles(batch, self._act(batch), self._levels(batch)).mean(-1)
+            proposals = self._propose(batch)
+            best = proposals.place.gather(1, self._best(batch, proposals))
+        return -proposals.log_share.gather(1, best).squeeze(1)
 
     @torch.no_grad()
     def _wanted(self, batch: TensorDictBase) -> Float[Tensor, "B M"]:
@@ -141,35 +138,32 @@ class ACIQNLoss(TransitionLoss):
         following = batch.get("next")
         reward, discount = self.reward_and_discount(batch)
         tau = torch.rand(len(reward), self.regression.num_target_taus, device=reward.device)
-        with swapped(self.target_actor_network_params, self.actor_network):
-            if self.num_proposals:
-                made = self._propose(following)
-            else:
-                action = self._act(following)
-        with self.target():
-            if self.num_proposals:
-                action = made.point_of(self._best(following, made))
-            future = self._quantiles(following, action, tau)
+        target = swapped(self.target_actor_network_params, self.actor_network)
+        with target, self.target():
+            future = self._quantiles(following, self._act(following), tau)
         return reward[:, None] + discount[:, None] * future
 
     def _act(self, state: TensorDictBase) -> Float[Tensor, "B D"]:
+        """Return the actor's actions, or the best of those that it proposes."""
+        if self.num_proposals:
+            proposals = self._propose(state)
+            return proposals.point_of(self._best(state, proposals))
         observed = state.select(*self.actor_network.in_keys)
         return self.actor_network(observed).get(self.tensor_keys.action)
 
     def _propose(self, state: TensorDictBase) -> Proposals:
         observed = (state.get(key) for key in self.actor_network.in_keys)
-        made: Proposals = self.actor_network.propose(self.num_proposals, *observed, draw=True)
-        return made
+        proposals: Proposals = self.actor_network.propose(self.num_proposals, *observed, draw=True)
+        return proposals
 
     @torch.no_grad()
-    def _best(self, state: TensorDictBase, made: Proposals) -> Int[Tensor, "B 1"]:
+    def _best(self, state: TensorDictBase, proposals: Proposals) -> Int[Tensor, "B 1"]:
         """Return the legal proposal with the highest value at risk."""
         critic = self.value_network
         observed = (state.get(key) for key in critic.encoder.in_keys)
-        return made.best(critic.compare(made.action, self._levels(state), *observed))
+        return proposals.best(critic.compare(proposals.action, self._levels(state), *observed))
 
     def _levels(self, state: TensorDictBase) -> Float[Tensor, "B K"]:
-        """Draw levels of the value at risk."""
         level = state.get(self.tensor_keys.risk) if self.risk is None else self.risk
         return level * torch.rand(len(state), self.num_actor_taus, device=self.gamma.device)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from tensordict import TensorDict, TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
@@ -15,23 +15,6 @@ from torchrl.envs.utils import ExplorationType
 
 from agents.networks.readouts.noisy import reset_noise
 from agents.objectives.transitions import TransitionKeys, TransitionLoss, mean_loss
-
-
-@dataclass(frozen=True)
-class Target:
-    """The state to bootstrap from.
-
-    Attributes:
-        state: State reached, ``[B]``.
-        action: Greedy legal action there.
-        reward: Discounted sum of rewards up to it.
-        discount: Factor of its value: ``gamma`` to the number of decisions, 0 if terminated.
-    """
-
-    state: TensorDictBase
-    action: Int[Tensor, " B"]
-    reward: Float[Tensor, " B"]
-    discount: Float[Tensor, " B"]
 
 
 class BootstrapLoss(TransitionLoss):
@@ -80,30 +63,37 @@ class BootstrapLoss(TransitionLoss):
     def forward(self, tensordict: TensorDictBase) -> TensorDict:
         """Return the loss of a batch of transitions."""
         keys = self.tensor_keys
-        with self.online(), torch.no_grad():
-            reset_noise(self.value_network)
-        if self.delay_value:
-            with self.target(), torch.no_grad():
+        contexts = (self.online, self.target) if self.delay_value else (self.online,)
+        for context in contexts:
+            with context(), torch.no_grad():
                 reset_noise(self.value_network)
-        losses, priority, value = self.compare(tensordict, self._target(tensordict))
+        following, action = self.next_choice(tensordict)
+        losses, priority, value = self.compare(tensordict, following, action)
         tensordict.set(keys.priority, priority.detach())
         loss = mean_loss(losses, tensordict.get(keys.priority_weight, None))
         return TensorDict({"loss": loss, "q": value.detach().mean()})
 
     @abstractmethod
-    def compare(self, batch: TensorDictBase, target: Target) -> tuple[Tensor, Tensor, Tensor]:
-        """Return losses, priorities and values of the actions taken, each ``[B]``."""
+    def compare(
+        self, batch: TensorDictBase, following: TensorDictBase, action: Int[Tensor, " B"]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return losses, priorities and values of the actions taken, each ``[B]``.
+
+        Args:
+            batch: Transitions.
+            following: States that they reach.
+            action: Greedy legal actions there.
+        """
 
     @torch.no_grad()
-    def _target(self, batch: TensorDictBase) -> Target:
-        """Return the states that the transitions reach, with the greedy actions there."""
+    def next_choice(self, batch: TensorDictBase) -> tuple[TensorDictBase, Int[Tensor, " B"]]:
+        """Return the states that the transitions reach, and the greedy legal actions there."""
         keys = self.tensor_keys
         following = self.next_state(batch)
         mask = following.get(keys.action_mask)
         with self.online() if self.double else self.target():
             value = self.value_network(following.clone(False)).get(keys.action_value)
-        action = value.masked_fill(~mask, -torch.inf).argmax(-1)
-        return Target(following, action, *self.reward_and_discount(batch))
+        return following, value.masked_fill(~mask, -torch.inf).argmax(-1)
 
     def next_state(self, batch: TensorDictBase) -> TensorDictBase:
         """Return a shallow copy of ``next``, with the mask to bootstrap under."""

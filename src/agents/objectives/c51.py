@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from agents.objectives.bootstrap import BootstrapLoss, Target
+from agents.objectives.bootstrap import BootstrapLoss
 
 
 class C51Loss(BootstrapLoss):
@@ -30,16 +30,19 @@ class C51Loss(BootstrapLoss):
             Further arguments as in :class:`BootstrapLoss`.
     """
 
-    def compare(self, batch: TensorDictBase, target: Target) -> tuple[Tensor, Tensor, Tensor]:
+    def compare(
+        self, batch: TensorDictBase, following: TensorDictBase, action: Int[Tensor, " B"]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return cross-entropies, divergences and expected returns of the actions taken."""
         support = self.value_network.support
         with torch.no_grad(), self.target():
-            chance = self.value_network.log_probs_of(target.state, target.action).exp()
-        returns = target.reward[:, None] + target.discount[:, None] * support
+            chance = self.value_network.log_probs_of(following, action).exp()
+        reward, discount = self.reward_and_discount(batch)
+        returns = reward[:, None] + discount[:, None] * support
         wanted = project(chance, returns, support)
         with self.online():
-            action = batch.get(self.tensor_keys.action)
-            log_probs = self.value_network.log_probs_of(batch, action)
+            taken = batch.get(self.tensor_keys.action)
+            log_probs = self.value_network.log_probs_of(batch, taken)
         losses = -torch.linalg.vecdot(wanted, log_probs)
         divergence = losses.detach() + torch.xlogy(wanted, wanted).sum(-1)
         return losses, divergence.clamp(min=0), log_probs.detach().exp() @ support

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
-from agents.objectives.bootstrap import BootstrapLoss, Target
+from agents.objectives.bootstrap import BootstrapLoss
 from agents.options import option_groups
 
 
@@ -32,11 +32,14 @@ class QuantileRegression:
     kappa: float = 0.01
 
     def compare(
-        self, found: Float[Tensor, "B N"], wanted: Float[Tensor, "B M"], tau: Float[Tensor, "B N"]
+        self,
+        quantiles: Float[Tensor, "B N"],
+        wanted: Float[Tensor, "B M"],
+        tau: Float[Tensor, "B N"],
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the losses, the magnitude of the difference of the means, and the means found."""
-        value = found.detach().mean(-1)
-        losses = quantile_huber(found, wanted, tau, self.kappa)
+        """Return the losses, the magnitude of the difference of the means, and the means."""
+        value = quantiles.detach().mean(-1)
+        losses = quantile_huber(quantiles, wanted, tau, self.kappa)
         return losses, (wanted.mean(-1) - value).abs(), value
 
 
@@ -82,22 +85,25 @@ class IQNLoss(BootstrapLoss):
             following.set(self.level_key, torch.ones(len(following), device=following.device))
         return following
 
-    def compare(self, batch: TensorDictBase, target: Target) -> tuple[Tensor, Tensor, Tensor]:
+    def compare(
+        self, batch: TensorDictBase, following: TensorDictBase, action: Int[Tensor, " B"]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return quantile losses, differences of means, and mean returns of the actions taken."""
-        rows, device = len(target.action), target.reward.device
+        reward, discount = self.reward_and_discount(batch)
+        rows, device = len(action), reward.device
         with torch.no_grad(), self.target():
             tau = torch.rand(rows, self.regression.num_target_taus, device=device)
-            future = self.value_network.quantiles_of(target.state, target.action, tau)
-        wanted = target.reward[:, None] + target.discount[:, None] * future
+            future = self.value_network.quantiles_of(following, action, tau)
+        wanted = reward[:, None] + discount[:, None] * future
         tau = torch.rand(rows, self.regression.num_taus, device=device)
         with self.online():
-            action = batch.get(self.tensor_keys.action)
-            found = self.value_network.quantiles_of(batch, action, tau)
-        return self.regression.compare(found, wanted, tau)
+            taken = batch.get(self.tensor_keys.action)
+            quantiles = self.value_network.quantiles_of(batch, taken, tau)
+        return self.regression.compare(quantiles, wanted, tau)
 
 
 def quantile_huber(
-    found: Float[Tensor, "*batch N"],
+    quantiles: Float[Tensor, "*batch N"],
     wanted: Float[Tensor, "*batch M"],
     tau: Float[Tensor, "*batch N"],
     kappa: float = 1.0,
@@ -105,10 +111,10 @@ def quantile_huber(
     """Return the quantile Huber loss, summed over N quantiles and averaged over M samples.
 
     ``rho(d) = |tau - 1{d < 0}| L(d) / kappa``, with ``L(d) = d^2 / 2`` where ``|d| <= kappa``, else
-    ``kappa (|d| - kappa / 2)``, of every difference ``d = wanted - found``. Dabney et al., ICML
+    ``kappa (|d| - kappa / 2)``, of every difference ``d = wanted - quantiles``. Dabney et al., ICML
     2018, equations 2 and 3; ``kappa = 0`` is quantile regression itself, ``|tau - 1{d < 0}| |d|``.
     """
-    difference = wanted[..., None, :] - found[..., :, None]
+    difference = wanted[..., None, :] - quantiles[..., :, None]
     size = difference.abs()
     if kappa > 0:
         size = torch.where(size <= kappa, size.square() / (2 * kappa), size - kappa / 2)

@@ -139,20 +139,20 @@ class MultiHeadPPOLoss(LossModule):
         advantage = tensordict.get(keys.advantage).squeeze(-1)
         if self.surrogate.normalize_advantage:  # first: processes wait least after a step
             advantage = normalized(advantage)
-        found = self.policy.evaluate(tensordict, tensordict.get(keys.action))
-        change = found.log_prob - tensordict.get(keys.sample_log_prob)
+        scores = self.policy.evaluate(tensordict, tensordict.get(keys.action))
+        change = scores.log_prob - tensordict.get(keys.sample_log_prob)
         joint = change.sum(-1, keepdim=True)
         gain, clipped = self._surrogate(
             change if self.surrogate.clip == "heads" else joint, advantage
         )
-        heads = found.free.sum(-1).clamp(min=1)
-        entropy = ((found.entropy * found.free).sum(-1) / heads).mean()
+        heads = scores.free.sum(-1).clamp(min=1)
+        entropy = ((scores.entropy * scores.free).sum(-1) / heads).mean()
         target = tensordict.get(keys.value_target).squeeze(-1)
         old = tensordict.get(keys.value).squeeze(-1)
-        value_loss = self._value_loss(found.value, old, target)
+        value_loss = self._value_loss(scores.value, old, target)
         with torch.no_grad():
             kl = (joint.exp() - 1 - joint).mean()
-            left = variance(target - found.value)
+            left = variance(target - scores.value)
             explained = 1 - left / variance(target).clamp(min=1e-12)
         return TensorDict(
             {

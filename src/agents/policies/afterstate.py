@@ -132,12 +132,12 @@ class AfterstatePolicy(TensorDictModuleBase):
 
     def bound_to(self, env: PackingEnv) -> AfterstatePolicy:
         """Return a policy with the same parameters for an environment with other items."""
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        made._modules = dict(self._modules)
-        made.value = self.value.bound_to(env)
-        made._bind(env)
-        return made
+        bound = object.__new__(type(self))
+        bound.__dict__.update(self.__dict__)
+        bound._modules = dict(self._modules)
+        bound.value = self.value.bound_to(env)
+        bound._bind(env)
+        return bound
 
     def set_frames(self, frames: int) -> None:
         """Set the exploration rate to its value after ``frames`` environment frames."""
@@ -164,8 +164,8 @@ class AfterstatePolicy(TensorDictModuleBase):
             "afterstate_value": after.gather(1, choice[:, None]),
             "explored": explored[:, None],
         }
-        for key, found in written.items():
-            tensordict.set(key, found.unflatten(0, batch) if len(batch) != 1 else found)
+        for key, entry in written.items():
+            tensordict.set(key, entry.unflatten(0, batch) if len(batch) != 1 else entry)
         return tensordict
 
     def candidate_values(
@@ -177,8 +177,8 @@ class AfterstatePolicy(TensorDictModuleBase):
         slot = self.afterstates.slots(candidate.clamp(min=0), offered)
         context = self.outlook.waiting(item_id, packed.squeeze(-1), slot)
         there = candidate >= 0
-        found = self.value(maps.flatten(0, 1), context.flatten(0, 1), there.flatten())
-        after = found.view(candidate.shape)
+        values = self.value(maps.flatten(0, 1), context.flatten(0, 1), there.flatten())
+        after = values.view(candidate.shape)
         value = self.outlook.rewards(item_id).gather(1, slot) + after
         nothing = ~there.any(1, keepdim=True)
         return candidate, torch.where(there | nothing, value, -torch.inf), after

@@ -94,7 +94,6 @@ class TanhGaussian(Distribution):
         return self._score(before, (before - self.loc) / self.scale)
 
     def _squash(self, before: Tensor) -> Tensor:
-        """Return the value of ``u``."""
         return self.middle + self.half * torch.tanh(before)
 
     def _score(self, before: Tensor, noise: Tensor) -> Tensor:
@@ -199,10 +198,10 @@ def _bounds(spec: TensorSpec) -> dict[str, Float[Tensor, " D"]]:
             f"ContinuousPolicy takes actions in a box, a Bounded spec [*batch, D], not "
             f"{type(spec).__name__} {list(spec.shape)}; for numbered actions use PolicyWrapper"
         )
-    found = {}
+    bounds = {}
     for name in ("low", "high"):
         rows = getattr(spec.space, name).detach().reshape(-1, spec.shape[-1])
         if not bool((rows == rows[0]).all() & rows.isfinite().all()):
             raise ValueError(f"the action's bound {name} must be finite and the same in every row")
-        found[name] = rows[0].float().clone()
-    return found
+        bounds[name] = rows[0].float().clone()
+    return bounds

@@ -42,14 +42,14 @@ def export_policy(policy: TensorDictModuleBase, env: PackingEnv) -> ExportedProg
             f"it cannot be exported"
         )
     fake = env.fake_tensordict().exclude("next")
-    given = {name_of(key): torch.zeros_like(fake.get(key)) for key in policy.in_keys}
+    inputs = {name_of(key): torch.zeros_like(fake.get(key)) for key in policy.in_keys}
     decision = _Decision(copy.deepcopy(policy).eval(), env.batch_size, list(env.action_keys))
     with (
         torch.no_grad(),
         set_exploration_type(ExplorationType.DETERMINISTIC),
         _torch_kernels(env.device),
     ):
-        return torch.export.export(decision, (given,), strict=False)
+        return torch.export.export(decision, (inputs,), strict=False)
 
 
 def name_of(key: NestedKey) -> str:
@@ -66,9 +66,9 @@ class _Decision(nn.Module):
         super().__init__()
         self.policy, self.batch_size, self.actions = policy, batch_size, actions
 
-    def forward(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the policy's actions for the entries ``given``."""
-        entries = {key: given[name_of(key)] for key in self.policy.in_keys}
+    def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the policy's actions for the entries ``inputs``."""
+        entries = {key: inputs[name_of(key)] for key in self.policy.in_keys}
         written = self.policy(TensorDict(entries, self.batch_size))
         return {name_of(key): written.get(key) for key in self.actions}
 

@@ -195,13 +195,13 @@ def leaf(spec: TensorSpec, key: Any) -> TensorSpec:
 
 def _one_hot(spec: TensorSpec, key: Any) -> torch.dtype | None:
     """Return the dtype of one-hot actions, None for indices; raise TypeError on other actions."""
-    found = leaf(spec, key)
-    if isinstance(found, OneHot):
-        return found.dtype
-    if isinstance(found, Categorical) and not isinstance(found, MultiCategorical):
+    action = leaf(spec, key)
+    if isinstance(action, OneHot):
+        return action.dtype
+    if isinstance(action, Categorical) and not isinstance(action, MultiCategorical):
         return None
     raise TypeError(
-        f"{key!r} is {type(found).__name__}: PolicyWrapper takes numbered actions, Categorical or "
+        f"{key!r} is {type(action).__name__}: PolicyWrapper takes numbered actions, Categorical or "
         f"OneHot; for a box use agents.policies.continuous.ContinuousPolicy"
     )
 

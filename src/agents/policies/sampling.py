@@ -54,9 +54,9 @@ def draw(
     """
     ends = log_prob.exp().cumsum(-1, dtype=torch.float64)
     place = uniform.double()[..., None] * ends[..., -1:]
-    found = torch.searchsorted(ends, place, right=True).clamp(max=mask.shape[-1] - 1)
+    index = torch.searchsorted(ends, place, right=True).clamp(max=mask.shape[-1] - 1)
     first = mask.to(torch.uint8).argmax(-1, keepdim=True)
-    return torch.where(mask.gather(-1, found), found, first).squeeze(-1)
+    return torch.where(mask.gather(-1, index), index, first).squeeze(-1)
 
 
 def draw_by_logits(
@@ -70,8 +70,8 @@ def draw_by_logits(
     """
     eager = logits.requires_grad or torch.compiler.is_compiling()
     if not eager and resolve(None, mask.device.type) == "triton":
-        found: tuple[Tensor, Tensor] = _DRAW_BY_LOGITS(logits, mask, uniform, MASKED)
-        return found
+        drawn: tuple[Tensor, Tensor] = _DRAW_BY_LOGITS(logits, mask, uniform, MASKED)
+        return drawn
     log_prob = masked_log_softmax(logits, mask)
     index = draw(log_prob, mask, uniform)
     return index, at(log_prob, index)

@@ -159,20 +159,6 @@ def by_hand(agent, batch, best):
     return -(wanted * network.log_probs_of(batch, batch["action"])).sum(-1)
 
 
-@pytest.mark.parametrize("double", [True, False])
-def test_the_online_network_picks_and_the_target_values(env, batch, double):
-    agent = make_agent(Rainbow, env, double=double, **QUIET)
-    following = agent.objective.next_state(batch)
-    mask = following["action_mask"]
-    online = agent.network(following.clone(False))["action_value"]
-    with agent.objective.target():
-        target = agent.network(following.clone(False))["action_value"]
-    online, target = (torch.where(mask, value, -torch.inf).argmax(-1) for value in (online, target))
-    losses = {True: by_hand(agent, batch, online), False: by_hand(agent, batch, target)}
-    assert not torch.allclose(losses[True], losses[False])
-    torch.testing.assert_close(agent.objective(batch)["loss"], losses[double].mean())
-
-
 @pytest.mark.parametrize("support", [(-3.0, -1.0), (1.0, 2.0), (-1.0, 1.0)])
 def test_illegal_actions_are_never_chosen(env, support):
     agent = make_agent(Rainbow, env, v_min=support[0], v_max=support[1])
@@ -185,32 +171,16 @@ def test_illegal_actions_are_never_chosen(env, support):
         assert ((value >= support[0]) & (value <= support[1])).all()
         root = env.step_and_maybe_reset(root)[1]
     batch = sampled(agent, env)
-    target = agent.objective._target(batch)
-    legal = batch["next", "legal_mask"].gather(1, target.action[:, None]).squeeze(1)
+    _, action = agent.objective.next_choice(batch)
+    legal = batch["next", "legal_mask"].gather(1, action[:, None]).squeeze(1)
     assert legal.all()
     assert not batch["next", "legal_mask"].all(1).all()
-
-
-def test_only_terminated_rows_do_not_bootstrap(env, batch):
-    agent = make_agent(Rainbow, env, **QUIET)
-    batch = batch.clone()
-    terminated = batch["next", "terminated"]
-    batch["next", "truncated"] = ~terminated  # a truncated row does
-    agent.objective(batch)
-    before = batch["td_error"].clone()
-    with torch.no_grad():
-        for value in agent.objective.target_value_network_params.values(True, True):
-            if not torch.equal(value, agent.network.support):
-                value.data.mul_(2.0)
-    agent.objective(batch)
-    same = torch.isclose(batch["td_error"], before, rtol=1e-5, atol=1e-6)
-    assert torch.equal(same, terminated.squeeze(-1))
 
 
 def test_weights_multiply_the_losses_of_their_rows(env, batch):
     agent = make_agent(Rainbow, env, **QUIET)
     batch = batch.clone()
-    losses = by_hand(agent, batch, agent.objective._target(batch).action)
+    losses = by_hand(agent, batch, agent.objective.next_choice(batch)[1])
     weight = torch.rand(len(batch))
     batch["priority_weight"] = weight
     found = agent.objective(batch)

@@ -1,15 +1,12 @@
-"""Masked categoricals: legal, in proportion, finite where nothing is legal, and without reads."""
+"""Masked categoricals: legal, in proportion, and finite where nothing is legal."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from tests.counting import READS
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.profiler import ProfilerActivity, profile
 
 from agents.policies import sampling
-from agents.policies.heads import Heads, PlacementHeads, action_heads
+from agents.policies.heads import Heads, action_heads
 from packing_env.types import ParameterError
 
 
@@ -95,37 +92,20 @@ def test_entropy_is_that_of_the_legal_entries() -> None:
     assert (sampling.normalised_entropy(log_prob, mask) <= 1).all()
 
 
-def test_nothing_is_read() -> None:
-    logits, mask = random_rows(5, 7)
-    uniform = torch.rand(5, dtype=torch.float64)
-
-    def run(logits: torch.Tensor, mask: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-        log_prob = sampling.masked_log_softmax(logits, mask)
-        index = sampling.draw(log_prob, mask, uniform)
-        return sampling.at(log_prob, index) + sampling.normalised_entropy(log_prob, mask)
-
-    with FakeTensorMode() as mode:
-        assert run(*map(mode.from_tensor, (logits, mask, uniform))).shape == (5,)
-    with profile(activities=[ProfilerActivity.CPU]) as watch:
-        run(logits, mask, uniform)
-    assert not {event.name() for event in watch.profiler.kineto_results.events()} & set(READS)
-
-
 def test_heads_split_and_join(tiny) -> None:
     one = action_heads(tiny(2))
-    assert type(one) is Heads
+    assert len(one.sizes) == 1
     action = torch.tensor([3, 5])
     assert torch.equal(one.join(one.split(action)), action)
     env = tiny(2, action_mode="multi_head")
     several = action_heads(env)
-    assert isinstance(several, PlacementHeads)
     assert torch.tensor(several.sizes).prod() == env.mode.num_actions
     with pytest.raises(ParameterError, match="continuous"):
         action_heads(tiny(2, action_mode="continuous"))
 
 
 def test_step_by_step_masks_equal_those_of_whole_actions() -> None:
-    heads = PlacementHeads((2, 3, 4, 5))
+    heads = Heads((2, 3, 4, 5))
     stream = torch.Generator().manual_seed(0)
     mask = torch.rand(30, 120, generator=stream) < 0.05
     mask[:, 7] = True

@@ -133,8 +133,8 @@ def terrain(
     wider, more = _rectangle(sums, x0 - 1, y0 - 1, x1 + 1, y1 + 1)
     under = inside / cells
     around = (wider - inside) / (more - cells)
-    found = torch.stack((under, column["z"] - under, around), -1)
-    return torch.where(listed[..., THERE, None] > 0, found, 0.0).float()
+    heights = torch.stack((under, column["z"] - under, around), -1)
+    return torch.where(listed[..., THERE, None] > 0, heights, 0.0).float()
 
 
 def room(
@@ -149,7 +149,7 @@ def room(
     """
     column = dict(zip(candidates.FEATURES, listed.unbind(-1), strict=True))
     z, rows = column["z"], torch.arange(len(listed), device=listed.device)[:, None]
-    found = []
+    free = []
     for maps, along, across in ((heightmap.mT, "x", "y"), (heightmap, "y", "x")):
         cells = maps.shape[1:]
         line = (column[across] * cells[0] + 1e-4).long().clamp(max=cells[0] - 1)
@@ -157,8 +157,8 @@ def room(
         place = torch.arange(cells[1], device=listed.device)
         blocked = (maps[rows, line] > z[..., None] + _LEVEL) & (place >= start[..., None])
         end = torch.where(blocked, place, cells[1]).amin(-1)
-        found.append((end - start) / cells[1])
-    seen = torch.stack((*found, 1 - z), -1)
+        free.append((end - start) / cells[1])
+    seen = torch.stack((*free, 1 - z), -1)
     return torch.where(listed[..., THERE, None] > 0, seen, 0.0)
 
 

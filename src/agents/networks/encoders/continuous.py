@@ -13,6 +13,7 @@ from agents.networks.encoders.maps import (
     COARSE,
     FIT_FEATURES,
     coarse,
+    fits,
     folded,
     ground_cells,
     per_orientation,
@@ -151,9 +152,9 @@ class Encoder(nn.Module):
             rest = drop_height.flatten(1, 2)
             legal = (rest < 1).to(rest.dtype)
         cells = self._convolve(ground, rest, legal)
-        given = per_orientation(item, orientation, self.num_items)
-        fit = (rest.amin((2, 3)), rest.mean((2, 3)), legal.mean((2, 3)))
-        features = torch.cat((given.flatten(1, 2), torch.stack(fit, -1)), -1)
+        per_plane = per_orientation(item, orientation, self.num_items)
+        fit = fits(rest.flatten(2), legal.flatten(2))
+        features = torch.cat((per_plane.flatten(1, 2), fit), -1)
         if not self.summarizes:
             return View(cells, ground, rest, legal, features, features.new_empty(len(features), 0))
         existing = features * there
@@ -163,7 +164,6 @@ class Encoder(nn.Module):
         return View(cells, ground, rest, legal, features, functional.relu(hidden))
 
     def _convolve(self, ground: Tensor, rest: Tensor, legal: Tensor) -> Tensor:
-        """Return features of the coarse cells."""
         grid = torch.stack((self.x, self.y)).expand(len(ground), -1, -1, -1)
         lowest, share = rest.amin(1, keepdim=True), legal.mean(1, keepdim=True)
         images = torch.cat((ground, lowest, share, grid), 1)

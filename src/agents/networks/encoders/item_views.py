@@ -42,9 +42,9 @@ def principal_views(
     pixels = min(size, canvas)
     views = []
     for side in range(len(DIRECTIONS)):
-        view, found = _from_orientations(catalogue, side)
+        view, known = _from_orientations(catalogue, side)
         images = _fit(view, canvas)
-        rows = (~found).nonzero().flatten()  # read once, when a network is built
+        rows = (~known).nonzero().flatten()  # read once, when a network is built
         block = max(1, _BLOCK_CELLS // (top.shape[2] * top.shape[3] * levels))
         for some in rows.split(block):
             items = {key: value[some] for key, value in catalogue.items()}

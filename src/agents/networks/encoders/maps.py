@@ -101,19 +101,46 @@ class MapSummary(nn.Module):
             maps = (drop_height.flatten(1, 2).flatten(2), features.flatten(1, 2))
             summary = fused.summarize_maps(*maps, container, layers)
             return summary.unflatten(1, drop_height.shape[1:3])
-        fit = fits(drop_height)
+        fit = fits(drop_height.flatten(3))
         features = torch.cat((features, fit), -1)
         hidden = container[:, None, None] + self.features(features)
         return functional.relu(self.hidden(functional.relu(hidden))) * (fit[..., -1:] > 0)
 
 
-def fits(drop_height: Float[Tensor, "B L R Xs Ys"]) -> Float[Tensor, "B L R 3"]:
+def fits(
+    rest: Float[Tensor, "*batch N"], legal: Float[Tensor, "*batch N"] | None = None
+) -> Float[Tensor, "*batch 3"]:
     """Return :data:`FIT_FEATURES`: lowest and mean rest height, share of legal placements.
 
-    Illegal rest heights are 1, also in terminated rows, whose mask is all True.
+    Illegal rest heights are 1, also in terminated rows, whose mask is all True. Without ``legal``
+    (1 where a placement is legal) those below 1 count as legal.
     """
-    places = drop_height.flatten(3)
-    return torch.stack((places.amin(3), places.mean(3), (places < 1).float().mean(3)), -1)
+    legal = (rest < 1).float() if legal is None else legal
+    return torch.stack((rest.amin(-1), rest.mean(-1), legal.mean(-1)), -1)
+
+
+def legal_mean(
+    score: Float[Tensor, "*batch N"], legal: Float[Tensor, "*#batch N"]
+) -> Float[Tensor, "*batch"]:
+    """Return the mean score of the legal placements, 0 where there are none."""
+    return torch.linalg.vecdot(score, legal) / legal.sum(-1).clamp(min=1)
+
+
+def with_point_terms(
+    score: Float[Tensor, "B P S N"],
+    own: Float[Tensor, "B P C N"],
+    shared: Float[Tensor, "B D N"],
+    weights: Float[Tensor, "B P S E"],
+) -> Float[Tensor, "B P S N"]:
+    """Add to each point's scores a linear term of its own planes and of those that all maps share.
+
+    Folding blurs what lies within a coarse cell; these terms restore it. ``E = C + D``.
+    """
+    of_own, of_shared = weights.tensor_split((own.shape[2],), -1)
+    for plane, weight in zip(own.split(1, 2), of_own.split(1, -1), strict=True):
+        score = torch.addcmul(score, weight, plane)
+    level = torch.baddbmm(score.flatten(1, 2), of_shared.flatten(1, 2), shared)
+    return level.view_as(score)
 
 
 def pooled(hidden: Tensor, dim: int) -> Tensor:

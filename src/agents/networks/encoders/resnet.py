@@ -74,13 +74,13 @@ class ResNet(nn.Module):
     ) -> None:
         super().__init__()
         self.stem = nn.Sequential(Convolution(channels, width, 7, 2), norm(width), nn.ReLU())
-        made, inputs = [], width
+        layers, inputs = [], width
         for stage in range(stages):
             for block in range(blocks):
                 stride = 2 if stage > 0 and block == 0 else 1
-                made.append(BasicBlock(inputs, width << stage, stride))
+                layers.append(BasicBlock(inputs, width << stage, stride))
                 inputs = width << stage
-        self.blocks = nn.Sequential(*made)
+        self.blocks = nn.Sequential(*layers)
         self.out = nn.Linear(inputs, features)
 
     def forward(self, images: Float[Tensor, "N C H W"]) -> Float[Tensor, "N F"]:

@@ -12,7 +12,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from agents.networks.encoders.item_views import lattice_maps, thumbnails
-from agents.networks.encoders.maps import COARSE, FIT_FEATURES, coarse, coordinates, folded
+from agents.networks.encoders.maps import (
+    COARSE,
+    FIT_FEATURES,
+    coarse,
+    coordinates,
+    fits,
+    folded,
+    legal_mean,
+    with_point_terms,
+)
 from agents.networks.encoders.unet import UNet
 from agents.networks.readouts.values import start_small
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
@@ -128,7 +137,6 @@ class WorkerNetwork(TensorDictModuleBase):
         drop_height: Tensor,
         orientation: Tensor,
     ) -> Float[Tensor, "B R Xs Ys"]:
-        """Return the values of all placements of some rows."""
         pictures = self._pictures(item_id, slot)
         features = self._features(item, slot, orientation, pictures)
         return self.action_value(heights / self.height, drop_height, features, pictures)
@@ -167,15 +175,14 @@ class WorkerNetwork(TensorDictModuleBase):
         condition = self.condition(features)
         ground = torch.cat((cells, shared[:, 1:]), 1)
         scores = self._detail(drop_height, ground, condition, pictures)
-        weights = self.point_weights(condition)
-        scores = torch.addcmul(scores, weights[..., :1], drop_height.flatten(2))
-        scores = torch.baddbmm(scores, weights[..., 1:], shared.flatten(2))
-        share = (drop_height < 1).flatten(2).to(scores.dtype)
-        centre = torch.linalg.vecdot(scores, share) / share.sum(2).clamp(min=1)
-        fit = (drop_height.amin((2, 3)), drop_height.mean((2, 3)), share.mean(2))
+        weights, rest = self.point_weights(condition)[:, :, None], drop_height.flatten(2)
+        scores = with_point_terms(
+            scores[:, :, None], rest[:, :, None], shared.flatten(2), weights
+        ).squeeze(2)
+        legal = (rest < 1).to(scores.dtype)
         ground = coarse(heightmap)[:, None].expand(-1, orientations, -1)
-        value = self.value(torch.cat((ground, features, torch.stack(fit, -1)), -1))
-        return (scores + (value - centre[..., None])).view_as(drop_height)
+        value = self.value(torch.cat((ground, features, fits(rest, legal)), -1))
+        return (scores + (value - legal_mean(scores, legal)[..., None])).view_as(drop_height)
 
     def _detail(
         self,
@@ -184,7 +191,6 @@ class WorkerNetwork(TensorDictModuleBase):
         condition: Float[Tensor, "B R F"],
         pictures: Tensor,
     ) -> Float[Tensor, "B R XsYs"]:
-        """Return the U-Net's scores of the images."""
         orientations, xs, ys = drop_height.shape[1:]
         own = torch.stack((drop_height, (drop_height >= 1).to(drop_height.dtype)), 2)
         parts = [own, shared[:, None].expand(-1, orientations, -1, -1, -1)]

@@ -99,15 +99,15 @@ class QuantileReadout(ValueReadout):
     def levels(self, tensordict: TensorDictBase) -> Float[Tensor, " B"] | None:
         """Return the risk level of each row, leading axes flattened; None if it is fixed."""
         if self.level is not None:
-            found = self.level(tensordict)
+            level = self.level(tensordict)
         elif self.level_key is not None:
-            found = tensordict.get(self.level_key)
+            level = tensordict.get(self.level_key)
         else:
             return None
-        found = found.reshape(-1).float()
+        level = level.reshape(-1).float()
         if self.named:
-            found = torch.where(found > 0, found, 1.0)
-        return found.clamp(_LEAST, 1.0)
+            level = torch.where(level > 0, level, 1.0)
+        return level.clamp(_LEAST, 1.0)
 
     def taus(self, tensordict: TensorDictBase) -> Float[Tensor, "b K"]:
         """Return the K taus of each row, or one row for all where the level is fixed."""
