@@ -8,10 +8,8 @@ from typing import Any
 import torch
 from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModule, TensorDictModuleBase
-from tests.agents.training.test_trainer import reads
 from tests.tiny import tiny_env
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from agents.networks import ContinuousActorCritic
 from agents.networks.readouts.quantile import QuantileReadout
@@ -56,91 +54,10 @@ def make_agent(cls: type, env: PackingEnv, **options: Any) -> Any:
     return agent
 
 
-def online_parameters(agent: Any) -> dict[str, Tensor]:
-    """What the targets follow, by name."""
-    names = target_parameters(agent)
-    every = dict(agent.objective.named_parameters())
-    return {name: every[name.removeprefix("target_")] for name in names}
-
-
 def target_parameters(agent: Any) -> dict[str, Tensor]:
     """The tensors that follow online parameters, by name."""
     followed = {f"target_{name}" for name, _ in agent.objective.named_parameters()}
     return {name: value for name, value in agent.objective.named_buffers() if name in followed}
-
-
-# ---------------------------------------------------------------------- what every agent must do
-
-
-def assert_targets_move_by_the_rate(agent: Any, batch: TensorDictBase, rate: float) -> None:
-    before = {name: value.clone() for name, value in target_parameters(agent).items()}
-    assert before
-    agent.update(batch)
-    online = online_parameters(agent)
-    for name, value in target_parameters(agent).items():
-        expected = torch.lerp(before[name], online[name].detach(), rate)
-        assert torch.equal(value, expected), name
-        assert not torch.equal(value, before[name]), name
-
-
-def assert_saves_all(make: Any, batch: TensorDictBase) -> None:
-    """A second agent, given the state of the first, continues bit for bit."""
-    agent, other = make(), make()
-    agent.update(batch)
-    agent.set_frames(777)
-    other.load_state_dict(agent.state_dict())
-    for _ in range(2):
-        torch.manual_seed(5)
-        first = agent.update(batch)
-        torch.manual_seed(5)
-        second = other.update(batch)
-        assert all(torch.equal(first[key], second[key]) for key in first)
-    assert same(agent.state_dict(), other.state_dict())
-
-
-def same(a: Any, b: Any) -> bool:
-    """Whether two states are equal, bit for bit."""
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
-    return torch.equal(a, b) if isinstance(a, Tensor) else a == b
-
-
-def assert_skips_what_is_not_finite(agent: Any, batch: TensorDictBase) -> None:
-    """A broken batch changes no parameter, and is counted."""
-    broken = batch.clone()
-    broken["next", "reward"][0] = torch.nan
-    before = [parameter.detach().clone() for parameter in agent.optimizer.parameters]
-    found = agent.update(broken)
-    assert found["skipped"] == 1
-    assert found["skipped_in_a_row"] == 1
-    for parameter, old in zip(agent.optimizer.parameters, before, strict=True):
-        assert torch.equal(parameter, old)
-    assert all(parameter.isfinite().all() for parameter in agent.policy.parameters())
-
-
-def assert_runs_without_values(env: PackingEnv, agent: Any, losses: Any) -> None:
-    """Sampling and the losses, on tensors without values."""
-    replay = DeviceReplay(env, 64, n_steps=3, gamma=agent.gamma)
-    collector = DeviceCollector(env, agent.policy)
-    for _ in range(6):
-        replay.extend(collector.step())
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        batch = replay.sample(8)
-        found = losses(batch)
-        assert all(isinstance(value, FakeTensor) for value in found)
-        assert all(value.shape == (8,) for value in found)
-
-
-def assert_reads_nothing(agent: Any, batch: TensorDictBase, monkeypatch: Any) -> None:
-    """Whole updates; on a CPU, and only there, Adam's kernel reads its own step counters."""
-    agent.update(batch)
-    monkeypatch.setattr(torch.optim.Adam, "step", lambda self, closure=None: None)
-    assert reads(lambda: agent.update(batch), 2).total() == 0
-
-
-# ---------------------------------------------------------------------- a toy
 
 
 class ToyQuantiles(TensorDictModuleBase):

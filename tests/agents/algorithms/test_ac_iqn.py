@@ -1,4 +1,4 @@
-"""AC-IQN: the losses by hand, proposals, risk levels, the two arms; it saves and reads nothing."""
+"""AC-IQN: the losses by hand, proposals, risk levels and the two arms."""
 
 from __future__ import annotations
 
@@ -6,19 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from tests.agents.continuous import (
-    NETWORK,
-    Toy,
-    assert_reads_nothing,
-    assert_runs_without_values,
-    assert_saves_all,
-    assert_skips_what_is_not_finite,
-    assert_targets_move_by_the_rate,
-    make_agent,
-    sampled,
-    small_env,
-    toy_batch,
-)
+from tests.agents.continuous import NETWORK, Toy, make_agent, sampled, small_env, toy_batch
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.ac_iqn import ACIQN
@@ -39,7 +27,6 @@ def batch(env):
 
 PROPOSES = partial(ACIQN, num_proposals=32)
 """The critic chooses."""
-EITHER = pytest.mark.parametrize("cls", [ACIQN, PROPOSES])
 
 
 def quantile_huber(found, wanted, tau, kappa):
@@ -88,16 +75,6 @@ def test_the_loss_is_that_of_n_step_quantile_targets(env, batch, learn_from, act
     torch.testing.assert_close(batch["td_error"], error, rtol=1e-4, atol=1e-6)
 
 
-def test_importance_weights_weight_the_loss(env, batch):
-    agent = make_agent(ACIQN, env)
-    batch = batch.clone()
-    weight = batch["priority_weight"] = torch.rand(len(batch))
-    losses, _ = by_hand(agent, batch, "executed_action", 7)
-    torch.manual_seed(7)
-    found = agent.update(batch)
-    torch.testing.assert_close(found["loss"], (weight * losses).mean(), rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("risk", [1.0, 0.25])
 def test_the_actors_loss_is_minus_the_value_at_risk(env, batch, risk):
     agent = make_agent(ACIQN, env, risk=risk)
@@ -125,12 +102,6 @@ def test_forward_gives_both_losses_to_any_trainer(env, batch):
     assert set(found.keys()) == set(loss.out_keys)
     (found["loss_value"] + found["loss_actor"]).backward()
     assert all(parameter.grad is not None for parameter in loss.parameters())
-
-
-@EITHER
-@pytest.mark.parametrize("rate", [0.02, 0.5])
-def test_targets_move_exactly_by_the_rate(env, batch, rate, cls):
-    assert_targets_move_by_the_rate(make_agent(cls, env, target_rate=rate), batch, rate)
 
 
 # ---------------------------------------------------------------------- proposals
@@ -262,24 +233,6 @@ def two_arms(action):
     return (1 - share) * 0.4 + share * (torch.rand(len(action)) < 0.5)
 
 
-def trained(risk):
-    torch.manual_seed(0)
-    agent = ACIQN(
-        small_env(2), network=Toy, lr=1e-2, actor_lr=1e-2, kappa=0.02, risk=risk, num_taus=16,
-        num_target_taus=1, num_actor_taus=16,
-    )  # fmt: skip
-    for _ in range(400):
-        agent.update(toy_batch(two_arms))
-    probe = toy_batch(two_arms, 2).select("observation")
-    with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
-        return agent.policy(probe)["action"][:, 0].tolist()
-
-
-@pytest.mark.parametrize(("risk", "side"), [(0.1, -1.0), (1.0, 1.0)])
-def test_the_risk_level_chooses_the_arm(risk, side):
-    assert trained(risk) == pytest.approx([side] * 2, abs=0.3)
-
-
 def with_levels(size):
     """The arms, every other row to be played cautiously."""
     batch = toy_batch(two_arms, size)
@@ -332,34 +285,3 @@ def test_impossible_levels_are_refused(env):
 def test_fewer_proposals_than_none_are_refused(env):
     with pytest.raises(ParameterError, match="num_proposals"):
         make_agent(ACIQN, env, num_proposals=-1)
-
-
-# ---------------------------------------------------------------------- the agent
-
-
-@EITHER
-@pytest.mark.parametrize("risk", [0.5, "support"])
-def test_it_continues_from_what_it_saved(env, batch, risk, cls):
-    assert_saves_all(partial(make_agent, cls, env, risk=risk), batch)
-
-
-@EITHER
-def test_an_update_that_is_not_finite_is_left_out(env, batch, cls):
-    assert_skips_what_is_not_finite(make_agent(cls, env), batch)
-
-
-@EITHER
-def test_it_runs_without_values(env, cls):
-    agent = make_agent(cls, env)
-
-    def losses(batch):
-        seen = with_valued_action(batch, agent.learn_from)
-        return *agent.objective.loss_value(seen), agent.objective.loss_actor(seen)
-
-    assert_runs_without_values(env, agent, losses)
-
-
-@EITHER
-@pytest.mark.parametrize("risk", [0.5, "support"])
-def test_an_update_reads_nothing(env, batch, monkeypatch, risk, cls):
-    assert_reads_nothing(make_agent(cls, env, risk=risk), batch.clone(), monkeypatch)

@@ -12,15 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 from tests.agents.training.test_trainer import real_trainer, trainer_of
-from tests.tiny import play, tiny_env
 
 from agents import PolicyWrapper
 from agents.cli import main as cli
 from agents.config.compose import compose
 from agents.loggers.logging import NullLogger
 from agents.loggers.telemetry import QueuedLogger
-from agents.replay import DeviceReplay
-from agents.training.rollout import DeviceCollector
 from packing_env import PackingEnv
 
 Make = Callable[..., PackingEnv]
@@ -75,44 +72,6 @@ def test_updates_per_frame_do_not_depend_on_the_rows(tiny: Make) -> None:
         assert trainer.agent.frames[-1] == 128
         found.add((trainer.updates - before - rows // 8, float(trainer.agent.policy.epsilon)))
     assert found == {(8, 0.0)}
-
-
-# ---------------------------------------------------------------------- containers that are closed
-
-
-@pytest.mark.parametrize("num_envs", [4, (2, 2)])
-def test_containers_that_close_together_start_anew_and_nothing_is_learned_between(
-    num_envs: int | tuple[int, int],
-) -> None:
-    """All rows end in the same step: the next decision is the first of the next episode."""
-    env = tiny_env(num_envs, items={"height": 0.3}, max_steps=3)
-    replay = DeviceReplay(env, 64)
-    collector = DeviceCollector(env, env.rand_action)
-    steps = []
-    for _ in range(9):
-        steps.append(collector.step())
-        replay.extend(steps[-1])
-    done = torch.stack([step["next", "done"] for step in steps]).flatten(1)
-    assert done.all(1).tolist() == [False, False, True] * 3
-    assert not any(bool(step["done"].any()) for step in steps)  # a closed one decides nothing
-    assert len(replay) == 9 * 4
-    assert (env.state["episode"] == 3).all()
-    returned = torch.stack([step["next", "reward"] for step in steps]).flatten(1)
-    utilization = steps[2]["next", "metrics", "utilization"].flatten()
-    torch.testing.assert_close(returned[:3].sum(0), utilization)
-
-
-def test_nothing_is_paid_after_the_close() -> None:
-    """Steps without automatic resets: a closed container pays nothing, whatever is played."""
-    env = tiny_env(4, max_steps=2)
-    root, paid = env.reset(), []
-    for _ in range(6):
-        step = env.step(env.rand_action(root))
-        paid.append(step["next", "reward"])
-        root = env.step_mdp(step)
-    assert torch.stack(paid[:2]).sum() > 0
-    assert torch.stack(paid[2:]).eq(0).all()
-    assert root["done"].all()
 
 
 # ---------------------------------------------------------------------- telemetry
@@ -228,9 +187,3 @@ def test_the_seed_benchmark_says_time_and_metrics(
     assert {"return", "success", "utilization", "decision_ms"} <= set(played)
     assert machine["device"] == "cpu"
     assert results["versions"]["torch"] == torch.__version__
-
-
-def test_episodes_of_the_fixed_protocol_are_the_same_each_time() -> None:
-    first, second = (play(tiny_env(3, seed=0), 6) for _ in range(2))
-    assert digest(first.to_dict()) == digest(second.to_dict())
-    assert digest(first.to_dict()) != digest(play(tiny_env(3, seed=1), 6).to_dict())

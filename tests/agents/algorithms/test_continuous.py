@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import pytest
 import torch
 from tensordict import TensorDict
 from tensordict.nn import TensorDictModule
 from tests.agents.continuous import NETWORK, sampled, small_env
-from tests.tracing.detectors import run_on_fake_tensors
 from torch import nn
 from torchrl.data import Bounded
 from torchrl.envs.utils import ExplorationType, set_exploration_type
@@ -174,16 +172,6 @@ def test_batches_equal_rows(env, batch):
     row_by_row(critic, seen.copy().set("tau", torch.rand(12, 5)), ["quantile_value"])
 
 
-@torch.no_grad()
-def test_any_leading_axes(env, batch):
-    made = NETWORK(env)
-    seen = batch[:12].select("observation", "action")
-    folded = seen.reshape(3, 4)
-    for module, key in ((made.actor(), "action"), (made.critic(), "state_action_value")):
-        flat, found = module(seen.copy())[key], module(folded.copy())[key]
-        torch.testing.assert_close(found.flatten(0, 1), flat, rtol=0, atol=1e-6)
-
-
 def test_networks_do_without_rest_heights_and_on_a_coarse_lattice():
     names = ("heightmap", "item_id", "item_features", "orientation_features")
     env = small_env(observation=names, grid_step=2)
@@ -203,18 +191,6 @@ def test_what_the_networks_need_is_named():
         ContinuousActorCritic(small_env(), precision="fp16")
 
 
-@torch.no_grad()
-def test_bfloat16_changes_the_convolutions_only(env, batch):
-    torch.manual_seed(0)
-    exact = NETWORK(env).critic()
-    rough = partial(NETWORK, precision="bf16")(env).critic()
-    rough.load_state_dict(exact.state_dict())
-    a, b = (critic(batch.copy())["state_action_value"] for critic in (exact, rough))
-    assert b.dtype == torch.float32
-    assert not torch.equal(a, b)
-    torch.testing.assert_close(a, b, rtol=0.05, atol=0.02)
-
-
 # ---------------------------------------------------------------------- the squashed Gaussian
 
 
@@ -228,16 +204,6 @@ def test_the_density_integrates_to_one(loc, scale):
     at = grid(200_000)
     made = TanhGaussian(torch.full_like(at, loc), torch.full_like(at, scale))
     assert made.log_prob(at).exp().mean().item() * 2 == pytest.approx(1.0, abs=1e-3)
-
-
-def test_the_density_integrates_to_one_over_a_square():
-    line = grid(700)[:, 0]
-    at = torch.cartesian_prod(line, line)
-    loc = torch.tensor([0.4, -0.8], dtype=torch.float64).expand_as(at)
-    scale = torch.tensor([0.3, 0.6], dtype=torch.float64).expand_as(at)
-    assert TanhGaussian(loc, scale).log_prob(at).exp().mean().item() * 4 == pytest.approx(
-        1.0, abs=1e-3
-    )
 
 
 def by_hand(before: float, loc: float, scale: float) -> float:
@@ -310,18 +276,6 @@ def acted(policy, td, mode=RANDOM) -> torch.Tensor:
         return policy(td.clone())["action"]
 
 
-@pytest.mark.parametrize(
-    "mode", [DETERMINISTIC, ExplorationType.MODE, ExplorationType.MEAN, ExplorationType.RANDOM]
-)
-@pytest.mark.parametrize("training", [True, False])
-def test_exploration_type_is_honoured(mode, training):
-    policy = given(noise=NoiseSchedule(0.5, 0.5, 0), epsilon=EpsilonSchedule(0.5, 0.5, 0))
-    policy.train(training)
-    td = points(20)
-    assert bool((acted(policy, td, mode) != 0).any()) == (mode is RANDOM)
-    assert bool((policy(td.clone())["action"] != 0).any()) == training  # where nothing is set
-
-
 @pytest.mark.parametrize("shape", [(4000,), (40, 100)])
 def test_noise_is_gaussian_drawn_per_component_and_kept_inside(shape):
     torch.manual_seed(0)
@@ -386,21 +340,6 @@ def test_a_policy_acts_in_several_containers_per_row():
     assert step["action"].shape == (2, 3, 3)
     assert step["action"].flatten(0, 1).unique(dim=0).shape == (6, 3)  # each by its own draw
     assert step["next", "metrics", "illegal_actions"].sum() == 0
-
-
-def test_a_policy_runs_on_tensors_without_values():
-    env = small_env()
-    made, spec = NETWORK(env), {"action_spec": env.action_spec}
-    for policy in (
-        ContinuousPolicy(made.actor(), **spec, noise=NoiseSchedule(), epsilon=EpsilonSchedule()),
-        ContinuousPolicy(made.actor(stochastic=True), **spec, distribution=TanhGaussian),
-    ):
-
-        def loop(root, policy=policy):
-            return env.step_and_maybe_reset(policy(root))[1]
-
-        with torch.no_grad(), set_exploration_type(RANDOM):
-            run_on_fake_tensors(loop, loop(env.reset()))
 
 
 # ---------------------------------------------------------------------- what is learned of

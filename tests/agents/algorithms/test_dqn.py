@@ -16,7 +16,6 @@ from agents.algorithms.dqn import DQN
 from agents.networks import ScoreMaps
 from agents.replay import DeviceReplay
 from agents.training.rollout import DeviceCollector
-from packing_env.types import ParameterError
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +42,6 @@ def make_agent(env, **options):
         for parameter in agent.target_parameters:
             parameter.add_(0.1 * torch.randn_like(parameter))
     return agent
-
-
-def test_batch_holds_what_matters(batch_and_env):
-    batch, _ = batch_and_env
-    terminated = batch["next", "terminated"]
-    assert terminated.any()
-    assert not terminated.all()
-    assert batch["steps_to_next_obs"].unique().numel() > 1
 
 
 @pytest.mark.filterwarnings("ignore:No target network updater")  # the test sets the target itself
@@ -85,15 +76,6 @@ def test_loss_and_gradient_equal_torchrl(batch_and_env, double):
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("dueling", [True, False])
-def test_value_of_is_the_gathered_action_value(batch_and_env, dueling):
-    batch, env = batch_and_env
-    network = ScoreMaps(env, channels=8, dueling=dueling, precision="fp32")
-    full = network(batch.clone(False))["action_value"]
-    one = network.value_of(batch, batch["action"])
-    torch.testing.assert_close(one, full.gather(1, batch["action"][:, None]).squeeze(1))
-
-
 def test_advantages_of_a_map_are_centred_over_its_legal_placements(batch_and_env):
     batch, env = batch_and_env
     network = ScoreMaps(env, channels=8, precision="fp32")
@@ -119,29 +101,6 @@ def test_advantages_of_a_map_are_centred_over_its_legal_placements(batch_and_env
     torch.testing.assert_close(mean[some], state_value[some], rtol=1e-4, atol=1e-5)
 
 
-def test_terminal_rows_do_not_bootstrap(batch_and_env):
-    batch, env = batch_and_env
-    agent = make_agent(env)
-    before, _ = agent.loss(batch)
-    with torch.no_grad():
-        for parameter in agent.target_parameters:
-            parameter.mul_(3.0)
-    after, _ = agent.loss(batch)
-    terminal = batch["next", "terminated"].squeeze(-1)
-    assert torch.equal(before[terminal], after[terminal])
-    assert not torch.equal(before[~terminal], after[~terminal])
-
-
-def test_updates_reduce_the_loss_and_move_the_target(batch_and_env):
-    batch, env = batch_and_env
-    agent = make_agent(env, lr=3e-3, target_rate=0.05)
-    target = [parameter.clone() for parameter in agent.target_parameters]
-    losses = [agent.update(batch)["loss"].item() for _ in range(30)]
-    assert losses[-1] < 0.5 * losses[0]
-    moved = [not torch.equal(a, b) for a, b in zip(target, agent.target_parameters, strict=True)]
-    assert all(moved[: len(moved) // 2])
-
-
 def test_fused_steps_equal_plain_ones(batch_and_env):
     batch, env = batch_and_env
     agent, plain = make_agent(env), make_agent(env)
@@ -157,46 +116,6 @@ def test_fused_steps_equal_plain_ones(batch_and_env):
     for a, b in zip(agent.parameters, plain.parameters, strict=True):
         assert a.stride() == a.grad.stride()
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
-
-
-def test_state_dict_round_trip(batch_and_env):
-    batch, env = batch_and_env
-    agent = make_agent(env)
-    agent.update(batch)
-    other = make_agent(env)
-    other.load_state_dict(agent.state_dict())
-    first, second = agent.update(batch), other.update(batch)
-    assert torch.equal(first["loss"], second["loss"])
-    for a, b in zip(agent.parameters, other.parameters, strict=True):
-        assert torch.equal(a, b)
-
-
-def test_bfloat16_changes_the_convolutions_only(batch_and_env):
-    batch, env = batch_and_env
-    torch.manual_seed(0)
-    exact = ScoreMaps(env, channels=8, precision="fp32")
-    rough = ScoreMaps(env, channels=8, precision="bf16")
-    rough.load_state_dict(exact.state_dict())
-    a, b = (network(batch.clone(False))["action_value"] for network in (exact, rough))
-    assert b.dtype == torch.float32
-    torch.testing.assert_close(a, b, rtol=0.05, atol=0.02)
-
-
-def test_wrong_mode_and_precision_are_refused():
-    env = tiny_env(2, action_mode="candidate", num_candidates=4)
-    with pytest.raises(ParameterError, match="action_mode"):
-        ScoreMaps(env)
-    with pytest.raises(ParameterError, match="precision"):
-        ScoreMaps(tiny_env(2), precision="fp16")
-
-
-def test_learning_rate_follows_the_frames(batch_and_env):
-    _, env = batch_and_env
-    agent = make_agent(env, lr=1e-3, lr_end=1e-4, lr_frames=100)
-    agent.set_frames(50)
-    assert agent.optimizer.optimizer.param_groups[0]["lr"] == pytest.approx(5.5e-4)
-    agent.set_frames(1000)
-    assert agent.optimizer.optimizer.param_groups[0]["lr"] == pytest.approx(1e-4)
 
 
 def test_score_maps_run_on_a_coarse_lattice():

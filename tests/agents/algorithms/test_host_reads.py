@@ -9,7 +9,8 @@ import torch
 from hydra.utils import instantiate
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
-from tests.agents.algorithms.test_every_agent import LEARNERS, small_config
+from tests.agents.algorithms.test_every_agent import small_config
+from tests.agents.algorithms.test_every_update import SETTINGS
 from tests.counting import host_reads as reads
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
@@ -18,10 +19,11 @@ from agents.policies.policy_wrapper import PolicyWrapper
 from agents.training.trainer import Trainer
 
 
-def trainer_of(name: str) -> Trainer:
+def trainer_of(case: str) -> Trainer:
     """An agent that has trained for a while, so that nothing happens for the first time."""
     torch.manual_seed(0)
-    config = small_config(name, "trainer.log_every=100_000")
+    agent, *options = SETTINGS[case]
+    config = small_config(agent, *options, "trainer.log_every=100_000")
     env = build_env(config)
     agent = build_agent(config, env)
     replay = build_replay(config, env, agent)
@@ -32,9 +34,9 @@ def trainer_of(name: str) -> Trainer:
     return trainer
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_training_reads_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = trainer_of(name)
+@pytest.mark.parametrize("case", SETTINGS)
+def test_training_and_acting_read_nothing(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = trainer_of(case)
     # On a CPU, and only there, Adam's kernel reads its own step counters: leave it out.
     monkeypatch.setattr(torch.optim.Adam, "step", lambda self, closure=None: None)
     before = trainer.updates
@@ -45,22 +47,17 @@ def test_training_reads_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 
     assert reads(train, 1) == Counter()
     assert trainer.updates == before + 2
-
-
-@pytest.mark.parametrize("name", LEARNERS)
-@pytest.mark.parametrize("mode", [ExplorationType.RANDOM, ExplorationType.DETERMINISTIC])
-def test_acting_reads_nothing(name: str, mode: ExplorationType) -> None:
-    trainer = trainer_of(name)
     env, policy = trainer.collector.env, trainer.agent.policy
     root = env.reset()
 
     def act() -> None:
         nonlocal root
-        with torch.no_grad(), set_exploration_type(mode):
-            _, root = env.step_and_maybe_reset(policy(root))
+        _, root = env.step_and_maybe_reset(policy(root))
 
-    act()
-    assert reads(act, 4) == Counter()
+    for mode in (ExplorationType.RANDOM, ExplorationType.DETERMINISTIC):
+        with torch.no_grad(), set_exploration_type(mode):
+            act()
+            assert reads(act, 2) == Counter()
 
 
 class NaiveWrapper(TensorDictModuleBase):

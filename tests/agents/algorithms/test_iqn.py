@@ -1,4 +1,4 @@
-"""IQN: the paper's loss and embedding, risk levels, and that it learns, saves and reads nothing."""
+"""IQN: the paper's loss and embedding, and risk levels."""
 
 from __future__ import annotations
 
@@ -8,17 +8,8 @@ import pytest
 import torch
 from tensordict import TensorDict
 from tests.agents.conftest import TINY_OVERRIDES
-from tests.agents.distributional import (
-    MODES,
-    assert_acts_row_by_row,
-    assert_reads_nothing,
-    assert_saves_all,
-    make_agent,
-    sampled,
-    small_env,
-)
+from tests.agents.distributional import MODES, make_agent, sampled, small_env
 from torch import nn
-from torchrl.objectives import SoftUpdate
 
 from agents.algorithms.iqn import IQN
 from agents.config.build import build_agent, build_env, build_replay
@@ -26,9 +17,7 @@ from agents.config.compose import compose
 from agents.heuristics import build
 from agents.networks.readouts.quantile import CosineEmbedding, QuantileReadout
 from agents.networks.readouts.values import ActionNetwork
-from agents.objectives import IQNLoss
 from agents.objectives.iqn import QuantileRegression, quantile_huber
-from agents.policies.policy_wrapper import PolicyWrapper
 from agents.training.imitation import WarmStart, warm_start
 from agents.training.rollout import DeviceCollector
 from packing_env.types import ParameterError
@@ -61,20 +50,6 @@ def test_quantile_huber_by_hand():
     # kappa 0: the quantile loss itself
     expected = 0.25 * 3.5 + 0.75 * 2.0 + 0.25 * 1.5 + 0.75 * 1.0 + 0.25 * 4.0
     assert quantile_huber(found, wanted, tau, 0.0).item() == pytest.approx(expected / 3)
-
-
-def test_quantile_huber_has_its_minimum_at_the_quantiles():
-    torch.manual_seed(0)
-    wanted = torch.randn(1, 4000)
-    tau = torch.tensor([[0.1, 0.5, 0.9]])
-    found = torch.zeros(1, 3, requires_grad=True)
-    optimizer = torch.optim.Adam([found], lr=0.05)
-    for _ in range(300):
-        optimizer.zero_grad()
-        quantile_huber(found, wanted, tau, 0.01).sum().backward()
-        optimizer.step()
-    expected = torch.quantile(wanted[0], tau[0])
-    torch.testing.assert_close(found.detach()[0], expected, rtol=0, atol=0.03)
 
 
 def test_the_embedding_is_the_papers():
@@ -206,58 +181,6 @@ class Bandit(ActionNetwork):
         return gain.new_zeros(1), self.out(self.arms[action][:, None] * gain)[..., None]
 
 
-def trained_bandit(risk):
-    """The first arm pays 1; the second 4 or -1, each half of the time: 1.5 in the mean."""
-    torch.manual_seed(0)
-    network = Bandit(risk)
-    loss = IQNLoss(network, gamma=0.9, level_key=network.readout.level_key)
-    updater = SoftUpdate(loss, tau=0.1)
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
-    for _ in range(400):
-        action = torch.randint(2, (64,))
-        gamble = torch.where(torch.rand(64) < 0.5, 4.0, -1.0)
-        batch = TensorDict(
-            {
-                "observation": torch.zeros(64, 1, 1),
-                "action": action,
-                "next": {
-                    "observation": torch.zeros(64, 1, 1),
-                    "action_mask": torch.ones(64, 2, dtype=torch.bool),
-                    "reward": torch.where(action == 0, 1.0, gamble)[:, None],
-                    "terminated": torch.ones(64, 1, dtype=torch.bool),
-                },
-            },
-            [64],
-        )
-        optimizer.zero_grad()
-        loss(batch)["loss"].backward()
-        optimizer.step()
-        updater.step()
-    return network
-
-
-def test_risk_picks_the_safe_arm_and_its_absence_the_higher_mean():
-    network = trained_bandit("level")
-    policy = PolicyWrapper(network)
-    levels = torch.tensor([[0.1, 1.0], [1.0, 0.1]])
-    root = TensorDict(
-        {
-            "observation": torch.zeros(2, 2, 1, 1),
-            "action_mask": torch.ones(2, 2, 2, dtype=torch.bool),
-            "level": levels,
-        },
-        [2, 2],
-    )
-    assert policy(root)["action"].tolist() == [[0, 1], [1, 0]]  # a level per row
-    value = policy.action_values(root)
-    torch.testing.assert_close(value[0, 1], torch.tensor([1.0, 1.5]), rtol=0, atol=0.25)
-    torch.testing.assert_close(value[0, 0], torch.tensor([1.0, -1.0]), rtol=0, atol=0.25)
-    for risk, arm in ((0.1, 0), (1.0, 1)):
-        fixed = Bandit(risk)
-        fixed.load_state_dict(network.state_dict())
-        assert (PolicyWrapper(fixed)(root.exclude("level"))["action"] == arm).all()
-
-
 def fitted_quantiles(regression):
     """Quantiles learned from returns of normal distribution: mean 0.5, spread 0.1."""
     torch.manual_seed(0)
@@ -275,15 +198,15 @@ def fitted_quantiles(regression):
     return network
 
 
-@pytest.mark.parametrize("agent", ["iqn", "ac_iqn"])
-def test_the_value_at_risk_is_the_closed_form(agent):
+def test_the_value_at_risk_is_the_closed_form():
     """CVaR of a normal distribution at level c: mean - spread * density(z_c) / c.
 
     The former kappa, 1, gave -1.24 spreads for -1.75 at c = 0.1: expectiles, not quantiles.
     """
-    config = compose("train", ["env=cuboid_online", f"agent={agent}"])
     names = ("num_taus", "num_target_taus", "kappa")
-    regression = QuantileRegression(**{name: config.agent[name] for name in names})
+    agents = [compose("train", [f"agent={agent}"]).agent for agent in ("iqn", "ac_iqn")]
+    regression, other = (QuantileRegression(**{n: a[n] for n in names}) for a in agents)
+    assert regression == other
     network = fitted_quantiles(regression)
     normal = torch.distributions.Normal(0.0, 1.0)
     state = TensorDict({"observation": torch.zeros(1, 1, 1)}, [1])
@@ -296,34 +219,7 @@ def test_the_value_at_risk_is_the_closed_form(agent):
         torch.testing.assert_close(found, expected, rtol=0, atol=0.015)
 
 
-# ---------------------------------------------------------------------- the agent
-
-
-def test_updates_reduce_the_error(env, batch):
-    agent = make_agent(IQN, env, lr=3e-3, target_rate=0.05)
-    errors = []
-    for _ in range(40):
-        agent.update(batch)
-        errors.append(batch["td_error"].mean())
-    assert errors[-1] < 0.5 * errors[0]
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("risk", [0.3, "support"])
-def test_batched_equals_row_by_row_on_any_leading_axes(mode, risk):
-    env = small_env(mode, (2, 3))
-    assert_acts_row_by_row(make_agent(IQN, env, risk=risk), env)
-
-
-@pytest.mark.parametrize("risk", [1.0, "support"])
-def test_reads_nothing(env, batch, risk):
-    batch = batch.clone()
-    batch["metrics", "support_ratio"] = torch.ones(len(batch), 1)
-    assert_reads_nothing(make_agent(IQN, env, risk=risk), batch)
-
-
-def test_saves_all(env, batch):
-    assert_saves_all(IQN, make_agent(IQN, env), env, batch)
+# ---------------------------------------------------------------------- levels in a replay
 
 
 @pytest.mark.parametrize("agent", ["iqn", "ac_iqn"])

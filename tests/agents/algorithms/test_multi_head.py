@@ -9,14 +9,12 @@ import torch
 from tensordict import TensorDictBase
 from tests.tiny import play, tiny_env
 from torch import Tensor
-from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.ppo import ActorCriticPolicy
 from agents.networks import CandidateActorCritic, MultiHeadActorCritic, PlacementActorCritic
 from agents.objectives import MultiHeadPPOLoss
 from agents.policies.heads import action_heads
 from packing_env import PackingEnv
-from packing_env.types import ParameterError
 
 NETWORKS = {
     "placement": partial(PlacementActorCritic, channels=8),
@@ -103,19 +101,6 @@ def test_actions_are_legal_and_drawn_as_their_probabilities_say() -> None:
     assert chi2 < degrees + 4 * (2 * degrees) ** 0.5
 
 
-@pytest.mark.parametrize("mode", NETWORKS)
-@pytest.mark.parametrize("exploration", [ExplorationType.RANDOM, ExplorationType.DETERMINISTIC])
-def test_exploration_type_is_honoured(mode: str, exploration: ExplorationType) -> None:
-    env = task(mode)
-    policy, seen = policy_of(env), states(env).exclude("action")
-    explores = exploration is ExplorationType.RANDOM
-    with torch.no_grad(), set_exploration_type(exploration):
-        one, other = (policy.train(not explores)(seen.clone())["action"] for _ in range(2))
-    assert torch.equal(one, other) != explores
-    one, other = (policy.train()(seen.clone())["action"] for _ in range(2))
-    assert not torch.equal(one, other)  # nothing set: the module's own mode decides
-
-
 def test_the_greedy_choice_is_the_best_of_each_head() -> None:
     env = task()
     policy, seen = policy_of(env).eval(), states(env).exclude("action")
@@ -145,19 +130,6 @@ def test_each_head_sees_the_choices_before_it() -> None:
                 scores.append(network.scores(encoding, chosen))
             assert scores[0].shape == (len(seen), sizes[head])
             assert not torch.allclose(*scores), (head, before)
-
-
-@pytest.mark.parametrize("mode", NETWORKS)
-def test_any_leading_axes(mode: str) -> None:
-    env = task(mode, num_envs=(3, 2))
-    policy, root = policy_of(env).eval(), env.reset()
-    found = policy(root.clone())
-    flat = policy(root.reshape(-1))
-    assert found["action"].shape[:2] == (3, 2)
-    assert torch.equal(found["action"].flatten(0, 1), flat["action"])
-    assert env.action_spec.is_in(found["action"])
-    assert found["state_value"].shape == (3, 2, 1)
-    assert found["action_log_prob"].shape == (3, 2, len(policy.heads.sizes))
 
 
 def loss_batch(env: PackingEnv, policy: ActorCriticPolicy) -> TensorDictBase:
@@ -224,17 +196,6 @@ def test_bfloat16_is_for_the_network_alone(mode: str) -> None:
     fine = exact.evaluate(played, played["action"]).log_prob
     assert not torch.equal(fine, found.log_prob)
     torch.testing.assert_close(fine, found.log_prob, rtol=0.1, atol=0.2)
-
-
-@pytest.mark.parametrize("mode", NETWORKS)
-def test_what_does_not_fit_is_refused(mode: str) -> None:
-    env = task(mode)
-    for other, network in NETWORKS.items():
-        if other != mode:
-            with pytest.raises(ParameterError, match="action_mode"):
-                network(env)
-    with pytest.raises(ParameterError, match="precision='fp16'"):
-        NETWORKS[mode](env, precision="fp16")
 
 
 def test_a_row_without_candidates_gives_no_nan() -> None:

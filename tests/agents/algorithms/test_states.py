@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
-from tests.agents.algorithms.test_every_agent import LEARNERS, small_config
 from torch import nn
 
 from agents.algorithms.base import Learner
 from agents.algorithms.optimization import GatedAdam
 from agents.algorithms.states import named_tensors, tensors
-from agents.config.build import build_agent, build_env
 
 
 class Parts(Learner):
@@ -48,21 +45,6 @@ def test_an_agent_moves_whole() -> None:
     agent.optimizers["first"].step(agent.policy(torch.ones(1, 2)).sum())
     agent.to("meta")
     assert {value.device.type for value in tensors(agent.state_dict())} == {"meta"}
-
-
-@pytest.mark.parametrize("name", LEARNERS)
-def test_agents_return_what_their_parts_hold(name: str) -> None:
-    config = small_config(name)
-    agent = build_agent(config, build_env(config))
-    state = agent.state_dict()
-    assert tuple(state) == agent.parts
-    for part in ("policy", "target", "objective"):
-        if part in state:
-            module = getattr(agent, part)
-            assert list(state[part]) == list(module.state_dict())
-            memory = {value.data_ptr() for value in (*module.parameters(), *module.buffers())}
-            saved = [v for k, v in state[part].items() if not k.endswith("_extra_state")]
-            assert {value.data_ptr() for value in saved} <= memory
 
 
 def test_tensors_come_in_the_order_of_their_names() -> None:

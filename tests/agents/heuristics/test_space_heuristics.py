@@ -257,18 +257,6 @@ STEPS = [((2, 2, 2), 0, 0), ((1, 1, 1), 2, 2)]
 """In 3 x 3 x 3: a block in the corner, and a small one in the opposite corner."""
 
 
-def test_the_list_of_spaces_of_the_example():
-    env, _ = after(STEPS, (3, 1, 1), (3, 3, 3))
-    assert env.state["spaces"][0][:6].tolist() == [
-        [0, 0, 2, 3, 3, 3],
-        [2, 0, 0, 3, 2, 3],
-        [2, 0, 1, 3, 3, 3],
-        [0, 2, 0, 2, 3, 3],
-        [0, 2, 1, 3, 3, 3],
-        [0, 0, 0, 0, 0, 0],
-    ]
-
-
 def test_online_bph_does_not_ask_whether_the_item_fits():
     """The second lowest space is 2 wide; an item of 3 dropped there rests on the small block."""
     env, td = after(STEPS, (3, 1, 1), (3, 3, 3))
@@ -277,31 +265,12 @@ def test_online_bph_does_not_ask_whether_the_item_fits():
     assert choice_of("online_bph", env, td, fallback=False) == (0, 0, 0, 2)
 
 
-def test_lsah_takes_the_least_surface_and_then_the_tightest_space():
-    """A 1 x 1 x 1 item, after a 2 x 1 x 1 block at the origin of a 4 x 3 x 3 container.
-
-    At (2, 0): 3 x 1 seen from above, 3 + 3 + 1 = 7; at (0, 1): 2 x 2, 4 + 2 + 2 = 8; on top, at
-    (0, 0): 2 x 1 and twice as high, 2 + 4 + 2 = 8.
-    """
-    env, td = after([((2, 1, 1), 0, 0)], (1, 1, 1), (4, 3, 3))
-    assert choice_of("lsah", env, td) == (0, 0, 2, 0)
-
-
 def test_lsah_pct_refuses_what_makes_the_container_full():
     """2 x 2 x 1 twice in 2 x 2 x 2: the second would have the whole container's score."""
     env, td = after([((2, 2, 1), 0, 0)], (2, 2, 1), (2, 2, 2))
     assert choice_of("lsah", env, td, fallback=False) == (0, 0, 0, 0)
     assert choice_of("lsah_pct", env, td, fallback=False) is None
     assert choice_of("lsah_pct", env, td) == (0, 0, 0, 0)
-
-
-def test_br_weighs_volume_and_types():
-    """After a 3 x 1 x 1 bar in 4 x 4 x 2: 2 types, 3 x 1 x 1 and 1 x 1 x 1.
-
-    Spaces: (3,0,0, 4,4,2), 8 + 1 type; (0,1,0, 4,4,2), 24 + 12; (0,0,1, 4,4,2), 16 + 12.
-    """
-    env, td = after([((3, 1, 1), 0, 0)], (1, 1, 1), (4, 4, 2))
-    assert choice_of("br", env, td) == (0, 0, 0, 1)
 
 
 def test_br_prefers_types_over_a_little_volume():
@@ -318,24 +287,6 @@ def test_br_prefers_types_over_a_little_volume():
         policy.types = torch.tensor(kinds * count)
         found[4 * count] = place_of(env, int(policy(td.clone())["action"]))
     assert found == {8: (0, 0, 1, 0), 12: (0, 0, 0, 0)}
-
-
-def test_macs_keeps_the_larger_room_free():
-    """A slab of 3 x 3 x 1 leaves a column of 1 x 3 free, which a bar on top may shadow."""
-    env, td = after([((3, 3, 1), 1, 0)], (2, 3, 1), (4, 3, 2))
-    assert choice_of("macs", env, td) == (0, 0, 2, 0)
-
-
-def test_macs_counts_nothing_on_the_floor():
-    """Its sum stops at the item's base, so there the first proposal is played."""
-    env, td = after([], (1, 1, 1), (4, 3, 3))
-    assert choice_of("macs", env, td) == (0, 0, 0, 0)
-
-
-def test_best_fit_takes_the_smaller_space():
-    """After 3 x 4 x 2 in 4 x 4 x 3: 1 x 4 x 3 beside it (12), 4 x 4 x 1 above it (16)."""
-    env, td = after([((3, 4, 2), 0, 0)], (1, 1, 1), (4, 4, 3))
-    assert choice_of("best_fit", env, td) == (0, 0, 3, 0)
 
 
 def test_trap_heightmap_minimization_sums_the_whole_map():
@@ -413,19 +364,6 @@ def test_without_a_proposal():
     step = env.step(stop)["next"]
     assert bool(step["terminated"])
     assert int(step["metrics", "items_packed"]) == 1
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", SPACE_HEURISTICS)
-def test_whole_episodes_are_legal(name, mode):
-    env = task(mode)
-    policy, td, finished = build(name, env), env.reset(), 0
-    for _ in range(16):
-        td = policy(td)
-        step, td = env.step_and_maybe_reset(td)
-        assert not step["next", "metrics", "illegal_actions"].any()
-        finished += int(step["next", "done"].sum())
-    assert finished
 
 
 def test_a_coarse_lattice_leaves_out_what_lies_between():

@@ -70,16 +70,6 @@ def test_a_placement_sees_the_whole_map():
     assert not torch.isclose(corner, value.view(-1, 14, 14)[:, 0, 0], rtol=0, atol=1e-7).any()
 
 
-def test_one_map_equals_all_maps_with_context():
-    env = small_env("placement")
-    torch.manual_seed(1)
-    network, root = MAPS(env), played(env)
-    value = network(root.clone())["action_value"]
-    action = env.rand_action(root)["action"]
-    expected = value.gather(1, action[:, None]).squeeze(1)
-    torch.testing.assert_close(network.value_of(root, action), expected, rtol=1e-4, atol=1e-6)
-
-
 def hidden_change(env):
     """A change of the heightmap that its 8 x 8 means do not show."""
     cells = torch.eye(100).view(100, 1, 10, 10)
@@ -148,21 +138,3 @@ def test_room_reaches_to_the_next_higher_cell():
             ends[1] += 1
         expected = torch.tensor([(ends[0] - x) / across, (ends[1] - y) / along, 1 - z])
         torch.testing.assert_close(found[row, k], expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("agent", "sizes", "parameters"),
-    [
-        ("dqn", {"channels": 16, "depth": 1, "fold": 2}, 10_281),
-        ("ppo", {"channels": 16, "depth": 1, "fold": 2}, 22_697),
-        ("ddpg", {"channels": 16, "width": 64, "heads": 4, "fold": 2}, 23_475),
-    ],
-)
-def test_former_configurations_build_the_former_networks(agent, sizes, parameters):
-    """Their networks have none of the new options; their checkpoints must fit."""
-    mode = ["env.action_mode=continuous"] if agent == "ddpg" else []
-    config = compose("train", ["env=cuboid_online", f"agent={agent}", "env.num_envs=1", *mode])
-    options = {"_target_": config.network._target_, "_partial_": True, "precision": "auto"}
-    config.network = options | sizes
-    policy = build_agent(config, build_env(config)).policy
-    assert sum(parameter.numel() for parameter in policy.parameters()) == parameters

@@ -64,16 +64,6 @@ def test_off_in_evaluation():
     assert not torch.isclose(layer.train()(x), plain).any()
 
 
-def test_sigma_has_a_gradient():
-    layer = NoisyLinear(4, 2)
-    with set_exploration_type(ExplorationType.RANDOM):
-        layer(torch.ones(1, 4)).sum().backward()
-    torch.testing.assert_close(
-        layer.weight_sigma.grad, torch.outer(layer.noise_out, layer.noise_in)
-    )
-    torch.testing.assert_close(layer.bias_sigma.grad, layer.noise_out)
-
-
 def test_rows_have_noise_of_their_own():
     """Of the same distribution as shared noise: its variance over draws is that of the formula."""
     torch.manual_seed(0)
@@ -90,9 +80,3 @@ def test_rows_have_noise_of_their_own():
     for values in (found[:, 0], shared):
         torch.testing.assert_close(values.mean(0), plain, rtol=0, atol=0.12)
     torch.testing.assert_close(found[:, 0].std(0), shared.std(0), rtol=0.1, atol=0)
-
-
-def test_noise_per_row_is_off_in_evaluation():
-    layer, x = NoisyLinear(4, 2), torch.randn(3, 4)
-    with noise_per_row(layer, 3), set_exploration_type(ExplorationType.DETERMINISTIC):
-        assert torch.equal(layer(x), torch.nn.functional.linear(x, layer.weight_mu, layer.bias_mu))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torchrl.objectives.value.functional import generalized_advantage_estimate
 
-from agents.objectives.gae import backward_scan, generalised_advantage
+from agents.objectives.gae import generalised_advantage
 
 GAMMA, LAM = 0.97, 0.9
 
@@ -64,22 +64,3 @@ def test_they_equal_those_of_torchrl() -> None:
     )
     found = generalised_advantage(**given, gamma=GAMMA, lam=LAM)
     torch.testing.assert_close(found[..., None], expected, rtol=1e-5, atol=1e-5)
-
-
-def test_what_follows_a_termination_does_not_matter() -> None:
-    given = steps(4, 6)
-    given["done"][:, 2] = given["terminated"][:, 2] = True
-    before = generalised_advantage(**given, gamma=GAMMA, lam=LAM)
-    given["next_value"][:, 2] = torch.nan
-    given["reward"][:, 3:] += 100
-    after = generalised_advantage(**given, gamma=GAMMA, lam=LAM)
-    assert torch.equal(before[:, :3], after[:, :3])
-    assert not torch.equal(before[:, 3:], after[:, 3:])
-
-
-def test_the_scan_changes_no_input() -> None:
-    inputs, carry = torch.ones(2, 5), torch.full((2, 5), 0.5)
-    kept = inputs.clone(), carry.clone()
-    assert torch.equal(backward_scan(inputs, carry)[0, :2], torch.tensor([1.9375, 1.875]))
-    assert torch.equal(inputs, kept[0])
-    assert torch.equal(carry, kept[1])

@@ -1,0 +1,160 @@
+"""DDPG and SAC: losses by hand, the temperature, and that both reach the best action."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.agents.continuous import Toy, make_agent, sampled, small_env, toy_batch
+from torch.nn import functional
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+
+from agents.algorithms.ddpg import DDPG
+from agents.algorithms.sac import SAC
+from agents.objectives.transitions import with_valued_action
+from agents.policies.continuous import TanhGaussian
+
+BEST = torch.tensor([0.5, -0.3, 0.0])
+VALUED = pytest.mark.parametrize(
+    ("learn_from", "action"), [("executed", "executed_action"), ("asked", "action")]
+)
+
+
+@pytest.fixture(scope="module")
+def env():
+    return small_env()
+
+
+@pytest.fixture(scope="module")
+def batch(env):
+    batch = sampled(env)
+    assert batch["steps_to_next_obs"].unique().numel() > 1
+    return batch
+
+
+def n_step(agent, batch, future):
+    """r + gamma^m (1 - terminated) times the future value, ``[B]``."""
+    alive = 1 - batch["next", "terminated"].float().squeeze(1)
+    discount = agent.gamma ** batch["steps_to_next_obs"].squeeze(1)
+    return batch["next", "reward"].squeeze(1) + discount * alive * future
+
+
+def distance(action):
+    return -(action - BEST).square().sum(-1)
+
+
+# ---------------------------------------------------------------------- DDPG
+
+
+@torch.no_grad()
+def ddpg_by_hand(agent, batch, action):
+    """Losses and TD errors of Q'(s', mu'(s'))."""
+    objective = agent.objective
+    following = batch["next"].select("observation")
+    with objective.target_actor_network_params.to_module(agent.actor):
+        following = agent.actor(following)
+    with objective.target_value_network_params.to_module(agent.critic):
+        future = agent.critic(following)["state_action_value"].squeeze(1)
+    wanted = n_step(agent, batch, future)
+    seen = batch.select("observation").set("action", batch[action])
+    value = agent.critic(seen)["state_action_value"].squeeze(1)
+    losses = functional.smooth_l1_loss(value, wanted, reduction="none")
+    return losses, (value - wanted).abs()
+
+
+@VALUED
+def test_the_loss_is_that_of_n_step_targets(env, batch, learn_from, action):
+    agent, batch = make_agent(DDPG, env, learn_from=learn_from), batch.clone()
+    losses, error = ddpg_by_hand(agent, batch, action)
+    found = agent.update(batch)
+    torch.testing.assert_close(found["loss"], losses.mean(), rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(batch["td_error"], error, rtol=1e-3, atol=1e-5)
+
+
+def test_the_actors_loss_is_minus_its_own_value(env, batch):
+    agent = make_agent(DDPG, env)
+    with torch.no_grad():
+        value = agent.critic(agent.actor(batch.select("observation")))["state_action_value"]
+    losses, _ = agent.objective.loss_actor(with_valued_action(batch, "executed"))
+    torch.testing.assert_close(losses, -value.squeeze(1))
+    losses.mean().backward()
+    assert all(parameter.grad is None for parameter in agent.critic.parameters())
+    assert all(parameter.grad is not None for parameter in agent.actor.parameters())
+
+
+def test_ddpg_climbs_to_the_best_action():
+    torch.manual_seed(0)
+    agent = DDPG(small_env(2), network=Toy, actor_lr=1e-3, lr=1e-2)
+    for _ in range(800):
+        agent.update(toy_batch(distance))
+    with torch.no_grad():
+        action = agent.actor(toy_batch(distance, 1))["action"]
+    torch.testing.assert_close(action[0], BEST, rtol=0, atol=0.2)
+
+
+def test_an_unknown_action_to_learn_from_is_refused(env):
+    with pytest.raises(ValueError, match=r"learn_from='snapped'.*executed, asked"):
+        make_agent(DDPG, env, learn_from="snapped")
+
+
+# ---------------------------------------------------------------------- SAC
+
+
+def values(agent, params, seen):
+    """Values of both critics, ``[2, B]``."""
+    critic = agent.objective.qvalue_network
+    found = []
+    for index in range(2):
+        with params[index].to_module(critic):
+            found.append(critic(seen.copy())["state_action_value"].squeeze(1))
+    return torch.stack(found)
+
+
+@torch.no_grad()
+def sac_by_hand(agent, batch, action, seed):
+    """Losses and TD errors of min Q' - alpha log p."""
+    torch.manual_seed(seed)
+    following = agent.actor(batch["next"].select("observation"))
+    drawn, score = TanhGaussian(following["loc"], following["scale"]).rsample_and_log_prob()
+    params = agent.objective.target_qvalue_network_params
+    future = values(agent, params, following.set("action", drawn)).amin(0)
+    wanted = n_step(agent, batch, future - agent.objective.log_alpha.exp() * score)
+    seen = batch.select("observation").set("action", batch[action])
+    value = values(agent, agent.objective.qvalue_network_params, seen)
+    losses = functional.smooth_l1_loss(value, wanted.expand_as(value), reduction="none").sum(0)
+    return losses, (value - wanted).abs().amax(0)
+
+
+@VALUED
+def test_the_loss_is_that_of_soft_n_step_targets(env, batch, learn_from, action):
+    agent, batch = make_agent(SAC, env, learn_from=learn_from, alpha=0.1), batch.clone()
+    losses, error = sac_by_hand(agent, batch, action, 7)
+    torch.manual_seed(7)
+    found = agent.update(batch)
+    torch.testing.assert_close(found["loss"], losses.mean(), rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(batch["td_error"], error, rtol=1e-3, atol=1e-5)
+
+
+def test_the_critics_begin_apart(env):
+    first, second = make_agent(SAC, env).objective.qvalue_network_params["out", "weight"]
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize(("target", "rises"), [(-30.0, False), (30.0, True)])
+def test_the_temperature_moves_towards_the_target_entropy(env, batch, target, rises):
+    agent = make_agent(SAC, env, target_entropy=target, alpha=0.1)
+    found = agent.update(batch.clone())
+    assert -30 < found["entropy"] < 30
+    assert bool(found["alpha"] > 0.1) == rises
+
+
+def test_the_entropy_arrives_at_its_target():
+    torch.manual_seed(0)
+    agent = SAC(small_env(2), network=Toy, lr=1e-2, actor_lr=3e-3, alpha_lr=3e-2, alpha=0.1)
+    assert agent.objective.target_entropy == -3
+    entropy = [agent.update(toy_batch(distance))["entropy"] for _ in range(500)]
+    assert torch.stack(entropy[-50:]).mean().item() == pytest.approx(-3.0, abs=0.4)
+    probe = toy_batch(distance, 1)
+    with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
+        action = agent.policy(probe.copy())["action"]
+        assert torch.equal(action, torch.tanh(agent.actor(probe.copy())["loc"]))
+    torch.testing.assert_close(action[0], BEST, rtol=0, atol=0.15)

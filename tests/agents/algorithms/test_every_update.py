@@ -1,0 +1,220 @@
+"""What updates and decisions of every agent have in common, on transitions of the tiny task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+from tensordict import TensorDictBase
+from tests.agents.algorithms.test_every_agent import CASES, small_config
+from torch import Tensor, nn
+
+from agents.algorithms.optimization import GatedAdam
+from agents.config.build import build_agent, build_env, build_replay
+from packing_env import PackingEnv
+
+VARIANTS = {
+    "rainbow mixture": ("rainbow", "agent.mixture=3"),
+    "iqn risk": ("iqn", "agent.risk=[metrics,utilization]"),
+    "ac_iqn acts": ("ac_iqn", "agent.num_proposals=0", "agent.risk=0.5"),
+    "ac_iqn acts by risk": ("ac_iqn", "agent.num_proposals=0", "agent.risk=[metrics,utilization]"),
+    "ddpg asked": ("ddpg", "agent.learn_from=asked"),
+    "hierarchical ordered": ("hierarchical", "agent.stage1_frames=0", "agent.manager_every=1"),
+}
+"""Options under which an agent runs other code."""
+SETTINGS: dict[str, tuple[str, ...]] = {case: (case,) for case in CASES} | VARIANTS
+ON_POLICY = [case for case in SETTINGS if case.startswith(("ppo", "afterstate"))]
+OFF_POLICY = [case for case in SETTINGS if case not in ON_POLICY]
+
+
+@lru_cache
+def config_of(case: str, *overrides: str) -> DictConfig:
+    agent, *options = SETTINGS[case]
+    options += ["network.precision=fp32"] if agent != "afterstate" else []
+    config = small_config(agent, *options, *overrides)
+    if case in ON_POLICY:  # one gradient step per update
+        config.agent.update({"batch_size": 1000, "epochs": 1})
+    return config
+
+
+@lru_cache
+def env_of(case: str, *overrides: str) -> PackingEnv:
+    return build_env(config_of(case, *overrides))
+
+
+def shaken(module: nn.Module, share: float = 0.1) -> None:
+    """Move weights away from their first values, which are near zero in last layers."""
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.add_(share * torch.randn_like(weight))
+
+
+def targets(agent: Any) -> dict[str, Tensor]:
+    """Return the target parameters by the names of the online ones."""
+    if "target" in agent.parts:
+        return dict(agent.target.named_parameters())
+    copies = {name.removeprefix("target_"): v for name, v in agent.objective.named_buffers()}
+    return {name: copies[name] for name in online(agent) if name in copies}
+
+
+def online(agent: Any) -> dict[str, Tensor]:
+    if "target" in agent.parts:
+        own = agent.network if hasattr(agent, "network") else agent.networks
+        return dict(own.named_parameters())
+    return dict(agent.objective.named_parameters())
+
+
+def agent_of(case: str, *overrides: str) -> Any:
+    """Return an agent whose weights and targets are away from each other and from the start."""
+    torch.manual_seed(1)
+    config = config_of(case, *overrides)
+    agent = build_agent(config, env_of(case, *overrides))
+    shaken(agent.policy)
+    with torch.no_grad():
+        for target in targets(agent).values() if case in OFF_POLICY else ():
+            target.add_(0.1 * torch.randn_like(target))
+    return agent
+
+
+@lru_cache
+def collected(case: str) -> TensorDictBase:
+    config, env, agent = config_of(case), env_of(case), agent_of(case)
+    torch.manual_seed(0)
+    replay = build_replay(config, env, agent)
+    collector = instantiate(config.collector)(env, agent.policy)
+    if case in ON_POLICY:
+        while not replay.full:
+            replay.extend(collector.step())
+        return replay.take()
+    while len(replay) < 64:
+        replay.extend(collector.step())
+    batch = replay.sample(32)
+    assert 0 < batch["next", "terminated"].sum() < 32
+    assert batch["steps_to_next_obs"].unique().numel() > 1
+    return batch.exclude("priority_weight")
+
+
+def batch_of(case: str) -> TensorDictBase:
+    return collected(case).clone()
+
+
+def updated(agent: Any, batch: TensorDictBase, seed: int = 5) -> dict[str, Tensor]:
+    torch.manual_seed(seed)
+    return agent.update(batch)
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Return whether two states are equal bit for bit."""
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return torch.equal(one, other) if isinstance(one, Tensor) else one == other
+
+
+def optimizers(agent: Any) -> list[GatedAdam]:
+    parts = [getattr(agent, name) for name in agent.parts]
+    parts += [inner for part in parts if isinstance(part, dict) for inner in part.values()]
+    return [part for part in parts if isinstance(part, GatedAdam)]
+
+
+# ---------------------------------------------------------------------- updates
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_a_loaded_agent_learns_on_bit_for_bit(case: str) -> None:
+    agent, other = agent_of(case), agent_of(case)
+    updated(agent, batch_of(case))
+    agent.set_frames(777)
+    other.load_state_dict(agent.state_dict())
+    for seed in range(2):
+        reports = [updated(each, batch_of(case), seed) for each in (agent, other)]
+        assert equal(*reports)
+    assert equal(agent.state_dict(), other.state_dict())
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_an_update_that_is_not_finite_is_left_out_and_counted(case: str) -> None:
+    agent, broken = agent_of(case), batch_of(case)
+    broken["next", "reward"].fill_(torch.nan)
+    before = [[w.detach().clone() for w in each.parameters] for each in optimizers(agent)]
+    report = updated(agent, broken)
+    assert (report["skipped"], report["skipped_in_a_row"]) == (1, 1)
+    skipped = [(o, w) for o, w in zip(optimizers(agent), before, strict=True) if o.skipped]
+    assert skipped
+    assert all(equal(list(optimizer.parameters), weights) for optimizer, weights in skipped)
+    assert all(weight.isfinite().all() for weight in agent.policy.parameters())
+    assert updated(agent, broken)["skipped_in_a_row"] == 2
+    assert updated(agent, batch_of(case))["skipped_in_a_row"] == 0
+
+
+@pytest.mark.parametrize("case", OFF_POLICY)
+def test_importance_weights_weight_the_losses(case: str) -> None:
+    share = torch.rand(32, generator=torch.Generator().manual_seed(0))
+    reports = []
+    for weight in (share, 1 - share, torch.ones(32), torch.zeros(32), None):
+        batch = batch_of(case)
+        if weight is not None:
+            batch["priority_weight"] = weight
+        reports.append(updated(agent_of(case), batch))
+    for name in ("loss", "manager_loss") if "manager_loss" in reports[0] else ("loss",):
+        some, others, all_rows, nothing, plain = (report[name] for report in reports)
+        torch.testing.assert_close(some + others, plain)
+        torch.testing.assert_close(all_rows, plain)
+        assert nothing == 0
+        assert some != others
+
+
+@pytest.mark.parametrize("case", OFF_POLICY)
+def test_targets_move_by_the_rate(case: str) -> None:
+    agent = agent_of(case, "agent.target_rate=0.3")
+    before = {name: value.clone() for name, value in targets(agent).items()}
+    updated(agent, batch_of(case))
+    after, weights = targets(agent), online(agent)
+    learned = [name for name in before if not name.startswith("manager") or "ordered" in case]
+    assert learned
+    for name in learned:
+        expected = torch.lerp(before[name], weights[name].detach(), 0.3)
+        torch.testing.assert_close(after[name], expected)
+        assert not torch.equal(after[name], before[name]), name
+
+
+@pytest.mark.parametrize("case", OFF_POLICY)
+def test_only_terminated_rows_do_not_bootstrap(case: str) -> None:
+    """Truncated rows do; and none from what the mask of a finished row shows."""
+    errors = []
+    for moves in (0.0, 0.3):
+        agent, batch = agent_of(case), batch_of(case)
+        batch["next", "truncated"] = ~batch["next", "terminated"]
+        with torch.no_grad():
+            for target in targets(agent).values():
+                target.add_(moves)
+        if moves == 0:
+            for key in batch["next"].keys(True, True):
+                if "action_mask" in key:
+                    batch["next", key] = torch.ones_like(batch["next", key])
+        updated(agent, batch)
+        errors.append(batch["td_error"])
+        assert (errors[-1] >= 0).all()
+    ended = batch["next", "terminated"].squeeze(-1)
+    same = torch.isclose(*errors, rtol=1e-5, atol=1e-6)
+    assert same[ended].all()
+    assert not same[~ended].any()
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case in OFF_POLICY])
+def test_updates_reduce_the_error(case: str) -> None:
+    config = config_of(case)
+    rates = [key for key in ("lr", "lr_joint") if key in config.agent]
+    agent = agent_of(case, *(f"agent.{key}=3e-3" for key in rates), "agent.target_rate=0.05")
+    agent.set_frames(0)
+    batch, errors = batch_of(case), []
+    for seed in range(30):
+        updated(agent, batch, seed)
+        errors.append(batch["td_error"].mean())
+    assert errors[-1] < 0.7 * errors[0]
