@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 from tensordict import TensorDictBase
 from tests.agents.algorithms.test_every_agent import CASES, small_config
 from torch import Tensor, nn
+from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.optimization import GatedAdam
 from agents.config.build import build_agent, build_env, build_replay
@@ -30,6 +31,7 @@ VARIANTS = {
 SETTINGS: dict[str, tuple[str, ...]] = {case: (case,) for case in CASES} | VARIANTS
 ON_POLICY = [case for case in SETTINGS if case.startswith(("ppo", "afterstate"))]
 OFF_POLICY = [case for case in SETTINGS if case not in ON_POLICY]
+RANDOM, DETERMINISTIC = ExplorationType.RANDOM, ExplorationType.DETERMINISTIC
 
 
 @lru_cache
@@ -218,3 +220,84 @@ def test_updates_reduce_the_error(case: str) -> None:
         updated(agent, batch, seed)
         errors.append(batch["td_error"].mean())
     assert errors[-1] < 0.7 * errors[0]
+
+
+@pytest.mark.parametrize("case", [case for case in SETTINGS if not case.startswith("afterstate")])
+def test_bfloat16_is_for_the_networks_alone(case: str) -> None:
+    exact = agent_of(case)
+    rough = agent_of(case, "network.precision=bf16")
+    rough.load_state_dict(exact.state_dict())
+    fine, coarse = (updated(agent, batch_of(case)) for agent in (exact, rough))
+    assert fine.keys() == coarse.keys()
+    assert all(coarse[name].dtype == value.dtype for name, value in fine.items())
+    assert coarse["loss"] != fine["loss"]
+    assert coarse["loss"].item() == pytest.approx(fine["loss"].item(), rel=0.1, abs=0.02)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "hierarchical"])
+def test_the_learning_rate_follows_the_frames(case: str) -> None:
+    agent = agent_of(case, "agent.lr_frames=100")
+    options = config_of(case).agent
+    end = options.lr_end * (options.lr if "actor_lr" in options else 1.0)
+    for frames, rate in ((0, options.lr), (50, (options.lr + end) / 2), (1000, end)):
+        agent.set_frames(frames)
+        assert agent.optimizer.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
+        if "actor_lr" in options:
+            actor = agent.actor_optimizer.optimizer.param_groups[0]["lr"]
+            assert actor == pytest.approx(rate * options.actor_lr / options.lr)
+
+
+# ---------------------------------------------------------------------- decisions
+
+
+def always_exploring(case: str) -> list[str]:
+    known = [f"epsilon_{end}" for end in ("start", "end")]
+    return [f"agent.{key}=1.0" for key in known if key in config_of(case).agent]
+
+
+def acted(env: PackingEnv, policy: nn.Module, root: TensorDictBase) -> Tensor:
+    """Return the action, all its parts flat."""
+    out = policy(root.clone())
+    return torch.cat([out[key].reshape(len(root), -1).double() for key in env.action_keys], 1)
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_the_exploration_type_is_honoured_and_actions_are_legal(case: str) -> None:
+    env = env_of(case)
+    policy = agent_of(case, *always_exploring(case)).policy
+    env.set_seed(0)
+    root = env.reset()
+    with torch.no_grad():
+        best = acted(env, policy.eval(), root)  # nothing is set: the module's own mode decides
+        drawn = [acted(env, policy.train(), root) for _ in range(4)]
+        assert any(not torch.equal(each, best) for each in drawn)
+        for mode in (ExplorationType.MODE, ExplorationType.MEAN, DETERMINISTIC):
+            with set_exploration_type(mode):
+                assert torch.equal(acted(env, policy.train(), root), best)
+        with set_exploration_type(RANDOM):
+            drawn = [acted(env, policy.eval(), root) for _ in range(4)]
+            assert any(not torch.equal(each, drawn[0]) for each in drawn)
+            written = set(policy(root.clone()).keys(True, True)) - set(root.keys(True, True))
+            assert written == set(policy.out_keys)
+            for _ in range(8):
+                step, root = env.step_and_maybe_reset(policy(root))
+                assert not step["next", "metrics", "illegal_actions"].any()
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_batches_of_any_shape_decide_as_their_rows(case: str) -> None:
+    env = env_of(case, "env.num_envs=[2,3]")
+    policy = agent_of(case, "env.num_envs=[2,3]").policy
+    root = env.reset()
+    with torch.no_grad(), set_exploration_type(DETERMINISTIC):
+        for _ in range(2):
+            root = env.step_and_maybe_reset(env.rand_action(root))[1]
+        whole = policy(root.clone())
+        flat = policy(root.reshape(-1))
+        rows = torch.cat([policy(root.reshape(-1)[k : k + 1].clone()) for k in range(6)])
+    for key in policy.out_keys:
+        assert whole[key].shape[:2] == (2, 3)
+        assert torch.equal(whole[key].flatten(0, 1), flat[key]), key
+        if key in env.action_keys and not flat[key].is_floating_point():
+            continue  # of equal values another one may be the first
+        torch.testing.assert_close(rows[key], flat[key], rtol=0, atol=1e-6)
