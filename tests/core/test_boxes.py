@@ -7,17 +7,14 @@ import random
 import numpy as np
 import pytest
 import torch
-from tests.kernels.piles import DISCRETE, FLAT, World, as_tensor, random_pile
+from tests.kernels.piles import DISCRETE, as_tensor, random_pile
 
 from packing_env import PackingParams, kernels
-from packing_env.core import heightmap as hm
-from packing_env.core import stability
 from packing_env.core.cuboids import boxes
 from packing_env.reference import boxes as reference
 from packing_env.types import ParameterError
 
 Box = reference.Box
-RULES = ("none", "area_corners", "area_corners_code", "center_hull", "com_hull")
 
 
 def task(stability: str = "none", **changes: object) -> PackingParams:
@@ -171,45 +168,6 @@ def test_points_in_the_middle_of_an_edge_do_not_move_the_outline() -> None:
         assert not holds("stacking_tree", *halves, (0, 0, 38, 10, 1))
 
 
-# ---------------------------------------------------------------------- the other rules
-
-
-@pytest.mark.parametrize("world", [DISCRETE, FLAT], ids=lambda world: world.name)
-@pytest.mark.parametrize("seed", range(3))
-def test_with_units_as_cells_the_rules_are_those_of_the_maps(seed: int, world: World) -> None:
-    """Every place of many sizes in random piles; the ground is the raster of the pile."""
-    rng = random.Random(seed)
-    piles = [random_pile(rng, world, 16) for _ in range(4)]
-    sizes = [(w, d) for w in range(1, 6) for d in range(1, 6)] + [(8, 3), (1, 9), (7, 7)]
-    heightmap, listed = raster(piles, cells()), as_tensor(piles, 16)
-    window = torch.arange(10)
-    inside = torch.stack([(window < w)[:, None] & (window < d) for w, d in sizes])
-    bottom = torch.where(inside, 0.0, torch.inf).expand(4, -1, -1, -1).contiguous()
-    z = kernels.drop_height(heightmap, bottom)
-    size = torch.tensor(sizes).expand(4, -1, -1)
-    contact = stability.Contact(heightmap, bottom, z, 32 * size, 0.0, 1, size)
-    places = torch.cartesian_prod(window, window).int().repeat(len(sizes), 1).expand(4, -1, -1)
-    sides = torch.nn.functional.pad(size, (0, 1), value=1).repeat_interleave(100, 1).int()
-    fits = torch.isfinite(z).flatten(1)
-    dropped = kernels.box_drop(listed, places, sides)
-    assert torch.equal(dropped[fits].float(), z.flatten(1)[fits])
-    params = cells().evolve(container=(10.0, 10.0, 1000.0))
-    for rule in RULES:
-        expected = stability.judge_maps(rule, contact).flatten(1) & fits
-        judged = boxes.judge(listed, places, sides, params, rule)
-        assert torch.equal(judged.legal, expected), rule
-
-
-def raster(piles: list[list[Box]], params: PackingParams) -> torch.Tensor:
-    """The piles as heightmaps, box by box."""
-    heightmap = torch.zeros(len(piles), *params.grid)
-    for place in range(max(len(pile) for pile in piles)):
-        box = as_tensor([pile[place : place + 1] for pile in piles], 1)[:, 0]
-        placed = torch.tensor([place < len(pile) for pile in piles])
-        heightmap = boxes.raise_heightmap(heightmap, box, placed, params)
-    return heightmap
-
-
 # ---------------------------------------------------------------------- legality
 
 
@@ -282,22 +240,6 @@ def test_a_rule_that_boxes_do_not_decide_is_refused() -> None:
 # ---------------------------------------------------------------------- the raster
 
 
-def test_the_raster_is_conservative_and_exact_on_whole_cells() -> None:
-    params = task()
-    rng = random.Random(2)
-    for _ in range(40):
-        x, y, z = (rng.randint(0, 899) for _ in range(3))
-        w, d, h = (rng.randint(1, 100) for _ in range(3))
-        box = torch.tensor([[x, y, z, x + w, y + d, z + h]], dtype=torch.int32)
-        got = boxes.raise_heightmap(torch.zeros(1, 100, 100), box, torch.tensor([True]), params)[0]
-        for i, j in ((i, j) for i in range(100) for j in range(100) if i % 7 == 0 or j % 9 == 0):
-            touched = 10 * i < x + w and 10 * (i + 1) > x and 10 * j < y + d and 10 * (j + 1) > y
-            assert got[i, j].item() == (np.float32((z + h) / 1000) if touched else 0)
-        assert (got > 0).sum() == ((x + w - 1) // 10 - x // 10 + 1) * (
-            (y + d - 1) // 10 - y // 10 + 1
-        )
-
-
 def test_the_raster_keeps_what_is_higher_and_rows_without_a_box() -> None:
     params = cells(4)
     before = torch.tensor([[[0.0, 5.0], [1.0, 0.0]], [[0.0, 0.0], [1.0, 0.0]]])
@@ -309,17 +251,6 @@ def test_the_raster_keeps_what_is_higher_and_rows_without_a_box() -> None:
     assert not after[0, 2:].any()
     assert torch.equal(after[1], kept[1])
     assert torch.equal(before, kept)
-
-
-def test_the_raster_of_a_pile_is_its_heightmap() -> None:
-    """Units as large as cells: what the maps keep, item by item."""
-    rng = random.Random(4)
-    pile = random_pile(rng, DISCRETE, 20)
-    expected = torch.zeros(1, 10, 10)
-    for x0, y0, _, x1, y1, z1 in pile:
-        rise = torch.full((1, x1 - x0, y1 - y0), float(z1))
-        expected = hm.raise_window(expected, torch.tensor([x0]), torch.tensor([y0]), rise)
-    assert torch.equal(raster([pile], cells()), expected)
 
 
 @pytest.mark.parametrize("height", [1.0, 3.7, 12.0])

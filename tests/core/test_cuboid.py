@@ -164,14 +164,6 @@ def test_where_heights_are_exact(pitch: float, height: int, exact: bool) -> None
         assert (multiples.astype(np.float64) != np.arange(height + 1) * params.cell).any()
 
 
-def test_sums_of_inexact_heights_are_left_to_the_general_path() -> None:
-    """Two stacks of the same cells of 0.1 differ in height, so a count of cells is not enough."""
-    one, two, four, five = (np.float32(cells * 0.1) for cells in (1, 2, 4, 5))
-    assert (one + one) + five != (one + two) + four
-    catalogue = cuboids(pitch=0.1)
-    assert not cuboid.applies(catalogue.tensors(), task(catalogue))
-
-
 @pytest.mark.parametrize(
     "params",
     [{"contact_tol": None}, {"contact_tol": 0.5}, {"container": (7.0, 6.0, 8.0 - 2e-6)}],
