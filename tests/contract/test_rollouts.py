@@ -77,14 +77,6 @@ def test_next_of_a_finished_row_is_its_terminal_observation(autoreset: str) -> N
     assert finished > 3
 
 
-def test_step_never_resets() -> None:
-    env = tiny_env(4, max_steps=1)
-    root = env.rand_action(env.reset())
-    assert env.step(root)["next", "done"].all()
-    assert (env.state["items_packed"] == 1).all()
-    assert env.state["terminated"].logical_or(env.state["truncated"]).all()
-
-
 def test_rollout_stops_at_the_first_end_or_goes_on() -> None:
     env = tiny_env(4)
     stopped = env.rollout(50)
@@ -153,12 +145,6 @@ def test_specs_of_a_transformed_environment(autoreset: str) -> None:
 
 
 @pytest.mark.parametrize("autoreset", AUTORESETS)
-def test_rand_action_is_masked_through_transforms(autoreset: str) -> None:
-    steps = wrapped(autoreset).rollout(12, break_when_any_done=False)
-    assert steps["action_mask"].gather(-1, steps["action"][..., None]).all()
-
-
-@pytest.mark.parametrize("autoreset", AUTORESETS)
 def test_step_through_a_wrapper_never_resets(autoreset: str) -> None:
     bare, transformed = tiny_env(5, max_steps=2), wrapped(autoreset, max_steps=2)
     root, seen, generator = bare.reset(), transformed.reset(), stream()
@@ -195,19 +181,6 @@ def test_several_environments_in_series(autoreset: str) -> None:
         finished += int(expected["next", "done"].sum())
     assert finished > 4
     series.close()
-
-
-def test_a_partial_reset_shows_the_other_rows_as_they_are() -> None:
-    env = tiny_env(4)
-    root = env.reset()
-    for _ in range(2):
-        root = env.step_mdp(env.step(env.rand_action(root)))
-    mask = torch.tensor([True, False, False, True])[:, None]
-    seen = env.reset(TensorDict({"_reset": mask, "done": torch.zeros_like(mask)}, [4]))
-    heights = seen["observation", "heightmap"].flatten(1).amax(1)
-    assert torch.equal(heights > 0, ~mask.squeeze(1))
-    state = env.state["heightmap"] / env.params.height
-    assert torch.equal(seen["observation", "heightmap"], state)
 
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")

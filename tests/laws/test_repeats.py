@@ -53,14 +53,6 @@ def test_a_rollout_is_the_same_from_every_backend(kind: str, backend: str) -> No
         assert differing(one, other) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_two_environments_of_a_seed_play_the_same(kind: str) -> None:
-    for one, other in zip(played(env_of(kind, 3)), played(env_of(kind, 3)), strict=True):
-        assert differing(one, other) == []
-    other, _ = played(env_of(kind, 3, seed=1))
-    assert differing(one, other)
-
-
 @pytest.mark.parametrize("kind", ["irregular", pytest.param("cuboids", marks=pytest.mark.slow)])
 def test_64_rows_are_64_environments(kind: str) -> None:
     """With recorded actions; instances are drawn by each row for itself."""

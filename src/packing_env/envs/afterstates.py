@@ -70,10 +70,9 @@ class Afterstates(TensorDictModuleBase):
     ) -> None:
         super().__init__()
         self.params: PackingParams = env.params
-        _check(self.params)
         catalogue = env.catalogue.tensors()
         cuboids = catalogue["cuboid"].shape[2] == 3
-        _check_items(self.params, cuboids)
+        _check(self.params, cuboids)
         cell, height = self.params.cell, self.params.height
         layers = height / cell
         whole = abs(layers - round(layers)) < 1e-6 and self.params.units_per_cell == 1
@@ -205,7 +204,7 @@ class Afterstates(TensorDictModuleBase):
         return (heightmap * self.units).round().to(torch.int16)
 
 
-def _check(params: PackingParams) -> None:
+def _check(params: PackingParams, cuboids: bool) -> None:
     if params.action_mode not in _OFFERED:
         raise ParameterError(
             f"Afterstates serves action_mode='placement' and 'candidate', not "
@@ -222,10 +221,6 @@ def _check(params: PackingParams) -> None:
             f"the container is {math.ceil(params.height / params.cell)} cells high; "
             f"Afterstates takes up to {_MOST_UNITS}: use a larger cell"
         )
-
-
-def _check_items(params: PackingParams, cuboids: bool) -> None:
-    """Raise if candidates are no cuboids."""
     if params.action_mode == "candidate" and not cuboids:
         raise ParameterError(
             "Afterstates of action_mode='candidate' are those of cuboids; use "

@@ -44,12 +44,12 @@ class Filling:
     def __init__(self, items: Catalogue, params: PackingParams, rules: Sequence[str]) -> None:
         self._items, self._params = items, params
         self._lowest = [
-            (torch.tensor([each == rule for each in rules]), self._search(rule))
+            (
+                torch.tensor([each == rule for each in rules]),
+                LowestPlacement(items, params.evolve(stability=rule)),
+            )
             for rule in dict.fromkeys(rules)
         ]
-
-    def _search(self, rule: str) -> LowestPlacement:
-        return LowestPlacement(self._items, self._params.evolve(stability=rule))
 
     def empty(self, count: int) -> State:
         """Return empty containers."""
