@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import random
 import resource
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -19,7 +16,6 @@ import pytest
 
 from packing_env import make_env
 from packing_env.plan import BoxType, LoadedBox, check_plan, load_boxes, load_container, save_plan
-from packing_env.plan.loading_problem import MOST_BLOCKS, Problem
 from packing_env.plan.loading_search import Search, compiled, floor_strips
 from packing_env.types import ParameterError
 
@@ -195,15 +191,6 @@ def test_loads_of_too_many_boxes_to_list_are_refused(counts: tuple[int, ...]) ->
         load_boxes((2000, 2000, 2000), types)
 
 
-def test_grids_of_more_types_than_blocks_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    grids = Problem._grids
-    monkeypatch.setattr(Problem, "_grids", lambda *given: calls.append(given) or grids(*given))
-    problem = Problem(FORTY_FOOT, many_types(2000, 1))
-    assert len(problem.grids()) == sum(map(len, problem.orientations)) > MOST_BLOCKS
-    assert len(calls) == 1
-
-
 def test_equal_types_share_blocks_and_keep_their_names() -> None:
     types = [BoxType([(2, 3, 4), (3, 2, 4)], 2), BoxType([(3, 2, 4), (2, 3, 4), (9, 9, 9)], 4)]
     load = load_boxes((6, 6, 4), types, width=4)
@@ -240,20 +227,6 @@ def test_an_interrupt_before_the_first_load_is_raised(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Search, "run", interrupt)
     with pytest.raises(KeyboardInterrupt):
         load_boxes((4, 4, 4), [BoxType([(1, 1, 1)], 1)])
-
-
-@pytest.mark.slow
-def test_compilation_does_not_count(tmp_path: Path) -> None:
-    """The first process of a machine prints a load."""
-    program = (
-        "from packing_env.plan import BoxType, load_boxes\n"
-        "types = [BoxType([(60, 40, 30), (40, 60, 30)], 20), BoxType([(50, 50, 40)], 9)]\n"
-        "print(len(load_boxes((120, 100, 110), types, seconds=0.1)))\n"
-    )
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", program]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert int(run.stdout) > 10
 
 
 def test_a_box_that_fits_nowhere_stays_out(caplog: pytest.LogCaptureFixture) -> None:
