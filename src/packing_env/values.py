@@ -79,11 +79,9 @@ class Option:
         )
         return [(words, holds, limit) for words, holds, limit in named if limit is not None]
 
-    def number(self, name: str, value: Any, kind: str) -> Any:
-        """Return a number; raise unless it is within the bounds."""
-        if all(holds(value, limit) for _, holds, limit in self.limits):
-            return value
-        raise self.refusal(name, value, kind)
+    def holds(self, number: float) -> bool:
+        """Return whether a number is within the bounds."""
+        return all(holds(number, limit) for _, holds, limit in self.limits)
 
     def refusal(self, name: str, value: Any, kind: str) -> ParameterError:
         """Return the error that says what the value must be."""
@@ -194,15 +192,17 @@ def _parts(hint: Any) -> tuple[list[Any], Option]:
 
 
 def _integer(name: str, value: Any, option: Option, _: Any = None) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or not option.holds(int(value)):
         raise option.refusal(name, value, "an integer")
-    return option.number(name, int(value), "an integer")
+    return int(value)
 
 
 def _number(name: str, value: Any, option: Option, _: Any = None) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    finite = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not finite or not option.holds(float(value)):
         raise option.refusal(name, value, "a finite number")
-    return option.number(name, float(value), "a finite number")
+    return float(value)
 
 
 def _flag(name: str, value: Any, option: Option, _: Any) -> bool:
