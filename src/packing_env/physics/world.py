@@ -13,7 +13,7 @@ from packing_env.physics.parts import convex_parts
 from packing_env.physics.settings import PhysicsSettings
 from packing_env.plan import Packing, PlacedItem, PlanError, quaternion
 from packing_env.plan.solids import solid_of
-from packing_env.reference.solids import Solid, measure
+from packing_env.reference.solids import Solid
 
 SIZE = 0.4
 """Metres of the longest side of a container, to which lengths are scaled."""
@@ -67,7 +67,7 @@ class World:
         self._set_options(spec.option)
         self._add_container(spec, packing)
         self.solids = [solid_of(item, plan) for item in packing.items]
-        self.centres = [_centre(solid) for solid in self.solids]
+        self.centres = [solid.centre for solid in self.solids]
         for item, solid in zip(packing.items, self.solids, strict=True):
             self._add_item(spec, item, solid)
         self.model = spec.compile()
@@ -215,11 +215,6 @@ class World:
         self.mujoco.mj_step(self.model, self.data, nstep=steps)
         if not np.isfinite(self.data.qpos).all():
             raise PlanError("the simulation diverged; is an item inside another one?")
-
-
-def _centre(solid: Solid) -> np.ndarray:
-    """Return the centre of mass ``[3]`` that the source states, else that of its surface."""
-    return measure(solid)[1] if solid.com is None else solid.com
 
 
 def _inertia(triangles: np.ndarray, mass: float) -> np.ndarray:

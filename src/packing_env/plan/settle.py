@@ -10,7 +10,7 @@ import numpy as np
 from packing_env.plan.drop import Drop, Ground, hull
 from packing_env.plan.packing import Packing, PlacedItem, PlanError
 from packing_env.plan.solids import solid_of
-from packing_env.reference.solids import Solid, measure
+from packing_env.reference.solids import Solid
 
 NARROW = 4e-6
 """Share of a cell; solids that overlap less than this, seen from above, pass each other."""
@@ -89,8 +89,7 @@ def _lowered(packing: Packing, placed: list[_Placed]) -> tuple[PlacedItem, ...]:
         fall = drop.distance if drop.distance > STILL else 0.0
         down = np.array([0.0, 0.0, fall])
         ground.put(triangles - down)
-        centre = measure(solid)[1] if solid.com is None else solid.com
-        above = (item.rotation @ centre + item.translation)[:2]
+        above = (item.rotation @ solid.centre + item.translation)[:2]
         items.append(
             replace(
                 item,

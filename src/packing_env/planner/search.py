@@ -272,7 +272,9 @@ class OrderSearch:
         if parent is None:
             state = self._filling.empty(len(candidates))
         else:
-            state = _repeated(parent.states[first // self._stride], len(candidates))
+            before = parent.states[first // self._stride]
+            count = len(candidates)
+            state = {key: value.expand(count, *value.shape[1:]) for key, value in before.items()}
         failed = torch.zeros(len(candidates), len(self.poses.count), dtype=torch.bool)
         legal, states = torch.zeros(genes.shape[:2], dtype=torch.bool), []
         for step in range(genes.shape[1]):
@@ -307,7 +309,3 @@ class OrderSearch:
         failed &= ~legal[:, None]
         failed[torch.arange(len(part)), part] |= ~legal & (pose < 0)
         return state, legal
-
-
-def _repeated(state: State, count: int) -> State:
-    return {key: value.expand(count, *value.shape[1:]) for key, value in state.items()}

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 
 from packing_env.reference.claims import ItemClaim, PlanClaim, Violation, metres
-from packing_env.reference.solids import measure
 
 TOUCH = 1e-4
 """Metres; part of the definition of a contact."""
@@ -108,8 +107,7 @@ class SettledChecks:
         if outside:
             where = f"({metres(*outside[0])}) touches as well"
             yield item.wrong("contacts", f"{len(claimed)} corners of their hull", where)
-        centre = measure(item.solid)[1] if item.solid.com is None else item.solid.com
-        above = (item.rotation @ centre + item.translation)[:2]
+        above = (item.rotation @ item.solid.centre + item.translation)[:2]
         flat = claimed[:, :2]
         maybe = {_is_within(flat, above, slack) for slack in (-self.tolerance, self.tolerance)}
         if item.balanced not in maybe:  # nor one that claims nothing

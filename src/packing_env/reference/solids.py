@@ -31,6 +31,11 @@ class Solid:
         faces = [(a, b, c) for a, b, c, _ in sides] + [(a, c, d) for a, _, c, d in sides]
         return cls(corners * extent, np.array(faces), extent)
 
+    @property
+    def centre(self) -> np.ndarray:
+        """``[3]`` centre of mass: ``com``, or that of what the surface encloses."""
+        return measure(self)[1] if self.com is None else self.com
+
 
 def measure(solid: Solid) -> tuple[float, np.ndarray]:
     """Compute the signed volume and the centre of mass ``[3]`` of the solid inside a surface.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +11,9 @@ from packing_env.plan import Packing, whole_file
 from packing_env.render.scene import image
 
 
-def frames(packing: Packing, size: int) -> Iterator[tuple[Packing, np.ndarray]]:
-    """Yield the packing and its picture when empty and after each item."""
-    for count in range(len(packing.items) + 1):
-        part = packing.first(count)
-        yield part, image(part, size)
+def _frames(packing: Packing, size: int) -> list[np.ndarray]:
+    """Draw the container when it is empty and after each item."""
+    return [image(packing.first(count), size) for count in range(len(packing.items) + 1)]
 
 
 def save_gif(
@@ -24,7 +21,7 @@ def save_gif(
 ) -> None:
     """Write an episode as a looping GIF; the last frame stays longer."""
     pillow = require("PIL.Image", "GIF files")
-    pictures = [pillow.fromarray(picture) for _, picture in frames(packing, size)]
+    pictures = [pillow.fromarray(picture) for picture in _frames(packing, size)]
     palette = pictures[-1].quantize(255, dither=pillow.Dither.NONE)
     pictures = [p.quantize(palette=palette, dither=pillow.Dither.NONE) for p in pictures]
     step = int(1000 * seconds_per_step)
@@ -46,7 +43,7 @@ def save_mp4(
     check("imageio_ffmpeg", "MP4 files")
     imageio = require("imageio.v2", "MP4 files")
     whole = size // 16 * 16 or 16  # the codec takes blocks of 16 pixels
-    pictures = [picture for _, picture in frames(packing, whole)]
+    pictures = _frames(packing, whole)
     with whole_file(path) as draft:
         imageio.mimwrite(
             draft, [*pictures, *pictures[-1:] * 5], format="mp4", fps=1 / seconds_per_step
