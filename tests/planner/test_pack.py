@@ -189,6 +189,7 @@ def test_wrong_orders_name_the_place(text: str, message: str, tmp_path: Path) ->
         ((240, 180, 150), "lengths without a unit are metres"),
         ("240x180mm", "three lengths and a unit"),
         ("240x180x150", "needs a unit"),
+        ("240x180x150furlong", "for example 240x180x150mm"),
     ],
 )
 def test_wrong_containers_are_refused(container: object, message: str) -> None:

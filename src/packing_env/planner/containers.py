@@ -85,7 +85,8 @@ def read_length(name: str, length: Any) -> float:
 def _unit(text: str, unit: str) -> str:
     if unit.lower() not in UNITS:
         raise ParameterError(
-            f"{text!r} needs a unit, one of {', '.join(UNITS)}; for example {text}mm"
+            f"{text!r} needs a unit, one of {', '.join(UNITS)}; for example "
+            f"{text.strip().removesuffix(unit)}mm"
         )
     return unit.lower()
 
