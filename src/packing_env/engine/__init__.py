@@ -47,13 +47,15 @@ def make_engine(task: Task, name: str = "auto") -> Engine:
         ParameterError: The name is unknown, or that engine cannot carry out the task here.
         KernelError: A kernel cannot be compiled, and its backend was requested by name.
     """
-    engine, reasons = _first(task, name)
-    if task.device.type == "cuda" and kernels.backend_for("cuda") == "triton":
-        try:
+    try:
+        engine, reasons = _first(task, name)
+        if task.device.type == "cuda" and kernels.backend_for("cuda") == "triton":
             _try_out(engine, task)
-        except (kernels.KernelError, ImportError) as error:
-            kernels.give_up("cuda", error)
-            engine, reasons = _first(task, name)
+    except (kernels.KernelError, ImportError) as error:
+        if task.device.type != "cuda":
+            raise
+        kernels.give_up("cuda", error)
+        engine, reasons = _first(task, name)
     placements = f"engine: {engine.name}, placements from {engine.ground}"
     _LOGGER.info("; ".join([placements, *reasons]))
     return engine

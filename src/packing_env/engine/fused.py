@@ -1,11 +1,11 @@
 """The engine ``fused``: whole steps on CUDA in few launches of Triton kernels.
 
-On cuboids of whole cells a step is one launch. A program owns a row: it decodes the action, judges
-and carries out the placement, measures, gives the reward, ends the episode, starts the next one,
-and writes all observations where they are emitted. On heightmaps the search for all placements
-stands between two such kernels, eleven launches at most, and more with ``surest``. State and bits
-are those of the rules. It takes the tasks of the compiled step, for the action modes that are
-legality of the lattice and nothing else.
+On cuboids of whole cells a step is one launch, and a copy of the mask. A program owns a row: it
+decodes the action, judges and carries out the placement, measures, gives the reward, ends the
+episode, starts the next one, and writes all observations where they are emitted. On heightmaps the
+search for all placements stands between two such kernels, eleven launches at most, and more with
+``surest``. State and bits are those of the rules. It takes the tasks of the compiled step, for the
+action modes that are legality of the lattice and nothing else.
 """
 
 from __future__ import annotations
@@ -98,7 +98,9 @@ class FusedEngine(CompiledEngine):
         start = self._buffers(batch, device) if reset else {}
         reward = torch.empty(batch, dtype=torch.float32, device=device)
         action = action.reshape(batch, -1).contiguous()
-        action = torch.where(self._looked_up(action, state)[:, None], action, -1)
+        # The kernels judge a placement by the mildest rule alone: a preference is looked up.
+        if self.params.surest:
+            action = torch.where(self._looked_up(action, state)[:, None], action, -1)
         if self.operations.on_cells:
             advance_fused(self._fused, state, action, after, start, reward)
         else:
@@ -109,8 +111,11 @@ class FusedEngine(CompiledEngine):
 
     def _looked_up(self, action: Int[Tensor, "B heads"], state: State) -> Bool[Tensor, " B"]:
         """Return which rows' placements the state lists as legal."""
-        entries: dict[Key, Tensor] = {"action": action if action.shape[1] > 1 else action[:, 0]}
-        return self.mode.is_legal(self.mode.decode(entries, state), state)
+        if action.shape[1] > 1:
+            entries: dict[Key, Tensor] = {"action": action}
+            return self.mode.is_legal(self.mode.decode(entries, state), state)
+        legal, index = state["legal"], action.clamp(0, state["legal"].shape[1] - 1)
+        return (legal.gather(1, index) & (index == action))[:, 0]
 
     def _advance_on_maps(
         self,
