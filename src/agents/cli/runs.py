@@ -149,7 +149,7 @@ def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -
     shared = set.intersection(*map(set, commands)) if len(commands) > 1 else set()
     labels = [_label(run.folder, place) for run in listed]
     table = plain_table(
-        Column("run", overflow="fold", min_width=_NARROW + 2),
+        Column("run", overflow="fold", width=_NARROW + 2),  # with the indentation
         number_column("frames"),
         number_column("utilization"),
         Column("best baseline", overflow="fold"),
