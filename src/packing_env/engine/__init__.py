@@ -47,12 +47,13 @@ def make_engine(task: Task, name: str = "auto") -> Engine:
         ParameterError: The name is unknown, or that engine cannot carry out the task here.
         KernelError: A kernel cannot be compiled, and its backend was requested by name.
     """
+    by_triton = task.device.type == "cuda" and kernels.backend_for("cuda") == "triton"
     try:
         engine, reasons = _first(task, name)
-        if task.device.type == "cuda" and kernels.backend_for("cuda") == "triton":
+        if by_triton:
             _try_out(engine, task)
     except (kernels.KernelError, ImportError) as error:
-        if task.device.type != "cuda":
+        if not by_triton:
             raise
         kernels.give_up("cuda", error)
         engine, reasons = _first(task, name)
