@@ -120,6 +120,44 @@ def test_a_fused_step_launches_a_fraction_of_the_rules(preset: str) -> None:
     assert 5 * counts[0] < counts[1]
 
 
+MEMORY = {
+    "cuboid_online": ({"action_mode": "placement"}, 0.1),
+    "irregular_paper": (
+        {"action_mode": "hierarchical", "observation": ("heightmap", "item_id")},
+        10.0,
+    ),
+}
+"""Options, and GB of all that a step by the rules makes, at 1,024 rows."""
+
+
+@pytest.mark.parametrize("preset", MEMORY)
+def test_a_step_of_real_size_keeps_its_memory(preset: str) -> None:
+    options, gigabytes = MEMORY[preset]
+    env = make_env(preset, 1024, engine="rules", pool_size=64, **options)
+    with fake_cuda():
+        env = on_cuda(env)
+        root = env.rand_action(env.reset())
+        with Launches() as counted:
+            env.step_and_maybe_reset(root)
+    assert counted.peak <= 1e9 * gigabytes
+
+
+@needs_triton
+@pytest.mark.parametrize(("preset", "gigabytes"), [("cuboid_online", 0.1), ("irregular", 0.5)])
+def test_a_fused_step_needs_little_beside_its_roots(preset: str, gigabytes: float) -> None:
+    """In action mode ``placement``, with all of the preset's observations, at 1,024 rows."""
+    env = make_env(preset, 1024, pool_size=64, action_mode="placement")
+    with fake_cuda():
+        env = on_cuda(env)
+        root = env.rand_action(env.reset())
+        with Launches() as counted:
+            step, following = env.step_and_maybe_reset(root)
+        made = {x.untyped_storage()._cdata: x.untyped_storage().nbytes()
+                for each in (step["next"], following) for x in each.values(True, True)}  # fmt: skip
+    assert env.engine.name == "fused"
+    assert counted.peak <= sum(made.values()) + 1e9 * gigabytes
+
+
 def fails(*arguments: Any, **options: Any) -> None:
     raise kernels.KernelError("Triton 3 cannot compile judge_kernel")
 
