@@ -99,10 +99,12 @@ def lowest(maps: Maps, count: int) -> Int[Tensor, "B K"]:
     Non-negative float32 are ordered as their bits are, so height and index share one int64 key and
     the order is total: the same on every device.
     """
-    z = maps.z.flatten(1) + 0.0
+    # One key per placement: the bits of its height above its index.
+    z = maps.z.flatten(1) + 0.0  # -0.0 becomes 0.0
     legal = maps.legal.flatten(1)
     index = torch.arange(z.shape[1], device=z.device)
     key = torch.where(legal, (z.view(torch.int32).long() << 32) | index, NEVER)
+    # The smallest keys, in order; the index is the lower half of each.
     kept = min(count, z.shape[1])
     best = key.topk(kept, dim=1, largest=False, sorted=True).values
     found = torch.where(best < NEVER, best & 0xFFFFFFFF, -1)
@@ -132,11 +134,13 @@ def judge(
     scene: Scene, index: Int[Tensor, "B P"]
 ) -> tuple[Float[Tensor, "B P"], Bool[Tensor, "B P"]]:
     """Return rest height (metres) and legality of proposed placements; -1 is illegal."""
+    # On a lattice, legality of all placements is known.
     known = index >= 0
     at = index.clamp(min=0)
     if scene.maps is not None:
         z = scene.maps.z.flatten(1).gather(1, at)
         return z, known & scene.maps.legal.flatten(1).gather(1, at)
+    # Among integer boxes each proposal is judged.
     place = decode_placement(at, num_orientations(scene.catalogue), scene.params)
     item = scene.item_id.gather(1, place.slot)
     there = known & place.valid & scene.there.gather(1, place.slot)
@@ -151,9 +155,11 @@ def judge(
 
 def propose(scene: Scene) -> Candidates:
     """Return the first K legal and distinct proposals of the task's generator."""
+    # 1. The generator proposes, and legality decides.
     params = scene.params
     proposed = get_generator(params.candidate_generator)(scene)
     z, legal = judge(scene, proposed.index)
+    # 2. Legal proposals move up to their place in the list; repeated ones are left out.
     kept = legal & _first_of_its_kind(proposed.index, legal)
     place = kept.cumsum(1) - 1
     capacity = params.num_candidates
@@ -163,12 +169,14 @@ def propose(scene: Scene) -> Candidates:
     shape = (len(target), capacity + 1)
     index = proposed.index.new_full(shape, -1).scatter(1, target, proposed.index)[:, :capacity]
     heights = z.new_full(shape, torch.inf).scatter(1, target, z)[:, :capacity]
+    # 3. Count what did not fit; offer the lowest placement where nothing is listed.
     found = Candidates(index, heights, (kept & ~fits).sum(1) + proposed.dropped)
     return _with_fallback(found, scene) if params.candidate_fallback else found
 
 
 def _first_of_its_kind(index: Int[Tensor, "B P"], legal: Bool[Tensor, "B P"]) -> Tensor:
     """Return False for a legal proposal that repeats an earlier legal one."""
+    # Equal indices become neighbours; a stable sort keeps the earliest first.
     ordered, order = torch.where(legal, index, -1).sort(dim=1, stable=True)
     fresh = torch.ones_like(legal)
     fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]

@@ -58,6 +58,7 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
     """
     if params.keeps_boxes:
         _check_levels(params)
+    # Every rule that reads an attribute needs it for all items.
     needed = params.constraints.needs
     missing = [name for name in needed if name not in items]
     if missing:
@@ -65,6 +66,7 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
             f"constraints={params.constraints.to_json()} read {', '.join(missing)} of the items; "
             f"give handling={{{missing[0]}: ...}}, or Catalogue.with_handling"
         )
+    # Moments are summed in int64, which must not overflow.
     if params.constraints.balance is not None:
         sides = 2 * SLOPE_UNITS * max(params.grid) * params.num_items
         if int(items["weight"].max()) >= 2**62 // sides:
@@ -131,11 +133,13 @@ def commit(
     """Return the entries after items were put down where ``carried``; ``state`` is before that."""
     if not params.constraints.needs_owners:
         return {}
+    # The cells under the footprint belong to this item from now on.
     bottom = catalogue["bottom"][item_id, placement.orientation]
     index = state["items_packed"][:, None, None].float()
     mine = torch.where((bottom < torch.inf) & carried[:, None, None], index, -torch.inf)
     after = {"owner": hm.raise_window(state["owner"], placement.x, placement.y, mine)}
     if params.constraints.max_load:
+        # It loads the items that it rests on, and whatever bears those.
         on = _rests_on(state, placement, bottom, z, params)
         below = on | (on[:, :, None] & state["under"]).any(1)
         order = torch.arange(params.num_items, device=z.device)
@@ -152,11 +156,13 @@ def _rests_on(
     params: PackingParams,
 ) -> Bool[Tensor, "B N"]:
     """Return the packed items that own some of the cells on which each row's item rests."""
+    # A cell supports if its gap is within the tolerance; the item's owners are those of such cells.
     window = bottom.shape[1:]
     ground, inside = hm.read_window(state["heightmap"], placement.x, placement.y, window)
     owner, _ = hm.read_window(state["owner"], placement.x, placement.y, window)
     supports = inside & (ground - bottom >= (z - params.tolerance)[:, None, None])
     owner = torch.where(supports & (owner >= 0), owner.long(), params.num_items).flatten(1)
+    # Mark each owner once; the last column takes the cells without one.
     marks = torch.zeros(len(owner), params.num_items + 1, device=owner.device)
     return marks.scatter(1, owner, 1.0)[:, :-1] > 0
 
@@ -223,12 +229,14 @@ def _balanced(
 ) -> Bool[Tensor, "B L R steps"]:
     """Return at which lower corners along an axis the centre of mass of all items is allowed."""
     assert params.constraints.balance is not None
+    # Twice the distance of each packed item from the middle, 1/64 cell: whole numbers.
     packed, cells = packed_items(state, catalogue), params.grid[axis]
     _, orientation, *corner = state["placement"].unbind(2)
     own = catalogue["com"][packed.item_id, orientation][..., axis]
     far = 2 * (SLOPE_UNITS * corner[axis] + own) - SLOPE_UNITS * cells
     weight = torch.where(packed.there, packed["weight"], 0)
     moment, total = (weight * far).sum(1), weight.sum(1)
+    # The same of the visible item at every lower corner; the sum of moments decides.
     mine = catalogue["weight"][item_id]
     distance = 2 * (SLOPE_UNITS * at + com[..., axis, None]) - SLOPE_UNITS * cells
     off = (moment[:, None, None, None] + mine[:, :, None, None] * distance).abs()
@@ -258,24 +266,29 @@ def allowed_maps(
 
     Where ``z`` is +inf the result means nothing.
     """
+    # 1. Items that may not be packed now, wherever.
     task = (catalogue, params)
     allowed = _allowed_items(state, item_id, *task)[..., None, None, None].expand(z.shape)
     one = item_id.flatten()[:, None]
     bottom, which, size = surfaces(one, torch.ones_like(one, dtype=torch.bool), catalogue)
+    # 2. Items that must not bear it: would it rest on their cells, if there were no others?
     below = _barred_below(state, item_id, *task)
     if below is not None:
         barred = _cells(state, below)
         heights = torch.where(barred, state["heightmap"][:, None], -_FAR).flatten(0, 1)
         reach = kernels.drop_height(heights, bottom, params.grid_step, which=which, size=size)
         allowed = allowed & ~(reach.view(z.shape) >= z - params.tolerance)
+    # 3. Items that must stay free above: does its footprint cover one of their cells?
     above = _barred_above(state, item_id, *task)
     if above is not None:
         over = torch.where(_cells(state, above), _FAR, -_FAR).flatten(0, 1)
         reach = kernels.drop_height(over, bottom, params.grid_step, which=which, size=size)
         allowed = allowed & (reach.view(z.shape) < 0)
+    # 4. Neighbours: a wider item would come to rest no higher.
     if params.constraints.clearance:
         bottom = catalogue["bottom"][item_id].flatten(0, 1)
         allowed = allowed & (_beside(state, bottom, params).view(z.shape) <= z + _SLACK)
+    # 5. Walls and the middle of the container depend on the lower corner alone.
     return allowed & _allowed_corners(state, item_id, *task)
 
 
@@ -294,10 +307,12 @@ def _beside(
     state: State, bottom: Float[Tensor, "BL R U V"], params: PackingParams
 ) -> Float[Tensor, "BL R Xs Ys"]:
     """Return the rest heights of items that are wider by the clearance; walls do not count."""
+    # Each cell of the wider surface is the lowest within the clearance.
     gap = cells_of(params.constraints.clearance or 0.0, params)
     side = [gap] * 4
     wider = torch.nn.functional.pad(bottom, side, value=torch.inf)
     wider = -torch.nn.functional.max_pool2d(-wider, 2 * gap + 1, 1, gap)
+    # Beyond the walls the ground is deep, so that only neighbours bind.
     ground = torch.nn.functional.pad(state["heightmap"], side, value=-_FAR)
     visible = len(bottom) // len(ground)
     ground = ground[:, None].expand(-1, visible, -1, -1).flatten(0, 1)

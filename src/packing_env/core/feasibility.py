@@ -73,15 +73,19 @@ def legal_maps(
 
     These include constraints and preferred stability rules.
     """
+    # 1. Inside, under the lid and stable by the rule of the task.
     heightmap = state["heightmap"]
     maps = placement_maps(heightmap, item_id, there, catalogue, params)
+    # 2. Rules of piles read the list of packed cuboids.
     if params.stability in PILE_RULES_ON_MAPS:
         size = catalogue["cuboid"][item_id]
         held = boxes.held_on_lattice(state["boxes"], size, maps.z, maps.legal, params)
         maps = replace(maps, legal=held)
+    # 3. Constraints.
     if params.constraints:
         allowed = constraints.allowed_maps(state, item_id, maps.z, catalogue, params)
         maps = replace(maps, legal=maps.legal & allowed)
+    # 4. Of what is left, the placements that the task prefers.
     preferred = preference.among(maps.z, maps.legal, heightmap, item_id, there, catalogue, params)
     return replace(maps, legal=preferred)
 
@@ -97,9 +101,11 @@ def general_maps(
 
     Lower surfaces are read where they lie in the catalogue, by index; none is copied.
     """
+    # Rest heights; +inf where the footprint leaves the container.
     (bottom, which, size), step = surfaces(item_id, there, catalogue), params.grid_step
     z = kernels.drop_height(heightmap, bottom, step, which=which, size=size)
     peak, com, window = (catalogue[key][item_id].flatten(1, 2) for key in ("peak", "com", "size"))
+    # The lid, then stability: placements above the lid are not judged.
     legal = _below_lid(z, peak, params)
     if params.stability != "none":
         judged = torch.where(legal, z, torch.inf)
@@ -162,12 +168,14 @@ def empty_container_maps(
     """
     if params.geometry == "boxes":
         return None
+    # Windows stay inside; of orientations that are there.
     size = catalogue["size"][item_id]
     xs, ys = (torch.arange(n, device=size.device) * params.grid_step for n in params.lattice)
     fits_x = xs + size[..., 0, None] <= params.grid[0]
     fits_y = ys + size[..., 1, None] <= params.grid[1]
     present = there[:, :, None] & catalogue["orientation_mask"][item_id]
     inside = (fits_x & present[..., None])[..., :, None] & fits_y[..., None, :]
+    # On the floor everything rests at 0, and legality depends on the orientation alone.
     z = torch.where(inside, size.new_zeros((), dtype=torch.float32), torch.inf)
     maps = Maps(z, inside.logical_and_(legal_on_floor[item_id][..., None, None]))
     return _within_range(maps, size, params)
@@ -233,6 +241,7 @@ def judge(
 
     For plans made elsewhere; a step looks its placement up in the state.
     """
+    # The item of each placement.
     item_id, there = visible_items(state, params.num_visible)
     slot = placement.slot[:, None]
     item_id, there = item_id.gather(1, slot), there.gather(1, slot)
@@ -245,6 +254,7 @@ def judge(
             first = catalogue["size"][item_id[:, 0], 0]
             legal = legal & unrotated_fits(*where[1:], first, params)
         return legal & placement.valid
+    # All its placements, and among them the one in question, if it is on the lattice.
     maps = legal_maps(state, item_id, there, catalogue, params)
     on_lattice = (placement.x % params.grid_step == 0) & (placement.y % params.grid_step == 0)
     index = encode_placement(torch.zeros_like(where[0]), *where, maps.legal.shape[2], params)
@@ -283,17 +293,20 @@ def at_rest(
     if params.geometry == "boxes":
         size = catalogue["cuboid"][item_id, orientation]
         return Resting(*boxes.at_rest(state["boxes"], lower, size, params))
+    # A lattice of one place: the cells under the item's window.
     items = {key: catalogue[key][item_id, orientation] for key in ("bottom", "com", "size")}
     bottom = items["bottom"][:, None]
     window, step = bottom.shape[2:], max(bottom.shape[2:])
     ground, _ = hm.read_window(state["heightmap"], placement.x, placement.y, window)
     z = kernels.drop_height(ground, bottom, step)
+    # What the rule of the metric says of it, and how much of the footprint supports.
     com, size = items["com"][:, None], items["size"][:, None]
     contact = stability.Contact(ground, bottom, z, com, params.tolerance, step, size)
     stable = stability.judge_maps(params.stability_metric, contact).flatten()
     supporting, area = contact.areas()
     ratio = supporting.double().flatten() / area.double().clamp(min=1.0).flatten()
     z = z.flatten()
+    # Rules of piles judge the whole pile with the item on it.
     if params.stability_metric in PILE_RULES_ON_MAPS:
         sides = catalogue["cuboid"][item_id, orientation][:, None]
         judged = (lower[:, None], sides, z[:, None], stable[:, None], params)

@@ -146,6 +146,7 @@ def _commit(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> State:
+    # Entries of constraints and lists of cuboids describe the container before the item.
     after = dict(state)
     if params.constraints:
         task = (catalogue, params)
@@ -153,21 +154,25 @@ def _commit(
     if params.keeps_boxes:
         box = _box(placement, item_id, rest.z, catalogue, params)
         after |= _commit_box(state, box, carried, catalogue, params)
+    # Raise the heightmap; rows without a placement raise it by nothing.
     if params.geometry == "maps":
         top = _surface(placement, item_id, rest.z, catalogue, params)
         rise = torch.where(carried[:, None, None], top, -torch.inf)
         after["heightmap"] = hm.raise_window(state["heightmap"], placement.x, placement.y, rise)
+    # The item leaves the queue, and the next one enters it.
     position = state["queue"].gather(1, placement.slot[:, None]).squeeze(1)
     places = torch.arange(state["packed"].shape[1], device=position.device)
     following = (state["items_packed"] + state["queue"].shape[1]).clamp(max=len(places) - 1)
     after["queue"] = take_from_queue(state["queue"], placement.slot, following, carried)
     after["packed"] = state["packed"] | ((places == position[:, None]) & carried[:, None])
+    # Record the placement, in order of packing.
     record = torch.stack((position, placement.orientation, placement.x, placement.y), -1)
     count = state["items_packed"]
     after["placement"] = _write_at(state["placement"], count, record, carried)
     after["placement_z"] = _write_at(state["placement_z"], count, rest.z, carried)
     ratio = rest.support_ratio.float()
     after["placement_support"] = _write_at(state["placement_support"], count, ratio, carried)
+    # Sums that the metrics are made of.
     after["items_packed"] = count + carried
     after["volume"] = state["volume"] + torch.where(carried, catalogue["volume"][item_id], 0.0)
     after["stable_items"] = state["stable_items"] + (carried & rest.stable)
@@ -184,9 +189,11 @@ def _surface(
     that: sums of rounded sides would depend on what a stack is made of (0.1 + 0.6 is not 0.7), and
     an item across two stacks of one height would float over the lower sum.
     """
+    # Items of any shape: the sum as it is.
     top = z[:, None, None] + catalogue["top"][item_id, placement.orientation]
     if not catalogue["cuboid"].shape[-1]:
         return top
+    # Cuboids: the nearest level above the floor, or above the top of a pre-placed box.
     height = top.double()
     floor, *others = params.starts_of_stacks
     nearest = _level(height, floor, params.cell)
@@ -256,6 +263,7 @@ def finish(
     finished row keeps its flags. ``before`` and ``after`` are the states before and after the
     decision; ``legal`` is of its action, ``playable`` of those on offer after it.
     """
+    # Nothing is left to do, or nothing may be done.
     stuck = ~playable | (after["items_packed"] >= after["num_items"])
     if params.illegal_action == "terminate":
         stuck = stuck | ~legal

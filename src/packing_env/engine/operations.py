@@ -103,12 +103,15 @@ class Operations:
         if self.on_cells:
             kernels.advance_cells(self.task, state, action, *filled)
             return None
-        # of the rules, only one that looks at contact needs surfaces
+        # 1. Decode, look up and commit; list the orientations of the items that are visible next.
+        # Only a rule that looks at contact needs their surfaces.
         needed = self.params.stability != "none" or bool(self.params.surest)
         ahead = self.ahead(len(action), action.device, surfaces=needed)
         under = metrics.sum_of_heights(state["heightmap"])
         kernels.decide_heights(self.task, state, action, ahead, under, outcome)
+        # 2. Find what is legal in the state after it.
         judged = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
+        # 3. Set the flags, measure, reset and observe.
         under = metrics.sum_of_heights(state["heightmap"])
         kernels.observe_heights(self.task, state, judged, under, *filled)
         return judged[0]
@@ -136,12 +139,14 @@ class Operations:
 
         These alternate between two pieces of memory.
         """
+        # One visible item, or a recording that must read the state alone: compute all of them.
         heightmap, visible = state["heightmap"], self.params.num_visible
         bottom, stride = self._items["bottom"], self.params.grid_step
         keeps = visible > 1 and not is_recorded(state)
         if not keeps or not kernels.updates_drop_height(heightmap.device.type):
             surfaces, size = bottom.flatten(0, 1), self._sizes.flatten(0, 1)
             return kernels.drop_height(heightmap, surfaces, stride, which=plane, size=size)
+        # Otherwise most items were visible before, and the ground has changed in one place.
         orientations = plane.shape[1] // visible
         item_id = plane[:, ::orientations].div(orientations, rounding_mode="floor")  # -1 stays -1
         spare, self._spare = self._spare, self._known
@@ -157,6 +162,7 @@ class Operations:
         self, z: Float[Tensor, "B P Xs Ys"], state: State, ahead: Mapping[str, Tensor]
     ) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B P Xs Ys"]]:
         """Return rest heights, and which are below the lid, stable, and the surest to stand."""
+        # Without a stability rule the lid alone decides.
         params = self.params
         if params.stability == "none" and not params.surest:
             below = self._below
@@ -164,7 +170,9 @@ class Operations:
                 below = torch.empty(z.shape, dtype=torch.bool, device=z.device)
             self._below = None if is_recorded(state) else below
             return z, kernels.below_lid(z, ahead["peak"], params.lid, below)
-        kept = params.num_visible > 1  # by the next step's update
+        # Placements above the lid become +inf, which no rule calls stable. Rest heights that the
+        # next step updates are copied first.
+        kept = params.num_visible > 1
         contact = stability.Contact(
             state["heightmap"],
             ahead["bottom"],
