@@ -141,17 +141,21 @@ class Trainer:
         start = _clock() - self.elapsed
         stopped, timed_out, _ = self._agreed(False)
         while not (self.frames >= self.total or timed_out or stopped):
+            # 1. A decision in every row, and the updates that are due.
             self.step()
             self.elapsed = _clock() - start
             if bar is not None:
                 bar.advance(self.frames, self.elapsed)
+            # 2. The clock and signals; processes that learn together must decide alike.
             save_due = False
             if self.world.size == 1 or self._due("log"):
                 stopped, timed_out, save_due = self._agreed(should_stop())
+            # 3. The only host read of an interval.
             row: Mapping[str, float] = {}
             if self._due("log"):
                 row = evaluate() if self._due("evaluate") and not stopped else {}
                 self._log(logger, bar, row)
+            # 4. Save nothing that is not finite.
             if self._save_due(save_due) or (row and save_evaluated):
                 self.check_finite()
                 save()
@@ -162,11 +166,13 @@ class Trainer:
 
     def step(self) -> None:
         """Take one decision in every row, and make the updates that are due. No host read."""
+        # Schedules and instances follow the frames.
         self.agent.set_frames(self.frames)
         self._scheduled = self.frames
         if (pool := self.schedule.pool(self.frames)) != self._pool:
             self.collector.redraw(pool)
             self._pool = pool
+        # Collect, store and measure.
         transition = self.collector.step()
         self.replay.extend(transition)
         self._measure(transition)
@@ -190,6 +196,7 @@ class Trainer:
         self._since_update %= self.update_every
 
     def _update(self, batch: TensorDictBase) -> None:
+        # Record the inputs first: a broken update is repeated from them.
         if self.black_box is not None:
             self.black_box.before(batch, self.updates, self._scheduled)
         update = self.agent.update if self.captured is None else self.captured
@@ -202,6 +209,7 @@ class Trainer:
         """Add what an update returned to the metrics, on the device."""
         self.updates += 1
         metrics = dict(metrics)
+        # The longest row of skipped updates since the last read stays on the device.
         streak = metrics.pop("skipped_in_a_row", None)
         if streak is not None:
             worst = self._worst
@@ -266,10 +274,12 @@ class Trainer:
         Without ``collector``, ``random``, ``meter`` or ``replay``, which are those of one process,
         these are left as they were built; the replay fills for another ``warmup`` frames.
         """
+        # The agent; graphs that were recorded with other weights go.
         counters, waiting = state["counters"], state["waiting"]
         self.agent.load_state_dict(state["agent"])
         if self.captured is not None:
             self.captured.forget()
+        # Counters, and what waits for the next update, log or save.
         self.frames, self.updates = counters["frames"], counters["updates"]
         self.elapsed = self._saved = counters["elapsed"]
         self._since_update, self._logged = waiting["since_update"], waiting["logged"]
