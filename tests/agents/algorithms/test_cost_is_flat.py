@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import gc
+import re
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
