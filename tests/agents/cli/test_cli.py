@@ -97,7 +97,7 @@ def test_the_module_is_the_command() -> None:
         (["train", "reward.item=1"], "add another with +reward.item="),
         (["train", "items=meshes"], "items.paths is not given"),
         (["train", "items=meshes", "items.paths=nowhere"], "nowhere: no such file"),
-        (["train", "items.families=[foo]"], "unknown shape families ['foo']"),
+        (["train", "items.families=[foo]"], "items.families[0]='foo' is unknown"),
         (["train", "env.cell=0.03"], "not a whole multiple of cell"),
         (["train", "agent=dqn,heuristic"], "add --multirun"),
         (["train", "what is this"], "write key=value"),
