@@ -94,7 +94,7 @@ class Constraints:
         return cls(**read_mapping(cls, given, name, f"{name}."))
 
     def __bool__(self) -> bool:
-        return self != Constraints()
+        return self != _NONE
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries that hold, as plain JSON types; :meth:`read` reads them."""
@@ -171,6 +171,10 @@ class Constraints:
                     f"constraints.preplaced: the box {list(box)} reaches out of the container, "
                     f"{list(container)}; it is (x, y, z, dx, dy, dz) in metres"
                 )
+
+
+_NONE = Constraints()
+"""No constraint; made once, because a compiler cannot follow the check of a new one."""
 
 
 def is_whole(length: float, cell: float) -> bool:
