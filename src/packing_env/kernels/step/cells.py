@@ -35,6 +35,9 @@ from packing_env.kernels.step.observe import observe, reset_finished
 
 _ENTRIES = len(Observations._fields)
 
+_CACHE_LINE = 64
+"""Bytes that are fetched at once."""
+
 Block = namedtuple("Block", "levels highest total item legal placement playable size raised edges")
 """Memory of the rows of a block (lanes).
 
@@ -101,17 +104,22 @@ def _measure(state, first, block, lengths, measured):
 def _decode(state, action, first, shape, stride, block):
     """Find the placement and the item of each row's action, and look up whether it is legal.
 
-    Items are looked up in a loop of their own, so that many reads wait for memory at once. It also
-    fetches the memory that :func:`_decide` will write: four numbers of the record, and one of each
-    of three other entries.
+    Legality and items are looked up in a loop of their own, so that many reads wait for memory at
+    once. It also fetches the memory that is written later: what is legal next, four numbers of the
+    record, and one of each of three other entries.
     """
+    num_actions = state.legal.shape[1]
     for lane in range(min(block.item.size, action.shape[0] - first)):
         index, slot, orientation, x, y = shared.decode(action, first + lane, shape, stride)
         placement = block.placement[lane]
         placement[0], placement[1], placement[2], placement[3] = slot, orientation, x, y
-        block.legal[lane] = shared.is_legal(state, first + lane, index)
+        block.item[lane] = index
+        flags = state.legal.ctypes.data + (first + lane) * num_actions
+        for line in range(0, num_actions, _CACHE_LINE):
+            vectors.fetch(flags + line)
     for lane in range(min(block.item.size, action.shape[0] - first)):
         row = first + lane
+        block.legal[lane] = shared.is_legal(state, row, block.item[lane])
         slot = block.placement[lane, 0] if block.legal[lane] else np.int64(0)
         block.item[lane] = state.item_id[row, state.queue[row, slot]]
         entry = row * state.placement.shape[1] + state.items_packed[row]
