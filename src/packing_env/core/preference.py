@@ -63,13 +63,14 @@ def restrict(
         judge: Judges them.
         rules: Names of rules, the least strict first.
     """
-    kept = sought = legal
+    # The strictest rule first. Once a rule leaves an item a placement, no other judges that item.
+    preferred = undecided = legal
     for rule in reversed(rules):
-        held = sought & judge(rule, torch.where(sought, z, torch.inf))
-        found = held.flatten(2).any(2)[..., None, None, None]
-        kept = torch.where(found, held, kept)
-        sought = sought & ~found
-    return kept
+        stable = undecided & judge(rule, torch.where(undecided, z, torch.inf))
+        settled = stable.flatten(2).any(2)[..., None, None, None]
+        preferred = torch.where(settled, stable, preferred)
+        undecided = undecided & ~settled
+    return preferred
 
 
 def among(
