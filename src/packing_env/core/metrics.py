@@ -21,7 +21,6 @@ NAMES = (
     "illegal_actions",
     "overflow",
 )
-UNBOUNDED = ("items_packed", "illegal_actions", "overflow")
 
 
 def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
