@@ -1,14 +1,19 @@
-"""Observations: finite, normalised, the same for every action mode."""
+"""Observations: finite, normalised, the same for every action mode.
+
+To add one, write a function, list it in :data:`OBSERVED`, and its name in
+:data:`packing_env.types.OBSERVATIONS`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
+from packing_env.core.candidates import Scene
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import visible_items
 from packing_env.types import Catalogue, PackingParams, State
@@ -137,24 +142,48 @@ def packed_boxes(state: State, params: PackingParams) -> Float[Tensor, "B N 6"]:
     return torch.stack([kernels.divide(column, side) for column, side in columns], -1).clamp(0, 1)
 
 
+def _item_maps(seen: Scene) -> dict[str, Tensor]:
+    top, bottom = item_maps(seen.item_id, seen.there, seen.catalogue, seen.params)
+    return {"top": top, "bottom": bottom}
+
+
+def _drop_height(seen: Scene) -> dict[str, Tensor]:
+    assert seen.maps is not None, "geometry='boxes' has no drop heights"
+    return {"drop_height": drop_heights(seen.maps, seen.params)}
+
+
+OBSERVED: dict[str, Callable[[Scene], dict[str, Tensor]]] = {
+    "heightmap": lambda seen: {"heightmap": over_height(seen.state["heightmap"], seen.params)},
+    "item_id": lambda seen: {"item_id": torch.where(seen.there, seen.item_id, -1)},
+    "item_features": lambda seen: {
+        "item_features": item_features(
+            seen.state, seen.item_id, seen.there, seen.catalogue, seen.params
+        )
+    },
+    "orientation_features": lambda seen: {
+        "orientation_features": orientation_features(
+            seen.item_id, seen.there, seen.catalogue, seen.params
+        )
+    },
+    "item_maps": _item_maps,
+    "drop_height": _drop_height,
+    "boxes": lambda seen: {"boxes": packed_boxes(seen.state, seen.params)},
+}
+"""Entries ``[B, ...]`` by the names of :data:`packing_env.types.OBSERVATIONS`.
+
+They are float32 in [0, 1], but for ``item_id``. The scene has the visible items, previewed ones
+included.
+"""
+
+
 def observe(
     state: State, maps: Maps | None, catalogue: Catalogue, params: PackingParams
 ) -> dict[str, Tensor]:
     """Return the entries that ``params.observation`` names."""
     item_id, there = visible_items(state, params.num_slots)
-    out: dict[str, Tensor] = {}
-    if "heightmap" in params.observation:
-        out["heightmap"] = over_height(state["heightmap"], params)
-    if "item_id" in params.observation:
-        out["item_id"] = torch.where(there, item_id, -1)
-    if "item_features" in params.observation:
-        out["item_features"] = item_features(state, item_id, there, catalogue, params)
-    if "orientation_features" in params.observation:
-        out["orientation_features"] = orientation_features(item_id, there, catalogue, params)
-    if "item_maps" in params.observation:
-        out["top"], out["bottom"] = item_maps(item_id, there, catalogue, params)
-    if "drop_height" in params.observation and maps is not None:
-        out["drop_height"] = drop_heights(maps, params)
-    if "boxes" in params.observation:
-        out["boxes"] = packed_boxes(state, params)
-    return out
+    scene = Scene(state, item_id, there, maps, catalogue, params)
+    entries: dict[str, Tensor] = {}
+    for name, compute in OBSERVED.items():
+        if name in params.observation:
+            entries |= compute(scene)
+    return entries

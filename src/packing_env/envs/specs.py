@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 from torchrl import data
 from torchrl.data import Composite, TensorSpec
 
@@ -25,11 +26,18 @@ class Specs:
         mode: The action mode, which knows the task and the items.
         batch_size: Batch size of the environment.
         device: Device of the environment.
+        seen: Observations of one row, which tell the shapes.
     """
 
-    def __init__(self, mode: ActionMode, batch_size: torch.Size, device: torch.device) -> None:
+    def __init__(
+        self,
+        mode: ActionMode,
+        batch_size: torch.Size,
+        device: torch.device,
+        seen: Mapping[str, Tensor],
+    ) -> None:
         self.mode, self.params = mode, mode.params
-        self.batch_size, self.device = batch_size, device
+        self.batch_size, self.device, self.seen = batch_size, device, seen
 
     def actions(self) -> dict[Key, TensorSpec]:
         """Return the spec of each entry that the agent writes; it draws what is legal."""
@@ -42,20 +50,20 @@ class Specs:
 
     def observation(self) -> Composite:
         """Return the spec of observations, metrics, masks and the mode's report."""
-        params, spaces = self.params, self._observation_spaces()
-        entries = {name: self._spec(spaces[name]) for name in spaces if name in params.observation}
-        if "item_id" in params.observation:
+        params, entries = self.params, {}
+        # All observations are float32 in [0, 1] but for item_id, which is -1 in empty slots.
+        for name in observation.entries(params.observation):
+            shape = tuple(self.seen[name].shape[1:])
+            entries[name] = self._spec(Box(shape, 0.0, 1.0))
+        if "item_id" in entries:
             last = len(self.mode.catalogue["volume"]) - 1
             shape = (*self.batch_size, params.num_slots)
             kind = {"shape": shape, "dtype": torch.int64, "device": self.device}
             entries["item_id"] = data.Bounded(-1, last, **kind)
-        if "item_maps" in params.observation:
-            window = entries.pop("item_maps")
-            entries |= {"top": window, "bottom": window.clone()}
         entries |= {name: self._spec(s) for name, s in self.mode.observation_spaces.items()}
         others = {**self.mode.mask_spaces, **self.mode.report_spaces}
-        found = {"observation": self._composite(entries), "metrics": self._metrics()}
-        return self._composite({**found, **{key: self._spec(s) for key, s in others.items()}})
+        parts = {"observation": self._composite(entries), "metrics": self._metrics()}
+        return self._composite({**parts, **{key: self._spec(s) for key, s in others.items()}})
 
     def reward(self) -> TensorSpec:
         """Return the spec of one float32 per row."""
@@ -65,20 +73,6 @@ class Specs:
     def done(self) -> Composite:
         """Return the spec of ``done``, ``terminated`` and ``truncated``."""
         return self._composite({name: self._spec(Flags(1)) for name in FLAGS})
-
-    def _observation_spaces(self) -> dict[str, Box]:
-        """Return the spaces of the observations that are numbers, in [0, 1], by name."""
-        params, orientations = self.params, self.mode.num_orientations
-        slots, window = params.num_slots, self.mode.catalogue["top"].shape[2:]
-        shapes: dict[str, tuple[int, ...]] = {
-            "heightmap": params.grid,
-            "item_features": (slots, len(observation.ITEM_FEATURES)),
-            "orientation_features": (slots, orientations, len(observation.ORIENTATION_FEATURES)),
-            "drop_height": (params.num_visible, orientations, *params.lattice),
-            "boxes": (params.num_items, 6),
-            "item_maps": (slots, orientations, *window),
-        }
-        return {name: Box(shape, 0.0, 1.0) for name, shape in shapes.items()}
 
     def _metrics(self) -> Composite:
         params = self.params

@@ -82,8 +82,8 @@ class PackingEnv(EnvBase):
         self._engine_name = engine
         self._reseeded = False
         self._rows = row_offset + torch.arange(batch_size.numel(), device=self.device)
-        self._build(catalogue, instances)
-        specs = Specs(self.mode, batch_size, self.device)
+        one_row = self._build(catalogue, instances)
+        specs = Specs(self.mode, batch_size, self.device, one_row.entries)
         actions = specs.actions()
         self.takes = {key: (spec.dtype, spec.shape) for key, spec in actions.items()}
         self.choices = Choices(self.mode, batch_size, actions, self._legal_placements)
@@ -94,10 +94,16 @@ class PackingEnv(EnvBase):
         self.autoreset = checks.supported_autoreset(autoreset)
         self.set_seed(seed, static_seed=True)
 
-    def _build(self, catalogue: Catalogue, instances: Instances) -> None:
-        """Move items and instances to the device, choose the engine and validate one row."""
-        given = (instances.item_id, instances.num_items)  # copied, since `exchange` writes into it
-        self.instances = Instances(*(part.to(self.device, copy=True) for part in given))
+    def _build(self, catalogue: Catalogue, instances: Instances) -> Observations:
+        """Move items and instances to the device and choose the engine.
+
+        Returns the observations of one row, by which memory is checked.
+        """
+        # Copied, since `exchange` writes into the pool.
+        self.instances = Instances(
+            item_id=instances.item_id.to(self.device, copy=True),
+            num_items=instances.num_items.to(self.device, copy=True),
+        )
         self.catalogue = catalogue.to(self.device)
         task = Task(self.params, self.catalogue.tensors(), self.instances, self.draw)
         checks.check_items(self.params, task.catalogue)
@@ -105,7 +111,9 @@ class PackingEnv(EnvBase):
         self.mode = self.engine.mode
         self._emission = Emission(self.mode, self.batch_size, self.device)
         zero = torch.zeros(1, dtype=torch.int64, device=self.device)
-        checks.check_memory(self.engine, *self.engine.begin(zero, zero, zero), len(self._rows))
+        state, one_row = self.engine.begin(zero, zero, zero)
+        checks.check_memory(self.engine, state, one_row, len(self._rows))
+        return one_row
 
     def redraw(self, number: int) -> None:
         """Replace the pool's instances for those of the pool of that number, 0 the first.
