@@ -14,17 +14,14 @@ from packing_env.testing.episodes import current_scene
 from packing_env.testing.errors import require
 from packing_env.testing.referee import Referee
 
-KNOWN_MODES = ("placement", "candidate", "multi_head", "hierarchical", "continuous")
-"""Action modes whose actions can be translated for the reference program."""
-
 
 def check_env(env: PackingEnv, num_steps: int = 30, seed: int = 0) -> None:
     """Check an environment: specs, masks, the reference program, illegal actions, saved states.
 
     Takes ``num_steps`` random legal steps and compares them with the reference program. For a
-    stability rule, reward term or action mode that the reference does not implement, the
-    comparisons that need it are skipped. The environment is reset, and left in the middle of an
-    episode.
+    stability rule or reward term that the reference does not implement, the comparisons that need
+    it are skipped. An action mode must be able to express every legal placement. The environment is
+    reset, and left in the middle of an episode.
 
     Raises:
         CheckError: Names the row, the step and the difference.
@@ -43,22 +40,19 @@ def check_env(env: PackingEnv, num_steps: int = 30, seed: int = 0) -> None:
 def _check_episodes(env: PackingEnv, num_steps: int, seed: int) -> None:
     """Compare random legal steps with the reference program."""
     generator = torch.Generator().manual_seed(seed)
-    known = env.params.action_mode in KNOWN_MODES
     root = env.reset()
-    referee = Referee(env, mask_bits=64, seed=seed) if known else None
+    referee = Referee(env, mask_bits=64, seed=seed)
     for step in range(num_steps):
         for key in env.mode.mask_keys:
             good = bool(root[key].any(-1).all())
             require(good, f"step {step}: a row has no legal action in its mask {key!r}")
         root, choice = act(env, root, generator)
-        decisions = [] if choice is None or referee is None else referee.decide(choice)
+        decisions = referee.decide(choice)
         following = env.step(root)["next"]
-        if referee is not None:
-            referee.step(decisions, following)
+        referee.step(decisions, following)
         _check_metrics(following["metrics"], step)
         root = env.maybe_reset(env.step_mdp(root))
-        if referee is not None:
-            referee.begin(following["done"], root)
+        referee.begin(following["done"], root)
 
 
 def _check_specs(env: PackingEnv) -> None:
@@ -77,15 +71,12 @@ def _check_specs(env: PackingEnv) -> None:
 
 def act(
     env: PackingEnv, root: TensorDictBase, generator: torch.Generator
-) -> tuple[TensorDictBase, Tensor | None]:
+) -> tuple[TensorDictBase, Tensor]:
     """Write a random legal action, drawn from ``generator``, into ``root``.
 
     Returns:
-        ``root``, and the choice as :meth:`Referee.decide` takes it. In a mode that the reference
-        program does not know, the environment draws the action and the choice is ``None``.
+        ``root``, and the choice as :meth:`Referee.decide` takes it.
     """
-    if env.params.action_mode not in KNOWN_MODES:
-        return env.rand_action(root), None
     uniform = torch.rand(env.batch_size, generator=generator, dtype=torch.float64).to(env.device)
     if env.params.action_mode == "candidate":
         choice = choose_uniform(root["action_mask"], uniform)
@@ -135,8 +126,6 @@ def _check_state(env: PackingEnv) -> None:
 def _check_illegal(env: PackingEnv) -> None:
     """Check that an illegal action does not raise, is counted, and leaves the container as is."""
     root = env.reset()
-    if env.params.action_mode not in KNOWN_MODES:
-        return
     if env.takes.get("action") == (torch.int64, env.batch_size):  # one index, with its mask
         legal = root["action_mask"]
         root.set("action", torch.where(legal.all(-1), -1, (~legal).int().argmax(-1)))
