@@ -126,8 +126,6 @@ def is_stable(rule: str, boxes: list[Box], box: Box) -> bool:
 class BoxGround:
     """A box at rest and the contacts below it, as the rules look at them."""
 
-    contact_tol = 0.0
-
     def __init__(self, boxes: list[Box], box: Box) -> None:
         self.boxes, self.box, self.z = boxes, box, box[2]
         self.contacts = contacts(boxes, box)
@@ -142,9 +140,10 @@ class BoxGround:
         corners = _corner_cells(self.box)
         return sum(any(c.has_cell(corner) for c in self.contacts) for corner in corners)
 
-    def corner_levels(self) -> list[int]:
-        """Return the height of the highest top below each corner square."""
-        return [drop(self.boxes, corner, (1, 1, 1))[2] for corner in _corner_cells(self.box)]
+    def level_corners(self) -> tuple[int, bool]:
+        """Count the corner squares over the highest of the tops below them; test if it supports."""
+        tops = [drop(self.boxes, corner, (1, 1, 1))[2] for corner in _corner_cells(self.box)]
+        return tops.count(max(tops)), max(tops) >= self.z
 
     def centre_is_between(self) -> bool:
         """Test if the centre is in the hull of the supporting squares' centres."""

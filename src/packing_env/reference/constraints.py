@@ -187,7 +187,7 @@ class Case:
         x: Lower corner of its window, cells.
         y: The same along Y.
         z: Rest height, metres.
-        contact_tol: Largest gap over which a cell supports, metres.
+        support: Cells of the window that support it.
     """
 
     load: Load
@@ -198,7 +198,7 @@ class Case:
     x: int
     y: int
     z: np.float32
-    contact_tol: float
+    support: list[tuple[int, int]]
 
     def cells(self) -> list[tuple[int, int]]:
         """Return the cells of the footprint."""
@@ -209,12 +209,7 @@ class Case:
 
     def on(self) -> set[int]:
         """Return the packed items that it rests on: those over its supporting cells."""
-        level = FLOAT(self.z - FLOAT(self.contact_tol))
-        return {
-            int(self.load.owner[self.x + u, self.y + v])
-            for u, v in self._window()
-            if FLOAT(self.heightmap[self.x + u, self.y + v] - self.bottom[u, v]) >= level
-        } - {-1}
+        return {int(self.load.owner[self.x + u, self.y + v]) for u, v in self.support} - {-1}
 
     def moment(self) -> tuple[float, float]:
         """Return :attr:`Resting.moment` of the item."""

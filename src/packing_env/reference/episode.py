@@ -10,7 +10,15 @@ import numpy as np
 
 from packing_env.reference import boxes, constraints
 from packing_env.reference.boxes import Box
-from packing_env.reference.maps import FLOAT, Item, drop_height, lid, nearest_level, window_size
+from packing_env.reference.maps import (
+    FLOAT,
+    Item,
+    drop_height,
+    lid,
+    nearest_level,
+    supporting_cells,
+    window_size,
+)
 from packing_env.reference.rewards import reward
 from packing_env.reference.stability import Touch, is_stable, touch_at
 
@@ -225,8 +233,17 @@ class Episode:
         bottom = item.bottom[orientation]
         if bottom is None:
             return None
-        place = (item.handling, bottom, item.com[orientation], x, y, z, self.rules.contact_tol)
-        return constraints.Case(self.load, self.heightmap, *place)
+        return constraints.Case(
+            load=self.load,
+            heightmap=self.heightmap,
+            handling=item.handling,
+            bottom=bottom,
+            com=item.com[orientation],
+            x=x,
+            y=y,
+            z=z,
+            support=supporting_cells(self.heightmap, bottom, x, y, z, self.rules.contact_tol),
+        )
 
     def in_range(self, item: Item, x: int, y: int) -> bool:
         """Test if the lower corner is allowed; with range "pct" the unrotated item must fit too."""

@@ -233,19 +233,22 @@ class MapChecks:
         entries = {k: v for k, v in item.handling.items() if k != "faces"}
         entries |= {k: round(entries[k] * 1_000_000) for k in KILOGRAMS if k in entries}
         slack = 0.0 if self._exact(item) else self.plan.slack
+        heights, (x, y), tol = self.episode.heightmap, item.corner, self.plan.contact_tol
+        rises = dict.fromkeys((slack, 0.0))
+        rests = [maps.FLOAT(maps.FLOAT(item.z) + maps.FLOAT(rise)) for rise in rises]
         cases = [
             constraints.Case(
                 load=self.episode.load,
-                heightmap=self.episode.heightmap,
+                heightmap=heights,
                 handling=constraints.Handling(**entries),
                 bottom=placed.bottom,
                 com=com,
-                x=item.corner[0],
-                y=item.corner[1],
-                z=maps.FLOAT(maps.FLOAT(item.z) + maps.FLOAT(rise)),
-                contact_tol=self.plan.contact_tol,
+                x=x,
+                y=y,
+                z=z,
+                support=maps.supporting_cells(heights, placed.bottom, x, y, z, tol),
             )
-            for rise, com in product(dict.fromkeys((slack, 0.0)), self._centre(item, placed))
+            for z, com in product(rests, self._centre(item, placed))
         ]
         self._case = cases[0]
         first, *others = (constraints.broken(case) for case in cases)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -18,17 +18,14 @@ from packing_env.reference.maps import FLOAT, supporting_cells, window_size
 class Ground(Protocol):
     """All that a stability rule looks at: one placement and the ground below it, in one unit."""
 
-    z: Any
-    contact_tol: float
-
     def support(self) -> tuple[int, int]:
         """Count the supporting cells, and the cells of the footprint."""
 
     def held_corners(self) -> int:
         """Count the corner cells that support the item."""
 
-    def corner_levels(self) -> list[Any]:
-        """Return the heights at which the item would rest on each corner cell alone."""
+    def level_corners(self) -> tuple[int, bool]:
+        """Count the corner cells at the level of the highest one, and test if it supports."""
 
     def centre_is_between(self) -> bool:
         """Test if the centre of the base is in the hull of the supporting cells' centres."""
@@ -76,9 +73,16 @@ class Touch:
         """Count the corner cells that support the item."""
         return sum(corner in self.cells for corner in self.corners())
 
-    def corner_levels(self) -> list[Any]:
-        """Return ``level`` at the corners; one outside the footprint is infinitely low."""
-        return [self.level[corner] for corner in self.corners()]
+    def level_corners(self) -> tuple[int, bool]:
+        """Count the corner cells at the level of the highest one, and test if it supports.
+
+        Levels are equal up to the contact tolerance; a corner outside the footprint is infinitely
+        low.
+        """
+        levels, tol = [self.level[corner] for corner in self.corners()], FLOAT(self.contact_tol)
+        highest = max(levels)
+        count = sum(bool(level >= FLOAT(highest - tol)) for level in levels)
+        return count, bool(highest >= FLOAT(self.z - tol))
 
     def centre_is_between(self) -> bool:
         """Test if the window's centre is in the hull of the supporting cells' centres."""
@@ -187,14 +191,12 @@ def area_corners_code(ground: Ground) -> bool:
     integers; here corners are level up to the contact tolerance. Corners outside the footprint are
     infinitely low: a disc has no corner in its footprint, so all four tie and pass the first test.
     """
-    (count, area), levels, tol = ground.support(), ground.corner_levels(), FLOAT(ground.contact_tol)
-    highest = max(levels)
-    corners = sum(bool(level >= FLOAT(highest - tol)) for level in levels)
+    (count, area), (corners, held) = ground.support(), ground.level_corners()
     if corners < 3:
         return False
     if 100 * count > 95 * area:
         return True
-    if highest < FLOAT(ground.z - tol):
+    if not held:
         return False
     return 100 * count > (85 if corners == 3 else 50) * area
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from tensordict import TensorDictBase
@@ -103,22 +104,21 @@ def reference_rules(params: PackingParams, *, cuboids: bool = False) -> referenc
         params: The task.
         cuboids: True if all its items are cuboids of whole cells.
     """
-    same = ("height", "cell", "grid_step", "num_visible", "illegal_action", "candidate_range")
-    values: dict[str, Any] = {name: getattr(params, name) for name in (*same, "surest")}
+    # Options of one name mean the same in both programs.
+    shared = [f.name for f in fields(reference.Rules) if hasattr(params, f.name)]
+    values: dict[str, Any] = {name: getattr(params, name) for name in shared}
     for name in ("stability", "stability_metric"):
-        rule = getattr(params, name)
-        values[name] = rule if rule in known_rules(params) else "none"
+        values[name] = values[name] if values[name] in known_rules(params) else "none"
+    given = params.constraints
     return reference.Rules(
-        **values,
-        contact_tol=params.tolerance,
-        max_steps=params.step_limit,
-        reward={k: v for k, v in params.reward.items() if k in KNOWN_TERMS},
-        whole_cells=cuboids,
-        constraints=(
-            Constraints.of(params.constraints.to_json(), params.cell)
-            if params.constraints
-            else None
-        ),
+        **values
+        | {
+            "contact_tol": params.tolerance,
+            "max_steps": params.step_limit,
+            "reward": {k: v for k, v in params.reward.items() if k in KNOWN_TERMS},
+            "whole_cells": cuboids,
+            "constraints": Constraints.of(given.to_json(), params.cell) if given else None,
+        }
     )
 
 

@@ -139,7 +139,6 @@ BOXES: dict[str, object] = {
     "num_candidates": 48,
     "num_spaces": 64,
     "stability": "center_hull",
-    "contact_tol": 0.0,
     "observation": ("heightmap", "item_id", "item_features", "orientation_features", "boxes"),
 }
 """Parameters of small tasks whose catalogue has no height maps."""
